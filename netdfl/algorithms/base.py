@@ -215,6 +215,9 @@ class RoundContext(Protocol):
     async def refine(self, state: NodeState, alg: Algorithm, view: View) -> NodeState:
         """Run a server's own work on its model, which may be long, off the event loop."""
 
+    def drawing(self, what: str, round: int, *key: int) -> AbstractContextManager[object]:
+        """Within, a user's own part draws from the stream of (node, round) and what it does; `do` sees to it itself."""
+
     async def do(self, function: Callable[..., T], *args: object) -> T:
         """Run a piece of maths: inline where it is short, off the event loop where it would block it."""
 

@@ -42,7 +42,8 @@ class Desk:
         if request.epoch < epoch or (request.epoch == epoch and request.round < round):
             return
         if reply is None or round != request.round:
-            self.x, reply = self.mixing.answer(self.x, request)
+            with self.ctx.drawing("answer", request.round, request.src):
+                self.x, reply = self.mixing.answer(self.x, request)
         self._answered[request.src] = request.epoch, request.round, reply
         self.ctx.reply(request, reply)
 
@@ -64,10 +65,13 @@ async def bilateral(ctx: RoundContext, alg: Algorithm) -> None:
 
 async def _meet(ctx: RoundContext, alg: Algorithm, desk: Desk, view: View) -> None:
     """Ask one peer, and answer nobody until that is done; or answer until all that ask are through with the round."""
-    peer = alg.mixing.peer(view)
+    with ctx.drawing("peer", view.round):
+        peer = alg.mixing.peer(view)
     if peer is not None and not ctx.owed(peer):
         ctx.serve(None)
-        replies = await ctx.ask(view, peer, alg.mixing.request(desk.x), alg.wait)
+        with ctx.drawing("request", view.round):
+            request = alg.mixing.request(desk.x)
+        replies = await ctx.ask(view, peer, request, alg.wait)
         desk.x = await ctx.do(alg.mixing.settle, desk.x, replies)
     ctx.serve(desk.answer)
     if alg.mixing.halves and view.out_neighbors:

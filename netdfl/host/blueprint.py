@@ -257,4 +257,5 @@ class Blueprint:
             epoch=epoch,
             resending=resending(self.scenario),
             can_ask=partial(self.can_ask, node),
+            streams=self.streams,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from math import isnan
 from typing import Any, Protocol, TypeVar
@@ -13,6 +14,7 @@ from netdfl.algorithms.exchange import WaitPolicy
 from netdfl.algorithms.families import FAMILIES, first_state
 from netdfl.core.clock import NS_PER_S, Clock
 from netdfl.core.errors import MessageError, NotFiniteError, TrainingError
+from netdfl.core.rng import Key, Streams
 from netdfl.core.types import Copies, Inbox, Kind, Message, NodeId, Outbox, Payload, ToAll, View, as_message
 from netdfl.core.whose import own_place
 from netdfl.mixing.base import Counting
@@ -22,6 +24,7 @@ from netdfl.node.heartbeats import Heartbeats
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox, Slot
 from netdfl.node.not_finite import Screen, not_finite, only_finite
+from netdfl.node.own_draws import OwnDraws
 from netdfl.node.requests import Requests
 from netdfl.node.state_transfer import Joining, StateTransfer
 from netdfl.node.waits import OpenWait, Waits
@@ -74,6 +77,7 @@ class Node:
     joining: Joining | None = None
     catch_up: int = 0
     can_ask: Callable[[Collection[NodeId]], bool] = nobody
+    streams: Streams | None = None
 
     def __post_init__(self) -> None:
         """Put the mailbox at the transport's end."""
@@ -81,6 +85,8 @@ class Node:
         asking.is_past = self._is_past
         self.waits = Waits(self.id, self.mailbox, self.clock, asking)
         self.waits.can_ask = self.can_ask
+        self._draws = OwnDraws(self.id, self.algorithm, self.streams)
+        self.waits.drawing = self.drawing
         self.requests = Requests(self.ledger)
         self.screen = Screen(self.algorithm.wait.on_not_finite, self.ledger)
         self.mailbox.on(Kind.REQUEST, self.requests.deliver)
@@ -118,9 +124,14 @@ class Node:
 
     def begin(self, alg: Algorithm) -> NodeState:
         """The state kept over a restart, or the first."""
-        state = self.kept or first_state(self.task.initial(), alg, self.view_of(0, frozenset()))
+        with self.drawing("begin", 0):
+            state = self.kept or first_state(self.task.initial(), alg, self.view_of(0, frozenset()))
         self.latest, self._held = state, self.weight_of(state)
         return state
+
+    def drawing(self, what: str, round: int, *key: Key) -> AbstractContextManager[object]:
+        """Within, a user's own part draws from the stream of (node, round) and what it does."""
+        return self._draws.within(what, round, *key)
 
     @property
     def num_steps(self) -> int:
@@ -129,7 +140,9 @@ class Node:
         if self.algorithm.family != "gossip" or round >= self.num_rounds:
             return 1
         if self._steps[0] != round:  # whoever looks often must not have a view made each time
-            self._steps = round, int(self.algorithm.mixing.num_steps(round, self.view_of(round, frozenset())))
+            view = self.view_of(round, frozenset())
+            with self.drawing("num_steps", round):
+                self._steps = round, int(self.algorithm.mixing.num_steps(round, view))
         return self._steps[1]
 
     def weight_of(self, state: NodeState) -> float:
@@ -198,18 +211,20 @@ class Node:
         """A server's own work on its model, in the worker whatever its size. Raises TrainingError."""
         if alg.refine is None:
             return state
-        return await self.worker.run("refine", state.refine, alg, self.task.objective, view)
+        refine = self._draws.drawing(state.refine, view.round)
+        return await self.worker.run("refine", refine, alg, self.task.objective, view)
 
     async def do(self, function: Callable[..., T], *args: object) -> T:
         """Inline where the vector is short, in the worker where it would block the loop.
 
         A message of the inbox that turns out to be malformed is refused, and the rest is mixed.
         """
+        call = self._draws.drawing(function, self.round)
         while True:
             try:
                 if self._is_short:
-                    return function(*args)
-                return await self.worker.run("mix", function, *args)
+                    return call(*args)
+                return await self.worker.run("mix", call, *args)
             except MessageError as error:
                 args = self._refuse(error, args)
 

@@ -32,6 +32,9 @@ PLACES = (
     "metric",
     "buffers",
     "solver",
+    "mixing",
+    "compression",
+    "wait",
 )
 """Where noise is drawn; `late`: in the forward of later steps alone; `judged`: in evaluation too."""
 
@@ -105,11 +108,29 @@ def metric(outputs: Tensor, targets: Tensor, /, *, where: str, source: str) -> f
 
 
 def solver(exchange: Any, /, *, lr: float = 0.1, where: str = "", source: str = "numpy") -> Any:
-    """Plain gossip, whose local solver adds noise to what it has trained."""
-    from dataclasses import replace
+    """Gossip, whose local solver adds noise to what it has trained, its mixing to what it mixed; its wait draws too."""
+    from dataclasses import fields, replace
 
     from netdfl.algorithms.catalog import ALGORITHMS
+    from netdfl.algorithms.exchange import WaitPolicy
     from netdfl.training.sgd import LocalSgd
+
+    class Waiting(WaitPolicy):
+        def count(self, num_sources: int) -> int:
+            noise("wait", where, source)
+            return super().count(num_sources)
+
+    class Mixing:
+        def __init__(self, inner: Any) -> None:
+            self.inner = inner
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.inner, name)
+
+        def mix(self, state: Any, update: Any, *more: Any) -> Any:
+            mixed = self.inner.mix(state, update, *more)
+            x = mixed.update.x + 0.01 * noise("mixing", where, source)
+            return mixed._replace(update=mixed.update._replace(x=x))
 
     class Noisy(LocalSgd):
         rows = False
@@ -119,4 +140,23 @@ def solver(exchange: Any, /, *, lr: float = 0.1, where: str = "", source: str = 
             return state, update._replace(x=update.x + 0.01 * noise("solver", where, source))
 
     made = ALGORITHMS["dfedavg"].build(exchange, lr=lr, local_epochs=1)
-    return replace(made, local=Noisy(lr=lr, epochs=1))
+    wait = Waiting(**{field.name: getattr(made.wait, field.name) for field in fields(WaitPolicy)})
+    return replace(made, local=Noisy(lr=lr, epochs=1), mixing=Mixing(made.mixing), wait=wait)
+
+
+def compression(*, where: str, source: str) -> Any:
+    """Whole vectors with noise."""
+    from netdfl.compression.base import Compressor, Encoded
+    from netdfl.compression.identity import IdentityCompressor
+
+    class Noisy(Compressor):
+        def variance(self, dim: int) -> float:
+            return 1e-6
+
+        def compress(self, x: Tensor, rng: Any) -> Encoded:
+            return IdentityCompressor().compress(x + 1e-4 * noise("compression", where, source), rng)
+
+        def decompress(self, encoded: Encoded) -> Tensor:
+            return IdentityCompressor().decompress(encoded)
+
+    return Noisy()

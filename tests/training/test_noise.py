@@ -53,6 +53,7 @@ def scenario(folder: Path, where: str, source: str, world: str = "simulated") ->
     task |= {"loss": part("loss"), "metrics": [part("metric")]}
     text = {"schema": "netdfl/1", "name": "noise", "nodes": 3, "rounds": 2, "world": world, "topology": "ring"}
     file = folder / "s.yaml"
+    text |= {"compression": {"kind": "noise:compression", "where": where, "source": source}}
     file.write_text(json.dumps(text | {"task": task, "algorithm": part("solver")}))
     return file
 
@@ -100,6 +101,20 @@ def test_every_node_draws_other_noise_in_every_round(source: str, folder: Path) 
     for place in ("examples", "forward", "late", "judged", "loss", "augmentation", "solver"):
         every = [number for places in found.values() for number in places.get(place, ())]
         assert len(set(every)) == len(every) >= len(found), place
+
+
+@pytest.mark.parametrize("place", ["mixing", "compression", "wait"])
+def test_what_exchanges_draw_is_of_node_and_round_whoever_comes_first(place: str, folder: Path) -> None:
+    drawn: Any = find_own("noise:DRAWN", str(folder))
+    found = []
+    for slow in (1, 2):
+        drawn.clear()
+        slow_down = f"events=[{{at: 0s, slow_down: {slow}, factor: 9}}]"
+        ran(folder, place, "every", sets=("world.compute=10ms", slow_down))
+        found.append(drawn[place][-18:])  # three nodes, two rounds, three generators; before them compressors are tried
+    assert found[0] != found[1], "another order"
+    assert sorted(found[0]) == sorted(found[1])
+    assert len(set(found[0])) == 18
 
 
 def test_both_worlds_draw_alike(folder: Path) -> None:

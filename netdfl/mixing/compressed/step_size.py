@@ -32,6 +32,7 @@ from torch import Tensor
 
 from netdfl.compression.base import Compressor, Encoded, add_to
 from netdfl.core.types import NodeId
+from netdfl.training.drawing import seeded
 
 Gamma = float | Literal["auto"]
 
@@ -78,7 +79,8 @@ def trial(compressor: Compressor, dim: int) -> CompressionTrial:
 def _trial(compressor: Compressor, size: int) -> CompressionTrial:
     rng = np.random.default_rng(0)
     x = torch.from_numpy(rng.standard_normal(size, np.float64 if size <= _SAMPLE else np.float32))
-    said = compressor.decompress(compressor.compress(x, rng)).to(x.dtype)
+    with seeded(0, x.device):  # a user's own may draw elsewhere, and all nodes must find the same
+        said = compressor.decompress(compressor.compress(x, rng)).to(x.dtype)
     lost, energy = float((said - x).square().sum()), float(said.square().sum())
     along = float((said * x).sum())
     return CompressionTrial(1.0 - lost / float(x.square().sum()), along / energy if along > 0 else 1.0)

@@ -1,0 +1,65 @@
+"""What a user's own mixing, compressor or wait policy draws: from the stream of (node, round), in every world.
+
+The streams that all code of a process shares are one node's alone in one world, and everybody's in another.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import fields, is_dataclass
+from functools import partial
+from typing import TypeVar
+
+from netdfl.algorithms.base import Algorithm
+from netdfl.core.rng import Key, Streams
+from netdfl.core.types import NodeId
+
+T = TypeVar("T")
+_NOBODYS_OWN = sys.stdlib_module_names | {"netdfl", "numpy", "torch"}
+
+
+def has_own_parts(algorithm: Algorithm) -> bool:
+    """Whether a user's own code mixes, compresses, waits, or refines a server's model."""
+    return any(map(_holds_own, (algorithm.mixing, algorithm.wait, algorithm.refine)))
+
+
+def _holds_own(part: object) -> bool:
+    if type(part).__module__.partition(".")[0] not in _NOBODYS_OWN:
+        return True
+    return any(map(_holds_own, _inside(part)))
+
+
+def _inside(part: object) -> Iterator[object]:
+    if is_dataclass(part):
+        yield from (getattr(part, field.name) for field in fields(part))
+    elif type(part).__module__.partition(".")[0] == "netdfl":
+        yield from getattr(part, "__dict__", {}).values()
+
+
+class OwnDraws:
+    """Gives the streams in which a node's own parts draw."""
+
+    def __init__(self, node: NodeId, algorithm: Algorithm, streams: Streams | None) -> None:
+        """Take them from `streams`; where there are none, or all parts are netdfl's, nothing is done."""
+        self.node = node
+        self._streams = streams if streams is not None and has_own_parts(algorithm) else None
+
+    def within(self, what: str, round: int, *key: Key) -> AbstractContextManager[object]:
+        """Within, what is drawn is of this node, `round`, and what is done: the same whenever that is done anew."""
+        if self._streams is None:
+            return nullcontext()
+        import torch  # which own parts have loaded already: they compute with tensors
+
+        from netdfl.training.drawing import seeded
+
+        return seeded(self._streams.integer("own parts", self.node, round, what, *key), torch.device("cpu"))
+
+    def drawing(self, function: Callable[..., T], round: int) -> Callable[..., T]:
+        """`function`, which draws so whenever it is called; the numbers among its arguments tell its calls apart."""
+        return function if self._streams is None else partial(self._call, function, round)
+
+    def _call(self, function: Callable[..., T], round: int, *args: object) -> T:
+        with self.within(function.__name__, round, *(arg for arg in args if isinstance(arg, int))):
+            return function(*args)
