@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from netdfl.cli import data, fleets, results, running, scenarios, studies
 from netdfl.cli.output import outliving_its_reader
@@ -54,9 +55,31 @@ GROUPS: Mapping[str, tuple[str, Commands]] = {
 }
 
 
+class _Command(TyperCommand):
+    """A command whose help leaves out the type of a flag, which takes no value."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_types_of_flags(super().get_params(ctx))
+
+
+class _Group(TyperGroup):
+    """A group of commands with such a help."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_types_of_flags(super().get_params(ctx))
+
+
+def _without_types_of_flags(parameters: list[Any]) -> list[Any]:
+    for each in parameters:
+        if getattr(each, "is_flag", False):
+            each.metavar = ""
+    return parameters
+
+
 def make_app() -> typer.Typer:
     """Return the command line."""
     app = typer.Typer(
+        cls=_Group,
         help="Run decentralized federated learning on real or simulated networks, described by one scenario file.",
         no_args_is_help=True,
         add_completion=True,
@@ -67,7 +90,7 @@ def make_app() -> typer.Typer:
     for panel, commands in COMMANDS.items():
         _add(app, commands, panel)
     for name, (about, commands) in GROUPS.items():
-        group = typer.Typer(help=about, no_args_is_help=True)
+        group = typer.Typer(cls=_Group, help=about, no_args_is_help=True)
         _add(group, commands)
         app.add_typer(group, name=name, rich_help_panel="Data and calibration")
     return app
@@ -77,7 +100,7 @@ def _add(app: typer.Typer, commands: Commands, panel: str | None = None) -> None
     for name, function in commands.items():
         about, examples = _help(function)
         made = outliving_its_reader(function) if name in LASTING else function
-        app.command(name, rich_help_panel=panel, help=about, epilog=examples)(made)
+        app.command(name, cls=_Command, rich_help_panel=panel, help=about, epilog=examples)(made)
 
 
 def _help(function: Callable[..., None]) -> tuple[str, str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from typer import Context
+
 
 def scenarios(incomplete: str) -> list[str]:
     """Shipped scenarios by name, and scenario files and folders that begin so."""
@@ -31,6 +33,15 @@ def lists(incomplete: str) -> list[str]:
     from netdfl.scenario.explain.keys import lists as names
 
     return [name for name in names() if name.startswith(incomplete)]
+
+
+def parts(ctx: Context, incomplete: str) -> list[str]:
+    """The names in the list that stands before."""
+    from netdfl.scenario.explain.keys import lists, rows
+
+    what = ctx.params.get("what") or ""
+    names = [str(row["name"]) for row in rows(what)] if what in lists() else []
+    return [name for name in names if name.startswith(incomplete)]
 
 
 def _paths(incomplete: str, wanted: Callable[[Path], bool]) -> list[str]:

@@ -125,7 +125,7 @@ def explain(
         show(found, Console())
 
 
-What = Annotated[
+ListName = Annotated[
     str,
     typer.Argument(
         metavar="LIST",
@@ -133,27 +133,32 @@ What = Annotated[
         autocompletion=completion.lists,
     ),
 ]
+PartName = Annotated[
+    str, typer.Argument(metavar="NAME", help="One of the list, in full.", autocompletion=completion.parts)
+]
 
 
-def list_parts(what: What = "", format: OutputFormat = Format.TEXT) -> None:
+def list_parts(what: ListName = "", name: PartName = "", format: OutputFormat = Format.TEXT) -> None:
     """List what a scenario can name: parts by kind, keys, and the scenarios that come with netdfl.
 
     Examples:
         netdfl list
         netdfl list algorithms
-        netdfl list wait
+        netdfl list algorithms dfedavg
         netdfl list scenarios --format json
     """
-    from netdfl.scenario.explain.keys import lists, rows
+    from netdfl.scenario.explain import keys
 
-    found: list[Any] = rows(what) if what else lists()
     if format is Format.JSON:
-        print_json(found)
-    elif not what:
-        print("\n".join(found))
+        print_json(keys.row(what, name) if name else keys.rows(what) if what else keys.lists())
+        return
+    from rich.console import Console
+
+    from netdfl.scenario.explain.terminal_lists import show_lists, show_part, show_parts
+
+    if name:
+        show_part(what, keys.row(what, name), Console())
+    elif what:
+        show_parts(what, keys.rows(what), Console())
     else:
-        from rich.console import Console
-
-        from netdfl.scenario.explain.terminal_tables import show_parts
-
-        show_parts(found, Console())
+        show_lists(keys.about_lists(), Console())

@@ -12,6 +12,7 @@ from secrets import token_hex
 from typing import Any
 
 from netdfl.core.errors import NetdflError
+from netdfl.core.installing import pip_install
 from netdfl.doctor.checks import HERE, Gathered
 from netdfl.host.facts import facts
 from netdfl.host.measuring import Served
@@ -116,7 +117,7 @@ def worlds_here(here: Mapping[str, Any]) -> dict[str, str]:
         else "no Slurm allocation: salloc, or netdfl sbatch"
         if has["srun"]
         else "no Slurm here: there is no command srun",
-        "ray": "" if here["ray"] else "Ray is not installed: pip install 'netdfl[ray]'",
+        "ray": "" if here["ray"] else f"Ray is not installed: {pip_install('netdfl[ray]')}",
     }
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Self
 
 from netdfl.core.errors import InputError
 from netdfl.core.files import writing
+from netdfl.core.installing import pip_install
 from netdfl.record.run import Run
 from netdfl.record.status import Display, FleetStatus
 from netdfl.scenario.loading.document import parse
@@ -133,7 +134,7 @@ def points(run: Run, below: int | None = None) -> Iterator[Point]:
 
 def missing(package: str, extra: str) -> InputError:
     """What to say where a tracker's package is not there."""
-    return InputError(f"{package} is not installed; pip install 'netdfl[{extra}]'")
+    return InputError(f"{package} is not installed: {pip_install(f'netdfl[{extra}]')}")
 
 
 MOST_A_CALL = 500

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from netdfl.core.errors import InputError, expect
 from netdfl.core.files import check_plain, read_plain
+from netdfl.core.installing import pip_install
 from netdfl.record.database import COUNTED, MOST_NODES, TABLES, TOTALS, connect, view
 from netdfl.record.directory import EVENTS
 from netdfl.record.forms import FLEET, GRAPH, PARTITION, RESULT, SIZE, FleetForm, GraphForm, PartitionForm, read_form
@@ -291,7 +292,7 @@ class WithoutPandas:
     def __getattr__(self, name: str) -> object:
         """Whatever the relation has."""
         if name in ("df", "fetchdf", "fetch_df", "to_df"):
-            raise InputError(f".{name}() gives a data frame of pandas, which is not installed: pip install pandas")
+            raise InputError(f".{name}() gives a data frame of pandas, which is not installed: {pip_install('pandas')}")
         return getattr(self._relation, name)
 
     def __repr__(self) -> str:

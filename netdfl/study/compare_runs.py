@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netdfl.core.errors import InputError
+from netdfl.core.installing import pip_install
 from netdfl.record.run import Run, open_run
 from netdfl.running.judged import Finished
 from netdfl.study.cells import Ran
@@ -33,7 +34,7 @@ def compare(runs: Sequence[Given] | Mapping[str, Given]) -> DataFrame:
         import pandas
     except ImportError as exc:
         raise InputError(
-            "netdfl.compare gives a data frame of pandas, which is not installed: pip install pandas"
+            f"netdfl.compare gives a data frame of pandas, which is not installed: {pip_install('pandas')}"
         ) from exc
     named = dict(runs) if isinstance(runs, Mapping) else _named(runs)
     if not named:

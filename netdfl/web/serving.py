@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netdfl.core.errors import InputError
+from netdfl.core.installing import pip_install
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -85,7 +86,7 @@ async def _refuse(send: Send, why: str) -> None:
 
 
 HOST = "127.0.0.1"
-MISSING = "a page that is served needs Starlette and uvicorn: pip install 'netdfl[web]'"
+MISSING = f"a page that is served needs Starlette and uvicorn: {pip_install('starlette', 'uvicorn')}"
 
 
 def serve(root: Path, port: int = 0, *, say: Callable[[str], None] = print, open_browser: bool = True) -> None:

@@ -8,11 +8,13 @@ import subprocess
 import sys
 import sysconfig
 import tomllib
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import NamedTuple
 from zipfile import ZipFile
 
 import pytest
+from packaging.requirements import Requirement
 from ruamel.yaml import YAML
 
 import netdfl
@@ -57,8 +59,25 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     (site,) = (folder / "env" / "lib").glob("python*/site-packages")
     command = [sys.executable, "-m", "pip", f"--python={python}", "install", "--no-deps", "--no-index", "--quiet"]
     subprocess.run([*command, "--disable-pip-version-check", str(wheel)], check=True)
-    (site / "libraries.pth").write_text(sysconfig.get_path("purelib"))  # whose own .pth files do not count there
+    (site / "libraries.pth").write_text(str(needed(folder / "libraries")))
     return Built(wheel, python)
+
+
+def needed(folder: Path) -> Path:
+    """A folder with what a plain installation of netdfl brings, and nothing that tests and extras bring."""
+    folder.mkdir()
+    here, named = Path(sysconfig.get_path("purelib")), set[str]()
+    left = list(PROJECT["dependencies"])
+    while left:
+        requirement = Requirement(left.pop())
+        if requirement.name in named or not (requirement.marker is None or requirement.marker.evaluate({"extra": ""})):
+            continue
+        named.add(requirement.name)
+        found = distribution(requirement.name)
+        left += found.requires or ()
+        for entry in {str(file).split("/")[0] for file in found.files or ()} - {"..", "__pycache__"}:
+            (folder / entry).exists() or (folder / entry).symlink_to(here / entry)
+    return folder
 
 
 def run(built: Built, *words: str) -> str:
@@ -85,6 +104,21 @@ def test_the_quickstart_runs_there(built: Built) -> None:
     sets = ("--set", "nodes=4", "--set", "rounds=2", "--set", "topology.neighbors=2", "--set", "expect={}")
     assert "quickstart: 4 nodes" in run(built, "netdfl", "run", "quickstart", "--on=simulated", "--no-page", *sets)
     assert (built.wheel.parent / "runs" / "quickstart" / "latest" / "result.json").is_file()
+
+
+def test_every_module_imports_with_what_a_plain_installation_brings(built: Built) -> None:
+    program = (
+        "import importlib, pkgutil, netdfl\n"
+        "for module in pkgutil.walk_packages(netdfl.__path__, 'netdfl.'):\n"
+        "    if '.shipped' not in module.name and not module.name.endswith('__main__'):\n"
+        "        importlib.import_module(module.name)\n"
+        "import starlette, uvicorn\n"
+        "try:\n"
+        "    import pytest\n"
+        "except ImportError:\n"
+        "    print('and no pytest')\n"
+    )
+    assert run(built, "python", "-c", program) == "and no pytest\n"
 
 
 def test_it_is_the_installed_one_and_the_suites_hold_there(built: Built) -> None:

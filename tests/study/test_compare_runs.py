@@ -66,5 +66,5 @@ def test_other_wrong_arguments_get_one_too(call: Callable[[], object], said: str
 def test_a_data_frame_without_pandas_is_refused_with_its_remedy() -> None:
     relation = WithoutPandas(duckdb.sql("SELECT 3 AS x"))
     assert relation.fetchall() == [(3,)]  # type: ignore[operator]
-    with pytest.raises(InputError, match="not installed: pip install pandas"):
+    with pytest.raises(InputError, match=r"not installed: .*pip install pandas$"):
         relation.df()  # type: ignore[operator]

@@ -80,11 +80,60 @@ def written_default(model: type[BaseModel], name: str) -> object:
 
 
 SCENARIOS, KEYS = "scenarios", "keys"
+ABOUT: Mapping[str, str] = {
+    "algorithms": "The method by which the nodes learn: what each computes, sends and mixes.",
+    "topologies": "The graph of each round: who may send to whom.",
+    "weights": "The mixing matrix that is put on the graph.",
+    "selections": "How a node or a server chooses whom to talk to in a round.",
+    "tasks": "The problem: training on data, or a toy that needs none.",
+    "datasets": "The data.",
+    "partitions": "How the data are shared out among the clients.",
+    "augmentations": "How pictures are changed while training.",
+    "models": "The network that is trained.",
+    "training_losses": "The loss that training makes smaller.",
+    "metrics": "The figures by which models are judged.",
+    "compressors": "How a vector becomes fewer bytes before it is sent.",
+    "deliveries": "What becomes of a message that is lost.",
+    "losses": "Rules by which a link loses messages.",
+    "latencies": "Rules for how long a message is under way.",
+    "rates": "Rules for how many bytes a link carries a second.",
+    "worlds": "Where the fleet runs: simulated, processes, namespaces, containers, a cluster.",
+    "failure_detectors": "How nodes learn who is gone.",
+    SCENARIOS: "The scenarios that come with netdfl, ready to run by name.",
+    KEYS: "Every key at the top of a scenario.",
+}
+"""One sentence about each list that is no key of a scenario."""
+GRAPHS: Mapping[frozenset[str], str] = {
+    frozenset({"doubly", "row"}): "undirected",
+    frozenset({"doubly", "column"}): "directed",
+    frozenset({"average", "doubly", "row"}): "full",
+    frozenset({"both_ways"}): "undirected",
+    frozenset({"server"}): "star",
+}
+"""The graph that an algorithm needs, by its `needs`; an undirected one serves where a directed one does."""
 
 
 def lists() -> list[str]:
     """Everything that `netdfl list` knows: parts by kind, shipped scenarios, all keys, and each key."""
-    return [*CATALOGUE, SCENARIOS, KEYS, *_fields(Scenario)]
+    return [*ABOUT, *_fields(Scenario)]
+
+
+def about_lists() -> dict[str, dict[str, str]]:
+    """One sentence about each list, under what it is a list of."""
+    keys = {name: field.description or "" for name, field in _fields(Scenario).items()}
+    return {
+        "Parts, by name": {name: ABOUT[name] for name in CATALOGUE},
+        "Whole scenarios": {SCENARIOS: ABOUT[SCENARIOS]},
+        "Keys of a scenario": {KEYS: ABOUT[KEYS], **keys},
+    }
+
+
+def row(what: str, name: str) -> dict[str, object]:
+    """The row `name` of the list `what`. Raises InputError, with names that are near."""
+    found = {str(each["name"]): each for each in rows(what)}
+    if name not in found:
+        raise InputError(f"{what} has no {name!r}, {nearest(name, list(found))}")
+    return found[name]
 
 
 def rows(what: str) -> list[dict[str, object]]:

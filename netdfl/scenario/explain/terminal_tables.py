@@ -192,31 +192,3 @@ def _when(event: CompiledEvent) -> str:
     if event.at_round is None:
         return format_time(event.at_ns or 0)
     return f"round {event.at_round}" + (f" + {format_time(event.after_ns)}" if event.after_ns else "")
-
-
-_COLUMNS = ("name", "family", "needs", "parameters", "default", "help")
-
-
-def show_parts(parts: Sequence[Mapping[str, Any]], console: Console) -> None:
-    """Print the rows of one list: name, parameters with their defaults, help, whatever of these its rows have."""
-    table = Table()
-    columns = [column for column in _COLUMNS if any(column in part for part in parts)]
-    for column in columns:
-        table.add_column(column, style="bold" if column == "name" else "")
-    for part in parts:
-        table.add_row(*(Text(_cell(part.get(column))) for column in columns))
-    console.print(table)
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name}: {_default(default)}" for name, default in value.items()) or "none"
-    if isinstance(value, list) and value:
-        return ", ".join(map(_default, value))
-    return "" if value == "" else _default(value)
-
-
-def _default(value: object) -> str:
-    if value is None or value in ([], {}, ""):
-        return "none"
-    return str(value).lower() if isinstance(value, bool) else str(value)

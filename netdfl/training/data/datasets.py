@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netdfl.core.errors import DatasetError, NotFetchedError
+from netdfl.core.installing import pip_install
 from netdfl.core.tables import by_name
 from netdfl.core.units import PositiveFloat
 from netdfl.training.data.dataset import Dataset
@@ -42,7 +43,9 @@ def digits_path() -> Path:
         path = Path(place) / "datasets" / "data" / "digits.csv.gz"
         if path.exists():
             return path
-    raise DatasetError("dataset digits is part of scikit-learn, which is not installed: run `pip install scikit-learn`")
+    raise DatasetError(
+        f"dataset digits is part of scikit-learn, which is not installed: run `{pip_install('scikit-learn')}`"
+    )
 
 
 def digits(root: Path, /) -> Dataset:
@@ -118,7 +121,7 @@ def from_torchvision(name: str, root: Path, *, download: bool = False) -> Datase
     except (ImportError, RuntimeError, OSError) as exc:
         raise DatasetError(
             f"dataset {name} needs torchvision, which does not import here ({_first_line(exc)}): "
-            "install the torchvision that belongs to this torch"
+            f"install the torchvision that belongs to this torch, by {pip_install('netdfl[vision]')}"
         ) from exc
     try:
         parts: list[Any] = [source(root=str(root), train=train, download=download) for train in (True, False)]

@@ -18,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from netdfl.core.errors import DatasetError
+from netdfl.core.installing import pip_install
 from netdfl.training.data import datasets, sources
 from netdfl.training.data.dataset import data_root
 from netdfl.training.data.sources import DownloadProgress, Fill, Unavailable
@@ -149,7 +150,9 @@ def _pixels(path: Path) -> np.ndarray[Any, np.dtype[np.uint8]]:
     try:
         from PIL import Image
     except ImportError as exc:
-        raise Unavailable("reading the pictures needs Pillow, which is not installed") from exc
+        raise Unavailable(
+            f"reading the pictures needs Pillow, which is not installed: {pip_install('pillow')}"
+        ) from exc
     with Image.open(path) as picture:
         rows = np.asarray(picture, dtype=np.uint8)
     return rows.transpose(0, 2, 1).reshape(len(rows), -1)

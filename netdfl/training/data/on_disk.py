@@ -16,6 +16,7 @@ import numpy as np
 
 from netdfl.core.errors import DatasetError
 from netdfl.core.given_files import UTF16_MARKS, ending_of, given_text
+from netdfl.core.installing import pip_install
 from netdfl.core.units import PositiveInt
 from netdfl.training.data.dataset import Missing
 
@@ -179,7 +180,7 @@ def hugging_face(
         import datasets
     except ImportError as error:
         raise DatasetError(
-            "dataset hugging_face needs the package datasets: run `pip install netdfl[hugging_face]`"
+            f"dataset hugging_face needs the package datasets: run `{pip_install('netdfl[hugging_face]')}`"
         ) from error
     try:
         found = datasets.load_from_disk(folder)

@@ -11,6 +11,7 @@ from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING, Literal
 
+from netdfl.core.installing import pip_install
 from netdfl.core.tables import by_name
 from netdfl.core.units import PositiveInt
 
@@ -172,7 +173,7 @@ def from_torchvision(name: str) -> Callable[..., Module]:
         from torchvision import models
     except (ImportError, OSError, RuntimeError) as error:
         why = next(iter(str(error).splitlines()), "")
-        remedy = "install the torchvision that belongs to this torch"
+        remedy = f"install the torchvision that belongs to this torch, by {pip_install('netdfl[vision]')}"
         raise ImportError(f"torchvision does not import here ({type(error).__name__}: {why}): {remedy}") from error
     known = models.list_models(module=models)
     if name not in known:

@@ -18,6 +18,7 @@ from math import ceil
 from typing import IO, Any
 
 from netdfl.core.errors import MachineError
+from netdfl.core.installing import pip_install
 from netdfl.scenario.model.world import RayOptions
 from netdfl.worlds.fork_client import ENVIRONMENT, ONE_THREAD, ForkServer
 from netdfl.worlds.machines.machine import Offer, shares_of
@@ -30,7 +31,7 @@ def make(options: RayOptions, num_nodes: int) -> Ray:
     try:
         _module("")
     except ImportError as error:
-        raise MachineError("world ray: Ray is not installed: pip install 'netdfl[ray]'") from error
+        raise MachineError(f"world ray: Ray is not installed: {pip_install('netdfl[ray]')}") from error
     return Ray(options, num_nodes)
 
 

@@ -1,0 +1,155 @@
+"""`netdfl list` on a terminal: the lists, the rows of one list, and one row in full."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, cast
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from netdfl.scenario.explain.keys import CATALOGUE, GRAPHS, KEYS, SCENARIOS
+from netdfl.scenario.model.algorithm import ALGORITHMS
+
+Row = Mapping[str, Any]
+FOLDERS: Mapping[str, str] = {
+    "": "To begin with",
+    "faults": "faults/: one fault each, and how a fleet takes it",
+    "found": "found/: failures that `netdfl explore` found, reduced to what matters",
+    "lecture": "lecture/: an hour's course, in order",
+    "papers": "papers/: tables of five papers, PAPER_TABLE_DATA; `netdfl reproduce` runs them",
+    "smoke": "smoke/: one small fleet of each family",
+    "studies": "studies/: sweeps behind the pages of the documentation",
+}
+"""What the folders of the scenarios that come with netdfl hold."""
+ON_GRAPHS: Mapping[str, str] = {
+    "undirected": "On an undirected graph",
+    "directed": "On a directed graph, by push-sum",
+    "full": "On a full graph",
+    "star": "With a server, on a star",
+}
+"""A heading for the algorithms of each graph in `GRAPHS`."""
+_MOST_BETWEEN = 24
+_EXAMPLE_GRAPHS = {"undirected": "ring", "directed": "random_push", "full": "full", "star": "star"}
+
+
+def show_lists(found: Mapping[str, Mapping[str, str]], console: Console) -> None:
+    """Print the name of each list with a sentence about it."""
+    width = max(len(name) for about in found.values() for name in about)
+    for title, about in found.items():
+        console.print(Text(title, style="bold"))
+        _show(_grid([(name.ljust(width), sentence) for name, sentence in about.items()]), console)
+    console.print("`netdfl list algorithms` shows a list, `netdfl list algorithms dfedavg` one of it in full.")
+
+
+def show_parts(what: str, rows: Sequence[Row], console: Console) -> None:
+    """Print a line for each row of a list: its name, whatever sets it apart, and a sentence."""
+    if what == SCENARIOS:
+        _show_scenarios(rows, console)
+    elif any("family" in row for row in rows):
+        _show_algorithms(rows, console)
+    elif any("parameters" in row for row in rows):
+        _show(_grid([(row["name"], _sentence(row)) for row in rows]), console)
+    else:
+        _show(_grid([(row["name"], _written(row["default"]), row["help"]) for row in rows]), console)
+    if any("about" in row for row in rows):
+        console.print(f"`netdfl list {what} {rows[0]['name']}` shows one of them in full.")
+
+
+def _show_scenarios(rows: Sequence[Row], console: Console) -> None:
+    width = max(len(row["name"]) for row in rows)
+    for folder, within in groupby(rows, key=lambda row: str(row["name"]).rpartition("/")[0]):
+        console.print(Text(FOLDERS.get(folder, f"{folder}/"), style="bold"))
+        _show(_grid([(row["name"].ljust(width), row["help"]) for row in within]), console)
+    console.print(f"`netdfl explain {rows[0]['name']}` shows one of them before it runs.")
+
+
+def _show_algorithms(rows: Sequence[Row], console: Console) -> None:
+    width = max(len(row["name"]) for row in rows)
+    for graph, title in ON_GRAPHS.items():
+        lines = [(row["name"].ljust(width), f"{row['help']} ({row['source']})") for row in rows if _graph(row) == graph]
+        console.print(Text(title, style="bold"))
+        _show(_grid(lines), console)
+
+
+def show_part(what: str, row: Row, console: Console) -> None:
+    """Print all that is known of one row: its docstring with equations, needs, source, parameters, an example."""
+    console.print(Text(row["name"], style="bold"))
+    for paragraph in str(row.get("about") or row["help"]).split("\n\n"):
+        console.print(Padding(Text(" ".join(paragraph.split())), (0, 2)))
+    facts = list(_facts(row))
+    if facts:
+        _show(_grid(facts), console)
+    if parameters := row.get("parameters"):
+        console.print(Text("Parameters and their defaults", style="bold"))
+        _show(_grid([(name, _written(default)) for name, default in parameters.items()]), console)
+    if "family" in row:
+        console.print(Text("In a scenario", style="bold"))
+        console.print(Padding(Text(example(row)), (0, 2)))
+    elif what == SCENARIOS:
+        console.print(f"`netdfl explain {row['name']}` shows it before it runs, `netdfl run {row['name']}` runs it.")
+    elif what not in CATALOGUE and what != KEYS:
+        console.print(f"It is a key below `{what}`.")
+
+
+def example(row: Row) -> str:
+    """The lines of a scenario that ask for an algorithm, with a graph that it can use."""
+    algorithm = f"{{name: {row['name']}, lr: {row['parameters']['lr']}}}" if "lr" in row["parameters"] else row["name"]
+    return f"algorithm: {algorithm}\ntopology: {_example_graph(row)}"
+
+
+def _example_graph(row: Row) -> str:
+    graph, entry = _graph(row), cast(Any, ALGORITHMS.table()[row["name"]])
+    if graph == "undirected" and entry.extrapolates:  # lazy weights leave room beyond the mean
+        return "{kind: ring, weights: {lazy: true}}"
+    return "full" if entry.selects else _EXAMPLE_GRAPHS[graph]
+
+
+def _facts(row: Row) -> Iterator[tuple[str, str]]:
+    if "family" in row:
+        yield "graph", _graph(row)
+        stochastic = [kind for kind in row["needs"] if kind in ("column", "doubly", "row")]
+        if stochastic:
+            yield "weights", f"{' or '.join(stochastic)} stochastic"
+        yield "source", row["source"]
+    if "default" in row:
+        yield "default", _written(row["default"])
+
+
+def _graph(row: Row) -> str:
+    return GRAPHS[frozenset(row["needs"])]
+
+
+def _sentence(row: Row) -> str:
+    names = ", ".join(row["parameters"])
+    return f"{row['help']} ({names})" if names else str(row["help"])
+
+
+def _grid(rows: Sequence[Sequence[str]]) -> Table:
+    """Return a table without lines, whose first column is a name and whose last takes the room that is left."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    for _ in rows[0][2:]:
+        table.add_column(max_width=_MOST_BETWEEN)
+    table.add_column()
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _show(table: Table, console: Console) -> None:
+    console.print(Padding(table, (0, 0, 0, 2)))
+
+
+def _written(value: object) -> str:
+    """A default as a scenario writes it."""
+    if value is None or value in ([], {}, ""):
+        return "none"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name}: {_written(each)}" for name, each in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_written, value)) + "]"
+    return str(value).lower() if isinstance(value, bool) else str(value)

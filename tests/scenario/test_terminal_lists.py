@@ -1,0 +1,78 @@
+"""`netdfl list` and `--help` on a terminal of 80 columns: whole words, one entry a part, examples that hold."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+
+import pytest
+from rich.console import Console
+
+from netdfl.cli.commands import make_app
+from netdfl.scenario.draft import Draft
+from netdfl.scenario.explain.keys import ABOUT, about_lists, lists, row, rows
+from netdfl.scenario.explain.terminal_lists import FOLDERS, ON_GRAPHS, example, show_lists, show_part, show_parts
+from netdfl.scenario.loading.shipped import shipped_scenarios
+from tests.scenario.test_lists_and_names import COMMANDS, RUNNER
+
+ALGORITHMS = [str(each["name"]) for each in rows("algorithms")]
+
+
+def printed(show: Callable[[Console], None], width: int = 80) -> str:
+    file = io.StringIO()
+    show(Console(file=file, width=width))
+    return file.getvalue()
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"[^\s│╭╮╰╯─]+", text)
+
+
+@pytest.mark.parametrize("what", lists())
+def test_a_list_fits_80_columns_and_cuts_no_word(what: str) -> None:
+    found = printed(lambda console: show_parts(what, rows(what), console))
+    assert all(len(line) <= 80 for line in found.splitlines())
+    assert sorted(words(found)) == sorted(words(printed(lambda console: show_parts(what, rows(what), console), 1000)))
+    assert all(str(each["name"]) in found for each in rows(what))
+
+
+def test_each_list_is_introduced_by_a_sentence() -> None:
+    found = about_lists()
+    assert [name for about in found.values() for name in about] == lists()
+    assert all(sentence.endswith(".") for about in found.values() for sentence in about.values())
+    text = printed(lambda console: show_lists(found, console))
+    assert all(sentence.split()[0] in text for sentence in ABOUT.values())
+
+
+def test_each_algorithm_stands_once_under_the_graph_that_it_needs() -> None:
+    text = printed(lambda console: show_parts("algorithms", rows("algorithms"), console))
+    head = {line.split()[0] for line in text.splitlines() if re.match(r"  \S", line)}
+    assert head == set(ALGORITHMS)
+    assert set(ON_GRAPHS.values()) <= {line.rstrip() for line in text.splitlines()}
+    assert len(text.splitlines()) < 4 * len(ALGORITHMS)
+
+
+def test_each_folder_of_scenarios_has_a_sentence() -> None:
+    assert {name.rpartition("/")[0] for name in shipped_scenarios()} == set(FOLDERS)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_one_algorithm_is_shown_with_its_equations_parameters_and_an_example_that_is_valid(name: str) -> None:
+    found = row("algorithms", name)
+    text = printed(lambda console: show_part("algorithms", found, console))
+    shown = set(words(text))
+    assert set(words(str(found["about"]))) <= shown
+    assert set(found["parameters"]) <= shown  # type: ignore[call-overload]
+    algorithm, topology = (line.partition(": ")[2] for line in example(found).splitlines())
+    Draft(name="mine", algorithm=algorithm, topology=topology).text("mine.yaml")
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_help_cuts_no_word_at_80_columns_and_gives_flags_no_type(path: tuple[str, ...]) -> None:
+    narrow, wide = (
+        RUNNER.invoke(make_app(), [*path, "--help"], terminal_width=width, env={"COLUMNS": str(width)}).output
+        for width in (80, 400)
+    )
+    assert sorted(words(narrow)) == sorted(words(wide))
+    assert "<bool>" not in narrow
