@@ -67,10 +67,10 @@ class TrainingProblem:
         """The first model's loss on some examples."""
         return outcome(self.model, self.model.flat(), examples, len(examples)).loss
 
-    def fit_ways(self, local: object) -> None:
+    def fit_ways(self, local: object) -> list[str]:
         """Let no way of computing lead elsewhere than plain PyTorch, by a trial of the algorithm's local solver."""
         x, y = self.shared.train.take(torch.arange(min(EXAMPLES, len(self.shared.train))))
-        fit_ways(self.model, local, x, y, self.spec.batch_size, rows=self.spec.batching == "auto")
+        return fit_ways(self.model, local, x, y, self.spec.batch_size, rows=self.spec.batching == "auto")
 
     def _check_batches(self) -> None:
         """The model can be trained on a minibatch of one example, where there is one. Raises ValueError."""

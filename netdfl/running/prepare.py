@@ -164,7 +164,9 @@ def _problems(scenario: Scenario, notes: list[str]) -> Iterator[Problem]:
     if not isinstance(scenario.task, Training):
         return
     try:
-        notes += _share_out(scenario).notes
+        problem = _share_out(scenario)
+        notes += problem.notes
+        notes += _try_steps(scenario, problem)
     except DatasetError as error:
         yield document.problem(("task", "dataset"), str(error))
     except InputError as error:
@@ -174,6 +176,16 @@ def _problems(scenario: Scenario, notes: list[str]) -> Iterator[Problem]:
         spread(device, count_gpus() if device.startswith("cuda") else 0, scenario.num_nodes)
     except MachineError as error:
         yield document.problem(("task", "device"), str(error))
+
+
+def _try_steps(scenario: Scenario, problem: TaskOfFleet) -> list[str]:
+    """Take the run's two local steps now, so that it need not; what they show that loading has not said."""
+    from netdfl.host.blueprint import make_algorithm
+
+    if (fit_ways := getattr(problem, "fit_ways", None)) is None:
+        return []
+    notes: list[str] = fit_ways(make_algorithm(scenario).local)
+    return [note for note in notes if not any(note in said for said in scenario.notices)]
 
 
 def _share_out(scenario: Scenario) -> TaskOfFleet:

@@ -19,6 +19,7 @@ from torch.nn.functional import cross_entropy
 import netdfl
 from netdfl.host.blueprint import Blueprint
 from netdfl.host.training_problem import TrainingProblem
+from netdfl.running.prepare import check_ready
 from netdfl.scenario.load import load
 from netdfl.training import remembering, trial
 from netdfl.training.flat import FlatModel
@@ -241,6 +242,24 @@ def test_a_scenario_is_told_and_its_fleet_trains_by_autograd(tmp_path: Path, mon
     problem = Blueprint.of(scenario).problem
     assert isinstance(problem, TrainingProblem)
     assert problem.model.perceptron is None
+    monkeypatch.setattr(trial, "differing", lambda _: pytest.fail("it was remembered"))
+    monkeypatch.setattr(remembering, "_HERE", {})
+    assert netdfl.run(scenario, out=tmp_path / "run", page=False).result["verdict"] == "done"
+
+
+@pytest.mark.parametrize("model", ["mlp", "{name: 'tried_own:net'}"])
+def test_validate_takes_the_steps_and_the_run_remembers_them(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Perceptron, "slope", doubled)
+    (tmp_path / "tried_own.py").write_text(MODEL)
+    (tmp_path / "s.yaml").write_text(
+        "schema: netdfl/1\nname: tried\nnodes: 2\nrounds: 1\nworld: simulated\ntopology: ring\n"
+        f"algorithm: {{name: dfedavg, lr: 0.1}}\ntask: {{dataset: digits, model: {model}}}\n"
+    )
+    scenario = load(tmp_path / "s.yaml")
+    said = [note for note in [*scenario.notices, *check_ready(scenario)] if "leads elsewhere" in note]
+    assert len(said) == len(set(said)) == 1, "it is said once"
     monkeypatch.setattr(trial, "differing", lambda _: pytest.fail("it was remembered"))
     monkeypatch.setattr(remembering, "_HERE", {})
     assert netdfl.run(scenario, out=tmp_path / "run", page=False).result["verdict"] == "done"
