@@ -119,7 +119,9 @@ class _Reader:
     def _named(self, name: str, fields: dict[str, object], like: Any, where: str) -> object:
         kind = self.types.get(name) or self._beside(name)
         expected = type(like) if _is_named(like) else kind
-        if kind is None or kind is not expected or set(kind._fields) != set(fields):
+        has = set() if kind is None else set(kind._fields)
+        since = has - fields.keys()  # what an earlier version did not have is what it is by default
+        if kind is None or kind is not expected or fields.keys() - has or since - kind._field_defaults.keys():
             wanted = f"{_name(expected)} with {', '.join(expected._fields)}" if expected else "a state of this run"
             raise self._mismatch(where, wanted, f"{name} with {', '.join(fields)}")
         return kind(**{n: self.restore(v, getattr(like, n, None), f"{where}.{n}") for n, v in fields.items()})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import namedtuple
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -119,6 +120,21 @@ def test_another_algorithms_or_models_state_is_refused(saved: Any, like: Any, na
     save_state(saved, tmp_path / "state")
     with pytest.raises(InputError, match=named):
         load_state(tmp_path / "state", like)
+
+
+@pytest.mark.parametrize(
+    ("fields", "refused"),
+    [("value", None), ("other", "expected .*Inner with value, other"), ("value more", "expected .*Inner with value")],
+)
+def test_a_field_that_came_later_is_what_it_is_by_default(fields: str, refused: str | None, tmp_path: Path) -> None:
+    earlier = namedtuple("Inner", fields, module=__name__)
+    save_state(Outer(earlier(*range(len(earlier._fields))), None, None), tmp_path / "state")
+    like = Outer(Inner(0), None, None)
+    if refused is None:
+        assert load_state(tmp_path / "state", like).a == Inner(0, None)
+    else:
+        with pytest.raises(InputError, match=refused):
+            load_state(tmp_path / "state", like)
 
 
 def test_a_damaged_or_missing_file_is_refused(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from netdfl.algorithms.base import LocalRound, NodeState
-from netdfl.core.errors import RunError
+from netdfl.core.errors import InputError, RunError
 from netdfl.core.files import writing
 from netdfl.core.types import NodeId
 from netdfl.node.checkpoint import load_state, save_state
@@ -52,7 +52,7 @@ class Memory:
         self._fresh: list[Trained] = []
 
     def solve(self, round: LocalRound, task: Task) -> StepRequests[tuple[NodeState, Update]]:
-        """The next local round: from disk, or as `round` says. Raises RunError for a full disk."""
+        """The next local round: from disk, or as `round` says. Raises RunError for a full disk, InputError."""
         number, self._number = self._number, self._number + 1
         if number % self.every == 0:
             self._read = self._load(number // self.every, round.state)
@@ -60,6 +60,11 @@ class Memory:
             self.num_read += 1
             return _recalled(self._read[number % self.every], round.state, task)
         after, update = yield from round.solve()
+        if self.num_read and round.state.statistics is None and after.statistics is not None:
+            raise InputError(
+                f"{self.folder} is of a netdfl that left out what models keep in their buffers; "
+                "delete it, and its local rounds are trained again"
+            )
         extras = dict(update.extras)
         self._fresh.append(
             Trained(after.start, after.local, update.x, extras, update.loss, task.last_loss, after.statistics)
