@@ -30,6 +30,8 @@ MOST_BYTES = 1_000_000
 LONGEST_NAME = 40
 GIVEN_UP = [1, 2, 4, 130]
 """Exit codes of `netdfl node` after which the same node would end in the same way."""
+KINDS = ("job", "pod", "service", "networkpolicy", "configmap", "secret", "persistentvolumeclaim")
+"""All that a fleet is made of, for whoever takes it away: the file with its Secret may be deleted by then."""
 _OWNER = {"runAsNonRoot": True, "runAsUser": IMAGE_USER, "runAsGroup": IMAGE_USER, "fsGroup": IMAGE_USER}
 
 Manifest = dict[str, Any]
@@ -234,8 +236,10 @@ class Manifests:
             if self.tls
             else "Nodes talk in plain text (`--no-tls`): whoever is in the cluster's network may listen."
         )
+        selector = ",".join(f"{key}={value}" for key, value in self._labels().items())
         return _README.format(
             name=self.name, image=self.image, secret=secret, nodes=self.scenario.num_nodes, proof=proof,
+            kinds=",".join(KINDS), selector=selector,
             build=f"    {build}    # then push it to a registry of the cluster's\n" if build else "",
         )  # fmt: skip
 
@@ -257,9 +261,9 @@ supervisor, on machines that KubeRay gives, the same scenario runs by `netdfl ru
     kubectl apply -f copy.yaml
     kubectl wait pod/{name}-copy --for=condition=ready
     kubectl cp {name}-copy:/netdfl-record/run run
-    kubectl delete -f copy.yaml -f collect.yaml -f fleet.yaml
+    kubectl delete {kinds} --selector={selector}
 
-{proof}
+{proof} The last command takes all away that the others made, by its labels.
 
 - `fleet.yaml`: the volume, the scenario, the headless Service by which nodes find each other, a policy that lets
   nobody else to their ports, and the Indexed Job: a pod a node, on as many machines as there are.

@@ -87,6 +87,22 @@ def test_what_the_nodes_read_is_the_scenario_on_messages_and_each_others_names(f
     assert found["Service", "three-nodes"]["spec"]["clusterIP"] == "None"
 
 
+@pytest.mark.parametrize("tls", [True, False])
+def test_the_last_command_takes_away_all_that_the_others_made(tmp_path: Path, tls: bool) -> None:
+    folder = write_manifests(scenario(", image: here/netdfl:1"), tmp_path / "three", tls=tls)
+    *_, last = (line.split() for line in (folder / "README.md").read_text().splitlines() if line.startswith("    "))
+    kubectl, delete, kinds, selector = last
+    assert (kubectl, delete) == ("kubectl", "delete")
+    wanted = dict(pair.split("=") for pair in selector.removeprefix("--selector=").split(","))
+    made = objects(folder)
+    for (kind, name), each in made.items():
+        assert kind.lower() in kinds.split(","), name
+        assert wanted.items() <= each["metadata"]["labels"].items(), name
+    pods = [each["spec"]["template"]["metadata"]["labels"] for (kind, _), each in made.items() if kind == "Job"]
+    assert all(wanted.items() <= labels.items() for labels in pods)
+    assert wanted["app.kubernetes.io/instance"] == "three-nodes"  # and nothing of another fleet
+
+
 def test_without_tls_there_is_no_secret(tmp_path: Path) -> None:
     folder = write_manifests(scenario(", image: here/netdfl:1"), tmp_path / "plain", tls=False)
     assert not (folder / "credentials.yaml").exists()
