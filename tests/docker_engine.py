@@ -29,10 +29,12 @@ name: image
 nodes: 2
 rounds: 1
 world: containers
-task: consensus
-algorithm: dpsgd
+task: {task}
+algorithm: {algorithm}
 topology: ring
 """
+IMAGES = ({"task": "consensus", "algorithm": "dpsgd"}, {"task": "train", "algorithm": "dfedavg"})
+"""What the images are for that the tests need: without PyTorch, and with it."""
 
 
 def missing() -> str:
@@ -88,7 +90,8 @@ def _lacks() -> str:
 
 def _build() -> str:
     try:
-        asyncio.run(image_for(loads(SMALL, file="image.yaml"), print))
+        for parts in IMAGES:
+            asyncio.run(image_for(loads(SMALL.format(**parts), file="image.yaml"), print))
     except NetdflError as error:
         return str(error)
     return ""

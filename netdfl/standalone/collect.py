@@ -6,12 +6,11 @@ Nothing is changed where it lies. Models are read one after the other, so never 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import torch
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.control import split_figure
@@ -182,9 +181,7 @@ def _duration_s(parts: Mapping[NodeId, Part]) -> float:
 def _judge_models(blueprint: Blueprint, found: Run, store: StoreWriter, parts: Mapping[NodeId, Part]) -> None:
     """Record the figures of every round's average model, at the time when its last node had ended the round."""
     ended = dict(found.rows("SELECT round, max(at_s) FROM metrics WHERE name = 'round_s' GROUP BY round"))
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # as where the other worlds judge, so that the figures are the same
-    try:
+    with _one_thread(blueprint):
         for round in filter(blueprint.evaluates, range(blueprint.scenario.rounds)):
             paths = {node: snapshot_path(part.folder, round, node) for node, part in parts.items()}
             paths = {node: path for node, path in paths.items() if path.is_file()}
@@ -196,6 +193,20 @@ def _judge_models(blueprint: Blueprint, found: Run, store: StoreWriter, parts: M
             for name, value in judge_files(blueprint, paths).items():
                 figure, node = split_figure(name)
                 store.metrics(at_ns, node, round, {figure: value})
+
+
+@contextmanager
+def _one_thread(blueprint: Blueprint) -> Iterator[None]:
+    """Let torch compute as where the other worlds judge, so that the figures are the same."""
+    if blueprint.plain:
+        yield
+        return
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
     finally:
         torch.set_num_threads(threads)
 

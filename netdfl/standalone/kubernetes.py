@@ -45,7 +45,7 @@ def write_manifests(scenario: Scenario, folder: Path, *, tls: bool = True) -> Pa
     config = fleet.config_map()
     folder.mkdir(PRIVATE, parents=True, exist_ok=True)
     if not fleet.image:
-        fleet.image = write_recipe(folder / "image", gpus=asks_gpus(scenario))
+        fleet.image = write_recipe(folder / "image", scenario, collects=True)
     _write(folder / "fleet.yaml", [fleet.volume(), config, fleet.service(), fleet.policy(), fleet.job()])
     _write(folder / "collect.yaml", [fleet.collecting()])
     _write(folder / "copy.yaml", [fleet.copying()])

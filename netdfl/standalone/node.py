@@ -10,8 +10,6 @@ from collections.abc import Callable, Coroutine
 from math import isfinite
 from typing import Any, cast
 
-import torch
-
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.control import Broke, Crashed, Happened, Peers, Progress, Report, Start
 from netdfl.core.errors import TransportError
@@ -49,9 +47,12 @@ PATIENCE_S = 10.0
 
 def live(request: Request) -> int:
     """Run the node of `request`; return its exit code. Raises InputError where it could not begin."""
-    torch.set_num_threads(1)
     keep_freed()
     blueprint = Blueprint.of(_without_oracle(request.scenario))
+    if not blueprint.plain:
+        import torch
+
+        torch.set_num_threads(1)
     say_what_is_missing(blueprint)
     directory = RunDirectory(request.directory)
     worker = ThreadWorker()
@@ -121,7 +122,7 @@ class HandNode:
         self.request, self.start, self.blueprint, self.epoch = request, start, blueprint, beginning.life.epoch
         me = Identity(request.node, self.epoch, beginning.run_id, start.scenario_hash)
         self.meeting = Rendezvous(me, request.peers)
-        devices = spread(blueprint.scenario.device, torch.cuda.device_count(), blueprint.scenario.num_nodes)
+        devices = spread(blueprint.scenario.device, _num_gpus(blueprint), blueprint.scenario.num_nodes)
         endpoint = Endpoint(
             listen=f"{request.host}:{request.port}",
             run_id=beginning.run_id,
@@ -348,6 +349,15 @@ class HandNode:
         """See `Superior`: end as a crash does; a signal to itself would not reach the first process of a container."""
         if crash is not None:
             os._exit(KILLED)
+
+
+def _num_gpus(blueprint: Blueprint) -> int:
+    """The GPUs here; none where nothing needs torch, which may not be there then."""
+    if blueprint.plain:
+        return 0
+    import torch
+
+    return int(torch.cuda.device_count())
 
 
 async def _first(*works: Coroutine[Any, Any, Any]) -> None:

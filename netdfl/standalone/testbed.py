@@ -48,7 +48,7 @@ def write_testbed(scenario: Scenario, folder: Path, *, tls: bool = True) -> Path
     check_empty(folder)
     world: Any = scenario.world
     label = secrets.token_hex(8)
-    image = str(world.image) or write_recipe(folder / "image", gpus=asks_gpus(scenario))
+    image = str(world.image) or write_recipe(folder / "image", scenario)
     for name in (NETWORK, *(f"{NODES}/{node:03d}" for node in range(scenario.num_nodes))):
         (folder / name).mkdir(parents=True)
         (folder / name).chmod(_WRITABLE)

@@ -29,10 +29,11 @@ MODULES = (
 
 
 def warm() -> None:
-    """Import them; what is not installed here (uvloop on some systems) is left out."""
+    """Import them; what is not installed here (uvloop on some systems, torch in some images) is left out."""
     for name in MODULES:
         with suppress(ModuleNotFoundError):
             importlib.import_module(name)
-    import torch
+    with suppress(ModuleNotFoundError):
+        import torch
 
-    torch.set_num_threads(1)
+        torch.set_num_threads(1)

@@ -28,7 +28,7 @@ algorithm: {{name: dfedavg, lr: 0.1, local_epochs: 2}}
 topology: ring
 evaluation: {{every: 5}}
 """
-AGREEING = ("--set=task={kind: consensus, dim: 10}", "--set=algorithm=dpsgd")
+AGREEING = ("--set=task={kind: consensus, dim: 10}", "--set=algorithm=dpsgd", "--set=world.image=''")
 PACKETS = """
 schema: netdfl/1
 name: packets
@@ -116,10 +116,10 @@ def wait_for_round(out: Path, node: int, round: int, run: subprocess.Popen[str],
     raise AssertionError(run.communicate()[0])
 
 
-def test_a_killed_container_is_a_crash_of_its_node_and_a_restarted_one_rejoins(tmp_path: Path, image: str) -> None:
+def test_a_killed_container_is_a_crash_of_its_node_and_a_restarted_one_rejoins(tmp_path: Path) -> None:
     file, out = tmp_path / "packets.yaml", tmp_path / "run"
     file.write_text(PACKETS)
-    run = netdfl("run", file, f"--set=world.image={image}", "--out", out)
+    run = netdfl("run", file, "--out", out)
     wait_for_round(out, 2, 5, run)
     (container,) = docker("ps", "--quiet", "--filter", f"label={SUPERVISOR}", "--filter", "label=netdfl.node=2")
     docker("kill", container)
@@ -140,6 +140,13 @@ def test_a_killed_container_is_a_crash_of_its_node_and_a_restarted_one_rejoins(t
     assert (found["links"]["layer"], found["links"]["engine"]) == ("packet", "tun")
     assert packets["dropped"]["loss"] > 0
     assert left() == []
+
+
+def test_the_image_of_a_fleet_that_trains_nothing_has_no_torch(image: str) -> None:
+    small = asyncio.run(image_for(loads(PACKETS, file="packets.yaml"), print))
+    for each, there in ((small, False), (image, True)):
+        asked = "import importlib.util as u; print(u.find_spec('torch') is not None, u.find_spec('pytest') is not None)"
+        assert docker("run", "--rm", "--entrypoint=python", each, "-c", asked) == [str(there), "False"]
 
 
 def test_what_a_killed_supervisor_leaves_is_swept_by_the_next_run(digits: Path, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netdfl.core.errors import DatasetError, NotFetchedError
+from netdfl.core.files import PACKAGE
 from netdfl.core.installing import pip_install
 from netdfl.core.tables import by_name
 from netdfl.core.units import PositiveFloat
@@ -32,12 +33,18 @@ _CIFAR_MEAN_STD = {
 }
 
 
+CARRIED = "shipped/digits.csv.gz"
+"""Where the image of a node has the digits, in netdfl's own folder."""
+
+
 def digits_path() -> Path:
     """The file of handwritten digits that scikit-learn brings; sklearn itself is not imported.
 
     Raises:
         DatasetError: scikit-learn is not installed, or has moved the file.
     """
+    if (carried := PACKAGE / CARRIED).is_file():
+        return carried
     spec = importlib.util.find_spec("sklearn")
     for place in (spec.submodule_search_locations or ()) if spec else ():
         path = Path(place) / "datasets" / "data" / "digits.csv.gz"

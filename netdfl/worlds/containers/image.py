@@ -10,19 +10,20 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from netdfl.core.errors import MachineError
+from netdfl.core.errors import DatasetError, MachineError
 from netdfl.core.files import PACKAGE, shipped
 from netdfl.scenario.model.schema import Scenario
 from netdfl.worlds.containers.docker import REMEDY, call
+from netdfl.worlds.containers.packages import packages_for
 
 PYTHON = "3.11"
 BASE, OWN_BASE = f"python:{PYTHON}-slim", "netdfl-base:bookworm"
@@ -40,7 +41,7 @@ async def image_for(scenario: Scenario, note: Callable[[str], None]) -> str:
     cache().mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=cache(), prefix="image-") as directory:
         folder = Path(directory)
-        tag = write_recipe(folder, gpus=gpus)
+        tag = write_recipe(folder, scenario)
         if not await _exists(tag):
             note(f"building the image {tag}; the first time takes some minutes")
             found = await base(note)
@@ -60,33 +61,42 @@ def cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "netdfl"
 
 
-def write_recipe(folder: Path, *, gpus: bool) -> str:
-    """Write all that the image is built from but the wheels into `folder`; return the image's name."""
+def write_recipe(folder: Path, scenario: Scenario, *, collects: bool = False) -> str:
+    """Write all that the image for `scenario` is built from but the wheels into `folder`; return the image's name.
+
+    The name goes by what is written, so by nothing that is installed here and not in the image. `collects`: the image
+    makes a run of what nodes wrote, too.
+    """
+    packages = packages_for(scenario, collects=collects, python=PYTHON)
     (folder / "wheels").mkdir(parents=True, exist_ok=True)
     (folder / "wheels" / "README").write_text("Wheels that lie here are installed, and pip fetches nothing.\n")
-    (folder / "requirements.txt").write_text("".join(f"{line}\n" for line in requirements()), encoding="utf-8")
-    (folder / "constraints.txt").write_text("".join(f"{line}\n" for line in versions()), encoding="utf-8")
+    for name, lines in (("requirements.txt", packages.requirements), ("constraints.txt", packages.versions)):
+        (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     ignored = shutil.ignore_patterns("__pycache__", "*.pyc")
     shutil.copytree(PACKAGE, folder / "app" / PACKAGE.name, ignore=ignored, dirs_exist_ok=True)
-    for name in ("Dockerfile", "base.sh"):
+    if packages.torch:
+        _carry_digits(folder / "app" / PACKAGE.name)
+    for name in ("Dockerfile", "base.sh", "trim.py"):
         shutil.copy(RECIPE / name, folder / name)
-    return f"netdfl:{'gpu-' if gpus else ''}{_digest(folder)}"
+    kind = "gpu-" if asks_gpus(scenario) else "" if packages.torch else "no-torch-"
+    return f"netdfl:{kind}{_digest(folder)}"
 
 
-def requirements() -> list[str]:
-    """What netdfl needs to run, as it says itself."""
-    return sorted(line for line in metadata.requires("netdfl") or [] if "extra ==" not in line)
+def _carry_digits(package: Path) -> None:
+    """Lay the digits into the image: scikit-learn, whose file they are, is not in it."""
+    from netdfl.training.data.datasets import CARRIED, digits_path
 
-
-def versions() -> list[str]:
-    """The versions of all packages here, whichever build of them this is."""
-    found = {dist.name: dist.version.partition("+")[0] for dist in metadata.distributions()}
-    return sorted(f"{name}=={version}" for name, version in found.items() if name != "netdfl")
+    with suppress(DatasetError):  # not here either: a node says so where it looks for them
+        found, target = digits_path(), package / CARRIED
+        target.parent.mkdir(exist_ok=True)
+        shutil.copy(found, target)
 
 
 async def add_wheels(folder: Path, *, gpus: bool) -> None:
     """Fetch the image's packages into `folder`/wheels, PyTorch without CUDA unless `gpus`. Raises MachineError."""
+    earlier = [path for path in sorted(cache().glob("wheels-*")) if path.name.endswith("-gpu") == gpus]
     kept = cache() / f"wheels-{_digest(folder, 'requirements.txt', 'constraints.txt')}{'-gpu' if gpus else ''}"
+    asked = (folder / "constraints.txt").read_text(encoding="utf-8")
     if not (kept / "complete").exists():
         kept.mkdir(parents=True, exist_ok=True)
         machine = platform.machine().replace("arm64", "aarch64")
@@ -94,12 +104,12 @@ async def add_wheels(folder: Path, *, gpus: bool) -> None:
         abis = [f"--abi={abi}" for abi in (f"cp{PYTHON.replace('.', '')}", "abi3", "none")]
         python = [f"--python-version={PYTHON}", "--implementation=cp", "--only-binary=:all:"]
         files = [f"--requirement={folder}/requirements.txt", f"--constraint={folder}/constraints.txt"]
-        fetch = [sys.executable, "-m", "pip", "download", "--quiet", f"--dest={kept}", f"--find-links={kept}"]
+        fetch = [sys.executable, "-m", "pip", "download", "--quiet", f"--dest={kept}"]
+        fetch += [f"--find-links={place}" for place in (kept, *earlier)]  # a new version of one package fetches that
         fetch += [*python, *abis, *platforms]
-        if not gpus:
-            torch = f"torch=={metadata.version('torch').partition('+')[0]}+cpu"
+        if (torch := re.search(r"^torch==.*", asked, re.MULTILINE)) and not gpus:
             with suppress(MachineError):  # then the build that the other index has will do
-                await call([*fetch, "--no-deps", "--retries=1", f"--extra-index-url={CPU_INDEX}", torch])
+                await call([*fetch, "--no-deps", "--retries=1", f"--extra-index-url={CPU_INDEX}", f"{torch[0]}+cpu"])
         await call([*fetch, *files])
         (kept / "complete").touch()
     for wheel in kept.glob("*.whl"):

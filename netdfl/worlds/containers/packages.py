@@ -1,0 +1,190 @@
+"""Which packages the image of a node holds, in which versions: what this scenario's nodes import, and no more.
+
+They follow from what netdfl says that it needs, so that nothing else of what is installed here has a say in them.
+"""
+
+from __future__ import annotations
+
+import ast
+import platform
+import re
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from netdfl.scenario.model.plugins import imported_from
+from netdfl.scenario.model.schema import Scenario
+from netdfl.scenario.model.task import Training
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+SPARE = frozenset(("torch", "scikit-learn", "duckdb", "matplotlib", "jinja2", "packaging"))
+"""What netdfl needs, and a node imports only where one of the tables below, or a part of the user's own, says so.
+
+Of scikit-learn netdfl reads one file, which is copied into the image.
+"""
+TRAINING = ("torch",)
+BY_DATASET: Mapping[str, Sequence[str]] = {"table": ("duckdb",), "image_folder": ("pillow",)}
+LIGHT = frozenset(f"netdfl.{name}" for name in ("core", "topology", "links", "transport", "packets", "scenario"))
+"""The packages of netdfl that never import PyTorch."""
+COLLECTING = ("duckdb", "matplotlib", "jinja2")
+"""What makes a run of what nodes wrote, and its page."""
+
+Lookup = Callable[[str], metadata.Distribution]
+
+
+@dataclass(frozen=True)
+class Packages:
+    """What pip is asked for: `requirements`, and by `versions` which version of each that follows from them."""
+
+    requirements: Sequence[str]
+    versions: Sequence[str]
+
+    @property
+    def torch(self) -> bool:
+        """Whether PyTorch is among them."""
+        return any(line.startswith("torch==") for line in self.versions)
+
+
+def packages_for(
+    scenario: Scenario, *, collects: bool = False, find: Lookup = metadata.distribution, python: str = "3.11"
+) -> Packages:
+    """The packages of the image of a node of `scenario`, for Linux and `python`.
+
+    `collects`: `netdfl collect` runs there too. `find` gives a distribution by its name; it may raise
+    PackageNotFoundError.
+    """
+    walk = _Walk(find, _environment(python))
+    needed = list(walk.requirements("netdfl", ()))
+    wanted = _wanted(scenario, collects=collects, closure=walk.closure([_text(each) for each in needed]))
+    asked = [_text(each) for each in needed if canonical(each.name) not in SPARE or canonical(each.name) in wanted]
+    named = {canonical(each.name) for each in needed}
+    asked += [name for name in wanted if name not in named]  # what only comes with another package
+    return Packages(sorted(asked), sorted(f"{name}=={version}" for name, version in walk.closure(asked).items()))
+
+
+def canonical(name: str) -> str:
+    """A distribution's name, however it is spelled."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _wanted(scenario: Scenario, *, collects: bool, closure: Collection[str]) -> set[str]:
+    """What of `SPARE`, and of what else netdfl brings along, this scenario's nodes import."""
+    own = set(_imports(scenario))
+    dataset = getattr(getattr(scenario.task, "dataset", None), "kind", "")
+    wanted = {*BY_DATASET.get(dataset, ()), *(COLLECTING if collects else ())}
+    of_netdfl = {".".join(name.split(".")[:2]) for name in own if name.split(".")[0] == "netdfl"}
+    if not trains_nothing(scenario) or of_netdfl - LIGHT:
+        wanted.update(TRAINING)
+    tops = {name.partition(".")[0] for name in own} - sys.stdlib_module_names - {"netdfl"}
+    homes = metadata.packages_distributions() if tops else {}
+    wanted.update(name for top in tops for name in map(canonical, homes.get(top, ())) if name in closure)
+    return wanted
+
+
+def trains_nothing(scenario: Scenario) -> bool:
+    """Whether no node of `scenario` needs PyTorch: nobody trains, and no part of the algorithm asks for it."""
+    from netdfl.host.blueprint import make_algorithm
+    from netdfl.host.task_setup import is_plain
+
+    return not isinstance(scenario.task, Training) and is_plain(scenario, make_algorithm(scenario))
+
+
+def _imports(scenario: Scenario) -> Iterator[str]:
+    """What the user's own modules import that does not lie beside them: those of the scenario, and theirs in turn."""
+    if scenario.file is None:
+        return
+    folder = scenario.file.resolve().parent
+    left, seen = imported_from(str(folder)), set[Path]()
+    while left:
+        file = left.pop()
+        if file in seen:
+            continue
+        seen.add(file)
+        for name in _imported(file):
+            top = name.partition(".")[0]
+            beside = [folder / f"{top}.py", *(folder / top).rglob("*.py")]
+            found = [each for each in beside if each.is_file()]
+            left.extend(found)
+            if not found:
+                yield name
+
+
+def _imported(file: Path) -> Iterator[str]:
+    try:
+        tree = ast.parse(file.read_bytes(), str(file))
+    except (SyntaxError, ValueError, OSError):  # none that a node could import
+        return
+    for each in ast.walk(tree):
+        if isinstance(each, ast.Import):
+            yield from (alias.name for alias in each.names)
+        elif isinstance(each, ast.ImportFrom) and each.module and not each.level:
+            yield each.module
+
+
+def _environment(python: str) -> dict[str, str]:
+    """What markers of requirements are judged by: the image's system, whatever this one's is."""
+    return {
+        "implementation_name": "cpython",
+        "implementation_version": f"{python}.0",
+        "os_name": "posix",
+        "platform_machine": platform.machine().replace("arm64", "aarch64"),
+        "platform_python_implementation": "CPython",
+        "platform_release": "",
+        "platform_system": "Linux",
+        "platform_version": "",
+        "python_full_version": f"{python}.0",
+        "python_version": python,
+        "sys_platform": "linux",
+    }
+
+
+class _Walk:
+    """What distributions need, by their own metadata, in one environment."""
+
+    def __init__(self, find: Lookup, environment: Mapping[str, str]) -> None:
+        self._find, self._environment = cache(find), environment
+
+    def requirements(self, name: str, extras: Iterable[str]) -> Iterator[Requirement]:
+        """What `name` needs with `extras`. Nothing where it is not installed: that is pip's to find out."""
+        from packaging.requirements import Requirement
+
+        try:
+            lines = self._find(name).requires or []
+        except metadata.PackageNotFoundError:
+            return
+        chosen = [{**self._environment, "extra": extra} for extra in ("", *extras)]
+        for need in map(Requirement, lines):
+            if need.marker is None or any(need.marker.evaluate(each) for each in chosen):
+                yield need
+
+    def closure(self, asked: Sequence[str]) -> dict[str, str]:
+        """The installed version of everything that follows from `asked`, whichever build of it this is."""
+        from packaging.requirements import Requirement
+
+        found: dict[str, str] = {}
+        seen: set[tuple[str, frozenset[str]]] = set()
+        left = [Requirement(line) for line in asked]
+        while left:
+            need = left.pop()
+            key = canonical(need.name), frozenset(need.extras)
+            if key in seen:
+                continue
+            seen.add(key)
+            try:
+                found[key[0]] = self._find(need.name).version.partition("+")[0]
+            except metadata.PackageNotFoundError:
+                continue
+            left.extend(self.requirements(need.name, need.extras))
+        return found
+
+
+def _text(need: Requirement) -> str:
+    """A requirement without its marker, which has been judged."""
+    extras = f"[{','.join(sorted(need.extras))}]" if need.extras else ""
+    return f"{need.name}{extras}{need.specifier}"
