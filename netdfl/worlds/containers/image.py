@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from netdfl.core.errors import DatasetError, MachineError
-from netdfl.core.files import PACKAGE, shipped
+from netdfl.core.files import PACKAGE, shipped, version_of
 from netdfl.scenario.model.schema import Scenario
 from netdfl.worlds.containers.docker import REMEDY, call
 from netdfl.worlds.containers.packages import packages_for
@@ -74,12 +74,21 @@ def write_recipe(folder: Path, scenario: Scenario, *, collects: bool = False) ->
         (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     ignored = shutil.ignore_patterns("__pycache__", "*.pyc")
     shutil.copytree(PACKAGE, folder / "app" / PACKAGE.name, ignore=ignored, dirs_exist_ok=True)
+    _carry_version(folder / "app")
     if packages.torch:
         _carry_digits(folder / "app" / PACKAGE.name)
     for name in ("Dockerfile", "base.sh", "trim.py"):
         shutil.copy(RECIPE / name, folder / name)
     kind = "gpu-" if asks_gpus(scenario) else "" if packages.torch else "no-torch-"
     return f"netdfl:{kind}{_digest(folder)}"
+
+
+def _carry_version(app: Path) -> None:
+    """Lay down what an installed netdfl says of its version: the image has the source of this one."""
+    if (version := version_of("netdfl")) is not None:
+        about = app / f"netdfl-{version}.dist-info"
+        about.mkdir(exist_ok=True)
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: netdfl\nVersion: {version}\n", encoding="utf-8")
 
 
 def _carry_digits(package: Path) -> None:
