@@ -118,6 +118,8 @@ def _clause(grounds: Grounds, group: Sequence[Reason], told: Collection[NodeId])
         return "; ".join(_lacks([r for r in group if r.waiter == waiter], told) for waiter in _waiters(group))
     if group[0].why is Why.CUT:
         return _cut(grounds, group)
+    if group[0].why is Why.SILENT:
+        return f"the event {_silent(grounds, group, f' of {words.nodes(_sources(group))}')}"
     return f"{words.nodes(_sources(group))} {_what_of(grounds, group).removeprefix('which ')}"
 
 
@@ -133,9 +135,14 @@ def _what_of(grounds: Grounds, group: Sequence[Reason]) -> str:
     if why is Why.CUT:
         return f"from which {'it is' if len(group) == 1 else 'they are'} cut off: {_cut(grounds, group)}"
     if why is Why.SILENT:
-        silent = _lasting(grounds, min(each.since_ns for each in group))
-        return f"whose event {'loops have' if many else 'loop has'} not answered for {silent}"
+        return f"whose event {_silent(grounds, group)}"
     return _never(group, many=many)
+
+
+def _silent(grounds: Grounds, group: Sequence[Reason], whose: str = "") -> str:
+    """`loop has not answered for 8 s`."""
+    silent, many = _lasting(grounds, min(each.since_ns for each in group)), len(_sources(group)) > 1
+    return f"loop{'s' * many}{whose} {'have' if many else 'has'} not answered for {silent}"
 
 
 def _never(group: Sequence[Reason], *, many: bool) -> str:

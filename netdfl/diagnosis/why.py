@@ -86,7 +86,7 @@ class Reason:
     def to_json(self) -> Json:
         """Plain data for `result.json`, without what says nothing."""
         said = {"loss": self.loss, "event": self.event, "notice": self.notice, "resent": self.resent}
-        known = {key: value for key, value in said.items() if value not in (None, "", False)}
+        known = {key: value for key, value in said.items() if value or (key == "event" and value is not None)}
         return {"waiter": self.waiter, "source": self.source, "why": self.why.value, "edge": list(self.edge), **known}
 
 
@@ -141,8 +141,7 @@ _PLACES = (
     frozenset({Why.RETURNED_PAST}),
     NOT_COME,
     frozenset({Why.SILENT}),
-    frozenset({Why.FULL}),
-    NEVER_SENT | {Why.WAITING},
+    NEVER_SENT,
 )
 """The order of clauses."""
 
@@ -158,9 +157,7 @@ def clause_of(reason: Reason) -> tuple[int, Hashable]:
             return place, end
         case 3:
             return place, (reason.loss, reason.notice, reason.is_request, reason.resent)
-        case 7:
-            return place, reason.why.value
-    return place, ""
+    return place, "" if place < len(_PLACES) else reason.why.value
 
 
 def clauses(reasons: Iterable[Reason]) -> list[list[Reason]]:

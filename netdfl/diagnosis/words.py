@@ -74,7 +74,7 @@ def until(ends_ns: Sequence[int | None], never: str = "for good") -> str:
     return f"until {seconds(max(known))}" if len(known) == len(ends_ns) else never
 
 
-def back(ends_ns: Sequence[int | None], *, many: bool = False, hoped: bool = False) -> str:
+def back(ends_ns: Sequence[int | None], *, many: bool, hoped: bool) -> str:
     """`returns at 12 s`, or `does not return`; `may return until 12 s` where that is `hoped`."""
     known = [ns for ns in ends_ns if ns is not None]
     if len(known) < len(ends_ns):
