@@ -49,8 +49,8 @@ class Outages:
         self, events: Sequence[CompiledEvent], base: Callable[[Edge], LinkSpec] = lambda edge: LinkSpec()
     ) -> None:
         """`base` is a link by the scenario, before any event."""
-        self._on_links = [e for e in events if e.acts_on_links and e.blocks]
-        self._events = [e for e in self._on_links if e.at_ns is not None]
+        self._on_links = [e for e in events if e.acts_on_links]
+        self._by_clock = [(e.at_ns, e) for e in self._on_links if e.at_ns is not None]
         self._drops = [e for e in events if e.action == "drop"]
         self._base = base
         self._crashes: dict[NodeId, list[int]] = {}
@@ -70,8 +70,7 @@ class Outages:
         state = base = self._base(edge).state
         holds = state == "down_hold"
         downs: dict[int, int] = {}
-        for event in self._events:
-            at_ns = event.at_ns or 0
+        for at_ns, event in self._by_clock:
             if at_ns > now_ns and state == "up":
                 break
             if not any(edge in block for block in event.blocks):
@@ -87,7 +86,7 @@ class Outages:
 
     def healed_ns(self, edge: Edge, after_ns: int, now_ns: int) -> int:
         """When `edge` came up last, after `after_ns`; that itself where it has been up since."""
-        times = {e.at_ns for e in self._events if e.at_ns is not None and after_ns < e.at_ns <= now_ns}
+        times = {at_ns for at_ns, _ in self._by_clock if after_ns < at_ns <= now_ns}
         up = (ns for ns in sorted(times, reverse=True) if self.edge(edge, ns).up and not self.edge(edge, ns - 1).up)
         return next(up, after_ns)
 
@@ -100,7 +99,7 @@ class Outages:
                 continue
             if not {"loss", "state"}.isdisjoint(event.parameters) or event.action == "unset":
                 lost.pop(event.cause, None)
-            if event.action == "set" and _loses(event, message):
+            if _loses(event, message):
                 lost[event.cause] = event.source
         return next(reversed(lost.values()), None)
 
@@ -118,7 +117,7 @@ class Outages:
 def _follow(downs: dict[int, int], event: CompiledEvent) -> None:
     """Keep which entry holds a link down, by cause."""
     downs.pop(event.cause, None)
-    if event.action == "set" and event.parameters.get("state", "up") != "up":
+    if event.parameters.get("state", "up") != "up":
         downs[event.cause] = event.source
 
 
@@ -128,7 +127,7 @@ def _last(downs: dict[int, int]) -> int | None:
 
 def _holds(event: CompiledEvent, round: int, now_ns: int) -> bool:
     """Whether an event has come by `now_ns`, or acts on the messages of `round`."""
-    return (event.at_ns or 0) <= now_ns if event.at_round is None else event.holds_in(round)
+    return event.holds_in(round) if event.at_ns is None else event.at_ns <= now_ns
 
 
 def _loses(event: CompiledEvent, message: Transit) -> bool:
@@ -155,15 +154,15 @@ def divides(snapshot: Snapshot, edges: Sequence[Edge]) -> Divide | None:
     return Divide(tuple(edges), tuple(tuple(sorted(side)) for side in sides)) if sides else None
 
 
-def _sides(snapshot: Snapshot, edges: Sequence[Edge]) -> list[set[NodeId]]:
-    """The parts into which `edges`, and others that are down, divide the nodes; none where they divide nothing."""
+def _sides(snapshot: Snapshot, edges: Sequence[Edge]) -> list[set[NodeId]] | None:
+    """The parts into which `edges`, and others that are down, divide the nodes; None where they divide nothing."""
     graph: nx.Graph[NodeId] = nx.Graph()
     graph.add_nodes_from(snapshot.nodes)
     graph.add_edges_from(edge for edge, now in snapshot.edges.items() if now.up and edge not in edges)
     parts = [set(part) for part in nx.connected_components(graph)]
     place = {node: number for number, part in enumerate(parts) for node in part}
     if any(place[src] == place[dst] for src, dst in edges):
-        return []
+        return None
     ends = {place[node] for edge in edges for node in edge}
     return sorted((part for number, part in enumerate(parts) if number in ends), key=min)
 

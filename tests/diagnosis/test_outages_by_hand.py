@@ -16,14 +16,16 @@ from netdfl.links.schedule.events import STANDING, CompiledEvent
 from netdfl.links.selectors import Block
 from netdfl.links.spec import LinkSpec
 
-LINK = (Block(frozenset([1]), frozenset([0])),)
+LINK = (Block(frozenset([2]), frozenset([3])), Block(frozenset([1]), frozenset([0])))
+OTHER = (Block(frozenset([0]), frozenset([1])),)
 
 
 def on_link(action: str, source: int, at_ns: int | None, *, cause: int | None = None, **more: Any) -> CompiledEvent:
     """An event on the link 1->0; it ends with its cause, which is its entry where nothing else is said."""
     parameters = more.pop("parameters", {})
     given = source if cause is None else cause
-    return CompiledEvent(action, source, at_ns=at_ns, cause=given, blocks=LINK, parameters=parameters, **more)
+    blocks = more.pop("blocks", LINK)
+    return CompiledEvent(action, source, at_ns=at_ns, cause=given, blocks=blocks, parameters=parameters, **more)
 
 
 def down(source: int, at_ns: int | None, state: str = "down_drop", **more: Any) -> CompiledEvent:
@@ -80,6 +82,10 @@ TIMES: dict[str, tuple[list[CompiledEvent], dict[int, EdgeOutage]]] = {
         [down(2, 10), loses(3, 15), over(3, 18), over(2, 20)],
         {16: EdgeOutage(False, 20, False, 2), 19: EdgeOutage(False, 20, False, 2)},
     ),
+    "another link meanwhile": (
+        [down(2, 10), down(1, 15, blocks=OTHER), over(2, 20), over(1, 40, blocks=OTHER)],
+        {16: EdgeOutage(False, 20, False, 2), 20: UP},
+    ),
     "by rounds, of which the clock knows nothing": ([down(2, None, at_round=3)], {0: UP, 99: UP}),
 }
 
@@ -91,7 +97,7 @@ def test_an_outage_is_known_from_its_first_instant_to_its_last(
     events, expected = case
     outages = Outages(events)
     assert {at_ns: outages.edge((1, 0), at_ns) for at_ns in expected} == expected
-    assert {outages.edge((0, 1), at_ns) for at_ns in expected} == {UP}
+    assert {outages.edge((1, 3), at_ns) for at_ns in expected} == {UP}
 
 
 def test_a_link_came_up_when_it_last_did() -> None:
@@ -114,6 +120,8 @@ def test_a_link_came_up_when_it_last_did() -> None:
     }
     assert outages.healed_ns((1, 0), 5, 20) == 20
     assert outages.healed_ns((1, 0), 5, 39) == 20
+    brief = Outages([down(2, 9), over(2, 10), down(3, 20), down(4, 21), over(4, 22)])
+    assert [brief.healed_ns((1, 0), 5, now_ns) for now_ns in (9, 10, 30)] == [5, 10, 10]
 
 
 def test_the_next_crash_is_the_first_after_now() -> None:
@@ -151,6 +159,10 @@ LOSERS: dict[str, tuple[list[CompiledEvent], dict[int, int | None]]] = {
     "a change of another kind": (
         [loses(2, 0, cause=STANDING), on_link("set", 3, 10, cause=STANDING, parameters={"rate": "1mbit"})],
         {5: 2, 10: 2},
+    ),
+    "a chain that may lose it": (
+        [loses(2, 0, {"model": "gilbert_elliott", "p": 0.5, "r": 0.5})],
+        {0: None},
     ),
     "a list that names it": ([loses(2, 0, LISTED)], {0: 2}),
     "a list that names another": ([loses(2, 0, LISTED | {"messages": [{"round": 5}]})], {0: None}),
@@ -219,11 +231,26 @@ def test_a_side_without_one_of_the_links_is_none() -> None:
     assert divides(linked((0, 1), (1, 2), (3, 4), down=BOTH), BOTH) == Divide(BOTH, ((0, 1, 2), (3, 4)))
 
 
+def test_other_links_that_are_down_hold_no_side_together() -> None:
+    apart = linked(*RING, down=(*BOTH, (2, 5), (5, 2)))
+    assert divides(apart, BOTH) == Divide(BOTH, ((0, 1, 2), (3, 4, 5)))
+
+
+def test_links_divide_though_they_are_up_by_now_and_one_of_them_divides_nothing() -> None:
+    assert divides(linked(*RING, *BOTH), BOTH) == Divide(BOTH, ((0, 1, 2), (3, 4, 5)))
+    more = (*BOTH, (0, 2), (2, 0))
+    assert divides(linked(*RING, down=more), more) is None
+
+
 def test_links_one_way_divide_sources_from_sinks() -> None:
     one_way = ((3, 0), (3, 1), (4, 1))
     assert divides(linked(*RING, down=one_way), one_way) == Divide(one_way, ((3, 4), (0, 1)), one_way=True)
     back = {edge: EdgeNow() for edge in ((0, 3), (1, 4))}
     snapshot = linked(*RING, down=one_way)
+    other = fleet(*snapshot.nodes.values(), edges={**snapshot.edges, (4, 0): EdgeNow(up=False)})
+    assert divides(other, one_way) == Divide(one_way, ((3, 4), (0, 1)), one_way=True)
+    by_now = fleet(*snapshot.nodes.values(), edges={**snapshot.edges, **dict.fromkeys(one_way, EdgeNow())})
+    assert divides(by_now, one_way) == Divide(one_way, ((3, 4), (0, 1)), one_way=True)
     both_up = fleet(*snapshot.nodes.values(), edges={**snapshot.edges, **back})
     assert divides(both_up, one_way) == Divide(one_way, ((3, 4), (0, 1)), one_way=True)
     beside = fleet(*snapshot.nodes.values(), edges={**snapshot.edges, (4, 0): EdgeNow()})
