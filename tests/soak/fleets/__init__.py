@@ -1,0 +1,1 @@
+"""Fleets with decided truth: how they are drawn, run, played on, and judged."""

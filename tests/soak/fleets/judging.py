@@ -1,0 +1,190 @@
+"""Holds what a run said to the truth: whether it ends, where a stall begins, by which rule, whether remedies help."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from netdfl.core.clock import NS_PER_S
+from netdfl.core.errors import InputError
+from netdfl.core.types import NodeId
+from netdfl.diagnosis.finding import Cause, Finding
+from netdfl.diagnosis.why import NEVER_SENT, Reason, Why
+from netdfl.record.judge import WELL
+from netdfl.scenario.load import loads
+from netdfl.scenario.loading.resolved import to_plain
+from netdfl.scenario.model.schema import Scenario
+from tests.soak.fleets.playing import Patient, Played, Player
+from tests.soak.fleets.truth import Fact, Truth, decide
+
+LONGEST_NS = 60 * NS_PER_S
+"""A run that goes on for longer than this after all that could still happen is one that does not end."""
+WHYS: Mapping[str, frozenset[Why]] = {
+    "down": frozenset({Why.CRASHED, Why.PAUSED, Why.STOPPED, Why.SILENT}),
+    "cut": frozenset({Why.CUT}),
+    "held": frozenset({Why.CUT}),
+    "lost": frozenset({Why.LOST, Why.CUT}),
+    "receiver down": frozenset({Why.RECEIVER_DOWN, Why.CRASHED}),
+    "receiver restarted": frozenset({Why.RECEIVER_RESTARTED}),
+    "never sent": NEVER_SENT | {Why.RETURNED_PAST},
+    "full": frozenset({Why.FULL}),
+    "waits": frozenset({Why.WAITING}),
+}
+
+
+@dataclass
+class Judged:
+    """What is wrong with what a run said, each with its kind; `truth` is the truth, `told` what was told."""
+
+    truth: Truth
+    played: Played
+    wrong: list[tuple[str, str]] = field(default_factory=list)
+    tried: int = 0
+    cpu_s: float = 0.0
+
+
+def judge(scenario: Scenario, player: Player) -> Judged:
+    """Run a fleet, play it on, and compare."""
+    ran = player.play(scenario, remedies=True)
+    on = player.play(scenario, Patient)
+    if on.run.error is not None:
+        return Judged(Truth(False), ran, [("broke", on.run.broke.strip().splitlines()[-1])], cpu_s=ran.cpu_s + on.cpu_s)
+    judged = Judged(decide(scenario, on), ran, cpu_s=ran.cpu_s + on.cpu_s)
+    judged.wrong += compared(ran, on, judged.truth)
+    if not judged.wrong:
+        judged.wrong += remedies(ran, player, judged)
+    return judged
+
+
+def tell(scenario: Scenario, ran: Played) -> Judged:
+    """Nothing wrong so far."""
+    return Judged(Truth(False), ran)
+
+
+def left(played: Played) -> list[Finding]:
+    """The stalls for good at the end of a run."""
+    return [stall for stall in played.run.stalls if stall.permanent and not stall.over]
+
+
+def compared(ran: Played, on: Played, truth: Truth) -> Iterator[tuple[str, str]]:
+    """What is wrong with what a run said, remedies aside, each with its kind."""
+    if ran.run.error is not None:
+        yield "broke", ran.run.broke.strip().splitlines()[-1]
+        return
+    well = ran.run.verdict in WELL
+    late_ns = max(on.moved_ns, *(ns for ns in [0, *_returns(on)] if ns <= ran.ended_ns))
+    if ran.ended_ns > late_ns + LONGEST_NS:
+        yield "too long", f"it ended at {ran.ended_ns / 1e9:g} s, and nothing moved since {late_ns / 1e9:g} s"
+    if truth.ends and not well:
+        yield "healthy ended", f"{ran.run.verdict}: {'; '.join(ran.run.reasons)}"
+    if truth.ends:
+        return
+    if well:
+        yield "passed", f"{ran.run.verdict}, though {truth}"
+        return
+    yield from _roots(left(ran), truth)
+    over = [stall for stall in ran.run.stalls if stall.permanent and stall.over and not stall.ended_by]
+    if over:
+        yield "for good and over", over[0].text
+
+
+def _returns(played: Played) -> Iterator[int]:
+    return (each.at_ns for each in played.rows.events if each.kind in ("restart", "resume"))
+
+
+def _roots(stalls: Sequence[Finding], truth: Truth) -> Iterator[tuple[str, str]]:
+    """Every node with which a stall begins is named with all its reasons, and no other."""
+    told: dict[NodeId, list[Reason]] = {}
+    of_knot: set[tuple[NodeId, NodeId]] = set()
+    for stall in stalls:
+        if stall.grounds.knot and stall.cause in (Cause.DEADLOCK, Cause.FLOW_CONTROL):
+            of_knot |= set(stall.witness)
+            continue
+        for reason in stall.grounds.reasons:
+            told.setdefault(reason.waiter, []).append(reason)
+    true = {node: facts for node, facts in truth.roots.items() if node not in truth.idle}
+    if set(told) - set(truth.roots) or set(true) - set(told):
+        yield "root", f"told {sorted(told)}, true {sorted(truth.roots)}: {truth}"
+        return
+    if bool(of_knot) != bool(truth.knot) or of_knot - truth.knot:
+        yield "knot", f"told {sorted(of_knot)}, true {sorted(truth.knot)}"
+    for node, reasons in told.items():
+        yield from _reasons(reasons, truth.roots[node])
+
+
+def _reasons(reasons: Sequence[Reason], facts: Sequence[Fact]) -> Iterator[tuple[str, str]]:
+    known = {fact.source: fact for fact in facts}
+    for reason in reasons:
+        fact = known.get(reason.source)
+        if fact is None:
+            yield "root", f"node {reason.waiter} is told to wait for {reason.source}, true: {_said(facts)}"
+        elif reason.why not in WHYS[fact.what]:
+            yield "reason", f"told {reason.why}, true: {fact}"
+        elif wrong := _wrong_rule(reason, fact):
+            yield "rule", f"told {wrong}, true: {fact}"
+    if missed := set(known) - {reason.source for reason in reasons}:
+        yield "root", f"not told that node {facts[0].waiter} lacks {sorted(missed)}: {_said(facts)}"
+
+
+def _wrong_rule(reason: Reason, fact: Fact) -> str:
+    """What is wrong of the rule that is told; empty where nothing is."""
+    if fact.what == "lost" and reason.why is Why.LOST and (reason.loss != fact.loss or reason.notice != fact.notice):
+        return f"{reason.loss}{' of a notice' * reason.notice}"
+    if fact.what in ("lost", "held", "cut") and reason.event not in (fact.events or {None}):
+        by_chance = fact.loss == "loss" and reason.event is None and fact.by_chance
+        return "" if by_chance else f"events {reason.event}"
+    if reason.edge != fact.edge and fact.what != "down":
+        return f"on {reason.edge}"
+    if fact.what == "never sent" and (reason.why is Why.TAKEN_FOR_GONE) != fact.gone:
+        return str(reason.why)
+    return ""
+
+
+def _said(facts: Sequence[Fact]) -> str:
+    return "; ".join(map(str, facts))
+
+
+# remedies
+
+
+def remedies(ran: Played, player: Player, judged: Judged) -> Iterator[tuple[str, str]]:
+    """Each remedy that is named helps: with it, the nodes that wait first come past that round, or further."""
+    named = sorted({remedy for stall in ran.run.stalls if not stall.ended_by for remedy in stall.remedies})
+    for remedy in named:
+        try:
+            changed = with_setting(ran.run.scenario, remedy)
+        except InputError as error:
+            yield "remedy", f"{remedy} can't be set: {error}"
+            continue
+        after = player.play(changed)
+        judged.tried += 1
+        judged.cpu_s += after.cpu_s
+        for stall in ran.run.stalls:
+            if remedy in stall.remedies and not stall.ended_by and not _helped(stall, ran, after):
+                yield "remedy", f"{remedy} does not help: {stall.text}"
+
+
+def with_setting(scenario: Scenario, remedy: str) -> Scenario:
+    """`scenario` with a setting. Raises InputError."""
+    return loads(json.dumps(to_plain(scenario)), ["=".join(remedy.split(": ", 1))])
+
+
+def _helped(stall: Finding, before: Played, after: Played) -> bool:
+    """Whether some root of the stall got over the round in which it stood, or sooner than it did."""
+    if after.run.error is not None:
+        return False
+    return all(_is_over(root, before, after, stall) for root in stall.roots)
+
+
+def _is_over(root: NodeId, before: Played, after: Played, stall: Finding) -> bool:
+    begun = [round for round, at_ns in before.rounds[root].items() if at_ns <= stall.found_ns]
+    was, now = (_passed_ns(played, root, max(begun, default=0)) for played in (before, after))
+    return now is not None and (was is None or now < was)
+
+
+def _passed_ns(played: Played, node: NodeId, round: int) -> int | None:
+    """When a node ended a round, or was past it; None: never."""
+    ended = (each for each in played.rows.measured if each.name == "round_s" and each.node == node)
+    times = [each.at_ns for each in ended if each.round >= round]
+    return min(times, default=None)
