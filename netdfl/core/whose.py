@@ -112,6 +112,11 @@ def _owner_of(code: CodeType) -> str:
     return _owner(code.co_filename)
 
 
+def is_users(filename: str) -> bool:
+    """Whether code of that file is a user's own."""
+    return _owner(filename) == "user"
+
+
 @cache
 def _owner(filename: str) -> str:
     """Of a file: netdfl, user, or library."""

@@ -13,10 +13,12 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
+from netdfl.core.errors import TrainingError
 from netdfl.training.base import NOTHING, Kept
 from netdfl.training.data.examples import Tree, leaves, mapped
 from netdfl.training.drawing import EVERY, Source, seeded
 from netdfl.training.models.buffers import BufferPolicy, Buffers, applied, estimate
+from netdfl.training.models.common import Common
 from netdfl.training.models.copying import copied, uncompiled
 from netdfl.training.models.inputs import as_taken
 from netdfl.training.models.reach import Watch
@@ -27,6 +29,7 @@ Loss: TypeAlias = Callable[[Any, Any], Tensor]
 """The mean over a minibatch, of outputs and targets."""
 
 _COPYING = threading.Lock()
+_SHARED = "the model changes {}, which it shares with the models of all other nodes: keep it in the module (self....)"
 
 
 class BoundModule:
@@ -107,6 +110,7 @@ class FlatModel:
         self.sources: frozenset[Source] | None = None if self.perceptron is None else frozenset()
         self.in_rows = True
         self.original = None if self.perceptron is not None else Original(module, self.buffers.names)
+        self._common = None if self.perceptron is not None else Common(module)
         self._bound: dict[int, BoundModule] = {}
         self._own: dict[Hashable, BoundModule] = {}
         self._use = threading.local()
@@ -172,7 +176,7 @@ class FlatModel:
         """Let `owner` use the module within, with what it `kept`; nobody (None) keeps what the module then keeps.
 
         A module that is not as it was afterwards is the owner's own from then on, and others get one as it was. Raises
-        TrainingError where that can't be.
+        TrainingError where that can't be, also where an owner has changed what no module has for itself.
         """
         if self.original is None:
             yield
@@ -190,6 +194,8 @@ class FlatModel:
             self._use.bound = outer
             if outer is None and (owner is None or owner not in self._own):
                 self._sort(bound, owner, self.original)
+        if owner is not None and self._common is not None and (place := self._common.changed()) is not None:
+            raise TrainingError(_SHARED.format(place))
 
     def _sort(self, bound: BoundModule, owner: Hashable | None, original: Original) -> None:
         """Put a module that is not as it was out of the others' way."""
@@ -296,9 +302,23 @@ class FlatModel:
         return at
 
     def try_on(self, x: Tree, y: Tree) -> None:
-        """See by one pass in training what the module does to inputs, targets and parameters, draws and keeps."""
-        if self.perceptron is not None:
+        """See by one pass in training what the module does to inputs, targets and parameters, draws and keeps.
+
+        Raises ValueError where it keeps something in a class or a global: a second pass tells that from a constant that
+        is made when it is first needed.
+        """
+        if self.perceptron is not None or self._common is None:
             return
+        self._try_on(x, y)
+        if self.original is not None and (refusal := self.original.refusal) is not None:
+            raise ValueError(refusal)
+        if self._common.changed() is not None:
+            self._common.settle()
+            self._try_on(x, y)
+        if (place := self._common.changed()) is not None:
+            raise ValueError(_SHARED.format(place))
+
+    def _try_on(self, x: Tree, y: Tree) -> None:
         begun, given = self.flat(), mapped((x, y), Tensor.clone)
         at = begun.clone()
         with seeded(0, at.device) as drawn, self.used_by(None):

@@ -39,16 +39,19 @@ PLACES = (
 """Where noise is drawn; `late`: in the forward of later steps alone; `judged`: in evaluation too."""
 
 
-DRAWN: dict[str, list[float]] = {}
-
-
 def noise(place: str, where: str, source: str) -> float:
-    """A draw, where `place` is among those that are asked for; of all sources one after the other by `every`."""
+    """A draw, where `place` is among those that are asked for; of all sources one after the other by `every`.
+
+    Its attribute `drawn` has them all.
+    """
     if place not in where.split():
         return 0.0
     drawn = [draw() for name, draw in DRAW.items() if source in (name, "every")]
-    DRAWN.setdefault(place, []).extend(drawn)
+    noise.drawn.setdefault(place, []).extend(drawn)  # type: ignore[attr-defined]
     return sum(drawn)
+
+
+noise.drawn = {}  # type: ignore[attr-defined]
 
 
 class Examples(Dataset[tuple[Tensor, int]]):

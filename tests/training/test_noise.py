@@ -88,7 +88,7 @@ def test_what_is_drawn_anywhere_is_the_same_in_every_run(folder: Path) -> None:
 @pytest.mark.parametrize("source", DRAW)
 def test_every_node_draws_other_noise_in_every_round(source: str, folder: Path) -> None:
     blueprint = Blueprint.of(netdfl.load(scenario(folder, EVERYWHERE, source)))
-    drawn: Any = find_own("noise:DRAWN", str(folder))
+    drawn: Any = find_own("noise:noise", str(folder)).drawn
     found: dict[tuple[int, int], dict[str, list[float]]] = {}
     for again in (False, True):
         for node, round in product(range(3), range(2)):
@@ -105,7 +105,7 @@ def test_every_node_draws_other_noise_in_every_round(source: str, folder: Path) 
 
 @pytest.mark.parametrize("place", ["mixing", "compression", "wait"])
 def test_what_exchanges_draw_is_of_node_and_round_whoever_comes_first(place: str, folder: Path) -> None:
-    drawn: Any = find_own("noise:DRAWN", str(folder))
+    drawn: Any = find_own("noise:noise", str(folder)).drawn
     found = []
     for slow in (1, 2):
         drawn.clear()

@@ -13,7 +13,7 @@ from netdfl.core.whose import named_error, own_place
 from netdfl.training.data.examples import Tree, form, mapped
 from netdfl.training.drawing import seeded
 from netdfl.training.models.buffers import applied
-from netdfl.training.models.copying import attributes, check_memory, copied, plain_name
+from netdfl.training.models.copying import attributes, check_memory, copied_for_each, plain_name
 
 
 def seeded_module(make: Callable[[], nn.Module], seed: int) -> nn.Module:
@@ -31,13 +31,14 @@ def seeded_module(make: Callable[[], nn.Module], seed: int) -> nn.Module:
 def settle(module: nn.Module, x: Tree, seed: int) -> Tree:
     """Run the module on `x` where lazy layers are to take their shapes, else a copy, by `seed`; return what it gives.
 
-    Raises ValueError where the module does not take the data, has nothing to train, or shares its parameters' memory.
+    Raises ValueError where the module does not take the data, has nothing to train, shares its parameters' memory, or
+    can't be copied.
     """
     if unreal := [name for name, p in module.named_parameters() if p.requires_grad and p.dtype.is_complex]:
         remedy = "keep real and imaginary part as parameters, and join them in forward (torch.view_as_complex)"
         raise ValueError(f"the model trains {unreal[0]!r}, of complex numbers: {remedy}")
     lazy = any(map(is_lazy, (*module.parameters(), *module.buffers())))
-    run = module if lazy else copied(module)
+    run = module if lazy else copied_for_each(module)
     before = attributes(run)
     with seeded(seed, torch.device("cpu")), torch.no_grad():
         try:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from netdfl.core.whose import named_error, own_place
 from netdfl.training.models.reach import ATOMS, is_filled, places
 
 _COPIED_WITH_THE_REST = (nn.Module, dict, list, tuple, set, frozenset, deque, MethodType, np.ndarray)
@@ -55,6 +56,16 @@ def copied(module: nn.Module, *, light: bool = False, shared: set[str] | None = 
         for hook in (ours._backward_hooks or {}).values():
             copy.register_hook(deepcopy(hook, known))
     return found
+
+
+def copied_for_each(module: nn.Module, *, light: bool = False, shared: set[str] | None = None) -> nn.Module:
+    """As `copied`. Raises ValueError, with what the module's own code raised, where that can't be."""
+    try:
+        return copied(module, light=light, shared=shared)
+    except Exception as error:  # whatever a user's own __deepcopy__ raises
+        place = f" ({own})" if (own := own_place(error)) else ""
+        what = f"the model can't be copied for each node ({named_error(error)}){place}"
+        raise ValueError(f"{what}: let copy.deepcopy copy it") from error
 
 
 def uncompiled(module: nn.Module) -> nn.Module:

@@ -104,6 +104,9 @@ def told(value: Any) -> Any:
         return str(value.bit_generator.state)
     if isinstance(value, random.Random):
         return value.getstate()
+    if isinstance(value, np.random.RandomState):
+        _, key, *rest = value.get_state()
+        return np.asarray(key).tobytes(), *rest
     if isinstance(value, types.GeneratorType):
         frame = value.gi_frame
         return None if frame is None else (frame.f_lasti, repr(frame.f_locals))
@@ -160,7 +163,7 @@ class Watch:
             self._held.append((value, tuple(value)))
         elif isinstance(value, types.FunctionType):
             self._others += [(cell, cell.cell_contents) for cell in value.__closure__ or () if is_filled(cell)]
-        elif hasattr(value, "__dict__"):
+        elif hasattr(value, "__dict__") and not isinstance(value, random.Random):
             self._held.append((vars(value).values(), tuple(vars(value).values())))
         elif not isinstance(value, tuple):
             then = told(value)

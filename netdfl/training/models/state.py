@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from netdfl.core.errors import TrainingError
 from netdfl.training.base import Kept
-from netdfl.training.models.copying import copied
+from netdfl.training.models.copying import copied, copied_for_each
 from netdfl.training.models.reach import NOTHING_THERE, places, same, told
 
 
@@ -22,36 +22,31 @@ class Original:
     """A module as it was built: it makes modules like it, and tells what another one of them has kept."""
 
     def __init__(self, module: nn.Module, but: Collection[str] = ()) -> None:
-        """Remember `module`, but for its trained parameters and for the buffers `but`."""
+        """Remember `module`, but for its trained parameters and for the buffers `but`. Raises ValueError."""
         self.but = frozenset(but)
         self.shared: set[str] = set()
         self.leak: str | None = None
-        self._why: Exception | None = None
-        try:
-            self._module = copied(module, light=True, shared=self.shared)
-        except Exception as error:  # whatever a user's own __deepcopy__ raises
-            self._module, self._why = module, error
+        self._module = copied_for_each(module, light=True, shared=self.shared)
         self._remember()
 
     def _remember(self) -> None:
-        found = dict(self._places(self._module))
-        if self._why is not None:  # it will be used itself
-            found = {n: v.detach().clone() if isinstance(v, Tensor) else v for n, v in found.items()}
-        self._before = found
-        self.nbytes = sum(value.nbytes for value in found.values() if isinstance(value, Tensor | np.ndarray))
+        self._before = dict(self._places(self._module))
+        self.nbytes = sum(value.nbytes for value in self._before.values() if isinstance(value, Tensor | np.ndarray))
 
     def _places(self, module: nn.Module) -> Iterator[tuple[str, Any]]:
         return ((place, told(value)) for place, value in places(module) if place not in self.but)
 
     def made(self) -> nn.Module:
         """A module like it, whose state is its own. Raises TrainingError where that can't be copied."""
-        remedy = "keep tensors, numbers and containers of these, or give each node a process of its own"
-        if self._why is not None:
-            what = f"the model keeps something and can't be copied ({type(self._why).__name__}: {self._why})"
-            raise TrainingError(f"{what}: {remedy}") from self._why
-        if self.leak is not None:
-            raise TrainingError(f"the model keeps {self.leak}, which can't be copied for each node: {remedy}")
+        if self.refusal is not None:
+            raise TrainingError(self.refusal)
         return copied(self._module, light=True)
+
+    @property
+    def refusal(self) -> str | None:
+        """Why there can be no other module like it, once one has changed what they have in common."""
+        what = f"the model keeps {self.leak}, which can't be copied for each node"
+        return None if self.leak is None else f"{what}: keep tensors, numbers and containers of these"
 
     def look_for_leaks(self, module: nn.Module) -> None:
         """See whether `module` has changed what all modules that are made have in common: none is made any more."""

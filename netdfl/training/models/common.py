@@ -1,0 +1,151 @@
+"""What a user's code shares with all modules that it makes: attributes of its classes, and globals that it names.
+
+No copy of a module has its own of these, so nodes of one process would train each other: what changes there is refused.
+"""
+
+from __future__ import annotations
+
+import builtins
+import sys
+import types
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from netdfl.core.whose import is_users
+from netdfl.training.models.reach import ATOMS, MOST_PLACES, NOTHING_THERE, places, same, told
+
+_Named = tuple[str, Any]
+_METHODS = (types.FunctionType, classmethod, staticmethod, property, type, types.ModuleType)
+_CONTAINERS = (list, tuple, deque)
+_NOWHERE = "<nowhere>"
+
+
+class Common:
+    """Tells whether what all modules of a kind have in common has changed."""
+
+    def __init__(self, module: nn.Module) -> None:
+        """Remember it as it is now."""
+        self._homes = list(_homes(module))
+        self.settle()
+
+    def settle(self) -> None:
+        """From now on, it is as it is now."""
+        self._before = {place: _kept(value) for place, value in self._found()}
+
+    def changed(self) -> str | None:
+        """A place that is not as it was, if there is one."""
+        gone = set(self._before)
+        for place, value in self._found():
+            if not _as_it_was(value, self._before.get(place, NOTHING_THERE)):
+                return place
+            gone.discard(place)
+        return min(gone, default=None)
+
+    def _found(self) -> Iterator[_Named]:
+        seen: set[int] = set()
+        left = [(f"{place}.{name}", value) for place, home, names in self._homes for name, value in _in(home, names)]
+        for _ in range(MOST_PLACES):
+            if not left:
+                return
+            place, value = left.pop()
+            if type(value) in ATOMS:
+                yield place, value
+            elif id(value) not in seen and not isinstance(value, _METHODS):
+                seen.add(id(value))
+                yield place, value
+                left.extend(_parts(place, value))
+
+
+def _in(home: Mapping[str, Any], names: frozenset[str] | None) -> Iterator[_Named]:
+    """What stands under `names`, of a class under all that are no methods."""
+    if names is not None:
+        yield from ((name, home[name]) for name in names if name in home)
+        return
+    for name, value in home.items():
+        if not (name.startswith("__") or isinstance(value, _METHODS)):
+            yield name, value
+
+
+def _parts(place: str, value: Any) -> Iterator[_Named]:
+    """What a thing is made of, where it is a container, a module, or of a user's class."""
+    if isinstance(value, nn.Module):
+        yield from ((f"{place}.{name}", each) for name, each in (*value.named_parameters(), *value.named_buffers()))
+    elif isinstance(value, dict):
+        yield from ((f"{place}[{key!r:.40}]", part) for key, part in value.items())
+    elif isinstance(value, _CONTAINERS):
+        yield from ((f"{place}[{number}]", part) for number, part in enumerate(value))
+    elif _is_users_class(type(value)):
+        yield from ((f"{place}.{name}", part) for name, part in getattr(value, "__dict__", {}).items())
+
+
+def _kept(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value, value._version, _address(value)
+    then = told(value)
+    return then.copy() if isinstance(then, set | np.ndarray) else then
+
+
+def _as_it_was(value: Any, then: Any) -> bool:
+    if isinstance(value, Tensor):
+        if not isinstance(then, tuple):
+            return False
+        tensor, version, address = then
+        return (tensor._version, _address(tensor)) == (version, address) and same(value, tensor)
+    return same(told(value), then)
+
+
+def _address(tensor: Tensor) -> int:
+    """Another one where `.data` was set; 0 where a tensor's memory has none."""
+    return tensor.data_ptr() if tensor.layout == torch.strided else 0
+
+
+def _homes(module: nn.Module) -> Iterator[tuple[str, Mapping[str, Any], frozenset[str] | None]]:
+    """Where it may lie: a name, a class's or a module's namespace, and which names of that; None: all of a class."""
+    left: list[Any] = []
+    for _, value in places(module):
+        left += [value] if isinstance(value, types.FunctionType) else type(value).__mro__
+    seen: set[int] = set()
+    while left:
+        each = left.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if isinstance(each, type) and _is_users_class(each):
+            yield each.__qualname__, vars(each), None
+            left += [getattr(part, "__func__", getattr(part, "fget", part)) for part in vars(each).values()]
+        elif isinstance(each, types.FunctionType) and is_users(each.__code__.co_filename):
+            names = frozenset(_names(each.__code__)) - vars(builtins).keys()
+            for place, home in _namespaces(each, names):
+                yield place, home, names
+                left += [home[name] for name in names if isinstance(home.get(name), types.FunctionType | type)]
+
+
+def _namespaces(function: types.FunctionType, names: frozenset[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Of a function: the globals that it sees, and modules of the user's that it names."""
+    home = function.__globals__
+    yield str(home.get("__name__", "")), home
+    for name in names:
+        found = home.get(name)
+        if isinstance(found, types.ModuleType) and is_users(getattr(found, "__file__", None) or _NOWHERE):
+            yield found.__name__, vars(found)
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    """All names that a function and those within it ask for: globals, and attributes."""
+    yield from code.co_names
+    for part in code.co_consts:
+        if isinstance(part, types.CodeType):
+            yield from _names(part)
+
+
+def _is_users_class(kind: type) -> bool:
+    """Whether a user wrote it, or a method of it."""
+    if is_users(getattr(sys.modules.get(kind.__module__), "__file__", None) or _NOWHERE):
+        return True
+    methods = (getattr(part, "__func__", part) for part in vars(kind).values())
+    return any(isinstance(each, types.FunctionType) and is_users(each.__code__.co_filename) for each in methods)
