@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -262,9 +263,14 @@ def _jobs(
 ) -> Iterator[Job[tuple[Mutation, list[str]]]]:
     for mutation, tests in todo:
         cpu_s = min(place.cpu_s, 10.0 + 4 * nearest.seconds(tests))
-        wall_s = min(LIMIT_S, 45.0 + 10 * nearest.seconds(tests))
+        wall_s = min(LIMIT_S, 45.0 + 10 * nearest.seconds(tests)) * _crowded()
         work, out = partial(_try, place, mutation, tests), place.output(mutation.key)
         yield Job((mutation, tests), work, out, cpu_s, wall_s)
+
+
+def _crowded() -> float:
+    """How much longer all takes as others work on this machine: being late because of them says nothing of a mutant."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def _tell(score: Score, mutation: Mutation, what: str, tests: Sequence[str], by: str = "", cpu_s: float = 0) -> None:
