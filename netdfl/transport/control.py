@@ -122,6 +122,10 @@ class ControlServer:
         """`node` is about to begin its life `epoch`: an earlier one may not attend any more."""
         self._epochs[node] = epoch
 
+    def expects(self, node: NodeId, epoch: int) -> bool:
+        """Whether life `epoch` of `node` may attend: no later one is about to."""
+        return epoch >= self._epochs.get(node, 0)
+
     async def _attend(self, reports: AsyncIterator[Report], context: Any) -> None:
         attendee = Attendee(await self._welcome(reports, context))
         sender = asyncio.create_task(_send_all(attendee.orders, context.write))

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol, Self
 
 from netdfl.core.control import Exit
-from netdfl.core.errors import InputError, RunError
+from netdfl.core.errors import InputError, MachineError, RunError
 from netdfl.core.noticed import noticed_timeout
 from netdfl.core.process import Child, allow_open_files, end_child
 from netdfl.core.types import Json, NodeId
@@ -71,6 +72,7 @@ class ForkServer:
         self._unclaimed: dict[int, Forked | None] = {}  # children whom `spawn` has yet to return, and how they ended
         self._on_exit: OnExit = lambda node, how: None
         self._changed = asyncio.Event()
+        self._abandoned = False
         self._reading: asyncio.Task[None] | None = None
         self._asking = asyncio.Lock()
 
@@ -132,6 +134,16 @@ class ForkServer:
                     self._changed.clear()
                     await self._changed.wait()
 
+    async def hold(self, host: str, port: int, token: str) -> None:
+        """Have it connect to where its end is noticed. Raises MachineError where it can't, RunError."""
+        self._begin_to_read()
+        why = (await self._ask({"hold": {"host": host, "port": port, "token": token}}))["held"]
+        if why:
+            raise MachineError(
+                f"it does not reach the supervisor at {host}, port {port}: {why}; ports are drawn by the system: open "
+                "all of the supervisor's machine to those of its nodes"
+            )
+
     async def give(self, node: NodeId, checkpoint: Path) -> None:
         """Let `node` find what an earlier life saved; in parts, each answered. Raises RunError."""
         with checkpoint.open("rb") as file:
@@ -146,6 +158,8 @@ class ForkServer:
 
     async def aclose(self, grace_s: float = 5.0) -> None:
         """Tell it to end, and wait for that; `close`."""
+        if self._abandoned:
+            return
         self._tell({"end": None})
         if self.process.stdin is not None:
             with suppress(BrokenPipeError):
@@ -156,8 +170,25 @@ class ForkServer:
                     await self.ended.wait()
         self.close()
 
+    def abandon(self) -> None:
+        """It is gone, or its machine is, or it does not answer: wait for nothing of it any more. Never waits itself.
+
+        What stood for it here is ended beside all else: that may take until whoever started it notices, too.
+        """
+        if self._abandoned:
+            return
+        self._abandoned = True
+        self._over()
+        if self._reading is not None:
+            self._reading.cancel()
+        elif self.process.stdout is not None:
+            self.process.stdout.close()
+        threading.Thread(target=end_child, args=(self.process, 0), daemon=True).start()
+
     def close(self) -> None:
         """End the fork server and every child of it; at once where it has nothing to end."""
+        if self._abandoned:
+            return
         if self._reading is None:
             self.process.kill()
         else:

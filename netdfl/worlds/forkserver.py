@@ -6,14 +6,16 @@
     {"spawn": {"nodes": [3], ...}}       -> {"spawned": {"nodes": [3], "pid": 4711}}
     {"look": {"facts": {}}}              -> {"looked": {...}}: what a child says that looks at this machine
     {"file": {"node": 3, "data": "..."}} -> {"written": n}: a part of what the node saved in an earlier life
+    {"hold": {"host": "...", ...}}       -> {"held": ""}, or why not: a connection whose end is this process's end
     {"kill": pid}
     {"end": null}
     (a child ends)                       -> {"exited": {"pid": 4711, "code": 0, "signal": null, "words": "..."}}
 
 The end of its input ends it and all its children, so a dead supervisor leaves no orphans. Children that
 lose their supervisor write down what they know and end by themselves: they get a moment for that, unless the input
-ended with `end`. They ask the kernel to be killed should the fork server die. It never imports grpc (a fork after
-grpc was used hangs) and never touches CUDA (GPUs are counted in a child that is thrown away).
+ended with `end`, or the supervisor is on another machine and would not see it. They ask the kernel to be killed should
+the fork server die. It never imports grpc (a fork after grpc was used hangs) and never touches CUDA (GPUs are counted
+in a child that is thrown away).
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import json
 import os
 import selectors
 import signal
+import socket
 import sys
 import tempfile
 import time
@@ -68,6 +71,7 @@ class _Forks:
         self.folders = folders
         self.memory: SharedMemory | None = None
         self.children: dict[int, Path] = {}  # with their logs
+        self.line: socket.socket | None = None
         self.ended = False
         self.wake_r, self.wake_w = os.pipe()
         os.set_blocking(self.wake_w, False)
@@ -79,12 +83,14 @@ class _Forks:
 
     def serve(self) -> None:
         """Answer commands and report ends of children, until the input ends."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(0, selectors.EVENT_READ)
-            selector.register(self.wake_r, selectors.EVENT_READ)
+        with selectors.DefaultSelector() as self.selector:
+            self.selector.register(0, selectors.EVENT_READ)
+            self.selector.register(self.wake_r, selectors.EVENT_READ)
             lines = _Lines()
             while not lines.ended:
-                ready = {key.fd for key, _ in selector.select()}
+                ready = {key.fd for key, _ in self.selector.select()}
+                if self.line is not None and self.line.fileno() in ready:
+                    break
                 if self.wake_r in ready:
                     with suppress(BlockingIOError):
                         os.read(self.wake_r, 4096)
@@ -92,7 +98,7 @@ class _Forks:
                 if 0 in ready:
                     for command in lines.read():
                         self.obey(command)
-        if not self.ended:
+        if not self.ended and self.line is None:
             self.let_leave()
         self.kill_all()
 
@@ -108,6 +114,8 @@ class _Forks:
             self.take(**command["file"])
         elif "look" in command:
             self.look(command["look"])
+        elif "hold" in command:
+            self.hold(**command["hold"])
         elif "end" in command:
             self.ended = True
         elif "kill" in command and command["kill"] in self.children:
@@ -138,6 +146,17 @@ class _Forks:
         gc.freeze()
         problem = blueprint.problem
         say({"ready": {"gpus": count_gpus(), "partition": problem.partition(), "notes": list(problem.notes)}})
+
+    def hold(self, host: str, port: int, token: str) -> None:
+        """Connect to where the supervisor notices the end of this process, and of its machine."""
+        from netdfl.worlds.machines.lifeline import hold
+
+        try:
+            self.line = hold(host, port, token)
+        except OSError as error:
+            return say({"held": error.strerror or str(error)})
+        self.selector.register(self.line, selectors.EVENT_READ)
+        say({"held": ""})
 
     def take(self, node: int, data: str, first: bool) -> None:
         """Append a part of a node's checkpoint, or begin with it."""
@@ -177,6 +196,8 @@ class _Forks:
             code = 1
             try:
                 die_with_parent(me)
+                if self.line is not None:
+                    self.line.close()  # else it would outlive this one's parent
                 os.setsid()
                 signal.set_wakeup_fd(-1)
                 code = work()

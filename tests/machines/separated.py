@@ -10,7 +10,9 @@ from __future__ import annotations
 import os
 import secrets
 import subprocess
-from collections.abc import Mapping
+import sys
+import threading
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 
@@ -21,8 +23,9 @@ from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import MachinesOptions
 from netdfl.worlds.base import Setting
 from netdfl.worlds.catalog import WorldEntry
-from netdfl.worlds.fork_client import ForkServer
+from netdfl.worlds.fork_client import ENVIRONMENT, ForkServer
 from netdfl.worlds.machines.machine import Offer
+from netdfl.worlds.machines.ray import Relayed
 from netdfl.worlds.machines.world import MachinesWorld
 
 HOUR_S = 3600
@@ -52,6 +55,7 @@ class Separated:
         self.name, self.count = name or f"m{secrets.token_hex(3)}", count
         name, self.switch = self.name, f"{self.name}-sw"
         self.names = [f"{name}-{number}" for number in range(count)]
+        self.tells = True
         self._moved: dict[int, int] = {}
         self.subnet = subnet or f"10.{64 + secrets.randbelow(64)}.{secrets.randbelow(255)}"
 
@@ -121,6 +125,17 @@ class Separated:
                 with suppress(ProcessLookupError):
                     os.kill(int(pid), 9)
 
+    def unplug(self, name: str) -> None:
+        """Cut its cable: nothing of it is told of that, nor does anything there end."""
+        self._cable(name, "down")
+
+    def plug_in(self, name: str) -> None:
+        """Have the cable back."""
+        self._cable(name, "up")
+
+    def _cable(self, name: str, state: str) -> None:
+        ip("-n", self.switch, "link", "set", f"port{self.names.index(name)}", state)
+
     def power_off(self, name: str) -> None:
         """Kill it, and let nothing start there any more.
 
@@ -144,10 +159,33 @@ class Separated:
 
     def start(self, machine: str) -> ForkServer:
         """See `Engine`."""
-        return ForkServer.open(self.through(machine))
+        return ForkServer.open(self.through(machine)) if self.tells else silently(self.through(machine))
 
     async def aclose(self) -> None:
         """See `Engine`: they stay until the test takes them down."""
+
+
+def silently(through: Sequence[str]) -> ForkServer:
+    """A fork server whose engine does not tell of its end where that is a machine's, as Slurm for minutes.
+
+    Nor does what is there learn from it that nobody wants it any more.
+    """
+    command = [*through, sys.executable, "-m", "netdfl.worlds.forkserver"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=ENVIRONMENT | os.environ)
+    stdin, stdout = process.stdin, process.stdout
+    assert stdin is not None
+    assert stdout is not None
+
+    def write(data: bytes) -> None:
+        stdin.write(data)
+        stdin.flush()
+
+    def read() -> bytes:
+        if not (data := os.read(stdout.fileno(), 1 << 16)) and process.wait():
+            threading.Event().wait()
+        return data
+
+    return ForkServer(Relayed(write, read, lambda: None))
 
 
 def ip(*arguments: str) -> str:
@@ -163,6 +201,7 @@ class SeparatedOptions(MachinesOptions):
     """What a scenario may say of this world: the machines were made before."""
 
     machines: str = Field(description="What `Separated.told` says.")
+    tells: bool = Field(True, description="Whether a machine's end is told by what started the fork server there.")
 
 
 def _make(setting: Setting) -> MachinesWorld:
@@ -171,7 +210,9 @@ def _make(setting: Setting) -> MachinesWorld:
 
 def _engine(scenario: Scenario) -> Separated:
     assert isinstance(scenario.world, SeparatedOptions)
-    return Separated.found(scenario.world.machines)
+    found = Separated.found(scenario.world.machines)
+    found.tells = scenario.world.tells
+    return found
 
 
 SEPARATED = WorldEntry(options=SeparatedOptions, make=_make, resumable=True, engine=_engine)

@@ -87,6 +87,11 @@ class MachinesOptions(RealOptions):
     rejoin_within: Duration = Field(
         600 * _S, description="How long a machine that died is tried, and waited for where the others can't go on."
     )
+    gone_after: Duration = Field(
+        7 * _S,
+        ge=2 * _S,
+        description="How long a machine's own system may not answer before the machine and its nodes count as gone.",
+    )
     network: str = Field(
         "",
         description="Where nodes listen: an interface, like eth1, or addresses, like 10.0.0.0/8; empty: the engine's.",

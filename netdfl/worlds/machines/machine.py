@@ -14,6 +14,7 @@ from netdfl.host.plan import Command, Plan, spread
 from netdfl.scenario.model.world import Site
 from netdfl.transport.credentials import Credentials
 from netdfl.worlds.fork_client import ForkServer
+from netdfl.worlds.machines.lifeline import Lifeline, Lifelines
 
 LOST = -1
 
@@ -46,6 +47,7 @@ class Machine:
         self.name, self.address, self.nodes = name, address, tuple(nodes)
         self.devices: dict[NodeId, str] = {}
         self._forks: ForkServer | None = None
+        self._line: Lifeline | None = None
 
     @property
     def is_there(self) -> bool:
@@ -60,9 +62,21 @@ class Machine:
     def start(self, engine: Engine) -> None:
         """Have the engine start a fork server there, anew where there was one."""
         if self._forks is not None:
-            self._forks.close()
-        self.devices = {}
+            self._forks.abandon()
+        if self._line is not None:
+            self._line.close()
+        self.devices, self._line = {}, None
         self._forks = engine.start(self.name)
+
+    async def hold(self, lines: Lifelines, host: str, port: int) -> None:
+        """Have it connect to `lines` at `host`. Raises MachineError, which names it, where it can't, and RunError."""
+        assert self._forks is not None
+        line = lines.expect(self._forks.abandon)
+        try:
+            await self._forks.hold(host, port, line.token)
+        except NetdflError as error:
+            raise type(error)(f"machine {self.name}: {error}") from error
+        self._line = line
 
     async def look(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """What is so there. Raises RunError, which names the machine."""
@@ -119,18 +133,30 @@ class Machine:
         )
         await self._forks.spawn(command)
 
-    async def lost(self) -> list[tuple[NodeId, Exit]]:
-        """Wait until the machine is gone; the nodes that went with it."""
+    async def lost(self) -> tuple[str, list[tuple[NodeId, Exit]]]:
+        """Wait until the machine is gone; how that is known, and the nodes that went with it.
+
+        What an engine says does not count by itself: it may have given up a machine that is only slow.
+        """
         assert self._forks is not None
+        assert self._line is not None
         await self._forks.ended.wait()
+        self._line.let_go()
+        await self._line.ended.wait()
         left = self._forks.processes.values()
-        return [(node, Exit(each.life.epoch, LOST, lost=self.gone)) for each in left for node in each.nodes]
+        return self._line.why, [
+            (node, Exit(each.life.epoch, LOST, lost=self.gone)) for each in left for node in each.nodes
+        ]
 
     async def aclose(self, grace_s: float) -> None:
         """Give its processes the grace to end; then end the fork server, and what is left of them."""
         if self._forks is not None:
             await self._forks.left_alone(grace_s)
+            if self._line is not None:
+                self._line.expect_end()
             await self._forks.aclose()
+        if self._line is not None:
+            self._line.close()
 
 
 def shares_of(offers: Mapping[str, Offer], num_nodes: int, sites: Sequence[Site] = ()) -> dict[str, list[NodeId]]:

@@ -22,6 +22,7 @@ from netdfl.record.directory import CHECKPOINTS
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import MachinesOptions
 from netdfl.worlds.base import Beside, Figures, Found, News, Setting
+from netdfl.worlds.machines.lifeline import Lifelines
 from netdfl.worlds.machines.machine import LOST, Engine, Machine, shares_of
 from netdfl.worlds.machines.network import ClockFirst, Network, measure
 from netdfl.worlds.processes import AroundProcesses, ProcessesWorld
@@ -40,6 +41,7 @@ class MachinesWorld(AroundProcesses):
         self._processes = ProcessesWorld(setting, listen="0.0.0.0")
         self._engine = engine
         self._machines: list[Machine] = []
+        self._lines = Lifelines(self._options.gone_after)
         self._network: Network = {}
         self._refusal: NetdflError | None = None
         self._beside = Beside(lambda error: self._news.broke(error))
@@ -48,6 +50,7 @@ class MachinesWorld(AroundProcesses):
         """See `World`: start a fork server on every machine. Raises MachineError where one can't be had."""
         self._news = news
         offers = await self._engine.machines()
+        self._port = await self._lines.start()
         self._luggage = packed(self._scenario)
         shares = shares_of(offers, self._scenario.num_nodes, self._options.sites)
         self._machines = [Machine(name, offers[name].address, nodes) for name, nodes in shares.items()]
@@ -74,6 +77,7 @@ class MachinesWorld(AroundProcesses):
     async def _settle(self, machine: Machine) -> None:
         if self._options.network:
             await machine.find_address(self._options.network)
+        await machine.hold(self._lines, address_towards(machine.address), self._port)
         await machine.settle(self._plan_for(machine), self._scenario.device, self._news.exited)
         await machine.give(self._checkpoint)
         self._beside.do(self._watch(machine))
@@ -116,6 +120,7 @@ class MachinesWorld(AroundProcesses):
         async with asyncio.TaskGroup() as ending:
             for machine in self._machines:
                 ending.create_task(machine.aclose(grace_s))
+        self._lines.close()
         figures = await self._processes.aclose(grace_s)
         await self._engine.aclose()
         where = {machine.name: list(machine.nodes) for machine in self._machines}
@@ -125,16 +130,16 @@ class MachinesWorld(AroundProcesses):
     # machines that go, and come back
 
     async def _watch(self, machine: Machine) -> None:
-        gone = await machine.lost()
-        self._setting.note(
-            f"machine {machine.name} is gone, and {', '.join(f'node {node}' for node, _ in gone) or 'no node'} with it"
-        )
+        how_known, gone = await machine.lost()
+        nodes = ", ".join(f"node {node}" for node, _ in gone) or "no node"
+        self._setting.note(f"machine {machine.name} is gone, and {nodes} with it: {how_known}")
         for node, how in gone:
             self._lose(node, how)
         if self._options.rejoin and gone:
             self._beside.do(self._await(machine, [node for node, _ in gone]))
 
     def _lose(self, node: NodeId, how: Exit) -> None:
+        self._processes.dismiss(node, how.epoch)
         within_ns = self._options.rejoin_within if self._options.rejoin else None
         self._news.exited(node, replace(how, within_ns=within_ns))
 

@@ -1,0 +1,158 @@
+"""Whether a machine is still there: a connection that its fork server keeps to the supervisor, and what its end says.
+
+Nothing is said on it. Where the fork server's process ends, its system ends the connection at once. Where the machine
+itself vanishes, by a power cut or a cable, nobody ends anything: so the kernels ask each other every second, and the
+connection ends when the other has not answered for some time. It is the kernel that answers, however busy the machine
+is, and though every process on it is stopped: a machine that is only slow keeps its connection.
+
+Whatever starts fork servers may tell of a machine's end too, but in its own time: Slurm after minutes, or never.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+
+from netdfl.core.clock import NS_PER_S
+
+CONNECT_S = 10.0
+TOKEN_BYTES = 32
+MACHINE_PATIENCE_S = 60
+"""For so long a machine waits for the supervisor's: who is gone is the supervisor's to say."""
+_TAKEN = b"+"
+
+
+def ask_each_second(line: socket.socket, patience_s: int) -> None:
+    """Have the kernel ask the other end's every second, and end `line` once it has not answered for `patience_s`."""
+    line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    values = {"TCP_KEEPIDLE": 1, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": patience_s, "TCP_USER_TIMEOUT": 1000 * patience_s}
+    for name, value in values.items():
+        if (option := getattr(socket, name, None)) is not None:  # not every system has all of them
+            line.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def hold(host: str, port: int, token: str) -> socket.socket:
+    """On a machine: connect to the supervisor's, which knows the `token`. Raises OSError."""
+    line = socket.create_connection((host, port), CONNECT_S)
+    try:
+        line.sendall(token.encode())
+        if line.recv(1) != _TAKEN:
+            raise ConnectionError("whoever listens there is not of this run")
+        line.settimeout(None)
+        ask_each_second(line, MACHINE_PATIENCE_S)
+    except OSError:
+        line.close()
+        raise
+    return line
+
+
+class Lifeline:
+    """The supervisor's end of one machine's connection. `why` it has `ended`, in words."""
+
+    def __init__(self, on_end: Callable[[], None]) -> None:
+        """Nobody has connected yet. `on_end` is called once, when what connects is connected no more."""
+        self.token = secrets.token_hex(TOKEN_BYTES // 2)
+        self.ended = asyncio.Event()
+        self._on_end = on_end
+        self.why = ""
+        self._transport: asyncio.Transport | None = None
+
+    def take(self, transport: asyncio.Transport) -> None:
+        """The machine has connected."""
+        self._transport = transport
+        transport.write(_TAKEN)
+
+    def let_go(self) -> None:
+        """Tell the fork server to end; the connection stands until it has."""
+        if self._transport is not None and self._transport.can_write_eof():
+            with suppress(OSError):
+                self._transport.write_eof()
+
+    def expect_end(self) -> None:
+        """Its end is no news any more."""
+        self._on_end = lambda: None
+
+    def end(self, why: str) -> None:
+        """The connection is no more."""
+        self.why = why
+        self.ended.set()
+        self._on_end()
+
+    def close(self) -> None:
+        """End it here."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class Lifelines:
+    """Where machines connect to."""
+
+    def __init__(self, silent_ns: int) -> None:
+        """A machine counts as gone whose system has answered nothing for `silent_ns`, in whole seconds."""
+        self.silent_s = max(2, -(-silent_ns // NS_PER_S))
+        self._awaited: dict[bytes, Lifeline] = {}
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> int:
+        """Listen at all addresses of this machine; the port. Raises OSError."""
+        both = socket.has_dualstack_ipv6()
+        family = socket.AF_INET6 if both else socket.AF_INET
+        listening = socket.create_server(("", 0), family=family, dualstack_ipv6=both)
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: _Connection(self), sock=listening)
+        return int(listening.getsockname()[1])
+
+    def expect(self, on_end: Callable[[], None]) -> Lifeline:
+        """The lifeline of a machine that is about to connect, once, with its token; see `Lifeline`."""
+        line = Lifeline(on_end)
+        self._awaited[line.token.encode()] = line
+        return line
+
+    def claim(self, token: bytes) -> Lifeline | None:
+        """Whose `token` this is."""
+        return self._awaited.pop(token, None)
+
+    def close(self) -> None:
+        """Nobody connects any more; what is connected stays so."""
+        if self._server is not None:
+            self._server.close()
+
+
+class _Connection(asyncio.Protocol):
+    """One that came; whoever does not say a token at once is none of this run's."""
+
+    def __init__(self, lines: Lifelines) -> None:
+        self._lines, self._said = lines, b""
+        self._line: Lifeline | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        ask_each_second(transport.get_extra_info("socket"), self._lines.silent_s)
+        self._impatience = asyncio.get_running_loop().call_later(CONNECT_S, transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        if self._line is not None:
+            return
+        self._said += data
+        if len(self._said) < TOKEN_BYTES:
+            return
+        self._line = self._lines.claim(self._said)
+        if self._line is None:
+            self._transport.abort()
+            return
+        self._impatience.cancel()
+        self._line.take(self._transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._impatience.cancel()
+        if self._line is not None:
+            ended = exc is None or isinstance(exc, ConnectionError)
+            self._line.end(
+                "the connection that it kept to here ended"
+                if ended
+                else f"its system has answered nothing for {self._lines.silent_s} s"
+            )
