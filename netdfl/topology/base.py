@@ -38,8 +38,12 @@ class Topology:
         weights: Weights = auto,
         base: Graph | None = None,
         notes: Sequence[str] = (),
+        connected: bool = True,
     ) -> None:
         """Draw block b of rounds (`redraw_every` rounds; all of them for 0) with `draw(b)`.
+
+        `draw` gets the block's number, from 0, and returns its `Graph`; drawn twice it must be the same graph, so what
+        is random comes from `streams.rng("topology", NAME, block)`. `connected=False` lets a static graph fall apart.
 
         Raises:
             ValueError: If round 0 can't be drawn, or a static topology is not strongly connected.
@@ -53,7 +57,7 @@ class Topology:
         self.notes = notes
         self._draw = lru_cache(_KEPT)(draw)
         first = self.graph(0)
-        if not self.time_varying:
+        if connected and not self.time_varying:
             check_connected(first, "the graph")
 
     @property

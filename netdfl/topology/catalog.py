@@ -10,9 +10,26 @@ from netdfl.topology.selection import Selection
 
 # (num_nodes, streams, /, *, ...): num_nodes counts the server, where there is one.
 TOPOLOGIES = by_name(
-    *(static.ring, static.directed_ring, static.grid, static.torus, static.exponential, static.full, static.star),
+    *(
+        static.alone,
+        static.line,
+        static.ring,
+        static.directed_ring,
+        static.grid,
+        static.torus,
+        static.exponential,
+        static.full,
+        static.star,
+    ),
     *(static.erdos_renyi, static.small_world, static.edge_list, static.graphml, static.gml),
-    *(varying.one_peer_exponential, varying.random_sym, varying.random_push, varying.random_pull, varying.by_round),
+    *(
+        varying.one_peer_exponential,
+        varying.random_pairs,
+        varying.random_sym,
+        varying.random_push,
+        varying.random_pull,
+        varying.by_round,
+    ),
 )
 
 # (graph, /, *, ...): bind the keywords with functools.partial to get a `Weights`.

@@ -27,6 +27,17 @@ def ring(num_nodes: int, streams: Streams, /) -> Topology:
     return static(_circulant(num_nodes, [1], symmetric=True))
 
 
+def line(num_nodes: int, streams: Streams, /) -> Topology:
+    """Link each node with the next, both ways, and not the last with the first."""
+    nodes = np.arange(num_nodes)
+    return static(Graph.undirected(num_nodes, _pair(nodes[:-1], nodes[1:])))
+
+
+def alone(num_nodes: int, streams: Streams, /) -> Topology:
+    """Link nobody: each node trains by itself, the baseline of what talking gains."""
+    return Topology(num_nodes, lambda _: Graph(num_nodes, []), directed=False, connected=False)
+
+
 def directed_ring(num_nodes: int, streams: Streams, /) -> Topology:
     """Let each node send to the next alone."""
     return static(_circulant(num_nodes, [1], symmetric=False))

@@ -33,6 +33,19 @@ def one_peer_exponential(num_nodes: int, streams: Streams, /) -> Topology:
     return Topology(num_nodes, draw, directed=True, redraw_every=1)
 
 
+def random_pairs(num_nodes: int, streams: Streams, /, *, redraw_every: PositiveInt = 1) -> Topology:
+    """Put the nodes in random pairs, drawn anew every round; of an odd number one has no partner.
+
+    Each graph is a random matching, so a node talks to one other at a time (Boyd et al. 2006).
+    """
+
+    def draw(block: int) -> Graph:
+        order = streams.rng("topology", "random_pairs", block).permutation(num_nodes)
+        return Graph.undirected(num_nodes, order[: num_nodes // 2 * 2].reshape(-1, 2))
+
+    return Topology(num_nodes, draw, directed=False, redraw_every=redraw_every)
+
+
 def random_sym(
     num_nodes: int, streams: Streams, /, *, neighbors: PositiveInt = 4, redraw_every: NonNegativeInt = 1
 ) -> Topology:

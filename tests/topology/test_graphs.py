@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import networkx as nx
@@ -17,7 +18,7 @@ from netdfl.core.rng import Streams
 from netdfl.topology.catalog import TOPOLOGIES
 from netdfl.topology.graph import Graph
 from netdfl.topology.static import edge_list, erdos_renyi, graphml, grid, hops, small_world, star, torus
-from netdfl.topology.varying import by_round, one_peer_exponential, random_pull, random_push, random_sym
+from netdfl.topology.varying import by_round, one_peer_exponential, random_pairs, random_pull, random_push, random_sym
 
 STREAMS = Streams(7)
 BARE = sorted(set(TOPOLOGIES) - {"edge_list", "graphml", "gml", "by_round"})
@@ -70,7 +71,7 @@ def test_every_topology_is_drawn_again_from_the_same_seed(name: str, n: int) -> 
         assert first.directed or first.graph(t).is_symmetric
     if not first.time_varying:
         assert first.graph(0) is first.graph(99)
-        assert first.graph(0).is_strongly_connected
+        assert first.graph(0).is_strongly_connected or name == "alone"
 
 
 def test_graphs_do_not_depend_on_the_hash_seed() -> None:
@@ -117,7 +118,9 @@ def test_the_hub_of_a_star_is_the_last_node_unless_named() -> None:
     assert star(4, STREAMS, hub=1).graph(0).out_neighbors(1) == (0, 2, 3)
 
 
-@pytest.mark.parametrize("name", ["ring", "full", "grid", "torus", "star", "exponential", "one_peer_exponential"])
+@pytest.mark.parametrize(
+    "name", ["line", "ring", "full", "grid", "torus", "star", "exponential", "one_peer_exponential"]
+)
 def test_small_fleets_are_fine(name: str) -> None:
     assert TOPOLOGIES[name](1, STREAMS).graph(0).edges == ()
     assert TOPOLOGIES[name](2, STREAMS).graph(0).edges == ((0, 1), (1, 0))
@@ -185,6 +188,35 @@ def test_graphs_are_redrawn_as_often_as_told(make) -> None:  # type: ignore[no-u
 def test_one_peer_exponential_takes_the_hops_in_turn() -> None:
     topology = one_peer_exponential(8, STREAMS)
     assert [topology.graph(t).out_neighbors(6) for t in range(4)] == [(7,), (0,), (2,), (7,)]
+
+
+def test_a_line_is_a_ring_without_its_last_edge() -> None:
+    line, ring = TOPOLOGIES["line"](6, STREAMS).graph(0), TOPOLOGIES["ring"](6, STREAMS).graph(0)
+    assert set(ring.edges) - set(line.edges) == {(5, 0), (0, 5)}
+    assert set(line.edges) < set(ring.edges)
+
+
+@given(st.integers(1, 24), st.integers(0, 1000), st.integers(1, 5), st.integers(0, 50))
+def test_random_pairs_leave_nobody_out_but_the_last_of_an_odd_number(n: int, seed: int, every: int, t: int) -> None:
+    topology = random_pairs(n, Streams(seed), redraw_every=every)
+    graph = topology.graph(t)
+    assert graph.is_symmetric
+    assert sorted(graph.out_degrees.tolist()) == [0] * (n % 2) + [1] * (n - n % 2)
+    assert graph is topology.graph(t // every * every)
+
+
+def test_random_pairs_are_each_as_likely() -> None:
+    """15 pairings of six nodes in 3,000 rounds: chi-square with 14 degrees of freedom stays below its .999 point."""
+    topology = random_pairs(6, STREAMS)
+    counts = Counter(topology.graph(t).edges for t in range(3000))
+    assert len(counts) == 15
+    assert sum((count - 200) ** 2 / 200 for count in counts.values()) < 36.1
+
+
+def test_alone_has_no_links_and_is_no_mistake() -> None:
+    topology = TOPOLOGIES["alone"](5, STREAMS)
+    assert topology.graph(0).edges == ()
+    assert not topology.time_varying
 
 
 def test_by_round_begins_again() -> None:
