@@ -28,6 +28,7 @@ from netdfl.topology.catalog import TOPOLOGIES, WEIGHTS
 from netdfl.topology.graph import Graph
 from netdfl.topology.network import Network
 from netdfl.training.base import Received, Update
+from netdfl.training.momentum import KeptMomentum
 from netdfl.training.rollback import Rollback
 from netdfl.training.sgd import LocalSgd, PlainStart, Stateless
 
@@ -143,8 +144,8 @@ def test_momentum_and_another_optimizer_do_not_go_together() -> None:
                 ValueError, match="momentum is plain SGD's, and optimizer is adam: leave one of them out"
             ):
                 built("dpsgd", **params)
-        else:
-            built("dpsgd", **params)
+        elif optimizer is PLAIN_SGD:
+            assert isinstance(built("dpsgd", **params).local, KeptMomentum)
 
 
 @pytest.mark.parametrize(
