@@ -165,11 +165,12 @@ def doctor(
     """
     from netdfl.doctor.checks import State, judge, lines
     from netdfl.doctor.gather import DOCUMENT, gather
+    from netdfl.host.blueprint import needs_torch
     from netdfl.standalone.request import read_peers
 
     wanted = load_scenario(DOCUMENT if scenario is None else scenario, sets, on)
     known = gather(wanted, [] if peers is None else sorted(read_peers(peers).values()))
-    found = judge(known, device=wanted.device, wanted=on)
+    found = judge(known, device=wanted.device, wanted=on, trains=scenario is None or needs_torch(wanted))
     if format is Format.JSON:
         print_json({"findings": [asdict(each) for each in found], **asdict(known)})
     else:

@@ -157,7 +157,10 @@ Order: TypeAlias = Peers | Start | Gone | Returned | Evaluate | Stop | Probe | R
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """Who attends: always the first report. `role` is `client`, `server` or `evaluator`."""
+    """Who attends: always the first report. `role` is `client`, `server` or `evaluator`.
+
+    `versions` are what it runs on, where that may be something else than the supervisor does.
+    """
 
     node: NodeId
     role: str
@@ -166,6 +169,7 @@ class Hello:
     scenario_hash: str = ""
     protocol_version: int = 0
     epoch: int = 0
+    versions: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)

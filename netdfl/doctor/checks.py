@@ -8,10 +8,9 @@ from enum import StrEnum
 from typing import Any
 
 from netdfl.core.units import format_bytes
+from netdfl.core.versions import DECIDING, TORCH
 
 HERE = "here"
-EXACT = ("netdfl",)
-"""Packages whose versions must be the same; those of others should be."""
 LATE_S, TOO_LATE_S = 60.0, 86_400.0
 """Clocks may be so far off each other: beyond the first, times in logs mislead; beyond the other, TLS refuses."""
 LEAST_DISK, LEAST_FILES = 2 << 30, 1024
@@ -52,15 +51,18 @@ class Gathered:
     """Why each world can't run here; empty: it can."""
 
 
-def judge(known: Gathered, *, device: str = "auto", wanted: str | None = None) -> list[Finding]:
-    """All findings; `wanted` is the world that was asked for, `device` where its nodes would compute."""
+def judge(known: Gathered, *, device: str = "auto", wanted: str | None = None, trains: bool = True) -> list[Finding]:
+    """All findings; `wanted` is the world that was asked for, `device` where its nodes would compute.
+
+    Nothing needs PyTorch unless something `trains`.
+    """
     found = [
         Finding(name, "start", State.FAIL, said, "see that the same Python, with netdfl, is at the same path there")
         for name, said in known.silent.items()
     ]
     here = known.facts[HERE]
     for name, facts in known.facts.items():
-        found += _software(name, facts, here)
+        found += _software(name, facts, here, trains)
         found += _machine(name, facts, device)
         found += _clock(name, known.ahead_s.get(name))
     found += _network(known.ways)
@@ -68,12 +70,13 @@ def judge(known: Gathered, *, device: str = "auto", wanted: str | None = None) -
     return found
 
 
-def _software(name: str, facts: Facts, here: Facts) -> Iterator[Finding]:
+def _software(name: str, facts: Facts, here: Facts, trains: bool) -> Iterator[Finding]:
     theirs, ours = (each["python"].rpartition(".")[0] for each in (facts, here))
     alike = theirs == ours
     yield _one(name, "python", alike, f"{facts['python']}, {facts['system']}", f"install Python {ours} there, as here")
-    exact = [p for p, v in facts["versions"].items() if v != here["versions"][p] and p in EXACT]
-    other = [p for p, v in facts["versions"].items() if v != here["versions"][p] and p not in EXACT]
+    counts = {package: version for package, version in facts["versions"].items() if trains or package != TORCH}
+    exact = [p for p, v in counts.items() if v != here["versions"][p] and p in DECIDING]
+    other = [p for p, v in counts.items() if v != here["versions"][p] and p not in DECIDING]
     state = State.FAIL if exact else State.WARNING if other else State.OK
     versions = ", ".join(f"{package} {version or 'missing'}" for package, version in facts["versions"].items())
     differ = ", ".join(f"{p} {facts['versions'][p] or 'none'}, {here['versions'][p]} here" for p in (*exact, *other))

@@ -78,6 +78,11 @@ def make_algorithm(scenario: Scenario) -> Algorithm:
     return algorithm
 
 
+def needs_torch(scenario: Scenario) -> bool:
+    """Whether the nodes of `scenario` need PyTorch: something trains, or a part of the algorithm asks for it."""
+    return not is_plain(scenario, make_algorithm(scenario))
+
+
 def resending(scenario: Scenario) -> Resending | None:
     """How nodes send again what is not answered; None where nobody answers."""
     delivery = scenario.delivery

@@ -18,14 +18,12 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 from netdfl.core.types import Json
+from netdfl.core.versions import PACKAGES, source_hash, versions_here
 from netdfl.host.measuring import Served, measured
 
-PACKAGES = ("netdfl", "torch", "numpy", "grpcio", "protobuf", "cryptography")
-"""Those whose versions have to be alike everywhere: numbers, and what is on the wire, depend on them."""
 COMMANDS = ("ip", "tc", "docker", "docker-compose", "srun", "nvidia-smi")
 _SIOCGIFADDR = 0x8915
 Answer = dict[str, Any]
@@ -43,6 +41,8 @@ def answer(question: Json, say: Callable[[Answer], None]) -> None:
         say({"measured": measured(asked["what"], targets, asked["token"])})
     elif "network" in question:
         say({"address": address_in(question["network"]), "has": interfaces()})
+    elif "versions" in question:
+        say({"versions": dict(versions_here(**question["versions"]))})
     elif "facts" in question:
         say({"facts": facts(question["facts"])})
     else:
@@ -85,7 +85,7 @@ def facts(wanted: Json) -> dict[str, Any]:
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "versions": {name: _version(name) for name in PACKAGES},
-        "source": _source_hash(),
+        "source": source_hash(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "gpus": _gpus(),
         "memory_bytes": _memory(),
@@ -108,18 +108,6 @@ def _version(name: str) -> str:
         return metadata.version(name).partition("+")[0]
     except metadata.PackageNotFoundError:
         return ""
-
-
-def _source_hash() -> str:
-    """What tells one state of netdfl's code from another, which may have the same version."""
-    import xxhash
-
-    from netdfl.core import errors
-
-    home, found = Path(errors.__file__).parents[1], xxhash.xxh64()
-    for file in sorted(home.rglob("*.py")):
-        found.update(str(file.relative_to(home)).encode() + file.read_bytes())
-    return found.hexdigest()
 
 
 def _memory() -> int:

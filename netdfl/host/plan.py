@@ -37,7 +37,8 @@ class Plan:
     `scenario_directory`. `control` is the address at which to attend with the `token`. Where the supervisor does not
     share the directory, or the machine's clock, what is needed of them travels over the control plane; `luggage` is
     what it needs of the supervisor's disk from the first: files by their names, as base64. `share_memory`: nodes that
-    are forked from one process, so that large bodies between them lie in memory.
+    are forked from one process, so that large bodies between them lie in memory. `tells_versions`: nodes say what they
+    run on, as it may be something else than what the supervisor does.
     """
 
     directory: str
@@ -50,6 +51,7 @@ class Plan:
     shares_clock: bool = True
     share_memory: tuple[NodeId, ...] = ()
     luggage: Mapping[str, str] = field(default_factory=dict)
+    tells_versions: bool = False
 
     def settled(self, folder: Path) -> Plan:
         """The plan of a process that has `folder` to itself, where its luggage lies from now on."""

@@ -18,6 +18,7 @@ from netdfl.core.control import EVALUATOR, Broke, Bye, Crashed, Evaluate, Evalua
 from netdfl.core.errors import NetdflError, TransportError
 from netdfl.core.process import keep_freed
 from netdfl.core.types import NodeId, Role
+from netdfl.core.versions import versions_here
 from netdfl.core.whose import theirs
 from netdfl.host.blueprint import Blueprint
 from netdfl.host.judging import judge_files
@@ -99,9 +100,16 @@ class Attendance:
         self.control: ControlClient | None = None
 
     async def attend(
-        self, node: NodeId, role: str, obey: Callable[[Order], None], address: str = "", epoch: int = 0
+        self,
+        node: NodeId,
+        role: str,
+        obey: Callable[[Order], None],
+        address: str = "",
+        epoch: int = 0,
+        *,
+        trains: bool,
     ) -> None:
-        """Open the stream, whose orders `obey` gets. Raises TransportError."""
+        """Open the stream, whose orders `obey` gets; `trains`: PyTorch is needed. Raises TransportError."""
         hello = Hello(
             node=node,
             role=role,
@@ -110,6 +118,7 @@ class Attendance:
             scenario_hash=self.plan.scenario_hash,
             protocol_version=PROTOCOL_VERSION,
             epoch=epoch,
+            versions=versions_here(trains=trains) if self.plan.tells_versions else {},
         )
 
         def heed(order: Order) -> None:
@@ -156,7 +165,7 @@ class Member:
         common: InCommon,
     ) -> None:
         """Prepare `node`; nothing runs yet."""
-        self.alone = command.nodes == (node,)
+        self.alone, self.trains = command.nodes == (node,), not blueprint.plain
         credentials = command.credentials.get(node)
         self.attendance = Attendance(plan, common.control or control_channels(credentials))
         self.role = Role.SERVER if node == blueprint.network.server else Role.CLIENT
@@ -185,7 +194,7 @@ class Member:
         node = self.node
         try:
             address = await node.transport.start()
-            await self.attendance.attend(node.id, self.role.value, node.obey, address, self.epoch)
+            await self.attendance.attend(node.id, self.role.value, node.obey, address, self.epoch, trains=self.trains)
             node.attend()
         except NetdflError as error:
             print(error, file=sys.stderr)
@@ -211,7 +220,7 @@ class Evaluator:
     async def main(self) -> int:
         """Judge what is ordered, one round after the other, until stopped."""
         try:
-            await self.attendance.attend(EVALUATOR, "evaluator", self.obey)
+            await self.attendance.attend(EVALUATOR, "evaluator", self.obey, trains=not self.blueprint.plain)
         except NetdflError as error:
             print(error, file=sys.stderr)
             return EXIT_LOST

@@ -12,6 +12,7 @@ Thresholds are chosen so that a healthy run does not reach them, and each senten
   hold at the end, where messages were lost or could not be delivered; else what deliveries gave up and crashes lost.
 - `low_weight`: a node's push-sum weight fell below a ten-thousandth, and not with the weight of all. Its local steps
   move its model by lr / w, so training may diverge there, and from there.
+- `versions`: nodes ran on other versions than most of them, or did not say on which.
 - `not_finite`: a loss, a model or a message was not finite.
 """
 
@@ -43,6 +44,7 @@ class CautionKind(StrEnum):
     LOW_WEIGHT = "low_weight"
     NOT_FINITE = "not_finite"
     TIMEOUTS = "timeouts"
+    VERSIONS = "versions"
     WEIGHT_LOST = "weight_lost"
 
 
@@ -77,7 +79,8 @@ class Course:
     `accuracy` has the test accuracies of the average model, `chance` that of a guess. `grown` are figures that
     divergence shows in, by their names in words. `timed_out` of `waits` were ended by deadlines. `weight` is the last
     sum of w over n, `least` the smallest w above 0 that a node held, `gave_up` the part of all weight that deliveries
-    and crashes are known to have lost; `plain` says that messages are sent once.
+    and crashes are known to have lost; `plain` says that messages are sent once; `versions` are sentences about those
+    that nodes ran on.
     """
 
     accuracy: Sequence[float] = ()
@@ -91,6 +94,7 @@ class Course:
     least: HeldWeight | None = None
     gave_up: float = 0.0
     plain: bool = True
+    versions: Sequence[str] = ()
 
 
 def find_cautions(course: Course) -> list[Caution]:
@@ -101,6 +105,7 @@ def find_cautions(course: Course) -> list[Caution]:
         *_divergence(course),
         *(list(_weight(course)) or _low_weight(course)),
         *_timeouts(course),
+        *(Caution(CautionKind.VERSIONS, text) for text in course.versions),
     ]
 
 

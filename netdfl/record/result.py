@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self
 
 from netdfl.core.files import version_of
 from netdfl.core.types import Json, NodeId
+from netdfl.core.versions import Versions, deciding, grouped, mixed
 from netdfl.record.cautions import Course, HeldWeight, by_kind, find_cautions
 from netdfl.record.evaluated import Series, all_evaluations, course_of, digest_of, last_of, reach_of, values_of
 from netdfl.record.judge import FIGURES, Findings, Judgement, is_measured, judge
@@ -33,7 +34,8 @@ class RunFacts:
     `delivery` is the kind of the scenario's; `broke` and `fidelity_missed` say in a sentence what went wrong outside
     the scenario; `links` names the layer on which links act, and what carried them out, `link_rules` what each rule
     comes to; `resumed` has an entry for each time that real nodes were resumed; `unfinished` are sentences about
-    nodes that should have finished and have not; `event_log_hash` and `virtual_duration_s` are the simulated world's
+    nodes that should have finished and have not; `software` is what each node runs on, where that may be something else
+    than here; `event_log_hash` and `virtual_duration_s` are the simulated world's
     alone.
     """
 
@@ -60,6 +62,7 @@ class RunFacts:
     broke: str = ""
     interrupted: bool = False
     delivery: str = "plain"
+    software: Mapping[NodeId, Versions] = field(default_factory=dict)
 
 
 class Summary(NamedTuple):
@@ -171,6 +174,7 @@ def _course(run: Run, facts: RunFacts, series: Series, counted: _Counted, findin
         least=_least_weight(run),
         gave_up=counted.lost_weight / facts.nodes,
         plain=facts.delivery == "plain",
+        versions=list(mixed(facts.software, deciding)),
     )
 
 
@@ -204,11 +208,12 @@ def _what_ran(facts: RunFacts) -> dict[str, object]:
 
 
 def _where_it_applies(facts: RunFacts) -> dict[str, object]:
-    """What only runs that were resumed, or are simulated, have."""
+    """What only runs that were resumed, are simulated, or whose nodes lived elsewhere, have."""
     found = {
         "resumed": [dict(each) for each in facts.resumed] or None,
         "virtual_duration_s": facts.virtual_duration_s,
         "event_log_hash": facts.event_log_hash,
+        "node_versions": [each._asdict() for each in grouped(facts.software)] or None,
     }
     return {key: value for key, value in found.items() if value is not None}
 

@@ -220,6 +220,7 @@ def judge(
         interrupted=outcome.interrupted,
         broke="" if outcome.error is None else str(outcome.error),
         unfinished=outcome.unfinished,
+        software=outcome.software,
         resumed=[] if resumption is None else resumptions(directory.path),
         **outcome.stalled,
     )

@@ -17,6 +17,7 @@ from netdfl.core.control import split_figure
 from netdfl.core.errors import InputError
 from netdfl.core.files import check_plain, read_plain
 from netdfl.core.types import NodeId
+from netdfl.core.versions import Versions, mixed, taken
 from netdfl.diagnosis.account import waits_in_vain
 from netdfl.diagnosis.ending import is_over, not_ended, without_server
 from netdfl.diagnosis.fidelity import judge_fidelity, judge_packets
@@ -34,7 +35,7 @@ from netdfl.record.run import Run, open_run
 from netdfl.record.status import FleetStatus, NodeStatus, Phase
 from netdfl.record.store import STORE, StoreWriter
 from netdfl.running.judged import Finished, facts_of, finish
-from netdfl.running.prepare import prepare
+from netdfl.running.prepare import PROVENANCE, prepare
 from netdfl.scenario.load import load, loads
 from netdfl.scenario.loading.identity import is_of
 from netdfl.scenario.model.schema import Scenario
@@ -44,6 +45,8 @@ from netdfl.standalone.record import NODE_FILE, NodeRecord, Stage
 from netdfl.supervisor.stalls import settings_of
 
 PACKETS = "packets.json"
+EACH_PROVENANCE = "provenance"
+"""Where a gathered run has what each node was made from, a file a node."""
 _PHASES: Mapping[Stage, Phase] = {
     Stage.FINISHED: Phase.FINISHED,
     Stage.CRASHED: Phase.CRASHED,
@@ -105,6 +108,8 @@ def _gather(
 ) -> Finished:
     scenario = blueprint.scenario
     _copy(parts, directory.path)
+    for sentence in mixed(software_of(parts)):
+        note(sentence)
     found = open_run(directory.path)
     duration_s = _duration_s(parts)
     with StoreWriter(directory.path, "fleet") as store:
@@ -169,6 +174,9 @@ def _copy(parts: Mapping[NodeId, Part], target: Path) -> None:
             for file in sorted(each for each in (part.folder / name).glob("*") if each.is_file()):
                 (target / name).mkdir(exist_ok=True)
                 shutil.copyfile(file, target / name / file.name)
+        if (part.folder / PROVENANCE).is_file():
+            (target / EACH_PROVENANCE).mkdir(exist_ok=True)
+            shutil.copyfile(part.folder / PROVENANCE, target / EACH_PROVENANCE / f"{part.record.node:03d}.json")
 
 
 def _duration_s(parts: Mapping[NodeId, Part]) -> float:
@@ -312,6 +320,11 @@ def _describe(
         directory.write_events([event.to_json() for event in blueprint.schedule])
 
 
+def software_of(parts: Mapping[NodeId, Part]) -> dict[NodeId, Versions]:
+    """What each node ran on, as it said."""
+    return {node: taken(part.record.versions) for node, part in parts.items()}
+
+
 def _facts(
     scenario: Scenario,
     found: Run,
@@ -331,5 +344,6 @@ def _facts(
         fidelity_missed=fidelity.missed or (judge_packets(links) if scenario.links else ""),
         links=links,
         broke=next(broke, ""),
+        software=software_of(parts),
         **more,
     )

@@ -16,6 +16,7 @@ from netdfl.core.errors import TransportError
 from netdfl.core.interrupts import ending_signals
 from netdfl.core.process import keep_freed
 from netdfl.core.types import NodeId
+from netdfl.core.versions import versions_here
 from netdfl.diagnosis.account import Account, stack_of, waits_in_vain
 from netdfl.diagnosis.ending import AFTER_SERVER_NS, time_is_up
 from netdfl.diagnosis.watch import Pace
@@ -82,7 +83,8 @@ def say_what_is_missing(blueprint: Blueprint) -> None:
 
 async def _live(request: Request, blueprint: Blueprint, directory: RunDirectory, worker: ThreadWorker) -> int:
     stopping = _Stopping()
-    start = Gathering(request, scenario_hash(request.scenario), blueprint.schedule)
+    versions = versions_here(trains=not blueprint.plain)
+    start = Gathering(request, scenario_hash(request.scenario), blueprint.schedule, versions)
     try:
         beginning = await start.find_beginning()
         await start.certify(beginning.life.epoch)
@@ -121,7 +123,7 @@ class HandNode:
         """Prepare; nothing runs yet."""
         self.request, self.start, self.blueprint, self.epoch = request, start, blueprint, beginning.life.epoch
         me = Identity(request.node, self.epoch, beginning.run_id, start.scenario_hash)
-        self.meeting = Rendezvous(me, request.peers)
+        self.meeting = Rendezvous(me, request.peers, start.versions)
         devices = spread(blueprint.scenario.device, _num_gpus(blueprint), blueprint.scenario.num_nodes)
         endpoint = Endpoint(
             listen=f"{request.host}:{request.port}",
@@ -147,6 +149,7 @@ class HandNode:
             epoch=self.epoch,
             scenario_hash=start.scenario_hash,
             pid=os.getpid(),
+            versions=dict(start.versions),
         )
         self.quiet: Account | None = None
         self.done, self.stopped = asyncio.Event(), asyncio.Event()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Self
@@ -46,7 +46,8 @@ class NodeRecord:
     """One node of one run. `run_id` is hexadecimal, `epoch` counts restarts, `round` is the last that it began.
 
     `start_monotonic_ns` is the fleet's start by the machine's monotonic clock, for what runs beside the node;
-    `at_s` is when it was written, in seconds since that start. `crash` are the details of a scripted crash.
+    `at_s` is when it was written, in seconds since that start. `versions` are what it ran on, `crash` the details of a
+    scripted crash.
     """
 
     node: NodeField
@@ -61,6 +62,7 @@ class NodeRecord:
     address: str = ""
     pid: int = 0
     reason: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
     crash: Crash | None = None
 
     @classmethod

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
 from operator import attrgetter
@@ -17,6 +18,7 @@ from netdfl.core.clock import NS_PER_S
 from netdfl.core.control import Life, Rejoin
 from netdfl.core.errors import InputError, MachineError, TransportError
 from netdfl.core.types import NodeId
+from netdfl.core.versions import Versions, told
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.schedule.returns import fresh_round
 from netdfl.standalone.record import NodeRecord, Stage
@@ -46,9 +48,15 @@ class Beginning(NamedTuple):
 class Gathering:
     """One node's way to the start. Every wait ends at the start timeout."""
 
-    def __init__(self, request: Request, scenario_hash: str, events: Sequence[CompiledEvent]) -> None:
-        """Begin to count the timeout."""
-        self.request, self.scenario_hash, self.events = request, scenario_hash, events
+    def __init__(
+        self,
+        request: Request,
+        scenario_hash: str,
+        events: Sequence[CompiledEvent],
+        versions: Versions = {},  # noqa: B006
+    ) -> None:
+        """Begin to count the timeout. The node runs on `versions`."""
+        self.request, self.scenario_hash, self.events, self.versions = request, scenario_hash, events, versions
         self.credentials = request.certify(0)  # for asking: which life this is, the others tell
         self.lines = {
             node: Line(node, where, self.credentials) for node, where in request.peers.items() if node != request.node
@@ -145,21 +153,23 @@ class Gathering:
         if again:
             meeting.start_ns = await self._start_of_others(meeting)
             return
-        await self._reach(neighbors, meeting.me.run_id)
+        await self._reach(neighbors, meeting)
         if self.request.node == self.request.first:
             while meeting.missing:
                 await self._pause(self._say_missing(meeting.missing, meeting.refused))
+            self._tell_versions(meeting.software)
             meeting.start_ns = time.monotonic_ns() + LEAD_NS
         else:
             meeting.start_ns = await self._start_of_first(meeting)
 
-    async def _reach(self, neighbors: Collection[NodeId], run_id: bytes) -> None:
+    async def _reach(self, neighbors: Collection[NodeId], meeting: Meeting) -> None:
         """Return when every one has answered once: a wrong address shows here, not in the first round."""
         left = set(neighbors)
         while left:
-            left -= (await self._ask_all(run_id, left)).keys()
+            left -= (await self._ask_all(meeting.me.run_id, left)).keys()
             if left:
-                await self._pause(f"{self._who(sorted(left))} did not come, or can't be reached from here")
+                why = _why(left, meeting.refused)
+                await self._pause(f"{self._who(sorted(left))} did not come, or can't be reached from here{why}")
 
     async def _start_of_first(self, meeting: Meeting) -> int:
         """Ask the first node until shortly before the start; the fastest answer is the truest."""
@@ -177,7 +187,15 @@ class Gathering:
             else:
                 await asyncio.sleep(POLL_S)
         assert best.start_ns is not None
+        if not best.answer.versions:  # it can't tell either
+            self._tell_versions({self.request.first: {}})
         return best.start_ns
+
+    def _tell_versions(self, software: Mapping[NodeId, Versions]) -> None:
+        """Say who runs on what else than this node does: the first node says it for all."""
+        others = {f"node {node}": theirs for node, theirs in sorted(software.items())}
+        for sentence in told(others, f"node {self.request.node}", self.versions):
+            print(sentence, file=sys.stderr)
 
     async def _start_of_others(self, meeting: Meeting) -> int:
         """Tell all that this node lives again, and hear who is done; the fastest answer says when the fleet started."""
@@ -202,8 +220,9 @@ class Gathering:
     async def _ask(self, peer: NodeId, meeting: Meeting | None = None, run_id: bytes = b"") -> Reply | None:
         """One other's answer; None where there is none. Raises InputError where it refuses this node."""
         me = Identity(self.request.node, 0, run_id, self.scenario_hash)
+        call = make_call(me, versions=self.versions) if meeting is None else meeting.call()
         try:
-            reply = await self.lines[peer].ask(make_call(me) if meeting is None else meeting.call(), CALL_S)
+            reply = await self.lines[peer].ask(call, CALL_S)
         except StrangerError as error:
             self._why[peer] = f"; {error}"
             return None
@@ -230,8 +249,7 @@ class Gathering:
         await asyncio.sleep(POLL_S)
 
     def _say_missing(self, missing: Sequence[NodeId], refused: Mapping[NodeId, str]) -> str:
-        why = "".join(f"; {reason}" for node, reason in sorted(refused.items()) if node in missing)
-        return f"{self._who(missing)} did not come{why}"
+        return f"{self._who(missing)} did not come{_why(missing, refused)}"
 
     def _say_unreached(self) -> str:
         """Why the first node does not start though it heard of all: it can't reach one of its neighbors yet."""
@@ -244,6 +262,10 @@ class Gathering:
     def _who(self, nodes: Sequence[NodeId]) -> str:
         named = ", ".join(f"{node} ({self.request.peers[node]})" for node in nodes)
         return f"node{'s' * (len(nodes) > 1)} {named}"
+
+
+def _why(nodes: Collection[NodeId], refused: Mapping[NodeId, str]) -> str:
+    return "".join(f"; {reason}" for node, reason in sorted(refused.items()) if node in nodes)
 
 
 def _afresh(round: int, replies: Mapping[NodeId, Reply], weight: int = 0) -> Rejoin:

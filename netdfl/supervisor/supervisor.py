@@ -38,6 +38,7 @@ from netdfl.core.control import (
 from netdfl.core.errors import MachineError, RunError
 from netdfl.core.noticed import noticed_timeout
 from netdfl.core.types import Json, NodeId
+from netdfl.core.versions import Versions
 from netdfl.diagnosis.finding import by_verdict
 from netdfl.node.ledger import Strangers
 from netdfl.record.base import Store
@@ -54,6 +55,7 @@ from netdfl.supervisor.probing import ProbingWatch
 from netdfl.supervisor.restarts import Restarts
 from netdfl.supervisor.resumption import Resumption
 from netdfl.supervisor.showing import Showing
+from netdfl.supervisor.software import compare, software_of
 from netdfl.supervisor.stalls import ExactWatch, StallWatch
 from netdfl.worlds.base import Figures, Found, VirtualWorld, World
 
@@ -72,6 +74,7 @@ class Outcome:
     error: Exception | None = None
     stalled: Mapping[str, Sequence[Json]] = field(default_factory=dict)
     unfinished: Sequence[str] = ()
+    software: Mapping[NodeId, Versions] = field(default_factory=dict)
 
 
 class Supervisor:
@@ -145,7 +148,8 @@ class Supervisor:
         now_ns = ended_ns or time.monotonic_ns()
         took_ns = max(0, now_ns - (fleet.start_ns or now_ns))  # one that is interrupted may end before its start
         stalled, left = by_verdict(self.stalls.watch.findings), self.stalls.unfinished
-        return Outcome(took_ns / NS_PER_S, fleet.status, figures, self.interrupted, fleet.error, stalled, left)
+        rest = (self.interrupted, fleet.error, stalled, left, software_of(fleet))
+        return Outcome(took_ns / NS_PER_S, fleet.status, figures, *rest)
 
     def interrupt(self) -> None:
         """Ctrl-C: stop everything, keep what was recorded."""
@@ -178,6 +182,7 @@ class Supervisor:
                 f"nodes {missing} did not start within {timeout_s:g} s; "
                 f"their logs are in {fleet.directory.path / 'logs'}, world.start_timeout gives them longer"
             ) from None
+        compare(fleet)
 
     async def _opened(self) -> Found:
         """Have the world made ready, unless an interrupt comes before it is."""

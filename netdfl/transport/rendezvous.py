@@ -16,6 +16,7 @@ import grpc.aio
 
 from netdfl.core.errors import TransportError
 from netdfl.core.types import NodeId
+from netdfl.core.versions import Versions, objection, taken
 from netdfl.transport.base import MOST_NS
 from netdfl.transport.credentials import Certified, Credentials
 from netdfl.transport.identity import MOST_EPOCH, Identity
@@ -34,9 +35,10 @@ _OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0)
 class Rendezvous:
     """One node's own part: how far it is, and what it has heard of the others."""
 
-    def __init__(self, me: Identity, members: Collection[NodeId]) -> None:
-        """Be ready, and know of nobody; `members` are all nodes of the fleet."""
-        self.me, self.members = me, frozenset(members)
+    def __init__(self, me: Identity, members: Collection[NodeId], versions: Versions = {}) -> None:  # noqa: B006 - read
+        """Be ready, and know of nobody; `members` are all nodes of the fleet, `versions` what this one runs on."""
+        self.me, self.members, self.versions = me, frozenset(members), versions
+        self.software: dict[NodeId, Versions] = {}
         self.phase: Phase = READY
         self.start_ns: int | None = None
         self.round: Callable[[], int] = lambda: 0
@@ -74,14 +76,16 @@ class Rendezvous:
 
     def answer(self) -> Answer:
         """How far this node is."""
-        answer = Answer(run_id=self.me.run_id, phase=self.phase, round=self.round(), missing=self.missing)
+        answer = Answer(
+            run_id=self.me.run_id, phase=self.phase, round=self.round(), missing=self.missing, versions=self.versions
+        )
         if self.start_ns is not None:
             answer.now_ns = time.monotonic_ns() - self.start_ns
         return answer
 
     def call(self) -> Call:
         """What this node says when it calls."""
-        return make_call(self.me, self.phase)
+        return make_call(self.me, self.phase, self.versions)
 
     def _objection(self, call: Call, certified: Certified | None) -> str:
         if certified is not None and (reason := certified.objection(call.node, call.epoch)):
@@ -100,11 +104,13 @@ class Rendezvous:
             return f"node {call.node} is in phase {call.phase}, which this netdfl doesn't know"
         if call.phase != ASKING and call.epoch < (newest := self._epochs.get(call.node, 0)):
             return f"node {call.node} was restarted {newest} times, not {call.epoch}"
-        return self.me.objection(said)
+        theirs = taken(call.versions)
+        return self.me.objection(said) or objection(f"node {call.node}", theirs, f"node {self.me.node}", self.versions)
 
     def _hear(self, call: Call) -> None:
         known = self._epochs.get(call.node, 0)
         self._epochs[call.node] = call.epoch
+        self.software[call.node] = taken(call.versions)
         self.ready.add(call.node)
         if call.phase == FINISHED:
             self.finished[call.node].set()
@@ -113,8 +119,8 @@ class Rendezvous:
             self.on_restart(call.node, call.epoch)
 
 
-def make_call(me: Identity, phase: Phase = ASKING) -> Call:
-    """What `me` says when it calls."""
+def make_call(me: Identity, phase: Phase = ASKING, versions: Versions = {}) -> Call:  # noqa: B006 - read only
+    """What `me`, which runs on `versions`, says when it calls."""
     return Call(
         protocol_version=PROTOCOL_VERSION,
         run_id=me.run_id,
@@ -122,6 +128,7 @@ def make_call(me: Identity, phase: Phase = ASKING) -> Call:
         node=me.node,
         epoch=me.epoch,
         phase=phase,
+        versions=versions,
     )
 
 

@@ -53,15 +53,16 @@ class ProcessesWorld:
         listen: str = "127.0.0.1",
         place: Callable[[NodeId], Place] | None = None,
         gpus: bool = True,
+        elsewhere: bool = False,
     ) -> None:
         """Prepare; nothing runs yet. Nodes attend at `listen`; with a `place`, each has a process of its own.
 
-        They have this machine's GPUs, or none, as `gpus` says.
+        They have this machine's GPUs, or none, as `gpus` says. `elsewhere`: they run on what is installed elsewhere.
         """
         self.setting, self.scenario, self.directory = setting, setting.scenario, setting.directory
         self.clock = RealClock()
         self.forks = setting.forkserver or ForkServer.open()
-        self._place, self._gpus = place, gpus
+        self._place, self._gpus, self._elsewhere = place, gpus, elsewhere
         self._token, self._run_id = secrets.token_hex(16), secrets.token_hex(8)
         self._authority = _authority(self._run_id) if getattr(self.scenario.world, "tls", False) else None
         mine = None if self._authority is None else self._authority.issue(SUPERVISOR, 0)
@@ -103,6 +104,7 @@ class ProcessesWorld:
             run_id=self._run_id,
             scenario_hash=scenario_hash(self.scenario),
             share_memory=tuple(range(self.scenario.num_nodes)),
+            tells_versions=self._elsewhere,
         )
 
     def launch(self, nodes: Sequence[NodeId], life: Life) -> None:

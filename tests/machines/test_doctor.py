@@ -39,6 +39,7 @@ def test_a_machine_like_this_one_is_fit(here: dict[str, Any]) -> None:
         ({"python": "3.8.1"}, "python", "install Python"),
         ({"source": "another"}, "code", "install netdfl anew"),
         ({"versions": {"netdfl": "0.0.1"}}, "versions", "netdfl 0.0.1,"),
+        ({"versions": {"torch": "0.0.1"}}, "versions", "torch 0.0.1,"),
         ({"listens": "Cannot assign requested address"}, "ports", "world.network"),
         ({"names": {"node7": ""}}, "names", "/etc/hosts"),
         ({"datasets": {"mnist": False}}, "data", "netdfl data get mnist"),
@@ -53,6 +54,13 @@ def test_what_is_wrong_there_is_named_with_what_to_do(
     found = bad(Gathered({HERE: here | {"gpus": 1}, "m1": there}), device="cuda" if "gpus" in change else "cpu")
     assert list(found) == [("m1", what)]
     assert remedy in found["m1", what]
+
+
+def test_what_changes_no_digit_is_a_warning_and_torch_where_nothing_trains_is_nothing(here: dict[str, Any]) -> None:
+    grpc, torch = (here | {"versions": here["versions"] | {name: "0.0.1"}} for name in ("grpcio", "torch"))
+    found = judge(Gathered({HERE: here, "m1": grpc, "m2": torch}), trains=False)
+    states = {each.machine: each.state for each in found if each.what == "versions"}
+    assert states == {HERE: State.OK, "m1": State.WARNING, "m2": State.OK}
 
 
 def test_clocks_silent_machines_and_ways_that_nothing_takes(here: dict[str, Any]) -> None:

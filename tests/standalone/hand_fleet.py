@@ -35,8 +35,10 @@ def free_ports(count: int) -> list[int]:
         return [int(each.getsockname()[1]) for each in sockets]
 
 
-def become(arguments: list[str], log: str) -> None:
-    """In the new process: run the command line."""
+def become(arguments: list[str], log: str, packages: str) -> None:
+    """In the new process: run the command line, where what is installed in `packages` comes first."""
+    if packages:
+        sys.path.insert(0, packages)
     fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(fd, 1)
     os.dup2(fd, 2)
@@ -63,7 +65,7 @@ class HandFleet:
         files = write_credentials(loads(scenario), folder / "credentials")
         self.credentials = dict(enumerate(files))
 
-    def start(self, *nodes: int, scenario: str = "scenario.yaml") -> None:
+    def start(self, *nodes: int, scenario: str = "scenario.yaml", packages: Path | str = "") -> None:
         for node in nodes:
             arguments = {
                 "--scenario": self.folder / scenario,
@@ -76,7 +78,7 @@ class HandFleet:
             mine = self.credentials.get(node)
             proof = ["--no-tls"] if mine is None else [f"--credentials={mine}"]
             words = ["node", *(str(word) for pair in arguments.items() for word in pair), *proof]
-            process = context().Process(target=become, args=(words, str(self.log(node))))
+            process = context().Process(target=become, args=(words, str(self.log(node)), str(packages)))
             process.start()
             self.running[node] = process
 

@@ -91,7 +91,9 @@ async def test_who_does_not_come_is_named_by_the_first(tmp_path: Path) -> None:
 
 async def test_neighbors_out_of_reach_are_named(tmp_path: Path) -> None:
     rendezvous = Rendezvous(Identity(1, 0, bytes(8), "h"), NOBODY)
-    with pytest.raises(MachineError, match=r"nodes 0 \(localhost:1\), 2 \(localhost:3\) did not come, or can't be"):
+    rendezvous.refused[2] = "node 2 is on numpy 1"
+    words = r"nodes 0 \(localhost:1\), 2 \(localhost:3\) did not come, or can't be .*; node 2 is on numpy 1; start what"
+    with pytest.raises(MachineError, match=words):
         await start(tmp_path).agree(rendezvous, [0, 2], again=False)
 
 

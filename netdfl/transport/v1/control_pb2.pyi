@@ -55,7 +55,14 @@ class Order(_message.Message):
     def __init__(self, peers: _Optional[_Union[Peers, _Mapping]] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., gone: _Optional[_Union[Gone, _Mapping]] = ..., returned: _Optional[_Union[Returned, _Mapping]] = ..., evaluate: _Optional[_Union[Evaluate, _Mapping]] = ..., stop: _Optional[_Union[Stop, _Mapping]] = ..., probe: _Optional[_Union[Probe, _Mapping]] = ..., recover: _Optional[_Union[Recover, _Mapping]] = ..., clock_reading: _Optional[_Union[ClockReading, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("node", "role", "pid", "address", "scenario_hash", "protocol_version", "epoch")
+    __slots__ = ("node", "role", "pid", "address", "scenario_hash", "protocol_version", "epoch", "versions")
+    class VersionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     NODE_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
@@ -63,6 +70,7 @@ class Hello(_message.Message):
     SCENARIO_HASH_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    VERSIONS_FIELD_NUMBER: _ClassVar[int]
     node: int
     role: str
     pid: int
@@ -70,7 +78,8 @@ class Hello(_message.Message):
     scenario_hash: str
     protocol_version: int
     epoch: int
-    def __init__(self, node: _Optional[int] = ..., role: _Optional[str] = ..., pid: _Optional[int] = ..., address: _Optional[str] = ..., scenario_hash: _Optional[str] = ..., protocol_version: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+    versions: _containers.ScalarMap[str, str]
+    def __init__(self, node: _Optional[int] = ..., role: _Optional[str] = ..., pid: _Optional[int] = ..., address: _Optional[str] = ..., scenario_hash: _Optional[str] = ..., protocol_version: _Optional[int] = ..., epoch: _Optional[int] = ..., versions: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Progress(_message.Message):
     __slots__ = ("round", "ended", "train_loss", "at_ns", "bytes_sent", "messages")

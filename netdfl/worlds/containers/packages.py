@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 from netdfl.scenario.model.plugins import imported_from
 from netdfl.scenario.model.schema import Scenario
-from netdfl.scenario.model.task import Training
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -75,24 +74,18 @@ def canonical(name: str) -> str:
 
 def _wanted(scenario: Scenario, *, collects: bool, closure: Collection[str]) -> set[str]:
     """What of `SPARE`, and of what else netdfl brings along, this scenario's nodes import."""
+    from netdfl.host.blueprint import needs_torch
+
     own = set(_imports(scenario))
     dataset = getattr(getattr(scenario.task, "dataset", None), "kind", "")
     wanted = {*BY_DATASET.get(dataset, ()), *(COLLECTING if collects else ())}
     of_netdfl = {".".join(name.split(".")[:2]) for name in own if name.split(".")[0] == "netdfl"}
-    if not trains_nothing(scenario) or of_netdfl - LIGHT:
+    if needs_torch(scenario) or of_netdfl - LIGHT:
         wanted.update(TRAINING)
     tops = {name.partition(".")[0] for name in own} - sys.stdlib_module_names - {"netdfl"}
     homes = metadata.packages_distributions() if tops else {}
     wanted.update(name for top in tops for name in map(canonical, homes.get(top, ())) if name in closure)
     return wanted
-
-
-def trains_nothing(scenario: Scenario) -> bool:
-    """Whether no node of `scenario` needs PyTorch: nobody trains, and no part of the algorithm asks for it."""
-    from netdfl.host.blueprint import make_algorithm
-    from netdfl.host.task_setup import is_plain
-
-    return not isinstance(scenario.task, Training) and is_plain(scenario, make_algorithm(scenario))
 
 
 def _imports(scenario: Scenario) -> Iterator[str]:

@@ -48,7 +48,7 @@ class ContainersWorld(AroundProcesses):
         self._folder = os.open(self._home, os.O_PATH | os.O_CLOEXEC)
         here = f"/proc/{os.getpid()}/fd/{self._folder}"  # a socket's path may be 107 bytes long
         gpus = asks_gpus(setting.scenario)
-        self._processes = ProcessesWorld(setting, listen=f"unix:{here}/control.sock", gpus=gpus)
+        self._processes = ProcessesWorld(setting, listen=f"unix:{here}/control.sock", gpus=gpus, elsewhere=True)
         self._source = self._scenario.file.parent if self._scenario.file else Path.cwd()
         if acts_on_packets(self._scenario):
             network = PacketNetwork(self._home / "scenario.yaml", self._source, socket=f"{here}/{SOCKET}")

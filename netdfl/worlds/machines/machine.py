@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from netdfl.core.control import Exit, Life
 from netdfl.core.errors import MachineError, NetdflError, RunError
 from netdfl.core.types import NodeId
+from netdfl.core.versions import Versions, objection, taken
 from netdfl.host.plan import Command, Plan, spread
 from netdfl.scenario.model.world import Site
 from netdfl.transport.credentials import Credentials
@@ -95,6 +96,12 @@ class Machine:
                 f"machine {self.name} has no address in world.network {network!r}; it has {has or 'none'}"
             )
         self.address = found["address"]
+
+    async def check_versions(self, ours: Versions, *, trains: bool) -> None:
+        """Raise MachineError where what is installed there would lead to other digits than `ours` do."""
+        theirs = (await self.look({"versions": {"trains": trains}})).get("versions", {})
+        if reason := objection(f"machine {self.name}", taken(theirs), "the supervisor", ours):
+            raise MachineError(reason)
 
     def stop(self, pid: int) -> None:
         """End a process there."""

@@ -17,6 +17,8 @@ from netdfl.core.clock import NS_PER_S
 from netdfl.core.control import Exit, Life
 from netdfl.core.errors import InputError, MachineError, NetdflError, RunError
 from netdfl.core.types import NodeId
+from netdfl.core.versions import versions_here
+from netdfl.host.blueprint import needs_torch
 from netdfl.host.plan import Plan, pack
 from netdfl.record.directory import CHECKPOINTS
 from netdfl.scenario.model.schema import Scenario
@@ -38,12 +40,13 @@ class MachinesWorld(AroundProcesses):
         """Prepare; nothing is asked of the engine yet."""
         assert isinstance(setting.scenario.world, MachinesOptions)
         self._setting, self._scenario, self._options = setting, setting.scenario, setting.scenario.world
-        self._processes = ProcessesWorld(setting, listen="0.0.0.0")
+        self._processes = ProcessesWorld(setting, listen="0.0.0.0", elsewhere=True)
         self._engine = engine
         self._machines: list[Machine] = []
         self._lines = Lifelines(self._options.gone_after)
         self._network: Network = {}
         self._refusal: NetdflError | None = None
+        self._trains = needs_torch(setting.scenario)
         self._beside = Beside(lambda error: self._news.broke(error))
 
     async def open(self, news: News) -> Found:
@@ -75,6 +78,7 @@ class MachinesWorld(AroundProcesses):
             )
 
     async def _settle(self, machine: Machine) -> None:
+        await machine.check_versions(versions_here(trains=self._trains), trains=self._trains)
         if self._options.network:
             await machine.find_address(self._options.network)
         await machine.hold(self._lines, address_towards(machine.address), self._port)

@@ -1,0 +1,138 @@
+"""What a node runs on, by versions: which differences between nodes change digits, and which are only told.
+
+Digits depend on netdfl, whose code is the algorithm; on Python's minor version (from 3.12 on `sum` adds floats with a
+correction); on numpy, which draws the data's shares and sums vectors; and where something trains on PyTorch, by its
+public version: builds of it (`+cpu`) and kinds of processors are not compared. Libraries of the wire carry bytes. Of
+two states of netdfl's code with one version nobody knows what they change: it is told.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from hashlib import blake2b
+from types import MappingProxyType
+from typing import NamedTuple, TypeAlias
+
+from netdfl.core.files import PACKAGE, version_of
+
+Versions: TypeAlias = Mapping[str, str]
+"""By name; what is not there is not known, or does not matter."""
+Choice: TypeAlias = Callable[[Versions, Versions], list[str]]
+CODE, PYTHON, TORCH = "code", "python", "torch"
+PACKAGES = ("netdfl", TORCH, "numpy", "grpcio", "protobuf", "cryptography")
+NAMES = (PYTHON, *PACKAGES, CODE)
+DECIDING = ("netdfl", PYTHON, TORCH, "numpy")
+"""Those on which digits depend."""
+REMEDY = "install the same versions on all"
+MOST_LETTERS = 40
+
+
+@cache
+def versions_here(*, trains: bool) -> Versions:
+    """What this process runs on; PyTorch only where something `trains`, as nothing else needs it."""
+    found = {name: version_of(name) for name in PACKAGES if trains or name != TORCH}
+    known = {name: version for name, version in found.items() if version is not None}
+    return MappingProxyType({PYTHON: platform.python_version(), **known, CODE: source_hash()})
+
+
+@cache
+def source_hash() -> str:
+    """What tells one state of netdfl's code from another, which may have the same version."""
+    found = blake2b(digest_size=6)
+    for file in sorted(PACKAGE.rglob("*.py")):
+        name = file.relative_to(PACKAGE).as_posix()
+        if not name.startswith("shipped/"):  # what a wheel holds beside the code
+            found.update(name.encode() + b"\0" + file.read_bytes())
+    return found.hexdigest()
+
+
+def taken(said: Mapping[str, str]) -> dict[str, str]:
+    """What of a stranger's words is a version that is known here, and may stand in a sentence."""
+    return {name: "".join(filter(str.isprintable, said[name]))[:MOST_LETTERS] for name in NAMES if name in said}
+
+
+def deciding(theirs: Versions, ours: Versions) -> list[str]:
+    """The names whose difference changes digits; of what one side does not say, nothing is known."""
+    return [name for name in _both(theirs, ours) if name in DECIDING and _form(name, theirs) != _form(name, ours)]
+
+
+def only_told(theirs: Versions, ours: Versions) -> list[str]:
+    """The names that differ, and change no digit as far as is known."""
+    changes = deciding(theirs, ours)
+    return [name for name in _both(theirs, ours) if theirs[name] != ours[name] and name not in changes]
+
+
+def objection(who: str, theirs: Versions, where: str, ours: Versions) -> str:
+    """Why `who` can't be in one fleet with `where`, in a sentence; empty where digits would be the same."""
+    names = deciding(theirs, ours)
+    if not names:
+        return ""
+    differ = f"{_listed(names, theirs)}, {where} on {_listed(names, ours)}"
+    return f"{who} is on {differ}: their digits would differ; {REMEDY}"
+
+
+def told(others: Mapping[str, Versions], where: str, ours: Versions, *choices: Choice) -> Iterator[str]:
+    """What is to be said of a fleet, once: who runs on what else than `where` does, and of whom it is not known.
+
+    Of the differences that `choices` choose; by default of all.
+    """
+    if silent := [who for who, theirs in others.items() if not theirs]:
+        yield f"{_some(silent)} did not say on what versions, as older ones of netdfl: digits may differ"
+    for choose in choices or (deciding, only_told):
+        groups: dict[str, list[str]] = {}
+        for who, theirs in others.items():
+            if names := choose(theirs, ours):
+                groups.setdefault(f"{_listed(names, theirs)}, {where} on {_listed(names, ours)}", []).append(who)
+        what = "their digits differ" if choose is deciding else "no digit is known to depend on that"
+        yield from (f"{_some(who)} {_be(who)} on {differ}: {what}" for differ, who in groups.items())
+
+
+class Alike(NamedTuple):
+    """Nodes that run on the same."""
+
+    nodes: list[int]
+    versions: dict[str, str]
+
+
+def grouped(software: Mapping[int, Versions]) -> list[Alike]:
+    """What nodes run on, the most first."""
+    groups: dict[tuple[tuple[str, str], ...], list[int]] = {}
+    for node, versions in sorted(software.items()):
+        groups.setdefault(tuple(sorted(versions.items())), []).append(node)
+    ordered = sorted(groups.items(), key=lambda each: -len(each[1]))
+    return [Alike(nodes, dict(versions)) for versions, nodes in ordered]
+
+
+def mixed(software: Mapping[int, Versions], *choices: Choice) -> Iterator[str]:
+    """What is to be said of nodes that ran on something else than most of them, as `told` does."""
+    groups = grouped(software)
+    if len(groups) < 2:
+        return
+    most = next((each for each in groups if each.versions), groups[0])
+    where = f"node {most.nodes[0]}" if len(most.nodes) == 1 else f"nodes {_some(list(map(str, most.nodes)))}"
+    others = {f"node {node}": theirs for node, theirs in sorted(software.items()) if node not in most.nodes}
+    yield from told(others, where, most.versions, *choices)
+
+
+def _both(theirs: Versions, ours: Versions) -> Sequence[str]:
+    return [name for name in NAMES if theirs.get(name) and ours.get(name)]
+
+
+def _form(name: str, versions: Versions) -> str:
+    """What of a version decides."""
+    public = versions[name].partition("+")[0]
+    return ".".join(public.split(".")[:2]) if name == PYTHON else public
+
+
+def _listed(names: Iterable[str], versions: Versions) -> str:
+    return ", ".join(f"{name} {versions[name]}" for name in names)
+
+
+def _some(who: Sequence[str], most: int = 5) -> str:
+    return ", ".join(who[:most]) + (f" and {len(who) - most} more" if who[most:] else "")
+
+
+def _be(who: Sequence[str]) -> str:
+    return "is" if len(who) == 1 else "are"
