@@ -61,7 +61,8 @@ def deciding(theirs: Versions, ours: Versions) -> list[str]:
 def only_told(theirs: Versions, ours: Versions) -> list[str]:
     """The names that differ, and change no digit as far as is known."""
     changes = deciding(theirs, ours)
-    return [name for name in _both(theirs, ours) if theirs[name] != ours[name] and name not in changes]
+    differ = [name for name in _both(theirs, ours) if theirs[name] != ours[name] and name not in changes]
+    return [name for name in differ if name != PYTHON]  # patches of Python differ everywhere, and are recorded
 
 
 def objection(who: str, theirs: Versions, where: str, ours: Versions) -> str:

@@ -52,7 +52,7 @@ def installed(folder: Path, name: str, version: str) -> Path:
         ({"torch": "2.13.0+cu130"}, [], ["torch"]),  # another build of the same
         ({"numpy": "2.4.5"}, ["numpy"], []),
         ({"python": "3.12.7"}, ["python"], []),
-        ({"python": "3.11.9"}, [], ["python"]),
+        ({"python": "3.11.9"}, [], []),
         ({"grpcio": "1.80"}, [], ["grpcio"]),
         ({"code": "b"}, [], ["code"]),
         ({"torch": ""}, [], []),  # not known, or not needed
