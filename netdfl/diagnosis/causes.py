@@ -20,7 +20,6 @@ from netdfl.diagnosis.reasons import (
     edge_of,
     grounds_of,
     reasons_of,
-    unknown_senders,
     wait_of,
 )
 from netdfl.diagnosis.reduce import Supply, hopeless, reduce, supplies, will_be_gone
@@ -66,13 +65,11 @@ def _behind(roots: Collection[NodeId], blocking: Blocking) -> tuple[NodeId, ...]
 
 
 def blamed(snapshot: Snapshot, waiter: NodeId) -> tuple[Reason, ...]:
-    """Why each awaited node that gives nothing any more does not, where that is no matter of other waits."""
+    """Why each node that a hopeless `waiter` needs, and that gives nothing any more, does not."""
     wait = wait_of(snapshot, waiter)
     gone = will_be_gone(snapshot, waiter, wait)
     never = {s for s, how in supplies(snapshot, waiter, wait).items() if how is Supply.NEVER}
-    if not never:  # senders choose alone, and it waits for more than there are
-        return unknown_senders(snapshot, [(waiter, source) for source in sorted(wait.awaited)])
-    return reasons_of(snapshot, [(waiter, source) for source in sorted(never - gone or never)])
+    return reasons_of(snapshot, [(waiter, source) for source in sorted(never - gone)])
 
 
 def _group(roots: Sequence[NodeId], snapshot: Snapshot) -> list[list[NodeId]]:
@@ -91,8 +88,7 @@ def _outages(snapshot: Snapshot, reason: Reason) -> Iterator[tuple[str, int]]:
     pair, cause = (reason.waiter, reason.source), CAUSES[reason.why]
     if cause in (Cause.UNREACHABLE, Cause.BLOCKED_LOOP):
         yield "culprit", pair[1]
-    edge = edge_of(snapshot, pair)
-    event = awaited_of(snapshot, pair).event if edge.up or cause is Cause.LOST_MESSAGE else edge.event
+    event = (awaited_of if cause is Cause.LOST_MESSAGE else edge_of)(snapshot, pair).event
     if event is not None:
         yield "event", event
 
@@ -110,7 +106,6 @@ def _by_fate(snapshot: Snapshot, group: Sequence[NodeId], behind: tuple[NodeId, 
 def _knots(left: Collection[NodeId], blocking: Blocking) -> list[set[NodeId]]:
     """The strongly connected components of the waits among `left` that wait for nobody outside them."""
     graph: nx.DiGraph[NodeId] = nx.DiGraph()
-    graph.add_nodes_from(sorted(left))
     graph.add_edges_from((node, source) for node in sorted(left) for source in blocking[node] if source in left)
     components = [set(component) for component in nx.strongly_connected_components(graph)]
     return sorted((c for c in components if all(set(graph[node]) <= c for node in c)), key=min)

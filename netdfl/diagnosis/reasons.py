@@ -125,11 +125,12 @@ def _never(snapshot: Snapshot, wait: WaitNow, awaited: Awaited, state: State) ->
 
 def reasons_of(snapshot: Snapshot, pairs: Iterable[Edge]) -> tuple[Reason, ...]:
     """The reason of each of the waits `pairs` (who, for whom)."""
-    return tuple(_reason(snapshot, pair, why_of(snapshot, *pair)) for pair in pairs)
+    return tuple(_reason(snapshot, pair) for pair in pairs)
 
 
-def _reason(snapshot: Snapshot, pair: Edge, why: Why) -> Reason:
+def _reason(snapshot: Snapshot, pair: Edge) -> Reason:
     awaited, edge, giver = awaited_of(snapshot, pair), edge_of(snapshot, pair), snapshot.nodes[pair[1]]
+    why = why_of(snapshot, *pair)
     return Reason(
         waiter=pair[0],
         source=pair[1],
@@ -145,11 +146,6 @@ def _reason(snapshot: Snapshot, pair: Edge, why: Why) -> Reason:
         source_round=giver.round,
         since_ns=giver.since_ns,
     )
-
-
-def unknown_senders(snapshot: Snapshot, pairs: Iterable[Edge]) -> tuple[Reason, ...]:
-    """The reasons where senders choose alone, and a node waits for more than there are."""
-    return tuple(_reason(snapshot, pair, Why.UNKNOWN_SENDERS) for pair in pairs)
 
 
 def grounds_of(snapshot: Snapshot, reasons: Sequence[Reason]) -> Grounds:

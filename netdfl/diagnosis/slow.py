@@ -39,8 +39,7 @@ def _together(snapshot: Snapshot, pair: Edge) -> Hashable:
 
 def _is_young(snapshot: Snapshot, pair: Edge, patience_ns: int) -> bool:
     """Whether what is waited for has hardly been on its way: its link was down before, and that is over."""
-    awaited = awaited_of(snapshot, pair)
-    return awaited.fate is AwaitedFate.IN_FLIGHT and snapshot.at_ns - awaited.since_ns < patience_ns
+    return snapshot.at_ns - awaited_of(snapshot, pair).since_ns < patience_ns
 
 
 def _by_message(snapshot: Snapshot, pair: Edge) -> bool:
