@@ -93,7 +93,7 @@ async def _to_here(machine: Machine) -> Mapping[str, Any]:
     """How a machine reaches this one, where the supervisor would be."""
     token = token_hex(16)
     try:
-        with Served("0.0.0.0", token) as served:
+        with Served("::" if ":" in machine.address else "0.0.0.0", token) as served:
             threading.Thread(target=served.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
             target = {HERE: (address_towards(machine.address), served.port)}
             asked = {"what": "round_trip_s", "token": token, "targets": target}

@@ -25,7 +25,7 @@ from netdfl.core.versions import PACKAGES, source_hash, versions_here
 from netdfl.host.measuring import Served, measured
 
 COMMANDS = ("ip", "tc", "docker", "docker-compose", "srun", "nvidia-smi")
-_SIOCGIFADDR = 0x8915
+_SIOCGIFADDR, _OF_A_LINK = 0x8915, "20"
 Answer = dict[str, Any]
 
 
@@ -40,7 +40,8 @@ def answer(question: Json, say: Callable[[Answer], None]) -> None:
         targets = {name: (str(host), int(port)) for name, (host, port) in asked["targets"].items()}
         say({"measured": measured(asked["what"], targets, asked["token"])})
     elif "network" in question:
-        say({"address": address_in(question["network"]), "has": interfaces()})
+        has = {name: " and ".join(addresses) for name, addresses in interfaces().items()}
+        say({"address": address_in(question["network"]), "has": has})
     elif "versions" in question:
         say({"versions": dict(versions_here(**question["versions"]))})
     elif "facts" in question:
@@ -49,16 +50,20 @@ def answer(question: Json, say: Callable[[Answer], None]) -> None:
         say({"unknown": sorted(question)})
 
 
-def interfaces() -> dict[str, str]:
-    """The interfaces of this machine that have an address, and that."""
-    found = {}
+def interfaces() -> dict[str, list[str]]:
+    """The interfaces of this machine that have addresses, and these, those of IPv4 first; none of a link alone."""
+    found: dict[str, list[str]] = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
             try:
                 told = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
             except OSError:
                 continue
-            found[name] = socket.inet_ntoa(told[20:24])
+            found[name] = [socket.inet_ntoa(told[20:24])]
+    with suppress(OSError), open("/proc/net/if_inet6", encoding="ascii") as lines:
+        for address, _, _, scope, _, name in map(str.split, lines):
+            if scope != _OF_A_LINK:
+                found.setdefault(name, []).append(str(ipaddress.IPv6Address(int(address, 16))))
     return found
 
 
@@ -66,12 +71,13 @@ def address_in(network: str) -> str:
     """This machine's address in `network`, which is an interface or like 10.0.0.0/8; empty: it has none."""
     has = interfaces()
     if network in has:
-        return has[network]
+        return has[network][0]
     try:
         wanted = ipaddress.ip_network(network, strict=False)
     except ValueError:
         return ""
-    return next((address for address in has.values() if ipaddress.ip_address(address) in wanted), "")
+    addresses = (address for own in has.values() for address in own)
+    return next((address for address in addresses if ipaddress.ip_address(address) in wanted), "")
 
 
 def facts(wanted: Json) -> dict[str, Any]:

@@ -36,6 +36,7 @@ class Served(socketserver.ThreadingTCPServer):
     def __init__(self, address: str, token: str) -> None:
         """Listen at a free port of `address`. Raises OSError."""
         self.token = token.encode()
+        self.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
         super().__init__((address, 0), _Answer)
 
     @property

@@ -53,13 +53,14 @@ async def watched(address: str, refused: Callable[[str], None]) -> Watch | None:
     host, _, port = address.rpartition(":")
     if address.startswith("unix:"):
         return None
+    host = "127.0.0.1" if host in ("[::]", "0.0.0.0") else host.strip("[]")
     try:
         ended = _departures(int(port))
     except (OSError, AttributeError):  # no Linux, or a kernel without sock_diag
         return None
     said = b""
     with suppress(OSError):
-        said = await greeting(host.strip("[]"), int(port))
+        said = await greeting(host, int(port))
     return Watch(ended, len(said), refused)
 
 

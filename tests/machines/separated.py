@@ -50,14 +50,20 @@ def missing() -> str:
 class Separated:
     """Some machines at one switch. An `Engine`."""
 
-    def __init__(self, count: int, name: str = "", subnet: str = "") -> None:
-        """Name them `name-0`, `name-1` and so on, as no others are named; nothing is made yet."""
+    def __init__(self, count: int, name: str = "", subnet: str = "", *, six: bool = False) -> None:
+        """Name them `name-0`, `name-1` and so on, as no others are named; nothing is made yet.
+
+        With `six` they have addresses of IPv6 alone.
+        """
         self.name, self.count = name or f"m{secrets.token_hex(3)}", count
         name, self.switch = self.name, f"{self.name}-sw"
         self.names = [f"{name}-{number}" for number in range(count)]
         self.tells = True
         self._moved: dict[int, int] = {}
-        self.subnet = subnet or f"10.{64 + secrets.randbelow(64)}.{secrets.randbelow(255)}"
+        four = f"10.{64 + secrets.randbelow(64)}.{secrets.randbelow(255)}"
+        self.subnet = subnet or (
+            f"fd{secrets.token_hex(1)}:{secrets.token_hex(2)}:{secrets.token_hex(2)}:" if six else four
+        )
 
     @property
     def told(self) -> str:
@@ -73,7 +79,7 @@ class Separated:
     @property
     def here(self) -> str:
         """Where this machine is reached from them."""
-        return f"{self.subnet}.254"
+        return self._address(254)
 
     def __enter__(self) -> Separated:
         """Make the switch and the machines. Raises MachineError."""
@@ -83,7 +89,7 @@ class Separated:
             ip("-n", self.switch, "link", "set", "bridge", "up")
             ip("link", "add", self.switch, "type", "veth", "peer", "name", "here", "netns", self.switch)
             ip("-n", self.switch, "link", "set", "here", "master", "bridge", "up")
-            ip("address", "add", f"{self.here}/24", "dev", self.switch)
+            ip("address", "add", *self._with_length(self.here), "dev", self.switch)
             ip("link", "set", self.switch, "up")
             for number, name in enumerate(self.names):
                 self._plug_in(number, name)
@@ -96,7 +102,7 @@ class Separated:
         ip("netns", "add", name)
         ip("-n", name, "link", "add", "eth0", "type", "veth", "peer", "name", f"port{number}", "netns", self.switch)
         ip("-n", self.switch, "link", "set", f"port{number}", "master", "bridge", "up")
-        ip("-n", name, "address", "add", f"{self.address(number)}/24", "dev", "eth0")
+        ip("-n", name, "address", "add", *self._with_length(self.address(number)), "dev", "eth0")
         ip("-n", name, "link", "set", "eth0", "up")
         ip("-n", name, "link", "set", "lo", "up")
 
@@ -109,7 +115,14 @@ class Separated:
 
     def address(self, number: int) -> str:
         """Where machine `number` is reached."""
-        return f"{self.subnet}.{self._moved.get(number, number + 1)}"
+        return self._address(self._moved.get(number, number + 1))
+
+    def _address(self, host: int) -> str:
+        return f"{self.subnet}:{host:x}" if ":" in self.subnet else f"{self.subnet}.{host}"
+
+    def _with_length(self, address: str) -> list[str]:
+        """As `ip` takes it; looking for others that have it would take a second."""
+        return [f"{address}/64", "nodad"] if ":" in address else [f"{address}/24"]
 
     def through(self, name: str) -> list[str]:
         """The command by which another runs there."""

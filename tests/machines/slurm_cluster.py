@@ -37,6 +37,7 @@ SelectType=select/cons_tres
 ReturnToService=2
 SlurmdTimeout=10
 KillWait=2
+CommunicationParameters={family}
 {nodes}
 PartitionName=all Nodes=ALL Default=YES State=UP
 """
@@ -83,6 +84,7 @@ class Cluster:
                 address=self.machines.here,
                 port=20000 + os.getpid() % 10000,
                 folder=folder,
+                family="EnableIPv6,DisableIPv4" if ":" in self.machines.here else "",
                 nodes="\n".join(nodes),
             )
         )

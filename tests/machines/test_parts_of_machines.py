@@ -16,7 +16,7 @@ from netdfl.core.control import EVALUATOR, AskClock, ClockReading, FilePart, Hel
 from netdfl.core.errors import InputError, MachineError
 from netdfl.diagnosis.fidelity import Ways, _sentence
 from netdfl.host.apart import ASKS, ClockOffset, Shipping
-from netdfl.host.facts import address_in
+from netdfl.host.facts import address_in, interfaces
 from netdfl.host.living import record_name
 from netdfl.host.measuring import Served, measured
 from netdfl.host.plan import Command, pack, unpack
@@ -125,6 +125,8 @@ def test_the_network_is_measured_from_one_who_serves(capsys: pytest.CaptureFixtu
 def test_an_address_is_found_by_its_interface_or_network() -> None:
     assert address_in("lo") == address_in("127.0.0.0/8") == "127.0.0.1"
     assert address_in("203.0.113.0/24") == address_in("no such") == ""
+    if "::1" in interfaces()["lo"]:
+        assert address_in("::/64") == "::1"
 
 
 def test_late_by_the_network_between_machines_is_said_to_be() -> None:

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from functools import partial, wraps
@@ -185,9 +185,9 @@ def main(folder: str, name: str, scenario: str, out: str) -> int:
     return 0
 
 
-def _forks(*args: Any, **more: Any) -> ForkServer:
+def _forks(through: Sequence[str] = (), *args: Any) -> ForkServer:
     """A fork server whose nodes stop themselves."""
-    command = [sys.executable, "-m", "tests.supervisor.stopping"]
+    command = [*through, sys.executable, "-m", "tests.supervisor.stopping"]
     environment = fork_client.ENVIRONMENT | dict(os.environ) | fork_client.ONE_THREAD
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     return ForkServer(subprocess.Popen(command, env=environment, start_new_session=True, **pipes))

@@ -94,7 +94,7 @@ class MachinesOptions(RealOptions):
     )
     network: str = Field(
         "",
-        description="Where nodes listen: an interface, like eth1, or addresses, like 10.0.0.0/8; empty: the engine's.",
+        description="Where nodes listen: an interface, like eth1, or addresses, like fd00::/8; empty: the engine's.",
     )
     sites: list[Site] = Field([], description="Which nodes have their place on which machines.")
     start_timeout: Duration = Field(120 * _S, description="How long the nodes may take to start.")

@@ -40,6 +40,11 @@ class Engine(Protocol):
         """Nothing is wanted any more."""
 
 
+def before_port(address: str) -> str:
+    """How an address is written where a port follows: one of IPv6 in brackets."""
+    return f"[{address}]" if ":" in address else address
+
+
 class Machine:
     """One machine, and those of the fleet's nodes that have their place there."""
 
@@ -135,7 +140,7 @@ class Machine:
             nodes=tuple(nodes),
             device=self.devices[nodes[0]],
             life=life,
-            address=self.address,
+            address=before_port(self.address),
             credentials=credentials,
         )
         await self._forks.spawn(command)

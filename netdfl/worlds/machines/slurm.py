@@ -72,11 +72,12 @@ def _features(line: str) -> tuple[str, ...]:
 
 
 async def _resolved(address: str) -> str:
+    """An address of IPv4 where there is one."""
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(address, None, family=socket.AF_INET)
+        found = await asyncio.get_running_loop().getaddrinfo(address, None, type=socket.SOCK_STREAM)
     except OSError as error:
         raise MachineError(f"world slurm: the machine {address} has no address here: {error.strerror}") from error
-    return str(found[0][4][0])
+    return str(min(found, key=lambda each: each[0] != socket.AF_INET)[4][0])
 
 
 async def _call(*command: str) -> str:

@@ -25,7 +25,7 @@ from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import MachinesOptions
 from netdfl.worlds.base import Beside, Figures, Found, News, Setting
 from netdfl.worlds.machines.lifeline import Lifelines
-from netdfl.worlds.machines.machine import LOST, Engine, Machine, shares_of
+from netdfl.worlds.machines.machine import LOST, Engine, Machine, before_port, shares_of
 from netdfl.worlds.machines.network import ClockFirst, Network, measure
 from netdfl.worlds.processes import AroundProcesses, ProcessesWorld
 
@@ -40,7 +40,8 @@ class MachinesWorld(AroundProcesses):
         """Prepare; nothing is asked of the engine yet."""
         assert isinstance(setting.scenario.world, MachinesOptions)
         self._setting, self._scenario, self._options = setting, setting.scenario, setting.scenario.world
-        self._processes = ProcessesWorld(setting, listen="0.0.0.0", elsewhere=True)
+        everywhere = "[::]" if socket.has_dualstack_ipv6() else "0.0.0.0"
+        self._processes = ProcessesWorld(setting, listen=everywhere, elsewhere=True)
         self._engine = engine
         self._machines: list[Machine] = []
         self._lines = Lifelines(self._options.gone_after)
@@ -96,7 +97,7 @@ class MachinesWorld(AroundProcesses):
             plan,
             directory="",
             scenario_directory="",
-            control=f"{address_towards(machine.address)}:{port}",
+            control=f"{before_port(address_towards(machine.address))}:{port}",
             shares_disk=False,
             shares_clock=False,
             share_memory=machine.nodes,
@@ -184,7 +185,7 @@ def packed(scenario: Scenario) -> dict[str, str]:
 
 def address_towards(other: str) -> str:
     """The address of this machine by which `other` reaches it. Raises MachineError where there is no way there."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+    with socket.socket(socket.AF_INET6 if ":" in other else socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((other, 9))  # nothing is sent
         except OSError as error:
