@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -36,6 +37,8 @@ def no_jobs() -> str:
 class Cluster:
     """Some machines that Ray gives."""
 
+    kind = "ray"
+
     def __init__(self, machines: Separated) -> None:
         """Nothing runs yet. Where Ray's dashboard is installed it takes jobs, at the address `jobs`."""
         port = 30000 + os.getpid() % 1000
@@ -54,8 +57,8 @@ class Cluster:
         try:
             head = ["--head", f"--node-ip-address={self.machines.here}", f"--port={self.port}", "--num-cpus=0"]
             self._ray("start", *head, *self._dashboard, f"--temp-dir={self.folder}", *_SMALL)
-            for name in self.machines.names:
-                self.boot(name)
+            with ThreadPoolExecutor() as pool:
+                list(pool.map(self.boot, self.machines.names))
         except BaseException:
             self.__exit__()
             raise

@@ -53,6 +53,8 @@ def missing() -> str:
 class Cluster:
     """Some machines that Slurm gives."""
 
+    kind = "slurm"
+
     def __init__(self, machines: Separated) -> None:
         """Nothing runs yet."""
         self.machines = machines

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,28 +11,17 @@ import pytest
 import netdfl
 from netdfl.testing.world_bench import Keys, events, nodes_of
 from tests.machines import ray_cluster, slurm_cluster
+from tests.machines.on_cluster import Running, in_round, nodes_on
 from tests.machines.separated import Separated
 
 pytestmark = pytest.mark.soak  # clusters, and a machine's time to be missed
 CLUSTERS = {"slurm": slurm_cluster, "ray": ray_cluster}
-SCENARIO = {
-    "schema": "netdfl/1",
-    "name": "dies",
-    "nodes": 6,
-    "task": {"kind": "consensus", "dim": 10},
-    "algorithm": "dpsgd",
-    "topology": "full",
-    "links": {"default": {"latency": "20ms"}},
-    "evaluation": {"every": 1000},
-    "wait": {"deadline": "500ms"},
-}
 ENDLESS = {
     "wait": {"deadline": "none"},
     "failure_detector": "none",
     "checkpoint": {"every": 1},
     "delivery": {"kind": "acknowledged", "timeout": "300ms"},
 }
-PATIENCE_S = 120
 
 
 @pytest.fixture(scope="module", params=CLUSTERS)
@@ -47,51 +30,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
     if reason := kind.missing():
         pytest.skip(reason)
     with Separated(3) as machines, kind.Cluster(machines) as cluster:
-        cluster.kind = request.param
         yield cluster
-
-
-class Running:
-    """A run on the cluster."""
-
-    def __init__(self, cluster: Any, folder: Path, keys: Keys, **world: object) -> None:
-        self.path, environment, through = folder / "run", dict(os.environ), []
-        kind = {"kind": cluster.kind, "fidelity": {"relative": 100, "slack": "100s"}, **world}
-        if cluster.kind == "slurm":
-            environment, through = cluster.environment, ["salloc", "--quiet", "--no-kill", "--nodes=3"]
-        else:
-            kind["address"] = cluster.address
-        file = folder / "dies.json"
-        file.write_text(json.dumps(SCENARIO | keys | {"world": kind}), encoding="utf-8")
-        command = [*through, sys.executable, "-m", "netdfl", "run", str(file), "--no-page", "--out", str(self.path)]
-        self.log = folder / "log"
-        with self.log.open("w") as log:
-            self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-
-    def until(self, holds: Callable[[list[dict[str, Any]]], bool]) -> None:
-        until = time.monotonic() + PATIENCE_S
-        while not ((self.path / "fleet.json").exists() and holds(nodes_of(self.path))):
-            assert self.process.poll() is None, self.said()
-            assert time.monotonic() < until, self.said()
-            time.sleep(0.1)
-
-    def ended(self) -> int:
-        return self.process.wait(PATIENCE_S)
-
-    def interrupt(self) -> int:
-        """Ctrl-C, for the run alone."""
-        pid = self.process.pid
-        if "salloc" in str(self.process.args):
-            pid = int(Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()[0])
-        os.kill(pid, signal.SIGINT)
-        return self.ended()
-
-    def said(self) -> str:
-        return self.log.read_text(encoding="utf-8")
-
-
-def in_round(number: int) -> Callable[[list[dict[str, Any]]], bool]:
-    return lambda nodes: all((each["round"] or 0) >= number for each in nodes)
 
 
 def test_a_machine_that_dies_is_named_with_its_nodes(cluster: Any, tmp_path: Path) -> None:
@@ -145,8 +84,3 @@ def test_a_machine_that_returns_with_another_address_is_found_in_its_network(clu
     running.interrupt()
     restarted = [node for _, node, _, _ in events(netdfl.open_run(running.path), "restart")]
     assert len(restarted) == len(set(restarted)) == 2
-
-
-def nodes_on(path: Path) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = netdfl.open_run(path).result["links"]["machines"]
-    return found

@@ -13,6 +13,7 @@ import pytest
 
 import netdfl
 from netdfl.testing.world_ends import NUMBERS, QUICKSTART, kept_models
+from tests.machines.on_cluster import vanished_is_named
 from tests.machines.ray_cluster import Cluster, missing
 from tests.machines.separated import Separated
 
@@ -47,6 +48,10 @@ def test_on_a_cluster_the_numbers_are_those_of_every_world(cluster: Cluster, tmp
     assert kept_models(tmp_path / "run") == kept_models(tmp_path / "simulated")
     assert sorted(ours.result["links"]["machines"].values()) == [[0, 1], [2], [3]]
     assert len(ours.result["links"]["network"]) == 6
+
+
+def test_a_machine_that_vanishes_is_named_before_ray_says_anything(cluster: Cluster, tmp_path: Path) -> None:
+    vanished_is_named(cluster, tmp_path)
 
 
 def test_a_cluster_that_has_too_little_says_what_it_has(cluster: Cluster, tmp_path: Path) -> None:

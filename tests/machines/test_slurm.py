@@ -16,6 +16,7 @@ from netdfl.exports.export import export_table as export
 from netdfl.report.html import write_report
 from netdfl.testing.world_ends import NUMBERS, QUICKSTART, kept_models
 from netdfl.worlds.machines.slurm import _resolved
+from tests.machines.on_cluster import vanished_is_named
 from tests.machines.separated import Separated
 from tests.machines.slurm_cluster import Cluster, missing
 from tests.warm import warm_python
@@ -51,6 +52,11 @@ def test_within_an_allocation_the_numbers_are_those_of_every_world(cluster: Clus
     assert list(ours.result["links"]["machines"].items()) == [
         (name, nodes) for name, nodes in zip(cluster.machines.names, ([0, 1], [2], [3]), strict=True)
     ]
+
+
+@needs_slurm
+def test_a_machine_that_vanishes_is_named_before_slurm_says_anything(cluster: Cluster, tmp_path: Path) -> None:
+    vanished_is_named(cluster, tmp_path)
 
 
 @needs_slurm

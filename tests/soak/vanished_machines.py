@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
@@ -23,8 +24,8 @@ from typing import Any
 
 from netdfl.testing.world_bench import nodes_of
 from tests.machines import ray_cluster, slurm_cluster
+from tests.machines.on_cluster import Running, in_round
 from tests.machines.separated import Separated, ip
-from tests.machines.test_machines_that_die import Running, in_round
 from tests.soak.tally import append, repeat
 
 ENGINES: Mapping[str, Any] = {"slurm": slurm_cluster, "ray": ray_cluster}
@@ -75,8 +76,9 @@ class Trials:
     def _back_at_once(self, running: Running) -> None:
         since_s = time.monotonic()
         self.machines.kill(self.name)
-        self.cluster.boot(self.name)
-        self._is_named(running, "killed and back at once", since_s)
+        with ThreadPoolExecutor() as pool:
+            pool.submit(self.cluster.boot, self.name)  # which takes Ray seconds
+            self._is_named(running, "killed and back at once", since_s)
         self._is_back(running, "killed and back at once", since_s)
 
     def _cut_off(self, running: Running) -> None:
@@ -157,7 +159,6 @@ def main(asked: Sequence[str]) -> None:
         if reason := kind.missing():
             sys.exit(f"{engine}: {reason}")
         with Separated(3, six=engine == "slurm") as machines, kind.Cluster(machines) as cluster:
-            cluster.kind = engine
             with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
                 trials = Trials(cluster, Path(folder))
                 counted = repeat(trials.one, count=len(trials.all), seed=1)
