@@ -95,9 +95,10 @@ def read_plain(path: Path, most: int = MOST_BYTES) -> str:
     """
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
                 raise InputError(f"{path} is no plain file, and is not read")
-            data = file.read(most + 1)
+            data = file.read(min(most, max(found.st_size, 1 << 16)) + 1)  # so much memory is taken as is asked for
         if len(data) > most:
             raise InputError(f"{path} has more than {most} bytes, and is not read")
         return data.decode()

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from typing import Any, NamedTuple, Self
 
+from netdfl.core.fates import MessageCounts
 from netdfl.core.files import version_of
 from netdfl.core.types import Json, NodeId
 from netdfl.core.versions import Versions, deciding, grouped, mixed
@@ -157,6 +158,45 @@ def summarize(run: Run, facts: RunFacts) -> Summary:
         "versions": dict(_versions()),
     }
     return Summary(result | _where_it_applies(facts) | _recorded(run), judgement)
+
+
+def unjudged(facts: RunFacts, why: str, status: Mapping[str, Any]) -> Summary:
+    """What goes into `result.json` of a run whose record could not be read: `why`, and what is known otherwise.
+
+    `status` is the contents of `fleet.json`. What is not known is None, or empty.
+    """
+    told = ["; ".join(each for each in (facts.broke, why) if each)]
+    broke = Findings(
+        died={},
+        deadlocks=[f"deadlock: {deadlock['text']}" for deadlock in facts.deadlocks],
+        figures={},
+        unfinished=facts.unfinished,
+        broke=told[0],
+    )
+    judgement = judge(broke, {})
+    counts = MessageCounts(**status.get("messages", {}))
+    figures = ("test_loss", "error", "train_loss", "consensus_distance", "weight_sum", "timeouts", "time")
+    result = {
+        **_what_ran(facts),
+        "verdict": judgement.verdict,
+        "reasons": judgement.reasons,
+        "warnings": [],
+        "test_accuracy": {"average_model": digest_of([]), "mean_local": None, "mean_personal": None},
+        "metrics": {},
+        **dict.fromkeys(figures),
+        "targets": [],
+        "messages": MessageTotals(counts, {}).to_json(),
+        "given_up": GivenUp(0, 0, 0.0)._asdict(),
+        **{name: [] for name in ("refused", "mixed_not_finite", "died", "restarts", "events_not_reached")},
+        "bytes_sent": status.get("bytes_sent", 0),
+        "duration_s": facts.duration_s,
+        "unfinished": list(facts.unfinished),
+        "stalls": [dict(stall) for stall in facts.stalls],
+        "deadlocks": [dict(deadlock) for deadlock in facts.deadlocks],
+        "fidelity": facts.fidelity,
+        "versions": dict(_versions()),
+    }
+    return Summary(result | _where_it_applies(facts), judgement)
 
 
 def _course(run: Run, facts: RunFacts, series: Series, counted: _Counted, findings: Findings) -> Course:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netdfl.core.errors import InputError, RunError
+from netdfl.core.no_memory import is_of_memory
 from netdfl.core.types import Json
 from netdfl.record.directory import RunDirectory
-from netdfl.record.judge import ExitCode
-from netdfl.record.result import RunFacts, summarize
+from netdfl.record.forms import RESULT, read_form
+from netdfl.record.judge import ExitCode, Judgement
+from netdfl.record.result import RunFacts, Summary, summarize, unjudged
 from netdfl.record.run import Run
 from netdfl.running.models import TrainedRun, open_run
 from netdfl.scenario.explain.link_rules import link_rules
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 MOST_MESSAGES = 12
+NO_MEMORY = "no memory was left"
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,26 @@ def facts_of(scenario: Scenario, duration_s: float, **more: Any) -> RunFacts:
 
 
 def finish(directory: RunDirectory, facts: RunFacts) -> Finished:
-    """Judge what was recorded, write `result.json` and the report, of an interrupted run too."""
+    """Judge what was recorded, write `result.json` and the report, of an interrupted run too.
+
+    Where no memory is left for it, the run is broken by that, and `result.json` says so.
+    """
+    try:
+        found, summary = _judged(directory, facts)
+    except Exception as error:
+        if not is_of_memory(error):
+            raise
+        summary = None
+    if summary is None:  # what the error held is free by now
+        return _without_memory(directory, facts)
+    if directory.page:
+        with _telling(summary.judgement):
+            _write_page(directory, found)
+    return Finished(found, summary.judgement.exit_code)
+
+
+def _judged(directory: RunDirectory, facts: RunFacts) -> tuple[TrainedRun, Summary]:
+    """Judge, and write `result.json`."""
     found = open_run(directory.path)
     kept_as_lines = found.roll_up()
     with found.held():
@@ -85,16 +109,45 @@ def finish(directory: RunDirectory, facts: RunFacts) -> Finished:
         summary = summarize(found, replace(facts, stalls=stalls, deadlocks=deadlocks))
         if kept_as_lines:
             summary.result["kept_as_lines"] = kept_as_lines
-        try:
+        with _telling(summary.judgement):
             directory.write_json("result.json", summary.result)
-            if directory.page:
-                from netdfl.report.html import render
+    return found, summary
 
-                directory.write("report.html", render(found))
-        except (InputError, RunError, OSError) as error:
-            why = ": " + "; ".join(summary.judgement.reasons) if summary.judgement.reasons else ""
-            raise RunError(f"{error}; the verdict was {summary.judgement.verdict}{why}") from error
-    return Finished(found, summary.judgement.exit_code)
+
+def _without_memory(directory: RunDirectory, facts: RunFacts) -> Finished:
+    """Leave the verdict of a run that no memory is left to judge. Raises RunError where there is none even for that."""
+    gc.collect()
+    again = f"`netdfl run --resume {directory.path}`, or collect it again"
+    why = f"{NO_MEMORY} to judge the run, whose record is kept; once some is free: {again}"
+    try:
+        status = read_form(directory.path / "fleet.json", RESULT)
+        summary = unjudged(facts, why, status or {})
+        directory.write_json("result.json", summary.result)
+        return Finished(open_run(directory.path), summary.judgement.exit_code)
+    except MemoryError as error:
+        raise RunError(f"{why}, in {directory.path}") from error
+
+
+def _write_page(directory: RunDirectory, found: TrainedRun) -> None:
+    from netdfl.report.html import render
+
+    try:
+        with found.held():
+            directory.write("report.html", render(found))
+    except Exception as error:
+        if not is_of_memory(error):
+            raise
+        raise RunError(f"{NO_MEMORY} to write report.html; `netdfl report {directory.path}` writes it") from error
+
+
+@contextmanager
+def _telling(judgement: Judgement) -> Iterator[None]:
+    """Where something can't be written, tell the verdict all the same. Raises RunError."""
+    try:
+        yield
+    except (InputError, RunError, OSError) as error:
+        why = ": " + "; ".join(judgement.reasons) if judgement.reasons else ""
+        raise RunError(f"{error}; the verdict was {judgement.verdict}{why}") from error
 
 
 def _with_messages(run: Run, findings: Sequence[Json]) -> list[Json]:

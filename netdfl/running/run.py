@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from netdfl.core.errors import InputError, NetdflError, expect
 from netdfl.core.interrupts import WRITING
+from netdfl.core.no_memory import is_of_memory
 from netdfl.core.process import few_collections
 from netdfl.diagnosis.fidelity import Ways, judge_fidelity
 from netdfl.record.directory import CHECKPOINTS, LOCK, RunDirectory, hold, place_of
@@ -19,7 +20,7 @@ from netdfl.record.forms import damaged
 from netdfl.record.run import Run, open_run
 from netdfl.record.status import Display
 from netdfl.running.display import Silent, announcing, say_layer
-from netdfl.running.judged import Finished, facts_of, finish
+from netdfl.running.judged import NO_MEMORY, Finished, facts_of, finish
 from netdfl.running.objects import load
 from netdfl.running.prepare import prepare
 from netdfl.scenario.model.plugins import ORIGIN
@@ -205,10 +206,15 @@ def judge(
     figures, missed, fidelity = outcome.figures, outcome.figures.missed, None
     if isinstance(scenario.world, RealOptions):
         bound = scenario.world.fidelity
-        found = judge_fidelity(
-            open_run(directory.path), relative=bound.relative, slack_ns=bound.slack, ways=Ways(figures.links)
-        )
-        fidelity, missed = found.summary, missed or found.missed
+        try:
+            found = judge_fidelity(
+                open_run(directory.path), relative=bound.relative, slack_ns=bound.slack, ways=Ways(figures.links)
+            )
+            fidelity, missed = found.summary, missed or found.missed
+        except Exception as error:
+            if not is_of_memory(error):
+                raise
+            missed = missed or f"{NO_MEMORY} to judge how true the links were"
     facts = facts_of(
         scenario,
         outcome.duration_s,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from netdfl.core.errors import InputError, NetdflError
+from netdfl.core.errors import InputError, NetdflError, RunError
+from netdfl.core.no_memory import is_of_memory
 from netdfl.core.whose import theirs
 from netdfl.record.directory import RunDirectory
 from netdfl.record.status import Display
@@ -40,6 +41,8 @@ def supervise(
     except Exception as error:
         known: Exception | None = theirs(error) if supervisor.fleet.start_ns is not None else None
         known = known or (error if isinstance(error, NetdflError) else None)
+        if known is None and is_of_memory(error) and supervisor.fleet.start_ns is not None:
+            known = RunError(f"no memory was left while the fleet ran ({type(error).__name__}: {error})")
         if known is None or isinstance(known, InputError):
             raise
         return Outcome(

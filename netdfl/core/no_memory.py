@@ -1,0 +1,31 @@
+"""Whether an error, whoever raised it, says that no memory is left."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+
+WORDS = ("allocate memory", "bad_alloc", "out of memory", "start new thread", "failed to map")
+"""How libraries in C and C++ say it, that raise something else than MemoryError."""
+
+
+def is_of_memory(error: BaseException) -> bool:
+    """Whether `error`, or what led to it, is about memory."""
+    return any(_is_one(each) for each in _all(error, set()))
+
+
+def _is_one(error: BaseException) -> bool:
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+        return True
+    return isinstance(error, Exception) and any(word in str(error).lower() for word in WORDS)
+
+
+def _all(error: BaseException | None, seen: set[int]) -> Iterator[BaseException]:
+    if error is None or id(error) in seen:
+        return
+    seen.add(id(error))
+    yield error
+    yield from _all(error.__cause__, seen)
+    yield from _all(error.__context__, seen)
+    for each in error.exceptions if isinstance(error, BaseExceptionGroup) else ():
+        yield from _all(each, seen)
