@@ -61,6 +61,7 @@ async def bilateral(ctx: RoundContext, alg: Algorithm) -> None:
         desk.x = desk.x if first else desk.x + step
         s = s.end_round(alg, update._replace(x=desk.x), view)
         await ctx.end_round(s, view)
+    ctx.serve(desk.answer)  # also where no round was left: others may have some
 
 
 async def _meet(ctx: RoundContext, alg: Algorithm, desk: Desk, view: View) -> None:

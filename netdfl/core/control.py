@@ -31,11 +31,12 @@ class Start:
     """Begin round 0 at this reading of the machine's monotonic clock, from which the fleet's time counts.
 
     A node that returns with its state goes on in round `catch_up` once it has made anew the one in which it crashed;
-    0: in the next.
+    0: in the next. Each node in `without` began its rounds up to that one without it, and sends it nothing for them.
     """
 
     start_ns: int
     catch_up: int = 0
+    without: Mapping[NodeId, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,8 @@ class Account:
 
     `serves`: it answers peers' requests now, whatever it waits for. `again` are the messages that it, or a later life
     of it, will send again by itself, as (destination, round, step). To those in `gone`, as its failure detector says,
-    it sends nothing. It is in step `step` of the `steps` of its round,
+    it sends nothing; each in `left_out` it left out of its rounds up to that one, taking it for gone. `next` is the
+    first round and step for which it may still send something. It is in step `step` of the `steps` of its round,
     and keeps `early` messages that it does not wait for yet.
     """
 
@@ -96,10 +97,22 @@ class Account:
     serves: bool = False
     again: tuple[tuple[NodeId, int, int], ...] = ()
     gone: tuple[NodeId, ...] = ()
+    left_out: Mapping[NodeId, int] = field(default_factory=dict)
+    next: Slot | None = None
     born_ns: int = 0
     wait: WaitAccount | None = None
     edges: Mapping[NodeId, EdgeAccount] = field(default_factory=dict)
     stack: str = ""
+
+    def is_past(self, slot: Slot) -> bool:
+        """Whether it is past a round and step: it sends nothing for that any more, of itself."""
+        if self.state is State.FINISHED:
+            return True
+        return self.round > slot[0] if self.next is None else self.next > slot
+
+    def took_for_gone(self, node: NodeId, round: int) -> bool:
+        """Whether it sent `node` nothing in `round` as it took it for gone, if it sent nothing."""
+        return node in self.gone or self.left_out.get(node, -1) >= round
 
     def to_json(self) -> Json:
         """Plain data."""
@@ -146,6 +159,8 @@ def give_account(
         serves=node.requests.serving,
         again=() if node.delivery is None else node.delivery.left if ended else node.delivery.due_again,
         gone=tuple(sorted(node.waits.gone)),
+        left_out=dict(node.left_out),
+        next=node.next_slot,
         step=node.waits.step,
         steps=node.num_steps,
         early=node.mailbox.num_kept - (0 if wait is None else len(wait.have)),

@@ -131,7 +131,7 @@ class _Fleet:
             return Awaited()
         if wait.what is What.REPLY:
             return self.reply(edge, giver, slot)
-        past = _is_past(giver, slot) and edge[0] not in self.down
+        past = giver.is_past(slot) and edge[0] not in self.down
         known = self.sent(edge, Kind.DATA, slot, any_epoch=past)
         if known is None and (edge[1], *slot) in giver.again:
             return Awaited(AwaitedFate.IN_FLIGHT, edge=edge)
@@ -145,7 +145,7 @@ class _Fleet:
             return Awaited()
         if giver.epoch:
             return Awaited(AwaitedFate.MISSED)
-        return Awaited(AwaitedFate.NEVER, TAKEN_FOR_GONE * (edge[1] in giver.gone))
+        return Awaited(AwaitedFate.NEVER, TAKEN_FOR_GONE * giver.took_for_gone(edge[1], slot[0]))
 
     def reply(self, edge: Edge, giver: Account, slot: tuple[int, int]) -> Awaited:
         """What became of a reply over `edge`, or before it of its request. Who serves answers without more."""
@@ -254,8 +254,3 @@ def _message(edge: Edge, key: MessageKey, sent_ns: int, arrived_ns: int | None, 
 
 def _is(key: MessageKey, kind: Kind, slot: tuple[int, int]) -> bool:
     return key[0] == kind and key[2:4] == slot
-
-
-def _is_past(giver: Account, slot: tuple[int, int]) -> bool:
-    """Whether a node is in a later round than that of `slot`. In the same one it may send before or after it waits."""
-    return giver.state is State.FINISHED or giver.round > slot[0]

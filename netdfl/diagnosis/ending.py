@@ -16,6 +16,8 @@ AFTER_SERVER_NS = NS_PER_S
 """How long after its server's end a fleet is looked at again and again."""
 MOST_AFTER_SERVER_NS = 10 * NS_PER_S
 """How long clients may go on after their server's end where their pace is not slower than that."""
+MOST_BY_ITSELF_NS = 60 * NS_PER_S
+"""So long one wait of a client under a deadline, or its asking for a model, may take then."""
 
 
 def is_over(findings: Collection[Finding], snapshot: Snapshot, running: Collection[NodeId]) -> bool:
@@ -37,6 +39,17 @@ def time_is_up(server_done_ns: int, now_ns: int, pace: Pace) -> bool:
     return now_ns - server_done_ns >= max(MOST_AFTER_SERVER_NS, pace.patience_ns)
 
 
+def goes_on(snapshot: Snapshot, running: Collection[NodeId]) -> bool:
+    """Whether some client goes on by itself after its server's end: its wait has a deadline, or it fetches a model."""
+    for node in running:
+        now = snapshot.nodes[node]
+        since_ns = now.since_ns if now.wait is None else now.wait.since_ns
+        ends = now.state is State.FETCHING or (now.wait is not None and now.wait.deadline_ns is not None)
+        if ends and snapshot.at_ns - since_ns < MOST_BY_ITSELF_NS:
+            return True
+    return False
+
+
 def _held(findings: Collection[Finding]) -> set[NodeId]:
     sure = [finding for finding in findings if finding.permanent and not finding.suspected]
     return {node for finding in sure for node in (*finding.roots, *finding.behind)}
@@ -49,9 +62,14 @@ def _stands(snapshot: Snapshot, node: NodeId) -> bool:
 
 
 def is_idle(snapshot: Snapshot, node: NodeId) -> bool:
-    """Whether a client waits for its server alone, which has finished, and nothing of it is on its way or unread."""
+    """Whether a client waits for its server alone, which has finished, and nothing of it is on its way or unread.
+
+    Who has a deadline goes on without it.
+    """
     now = snapshot.nodes[node]
     if now.wait is None or now.early or not now.wait.essential or now.wait.what is not What.MESSAGE:
+        return False
+    if now.wait.deadline_ns is not None:
         return False
     coming = (AwaitedFate.IN_FLIGHT, AwaitedFate.HELD)
     return all(

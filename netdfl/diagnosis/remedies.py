@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
+from netdfl.core.clock import NS_PER_S
 from netdfl.core.control import Again, Recover
 from netdfl.core.types import Edge, Kind, NodeId
 from netdfl.diagnosis.finding import DEADLINE, Cause, Finding
@@ -25,7 +26,10 @@ HALVES = "algorithm.bipartite: true"
 FEWER_STEPS = "algorithm.gossip_steps: 1"
 ANY = "wait.for: any"
 ALL = "wait.for: all"
-
+GIVEN_UP_NS = 12 * NS_PER_S
+"""What six questions take at first, after which a node is given up that answers none (`netdfl.node.asking`)."""
+CALLED_GONE_NS = 7 * NS_PER_S
+"""Within that a node is called gone of which nothing is heard, by the heartbeats that a scenario gets by default."""
 
 Allows: TypeAlias = Callable[[str], bool]
 """Whether the scenario may be given a setting that it does not have."""
@@ -87,12 +91,22 @@ def _for_now(finding: Finding, snapshot: Snapshot, pairs: Sequence[Edge]) -> Ite
     waits = [wait_of(snapshot, waiter) for waiter, _ in pairs]
     if any(wait.deadline_ns is not None for wait in waits):
         return
-    if finding.cause in (Cause.UNREACHABLE, Cause.LOST_MESSAGE, Cause.BLOCKED_LOOP):
+    awaited = [awaited_of(snapshot, pair) for pair in pairs]
+    lost = finding.cause is Cause.LOST_MESSAGE and not any(each.resent for each in awaited)
+    if lost or _outlasts(finding, GIVEN_UP_NS):
         yield DEADLINE
-    if finding.cause in (Cause.UNREACHABLE, Cause.BLOCKED_LOOP):
+    if _outlasts(finding, CALLED_GONE_NS) and not any(each.fate is AwaitedFate.MISSED for each in awaited):
         yield from _detected(snapshot, pairs)
     if finding.cause is Cause.STRAGGLER and all(len(wait.awaited) + len(wait.have) > 1 for wait in waits):
         yield ANY
+
+
+def _outlasts(finding: Finding, ns: int) -> bool:
+    """Whether what is out of reach stays so for longer than it takes to go on without it, or nobody knows how long."""
+    if finding.cause is Cause.BLOCKED_LOOP:
+        return True
+    ends_ns = finding.until_ns
+    return finding.cause is Cause.UNREACHABLE and ends_ns is not None and ends_ns - finding.began_ns > ns
 
 
 OnStall: TypeAlias = Literal["stop", "skip", "resend"]

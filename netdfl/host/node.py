@@ -136,7 +136,7 @@ class NodeHost:
 
     def begin(self, start: Start) -> None:
         """The fleet's time has begun, or has long since where this is a later life."""
-        self.node.catch_up = start.catch_up
+        self.node.catch_up, self.node.without = start.catch_up, start.without
         if self._remembered is not None:
             recall(self.node, self._remembered)
         self.injection.begin(None if self.node.kept is None else self.node.kept.round)

@@ -150,10 +150,11 @@ class Mailbox:
         return [m for kept in self._slots.values() for m in self._own(kept.values())] + self.late
 
     def remember(self, memory: Mapping[str, int]) -> None:
-        """Take nothing that an earlier life has read."""
+        """Take nothing that an earlier life has read, and count it where its slot is awaited again."""
         for slot, senders in memory.items():
             round, step = map(int, slot.split())
             named = [src for src in range(senders.bit_length()) if senders >> src & 1]
+            self._taken[round, step] = set(named)
             self._seen[round, step] = sum(map(self._bits.__getitem__, named))
 
     def shut(self) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import isnan
 from typing import Any, Protocol, TypeVar
 
@@ -76,6 +76,7 @@ class Node:
     resending: Resending | None = None
     joining: Joining | None = None
     catch_up: int = 0
+    without: Mapping[NodeId, int] = field(default_factory=dict)
     can_ask: Callable[[Collection[NodeId]], bool] = nobody
     streams: Streams | None = None
 
@@ -101,6 +102,7 @@ class Node:
         self._steps = (-1, 1)  # a round, and its exchanges
         self._awaited: tuple[tuple[NodeId, ...] | None, frozenset[NodeId] | None] = (None, None)
         self._next: Slot = (-1, 0)  # the first slot for which something may still be sent
+        self.left_out: dict[NodeId, int] = {}  # who was taken for gone, up to which round
         self._trained = False
         self._began_ns = self._trained_ns = self._waited_ns = self._bytes_before = 0
         self.heartbeats: Heartbeats | None = None
@@ -169,7 +171,13 @@ class Node:
             await self.hooks.begin_round(round)
             self._began_ns, self._trained_ns, self._waited_ns = self.clock.now_ns(), 0, 0
             self._bytes_before, self._trained = self.ledger.bytes_sent, False
+            self.left_out.update(dict.fromkeys(self.waits.gone, round))
             yield self.view_of(round, frozenset(self.waits.gone))
+
+    @property
+    def next_slot(self) -> Slot:
+        """The first round and step for which something may still be sent."""
+        return self._next
 
     @property
     def _is_behind(self) -> bool:
@@ -318,6 +326,8 @@ class Node:
         awaited = sources if sources is not None else view.in_neighbors
         if awaited is None and wait.announce:
             awaited = view.may_hear
+        if self.without and awaited is not None and kind is Kind.DATA:
+            awaited = tuple(each for each in awaited if self.without.get(each, -1) < view.round)
         if awaited is not self._awaited[0]:  # on a graph that stays they are the same in every round
             self._awaited = awaited, None if awaited is None else frozenset(awaited)
         inbox, waited = await self.waits.messages(view.round, step, self._awaited[1], wait, kind)

@@ -14,7 +14,7 @@ from netdfl.core.types import NodeId
 from netdfl.diagnosis.account import Account, WaitInBrief
 from netdfl.diagnosis.assemble import Down, assemble
 from netdfl.diagnosis.diagnose import confirm, diagnose
-from netdfl.diagnosis.ending import AFTER_SERVER_NS, is_over, lasts, time_is_up
+from netdfl.diagnosis.ending import AFTER_SERVER_NS, goes_on, is_over, lasts, time_is_up
 from netdfl.diagnosis.finding import Finding
 from netdfl.diagnosis.snapshot import Snapshot, State, What
 from netdfl.diagnosis.watch import LEAST_NS
@@ -41,6 +41,7 @@ class ProbingWatch(StallWatch):
         self._stopped_after_ns = stopped_after_ns
         self._server_done_ns: int | None = None
         self._last: tuple[Sequence[Finding], Snapshot | None] = ((), None)
+        self._seen_last: Snapshot | None = None
         self._probe = 0
         self._answered: set[NodeId] = set()
         self._news = asyncio.Event()
@@ -124,8 +125,8 @@ class ProbingWatch(StallWatch):
             await asyncio.sleep(LOOK_S)
             now, done_ns = self.fleet.now_ns(), self._server_done_ns
             self._ask_slow(now)
-            if done_ns is not None and self.restarts.awaits_anybody():
-                done_ns = self._server_done_ns = now  # who returns then has its time too
+            if done_ns is not None and (self.restarts.awaits_anybody() or self._goes_on()):
+                done_ns = self._server_done_ns = now  # who returns then, or goes on by itself, has its time too
             if done_ns is not None:
                 if now - max(looked_ns, done_ns) >= AFTER_SERVER_NS:
                     found = await self.look()
@@ -139,6 +140,10 @@ class ProbingWatch(StallWatch):
                 found = await self.look()
                 looked_ns = self.fleet.now_ns()
                 self._pause_ns = LEAST_NS if found else min(2 * self._pause_ns, self.pace.patience_ns)
+
+    def _goes_on(self) -> bool:
+        """Whether some client goes on by itself, as it was seen last."""
+        return self._seen_last is not None and goes_on(self._seen_last, self.fleet.running)
 
     async def look(self) -> Sequence[Finding]:
         """Take a snapshot, a second one where the first shows something, and act on what both say."""
@@ -176,7 +181,8 @@ class ProbingWatch(StallWatch):
         owns = {node: self._seen(node, asked_ns, node in asked, node in live) for node in fleet.status.nodes}
         down = {node: own for node, own in owns.items() if own is not None}
         detector = fleet.scenario.failure_detector.kind
-        return assemble(asked_ns, self.accounts, down, self.outages, detector=detector)
+        self._seen_last = assemble(asked_ns, self.accounts, down, self.outages, detector=detector)
+        return self._seen_last
 
     async def _listen(self, asked: Collection[NodeId]) -> None:
         """Return when all of `asked` have answered, or none of them does for `ANSWER_S`.

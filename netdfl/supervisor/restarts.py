@@ -35,6 +35,7 @@ class Restarts:
         self.backs: dict[NodeId, Return] = {}
         self.hoped: dict[NodeId, int] = {}
         self._crashed: dict[NodeId, int] = {}
+        self._went_on: dict[NodeId, dict[NodeId, int]] = {}
 
     def resumed(self, resumption: Resumption) -> None:
         """All nodes live again after the whole run was killed, but for those that are down."""
@@ -51,6 +52,7 @@ class Restarts:
         fleet, status = self.fleet, self.fleet.status.nodes[node]
         status.phase, status.round = Phase.CRASHED, event.round
         self._crashed[node] = fleet.epochs.get(node, 0)
+        self._went_on[node] = {other: own.round for other, own in fleet.status.nodes.items() if other != node}
         fleet.store.event(event.at_ns, node, event.round, "crash", **event.details())
         fleet.note(f"node {node} crashed in round {event.round}, as scripted")
         fleet.tell_gone(node, "crashed")
@@ -125,7 +127,7 @@ class Restarts:
         if fleet.oracle:
             for gone in sorted(set(fleet.status.nodes) - fleet.live):
                 fleet.world.order(node, Gone(gone, "gone before"))
-        fleet.world.order(node, Start(fleet.start_ns, catch_up))
+        fleet.world.order(node, Start(fleet.start_ns, catch_up, self._begun_by(node, catch_up)))
         back, moved = Returned(node, hello.address, hello.epoch), Peers({node: hello.address})
         order: Order = back if fleet.oracle else moved
         for other in sorted(fleet.live - {node}) if fleet.oracle or hello.address else ():
@@ -139,6 +141,18 @@ class Restarts:
         round = caught_up(fleet.scenario, back, others, [own for own in others if self._goes_on(own.node)])
         self.evaluation.joined[node] = max(round, self.evaluation.joined.get(node, 0))
         return round
+
+    def _begun_by(self, node: NodeId, catch_up: int) -> dict[NodeId, int]:
+        """The last rounds that others began without `node`, from `catch_up` on: they sent it nothing for these.
+
+        Only who waits for all, and without a deadline, needs to know.
+        """
+        fleet, wait = self.fleet, self.fleet.scenario.wait
+        if not (catch_up and fleet.oracle and wait.need == "all" and wait.deadline is None):
+            return {}
+        before, last = self._went_on.get(node, {}), fleet.scenario.rounds - 1
+        nodes = ((other, own) for other, own in fleet.status.nodes.items() if before.get(other, catch_up) < catch_up)
+        return {other: last if own.phase is Phase.FINISHED else own.round for other, own in nodes}
 
     def _goes_on(self, node: NodeId) -> bool:
         """Whether `node` is down and will go on, or may, with the state that it had."""

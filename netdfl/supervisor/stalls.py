@@ -15,11 +15,11 @@ from functools import cache, partial
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.control import Again, ProbeReply
 from netdfl.core.errors import ScenarioError
-from netdfl.core.types import NodeId
+from netdfl.core.types import Json, NodeId
 from netdfl.diagnosis.account import Account, WaitInBrief
 from netdfl.diagnosis.assemble import Down, assemble
 from netdfl.diagnosis.diagnose import diagnose
-from netdfl.diagnosis.ending import AFTER_SERVER_NS, is_over, lasts, time_is_up, unfinished
+from netdfl.diagnosis.ending import AFTER_SERVER_NS, goes_on, is_over, lasts, time_is_up, unfinished
 from netdfl.diagnosis.finding import Cause, Finding, keep_stall
 from netdfl.diagnosis.outages import Outages
 from netdfl.diagnosis.remedies import RESEND, SKIP, Allows, Recovery
@@ -56,6 +56,8 @@ def settings_of(scenario: Scenario, *, launched: bool = True) -> Allows:
         if setting in (RESEND, SKIP) and not launched:
             return False
         key, value = setting.split(": ", 1)
+        if _has(plain, key, value):
+            return False
         try:
             changed = to_plain(loads(text, [f"{key}={value}"], directory=folder))
         except ScenarioError:
@@ -63,6 +65,14 @@ def settings_of(scenario: Scenario, *, launched: bool = True) -> Allows:
         return changed != plain
 
     return allows
+
+
+def _has(plain: Json, key: str, kind: str) -> bool:
+    """Whether a scenario has a part of that `kind` at `key`: then its default settings would be no other remedy."""
+    part: object = plain
+    for name in key.split("."):
+        part = part.get(name) if isinstance(part, Mapping) else None
+    return isinstance(part, Mapping) and part.get("kind") == kind
 
 
 class StallWatch:
@@ -246,8 +256,8 @@ class ExactWatch(StallWatch):
         now = self.fleet.now_ns()
         if now > done_ns:
             self._look(now)
-        if self.restarts.awaits_anybody():
-            done_ns = now  # who returns then has its time too
+        if self.restarts.awaits_anybody() or goes_on(self._snapshot(now, idle=False), self.fleet.running):
+            done_ns = now  # who returns then, or goes on by itself, has its time too
         if time_is_up(done_ns, now, self.pace):
             self._end()
         if not self.over:

@@ -217,12 +217,21 @@ class Peers(_message.Message):
     def __init__(self, addresses: _Optional[_Mapping[int, str]] = ...) -> None: ...
 
 class Start(_message.Message):
-    __slots__ = ("start_ns", "catch_up")
+    __slots__ = ("start_ns", "catch_up", "without")
+    class WithoutEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: int
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[int] = ...) -> None: ...
     START_NS_FIELD_NUMBER: _ClassVar[int]
     CATCH_UP_FIELD_NUMBER: _ClassVar[int]
+    WITHOUT_FIELD_NUMBER: _ClassVar[int]
     start_ns: int
     catch_up: int
-    def __init__(self, start_ns: _Optional[int] = ..., catch_up: _Optional[int] = ...) -> None: ...
+    without: _containers.ScalarMap[int, int]
+    def __init__(self, start_ns: _Optional[int] = ..., catch_up: _Optional[int] = ..., without: _Optional[_Mapping[int, int]] = ...) -> None: ...
 
 class Gone(_message.Message):
     __slots__ = ("node", "reason")

@@ -73,7 +73,7 @@ def compared(ran: Played, on: Played, truth: Truth) -> Iterator[tuple[str, str]]
         yield "broke", ran.run.broke.strip().splitlines()[-1]
         return
     well = ran.run.verdict in WELL
-    late_ns = max(on.moved_ns, *(ns for ns in [0, *_returns(on)] if ns <= ran.ended_ns))
+    late_ns = max(ns for ns in [on.moved_ns, 0, *_returns(on), *_sent_again(on)] if ns <= ran.ended_ns)
     if ran.ended_ns > late_ns + LONGEST_NS:
         yield "too long", f"it ended at {ran.ended_ns / 1e9:g} s, and nothing moved since {late_ns / 1e9:g} s"
     if truth.ends and not well:
@@ -83,7 +83,7 @@ def compared(ran: Played, on: Played, truth: Truth) -> Iterator[tuple[str, str]]
     if well:
         yield "passed", f"{ran.run.verdict}, though {truth}"
         return
-    yield from _roots(left(ran), truth)
+    yield from _roots(left(ran), [s for s in ran.run.stalls if not (s.permanent or s.over)], truth)
     over = [stall for stall in ran.run.stalls if stall.permanent and stall.over and not stall.ended_by]
     if over:
         yield "for good and over", over[0].text
@@ -93,7 +93,12 @@ def _returns(played: Played) -> Iterator[int]:
     return (each.at_ns for each in played.rows.events if each.kind in ("restart", "resume"))
 
 
-def _roots(stalls: Sequence[Finding], truth: Truth) -> Iterator[tuple[str, str]]:
+def _sent_again(played: Played) -> Iterator[int]:
+    """When messages were sent that were lost before: as long as that goes on, it may help."""
+    return (each.sent_ns for each in played.rows.messages if each.attempt)
+
+
+def _roots(stalls: Sequence[Finding], others: Sequence[Finding], truth: Truth) -> Iterator[tuple[str, str]]:
     """Every node with which a stall begins is named with all its reasons, and no other."""
     told: dict[NodeId, list[Reason]] = {}
     of_knot: set[tuple[NodeId, NodeId]] = set()
@@ -107,6 +112,10 @@ def _roots(stalls: Sequence[Finding], truth: Truth) -> Iterator[tuple[str, str]]
     if set(told) - set(truth.roots) or set(true) - set(told):
         yield "root", f"told {sorted(told)}, true {sorted(truth.roots)}: {truth}"
         return
+    beside = [reason for stall in others for reason in stall.grounds.reasons if reason.waiter in told]
+    for reason in beside:  # what may yet end, while something else keeps that node for good
+        if reason.source not in {each.source for each in told[reason.waiter]}:
+            told[reason.waiter].append(reason)
     if bool(of_knot) != bool(truth.knot) or of_knot - truth.knot:
         yield "knot", f"told {sorted(of_knot)}, true {sorted(truth.knot)}"
     for node, reasons in told.items():
@@ -160,8 +169,12 @@ def remedies(ran: Played, player: Player, judged: Judged) -> Iterator[tuple[str,
         after = player.play(changed)
         judged.tried += 1
         judged.cpu_s += after.cpu_s
+        if after.run.error is not None:
+            yield "remedy", f"with {remedy}: {after.run.broke.strip().splitlines()[-1]}"
+            continue
+        truth = decide(changed, after)
         for stall in ran.run.stalls:
-            if remedy in stall.remedies and not stall.ended_by and not _helped(stall, ran, after):
+            if remedy in stall.remedies and not stall.ended_by and not _helped(stall, ran, after, truth):
                 yield "remedy", f"{remedy} does not help: {stall.text}"
 
 
@@ -170,16 +183,26 @@ def with_setting(scenario: Scenario, remedy: str) -> Scenario:
     return loads(json.dumps(to_plain(scenario)), ["=".join(remedy.split(": ", 1))])
 
 
-def _helped(stall: Finding, before: Played, after: Played) -> bool:
-    """Whether some root of the stall got over the round in which it stood, or sooner than it did."""
-    if after.run.error is not None:
+def _helped(stall: Finding, before: Played, after: Played, truth: Truth) -> bool:
+    """Whether each root of the stall gets on sooner, or stands for what it did not lack before."""
+    return all(_is_over(root, before, after, stall) or _is_no_cause(root, stall, truth) for root in stall.roots)
+
+
+def _is_no_cause(root: NodeId, stall: Finding, truth: Truth) -> bool:
+    """Whether a root of a stall for good is none for that reason any more."""
+    if not stall.permanent or root in truth.standing:
         return False
-    return all(_is_over(root, before, after, stall) for root in stall.roots)
+    lacked = {reason.source for reason in stall.grounds.reasons if reason.waiter == root}
+    facts = truth.roots.get(root, ())
+    return not truth.ends and not lacked & {fact.source for fact in facts} and root not in {w for w, _ in truth.knot}
 
 
 def _is_over(root: NodeId, before: Played, after: Played, stall: Finding) -> bool:
+    """Whether a root ended the round in which it stood, and sooner than it did."""
     begun = [round for round, at_ns in before.rounds[root].items() if at_ns <= stall.found_ns]
     was, now = (_passed_ns(played, root, max(begun, default=0)) for played in (before, after))
+    if after.stands[root].state == "finished" != before.stands[root].state:  # also one without a round to make
+        return True
     return now is not None and (was is None or now < was)
 
 

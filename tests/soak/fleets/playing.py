@@ -272,7 +272,8 @@ def quiet_ns(scenario: Scenario) -> int:
         longest.append(detector.every * (detector.misses + 1))
     delivery: Any = scenario.delivery
     if delivery.kind == "acknowledged":
-        longest.append(32 * (500_000_000 if delivery.timeout == "auto" else delivery.timeout))
+        first_ns = 500_000_000 if delivery.timeout == "auto" else delivery.timeout
+        longest += [32 * first_ns, sum(first_ns * 2 ** min(again, 5) for again in range(delivery.attempts + 1)) // 8]
     longest += [_time(event, key) for event in scenario.events for key in ("by", "for", "restart_after")]
     return TIMES * max(longest)
 
