@@ -4,17 +4,30 @@ from __future__ import annotations
 
 from math import inf, nan
 
+import numpy as np
 import pytest
 import torch
 
 from netdfl.compression.arrays import snapshot
+from netdfl.compression.identity import IdentityCompressor
 from netdfl.core.errors import MalformedMessage
 from netdfl.core.rng import Streams
-from netdfl.core.types import Kind, Message, Payload, View
+from netdfl.core.types import Inbox, Kind, Message, Payload, View
 from netdfl.mixing.by_loss import ByLoss, Posted
+from netdfl.mixing.compressed.gossip import lazily
 from netdfl.mixing.compressed.references import _mark
-from netdfl.mixing.gossip import Gossip
-from netdfl.mixing.payloads import natural, some_nodes
+from netdfl.mixing.gossip import Gossip, row
+from netdfl.mixing.payloads import (
+    MOST_PASSES,
+    PASSES,
+    encoded_vector,
+    join_passes,
+    natural,
+    pack,
+    pack_encoded,
+    some_nodes,
+    unpack_encoded,
+)
 from netdfl.mixing.synthetic import _synthetic
 from netdfl.training.base import Update
 from netdfl.training.guided import INPUTS, LABELS
@@ -105,3 +118,58 @@ def test_a_mark_tells_what_was_said_apart_and_is_a_whole_number_that_the_wire_ho
     assert all(1 <= mark <= 2**63 for mark in marks)
     assert len(set(marks)) == len(marks)
     assert marks == [_mark(after, payload) for after in (1, 2, 2**63) for payload in said]
+
+
+def test_a_codes_arrays_have_names_that_another_version_reads() -> None:
+    identity = IdentityCompressor()
+    one, two, other = (
+        pack_encoded(identity.compress(torch.full((3,), number), np.random.default_rng(0)), nth, of)
+        for number, nth, of in ((1.0, 1, "code"), (2.0, 2, "code"), (4.0, 1, "control"))
+    )
+    assert [sorted(each.arrays) for each in (one, two, other)] == [
+        ["code.values"],
+        ["code2.values"],
+        ["control.values"],
+    ]
+    both = join_passes(one, two, 2)
+    assert sorted(both.arrays) == ["code.values", "code2.values"]
+    assert torch.equal(unpack_encoded(both, identity, X), torch.full((3,), 3.0)), "passes add up"
+    assert torch.equal(unpack_encoded(both, identity, X, 2), torch.full((3,), 2.0))
+    assert torch.equal(unpack_encoded(other, identity, X, 1, "control"), torch.full((3,), 4.0))
+    for passes in (0, MOST_PASSES + 1, True, "1"):
+        with pytest.raises(MalformedMessage, match=f"expected 1 to {MOST_PASSES} {PASSES}, got {passes!r}"):
+            unpack_encoded(Payload(one.arrays, {**one.meta, PASSES: passes}), identity, X)
+    with pytest.raises(MalformedMessage, match="expected a mapping under 'code', got 3"):
+        unpack_encoded(Payload(one.arrays, {"code": 3}), identity, X)
+    sent = Message(3, 0, Kind.DATA, 0, 7, 0, 0, Payload(one.arrays, {"code": 3}))
+    with pytest.raises(MalformedMessage, match="message 3->0 of round 7: expected a mapping") as caught:
+        encoded_vector(sent, identity, X)
+    assert caught.value.message is sent
+
+
+def test_a_lazy_mean_keeps_what_is_its_own_and_the_weights_of_those_that_are_missing() -> None:
+    view = View(0, 0, 4, (1, 2, 3), (1, 2, 3), 0.4, {1: 0.3, 2: 0.2, 3: 0.1}, {1: 0.3, 2: 0.2, 3: 0.1})
+    for size in (3, 100_000):
+        x, own, one, two = (torch.full((size,), number) for number in (10.0, 2.0, 5.0, 7.0))
+        found = lazily(x, own, {2: two, 1: one, 9: x}, {1: 1.0, 2: 0.5}, view)
+        kept = 0.4 + 0.1 + 0.5 * 0.2  # what is its own, what is missing, and half of what 2 weighs
+        assert torch.allclose(found, torch.full((size,), kept * 2.0 + 0.3 * 5.0 + 0.1 * 7.0 + (10.0 - 2.0)))
+        assert torch.equal(own, torch.full((size,), 2.0))
+
+
+def test_weights_are_uniform_over_what_came_where_nobody_knows_who_sends_and_by_shares_where_they_are_little() -> None:
+    unknown = View(0, 0, 4, (1,), None, 0.5, {}, {1: 0.5})
+    assert row(unknown, [2, 3, 7]) == ({2: 0.25, 3: 0.25, 7: 0.25}, 0.25)
+    assert row(unknown, []) == ({}, 1.0)
+    assert row(unknown._replace(in_neighbors=(1,), in_weights={1: 0.5}), [2]) == ({1: 0.5}, 0.5)
+    little = View(0, 0, 4, (1, 2, 3), (1, 2, 3), 1e-10, {1: 1e-10, 2: 1.0 - 3e-10, 3: 1e-10}, {})
+    inbox = Inbox([Message(1, 0, Kind.DATA, 0, 0, 0, 0, pack(torch.full((3,), 8.0)))], [2, 3])
+    _, found = Gossip(on_missing="renormalise").average(Gossip().init(X, little), X + 2.0, inbox, little)
+    assert torch.allclose(found, torch.full((3,), 5.0)), "half each, as their weights are to each other"
+    alone = little._replace(self_weight=0.0)
+    _, own = Gossip(on_missing="renormalise").average(Gossip().init(X, alone), X + 2.0, Inbox([], [1, 2, 3]), alone)
+    assert torch.equal(own, X + 2.0)
+    half = View(0, 0, 4, (1, 2), (1, 2), 0.5, {1: 0.25, 2: 0.25}, {})
+    for how, value in (("renormalise", (0.5 * 2 + 0.25 * 8) / 0.75), ("self", 0.75 * 2 + 0.25 * 8)):
+        _, mean = Gossip(on_missing=how).average(Gossip().init(X, half), X + 2.0, inbox, half)  # type: ignore[arg-type]
+        assert torch.allclose(mean, torch.full((3,), value))

@@ -263,3 +263,18 @@ def test_validate_takes_the_steps_and_the_run_remembers_them(
     monkeypatch.setattr(trial, "differing", lambda _: pytest.fail("it was remembered"))
     monkeypatch.setattr(remembering, "_HERE", {})
     assert netdfl.run(scenario, out=tmp_path / "run", page=False).result["verdict"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("cuda", "hip", "grpc", "apart"),
+    [(None, None, False, False), ("13.0", None, False, True), (None, "6.2", False, True), ("13.0", None, True, False)],
+)
+def test_only_a_torch_for_gpus_where_nodes_may_be_forked_needs_a_process_for_trials(
+    cuda: str | None, hip: str | None, grpc: bool, apart: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.version, "cuda", cuda)
+    monkeypatch.setattr(torch.version, "hip", hip)
+    monkeypatch.setitem(sys.modules, "grpc", sys)
+    if not grpc:
+        monkeypatch.delitem(sys.modules, "grpc")
+    assert remembering.must_be_apart() is apart
