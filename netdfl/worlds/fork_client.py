@@ -72,7 +72,7 @@ class ForkServer:
         self._unclaimed: dict[int, Forked | None] = {}  # children whom `spawn` has yet to return, and how they ended
         self._on_exit: OnExit = lambda node, how: None
         self._changed = asyncio.Event()
-        self._abandoned = False
+        self._ending: threading.Thread | None = None
         self._reading: asyncio.Task[None] | None = None
         self._asking = asyncio.Lock()
 
@@ -158,7 +158,8 @@ class ForkServer:
 
     async def aclose(self, grace_s: float = 5.0) -> None:
         """Tell it to end, and wait for that; `close`."""
-        if self._abandoned:
+        if self._ending is not None:
+            await asyncio.to_thread(self._ending.join, grace_s)
             return
         self._tell({"end": None})
         if self.process.stdin is not None:
@@ -175,19 +176,19 @@ class ForkServer:
 
         What stood for it here is ended beside all else: that may take until whoever started it notices, too.
         """
-        if self._abandoned:
+        if self._ending is not None:
             return
-        self._abandoned = True
         self._over()
         if self._reading is not None:
             self._reading.cancel()
         elif self.process.stdout is not None:
             self.process.stdout.close()
-        threading.Thread(target=end_child, args=(self.process, 0), daemon=True).start()
+        self._ending = threading.Thread(target=end_child, args=(self.process,), daemon=True)
+        self._ending.start()
 
     def close(self) -> None:
         """End the fork server and every child of it; at once where it has nothing to end."""
-        if self._abandoned:
+        if self._ending is not None:
             return
         if self._reading is None:
             self.process.kill()

@@ -188,10 +188,16 @@ def silently(through: Sequence[str]) -> ForkServer:
     stdin, stdout = process.stdin, process.stdout
     assert stdin is not None
     assert stdout is not None
+    last = b""
 
     def write(data: bytes) -> None:
-        stdin.write(data)
-        stdin.flush()
+        nonlocal last
+        if not data and b'{"end": null}' in last:
+            stdin.close()
+        elif data:
+            stdin.write(data)
+            stdin.flush()
+        last = data
 
     def read() -> bytes:
         if not (data := os.read(stdout.fileno(), 1 << 16)) and process.wait():

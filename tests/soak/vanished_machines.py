@@ -86,6 +86,7 @@ class Trials:
         self.machines.unplug(self.name)
         self._is_named(running, "cut off", time.monotonic())
         assert all(Path(f"/proc/{pid}").exists() for pid in pids), "its nodes did not outlive the cable"
+        time.sleep(AWAY_S if self.cluster.kind == "slurm" else 0)  # so long Ray's daemon would end, and stay so
         self.machines.plug_in(self.name)
         self._is_back(running, "cut off", time.monotonic())
         assert not any(Path(f"/proc/{pid}").exists() for pid in pids), "nodes of an earlier life live on"

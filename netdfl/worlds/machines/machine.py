@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -66,13 +67,17 @@ class Machine:
         return f"machine {self.name} is gone"
 
     def start(self, engine: Engine) -> None:
-        """Have the engine start a fork server there, anew where there was one."""
+        """Have the engine start a fork server there."""
+        self._forks = engine.start(self.name)
+
+    async def start_anew(self, engine: Engine) -> None:
+        """Have it start another one, while all else goes on: it may have to ask first whether it has the machine."""
         if self._forks is not None:
             self._forks.abandon()
         if self._line is not None:
             self._line.close()
         self.devices, self._line = {}, None
-        self._forks = engine.start(self.name)
+        self._forks = await asyncio.to_thread(engine.start, self.name)
 
     async def hold(self, lines: Lifelines, host: str, port: int) -> None:
         """Have it connect to `lines` at `host`. Raises MachineError, which names it, where it can't, and RunError."""

@@ -161,11 +161,15 @@ class MachinesWorld(AroundProcesses):
             self._news.came_back(node, keeps=self._checkpoint(node).exists())
 
     async def _have_again(self, machine: Machine) -> None:
-        while not machine.is_there:
+        while True:
             await asyncio.sleep(RETRY_S)
-            machine.start(self._engine)
             try:
-                await self._settle(machine)
+                async with asyncio.timeout(self._options.start_timeout / NS_PER_S):
+                    await machine.start_anew(self._engine)
+                    await self._settle(machine)
+                return
+            except TimeoutError:
+                self._refusal = MachineError(f"machine {machine.name} was asked, and did not answer in time")
             except NetdflError as error:
                 self._refusal = error
 
