@@ -86,6 +86,7 @@ class ControlServer:
         self._refused = on_refused
         self._guard = None if credentials is None else Guard(credentials, on_refused)
         self._epochs: dict[NodeId, int] = {}
+        self._hearing: dict[NodeId, tuple[int, asyncio.Task[None]]] = {}
         self._token = token
         self._on_report = on_report
         self._host = host
@@ -122,19 +123,30 @@ class ControlServer:
         """`node` is about to begin its life `epoch`: an earlier one may not attend any more."""
         self._epochs[node] = epoch
 
-    def expects(self, node: NodeId, epoch: int) -> bool:
-        """Whether life `epoch` of `node` may attend: no later one is about to."""
-        return epoch >= self._epochs.get(node, 0)
+    def dismiss(self, node: NodeId, epoch: int) -> None:
+        """Life `epoch` of `node` counts as ended, though it may only be cut off: hear no more of it, end its stream."""
+        self.expect(node, epoch + 1)
+        heard, hearing = self._hearing.get(node, (epoch + 1, None))
+        if hearing is not None and heard <= epoch:
+            hearing.cancel()
 
     async def _attend(self, reports: AsyncIterator[Report], context: Any) -> None:
         attendee = Attendee(await self._welcome(reports, context))
         sender = asyncio.create_task(_send_all(attendee.orders, context.write))
+        hearing = asyncio.create_task(self._hear(attendee, reports))
+        self._hearing[attendee.hello.node] = attendee.hello.epoch, hearing
         try:
-            self._on_report(attendee, attendee.hello)
-            async for report in reports:
-                self._on_report(attendee, report)
+            await asyncio.wait([hearing])
         finally:
+            hearing.cancel()
             sender.cancel()
+        if not hearing.cancelled():
+            hearing.result()
+
+    async def _hear(self, attendee: Attendee, reports: AsyncIterator[Report]) -> None:
+        self._on_report(attendee, attendee.hello)
+        async for report in reports:
+            self._on_report(attendee, report)
 
     async def _welcome(self, reports: AsyncIterator[Report], context: Any) -> Hello:
         first = await anext(aiter(reports), None)  # read first: a client that still writes hears no reason

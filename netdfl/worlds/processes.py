@@ -141,8 +141,8 @@ class ProcessesWorld:
         return {node: self._authority.issue(node, life.epoch) for node in nodes} if self._authority else {}
 
     def dismiss(self, node: NodeId, epoch: int) -> None:
-        """Life `epoch` of `node` counts as ended, though its machine may be cut off alone: hear no more of it."""
-        self._control.expect(node, epoch + 1)
+        """Life `epoch` of `node` counts as ended: see `ControlServer`."""
+        self._control.dismiss(node, epoch)
 
     # processes
 
@@ -171,8 +171,6 @@ class ProcessesWorld:
 
     def _on_report(self, attendee: Attendee, report: Report) -> None:
         node = attendee.hello.node
-        if not self._control.expects(node, attendee.hello.epoch):
-            return
         if isinstance(report, Hello):
             self._attendees[node] = attendee
         self.news.report(node, report)

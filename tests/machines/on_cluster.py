@@ -93,4 +93,5 @@ def vanished_is_named(cluster: Any, folder: Path) -> None:
     ]
     assert f"machine {name} is gone, and {', '.join(f'node {node}' for node in gone)} with it: its" in running.said()
     assert "its system has answered nothing for 2 s" in running.said()
+    assert "Traceback" not in running.said()
     assert result["unfinished"] == []

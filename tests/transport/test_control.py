@@ -65,6 +65,22 @@ async def test_what_is_queued_is_sent_before_leaving():
     await supervisor.server.aclose()
 
 
+async def test_a_life_that_counts_as_ended_is_heard_no_more_and_its_stream_ends():
+    supervisor, node, later = Supervisor(), Node(), Node()
+    address = await supervisor.server.start()
+    client = await node.attend(address, 3)
+    client.report(Progress(round=1))
+    await until(lambda: len(supervisor.reports) == 2)
+    supervisor.server.dismiss(3, 0)
+    client.report(Progress(round=2))
+    await until(lambda: node.lost)
+    assert [report.round for _, report in supervisor.reports[1:]] == [1]
+    with pytest.raises(TransportError, match="node 3 was restarted 1 times, not 0"):
+        await later.attend(address, 3)
+    await client.aclose()
+    await supervisor.server.aclose()
+
+
 async def test_a_dead_supervisor_is_noticed_by_every_node():
     supervisor, nodes = Supervisor(), [Node(), Node()]
     address = await supervisor.server.start()
