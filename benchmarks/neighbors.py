@@ -89,7 +89,7 @@ async def contenders(
 
         left = 0
 
-        def settled(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
+        def settled(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: Fate) -> None:
             assert fate == Fate.DELIVERED, fate
             self.left -= 1
             if not self.left:

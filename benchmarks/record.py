@@ -19,6 +19,7 @@ from pathlib import Path
 
 from figures import Row, show
 
+from netdfl.core.fates import LOSS, Fate
 from netdfl.core.types import Kind
 from netdfl.record.run import Run, open_run
 from netdfl.record.store import StoreWriter
@@ -43,7 +44,7 @@ def write(path: Path, messages: int) -> Run:
             lost = rng.random() < 0.01
             arrived = None if lost else sent + 20 * MS + rng.randrange(5 * MS)
             head = (src, (src + 7 * turn + 1) % NODES, Kind.DATA, 0, round, 0, 0)
-            store.row((head, 4217, sent, arrived, "dropped:loss" if lost else "delivered"))
+            store.row((head, 4217, sent, arrived, Fate.dropped(LOSS) if lost else Fate.DELIVERED))
     return open_run(path)
 
 

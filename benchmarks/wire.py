@@ -62,9 +62,9 @@ class LastOnly:
 class OneRow(KeptLedger):
     """Tells the fate of the one message under way."""
 
-    fate: asyncio.Future[str]
+    fate: asyncio.Future[Fate]
 
-    def settled(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
+    def settled(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: Fate) -> None:
         self.fate.set_result(fate)
 
 

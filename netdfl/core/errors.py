@@ -27,6 +27,8 @@ import math
 from dataclasses import dataclass
 from numbers import Integral, Real
 
+from netdfl.core.fates import FOREIGN, MALFORMED, FateReason
+
 MOST_SHOWN = 100
 """How many mistakes of one scenario are printed."""
 MOST_LETTERS = 2000
@@ -100,9 +102,9 @@ class MessageError(NetdflError):
     `message` is the offender, where it was decoded so far; a node leaves it out and goes on.
     """
 
-    reason = "refused"
+    reason: FateReason = FateReason("refused")
 
-    def __init__(self, text: str, message: object = None, *, reason: str = "") -> None:
+    def __init__(self, text: str, message: object = None, *, reason: FateReason | None = None) -> None:
         """Say what is wrong with `message`, and for what `reason` where that is a closer one than the class's."""
         super().__init__(text)
         self.message = message
@@ -112,25 +114,25 @@ class MessageError(NetdflError):
 class MalformedMessage(MessageError):
     """Bytes that are not a message, or a message with absurd contents."""
 
-    reason = "malformed"
+    reason = MALFORMED
 
 
 class NotFiniteMessage(MessageError):
     """A message with NaN or infinity among its numbers."""
 
-    reason = "not_finite"
+    reason = FateReason("not_finite")
 
 
 class OversizedMessage(MessageError):
     """A message larger than the scenario's model can make."""
 
-    reason = "oversized"
+    reason = FateReason("oversized")
 
 
 class ForeignMessage(MessageError):
     """A message of another run, scenario, version or stranger."""
 
-    reason = "foreign"
+    reason = FOREIGN
 
 
 class TransportError(NetdflError):

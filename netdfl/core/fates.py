@@ -1,6 +1,9 @@
-"""What becomes of messages: the fate that is recorded of each, and the few classes that people count.
+"""What becomes of messages: each one's fate, its text where it is stored or sent, and the classes that people count.
 
-The one home of the classification: live views, results, reports and studies all ask `class_of`.
+The one home of the classification: live views, results, reports and studies all ask `Fate.counts_as`. A fate is a kind
+and, where there is more to say, a reason, which is open: a link rule of a user's own, or another version of netdfl, may
+give one that is not known here, and it is kept as it is. Between the parts of a process a fate is a value; it is text
+only where it is stored or sent (`Fate.text`, `Fate.read`), so that nobody has to take texts apart.
 """
 
 from __future__ import annotations
@@ -10,14 +13,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from operator import attrgetter
+from typing import ClassVar, NamedTuple, NewType, Self
+
+FateReason = NewType("FateReason", str)
+"""One word that says why; empty where the kind says all."""
+NO_REASON = FateReason("")
+LOSS, CORRUPT, QUEUE, SCRIPTED = map(FateReason, ("loss", "corrupt", "queue", "scripted"))
+DOWN, RESET, GONE, FOREIGN, MALFORMED = map(FateReason, ("down", "reset", "gone", "foreign", "malformed"))
+"""Those of which more than one module knows."""
 
 
-class Fate(StrEnum):
-    """What became of a message, as its receiver or its channel saw it.
-
-    A drop by a link rule is recorded as `dropped:<reason>`, a refusal as `refused:<reason>`, a
-    failure of the channel as `failed:<reason>`.
-    """
+class FateKind(StrEnum):
+    """How a message ended, as its receiver or its channel saw it. The names are those of the record."""
 
     DELIVERED = "delivered"
     LATE = "late"
@@ -54,31 +61,95 @@ MEANINGS = {
 NOT_DELIVERED = tuple(name.value for name in FateClass if name is not FateClass.DELIVERED)
 """The names of all other classes."""
 
-_FATE = re.compile(r"[a-z_]+(:[\w.-]{1,64})?")
+_TOLD = re.compile(r"[a-z_]+(:[\w.-]{1,64})?")
 _CLASSES = {
-    Fate.DELIVERED: FateClass.DELIVERED,
-    Fate.LATE: FateClass.LATE,
-    Fate.DUPLICATE: FateClass.DUPLICATE,
-    Fate.IN_FLIGHT: FateClass.UNFINISHED,
-    Fate.DROPPED: FateClass.LOST,
-    Fate.REFUSED: FateClass.REFUSED,
-    Fate.FAILED: FateClass.UNDELIVERABLE,
+    FateKind.DELIVERED: FateClass.DELIVERED,
+    FateKind.LATE: FateClass.LATE,
+    FateKind.DUPLICATE: FateClass.DUPLICATE,
+    FateKind.IN_FLIGHT: FateClass.UNFINISHED,
+    FateKind.DROPPED: FateClass.LOST,
+    FateKind.REFUSED: FateClass.REFUSED,
+    FateKind.FAILED: FateClass.UNDELIVERABLE,
 }
 
 
-def class_of(fate: str) -> FateClass:
-    """The class of a recorded fate, like `dropped:loss`. Raises ValueError for what is no fate."""
-    return _CLASSES[Fate(fate.partition(":")[0])]
+class _KindAndReason(NamedTuple):
+    kind: FateKind
+    reason: FateReason = NO_REASON
+
+
+class Fate(_KindAndReason):
+    """What became of a message: a kind, and a reason where there is one to give.
+
+    A tuple, so that equal fates are equal keys at the cost of two strings. `ARRIVED` are those of what came and was
+    counted as come, whatever use it was; `GONE` is that of what was for a node that is down.
+    """
+
+    __slots__ = ()
+    DELIVERED: ClassVar[Fate]
+    LATE: ClassVar[Fate]
+    DUPLICATE: ClassVar[Fate]
+    IN_FLIGHT: ClassVar[Fate]
+    REFUSED: ClassVar[Fate]
+    GONE: ClassVar[Fate]
+    ARRIVED: ClassVar[frozenset[Fate]]
+
+    @classmethod
+    def dropped(cls, reason: FateReason) -> Self:
+        """A rule of its link ended it."""
+        return cls(FateKind.DROPPED, reason)
+
+    @classmethod
+    def refused(cls, reason: FateReason) -> Self:
+        """Its receiver turned it away."""
+        return cls(FateKind.REFUSED, reason)
+
+    @classmethod
+    def failed(cls, reason: FateReason) -> Self:
+        """Its channel broke, or its receiver was not there."""
+        return cls(FateKind.FAILED, reason)
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """Read `text`, as it is stored, whatever its reason. Raises ValueError where its kind is none."""
+        kind, _, reason = text.partition(":")
+        return cls(FateKind(kind), FateReason(reason))
+
+    @property
+    def text(self) -> str:
+        """Its form in the store and on the wire: `delivered`, `dropped:loss`."""
+        return FATE_TEXTS[self]
+
+    @property
+    def counts_as(self) -> FateClass:
+        """The class that people count it in."""
+        return _CLASSES[self.kind]
+
+    def __str__(self) -> str:
+        return FATE_TEXTS[self]
+
+
+class _Texts(dict[Fate, str]):
+    """The text of each fate, made once: a fleet writes very many rows, of few fates."""
+
+    def __missing__(self, fate: Fate) -> str:
+        """Put it together."""
+        text = self[fate] = f"{fate.kind.value}:{fate.reason}" if fate.reason else fate.kind.value
+        return text
+
+
+FATE_TEXTS = _Texts()
+"""`Fate.text` without a call in Python: for the rows of the store and the lines of the event log."""
+
+Fate.DELIVERED, Fate.LATE = Fate(FateKind.DELIVERED), Fate(FateKind.LATE)
+Fate.DUPLICATE, Fate.IN_FLIGHT = Fate(FateKind.DUPLICATE), Fate(FateKind.IN_FLIGHT)
+Fate.REFUSED, Fate.GONE = Fate(FateKind.REFUSED), Fate.failed(GONE)
+Fate.ARRIVED = frozenset({Fate.DELIVERED, Fate.LATE, Fate.DUPLICATE})
 
 
 def is_fate(text: str) -> bool:
-    """Whether `text` is a fate; who hears of one from another node asks first."""
-    return text.partition(":")[0] in _CLASSES and _FATE.fullmatch(text) is not None
-
-
-def reason_of(fate: str) -> str:
-    """What a recorded fate says beside its class: `loss` of `dropped:loss`; empty where it says no more."""
-    return fate.partition(":")[2]
+    """Whether `text` is a fate with a reason of one word; who hears of one from another node asks first."""
+    return text.partition(":")[0] in _CLASSES and _TOLD.fullmatch(text) is not None
 
 
 @dataclass(slots=True)

@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import NamedTuple, TypeAlias
+from dataclasses import dataclass, field
+from typing import Annotated, NamedTuple, TypeAlias
 
-from pydantic import TypeAdapter
+from pydantic import PlainSerializer, PlainValidator, TypeAdapter
 
+from netdfl.core.fates import Fate
 from netdfl.core.types import Json, Kind, NodeId
 from netdfl.diagnosis.outgoing import Outgoing
 from netdfl.diagnosis.snapshot import State, What
-from netdfl.node.ledger import EdgeCount, MessageKey, NodeLedger, Settled, Slot, SlotRun
+from netdfl.node.ledger import EdgeCount, MessageKey, NodeLedger, Slot, SlotRun
 from netdfl.node.runtime import Node
+
+FateText: TypeAlias = Annotated[Fate, PlainValidator(lambda fate: Fate.read(str(fate))), PlainSerializer(str)]
+"""A fate, which is text on the wire."""
+SettledText: TypeAlias = tuple[MessageKey, int, int | None, FateText]
+"""A `Settled`, so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +62,11 @@ class EdgeAccount:
 
     sent: int
     delivered: int
-    dropped: Mapping[str, int]
+    dropped: Mapping[FateText, int]
     in_flight: int
     flying: tuple[tuple[MessageKey, int], ...] = ()
-    last: tuple[Settled, ...] = ()
-    lost: tuple[Settled, ...] = ()
+    last: tuple[SettledText, ...] = ()
+    lost: tuple[SettledText, ...] = ()
     slots: tuple[tuple[str, int, tuple[SlotRun, ...]], ...] = ()
 
     def was_sent(self, kind: Kind, epoch: int, slot: Slot) -> bool:
@@ -116,7 +122,8 @@ class Account:
 
     def to_json(self) -> Json:
         """Plain data."""
-        return asdict(self)
+        found: Json = _ACCOUNT.dump_python(self)
+        return found
 
     @staticmethod
     def from_json(data: Json) -> Account:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from netdfl.core.fates import DOWN, LOSS, NO_REASON, RESET, SCRIPTED, Fate, FateReason
 from netdfl.core.types import Edge, Kind, NodeId
 from netdfl.diagnosis.account import Account, WaitAccount
 from netdfl.diagnosis.outages import BY_LINKS, Outages
@@ -21,13 +22,13 @@ from netdfl.diagnosis.snapshot import (
     State,
     WaitNow,
     What,
+    reason_of_loss,
 )
 from netdfl.links.rules.base import Transit
 from netdfl.node.ledger import MessageKey
 
 MOST_FLYING = 4
-ARRIVED = ("delivered", "late", "duplicate")
-BY_EVENTS, BY_NAME = ("loss", "down", "reset"), "scripted"
+BY_EVENTS, BY_NAME = (LOSS, DOWN, RESET), SCRIPTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +146,7 @@ class _Fleet:
             return Awaited()
         if giver.epoch:
             return Awaited(AwaitedFate.MISSED)
-        return Awaited(AwaitedFate.NEVER, TAKEN_FOR_GONE * giver.took_for_gone(edge[1], slot[0]))
+        return Awaited(AwaitedFate.NEVER, TAKEN_FOR_GONE if giver.took_for_gone(edge[1], slot[0]) else NO_REASON)
 
     def reply(self, edge: Edge, giver: Account, slot: tuple[int, int]) -> Awaited:
         """What became of a reply over `edge`, or before it of its request. Who serves answers without more."""
@@ -181,15 +182,15 @@ class _Fleet:
         for key, sent_ns, arrived_ns, fate in reversed((*count.lost, *count.last)):
             if not _is(key, kind, slot):
                 continue
-            if fate in ARRIVED and self.forgot(edge[1], arrived_ns):
+            if fate in Fate.ARRIVED and self.forgot(edge[1], arrived_ns):
                 return self.lost(edge, key, sent_ns, LOST_BY_RESTART, again)
-            if fate in ARRIVED:
+            if fate in Fate.ARRIVED:
                 return Awaited(AwaitedFate.IN_FLIGHT) if arrived else None
             if any_epoch or key[1] == account.epoch:
-                return self.lost(edge, key, sent_ns, fate.removeprefix("dropped:"), again)
+                return self.lost(edge, key, sent_ns, reason_of_loss(fate), again)
         return None
 
-    def lost(self, edge: Edge, key: MessageKey, sent_ns: int, reason: str, again: bool = False) -> Awaited:
+    def lost(self, edge: Edge, key: MessageKey, sent_ns: int, reason: FateReason, again: bool = False) -> Awaited:
         """A message that was lost, by which event, and what a copy of it would come to."""
         kind, epoch, round, step, attempt = key
         copies = [Transit(*edge, Kind(kind), round, step, attempt + more, 0) for more in range(MOST_RESENDS + 1)]
@@ -214,8 +215,10 @@ class _Fleet:
         if count is None or not lives:
             return None
         returned = receiver is not None and receiver.epoch > 0 and not count.dropped
-        reason = LOST_BY_RESTART if returned else next(iter(count.dropped), "") if len(count.dropped) == 1 else ""
-        return self.lost(edge, (kind, lives[-1], *slot, 0), self.at_ns, reason.removeprefix("dropped:"))
+        reason = LOST_BY_RESTART if returned else NO_REASON
+        if not returned and len(count.dropped) == 1:
+            reason = reason_of_loss(*count.dropped)
+        return self.lost(edge, (kind, lives[-1], *slot, 0), self.at_ns, reason)
 
     def again(self, edge: Edge, kind: Kind, slot: tuple[int, int]) -> bool:
         """Whether it is sent again; of a reply, whether it is asked for again."""
@@ -233,7 +236,7 @@ class _Fleet:
         up, heals_ns, holds, event = self.schedule.edge(edge, self.at_ns)
         receiver = self.accounts.get(edge[1])
         held = count.in_flight if holds or (receiver is not None and receiver.mailbox_full) else 0
-        flying = [_message(edge, key, sent_ns, None, "in_flight") for key, sent_ns in count.flying[-MOST_FLYING:]]
+        flying = [_message(edge, key, sent_ns, None, Fate.IN_FLIGHT) for key, sent_ns in count.flying[-MOST_FLYING:]]
         return EdgeNow(
             sent=count.sent,
             delivered=count.delivered,
@@ -247,7 +250,7 @@ class _Fleet:
         )
 
 
-def _message(edge: Edge, key: MessageKey, sent_ns: int, arrived_ns: int | None, fate: str) -> MessageNow:
+def _message(edge: Edge, key: MessageKey, sent_ns: int, arrived_ns: int | None, fate: Fate) -> MessageNow:
     kind, _, round, step, attempt = key
     return MessageNow(*edge, str(kind), round, step, attempt, sent_ns, arrived_ns, fate)
 

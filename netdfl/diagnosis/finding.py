@@ -20,7 +20,7 @@ from netdfl.diagnosis.snapshot import Snapshot
 from netdfl.diagnosis.why import Grounds
 from netdfl.record.directory import RunDirectory
 from netdfl.record.kept_stalls import FOLDER, MOST_KEPT
-from netdfl.record.plain_json import dump_by_line, shallow
+from netdfl.record.plain_json import dump_by_line
 
 DEADLINE = "wait.deadline: auto"
 """The setting with which no wait lasts for ever."""
@@ -182,7 +182,7 @@ def keep_stall(run: RunDirectory, finding: Finding, snapshot: Snapshot) -> Path 
         return None
     shown = _shown(finding, snapshot)
     kept = [edge for edge in sorted(snapshot.edges) if shown.issuperset(edge)]
-    edges = [{"src": src, "dst": dst} | shallow(snapshot.edges[src, dst]) for src, dst in kept]
+    edges = [{"src": src, "dst": dst} | snapshot.edges[src, dst].to_json() for src, dst in kept]
     nodes = [node for node in snapshot.nodes.values() if node.node in shown]
     found = {"finding": finding.to_json(), "at_ns": snapshot.at_ns, "nodes": nodes, "edges": edges}
     return RunDirectory(folder).write(f"{number:03d}.json", dump_by_line(found))

@@ -10,7 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from netdfl.core.fates import NO_REASON, Fate, FateKind, FateReason
 from netdfl.core.types import Edge, NodeId
+from netdfl.record.plain_json import shallow
 
 
 class State(StrEnum):
@@ -63,11 +65,16 @@ class AwaitedFate(StrEnum):
     NEVER = "never"
 
 
-LOST_BY_GONE = "failed:gone"
+def reason_of_loss(fate: Fate) -> FateReason:
+    """Why a message was lost: a drop's reason alone, of any other fate all that there is to say."""
+    return fate.reason if fate.kind is FateKind.DROPPED else FateReason(fate.text)
+
+
+LOST_BY_GONE = reason_of_loss(Fate.GONE)
 """The reason of a loss: its receiver was down."""
-LOST_BY_RESTART = "before a restart of its receiver"
+LOST_BY_RESTART = FateReason("before a restart of its receiver")
 """The reason of a loss: its receiver had taken it in a life that has ended."""
-TAKEN_FOR_GONE = "taken for gone"
+TAKEN_FOR_GONE = FateReason("taken for gone")
 """Why a message was never sent: its sender's failure detector had called its receiver gone."""
 
 MOST_RESENDS = 3
@@ -84,7 +91,7 @@ class Awaited:
     """
 
     fate: AwaitedFate = AwaitedFate.UNSENT
-    reason: str = ""
+    reason: FateReason = NO_REASON
     edge: Edge | None = None
     resent: bool = False
     replaced: bool = False
@@ -163,20 +170,20 @@ class MessageNow:
     attempt: int
     sent_ns: int
     arrived_ns: int | None
-    fate: str
+    fate: Fate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeNow:
     """Messages of one directed edge: counts, the last few, and whether it carries anything now.
 
-    `dropped` counts by reason. `heals_ns` is when the scenario ends the outage of an edge that is not
+    `dropped` counts by fate. `heals_ns` is when the scenario ends the outage of an edge that is not
     `up`; None: never. `event` is the entry of the scenario's events that took it down; None: `links` did.
     """
 
     sent: int = 0
     delivered: int = 0
-    dropped: Mapping[str, int] = field(default_factory=dict)
+    dropped: Mapping[Fate, int] = field(default_factory=dict)
     in_flight: int = 0
     held: int = 0
     up: bool = True
@@ -188,6 +195,11 @@ class EdgeNow:
     def counts(self) -> tuple[int, int, int, int]:
         """Sent, delivered, dropped, in flight: equal in two snapshots where nothing moved between them."""
         return self.sent, self.delivered, sum(self.dropped.values()), self.in_flight + self.held
+
+    def to_json(self) -> dict[str, object]:
+        """Its fields, with fates as text."""
+        last = [shallow(message) | {"fate": message.fate.text} for message in self.last]
+        return shallow(self) | {"dropped": {fate.text: count for fate, count in self.dropped.items()}, "last": last}
 
 
 _UNUSED = EdgeNow()

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from netdfl.core.fates import DOWN, RESET, SCRIPTED, Fate
 from netdfl.core.types import Edge, Json
 from netdfl.core.units import parse_time_ns
 from netdfl.explore.execute import ExploredRun
@@ -28,7 +29,7 @@ _NAMES = {
     "drop": "loss",
     "delay": "delay",
 }
-_DROPPED = ("dropped:down", "dropped:reset")
+_DROPPED = (Fate.dropped(DOWN).text, Fate.dropped(RESET).text)
 
 
 def acted_of(run: ExploredRun, events: Sequence[Event]) -> Acted:
@@ -65,7 +66,7 @@ def _acts(run: ExploredRun, event: Event) -> bool:
                 e.kind == key and e.node == event[key] and _is_at(event, e.at_ns, e.round) for e in run.rows.events
             )
     if "drop" in event:
-        return any(m.fate == "dropped:scripted" and _is_named(event, "drop", m) for m in run.rows.messages)
+        return any(m.fate == Fate.dropped(SCRIPTED).text and _is_named(event, "drop", m) for m in run.rows.messages)
     if "delay" in event:
         return any(_is_named(event, "delay", m) for m in run.rows.messages)
     return any(_is_cut(event, m) for m in run.rows.messages)
@@ -105,7 +106,7 @@ def _is_cut(event: Json, message: Sent) -> bool:
     if message.sent_ns >= end:
         return False
     if message.arrived_ns is None:
-        return message.fate in (*_DROPPED, "in_flight")
+        return message.fate in (*_DROPPED, Fate.IN_FLIGHT.text)
     holds = "down_hold" in (event.get("state"), event.get("mode"))
     return holds and begin <= message.sent_ns  # what was under way before comes in its time
 

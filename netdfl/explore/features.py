@@ -16,6 +16,7 @@ from itertools import pairwise
 
 from xxhash import xxh32_intdigest
 
+from netdfl.core.fates import Fate
 from netdfl.explore.execute import ExploredRun
 from netdfl.explore.rows import Sent
 from netdfl.links.schedule.compile import ACTIONS
@@ -24,6 +25,7 @@ from netdfl.record.base import Waited
 Faults = Mapping[int, tuple[str, ...]]
 """The kinds of faults by the rounds in which they act; by the clock: the round in which the fleet was then."""
 ROWS = (3, 4, 5, 6)
+_DELIVERED = Fate.DELIVERED.text
 _DOWN = {"crash": 1, "restart": -1}
 _OF_THE_FLEET = ("start", "finish", "training", "stall")
 NEAR = 1
@@ -90,7 +92,7 @@ def renamed(names: Sequence[object]) -> tuple[int, ...]:
 
 def _fates(run: ExploredRun, faults: Faults) -> Iterator[tuple[object, ...]]:
     for m in run.rows.messages:
-        if m.fate != "delivered" or m.attempt or m.epoch:
+        if m.fate != _DELIVERED or m.attempt or m.epoch:
             beside = faults.get(m.round, ())
             yield "fate", m.kind.value, m.fate, min(m.attempt, 2), min(m.epoch, 2), beside
 
@@ -139,7 +141,7 @@ def _while_down(run: ExploredRun) -> Iterator[tuple[object, ...]]:
         if event.kind not in _OF_THE_FLEET:
             yield "event while", event.kind, *beside(event.at_ns, event.round)
     for m in run.rows.messages:
-        if m.fate != "delivered" or m.attempt:
+        if m.fate != _DELIVERED or m.attempt:
             yield "fate while", m.kind.value, m.fate, *beside(m.arrived_ns or m.sent_ns, m.round)
     for wait in run.rows.waits:
         among = changes[bisect_left(times, wait.since_ns) : bisect_right(times, wait.until_ns)]

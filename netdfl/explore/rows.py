@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from netdfl.core.fates import FATE_TEXTS, Fate
 from netdfl.core.types import Kind, Message, NodeId, Scalar
 from netdfl.record.base import Alike, MessageRow, Waited
 
 
 class Sent(NamedTuple):
-    """A message and its fate; times in nanoseconds, `arrived_ns` is None where it never arrived."""
+    """A message and the text of its fate; times in nanoseconds, `arrived_ns` is None where it never arrived."""
 
     src: NodeId
     dst: NodeId
@@ -55,17 +56,17 @@ class Rows:
         self.events: list[Noted] = []
         self.waits: list[Waited] = []
 
-    def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
+    def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: Fate) -> None:
         """See `Recorder`."""
-        self.messages.append(Sent(*message[:7], nbytes, sent_ns, arrived_ns, fate))
+        self.messages.append(Sent(*message[:7], nbytes, sent_ns, arrived_ns, FATE_TEXTS[fate]))
 
     def row(self, row: MessageRow) -> None:
         """See `Store`."""
-        self.messages.append(Sent(*row[0], *row[1:]))
+        self.messages.append(Sent(*row[0], *row[1:4], FATE_TEXTS[row[4]]))
 
     def alike(self, messages: Alike) -> None:
         """See `Store`."""
-        of, ends = messages.of, messages[2:]
+        of, ends = messages.of, (*messages[2:5], messages.fate.text)
         self.messages += [Sent(src, dst, *of, *ends) for src, dst in messages.edges]
 
     def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:

@@ -15,7 +15,7 @@ from random import Random
 from typing import TypeVar
 
 from netdfl.core.errors import InputError, NetdflError
-from netdfl.core.fates import FateClass, class_of
+from netdfl.core.fates import CORRUPT, LOSS, Fate
 from netdfl.explore import edits
 from netdfl.explore.cause import VERDICT, Cause, Predicate, cause_of
 from netdfl.explore.edits import Plain
@@ -33,6 +33,7 @@ MOST_SINGLE = 300
 """More single delays than these are not tried in the place of a schedule."""
 EXCHANGES = 120
 """So many faults are tried in the place of two."""
+_BY_LUCK = (Fate.dropped(LOSS).text, Fate.dropped(CORRUPT).text)
 _RANDOM = ("loss", "duplicate", "corrupt", "reorder")
 
 
@@ -136,7 +137,7 @@ class Shrinker:
             del own["world"]["luck"]
             plain = own if self._shows(own) else plain
         messages = self._run.rows.messages
-        lost = [m for m in messages if class_of(m.fate) is FateClass.LOST and m.fate.endswith((":loss", ":corrupt"))]
+        lost = [m for m in messages if m.fate in _BY_LUCK]
         sure = deepcopy(plain)
         sure["world"].pop("luck", None)
         for rules in sure.get("links", {}).values():

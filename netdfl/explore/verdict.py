@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 
-from netdfl.core.fates import FateClass, MessageCounts, class_of
+from netdfl.core.fates import Fate, FateClass, MessageCounts
 from netdfl.core.types import Kind, NodeId, Scalar
 from netdfl.diagnosis.finding import Cause, Finding
 from netdfl.explore.rows import Noted, Rows
@@ -28,7 +28,7 @@ def count(rows: Rows) -> MessageCounts:
     """Messages by class."""
     found: Counter[FateClass] = Counter()
     for fate, number in Counter(message.fate for message in rows.messages).items():
-        found[class_of(fate)] += number
+        found[Fate.read(fate).counts_as] += number
     return MessageCounts(sent=len(rows.messages), **{name.value: number for name, number in found.items()})
 
 
@@ -112,7 +112,9 @@ def _is_not_finite(event: Noted) -> bool:
 
 def lost_weight(rows: Rows) -> float:
     """The push-sum weight that deliveries gave up and crashes lost for good."""
-    came = {(m.src, m.dst, m.round, m.step) for m in rows.messages if m.kind is Kind.DATA and m.fate == "delivered"}
+    came = {
+        (m.src, m.dst, m.round, m.step) for m in rows.messages if m.kind is Kind.DATA and m.fate == Fate.DELIVERED.text
+    }
     gave_up = sum(
         _number(e.details["weight"])
         for e in rows.events

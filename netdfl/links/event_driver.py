@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 
+from netdfl.core.fates import FateReason
 from netdfl.links.path import Path
 from netdfl.links.rules.base import Departure, Dropped, StageOutcome, Transit
 from netdfl.links.rules.keyed_random import tie_break
@@ -22,7 +23,7 @@ class Drive:
     __slots__ = ("_arrived", "_count", "_dropped", "_heap", "_seed")
 
     def __init__(
-        self, seed: int, arrived: Callable[[Transit, int], None], dropped: Callable[[Transit, str, int], None]
+        self, seed: int, arrived: Callable[[Transit, int], None], dropped: Callable[[Transit, FateReason, int], None]
     ) -> None:
         """`seed` is that of the tie-breaking hash."""
         self._seed = seed

@@ -9,10 +9,9 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from netdfl.core.clock import Clock
-from netdfl.core.fates import FateClass, MessageCounts, class_of
+from netdfl.core.fates import Fate, FateClass, FateReason, MessageCounts
 from netdfl.core.types import Edge, Kind, Message, NodeId, Scalar
 from netdfl.record.base import Recorder
-from netdfl.transport.base import Fate
 
 LAST = 8
 LAST_LOST = 32
@@ -22,7 +21,7 @@ _OF_ROUNDS = (Kind.DATA, Kind.NOTICE)
 
 MessageKey: TypeAlias = tuple[str, int, int, int, int]
 """What tells the messages of one edge apart: kind, epoch, round, step, attempt."""
-Settled: TypeAlias = tuple[MessageKey, int, int | None, str]
+Settled: TypeAlias = tuple[MessageKey, int, int | None, Fate]
 """A message whose fate is known: its key, when it was sent and arrived (None: never), its fate."""
 
 
@@ -78,9 +77,9 @@ class Strangers:
 
     def __init__(self) -> None:
         """Begin with none."""
-        self._seen: Counter[str] = Counter()
+        self._seen: Counter[FateReason] = Counter()
 
-    def count(self, reason: str) -> int:
+    def count(self, reason: FateReason) -> int:
         """Count one; returns how many a row is now due for, 0: none is."""
         self._seen[reason] += 1
         if self._seen[reason] <= EACH_TOLD:
@@ -90,7 +89,7 @@ class Strangers:
 
 _NONE: deque[Settled] = deque(maxlen=0)
 """Stands in until there is something to keep: a deque takes 600 bytes."""
-_NO_DROPS: Mapping[str, int] = MappingProxyType({})
+_NO_DROPS: Mapping[Fate, int] = MappingProxyType({})
 _NONE_FLYING: dict[MessageKey, int] = {}
 
 
@@ -110,7 +109,7 @@ class EdgeCount:
     def __init__(self) -> None:
         """Nothing was sent yet."""
         self.sent = self.delivered = self.lost = 0
-        self.dropped: Mapping[str, int] = _NO_DROPS
+        self.dropped: Mapping[Fate, int] = _NO_DROPS
         self.flying: dict[MessageKey, int] = _NONE_FLYING
         self.last = self.last_lost = _NONE
         self.slots: tuple[Slots, ...] = ()
@@ -163,7 +162,7 @@ class NodeLedger:
     sent_count: int = 0
     arrived_count: int = 0
     classes: Counter[FateClass] = field(default_factory=Counter)
-    refused_count: Counter[str] = field(default_factory=Counter)
+    refused_count: Counter[FateReason] = field(default_factory=Counter)
     _strangers: Strangers = field(default_factory=Strangers)
 
     def sent(self, message: Message, nbytes: int, at_ns: int) -> None:
@@ -176,7 +175,7 @@ class NodeLedger:
         self.bytes_sent += nbytes
         self.sent_count += 1
 
-    def settled(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
+    def settled(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: Fate) -> None:
         """Record a message's fate: one row."""
         edge = self._edge(message)
         key = (message.kind, message.epoch, message.round, message.step, message.attempt)
@@ -184,7 +183,7 @@ class NodeLedger:
         settled = (key, sent_ns, arrived_ns, fate)
         edge.last = _kept(edge.last, LAST)
         edge.last.append(settled)
-        if fate in (Fate.DELIVERED, Fate.LATE, Fate.DUPLICATE):
+        if fate in Fate.ARRIVED:
             edge.delivered += 1
             self.arrived_count += 1
         elif fate != Fate.IN_FLIGHT:
@@ -193,7 +192,7 @@ class NodeLedger:
             edge.last_lost = _kept(edge.last_lost, LAST_LOST)
             edge.last_lost.append(settled)
         if fate not in (Fate.DELIVERED, Fate.IN_FLIGHT):
-            self.classes[class_of(fate)] += 1
+            self.classes[fate.counts_as] += 1
         self.recorder.message(message, nbytes, sent_ns, arrived_ns, fate)
 
     @property
@@ -216,7 +215,7 @@ class NodeLedger:
             edge = edges[message.dst] = EdgeCount()
         return edge
 
-    def refused(self, edge: Edge | None, reason: str, what: str, round: int = -1) -> None:
+    def refused(self, edge: Edge | None, reason: FateReason, what: str, round: int = -1) -> None:
         """Count and record something that was refused at the boundary; `round` is the message's, -1: not known.
 
         Who is no peer (`edge` is None) must not fill the disk: see `Strangers`.

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from heapq import heappush
 from typing import ClassVar, cast
 
+from netdfl.core.fates import FateReason
 from netdfl.core.types import Edge, Json, Kind, NodeId
 from netdfl.links.channel import Links
 from netdfl.links.event_driver import Drive
@@ -48,7 +49,7 @@ class Lane:
         self.edge = path.edge
         self.path = path
         self.sent = self.delivered = self.under_way = 0
-        self.dropped: Counter[str] = Counter()
+        self.dropped: Counter[FateReason] = Counter()
 
 
 class InOrder(Drive):
@@ -170,7 +171,7 @@ class Forwarder:
             if not lane.sent % _LOOKED_AT:
                 self._queue.look(lane.edge, packet, clock())
             if lane.under_way >= LIMIT:
-                lane.dropped["limit"] += 1
+                lane.dropped[FateReason("limit")] += 1
                 continue
             lane.under_way += 1
             src, dst = lane.edge
@@ -197,13 +198,13 @@ class Forwarder:
         try:
             os.write(self.devices.get(unit.dst, -1), packet)
         except OSError:
-            lane.dropped["device"] += 1
+            lane.dropped[FateReason("device")] += 1
         else:
             lane.delivered += 1
         lane.under_way -= not unit.copy
         self._late[(self.now_ns() - at_ns).bit_length()] += 1
 
-    def _dropped(self, unit: Transit, reason: str, at_ns: int) -> None:
+    def _dropped(self, unit: Transit, reason: FateReason, at_ns: int) -> None:
         lane, _ = cast(tuple[Lane, bytes], unit.content)
         lane.dropped[reason] += 1
         lane.under_way -= not unit.copy

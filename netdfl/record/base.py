@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol, TypeAlias
 
+from netdfl.core.fates import Fate
 from netdfl.core.types import Edge, Kind, Message, NodeId, Scalar
 
 
@@ -41,7 +42,7 @@ class Waited(NamedTuple):
 
 Head: TypeAlias = tuple[NodeId, NodeId, Kind, int, int, int, int]
 """A message without its payload, which must not stay in memory for its row."""
-MessageRow: TypeAlias = tuple[Head, int, int, int | None, str]
+MessageRow: TypeAlias = tuple[Head, int, int, int | None, Fate]
 """(head, nbytes, sent_ns, arrived_ns, fate)"""
 
 
@@ -53,7 +54,7 @@ class Alike(NamedTuple):
     nbytes: int
     sent_ns: int
     arrived_ns: int | None
-    fate: str
+    fate: Fate
 
     def rows(self) -> list[MessageRow]:
         """A row each."""
@@ -67,7 +68,7 @@ class Recorder(Protocol):
     Times are the clock's nanoseconds; the store holds seconds. `node` is None for the fleet.
     """
 
-    def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
+    def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: Fate) -> None:
         """One message and its fate (`delivered`, `late`, `dropped:loss`, `failed:unavailable`, ...)."""
 
     def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
-from netdfl.core.fates import Fate
+from netdfl.core.fates import FateKind
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -120,7 +120,7 @@ _SELECTED: Mapping[TableName | TotalsName, str] = {
 _EACH = "(SELECT *, 1 AS messages, coalesce(arrived_s, sent_s) AS until_s FROM messages)"
 COUNTED: Mapping[TotalsName, str] = {totals: _SELECTED[totals].format(_EACH) for totals in TOTALS}
 """The totals of a run that records every message."""
-_FATES = f"split_part(fate, ':', 1) IN {tuple(fate.value for fate in Fate)}"
+_FATES = f"split_part(fate, ':', 1) IN {tuple(fate.value for fate in FateKind)}"
 _COUNTS = f"messages BETWEEN 1 AND {MOST_NBYTES} AND nbytes BETWEEN 0 AND {MOST_NBYTES} AND {_FATES}"
 _SOUND: Mapping[TableName | TotalsName, str] = {
     "messages": f"src >= 0 AND src < {{n}} AND dst >= 0 AND dst < {{n}} AND abs(sent_s) <= {MOST_S} "

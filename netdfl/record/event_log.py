@@ -18,6 +18,7 @@ import numpy as np
 from xxhash import xxh3_64_intdigest, xxh3_128
 
 from netdfl.core.clock import Clock
+from netdfl.core.fates import FATE_TEXTS, Fate
 from netdfl.core.types import Message, NodeId, Payload, Scalar
 from netdfl.record.base import Alike, MessageRow, Store, Waited
 
@@ -52,7 +53,7 @@ class EventLog:
         self._groups: list[_Group] = []
         self._num, self._most = 0, MOST_ENTRIES
 
-    def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
+    def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: Fate) -> None:
         """One message's end."""
         self.row(message, (message[:7], nbytes, sent_ns, arrived_ns, fate))
 
@@ -117,7 +118,7 @@ def _message(row: MessageRow, digest: str, at_ns: int, seed: int, told: _Told) -
     head, nbytes, sent_ns, arrived_ns, fate = row
     about = _ABOUT % head
     told[0].append(xxh3_64_intdigest(about.encode(), seed))
-    told[1].append(_LINE % (at_ns, about, nbytes, sent_ns, arrived_ns, fate, digest))
+    told[1].append(_LINE % (at_ns, about, nbytes, sent_ns, arrived_ns, FATE_TEXTS[fate], digest))
 
 
 def _messages(rows: Alike, digests: Sequence[str], at_ns: int, seed: int, told: _Told) -> None:
@@ -156,7 +157,7 @@ class LoggingRecorder:
         """Tell both."""
         self._store, self._log = store, log
 
-    def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
+    def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: Fate) -> None:
         """One message and its fate."""
         row = (message[:7], nbytes, sent_ns, arrived_ns, fate)
         self._store.row(row)

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from netdfl.core.fates import NOT_DELIVERED, FateClass, MessageCounts, class_of, reason_of
+from netdfl.core.fates import NOT_DELIVERED, Fate, FateClass, MessageCounts
 from netdfl.core.types import Edge
 from netdfl.record.run import Run
 
@@ -36,11 +36,11 @@ def count_messages(run: Run) -> MessageTotals:
     """Count what `run` recorded."""
     counts: Counter[str] = Counter()
     why: dict[FateClass, dict[str, int]] = {}
-    for fate, number in run.rows("SELECT fate, sum(messages)::BIGINT FROM round_totals GROUP BY fate ORDER BY fate"):
-        name, reason = class_of(fate), reason_of(fate)
-        counts[name] += number
-        if reason:
-            why.setdefault(name, {})[reason] = number
+    for text, number in run.rows("SELECT fate, sum(messages)::BIGINT FROM round_totals GROUP BY fate ORDER BY fate"):
+        fate = Fate.read(text)
+        counts[fate.counts_as] += number
+        if fate.reason:
+            why.setdefault(fate.counts_as, {})[fate.reason] = number
     if counts[FateClass.LATE]:
         why[FateClass.LATE] = _why_late(run)
     return MessageTotals(MessageCounts(sent=counts.total(), **counts), why)
@@ -81,8 +81,8 @@ def count_by_link(run: Run) -> list[LinkTraffic]:
     rows = run.rows("SELECT src, dst, fate, messages, nbytes FROM link_totals")
     counts: defaultdict[Edge, Counter[str]] = defaultdict(Counter)
     carried: Counter[Edge] = Counter()
-    for src, dst, fate, number, nbytes in rows:
-        counts[src, dst][class_of(fate)] += number
+    for src, dst, text, number, nbytes in rows:
+        counts[src, dst][Fate.read(text).counts_as] += number
         carried[src, dst] += nbytes
     took = run.rows("SELECT src, dst, median(arrived_s - sent_s) FROM messages GROUP BY src, dst")
     delays = {(src, dst): delay_s for src, dst, delay_s in took}

@@ -29,10 +29,10 @@ ALL, PER_LINK = "all", "per_link"
 EVERY = r"every [1-9]\d{0,8}(st|nd|rd|th)"
 WORDS = rf"^({ALL}|{PER_LINK}|{EVERY})$"
 _MASK = (1 << 64) - 1
-_DELIVERED = Fate.DELIVERED
-LinkKey: TypeAlias = tuple[NodeId, NodeId, str]
+_DELIVERED = Fate.DELIVERED.text
+LinkKey: TypeAlias = tuple[NodeId, NodeId, Fate]
 """(src, dst, fate)"""
-RoundKey: TypeAlias = tuple[str, int, int, str]
+RoundKey: TypeAlias = tuple[str, int, int, Fate]
 """(kind, epoch, round, fate)"""
 MOST_TOTALS = 50_000
 """So many are held before they are written, whether they have grown or not."""
@@ -92,7 +92,7 @@ class Sampling:
         return (((mixed ^ mixed >> 29) * 0xBF58476D1CE4E5B9 & _MASK) >> 32) % self.every == 0
 
     def records(self, src: NodeId, dst: NodeId, round: int, step: int, attempt: int, fate: str) -> bool:
-        """Whether a row is recorded."""
+        """Whether a row with this text as its fate is recorded."""
         return fate != _DELIVERED or attempt > 0 or self.keeps(src, dst, round, step)
 
 

@@ -163,9 +163,9 @@ def _head_text(of: tuple[Kind, int, int, int, int]) -> str:
     return f'"kind":"{kind._value_}","epoch":{epoch},"round":{round},"step":{step},"attempt":{attempt},'
 
 
-def _ends_text(ends: tuple[int, int, int | None, str], at: Mapping[int | None, str]) -> str:
+def _ends_text(ends: tuple[int, int, int | None, Fate], at: Mapping[int | None, str]) -> str:
     nbytes, sent, arrived, fate = ends
-    return f'"nbytes":{nbytes},"sent_s":{at[sent]},"arrived_s":{at[arrived]},"fate":{_quote(fate)}}}\n'
+    return f'"nbytes":{nbytes},"sent_s":{at[sent]},"arrived_s":{at[arrived]},"fate":{_quote(fate.text)}}}\n'
 
 
 def _metric_lines(rows: Sequence[Figures]) -> list[str]:
@@ -193,7 +193,7 @@ def _wait_lines(rows: Sequence[Waited]) -> list[str]:
 
 def _link_lines(rows: Sequence[tuple[LinkKey, Sequence[int]]]) -> list[str]:
     return [
-        f'{{"src":{src},"dst":{dst},"fate":{_quote(fate)},"messages":{messages},"nbytes":{nbytes}}}\n'
+        f'{{"src":{src},"dst":{dst},"fate":{_quote(fate.text)},"messages":{messages},"nbytes":{nbytes}}}\n'
         for (src, dst, fate), (messages, nbytes) in rows
     ]
 
@@ -201,7 +201,7 @@ def _link_lines(rows: Sequence[tuple[LinkKey, Sequence[int]]]) -> list[str]:
 def _round_lines(rows: Sequence[tuple[RoundKey, Sequence[int]]]) -> list[str]:
     at = _Seconds()
     return [
-        f'{{"kind":{_quote(kind)},"epoch":{epoch},"round":{round},"fate":{_quote(fate)},"messages":{messages},'
+        f'{{"kind":{_quote(kind)},"epoch":{epoch},"round":{round},"fate":{_quote(fate.text)},"messages":{messages},'
         f'"nbytes":{nbytes},"until_s":{at[until_ns]}}}\n'
         for (kind, epoch, round, fate), (messages, nbytes, until_ns) in rows
     ]
@@ -299,7 +299,7 @@ class StoreWriter:
         self._waits = _Table(store / f"waits-{name}.jsonl", _wait_lines)
         self._tables: tuple[_Table[Any] | _Sampled, ...] = (self._messages, self._metrics, self._events, self._waits)
 
-    def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
+    def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: Fate) -> None:
         """Take one message and its fate. Raises RunError where a due flush fails."""
         self._messages.add((message[:7], nbytes, sent_ns, arrived_ns, fate))
 

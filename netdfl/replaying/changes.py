@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from netdfl.core.errors import InputError
+from netdfl.core.fates import FateReason
 from netdfl.core.types import Edge, NodeId
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.record.status import ENDED, Phase
@@ -16,7 +17,7 @@ from netdfl.replaying.playing import Playing
 from netdfl.replaying.until import check_node
 from netdfl.transport.under_way import Flight
 
-BY_HAND = "by_hand"
+BY_HAND = FateReason("by_hand")
 """The reason of a loss that somebody wanted."""
 
 

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.errors import InputError, NetdflError
+from netdfl.core.fates import Fate
 from netdfl.core.types import Edge, Message, NodeId
 from netdfl.record.run import Run
 from netdfl.running.prepare import other_versions, what_changed
@@ -53,12 +54,12 @@ class Record:
         self.parted = ""
 
     def message(
-        self, at_ns: int, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str
+        self, at_ns: int, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: Fate
     ) -> None:
         """A message ended in the replay."""
-        if not self._records(message.src, message.dst, message.round, message.step, message.attempt, fate):
+        if not self._records(message.src, message.dst, message.round, message.step, message.attempt, fate.text):
             return
-        row = (message.src, message.dst, *key_of(message), nbytes, sent_ns, arrived_ns, fate)
+        row = (message.src, message.dst, *key_of(message), nbytes, sent_ns, arrived_ns, fate.text)
         if self._lacks(at_ns, row):
             self.parted = self._of_message((message.src, message.dst), key_of(message), (nbytes, arrived_ns, fate))
 
@@ -84,13 +85,15 @@ class Record:
         self._left[row] -= 1
         return False
 
-    def _of_message(self, edge: Edge, key: Key, now: tuple[int, int | None, str]) -> str:
+    def _of_message(self, edge: Edge, key: Key, now: tuple[int, int | None, Fate]) -> str:
         was = self._run.rows(
             "SELECT nbytes, arrived_s, fate FROM messages WHERE (src, dst) = (?, ?) "
             "AND (kind, epoch, round, step, attempt) = (?, ?, ?, ?, ?)",
             (*edge, *map(_plain, key)),
         )
-        told = " and ".join(_end(nbytes, _ns(arrived_s), fate) for nbytes, arrived_s, fate in was) or "not sent"
+        told = (
+            " and ".join(_end(nbytes, _ns(arrived_s), Fate.read(text)) for nbytes, arrived_s, text in was) or "not sent"
+        )
         kind, _, round, step, _ = key
         what = f"the {kind} message {edge[0]}->{edge[1]} of round {round}, step {step}"
         return f"{what} was {told} in the run, and is {_end(*now)} played again"
@@ -100,7 +103,7 @@ def _plain(value: object) -> object:
     return str(value) if isinstance(value, str) else value
 
 
-def _end(nbytes: int, arrived_ns: int | None, fate: str) -> str:
+def _end(nbytes: int, arrived_ns: int | None, fate: Fate) -> str:
     when = "" if arrived_ns is None else f" at {arrived_ns / NS_PER_S:g} s"
     return f"{fate}{when} ({nbytes} bytes)"
 

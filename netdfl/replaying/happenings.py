@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from netdfl.core.clock import NS_PER_S
-from netdfl.core.fates import FateClass, class_of
+from netdfl.core.fates import Fate, FateClass
 from netdfl.core.types import Edge, Kind, Message, NodeId
 from netdfl.record.base import Alike, Store
 from netdfl.record.event_log import EventLog, LoggingRecorder
@@ -24,12 +24,12 @@ class Ended(NamedTuple):
     """A message that ended: when it was sent, and each fate that it had (a copy has one of its own)."""
 
     sent_ns: int
-    fates: tuple[str, ...]
+    fates: tuple[Fate, ...]
 
     @property
     def lost(self) -> bool:
         """Whether nothing of it came."""
-        return all(class_of(fate) in LOST for fate in self.fates)
+        return all(fate.counts_as in LOST for fate in self.fates)
 
 
 class News(NamedTuple):
@@ -51,7 +51,7 @@ class Happenings:
         self.round = -1
 
     def message(
-        self, at_ns: int, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str
+        self, at_ns: int, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: Fate
     ) -> None:
         """A message ended."""
         if self.record is not None:
@@ -92,7 +92,7 @@ class HeardRecorder(LoggingRecorder):
         super().__init__(store, log)
         self._happenings, self._now_ns = happenings, now_ns
 
-    def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
+    def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: Fate) -> None:
         """One message and its fate."""
         super().message(message, nbytes, sent_ns, arrived_ns, fate)
         self._happenings.message(self._now_ns(), message, nbytes, sent_ns, arrived_ns, fate)

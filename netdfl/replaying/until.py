@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from netdfl.core.errors import InputError, expect, is_whole
-from netdfl.core.fates import FateClass, class_of
+from netdfl.core.fates import FateClass
 from netdfl.core.types import Edge, NodeId
 from netdfl.core.units import parse_time_ns
 from netdfl.record.status import Phase
@@ -95,7 +95,7 @@ class _OfMessage:
     def _is(self, ended: Ended) -> bool:
         if self.what == "lost":
             return ended.lost
-        return not self.what or any(class_of(fate) is FateClass(self.what) for fate in ended.fates)
+        return not self.what or any(fate.counts_as is FateClass(self.what) for fate in ended.fates)
 
 
 def _at_crash(node: NodeId) -> Until:

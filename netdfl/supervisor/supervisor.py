@@ -36,6 +36,7 @@ from netdfl.core.control import (
     Stop,
 )
 from netdfl.core.errors import MachineError, RunError
+from netdfl.core.fates import FOREIGN
 from netdfl.core.noticed import noticed_timeout
 from netdfl.core.types import Json, NodeId
 from netdfl.core.versions import Versions
@@ -334,9 +335,9 @@ class Supervisor:
 
     def refused(self, what: str) -> None:
         """A stranger would attend: count and record it."""
-        if messages := self._strangers.count("foreign"):
+        if messages := self._strangers.count(FOREIGN):
             more = {"messages": messages} if messages > 1 else {}
-            self.fleet.store.event(self.fleet.now_ns(), None, -1, "refused", reason="foreign", what=what, **more)
+            self.fleet.store.event(self.fleet.now_ns(), None, -1, "refused", reason=FOREIGN, what=what, **more)
             self.fleet.note(f"refused: {what}")
 
     def broke(self, error: Exception) -> None:

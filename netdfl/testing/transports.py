@@ -33,7 +33,7 @@ class LedgerRow(NamedTuple):
     nbytes: int
     sent_ns: int
     arrived_ns: int | None
-    fate: str
+    fate: Fate
 
 
 @dataclass(eq=False)
@@ -49,7 +49,7 @@ class KeptLedger:
         """Keep the message."""
         self.handed.append(message)
 
-    def settled(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
+    def settled(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: Fate) -> None:
         """Keep the row."""
         self.rows.append(LedgerRow(message, nbytes, sent_ns, arrived_ns, fate))
         self._changed.set()

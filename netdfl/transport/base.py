@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 from netdfl.core.fates import Fate as Fate
-from netdfl.core.fates import is_fate
+from netdfl.core.fates import FateReason, is_fate
 from netdfl.core.types import Edge, Message, NodeId
 
 MOST_NS = 1 << 60
@@ -53,10 +53,10 @@ class Ledger(Protocol):
     def sent(self, message: Message, nbytes: int, at_ns: int) -> None:
         """`message` of `nbytes` on the wire was handed to the transport."""
 
-    def settled(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
+    def settled(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: Fate) -> None:
         """The message's fate is known."""
 
-    def refused(self, edge: Edge | None, reason: str, what: str) -> None:
+    def refused(self, edge: Edge | None, reason: FateReason, what: str) -> None:
         """Something foreign or malformed came in and changed nothing."""
 
 

@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from netdfl.core.clock import Clock, Timer, TimerName
+from netdfl.core.fates import FateKind, FateReason
 from netdfl.core.types import Edge, Message, NodeId
 from netdfl.links.channel import Links
 from netdfl.links.event_driver import Drive
@@ -47,7 +48,7 @@ class _Held:
     message: Message
     link_header: LinkHeader
     direct: bool = True
-    fate: str | None = None
+    fate: Fate | None = None
 
 
 class Emulated:
@@ -241,9 +242,9 @@ class Emulated:
         link_header = LinkHeader(self.receipts.add(sent), sent.sent_ns, at_ns, unit.copy, unit.corrupted)
         self.carrier.carry(sent.message, link_header.pack())
 
-    def _lost(self, unit: Transit, reason: str, at_ns: int) -> None:
+    def _lost(self, unit: Transit, reason: FateReason, at_ns: int) -> None:
         self._entered.discard(unit)
-        self.receipts.settle(self._open(unit), None, f"{Fate.DROPPED}:{reason}")
+        self.receipts.settle(self._open(unit), None, Fate.dropped(reason))
 
     # receiving
 
@@ -251,7 +252,7 @@ class Emulated:
         """Take a message that no link touched."""
         return None if self._sink is None else self._sink.deliver(message)
 
-    def deliver_with_header(self, message: Message, link_header: bytes) -> str | None:
+    def deliver_with_header(self, message: Message, link_header: bytes) -> Fate | None:
         """Take a message that is due at its link header's time, or a report. Raises MalformedMessage."""
         if link_header == REPORT:
             self.receipts.take_report(message)
@@ -301,23 +302,23 @@ class Emulated:
         for callback in blocked:
             callback()
 
-    def _dropped(self, unit: Transit, reason: str, at_ns: int) -> None:
+    def _dropped(self, unit: Transit, reason: FateReason, at_ns: int) -> None:
         held = unit.content
         assert isinstance(held, _Held)
-        self._tell(held, f"{Fate.DROPPED}:{reason}")
+        self._tell(held, Fate.dropped(reason))
 
     # reports
 
-    def _tell(self, held: _Held, fate: str) -> None:
+    def _tell(self, held: _Held, fate: Fate) -> None:
         if held.direct:
             held.fate = fate
             return
-        arrived_ns = None if fate.startswith(Fate.DROPPED) else self._clock.now_ns()
+        arrived_ns = None if fate.kind is FateKind.DROPPED else self._clock.now_ns()
         src = held.message.src
         if src not in self._told:
             self._told[src] = []
             self._clock.call_at(self._clock.now_ns(), ("report", self.node, src), partial(self._report, src))
-        self._told[src].append([held.link_header.serial, fate, arrived_ns])
+        self._told[src].append([held.link_header.serial, fate.text, arrived_ns])
 
     def _report(self, src: NodeId) -> None:
         fates = self._told.pop(src)

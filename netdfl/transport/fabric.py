@@ -19,6 +19,7 @@ from struct import Struct
 from xxhash import xxh3_64_intdigest
 
 from netdfl.core.clock import Clock
+from netdfl.core.fates import FateReason
 from netdfl.core.types import Kind, Message, NodeId, first_of
 from netdfl.links.rules.base import DROPPED, Departure, Dropped, Held, LinkRule, StageOutcome, Transit
 from netdfl.links.rules.disorder import with_bit_flipped
@@ -112,10 +113,10 @@ class Fabric:
         for node in nodes:
             self._ends[node].close()
 
-    def lose(self, flight: Flight, reason: str) -> None:
+    def lose(self, flight: Flight, reason: FateReason) -> None:
         """Drop a message that is under way, now."""
         queue, message, nbytes, sent_ns = self.under_way.withdraw(flight)
-        queue.ledger.settled(message, nbytes, sent_ns, None, f"{Fate.DROPPED}:{reason}")
+        queue.ledger.settled(message, nbytes, sent_ns, None, Fate.dropped(reason))
 
     def hasten(self, flight: Flight) -> None:
         """Let a message that is under way arrive now."""
@@ -366,11 +367,11 @@ class Fabric:
 
     # ends
 
-    def _drop(self, queue: EdgeQueue, unit: Transit, reason: str) -> None:
+    def _drop(self, queue: EdgeQueue, unit: Transit, reason: FateReason) -> None:
         message, sent_ns, _ = content_of(unit)
         if unit.copy:
             queue.ledger.sent(message, 0, sent_ns)
-        queue.ledger.settled(message, unit.nbytes, sent_ns, None, f"{Fate.DROPPED}:{reason}")
+        queue.ledger.settled(message, unit.nbytes, sent_ns, None, Fate.dropped(reason))
 
     def _arrive(self, queue: EdgeQueue, message: Message, nbytes: int, sent_ns: int) -> None:
         sink = queue.target.sink
@@ -384,7 +385,7 @@ class Fabric:
         """Keep what the target has no room for; a target that is gone fails it."""
         target = queue.target
         if target.sink is None:
-            queue.ledger.settled(message, nbytes, sent_ns, None, f"{Fate.FAILED}:gone")
+            queue.ledger.settled(message, nbytes, sent_ns, None, Fate.GONE)
             return
         queue.more()
         target.held.append((queue, message, nbytes, sent_ns))

@@ -10,6 +10,7 @@ import grpc
 
 from netdfl.core.clock import NS_PER_S, Clock
 from netdfl.core.errors import MachineError
+from netdfl.core.fates import FOREIGN
 from netdfl.core.types import Kind, Message, NodeId
 from netdfl.transport import wire
 from netdfl.transport.base import Fate, Ledger, Sink
@@ -24,7 +25,6 @@ from netdfl.transport.tls import Guard
 
 __all__ = ["GrpcOptions", "GrpcTransport"]
 
-GONE = "failed:gone"
 IDLE_NS = 60 * NS_PER_S
 """Calls to a node that was sent nothing for so long end: else a graph that changes leaves ever more of them open."""
 Service: TypeAlias = Callable[[Guard | None], grpc.GenericRpcHandler]
@@ -94,7 +94,7 @@ class GrpcTransport:
         return self.address
 
     def _refuse(self, what: str) -> None:
-        self._ledger.refused(None, "foreign", what)
+        self._ledger.refused(None, FOREIGN, what)
 
     def attach(self, sink: Sink) -> None:
         """Deliver what arrives into `sink`."""
@@ -104,16 +104,16 @@ class GrpcTransport:
         """Reach `node` at `address` from now on; what was queued for an earlier address or epoch fails."""
         if self._places.get(node) == (address, epoch):
             return
-        self._close(node, GONE)
+        self._close(node, Fate.GONE)
         self._inlet.introduce(node, epoch)
         self._places[node] = address, epoch
 
     def set_gone(self, node: NodeId) -> None:
         """Give `node` up, known or not: what is queued or sent to it fails as `failed:gone`, until `set_peer`."""
         self._places[node] = None
-        self._close(node, GONE)
+        self._close(node, Fate.GONE)
 
-    def _close(self, node: NodeId, fate: str) -> None:
+    def _close(self, node: NodeId, fate: Fate) -> None:
         pair = self._outlets.pop(node, ())
         for outlet in pair:
             outlet.close(fate)
@@ -207,5 +207,5 @@ class GrpcTransport:
         )
         if place is None or self._handed_over:
             for outlet in (data, beats):
-                outlet.close(GONE if place is None else Fate.IN_FLIGHT)
+                outlet.close(Fate.GONE if place is None else Fate.IN_FLIGHT)
         return data, beats

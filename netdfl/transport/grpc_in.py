@@ -14,9 +14,10 @@ from google.protobuf.message import DecodeError
 
 from netdfl.core.clock import NS_PER_S, Clock
 from netdfl.core.errors import ForeignMessage, MalformedMessage, MessageError
+from netdfl.core.fates import FOREIGN, MALFORMED, Fate, FateReason
 from netdfl.core.types import Edge, Message, NodeId, Payload
 from netdfl.transport import wire
-from netdfl.transport.answers import FULL, LEFT, as_word
+from netdfl.transport.answers import HELLO_FIRST, LEFT, as_receipt, as_word
 from netdfl.transport.base import Ledger, Sink
 from netdfl.transport.bodies import Bodies, Borrowed
 from netdfl.transport.chunks import Assembly
@@ -132,10 +133,10 @@ class Inlet:
         try:
             caller = HelloRequest.FromString(data)
         except DecodeError:
-            self._ledger.refused(None, "malformed", f"{len(data)} bytes came that are no hello{_whence(context)}")
+            self._ledger.refused(None, MALFORMED, f"{len(data)} bytes came that are no hello{_whence(context)}")
             return HelloReply(reason="this is no hello of netdfl.v1")
         if reason := self._objection(caller, certified):
-            self._ledger.refused(self._edge(caller.node, certified), "foreign", reason + _whence(context))
+            self._ledger.refused(self._edge(caller.node, certified), FOREIGN, reason + _whence(context))
             return HelloReply(reason=reason)
         self._epochs[caller.node] = caller.epoch
         return HelloReply(accepted=True)
@@ -181,9 +182,9 @@ class Inlet:
             fate, arrived_ns = await self._deliver(header, payload, passed, borrowed)
         except MessageError as error:
             return self._refuse(error, header, caller)
-        return None if self._told(borrowed, fate, arrived_ns) else Receipt(fate=fate, arrived_ns=arrived_ns)
+        return None if self._told(borrowed, fate, arrived_ns) else as_receipt(fate, arrived_ns)
 
-    def _told(self, borrowed: Borrowed | None, fate: str, at_ns: int) -> bool:
+    def _told(self, borrowed: Borrowed | None, fate: Fate | None, at_ns: int) -> bool:
         """Answer in memory, if that is where it is looked for; whether it is."""
         if borrowed is None or borrowed.cell is None or self._bodies is None:
             return False
@@ -209,7 +210,7 @@ class Inlet:
             async for chunk in stream:
                 assembly.add(chunk)
             fate, arrived_ns = await self._deliver(header, assembly.finish(), _link_header_of(context))
-            return Receipt(fate=fate, arrived_ns=arrived_ns)
+            return as_receipt(fate, arrived_ns)
         except MessageError as error:
             return self._refuse(error, header, caller)
 
@@ -223,16 +224,18 @@ class Inlet:
             raise ForeignMessage(f"a message of run {header.run_id.hex()} came to run {self._me.run_id.hex()}")
         if newest is None or header.epoch > newest:
             what = f"node {header.src}, epoch {header.epoch}, sent a message before its hello"
-            raise ForeignMessage(what, reason="hello_first")
+            raise ForeignMessage(what, reason=HELLO_FIRST.reason)
         if header.epoch < newest:
             what = f"node {header.src} sent a message of epoch {header.epoch} and is in epoch {newest}"
-            raise ForeignMessage(what, reason="stale_epoch")
+            raise ForeignMessage(what, reason=FateReason("stale_epoch"))
         if self._waiting[header.src] >= self._most_waiting:  # which flow control lets no honest one come to
-            raise MessageError(f"node {header.src} has {self._most_waiting} calls waiting already", reason="overloaded")
+            raise MessageError(
+                f"node {header.src} has {self._most_waiting} calls waiting already", reason=FateReason("overloaded")
+            )
 
     async def _deliver(
         self, header: wire.Header, payload: Payload, link_header: bytes | None, borrowed: Borrowed | None = None
-    ) -> tuple[str, int]:
+    ) -> tuple[Fate | None, int]:
         """Its fate and when it arrived. Who looks into memory for that is told there that it still waits for room."""
         message = Message(
             header.src, self._me.node, header.kind, header.epoch, header.round, header.step, header.attempt, payload
@@ -242,21 +245,21 @@ class Inlet:
             self._waiting[header.src] += 1
             try:
                 fate = await self._offer_again(message, link_header)
-                while fate == FULL and self._told(borrowed, FULL, self._clock.now_ns()):
+                while fate is None and self._told(borrowed, None, self._clock.now_ns()):
                     fate = await self._offer_again(message, link_header)
             finally:
                 self._waiting[header.src] -= 1
         return fate, self._clock.now_ns()
 
-    def _offer(self, message: Message, link_header: bytes | None) -> str | None:
+    def _offer(self, message: Message, link_header: bytes | None) -> Fate | None:
         if link_header is None or self.sink is None:
             return None if self.sink is None else self.sink.deliver(message)
         if self._header_sink is None:
             raise ForeignMessage(f"node {message.src} emulates links, node {self._me.node} does not")
         return self._header_sink.deliver_with_header(message, link_header)
 
-    async def _offer_again(self, message: Message, link_header: bytes | None) -> str:
-        """Wait for room for up to half of the time that the sender gives."""
+    async def _offer_again(self, message: Message, link_header: bytes | None) -> Fate | None:
+        """Wait for room for up to half of the time that the sender gives; None: there is none yet."""
         try:
             async with asyncio.timeout(self._patience_s):
                 while True:
@@ -269,7 +272,7 @@ class Inlet:
                         self.sink.when_room(partial(wake, [waiter]))
                     await waiter
         except TimeoutError:
-            return FULL
+            return None
 
     def _edge(self, said: int | None, caller: Certified | None) -> Edge | None:
         """The edge from who calls, by the certificate, else as it `said`; none if that is no peer."""
@@ -278,7 +281,7 @@ class Inlet:
 
     def _refuse(self, error: MessageError, header: wire.Header | None, caller: Certified | None) -> Receipt:
         self._ledger.refused(self._edge(header and header.src, caller), error.reason, str(error))
-        return Receipt(fate=f"refused:{error.reason}", arrived_ns=self._clock.now_ns(), reason=str(error))
+        return Receipt(fate=Fate.refused(error.reason).text, arrived_ns=self._clock.now_ns(), reason=str(error))
 
 
 def _whence(context: Any) -> str:

@@ -18,10 +18,11 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from netdfl.core.clock import NS_PER_S, Clock
+from netdfl.core.fates import FOREIGN, Fate
 from netdfl.core.types import Message, NodeId
 from netdfl.transport import wire
-from netdfl.transport.answers import BROKEN_CALL, FULL, HELLO_FIRST
-from netdfl.transport.base import Ledger, may_be_told
+from netdfl.transport.answers import BROKEN_CALL, HELLO_FIRST, Answer, of_receipt
+from netdfl.transport.base import Ledger
 from netdfl.transport.bodies import Bodies, Lent
 from netdfl.transport.chunks import split
 from netdfl.transport.grpc_stream import Queued, Stream, fate_of
@@ -85,7 +86,7 @@ class Outlet:
         self._stream: Stream | None = None
         self._push_chunks: Any = None
         self._greeted = self._just_greeted = False
-        self._closed_as = ""
+        self._closed_as: Fate | None = None
 
     @property
     def busy(self) -> bool:
@@ -151,7 +152,7 @@ class Outlet:
         if self._worker is None:
             self._worker = asyncio.get_running_loop().create_task(self._empty())
 
-    def close(self, fate: str) -> None:
+    def close(self, fate: Fate) -> None:
         """Settle all that is queued or under way as `fate`, and so all that comes; cancel the call under way."""
         opened = self._trunk if not self._closed_as else None
         self._closed_as = fate
@@ -180,21 +181,20 @@ class Outlet:
 
     async def _empty(self) -> None:
         while self._queue:
-            entry, fate = self._queue[0], ""
-            arrived_ns: int | None = None
+            entry, answer = self._queue[0], None
             try:
-                fate, arrived_ns = await self._hand_over(entry)
+                answer = await self._hand_over(entry)
             except grpc.aio.AioRpcError as error:
-                fate = fate_of(error.code(), error.details())
+                answer = fate_of(error.code(), error.details()), None
                 if error.code() is grpc.StatusCode.UNAVAILABLE:
                     await self._ask_why()
             except (grpc.aio.BaseError, asyncio.InvalidStateError, DecodeError):
-                fate = BROKEN_CALL
+                answer = BROKEN_CALL, None
             if self._closed_as:
                 return
-            if fate:
+            if answer is not None:
                 self._queue.popleft()
-                self._told(entry, fate, arrived_ns)
+                self._told(entry, *answer)
         self._worker = None
 
     async def _ask_why(self) -> None:
@@ -204,19 +204,19 @@ class Outlet:
             return
         self._probed = True
         if reason := await why_not(self.address, self._peer, credentials):
-            self._ledger.refused((self._me.node, self._peer), "foreign", reason)
+            self._ledger.refused((self._me.node, self._peer), FOREIGN, reason)
 
-    def _told(self, entry: Queued, fate: str, arrived_ns: int | None) -> None:
+    def _told(self, entry: Queued, fate: Fate | None, arrived_ns: int | None) -> None:
         """A message was answered, or has failed."""
         if fate == HELLO_FIRST and not self._just_greeted:
             self._greeted = False  # the peer was restarted behind the same address
             self._queue.appendleft(entry)
-        elif fate == FULL:
+        elif fate is None:
             self._queue.appendleft(entry)
         else:
-            self._settle(entry, *((fate, arrived_ns) if may_be_told(fate, arrived_ns) else (BROKEN_CALL, None)))
+            self._settle(entry, fate, arrived_ns)
 
-    def _settle(self, entry: Queued, fate: str, arrived_ns: int | None) -> None:
+    def _settle(self, entry: Queued, fate: Fate, arrived_ns: int | None) -> None:
         self._num_open -= 1
         self._open_bytes -= entry.nbytes
         if self._bodies is not None and entry.place is not None:
@@ -224,21 +224,20 @@ class Outlet:
         self._ledger.settled(entry.message, entry.nbytes, entry.sent_ns, arrived_ns, fate)
         wake(self._waiters)
 
-    async def _hand_over(self, entry: Queued) -> tuple[str, int | None]:
-        """Write the first message of the queue: its fate, where that is known by then, else it leaves the queue."""
+    async def _hand_over(self, entry: Queued) -> Answer | None:
+        """Write the first message of the queue: its answer, where that is known by then, else it leaves the queue."""
         self._just_greeted = not self._greeted
         if self._just_greeted and (refusal := await self._greet()):
-            self._ledger.refused((self._me.node, self._peer), "foreign", refusal)
-            return "refused:foreign", None
+            self._ledger.refused((self._me.node, self._peer), FOREIGN, refusal)
+            return Fate.refused(FOREIGN), None
         stream = self._stream or self._open()
         lent, frame = self._refer(stream, entry)
         if not frame and entry.nbytes > self._options.frame_max:
             await stream.answered()
             if self._queue[0] is not entry:  # some that are before it go again
-                return "", None
+                return None
             pieces = split(entry.header, wire.body_parts(entry.message.payload), self._options.chunk)
-            receipt = Receipt.FromString(await self._send_chunks(pieces, entry.link_header))
-            return receipt.fate, receipt.arrived_ns
+            return of_receipt(Receipt.FromString(await self._send_chunks(pieces, entry.link_header)))
         frame = frame or wire.join(entry.header, entry.message.payload)
         if entry.link_header is not None:
             frame = wire.with_link_header(frame, entry.link_header)
@@ -246,7 +245,7 @@ class Outlet:
         await stream.write(entry, frame, lent)
         if lent is None or not lent.in_cell:
             await stream.answered()
-        return "", None
+        return None
 
     def _refer(self, stream: Stream, entry: Queued) -> tuple[Lent | None, bytes]:
         """Lend a body in shared memory: that, and the frame that says where it lies; the first is answered here."""
@@ -264,7 +263,7 @@ class Outlet:
         self._stream = Stream(call, self._deadline_s, self._told, self._ended)
         return self._stream
 
-    def _ended(self, fate: str, again: Sequence[Queued]) -> None:
+    def _ended(self, fate: Fate, again: Sequence[Queued]) -> None:
         """The stream has ended, and with it the first message that was under way; the others go over another one."""
         self._stream = None
         self._queue.extendleft(reversed(again))

@@ -17,30 +17,31 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
+from netdfl.core.fates import FateReason
 from netdfl.core.types import Message
-from netdfl.transport.answers import BROKEN_CALL, FULL, HELLO_FIRST, LEFT, of_word
+from netdfl.transport.answers import BROKEN_CALL, HELLO_FIRST, LEFT, of_receipt, of_word
 from netdfl.transport.base import Fate
 from netdfl.transport.bodies import Lent
 from netdfl.transport.shelf import Place
 from netdfl.transport.v1.data_pb2 import Receipt
 
-DEADLINE = "failed:deadline"
+DEADLINE = Fate.failed(FateReason("deadline"))
 LOOK_S = 0.05
 """So long after a message its answer is looked for where no other is sent; memory is held until then."""
 SOON_S = 0.001
 """The same where somebody waits for the answer; then after twice the time, and so on."""
 _FATES = {
     grpc.StatusCode.DEADLINE_EXCEEDED: DEADLINE,
-    grpc.StatusCode.RESOURCE_EXHAUSTED: "refused:oversized",
-    grpc.StatusCode.INTERNAL: "failed:unavailable",  # a write into a connection that just broke
+    grpc.StatusCode.RESOURCE_EXHAUSTED: Fate.refused(FateReason("oversized")),
+    grpc.StatusCode.INTERNAL: Fate.failed(FateReason("unavailable")),  # a write into a connection that just broke
 }
 
 
-def fate_of(code: grpc.StatusCode, details: str | None) -> str:
+def fate_of(code: grpc.StatusCode, details: str | None) -> Fate:
     """What became of a message whose call ended with `code`, for the reason in `details`."""
     if code is grpc.StatusCode.CANCELLED and details == LEFT:
-        return str(Fate.IN_FLIGHT)
-    return _FATES.get(code, f"failed:{code.name.lower()}")
+        return Fate.IN_FLIGHT
+    return _FATES.get(code) or Fate.failed(FateReason(code.name.lower()))
 
 
 class Queued(NamedTuple):
@@ -69,9 +70,9 @@ class UnderWay:
         return self.lent is not None and self.lent.in_cell
 
 
-Told = Callable[[Queued, str, int | None], None]
-"""Told of each message once: its fate, or an answer that has it sent again, and when it arrived."""
-Ended = Callable[[str, Sequence[Queued]], None]
+Told = Callable[[Queued, Fate | None, int | None], None]
+"""Told of each message once: its `Answer`, which may have it sent again."""
+Ended = Callable[[Fate, Sequence[Queued]], None]
 """Told once how a stream has ended, and which messages are to go over another one."""
 
 
@@ -90,7 +91,7 @@ class Stream:
         self._pause_s = LOOK_S
         self._timer: asyncio.TimerHandle | None = None
         self._waiter: asyncio.Future[None] | None = None
-        self._closed_as = ""
+        self._closed_as: Fate | None = None
         self._reader = self._loop.create_task(self._read())
 
     @property
@@ -130,12 +131,12 @@ class Stream:
             if first.lent is None or not first.lent.in_cell or (said := first.lent.receipt()) == first.said:
                 return
             fate, arrived_ns = of_word(said)
-            if fate == FULL:  # it waits for room, and says so again and again
+            if fate is None:  # it waits for room, and says so again and again
                 first.said, first.since_s = said, self._loop.time()
                 return
             self._tell(fate, arrived_ns, sure=True)
 
-    def _tell(self, fate: str, arrived_ns: int | None, sure: bool) -> None:
+    def _tell(self, fate: Fate | None, arrived_ns: int | None, sure: bool) -> None:
         first = self._under_way.popleft()
         if first.lent is not None:
             first.lent.answered(sure)
@@ -201,15 +202,14 @@ class Stream:
             return
         in_cell = self._under_way[0].in_cell
         try:
-            receipt = Receipt.FromString(data)
-            fate, arrived_ns = receipt.fate, receipt.arrived_ns
+            fate, arrived_ns = of_receipt(Receipt.FromString(data))
         except DecodeError:
             fate, arrived_ns = BROKEN_CALL, None
-        if in_cell and fate in (FULL, HELLO_FIRST):  # nobody would be asked to send it again while others follow it
+        if in_cell and fate in (None, HELLO_FIRST):  # nobody would be asked to send it again while others follow it
             fate, arrived_ns = BROKEN_CALL, None
         self._tell(fate, arrived_ns, sure=True)
 
-    def _end(self, fate: str) -> None:
+    def _end(self, fate: Fate) -> None:
         """No message that is under way may be begun any more; then what has no answer was not."""
         if self._closed_as:
             return
@@ -225,7 +225,7 @@ class Stream:
             self._told(first, fate, None)
         self._ended(fate, again)
 
-    def close(self, fate: str) -> None:
+    def close(self, fate: Fate) -> None:
         """Tell that what is under way and has no answer has ended with `fate`, and end the stream."""
         if self._closed_as:
             return
@@ -234,7 +234,7 @@ class Stream:
         while self._under_way:
             self._tell(fate, None, sure=False)
 
-    def _close(self, fate: str) -> None:
+    def _close(self, fate: Fate) -> None:
         self._closed_as = fate
         if self._timer is not None:
             self._timer.cancel()

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from netdfl.core.errors import MalformedMessage
 from netdfl.core.types import Message
-from netdfl.transport.base import MOST_NS, Sink
+from netdfl.transport.base import MOST_NS, Fate, Sink
 
 LINK_HEADER = "netdfl-stamp-bin"
 """The gRPC metadata key of a link header."""
@@ -47,5 +47,5 @@ def read_link_header(data: bytes) -> LinkHeader:
 class LinkHeaderSink(Sink, Protocol):
     """A sink that also takes messages with a link header, which may be due later."""
 
-    def deliver_with_header(self, message: Message, link_header: bytes) -> str | None:
+    def deliver_with_header(self, message: Message, link_header: bytes) -> Fate | None:
         """Take a message and say its fate, `in_flight` where that comes later; None: offer it again later."""

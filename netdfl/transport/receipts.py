@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from netdfl.core.errors import MalformedMessage
+from netdfl.core.fates import FateKind, FateReason
 from netdfl.core.types import Edge, Kind, Message, NodeId, Payload
 from netdfl.transport.base import Fate, Ledger, may_be_told
 
-GONE = f"{Fate.FAILED}:gone"
 REPORT = b""
 """The link header of a report."""
 
@@ -49,7 +49,7 @@ class Receipts:
         self._serials[id(sent.message)] = self._serial
         return self._serial
 
-    def settle(self, sent: SentMessage, arrived_ns: int | None, fate: str) -> None:
+    def settle(self, sent: SentMessage, arrived_ns: int | None, fate: Fate) -> None:
         """Write the row of a message that has ended."""
         self._ledger.settled(sent.message, sent.nbytes, sent.sent_ns, arrived_ns, fate)
 
@@ -62,24 +62,24 @@ class Receipts:
         """Settle what `node` holds as `failed:gone`."""
         for serial, sent in list(self._open.items()):
             if sent.there and sent.message.dst == node:
-                self._end(serial, None, GONE)
+                self._end(serial, None, Fate.GONE)
 
     def take_report(self, message: Message) -> None:
         """Settle what a report names, as far as it was sent to the node that says it. Raises MalformedMessage."""
         match message.payload.meta.get("fates"):
-            case list() as fates:
-                for entry in fates:
+            case list() as told:
+                for entry in told:
                     match entry:
                         case [int() as serial, str() as fate, (int() | None) as at_ns] if may_be_told(fate, at_ns):
                             sent = self._open.get(serial)
                             if sent is not None and sent.message.dst == message.src:
-                                self._end(serial, at_ns, fate)
+                                self._end(serial, at_ns, Fate.read(fate))
                         case _:
                             raise MalformedMessage(f"a report of node {message.src} has the entry {str(entry)[:80]}")
             case _:
                 raise MalformedMessage(f"a report of node {message.src} has no list of fates")
 
-    def _end(self, serial: int, arrived_ns: int | None, fate: str) -> None:
+    def _end(self, serial: int, arrived_ns: int | None, fate: Fate) -> None:
         sent = self._open.pop(serial, None)
         if sent is not None:
             self._serials.pop(id(sent.message), None)
@@ -90,7 +90,7 @@ class Receipts:
     def sent(self, message: Message, nbytes: int, at_ns: int) -> None:
         """The fleet's ledger heard of it when it entered its link."""
 
-    def settled(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
+    def settled(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: Fate) -> None:
         """The carrier is done with `message`: its receiver holds it, or it has ended."""
         serial = self._serials.get(id(message))
         if serial is None:
@@ -98,13 +98,13 @@ class Receipts:
         if fate == Fate.IN_FLIGHT and arrived_ns is not None:
             self._open[serial].there = True
         else:
-            self._end(serial, None if fate.startswith(Fate.DROPPED) else arrived_ns, fate)
+            self._end(serial, None if fate.kind is FateKind.DROPPED else arrived_ns, fate)
 
-    def refused(self, edge: Edge | None, reason: str, what: str) -> None:
+    def refused(self, edge: Edge | None, reason: FateReason, what: str) -> None:
         """Something foreign or malformed came in."""
         self._ledger.refused(edge, reason, what)
 
 
-def report(src: NodeId, dst: NodeId, epoch: int, fates: list[list[Any]]) -> Message:
+def report(src: NodeId, dst: NodeId, epoch: int, told: list[list[Any]]) -> Message:
     """What `src` tells `dst` of messages that it held: of each its number, fate, and when it arrived."""
-    return Message(src, dst, Kind.ACK, epoch, 0, 0, 0, Payload(meta={"fates": fates}))
+    return Message(src, dst, Kind.ACK, epoch, 0, 0, 0, Payload(meta={"fates": told}))

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from netdfl.core.fates import Fate
 from netdfl.core.types import Kind
 from netdfl.diagnosis.account import Account, EdgeAccount, WaitAccount
 from netdfl.diagnosis.assemble import assemble
@@ -14,8 +15,8 @@ from netdfl.diagnosis.outages import Outages
 from netdfl.diagnosis.snapshot import AwaitedFate, State, What
 
 ROUND = 5
-LOST = ((Kind.DATA, 0, ROUND, 0, 0), 90, None, "dropped:loss")
-TAKEN = ((Kind.DATA, 0, ROUND, 0, 1), 100, 110, "delivered")
+LOST = ((Kind.DATA, 0, ROUND, 0, 0), 90, None, Fate.read("dropped:loss"))
+TAKEN = ((Kind.DATA, 0, ROUND, 0, 1), 100, 110, Fate.read("delivered"))
 
 
 def waits(node: int, source: int, round: int, **more: Any) -> Account:
@@ -35,7 +36,7 @@ def waits(node: int, source: int, round: int, **more: Any) -> Account:
 
 
 def edge(*settled: Any) -> EdgeAccount:
-    lost = tuple(each for each in settled if each[3].startswith("dropped"))
+    lost = tuple(each for each in settled if each[3] == LOST[3])
     return EdgeAccount(sent=len(settled), delivered=0, dropped={}, in_flight=0, last=settled, lost=lost)
 
 

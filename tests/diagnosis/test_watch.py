@@ -12,6 +12,7 @@ import pytest
 from wait_graphs import FLYING, fleet, is_, lost, waits
 
 from netdfl.core.control import Again, Recover
+from netdfl.core.fates import Fate
 from netdfl.core.types import Kind, Message, Payload
 from netdfl.diagnosis.account import Account, EdgeAccount, WaitAccount
 from netdfl.diagnosis.assemble import Down, assemble
@@ -51,11 +52,11 @@ def edge(
     return EdgeAccount(
         sent=1,
         delivered=int(came),
-        dropped={} if lost is None else {"dropped:loss": 1},
+        dropped={} if lost is None else {Fate.read("dropped:loss"): 1},
         in_flight=int(flying is not None),
-        flying=[(key, 7)] if flying is not None else [],
-        last=[(key, 7, 9, "delivered")] if came else [],
-        lost=[] if lost is None else [(key, 7, None, "dropped:loss")],
+        flying=((key, 7),) if flying is not None else (),
+        last=((key, 7, 9, Fate.read("delivered")),) if came else (),
+        lost=() if lost is None else ((key, 7, None, Fate.read("dropped:loss")),),
     )
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from netdfl.core.fates import Fate
 from netdfl.core.rng import Streams
 from netdfl.host.injection import FaultInjection, by_node
 from netdfl.host.network import Door
@@ -201,5 +202,5 @@ def test_a_closed_door_refuses_and_calls_back_when_it_opens():
     assert called == []
     door.open()
     assert called == [True]
-    assert door.deliver(message) == "delivered"
+    assert door.deliver(message) == Fate.DELIVERED
     assert sink.messages == [message]

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from netdfl.core.fates import Fate
 from netdfl.core.types import Kind, Message, Payload
 from netdfl.node.heartbeats import RECENT, Heartbeats, _Beats
 from netdfl.node.mailbox import Mailbox
@@ -83,7 +84,7 @@ class Watch:
         )
 
     def hear(self, peer: int, number: int) -> None:
-        assert self.mailbox.deliver(Message(peer, 0, Kind.HEARTBEAT, 0, number, 0, 0, Payload())) == "delivered"
+        assert self.mailbox.deliver(Message(peer, 0, Kind.HEARTBEAT, 0, number, 0, 0, Payload())) == Fate.DELIVERED
 
     async def until(self, to_ns: int, *heard: int) -> None:
         while self.clock.now < to_ns:

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netdfl.core.clock import RealClock
-from netdfl.core.fates import FateClass, class_of
+from netdfl.core.fates import FateClass, FateKind
 from netdfl.core.types import Kind, Message, Payload
 from netdfl.node.ledger import LAST, LAST_LOST, NodeLedger
 from netdfl.testing.loopback import SilentRecorder
 from netdfl.transport.base import Fate
 
-SETTLED = [fate for fate in Fate if fate is not Fate.IN_FLIGHT]
+SETTLED = [Fate(kind) for kind in FateKind if kind is not FateKind.IN_FLIGHT]
 ARRIVED = (Fate.DELIVERED, Fate.LATE, Fate.DUPLICATE)
 SENT = st.tuples(
     st.integers(1, 2), st.sampled_from([Kind.DATA, Kind.ACK, Kind.HEARTBEAT]), st.sampled_from([None, *SETTLED])
@@ -45,7 +45,7 @@ def test_what_was_sent_is_what_arrived_what_did_not_and_what_is_on_its_way(sent:
         ledger.settled(messages[number], 10 + number, number, number + 5, sent[number][2])
     assert rows.kept == [(messages[n], 10 + n, n, n + 5, sent[n][2]) for n in settled]
     assert ledger.bytes_sent == sum(10 + number for number in range(len(sent)))
-    counts = Counter("delivered" if fate is Fate.DELIVERED else class_of(fate) for _, _, fate in sent if fate)
+    counts = Counter(fate.counts_as for _, _, fate in sent if fate)
     assert ledger.counts.sent == len(sent)
     assert ledger.counts.unfinished == len(sent) - len(settled)
     for name in set(FateClass) - {FateClass.UNFINISHED}:

@@ -41,8 +41,8 @@ class Notes(SilentRecorder):
         self.events: list[tuple[NodeId | None, int, str, dict[str, Any]]] = []
         self.fates: list[str] = []
 
-    def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
-        self.fates.append(fate)
+    def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: Fate) -> None:
+        self.fates.append(fate.text)
 
     def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
         self.measured.update(figures.keys())
@@ -171,7 +171,8 @@ def test_the_ledger_counts_each_edge_by_fate() -> None:
     notes = Notes()
     ledger = NodeLedger(0, RealClock(), notes)
     sent = Message(0, 1, Kind.DATA, 0, 0, 0, 0, Payload())
-    fates = [Fate.DELIVERED, Fate.LATE, Fate.DUPLICATE, "dropped:loss", "failed:unreachable", Fate.IN_FLIGHT]
+    texts = ["delivered", "late", "duplicate", "dropped:loss", "failed:unreachable", "in_flight"]
+    fates = [Fate.read(text) for text in texts]
     for fate in fates:
         ledger.sent(sent, 10, 0)
         ledger.settled(sent, 10, 0, None, fate)
@@ -179,7 +180,7 @@ def test_the_ledger_counts_each_edge_by_fate() -> None:
     assert (edge.sent, edge.delivered, edge.lost, edge.in_flight) == (6, 3, 2, 1)
     assert ledger.bytes_sent == 60
     assert ledger.counts == MessageCounts(6, delivered=1, late=1, duplicate=1, lost=1, undeliverable=1, unfinished=1)
-    assert notes.fates == [str(fate) for fate in fates]
+    assert notes.fates == texts
     ledger.refused((4, 0), "malformed", "bad checksum")
     assert ledger.refused_count == {"malformed": 1}
     assert notes.events[0][3] == {"reason": "malformed", "what": "bad checksum", "src": 4}

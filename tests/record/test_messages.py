@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import netdfl
-from netdfl.core.fates import MEANINGS, Fate, FateClass, class_of
+from netdfl.core.fates import MEANINGS, Fate, FateClass, FateKind
 from netdfl.core.types import Kind, Message, Payload
 from netdfl.record.base import Ended, Waited
 from netdfl.record.directory import RunDirectory
@@ -44,8 +44,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
 
 
 def test_every_fate_is_in_a_class_that_is_defined() -> None:
-    assert {class_of(fate) for fate in Fate} == set(FateClass) == set(MEANINGS)
-    assert class_of("dropped:loss, late") is FateClass.LOST
+    assert {Fate(kind).counts_as for kind in FateKind} == set(FateClass) == set(MEANINGS)
+    assert Fate.read("dropped:loss, late").counts_as is FateClass.LOST
     page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
     for name, meaning in MEANINGS.items():
         assert f"| `{name}` | {meaning}" in page
@@ -95,7 +95,7 @@ def test_a_late_message_whose_receiver_had_gone_on_is_told_from_one_it_waited_fo
     directory.write("scenario.yaml", "")
     with StoreWriter(directory.path, "001") as writer:
         for round in range(3):
-            writer.message(Message(0, 1, Kind.DATA, 0, round, 0, 0, Payload()), 9, round, round + 5, "late")
+            writer.message(Message(0, 1, Kind.DATA, 0, round, 0, 0, Payload()), 9, round, round + 5, Fate.read("late"))
         for round, ended in enumerate((Ended.DEADLINE, Ended.GONE)):
             writer.wait(Waited(1, round, 0, Kind.DATA, 0, 3, 3, ended, None, (0,)))
     found = count_messages(open_run(directory.path))
@@ -107,6 +107,6 @@ def test_reasons_stay_within_their_class(tmp_path: Path, fate: str, name: str) -
     directory = RunDirectory.create(tmp_path, "q", 7, out=tmp_path / "run")
     directory.write("scenario.yaml", "")
     with StoreWriter(directory.path, "001") as writer:
-        writer.message(Message(0, 1, Kind.DATA, 0, 0, 0, 0, Payload()), 9, 0, None, fate)
+        writer.message(Message(0, 1, Kind.DATA, 0, 0, 0, 0, Payload()), 9, 0, None, Fate.read(fate))
     told = count_messages(open_run(directory.path)).to_json()
     assert (told["sent"], told[name], told["why"]) == (1, 1, {name: {fate.partition(":")[2]: 1}})

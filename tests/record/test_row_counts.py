@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import netdfl
+from netdfl.core.fates import Fate
 from netdfl.core.types import Edge
 from netdfl.record.base import Alike
 from netdfl.record.sampling import Sampling
@@ -52,10 +53,10 @@ def test_rows_that_are_alike_are_written_as_others(every: int, tmp_path: Path) -
     with StoreWriter(tmp_path, "each", Sampling(every)) as each, StoreWriter(tmp_path, "all", Sampling(every)) as all:
         for round in range(40):
             all.alike(alike(edges, round))
-            all.row(row(7, 8, round, "dropped:loss"))
+            all.row(row(7, 8, round, Fate.read("dropped:loss")))
             for src, dst in edges:
                 each.row(row(src, dst, round))
-            each.row(row(7, 8, round, "dropped:loss"))
+            each.row(row(7, 8, round, Fate.read("dropped:loss")))
     written = [(tmp_path / "store" / f"messages-{name}.jsonl").read_text() for name in ("each", "all")]
     assert written[0] == written[1]
     assert len(written[0].splitlines()) > 40

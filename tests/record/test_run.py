@@ -13,6 +13,7 @@ import duckdb
 import pytest
 
 from netdfl.core.errors import InputError, RunError
+from netdfl.core.fates import Fate
 from netdfl.core.types import Kind, Message, Payload
 from netdfl.exports.export import export as export_anything
 from netdfl.exports.export import export_table as export
@@ -163,7 +164,7 @@ def test_a_torn_last_row_is_skipped_wherever_it_is_torn(tmp_path: Path, cut: int
     directory = started(tmp_path)
     with StoreWriter(directory.path, "000") as writer:
         for round in range(3):
-            writer.message(Message(0, 1, Kind.DATA, 0, round, 0, 0, Payload()), 9, 0, 1, "delivered")
+            writer.message(Message(0, 1, Kind.DATA, 0, round, 0, 0, Payload()), 9, 0, 1, Fate.read("delivered"))
     path = directory.path / "store/messages-000.jsonl"
     path.write_bytes(path.read_bytes()[:-cut])
     rounds = open_run(directory.path).rows("SELECT round FROM messages ORDER BY round")
@@ -176,7 +177,9 @@ def run(tmp_path: Path) -> Run:
     directory = started(tmp_path)
     with StoreWriter(directory.path, "000") as writer:
         for round in (1, 0):
-            writer.message(Message(0, 1, Kind.DATA, 0, round, 0, 0, Payload()), 9, round, None, "dropped:loss, late")
+            writer.message(
+                Message(0, 1, Kind.DATA, 0, round, 0, 0, Payload()), 9, round, None, Fate.read("dropped:loss, late")
+            )
             writer.metrics(round, None, round, {"test_loss": float("inf") if round else 0.1})
             writer.event(round, 0, round, "missing", awaited=[1, 2])
             writer.wait(Waited(0, round, 0, Kind.DATA, round, 9, None, Ended.DEADLINE, None, (1, 2)))

@@ -12,6 +12,7 @@ import pytest
 
 import netdfl
 from netdfl.core.errors import InputError
+from netdfl.core.fates import Fate
 from netdfl.core.types import Kind
 from netdfl.exports.export import graphml
 from netdfl.record.base import MessageRow
@@ -134,7 +135,7 @@ def test_totals_are_written_as_they_grow_and_not_with_every_flush(tmp_path: Path
     assert not (tmp_path / "store" / "messages-000.jsonl").exists()
 
 
-def row(src: int, dst: int, round: int, fate: str = "delivered") -> MessageRow:
+def row(src: int, dst: int, round: int, fate: Fate = Fate.DELIVERED) -> MessageRow:
     return (src, dst, Kind.DATA, 0, round, 0, 0), 10, 1000 * round, 1000 * round + 5, fate
 
 
@@ -147,7 +148,7 @@ def test_what_was_written_before_a_kill_is_read(tmp_path: Path) -> None:
         for round in range(50):
             store.row(row(0, 1, round))
         store.flush()
-        store.row(row(0, 1, 50, "dropped:loss"))
+        store.row(row(0, 1, 50, Fate.read("dropped:loss")))
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
     with (tmp_path / "store" / "link_totals-000.jsonl").open("a") as file:

@@ -11,6 +11,7 @@ import pytest
 
 import netdfl
 from netdfl.core.errors import InputError
+from netdfl.core.fates import Fate
 from netdfl.core.types import Kind
 from netdfl.exports.export import export_table as export
 from netdfl.record import run as run_module
@@ -43,7 +44,7 @@ def make(path: Path, writers: int = 3, first: int = 0) -> Run:
         with StoreWriter(path, f"{node:03d}") as store:
             for round in range(first, first + 20):
                 head = (node, (node + 1) % writers, Kind.DATA, 0, round, 0, 0)
-                store.row((head, 10, 1000 * round, 1000 * round + 7, "delivered"))
+                store.row((head, 10, 1000 * round, 1000 * round + 7, Fate.read("delivered")))
             store.event(5, node, first, "crash", why="test")
     return open_run(path)
 

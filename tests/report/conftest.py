@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from netdfl.core.fates import MessageCounts
+from netdfl.core.fates import LOSS, Fate, MessageCounts
 from netdfl.core.types import Kind, Message, Payload
 from netdfl.diagnosis.causes import find_stuck
 from netdfl.diagnosis.finding import Finding, keep_stall
@@ -101,7 +101,13 @@ def _write_node(
             lost = rng.uniform() < 0.05
             arrived = None if lost else at_ns + round(rng.lognormal(np.log(0.02), 0.3) * SECOND)
             message = Message(src, dst, Kind.DATA, 0, t, 0, 0, Payload())
-            writer.message(message, 20_480 + 8 * node, at_ns, arrived, "dropped:loss" if lost else "delivered")
+            writer.message(
+                message,
+                20_480 + 8 * node,
+                at_ns,
+                arrived,
+                Fate.dropped(LOSS) if lost else Fate.DELIVERED,
+            )
 
 
 def make_status(nodes: int = 16, rounds: int = 50) -> FleetStatus:

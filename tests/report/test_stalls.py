@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from netdfl.core.fates import LOSS, Fate
 from netdfl.core.types import Kind, Message, Payload
 from netdfl.diagnosis.causes import find_stuck
 from netdfl.diagnosis.finding import Finding, keep_stall
@@ -40,7 +41,7 @@ def run(tmp_path: Path) -> Run:
     with StoreWriter(directory.path, "002") as store:
         for round, arrived in ((4, 70 * MS), (5, None), (6, 100 * MS)):
             message = Message(2, 3, Kind.DATA, 0, round, 0, 0, Payload())
-            store.message(message, 120, round * 15 * MS, arrived, "delivered" if arrived else "dropped:loss")
+            store.message(message, 120, round * 15 * MS, arrived, Fate.DELIVERED if arrived else Fate.dropped(LOSS))
     finding, snapshot = stalled()
     keep_stall(directory, finding, snapshot)
     directory.write_json("result.json", {"deadlocks": [], "stalls": [finding.to_json()]})

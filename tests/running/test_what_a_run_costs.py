@@ -156,7 +156,7 @@ def test_edges_keep_their_own_last_messages() -> None:
     loop = VirtualLoop()
     ledger = NodeLedger(0, VirtualClock(loop), SilentRecorder())
     loop.close()
-    for dst, fate in ((1, Fate.DELIVERED), (2, "dropped:loss")):
+    for dst, fate in ((1, Fate.DELIVERED), (2, Fate.read("dropped:loss"))):
         message = Message(0, dst, Kind.DATA, 0, 7, 0, 0, Payload())
         ledger.sent(message, 10, 1)
         ledger.settled(message, 10, 1, 2, fate)

@@ -11,6 +11,7 @@ from test_world import FAULTY
 
 from netdfl import cli
 from netdfl.core.errors import InputError
+from netdfl.core.fates import Fate
 from netdfl.core.types import Kind, Message, Payload
 from netdfl.record.base import Alike
 from netdfl.record.event_log import EventLog, _in_order, content_digest, first_difference
@@ -78,7 +79,7 @@ def log_of(entries: list[tuple[int, int, str]], seed: int = 0, value: float = 1.
     log = EventLog(clock, seed)  # type: ignore[arg-type]
     for at_ns, round, fate in entries:
         clock.ns = at_ns
-        log.message(Message(0, 1, Kind.DATA, 0, round, 0, 0, Payload()), 10, 0, at_ns, fate)
+        log.message(Message(0, 1, Kind.DATA, 0, round, 0, 0, Payload()), 10, 0, at_ns, Fate.read(fate))
     log.metrics(0, 0, {"train_loss": value})
     return log.hexdigest()
 
@@ -99,9 +100,9 @@ def test_messages_that_are_alike_are_logged_as_others() -> None:
         contents = [vector_payload(np.array([src + round]), {}) for src, _ in edges]
         messages = [Message(*edge, Kind.DATA, 0, round, 0, 0, of) for edge, of in zip(edges, contents, strict=True)]
         for message in messages[::-1]:
-            each.message(message, 10, 0, round, "delivered")
+            each.message(message, 10, 0, round, Fate.DELIVERED)
         digests = [content_digest(message.payload) for message in messages]
-        all.alike(Alike(edges, messages[0][2:7], 10, 0, round, "delivered"), digests)
+        all.alike(Alike(edges, messages[0][2:7], 10, 0, round, Fate.DELIVERED), digests)
     assert each.hexdigest() == all.hexdigest()
 
 
@@ -117,7 +118,7 @@ def test_the_hash_knows_contents() -> None:
     def hash_of(values: list[float], w: float) -> str:
         log = EventLog(Stopped(), 0)  # type: ignore[arg-type]
         payload = vector_payload(np.array(values), {"w": w})
-        log.message(Message(0, 1, Kind.DATA, 0, 0, 0, 0, payload), 10, 0, 1, "delivered")
+        log.message(Message(0, 1, Kind.DATA, 0, 0, 0, 0, payload), 10, 0, 1, Fate.DELIVERED)
         return log.hexdigest()
 
     assert len({hash_of([1, 2], 1), hash_of([1, 3], 1), hash_of([1, 2], 2)}) == 3

@@ -17,6 +17,7 @@ from safetensors.torch import save
 
 import netdfl
 from netdfl.core.errors import InputError, NetdflError
+from netdfl.core.fates import Fate
 from netdfl.diagnosis.account import Account, EdgeAccount, WaitAccount
 from netdfl.diagnosis.snapshot import State, What
 from netdfl.host.models import snapshot_path, write_snapshot
@@ -115,8 +116,8 @@ def test_a_node_that_the_scenario_lacks_is_named(hand: Path) -> None:
 
 def test_accounts_come_back_as_they_were_given(tmp_path: Path) -> None:
     key = ("data", 0, 1, 0, 0)
-    edge = EdgeAccount(sent=2, delivered=1, dropped={"dropped:loss": 1}, in_flight=0, flying=((key, 5),))
-    edge = replace(edge, last=((key, 5, None, "dropped:loss"), (key, 5, 7, "delivered")))
+    edge = EdgeAccount(sent=2, delivered=1, dropped={Fate.read("dropped:loss"): 1}, in_flight=0, flying=((key, 5),))
+    edge = replace(edge, last=((key, 5, None, Fate.read("dropped:loss")), (key, 5, 7, Fate.read("delivered"))))
     what: dict[str, Any] = {
         "what": What.MESSAGE,
         "round": 1,
@@ -137,7 +138,7 @@ def test_accounts_come_back_as_they_were_given(tmp_path: Path) -> None:
         [given.quiet.to_json(), given.last.to_json()]
     )
     assert read.quiet.wait == wait
-    assert read.quiet.edges[1].last[0] == (key, 5, None, "dropped:loss")
+    assert read.quiet.edges[1].last[0] == (key, 5, None, Fate.read("dropped:loss"))
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"quiet": 1, "last": 2}', "[" * 9999])

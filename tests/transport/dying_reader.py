@@ -53,7 +53,7 @@ async def write(memory: SharedMemory, pipe: Connection, reader: int) -> None:
     await asyncio.to_thread(os.waitpid, reader, 0)
     await ledger.until_settled(6)
     for row in ledger.rows:
-        print(f"{row.message.round}:{row.fate}")
+        print(f"{row.message.round}:{row.fate.text}")
     bodies = node._bodies
     assert bodies is not None
     await asyncio.sleep(1.1 * DOUBT_NS / 1e9)

@@ -38,7 +38,7 @@ async def main(node: int, nbytes: int) -> None:
         array = Array("float32", vector.shape, memoryview(vector).cast("B").toreadonly())
         await transport.send([data_message((0, 1), 0, Payload({"x": array}))])
         await ledger.until_settled(1)
-        assert ledger.rows[0].fate == "delivered", ledger
+        assert ledger.rows[0].fate.text == "delivered", ledger
     else:
         await sink.until(1)
         assert np.frombuffer(sink.messages[0].payload.arrays["x"].data, np.float32).sum(dtype=np.float64) == nbytes // 4

@@ -27,7 +27,7 @@ from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest, Receipt
 
 MS = 1_000_000
 NONSENSE = b"\xff\xff\xff"
-DELIVERED = Receipt(fate=Fate.DELIVERED).SerializeToString()
+DELIVERED = Receipt(fate=Fate.DELIVERED.text).SerializeToString()
 
 
 async def nonsense(request: bytes, context: object) -> bytes:
@@ -77,7 +77,7 @@ async def test_only_peers_that_said_hello_are_heard_and_only_in_their_newest_epo
         assert not (await say_hello(channel, epoch=1)).accepted
         assert await push(channel, frame(epoch=2).replace(RUN_ID, b"run-0009")) == "refused:foreign"
         assert not sink.messages
-        assert await push(channel, frame(epoch=2)) == Fate.DELIVERED
+        assert await push(channel, frame(epoch=2)) == "delivered"
         assert len(ledger.refusals) == 6
 
 
@@ -105,7 +105,7 @@ async def test_hostile_bytes_change_nothing_and_are_counted():
         assert not nonsense.accepted
         assert len(ledger.refusals) == 2 * len(hostile) + 1
         assert not sink.messages
-        assert await push(channel, good) == Fate.DELIVERED
+        assert await push(channel, good) == "delivered"
 
 
 async def test_a_stream_that_breaks_off_changes_nothing():
@@ -121,7 +121,7 @@ async def test_a_stream_that_breaks_off_changes_nothing():
         await call.write(pieces[0])
         await call.initial_metadata()
         call.cancel()
-        assert (await stream(iter(pieces), timeout=30)).fate == Fate.DELIVERED
+        assert (await stream(iter(pieces), timeout=30)).fate == "delivered"
         assert len(sink.messages) == 1
 
 
@@ -134,7 +134,7 @@ async def test_calls_that_wait_at_a_full_mailbox_are_bounded():
         await ledger.until_refused(20 - OPTIONS.waiting_calls)
         sink.make_room()
         fates = Counter(await asyncio.gather(*calls))
-    assert fates == {"refused:overloaded": 20 - OPTIONS.waiting_calls, Fate.DELIVERED: OPTIONS.waiting_calls}
+    assert fates == {"refused:overloaded": 20 - OPTIONS.waiting_calls, "delivered": OPTIONS.waiting_calls}
 
 
 async def test_a_peer_that_never_answers_costs_its_deadline_and_no_other_edge():
@@ -146,7 +146,7 @@ async def test_a_peer_that_never_answers_costs_its_deadline_and_no_other_edge():
         payload = vector_payload(np.zeros(5))
         await a.send([data_message((0, 1), 0, payload), data_message((0, 2), 0, payload)])
         await ledger.until_settled(2)
-    assert [(row.message.dst, row.fate) for row in ledger.rows] == [(2, Fate.DELIVERED), (1, "failed:deadline")]
+    assert [(row.message.dst, row.fate.text) for row in ledger.rows] == [(2, "delivered"), (1, "failed:deadline")]
 
 
 @pytest.mark.parametrize("answers", [{"hello": nonsense}, {"push": nonsense_each}], ids=["hello", "push"])
@@ -156,10 +156,10 @@ async def test_a_peer_that_answers_nonsense_fails_that_message_alone(answers):
         a.set_peer(1, address, epoch=1)
         await a.send([data_message((0, 1), t, vector_payload(np.zeros(5))) for t in range(3)])
         await ledger.until_settled(3)
-    assert {row.fate for row in ledger.rows} == {"failed:broken_call"}
+    assert {row.fate.text for row in ledger.rows} == {"failed:broken_call"}
 
 
-@pytest.mark.parametrize(("reason", "fate"), [(LEFT, Fate.IN_FLIGHT), ("", "failed:cancelled")], ids=["left", "else"])
+@pytest.mark.parametrize(("reason", "fate"), [(LEFT, "in_flight"), ("", "failed:cancelled")], ids=["left", "else"])
 async def test_a_call_that_its_receiver_cancels_leaves_a_message_in_flight_only_where_it_says_that_it_leaves(
     reason: str, fate: str
 ) -> None:
@@ -175,7 +175,7 @@ async def test_a_call_that_its_receiver_cancels_leaves_a_message_in_flight_only_
         for t in range(2):
             await a.send([data_message((0, 1), t, vector_payload(np.zeros(5)))])
             await ledger.until_settled(t + 1)
-    assert [row.fate for row in ledger.rows] == [Fate.DELIVERED, fate]
+    assert [row.fate.text for row in ledger.rows] == ["delivered", fate]
 
 
 async def test_however_many_calls_wait_for_a_server_none_is_cancelled() -> None:
@@ -199,7 +199,7 @@ async def test_a_message_on_a_stream_that_has_ended_goes_over_a_new_one():
             await a.send([data_message((0, 1), t, vector_payload(np.zeros(5)))])
             await ledger.until_settled(t + 1)
             await until(lambda: a._outlets[1][0]._stream is None)
-    assert [row.fate for row in ledger.rows] == [Fate.DELIVERED] * 3
+    assert [row.fate.text for row in ledger.rows] == ["delivered"] * 3
     assert len(served) == 3
 
 
@@ -220,4 +220,4 @@ async def test_a_receiver_that_never_answers_costs_a_message_its_deadline_and_no
         silent = False
         await a.send([data_message((0, 1), 1, vector_payload(np.zeros(5)))])
         await ledger.until_settled(2)
-    assert [row.fate for row in ledger.rows] == ["failed:deadline", Fate.DELIVERED]
+    assert [row.fate.text for row in ledger.rows] == ["failed:deadline", "delivered"]

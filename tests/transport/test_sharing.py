@@ -117,7 +117,7 @@ async def test_two_processes_have_a_connection_for_messages_and_one_for_heartbea
         assert connections(port) == 2
         await transports[size - 1].aclose()
         await until(lambda: connections(port) == 0)
-    assert {row.fate for row in ledger.rows} == {Fate.DELIVERED}
+    assert {row.fate.text for row in ledger.rows} == {"delivered"}
     assert ledger.refusals == []
 
 
@@ -136,15 +136,15 @@ async def test_a_node_that_leaves_can_be_reached_no_more_and_the_others_go_on() 
         await ledger.until_settled(7)
         full.make_room()
         assert full.messages == []
-    fates = {(row.message.src, row.message.dst, row.message.round): row.fate for row in ledger.rows}
+    fates = {(row.message.src, row.message.dst, row.message.round): row.fate.text for row in ledger.rows}
     assert fates == {
-        (0, 2, 0): Fate.IN_FLIGHT,
-        (0, 3, 0): Fate.DELIVERED,
+        (0, 2, 0): "in_flight",
+        (0, 3, 0): "delivered",
         (0, 2, 1): "failed:unavailable",
         (1, 2, 1): "failed:unavailable",
-        (0, 3, 1): Fate.DELIVERED,
-        (1, 3, 1): Fate.DELIVERED,
-        (3, 0, 1): Fate.DELIVERED,
+        (0, 3, 1): "delivered",
+        (1, 3, 1): "delivered",
+        (3, 0, 1): "delivered",
     }
     assert ledger.refusals == []
 
@@ -157,7 +157,7 @@ async def test_an_outlet_that_closes_ends_its_own_calls_alone() -> None:
         transports[3].attach(full := KeptSink(capacity=0))
         await send_all(transports, [data_message((0, dst), 0, SMALL) for dst in (2, 3)])
         transports[0].set_gone(2)
-        assert [(row.message.dst, row.fate) for row in ledger.rows] == [(2, "failed:gone")]
+        assert [(row.message.dst, row.fate.text) for row in ledger.rows] == [(2, "failed:gone")]
         full.make_room()
         await ledger.until_settled(2)
         assert ledger.rows[-1].fate == Fate.DELIVERED
@@ -185,7 +185,7 @@ async def test_a_later_life_of_a_node_is_reached_at_its_own_address() -> None:
         await again.send([data_message((2, 3), 1, SMALL)._replace(epoch=1)])
         await ledger.until_settled(5)
         await again.aclose()
-    assert {row.fate for row in ledger.rows} == {Fate.DELIVERED}
+    assert {row.fate.text for row in ledger.rows} == {"delivered"}
     assert sorted(message.src for message in sink.messages) == [0, 1, 3]
     assert [len(each.messages) for each in sinks] == [0, 0, 1, 1]
 
@@ -201,7 +201,7 @@ async def test_whoever_asks_for_no_node_or_a_wrong_one_gets_to_the_first() -> No
         transports[0].set_peer(1, transports[3].address, epoch=1)
         await transports[0].send([data_message((0, 1), 0, SMALL)])
         await ledgers[0].until_settled(1)
-    assert [row.fate for row in ledgers[0].rows] == ["refused:foreign"]
+    assert [row.fate.text for row in ledgers[0].rows] == ["refused:foreign"]
     assert "takes for node 1, expected 3" in ledgers[3].refusals[0][2]
 
 
@@ -239,7 +239,7 @@ async def test_idle_outlets_end_and_open_again(monkeypatch: pytest.MonkeyPatch) 
             assert set(transports[0]._outlets) == {3}
         full.make_room()
         await ledger.until_settled(6)
-    assert {row.fate for row in ledger.rows} == {Fate.DELIVERED}
+    assert {row.fate.text for row in ledger.rows} == {"delivered"}
     assert [row.message.round for row in ledger.rows if row.message.dst == 3] == [0, 1, 2]
 
 

@@ -119,7 +119,7 @@ def test_a_link_that_holds_loses_nothing_and_keeps_order() -> None:
     sends = [(t * MS, data_message((0, 1), t, Payload())) for t in range(20)]
     events = [{"at": "5ms", "for": "1s", "link": "0->1", "state": "down_hold"}]
     rows = play(sends, {"default": {"latency": "1ms"}}, events)
-    assert [row.fate for row in rows] == ["delivered"] * 20
+    assert [row.fate.text for row in rows] == ["delivered"] * 20
     assert [row.message.round for row in rows] == list(range(20))
     assert arrivals(rows)[0, 1, 5] == 1006 * MS
 
@@ -127,7 +127,7 @@ def test_a_link_that_holds_loses_nothing_and_keeps_order() -> None:
 def test_a_link_that_drops_says_so_and_one_that_never_heals_ends_in_flight() -> None:
     sends = [(1 * S, data_message((0, 1), 0, Payload())), (1 * S, data_message((0, 2), 0, Payload()))]
     events = [{"at": "0s", "link": "0->1", "state": "down_drop"}, {"at": "0s", "link": "0->2", "state": "down_hold"}]
-    fates = {row.message.dst: row.fate for row in play(sends, {}, events)}
+    fates = {row.message.dst: row.fate.text for row in play(sends, {}, events)}
     assert fates == {1: "dropped:down", 2: "in_flight"}
 
 
@@ -170,7 +170,7 @@ def test_what_comes_for_a_crashed_node_fails() -> None:
 
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
         runner.run(main())
-    assert [row.fate for row in ledger.rows] == ["delivered", "failed:gone", "failed:gone"]
+    assert [row.fate.text for row in ledger.rows] == ["delivered", "failed:gone", "failed:gone"]
 
 
 RULES = st.fixed_dictionaries(
@@ -201,7 +201,7 @@ def test_every_message_ends_once_and_never_arrives_before_it_left(
         assert len(rows) == len(sends)
     for row in rows:
         assert row.arrived_ns is None or row.arrived_ns >= row.sent_ns
-        assert row.fate in ("delivered", "dropped:loss", "dropped:queue")
+        assert row.fate.text in ("delivered", "dropped:loss", "dropped:queue")
 
 
 def test_a_node_keeps_few_queues_on_a_graph_that_is_redrawn() -> None:

@@ -185,7 +185,7 @@ async def test_a_receipt_that_no_node_gives_is_a_broken_call(liar: tuple[str, li
     await node.send([data_message((0, 1), round, vector_payload(np.zeros(3))) for round in rounds])
     await ledger.until_settled(len(rounds))
     await node.aclose()
-    assert [row.fate for row in ledger.rows] == ["failed:broken_call"] * len(ODD_RECEIPTS) + ["delivered"]
+    assert [row.fate.text for row in ledger.rows] == ["failed:broken_call"] * len(ODD_RECEIPTS) + ["delivered"]
 
 
 async def test_a_real_fleet_goes_on_beside_a_stranger() -> None:
@@ -313,7 +313,7 @@ def test_any_report_is_taken_or_malformed(fates: Any) -> None:
         receipts.take_report(report(1, 0, 0, fates))
     except MalformedMessage:
         pass
-    assert all(is_fate(row.fate) and abs(row.arrived_ns or 0) <= MOST_NS for row in ledger.rows)
+    assert all(is_fate(row.fate.text) and abs(row.arrived_ns or 0) <= MOST_NS for row in ledger.rows)
 
 
 @given(

@@ -53,7 +53,7 @@ async def assert_undisturbed(nodes: Sequence[GrpcTransport], ledger: KeptLedger)
         await nodes[1].send([data_message((1, 0), round, vector_payload(np.zeros(size, np.float32)))])
     await sink.until(2)
     await ledger.until_settled(settled + 2)
-    assert [row.fate for row in ledger.rows[settled:]] == ["delivered"] * 2
+    assert [row.fate.text for row in ledger.rows[settled:]] == ["delivered"] * 2
 
 
 def said_hello(node: int, epoch: int = 0) -> bytes:
@@ -262,7 +262,7 @@ async def test_tls_to_a_plain_port_is_refused_and_the_caller_says_why() -> None:
     await mine.send([data_message((1, 0), round, vector_payload(np.zeros(3))) for round in range(3)])
     await ledger.until_settled(3)
     await asyncio.gather(plain.aclose(), mine.aclose())
-    assert {row.fate for row in ledger.rows} == {"failed:unavailable"}
+    assert {row.fate.text for row in ledger.rows} == {"failed:unavailable"}
     assert ledger.refusals == [((1, 0), "foreign", f"who listens at {plain.address} speaks no TLS, and this node does")]
 
 
@@ -274,7 +274,7 @@ async def test_a_node_that_is_not_whom_it_is_asked_for_gets_no_message(theirs: C
     await mine.send([data_message((1, 0), 0, vector_payload(np.zeros(3)))])
     await ledger.until_settled(1)
     await asyncio.gather(other.aclose(), mine.aclose())
-    assert ledger.rows[0].fate == "failed:unavailable"
+    assert ledger.rows[0].fate.text == "failed:unavailable"
     ((edge, reason, what),) = ledger.refusals
     assert (edge, reason) == ((1, 0), "foreign")
     assert f"who listens at {other.address} has a certificate, but not that of node 0 of this run" in what

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
+from netdfl.core.fates import LOSS, RESET, FateReason
 from netdfl.core.types import Json, Kind, NodeId
 
 T = TypeVar("T")
@@ -64,7 +65,7 @@ class Dropped:
     """`unit` ends here. `reason` is one word for the record: `loss`, `queue`, `down`, `corrupt`."""
 
     unit: Transit
-    reason: str
+    reason: FateReason
 
 
 @dataclass(slots=True, eq=False)
@@ -106,7 +107,7 @@ class Stage:
     """
 
     __slots__ = ()
-    reason: ClassVar[str] = "loss"
+    reason: ClassVar[FateReason] = LOSS
     instant: ClassVar[bool] = True
 
     def advance(self, unit: Transit, now_ns: int) -> int:
@@ -160,7 +161,7 @@ class Delaying(Stage):
         if not resets(event):
             return ()
         units, self._under_way = self._under_way, []
-        return [Dropped(unit, "reset") for at_ns, unit in units if at_ns > now_ns]
+        return [Dropped(unit, RESET) for at_ns, unit in units if at_ns > now_ns]
 
     def rests(self, now_ns: int) -> bool:
         """See `Stage`: where all has left."""

@@ -8,6 +8,7 @@ from typing import ClassVar, Generic, Literal, TypeVar
 
 from xxhash import xxh3_64_intdigest
 
+from netdfl.core.fates import CORRUPT, FateReason
 from netdfl.core.types import Array, Message, Payload
 from netdfl.core.units import Probability, TimeNs
 from netdfl.links.rules.base import DROPPED, Delaying, Departure, LinkEvent, Stage, StageOutcome, Transit
@@ -107,7 +108,7 @@ class Checksum(Stage):
     """The last stage of a path whose corruption is detected: damaged units end here (`corrupt`)."""
 
     __slots__ = ("corrupt",)
-    reason: ClassVar[str] = "corrupt"
+    reason: ClassVar[FateReason] = CORRUPT
 
     def __init__(self, corrupt: Corrupt) -> None:
         """Check what `corrupt` marks."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+from netdfl.core.fates import LOSS, FateReason
 from netdfl.core.given_files import given_text
 from netdfl.core.types import Kind
 from netdfl.core.units import NonNegativeInt, Probability
@@ -193,7 +194,7 @@ class Loss(Stage):
     """
 
     __slots__ = ("model", "rounds")
-    reason: ClassVar[str] = "loss"
+    reason: ClassVar[FateReason] = LOSS
 
     def __init__(self, model: LossModel | None = None, rounds: ByRound[LossModel] | None = None) -> None:
         """Lose by `model` (None: nothing); `rounds` overrides it for the messages of some rounds."""

@@ -10,6 +10,7 @@ from itertools import pairwise
 from math import inf
 from typing import ClassVar
 
+from netdfl.core.fates import QUEUE, RESET, FateReason
 from netdfl.core.given_files import given_text
 from netdfl.core.units import SizeBytes
 from netdfl.links.rules.base import DROPPED, Dropped, LinkEvent, Stage, StageOutcome, Transit, resets
@@ -105,7 +106,7 @@ class TraceRate(Stage):
     """
 
     __slots__ = ("_index", "_left", "_queue", "_waiting", "opportunities")
-    reason: ClassVar[str] = "queue"
+    reason: ClassVar[FateReason] = QUEUE
     instant: ClassVar[bool] = False
 
     def __init__(self, opportunities: Opportunities) -> None:
@@ -150,7 +151,7 @@ class TraceRate(Stage):
             raise ValueError("a rate from a trace can't be changed by an event; give the link a plain rate instead")
         if not resets(event):
             return ()
-        dropped = [Dropped(unit, "reset") for at_ns, unit in self._queue if at_ns > now_ns]
+        dropped = [Dropped(unit, RESET) for at_ns, unit in self._queue if at_ns > now_ns]
         self._queue.clear()
         self._waiting = 0
         self._index = min(self._index, self.opportunities.first(now_ns) - 1)

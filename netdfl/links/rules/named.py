@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from netdfl.core.fates import SCRIPTED, FateReason
 from netdfl.core.types import Kind
 from netdfl.links.rules.base import DROPPED, Delaying, LinkEvent, Stage, StageOutcome, Transit, resets
 
@@ -43,7 +44,7 @@ class NamedLoss(Stage):
     """The stage that loses what is named."""
 
     __slots__ = ("named",)
-    reason: ClassVar[str] = "scripted"
+    reason: ClassVar[FateReason] = SCRIPTED
 
     def __init__(self, named: Sequence[Named]) -> None:
         """Lose whatever one of `named` matches."""

@@ -9,6 +9,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import ClassVar
 
+from netdfl.core.fates import QUEUE, RESET, FateReason
 from netdfl.core.units import PositiveInt, RateBps, SizeBytes
 from netdfl.links.rules.base import (
     DROPPED,
@@ -81,7 +82,7 @@ class Rate(Stage):
     """
 
     __slots__ = ("_backlog", "_den", "_end", "_num", "_queue", "_slack", "_waiting", "rounds", "scale", "shape")
-    reason: ClassVar[str] = "queue"
+    reason: ClassVar[FateReason] = QUEUE
     instant: ClassVar[bool] = False
 
     rounds: ByRound[tuple[float | None, float]] | None
@@ -158,7 +159,7 @@ class Rate(Stage):
             dropped = self._pending(now_ns)
             self._clear()
             self._set(shape, scale)
-            return [Dropped(unit, "reset") for unit in dropped]
+            return [Dropped(unit, RESET) for unit in dropped]
         if (shape, scale) == (self.shape, self.scale):
             return ()
         return self._retime(shape, scale, now_ns)

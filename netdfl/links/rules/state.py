@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Literal, TypeAlias, get_args
 
+from netdfl.core.fates import DOWN, RESET, FateReason
 from netdfl.links.rules.base import DROPPED, HELD, ByRound, Departure, Dropped, LinkEvent, Stage, StageOutcome, Transit
 
 StateName: TypeAlias = Literal["up", "down_hold", "down_drop", "down_reset"]
@@ -25,7 +26,7 @@ class LinkState(Stage):
     """
 
     __slots__ = ("held", "rounds", "state")
-    reason: ClassVar[str] = "down"
+    reason: ClassVar[FateReason] = DOWN
 
     def __init__(self, state: StateName = "up", rounds: ByRound[StateName] | None = None) -> None:
         """Begin in `state`; `rounds` overrides it for the messages of some rounds."""
@@ -53,5 +54,5 @@ class LinkState(Stage):
         units, self.held = self.held, []
         if self.state == "up":
             return [Departure(unit, now_ns) for unit in units]
-        reason = "reset" if self.state == "down_reset" else "down"
+        reason = RESET if self.state == "down_reset" else DOWN
         return [Dropped(unit, reason) for unit in units]

@@ -18,6 +18,7 @@ from itertools import accumulate, product
 from pathlib import Path
 from typing import Any, ClassVar
 
+from netdfl.core.fates import FateReason
 from netdfl.core.types import Json
 from netdfl.links.rules.base import DROPPED, Delaying, LinkEvent, StageOutcome, Transit, resets
 from netdfl.links.rules.keyed_random import unit_uniform
@@ -132,7 +133,7 @@ class Tcp(Delaying):
     """
 
     __slots__ = ("_curves", "_free_ns", "_last_ns", "_table", "delay", "loss", "rate", "scales", "seed")
-    reason: ClassVar[str] = "dead"
+    reason: ClassVar[FateReason] = FateReason("dead")
 
     def __init__(self, seed: int, table: TcpTable, loss: object, rate: object, delay: Delay) -> None:
         """`seed` is the edge's. Raises ValueError for a loss or a rate that comes from a trace."""

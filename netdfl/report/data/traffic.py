@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from netdfl.core.fates import Fate, FateClass, class_of
+from netdfl.core.fates import Fate, FateClass, FateKind
 from netdfl.links.rules.figures import say
 from netdfl.links.selectors import Groups, is_edges, parse_edges
 from netdfl.record.run import Run
@@ -15,7 +15,7 @@ from netdfl.report.data.frame import FIGURE, TIME, Floats, Frame, Made, Plain, W
 
 NUMBERS = {name: number for number, name in enumerate(FateClass)}
 CLASS_NUMBER = f"""CASE split_part(fate, ':', 1) {
-    " ".join(f"WHEN '{fate.value}' THEN {NUMBERS[class_of(fate.value)]}" for fate in Fate)
+    " ".join(f"WHEN '{kind.value}' THEN {NUMBERS[Fate(kind).counts_as]}" for kind in FateKind)
 } END"""
 """The place of a message's class in `FateClass`, as SQL."""
 CLASSES = tuple(name for name in FateClass if name is not FateClass.UNFINISHED)
@@ -143,7 +143,7 @@ def messages(run: Run, frame: Frame) -> Made:
     if not frame.by_round:
         found["sent"] = shorten(columns[4], TIME)
         found["arrived"] = shorten(columns[5], TIME)
-    classes = [class_of(fate).value for fate in fates.texts]
+    classes = [Fate.read(text).counts_as.value for text in fates.texts]
     found |= {"kinds": kinds.texts, "fates": fates.texts, "classes": classes}
     if not run.sampling.is_all:
         every = max(every, 2, -(-sent // max(1, total)))

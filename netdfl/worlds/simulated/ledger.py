@@ -106,7 +106,7 @@ class SimulatedLedger(NodeLedger):
             edge = self._by_dst[dst] = EdgeCount()
         return edge
 
-    def settled(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
+    def settled(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: Fate) -> None:
         """Record a message's fate: one row."""
         if fate is Fate.DELIVERED:
             if message[2] is Kind.DATA and len(self._delivered) < MOST_DELIVERED:
