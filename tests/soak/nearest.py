@@ -1,4 +1,4 @@
-"""Which tests are nearest to a place in the code: those that run it, of its package's own folder first, the fast first.
+"""Which tests are nearest to a place in the code: those that run it and little else, of its package's folder first.
 
 Every block of statements (a body, a branch, what follows a branch) tells when it is entered, by a call that an import
 hook puts there; nothing on disk changes. Each test file is run so once, in a fork of its own, and what each of its
@@ -221,11 +221,11 @@ class Nearest:
         else:
             found = {file: [] for file in self.records if file.startswith(own)}
         spent, chosen = 0.0, []
-        files = sorted(found, key=lambda file: (not file.startswith(own), self._seconds(file, found[file])))
+        files = sorted(found, key=lambda file: (not file.startswith(own), self._wide(file, found[file])))
         rest = [(file, list(self.records[file].tests)) for file in files[:MOST_FILES]]
         for file, tests in [(file, found[file]) for file in files[:MOST_FILES]] + rest:
             timed = self.records[file].tests
-            for test in sorted(set(tests).difference(chosen), key=lambda test: (timed[test][0], test)):
+            for test in sorted(set(tests).difference(chosen), key=lambda test: (len(timed[test][1]), test)):
                 if spent + timed[test][0] <= BUDGET_S:
                     spent += timed[test][0]
                     chosen.append(test)
@@ -240,8 +240,10 @@ class Nearest:
         """How long they take."""
         return sum(self.records[test.partition("::")[0]].tests[test][0] for test in tests)
 
-    def _seconds(self, file: str, tests: Sequence[str]) -> float:
-        return sum(self.records[file].tests[test][0] for test in tests)
+    def _wide(self, file: str, tests: Sequence[str]) -> int:
+        """How many blocks that one of the tests enters which enters fewest: it looks at this place, not through it."""
+        timed = self.records[file].tests
+        return min((len(timed[test][1]) for test in tests), default=0)
 
 
 def _wider(block: str) -> tuple[str, str, str]:

@@ -154,6 +154,7 @@ def test_classes_are_those_of_training_and_test_data_and_as_many_as_are_asked_fo
     assert shared(Datasets(train=(X, X), num_classes=7)).num_classes == 7
     assert shared(Datasets(train=(X, X))).num_classes == 0
     assert shared(Datasets(train=(X, np.stack([Y, Y + 5], 1)))).num_classes == 8, "of whole numbers, as many as show"
+    assert shared(Datasets(train=Pairs(X, [(one, one) for one in Y]))).num_classes == 0, "two targets are no class"
     assert shared(Datasets(train=(X, Y - 1))).labels is None, "below 0 there is no class"
 
 
@@ -392,6 +393,10 @@ def test_objects_are_found_under_the_names_that_are_given() -> None:
     assert data.clients is not None
     assert len(data.clients) == 3
     assert handed_in() == (None, None)
+    nothing = handed_in(data=[]).dataset
+    assert nothing is not None
+    with pytest.raises(DatasetError, match="train"):
+        shared(Datasets(train=getattr(given, nothing.partition(":")[2])()))
     made = handed_in(model=partial(torch.nn.Linear, 3, 2)).model
     assert made is not None
     assert isinstance(getattr(given, made.partition(":")[2])(), torch.nn.Linear)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from netdfl.core.errors import TrainingError
 from netdfl.training.flat import FlatModel
 from netdfl.training.models.copying import copied
-from netdfl.training.models.reach import Watch, same, told
+from netdfl.training.models.reach import Watch, places, same, told
 from netdfl.training.models.state import Original
 
 X, Y = torch.ones(4, 3), torch.arange(4) % 2
@@ -216,6 +216,18 @@ def test_what_can_not_be_compared_is_another() -> None:
     assert not same(Odd(), Odd())
     assert told((1, 2)) == told([3, 4]) == 2
     assert told(Plain()) is Plain
+
+
+def test_buffers_and_frozen_parameters_come_first_by_their_names_and_nothing_twice() -> None:
+    module = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    module[0].bias.requires_grad_(False)
+    module.again = module[0]  # type: ignore[assignment]
+    found = list(places(module))
+    names = [place for place, _ in found]
+    assert names[:4] == ["1.running_mean", "1.running_var", "1.num_batches_tracked", "0.bias"]
+    assert not any("weight" in name for name in names), "what is trained is no state"
+    modules = [id(value) for _, value in found if isinstance(value, nn.Module)]
+    assert len(modules) == len(set(modules)) == 3
 
 
 # what can't be each node's own

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from netdfl.core.errors import NotFiniteError, TrainingError
 from netdfl.core.rng import Streams
 from netdfl.training.base import NOTHING
-from netdfl.training.classification import Answers, Classification, RoundPass, answers, outcome
+from netdfl.training.classification import Answers, Classification, Minibatch, RoundPass, answers, outcome
 from netdfl.training.data.examples import ReadSamples, Samples
 from netdfl.training.flat import FlatModel
 from netdfl.training.masked import Masked
@@ -248,6 +248,41 @@ def test_the_loss_of_a_clients_own_data_is_taken_in_evaluation_mode_whoever_comp
     assert made.data(0).loss(made.initial()) == pytest.approx(
         nn.functional.cross_entropy(training, Y).item(), rel=0.2
     ), "statistics are taken anew"
+
+
+def test_the_loss_of_a_clients_own_data_is_the_one_that_was_asked_for() -> None:
+    made = task(FlatModel(perceptron(), lambda outputs, y: outputs.sum() * 0 + 7.0))
+    assert made.data(0).loss(made.initial()) == 7.0
+
+
+# what a module writes to
+
+
+def test_a_minibatch_is_the_same_at_every_call_whatever_was_done_to_the_last() -> None:
+    model = FlatModel(Two(3, 2))
+    reads: list[int] = []
+
+    def again() -> tuple[Tensor, Tensor]:
+        reads.append(1)
+        return X.clone(), Y.clone()
+
+    for once_more in (again, None):
+        batch = Minibatch(model, X.clone(), Y.clone(), once_more)
+        first = batch()
+        assert batch() is first, "nobody wrote to it"
+        first[0].add_(1)
+        assert torch.equal(batch()[0], X)
+        assert batch() is batch()
+        batch()[1].zero_()
+        assert torch.equal(batch()[1], Y)
+    assert len(reads) == 2
+    batch = Minibatch(model, X.clone(), Y.clone(), again)
+    batch()[0].data.add_(1)  # which versions do not tell
+    model.writes_examples = True
+    assert torch.equal(batch()[0], X)
+    quick = FlatModel(perceptron())
+    given = X.clone()
+    assert Minibatch(quick, given, Y, None)()[0] is given, "netdfl's own formula writes to nothing"
 
 
 # masks
