@@ -7,12 +7,14 @@ import json
 import runpy
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import msgpack
 import pytest
 
+from netdfl.core.errors import MachineError
 from netdfl.scenario.load import load, loads
 from netdfl.scenario.model.schema import Scenario
 from netdfl.training.data import datasets
@@ -116,6 +118,14 @@ def test_requirements_follow_from_each_other_by_the_images_system_and_with_their
     assert names(trained) == {"deep", "grpc", "quick", "torch", "sympy"}
 
 
+def test_what_is_not_installed_has_no_image() -> None:
+    def find(name: str) -> metadata.Distribution:
+        raise metadata.PackageNotFoundError(name)
+
+    with pytest.raises(MachineError, match=r"not installed; run `pip install -e \.` there, or name an image"):
+        packages_for(fleet(), find=find)
+
+
 def test_a_node_gets_pytorch_where_something_trains_and_what_its_data_are_read_by(tmp_path: Path) -> None:
     (tmp_path / "table.csv").write_text("x,y\n1,0\n2,1\n3,0\n4,1\n")
     table = f"{{dataset: {{name: table, file: {tmp_path / 'table.csv'}, target: y}}, model: mlp}}"
@@ -147,13 +157,17 @@ def test_what_own_modules_import_is_in_the_image_also_where_a_function_does(tmp_
     assert "torch" in names(packages_for(load(tmp_path / "fleet.yaml")))
 
 
-def test_the_image_has_the_digits_without_scikit_learn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_image_has_the_digits_without_scikit_learn_and_knows_its_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     here = datasets.digits_path().read_bytes()
     image.write_recipe(tmp_path / "recipe", fleet(TRAINS))
     inside = tmp_path / "recipe" / "app" / "netdfl"
     monkeypatch.setattr(datasets, "PACKAGE", inside)
     assert datasets.digits_path().is_relative_to(inside)
     assert datasets.digits_path().read_bytes() == here
+    (about,) = metadata.distributions(path=[str(inside.parent)])
+    assert (about.name, about.version) == ("netdfl", metadata.version("netdfl"))
 
 
 def test_what_no_node_reads_is_taken_out_and_libraries_still_load(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from netdfl.core.errors import MachineError
 from netdfl.scenario.model.plugins import imported_from
 from netdfl.scenario.model.schema import Scenario
 
@@ -56,10 +57,15 @@ def packages_for(
     """The packages of the image of a node of `scenario`, for Linux and `python`.
 
     `collects`: `netdfl collect` runs there too. `find` gives a distribution by its name; it may raise
-    PackageNotFoundError.
+    PackageNotFoundError. Raises MachineError where nothing says what netdfl needs.
     """
     walk = _Walk(find, _environment(python))
     needed = list(walk.requirements("netdfl", ()))
+    if not needed:
+        raise MachineError(
+            "what an image has to hold is not known: netdfl is imported from a folder and not installed; run "
+            "`pip install -e .` there, or name an image (world.image)"
+        )
     wanted = _wanted(scenario, collects=collects, closure=walk.closure([_text(each) for each in needed]))
     asked = [_text(each) for each in needed if canonical(each.name) not in SPARE or canonical(each.name) in wanted]
     named = {canonical(each.name) for each in needed}
