@@ -85,6 +85,17 @@ class Payload:
         return self
 
 
+class StepId(NamedTuple):
+    """A step of a round, where a message belongs in the algorithm. Steps are in the order of time."""
+
+    round: int
+    step: int
+
+
+as_step: Callable[[tuple[int, int]], StepId] = partial(tuple.__new__, StepId)
+"""A step of its fields, without the call in Python that a named tuple makes."""
+
+
 class Message(NamedTuple):
     """One message of one directed edge.
 
@@ -100,6 +111,11 @@ class Message(NamedTuple):
     step: int
     attempt: int
     payload: Payload
+
+    @property
+    def at(self) -> StepId:
+        """The step that it belongs to."""
+        return as_step((self.round, self.step))
 
 
 as_message: Callable[[tuple[NodeId, NodeId, Kind, int, int, int, int, Payload]], Message] = partial(

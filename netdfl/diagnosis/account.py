@@ -14,10 +14,10 @@ from typing import Annotated, NamedTuple, TypeAlias
 from pydantic import PlainSerializer, PlainValidator, TypeAdapter
 
 from netdfl.core.fates import Fate
-from netdfl.core.types import Json, Kind, NodeId
+from netdfl.core.types import Json, Kind, NodeId, StepId
 from netdfl.diagnosis.outgoing import Outgoing
 from netdfl.diagnosis.snapshot import State, What
-from netdfl.node.ledger import EdgeCount, MessageKey, NodeLedger, Slot, SlotRun
+from netdfl.node.ledger import EdgeCount, MessageKey, NodeLedger, SlotRun
 from netdfl.node.runtime import Node
 
 FateText: TypeAlias = Annotated[Fate, PlainValidator(lambda fate: Fate.read(str(fate))), PlainSerializer(str)]
@@ -69,7 +69,7 @@ class EdgeAccount:
     lost: tuple[SettledText, ...] = ()
     slots: tuple[tuple[str, int, tuple[SlotRun, ...]], ...] = ()
 
-    def was_sent(self, kind: Kind, epoch: int, slot: Slot) -> bool:
+    def was_sent(self, kind: Kind, epoch: int, slot: StepId) -> bool:
         """Whether a message of `kind` was sent for `slot` in the sender's life `epoch`."""
         return any(
             first <= slot <= last
@@ -104,13 +104,13 @@ class Account:
     again: tuple[tuple[NodeId, int, int], ...] = ()
     gone: tuple[NodeId, ...] = ()
     left_out: Mapping[NodeId, int] = field(default_factory=dict)
-    next: Slot | None = None
+    next: StepId | None = None
     born_ns: int = 0
     wait: WaitAccount | None = None
     edges: Mapping[NodeId, EdgeAccount] = field(default_factory=dict)
     stack: str = ""
 
-    def is_past(self, slot: Slot) -> bool:
+    def is_past(self, slot: StepId) -> bool:
         """Whether it is past a round and step: it sends nothing for that any more, of itself."""
         if self.state is State.FINISHED:
             return True

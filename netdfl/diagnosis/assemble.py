@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from netdfl.core.fates import DOWN, LOSS, NO_REASON, RESET, SCRIPTED, Fate, FateReason
-from netdfl.core.types import Edge, Kind, NodeId
+from netdfl.core.types import Edge, Kind, NodeId, StepId
 from netdfl.diagnosis.account import Account, WaitAccount
 from netdfl.diagnosis.outages import BY_LINKS, Outages
 from netdfl.diagnosis.snapshot import (
@@ -126,7 +126,7 @@ class _Fleet:
         giver = self.accounts.get(edge[0])
         if wait.what is What.ROOM or giver is None:
             return Awaited()
-        slot = (wait.round, wait.step)
+        slot = StepId(wait.round, wait.step)
         down = self.down.get(edge[0])
         if down is not None and down.keeps and down.back_ns is not None and slot[0] >= down.round:
             return Awaited()
@@ -148,7 +148,7 @@ class _Fleet:
             return Awaited(AwaitedFate.MISSED)
         return Awaited(AwaitedFate.NEVER, TAKEN_FOR_GONE if giver.took_for_gone(edge[1], slot[0]) else NO_REASON)
 
-    def reply(self, edge: Edge, giver: Account, slot: tuple[int, int]) -> Awaited:
+    def reply(self, edge: Edge, giver: Account, slot: StepId) -> Awaited:
         """What became of a reply over `edge`, or before it of its request. Who serves answers without more."""
         known = self.sent(edge, Kind.REPLY, slot) or self.sent((edge[1], edge[0]), Kind.REQUEST, slot, arrived=False)
         asking = known is not None and known.fate is AwaitedFate.IN_FLIGHT and known.edge == (edge[1], edge[0])
@@ -160,7 +160,7 @@ class _Fleet:
         return Awaited(AwaitedFate.IN_FLIGHT if serves else AwaitedFate.UNSENT)
 
     def sent(
-        self, edge: Edge, kind: Kind, slot: tuple[int, int], *, any_epoch: bool = False, arrived: bool = True
+        self, edge: Edge, kind: Kind, slot: StepId, *, any_epoch: bool = False, arrived: bool = True
     ) -> Awaited | None:
         """What became of the message of `kind` and `slot`; None where it was not sent, or that is not known.
 
@@ -207,7 +207,7 @@ class _Fleet:
             event=None if event == BY_LINKS else event,
         )
 
-    def forgotten(self, edge: Edge, kind: Kind, slot: tuple[int, int]) -> Awaited | None:
+    def forgotten(self, edge: Edge, kind: Kind, slot: StepId) -> Awaited | None:
         """A message of which its sender knows only that it was sent: it has not come, so it was lost."""
         account, receiver = self.accounts[edge[0]], self.accounts.get(edge[1])
         count = account.edges.get(edge[1])
@@ -220,7 +220,7 @@ class _Fleet:
             reason = reason_of_loss(*count.dropped)
         return self.lost(edge, (kind, lives[-1], *slot, 0), self.at_ns, reason)
 
-    def again(self, edge: Edge, kind: Kind, slot: tuple[int, int]) -> bool:
+    def again(self, edge: Edge, kind: Kind, slot: StepId) -> bool:
         """Whether it is sent again; of a reply, whether it is asked for again."""
         sender, receiver = edge[::-1] if kind is Kind.REPLY else edge
         account = self.accounts.get(sender)
@@ -255,5 +255,5 @@ def _message(edge: Edge, key: MessageKey, sent_ns: int, arrived_ns: int | None, 
     return MessageNow(*edge, str(kind), round, step, attempt, sent_ns, arrived_ns, fate)
 
 
-def _is(key: MessageKey, kind: Kind, slot: tuple[int, int]) -> bool:
+def _is(key: MessageKey, kind: Kind, slot: StepId) -> bool:
     return key[0] == kind and key[2:4] == slot

@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from netdfl.core.clock import NS_PER_S, Alarm, Clock
-from netdfl.core.types import Kind, Message, NodeId, Payload
-from netdfl.node.mailbox import Slot
+from netdfl.core.types import Kind, Message, NodeId, Payload, StepId
 from netdfl.transport.base import Fate
 
 FIRST_NS = NS_PER_S // 2
@@ -86,7 +85,7 @@ class Missing:
     `proofs` is how many times a sender must say that it is past, `silent_ns` how long one may say nothing.
     """
 
-    slot: Slot
+    slot: StepId
     since_ns: int
     proofs: int
     silent_ns: int
@@ -111,7 +110,7 @@ class Asking:
         `lost` and `silent`, told of senders whose message will not come, and of those that do not answer.
         """
         self.node, self._clock, self._send, self._epoch = node, clock, send, head
-        self.is_past: Callable[[NodeId, Slot], bool] = lambda peer, slot: False
+        self.is_past: Callable[[NodeId, StepId], bool] = lambda peer, slot: False
         self.lost: Callable[[NodeId], None] = lambda peer: None
         self.silent: Callable[[Collection[NodeId]], None] = lambda peers: None
         self.answers = AnswerTime()
@@ -125,7 +124,7 @@ class Asking:
     # asking
 
     def begin(
-        self, slot: Slot, awaited: Callable[[], Collection[NodeId]], *, proofs: int = 1, patience: int = 1
+        self, slot: StepId, awaited: Callable[[], Collection[NodeId]], *, proofs: int = 1, patience: int = 1
     ) -> None:
         """A wait for the messages of `slot` began; `patience` multiplies how long a sender may say nothing."""
         now = self._clock.now_ns()
@@ -187,7 +186,7 @@ class Asking:
 
     def hear(self, status: Message) -> Fate:
         """Take an answer; one that was not asked for, or is malformed, changes nothing."""
-        past, slot = status.payload.meta.get(PAST), (status.round, status.step)
+        past, slot = status.payload.meta.get(PAST), status.at
         sent_ns = self._open.pop((status.src, *slot, status.attempt), None)
         if type(past) is not bool or sent_ns is None:
             return Fate.REFUSED if type(past) is not bool else Fate.DUPLICATE
@@ -210,7 +209,7 @@ class Asking:
 
     def answer(self, query: Message) -> Fate:
         """Say whether this node is past what a peer awaits of it."""
-        past = self.is_past(query.src, (query.round, query.step))
+        past = self.is_past(query.src, query.at)
         head = (self.node, query.src, Kind.STATUS, self._epoch(), query.round, query.step, query.attempt)
         self._send(Message(*head, Payload(meta={PAST: past})))
         return Fate.DELIVERED

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from netdfl.core.clock import Clock
 from netdfl.core.fates import Fate, FateClass, FateReason, MessageCounts
-from netdfl.core.types import Edge, Kind, Message, NodeId, Scalar
+from netdfl.core.types import Edge, Kind, Message, NodeId, Scalar, StepId, as_step
 from netdfl.record.base import Recorder
 
 LAST = 8
@@ -24,10 +24,7 @@ MessageKey: TypeAlias = tuple[str, int, int, int, int]
 Settled: TypeAlias = tuple[MessageKey, int, int | None, Fate]
 """A message whose fate is known: its key, when it was sent and arrived (None: never), its fate."""
 
-
-Slot: TypeAlias = tuple[int, int]
-"""A round and a step."""
-SlotRun: TypeAlias = tuple[Slot, Slot]
+SlotRun: TypeAlias = tuple[StepId, StepId]
 """The first and the last slot of a run; between them every step of every round was sent that there was."""
 
 MOST_RUNS = 256
@@ -42,13 +39,13 @@ class Slots:
 
     __slots__ = ("_earlier", "_first", "_last", "life")
 
-    def __init__(self, life: tuple[str, int], slot: Slot) -> None:
+    def __init__(self, life: tuple[str, int], slot: StepId) -> None:
         """`slot` was sent, the first in this `life`: a kind of messages and an epoch of their sender."""
         self.life = life
         self._first = self._last = slot
         self._earlier: tuple[SlotRun, ...] = ()
 
-    def add(self, slot: Slot) -> None:
+    def add(self, slot: StepId) -> None:
         """`slot` is sent; one that is sent again is in already."""
         last = self._last
         if slot <= last:
@@ -59,7 +56,7 @@ class Slots:
             self._first = slot
         self._last = slot
 
-    def extend(self, last: Slot) -> None:
+    def extend(self, last: StepId) -> None:
         """All to `last` were sent after what was added last, one after the other."""
         self._last = max(self._last, last)
 
@@ -118,11 +115,12 @@ class EdgeCount:
         """`message` was handed to the transport."""
         _, _, kind, epoch, round, step, _, _ = message
         if kind in _OF_ROUNDS:
-            self.remember_run((kind, epoch), (round, step), (round, step), 1)
+            slot = as_step((round, step))
+            self.remember_run((kind, epoch), slot, slot, 1)
         else:
             self.sent += 1
 
-    def remember_run(self, life: tuple[str, int], first: Slot, last: Slot, times: int) -> None:
+    def remember_run(self, life: tuple[str, int], first: StepId, last: StepId, times: int) -> None:
         """As many messages were, of a kind and an epoch of the sender, for the slots from `first` to `last`."""
         self.sent += times
         for slots in self.slots:

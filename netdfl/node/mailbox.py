@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from netdfl.core.types import Kind, Message, NodeId, as_message
+from netdfl.core.types import Kind, Message, NodeId, StepId, as_message, as_step
 from netdfl.transport.base import Fate
 
-Slot = tuple[int, int]
-OnCame: TypeAlias = Callable[[Slot, Collection[NodeId]], None]
+OnCame: TypeAlias = Callable[[StepId, Collection[NodeId]], None]
 """Told of a slot, and of whom messages for it have come just now."""
 _DELIVERED = Fate.DELIVERED
+_NO_STEP = StepId(-1, 0)
 _NOBODY: frozenset[NodeId] = frozenset()
 _NOTHING: Mapping[NodeId, Message] = {}
 
@@ -47,16 +47,16 @@ class Mailbox:
         self.late: list[Message] = []
         self.num_late = 0
         self.num_duplicates = 0
-        self._slots: dict[Slot, dict[NodeId, Message]] = {}
-        self._taken: dict[Slot, set[NodeId]] = {}
-        self._closed: Slot = (-1, 0)
+        self._slots: dict[StepId, dict[NodeId, Message]] = {}
+        self._taken: dict[StepId, set[NodeId]] = {}
+        self._closed: StepId = StepId(-1, 0)
         self._shut = False
-        self._seen: dict[Slot, int] = {}  # the senders of each slot, as bits: a run has very many slots
+        self._seen: dict[StepId, int] = {}  # the senders of each slot, as bits: a run has very many slots
         self._bits = _Bits()
         self._heard: dict[NodeId, int] = {}  # of those that somebody asks about
         self._size = 0
         self._waiters: list[Callable[[], None]] = []
-        self._awaited: Slot = (-1, 0)
+        self._awaited: StepId = _NO_STEP
         self._node: NodeId | None = None  # whose it is, once somebody has said so
         self._on_awaited: OnCame | None = None
         self._on_late: Callable[[Message], None] | None = None
@@ -75,7 +75,7 @@ class Mailbox:
         src, _, kind, _, round, step, _, _ = message
         if self._other and kind in self._other:
             return self._other[kind](message)
-        slot = (round, step)
+        slot = as_step((round, step))
         if self._shut and not self._has_seen(src, slot):
             return Fate.REFUSED
         if slot <= self._closed:
@@ -141,7 +141,7 @@ class Mailbox:
         """Whose messages have been read, by slot: what a later life must not take again."""
         read = dict(self._seen)
         for m in self.unread():
-            read[m.round, m.step] &= ~self._bits[m.src]
+            read[m.at] &= ~self._bits[m.src]
         named = {slot: sum([1 << src for src, bit in self._bits.items() if bit & bits]) for slot, bits in read.items()}
         return {f"{round} {step}": senders for (round, step), senders in named.items() if senders}
 
@@ -154,21 +154,21 @@ class Mailbox:
         for slot, senders in memory.items():
             round, step = map(int, slot.split())
             named = [src for src in range(senders.bit_length()) if senders >> src & 1]
-            self._taken[round, step] = set(named)
-            self._seen[round, step] = sum(map(self._bits.__getitem__, named))
+            self._taken[StepId(round, step)] = set(named)
+            self._seen[StepId(round, step)] = sum(map(self._bits.__getitem__, named))
 
     def shut(self) -> None:
         """Refuse what has not come yet: its reader has gone home."""
         self._shut = True
 
-    def _has_seen(self, src: NodeId, slot: Slot) -> bool:
+    def _has_seen(self, src: NodeId, slot: StepId) -> bool:
         return bool(self._seen.get(slot, 0) & self._bits[src])
 
     def num_from(self, src: NodeId) -> int:
         """How many different messages of `src` have come since this was first asked."""
         return self._heard.setdefault(src, 0)
 
-    def _first_time(self, src: NodeId, slot: Slot) -> bool:
+    def _first_time(self, src: NodeId, slot: StepId) -> bool:
         seen, bit = self._seen.get(slot, 0), self._bits[src]
         if seen & bit:
             self.num_duplicates += 1
@@ -179,7 +179,7 @@ class Mailbox:
         return True
 
     def _take_late(self, message: Message) -> Fate:
-        if not self._first_time(message.src, (message.round, message.step)):
+        if not self._first_time(message.src, message.at):
             return Fate.DUPLICATE
         self.num_late += 1
         if self._on_late is not None:
@@ -198,16 +198,16 @@ class Mailbox:
         """Call back once when a slot was emptied. See `Sink`."""
         self._waiters.append(callback)
 
-    def open(self, slot: Slot, on_came: OnCame) -> Collection[NodeId]:
+    def open(self, slot: StepId, on_came: OnCame) -> Collection[NodeId]:
         """Await `slot`: whose messages came early, and `on_came` for what still comes, for it or for a later one."""
         self._awaited, self._on_awaited = slot, on_came
         if self._waiters:
             self._make_room()
         return self._slots.get(slot, _NOBODY)
 
-    def close(self, slot: Slot) -> list[Message]:
+    def close(self, slot: StepId) -> list[Message]:
         """Stop awaiting `slot` and take what came for it, as an `Inbox` takes it; whatever still comes is late."""
-        self._awaited, self._on_awaited = (-1, 0), None
+        self._awaited, self._on_awaited = _NO_STEP, None
         self._closed = max(self._closed, slot)
         taken = list(self._slots.pop(slot, _NOTHING).values())
         self._size -= len(taken)
@@ -223,7 +223,7 @@ class Mailbox:
             self._make_room()
         return taken
 
-    def take_early(self, last: Slot) -> list[Message]:
+    def take_early(self, last: StepId) -> list[Message]:
         """What has come for slots up to `last` that nobody awaits yet, once; `taken` remembers of whom."""
         early: list[Message] = []
         for slot in sorted(s for s in self._slots if s <= last):
@@ -234,20 +234,20 @@ class Mailbox:
         self._make_room()
         return early
 
-    def taken(self, slot: Slot) -> frozenset[NodeId]:
+    def taken(self, slot: StepId) -> frozenset[NodeId]:
         """Whose messages for `slot` were taken early."""
         return frozenset(self._taken[slot]) if slot in self._taken else _NOBODY
 
-    def has(self, src: NodeId, slot: Slot) -> bool:
+    def has(self, src: NodeId, slot: StepId) -> bool:
         """Whether the message of `src` for a slot that is not over is here, or was taken early."""
         return src in self._slots.get(slot, _NOTHING) or src in self._taken.get(slot, _NOBODY)
 
-    def ahead(self, slot: Slot) -> frozenset[NodeId]:
+    def ahead(self, slot: StepId) -> frozenset[NodeId]:
         """Who has sent something for a later slot already."""
         later = [messages for awaited, messages in self._slots.items() if awaited > slot]
         return _NOBODY.union(*later) if later else _NOBODY
 
-    def is_over(self, slot: Slot) -> bool:
+    def is_over(self, slot: StepId) -> bool:
         """Whether what comes for `slot` is late."""
         return slot <= self._closed
 

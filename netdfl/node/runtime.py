@@ -15,14 +15,14 @@ from netdfl.algorithms.families import FAMILIES, first_state
 from netdfl.core.clock import NS_PER_S, Clock
 from netdfl.core.errors import MessageError, NotFiniteError, TrainingError
 from netdfl.core.rng import Key, Streams
-from netdfl.core.types import Copies, Inbox, Kind, Message, NodeId, Outbox, Payload, ToAll, View, as_message
+from netdfl.core.types import Copies, Inbox, Kind, Message, NodeId, Outbox, Payload, StepId, ToAll, View, as_message
 from netdfl.core.whose import own_place
 from netdfl.mixing.base import Counting
 from netdfl.node.asking import Asking
 from netdfl.node.delivery import Acknowledged, Resending
 from netdfl.node.heartbeats import Heartbeats
 from netdfl.node.ledger import NodeLedger
-from netdfl.node.mailbox import Mailbox, Slot
+from netdfl.node.mailbox import Mailbox
 from netdfl.node.not_finite import Screen, not_finite, only_finite
 from netdfl.node.own_draws import OwnDraws
 from netdfl.node.requests import Requests
@@ -101,7 +101,7 @@ class Node:
         self.round, self.born_ns = -1, 0
         self._steps = (-1, 1)  # a round, and its exchanges
         self._awaited: tuple[tuple[NodeId, ...] | None, frozenset[NodeId] | None] = (None, None)
-        self._next: Slot = (-1, 0)  # the first slot for which something may still be sent
+        self._next: StepId = StepId(-1, 0)  # the first slot for which something may still be sent
         self.left_out: dict[NodeId, int] = {}  # who was taken for gone, up to which round
         self._trained = False
         self._began_ns = self._trained_ns = self._waited_ns = self._bytes_before = 0
@@ -120,7 +120,7 @@ class Node:
             self.kept = await self.models.join(self.joining)
         await FAMILIES[self.algorithm.family](self, self.algorithm)
         self.waits.close()
-        self._next = (self.num_rounds, 0)
+        self._next = StepId(self.num_rounds, 0)
         if self.delivery is not None and self.mailbox.keep_late:
             self.mailbox.shut()
 
@@ -167,7 +167,7 @@ class Node:
         """
         self.catch_up = self.catch_up if self.catch_up > first + 1 or self.catch_up == self.num_rounds else 0
         for round in (round for round in range(first, self.num_rounds) if round == first or round >= self.catch_up):
-            self.round, self.waits.step, self._next = round, 0, (round, 0)
+            self.round, self.waits.step, self._next = round, 0, StepId(round, 0)
             await self.hooks.begin_round(round)
             self._began_ns, self._trained_ns, self._waited_ns = self.clock.now_ns(), 0, 0
             self._bytes_before, self._trained = self.ledger.bytes_sent, False
@@ -175,7 +175,7 @@ class Node:
             yield self.view_of(round, frozenset(self.waits.gone))
 
     @property
-    def next_slot(self) -> Slot:
+    def next_slot(self) -> StepId:
         """The first round and step for which something may still be sent."""
         return self._next
 
@@ -263,9 +263,9 @@ class Node:
             messages = [*messages, *notices]
         self._held -= sum(map(_weight_in, messages)) if self.mailbox.keep_late else 0.0
         await self.transport.send(messages)
-        self._next = (view.round, step + 1)
+        self._next = StepId(view.round, step + 1)
 
-    def _is_past(self, peer: NodeId, slot: Slot) -> bool:
+    def _is_past(self, peer: NodeId, slot: StepId) -> bool:
         """Whether nothing will leave for `peer` any more that it awaits for `slot`."""
         due_again = () if self.delivery is None else self.delivery.due_again
         return slot < self._next and (peer, *slot) not in due_again
@@ -282,9 +282,9 @@ class Node:
     async def collect(self, view: View, wait: WaitPolicy, lag: int | None) -> Inbox:
         """Wait for the messages that are `lag` rounds old, then take all that came up to this round."""
         if lag is None:
-            inbox, last = await self.gather(view, 0, replace(wait, need="none")), (self.num_rounds, 0)
+            inbox, last = await self.gather(view, 0, replace(wait, need="none")), StepId(self.num_rounds, 0)
         else:
-            awaited, last = view.round - lag, (view.round, 0)
+            awaited, last = view.round - lag, StepId(view.round, 0)
             gone = frozenset(self.waits.gone)
             inbox = await self.gather(self.view_of(awaited, gone), 0, wait) if awaited >= 0 else Inbox()
         early = await self._screened(Inbox(self.mailbox.take_early(last)))

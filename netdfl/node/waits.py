@@ -14,10 +14,10 @@ from functools import partial
 
 from netdfl.algorithms.exchange import WaitPolicy
 from netdfl.core.clock import Alarm, Clock
-from netdfl.core.types import Inbox, Kind, Message, NodeId
+from netdfl.core.types import Inbox, Kind, Message, NodeId, StepId, as_step
 from netdfl.node.asking import Asking
 from netdfl.node.deadline import AutoDeadline, Silence
-from netdfl.node.mailbox import Mailbox, Slot
+from netdfl.node.mailbox import Mailbox
 from netdfl.node.worker import settle
 from netdfl.record.base import Ended
 from netdfl.transport.base import Fate
@@ -75,7 +75,7 @@ class Waits:
         self._deadline = Alarm(clock, self._overdue)
         self.policy = WaitPolicy()
         self._is_first = False
-        self._declined: dict[Slot, set[NodeId]] = {}
+        self._declined: dict[StepId, set[NodeId]] = {}
         mailbox.on(Kind.NOTICE, self._noticed)
         mailbox.on_late(lambda m: self.auto.late(m.round, m.step, clock.now_ns()))
         if asking is not None:
@@ -99,7 +99,7 @@ class Waits:
         messages are missing are asked, too, where that is possible. Returns what came, with the awaited nodes
         that are missing.
         """
-        slot = (round, step)
+        slot = as_step((round, step))
         if sources is not None and slot in self._declined:
             sources -= self._declined[slot]
         wait = self._begin(round, step, sources, policy, kind)
@@ -171,7 +171,7 @@ class Waits:
         self._set_deadline(wait)
         if self.asking is not None and wait.asks:
             proofs = 1 if self.policy.ordered else 2
-            slot, patience = (wait.round, wait.step), self.policy.patience
+            slot, patience = as_step((wait.round, wait.step)), self.policy.patience
             self.asking.begin(slot, partial(self._missing, wait), proofs=proofs, patience=patience)
         try:
             await done
@@ -231,7 +231,7 @@ class Waits:
         wait.deadline_ns = max(known, self.clock.now_ns())
         return True
 
-    def _arrived(self, slot: Slot, senders: Collection[NodeId]) -> None:
+    def _arrived(self, slot: StepId, senders: Collection[NodeId]) -> None:
         """Messages of one step have come: of the awaited one, or of a later one."""
         wait = self.current
         if wait is None:
@@ -256,7 +256,7 @@ class Waits:
 
     def _noticed(self, message: Message) -> Fate:
         """A node says that it sends nothing in a step; after its message, which an earlier life sent, it did."""
-        slot, wait = (message.round, message.step), self.current
+        slot, wait = message.at, self.current
         if self.mailbox.is_over(slot):
             return Fate.LATE
         if self.mailbox.has(message.src, slot):
@@ -281,7 +281,7 @@ class Waits:
     def _end(self, wait: OpenWait, timed_out: bool) -> tuple[Inbox, OpenWait]:
         self.current, self.went_on_ns = None, self.clock.now_ns()
         wait.ended = self._how(wait, timed_out)
-        messages = self.mailbox.take_late() + self.mailbox.close((wait.round, wait.step))
+        messages = self.mailbox.take_late() + self.mailbox.close(as_step((wait.round, wait.step)))
         missing: list[NodeId] = []
         if wait.sources is not None and (self._declined or len(wait.have) < len(wait.sources)):
             missing = sorted(wait.sources - wait.have)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netdfl.core.types import Kind, Message, NodeId, Payload
-from netdfl.node.mailbox import Mailbox, Slot
+from netdfl.core.types import Kind, Message, NodeId, Payload, StepId
+from netdfl.node.mailbox import Mailbox
 from netdfl.transport.base import Fate
 
 
@@ -23,7 +23,7 @@ def box(*, keep_late: bool = False, bound: int = 3) -> Mailbox:
     return Mailbox(keep_late=keep_late, bound=bound)
 
 
-def take(mailbox: Mailbox, slot: Slot) -> list[NodeId]:
+def take(mailbox: Mailbox, slot: StepId) -> list[NodeId]:
     """Await a slot and leave it at once."""
     mailbox.open(slot, lambda slot, srcs: None)
     return sorted(m.src for m in mailbox.close(slot))
@@ -191,9 +191,9 @@ def test_messages_of_one_instant_fare_together_as_one_by_one(
     messages = [message(src, round) for src, round in names]
 
     def played(together: bool) -> tuple[object, ...]:
-        mailbox, told = box(keep_late=keep_late, bound=5), list[tuple[Slot, NodeId]]()
+        mailbox, told = box(keep_late=keep_late, bound=5), list[tuple[StepId, NodeId]]()
 
-        def tell(slot: Slot, srcs: Collection[NodeId]) -> None:
+        def tell(slot: StepId, srcs: Collection[NodeId]) -> None:
             told.extend((slot, src) for src in srcs)
 
         asked = [mailbox.num_from(src) for src in range(4)]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from netdfl.core.types import Kind, Message, NodeId, Payload
-from netdfl.node.mailbox import Mailbox, Slot
+from netdfl.core.types import Kind, Message, NodeId, Payload, StepId
+from netdfl.node.mailbox import Mailbox
 from netdfl.transport.base import Fate
 
 ME, BOUND, NOTHING = 7, 4, Payload()
@@ -18,7 +18,7 @@ PEERS = (0, 3, 5)
 SLOTS = [(round, step) for round in range(6) for step in (0, 1)]
 
 
-def data(src: NodeId, slot: Slot, attempt: int = 0, dst: NodeId = ME) -> Message:
+def data(src: NodeId, slot: StepId, attempt: int = 0, dst: NodeId = ME) -> Message:
     return Message(src, dst, Kind.DATA, 0, *slot, attempt, NOTHING)
 
 
@@ -29,14 +29,14 @@ class Plain:
         self.keep_late, self.stale = keep_late, stale
         self.kept: list[Message] = []
         self.late: list[Message] = []
-        self.seen: set[tuple[Slot, NodeId]] = set()
-        self.early: set[tuple[Slot, NodeId]] = set()
+        self.seen: set[tuple[StepId, NodeId]] = set()
+        self.early: set[tuple[StepId, NodeId]] = set()
         self.heard: Counter[NodeId] = Counter()
         self.asked: set[NodeId] = set()
-        self.closed: Slot = (-1, 0)
-        self.awaited: Slot | None = None
+        self.closed: StepId = (-1, 0)
+        self.awaited: StepId | None = None
         self.shut = False
-        self.told: list[tuple[Slot, list[NodeId]]] = []
+        self.told: list[tuple[StepId, list[NodeId]]] = []
         self.told_late: list[Message] = []
         self.num_late = self.num_duplicates = 0
 
@@ -68,10 +68,10 @@ class Plain:
             self.late.append(message)
         return taken
 
-    def of(self, slot: Slot) -> list[Message]:
+    def of(self, slot: StepId) -> list[Message]:
         return [m for m in self.kept if (m.round, m.step) == slot]
 
-    def close(self, slot: Slot) -> list[Message]:
+    def close(self, slot: StepId) -> list[Message]:
         taken, self.awaited, self.closed = self.of(slot), None, max(self.closed, slot)
         over = [m for m in self.kept if (m.round, m.step) <= self.closed and m not in taken]
         self.kept = [m for m in self.kept if m not in taken and m not in over]
@@ -81,7 +81,7 @@ class Plain:
         self.early = {(s, src) for s, src in self.early if s > self.closed}
         return taken
 
-    def take_early(self, last: Slot) -> list[Message]:
+    def take_early(self, last: StepId) -> list[Message]:
         taken = [m for m in self.kept if (m.round, m.step) <= last]
         self.kept = [m for m in self.kept if m not in taken]
         self.early |= {((m.round, m.step), m.src) for m in taken}
@@ -94,27 +94,27 @@ class Both:
     def __init__(self, *, keep_late: bool, stale: int) -> None:
         self.box = Mailbox(keep_late=keep_late, stale=stale, bound=BOUND)
         self.plain = Plain(keep_late=keep_late, stale=stale)
-        self.told: list[tuple[Slot, list[NodeId]]] = []
+        self.told: list[tuple[StepId, list[NodeId]]] = []
         self.told_late: list[Message] = []
         self.rooms = [0, 0]
         self.box.on_late(self.told_late.append)
 
-    def came(self, slot: Slot, whose: Collection[NodeId]) -> None:
+    def came(self, slot: StepId, whose: Collection[NodeId]) -> None:
         self.told.append((slot, list(whose)))
 
     def made_room(self) -> None:
         self.rooms[0] += 1
 
-    def do(self, what: str, slot: Slot, srcs: list[NodeId]) -> None:
+    def do(self, what: str, slot: StepId, srcs: list[NodeId]) -> None:
         getattr(self, what)(slot, srcs)
         self.check()
 
-    def deliver(self, slot: Slot, srcs: list[NodeId]) -> None:
+    def deliver(self, slot: StepId, srcs: list[NodeId]) -> None:
         for number, src in enumerate(srcs):
             message = data(src, slot, number)
             assert self.box.deliver(message) == self.plain.deliver(message)
 
-    def together(self, slot: Slot, srcs: list[NodeId]) -> None:
+    def together(self, slot: StepId, srcs: list[NodeId]) -> None:
         """At once: as one by one, or not at all."""
         messages = [data(src, slot) for src in srcs]
         plain = self.plain
@@ -126,30 +126,30 @@ class Both:
                 plain.deliver(message)
             plain.told[-len(srcs) :] = [(slot, srcs)]
 
-    def open(self, slot: Slot, srcs: list[NodeId]) -> None:
+    def open(self, slot: StepId, srcs: list[NodeId]) -> None:
         self.plain.awaited = slot
         there = self.box.open(slot, self.came)
         self.rooms[1] = 0
         assert sorted(there) == sorted(m.src for m in self.plain.of(slot))
 
-    def close(self, slot: Slot, srcs: list[NodeId]) -> None:
+    def close(self, slot: StepId, srcs: list[NodeId]) -> None:
         slot = self.plain.awaited or slot
         assert self.box.close(slot) == self.plain.close(slot)
 
-    def take_early(self, slot: Slot, srcs: list[NodeId]) -> None:
+    def take_early(self, slot: StepId, srcs: list[NodeId]) -> None:
         by_slot = sorted(self.plain.take_early(slot), key=lambda m: (m.round, m.step))
         assert self.box.take_early(slot) == by_slot
 
-    def take_late(self, slot: Slot, srcs: list[NodeId]) -> None:
+    def take_late(self, slot: StepId, srcs: list[NodeId]) -> None:
         assert sorted(self.box.take_late()) == sorted(self.plain.late)
         self.plain.late = []
 
-    def ask(self, slot: Slot, srcs: list[NodeId]) -> None:
+    def ask(self, slot: StepId, srcs: list[NodeId]) -> None:
         for src in srcs:
             self.plain.asked.add(src)
             assert self.box.num_from(src) == self.plain.heard[src]
 
-    def wait_for_room(self, slot: Slot, srcs: list[NodeId]) -> None:
+    def wait_for_room(self, slot: StepId, srcs: list[NodeId]) -> None:
         """Whoever waits for room is told at the next opening, closing or taking, once."""
         self.box.when_room(self.made_room)
         before = self.rooms[0]
@@ -164,7 +164,7 @@ class Both:
         self.close(slot, srcs)
         assert self.rooms[0] == before + 3
 
-    def restart(self, slot: Slot, srcs: list[NodeId]) -> None:
+    def restart(self, slot: StepId, srcs: list[NodeId]) -> None:
         """A later life that remembers what was read takes none of it again; what was not read may come again."""
         unread = {((m.round, m.step), m.src) for m in [*self.plain.kept, *self.plain.late]}
         memory = self.box.memory()

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from netdfl.core.types import Edge, Kind, Message, NodeId, first_of
-from netdfl.node.ledger import EdgeCount, NodeLedger, Slot
+from netdfl.core.types import Edge, Kind, Message, NodeId, StepId, as_step, first_of
+from netdfl.node.ledger import EdgeCount, NodeLedger
 from netdfl.record.base import Alike
 from netdfl.record.event_log import LoggingRecorder, content_digest
 from netdfl.transport.base import Fate, Ledger
@@ -23,11 +23,11 @@ class _Sent:
 
     dsts: tuple[NodeId, ...]
     life: tuple[str, int]
-    first: Slot
-    last: Slot
+    first: StepId
+    last: StepId
     times: int = 1
 
-    def goes_on(self, slot: Slot) -> bool:
+    def goes_on(self, slot: StepId) -> bool:
         """Whether `slot` makes one run with the last; see `Slots`."""
         rounds, step = slot[0] - self.last[0], slot[1]
         return (rounds == 1 and step == 0) or (rounds == 0 and step == self.last[1] + 1)
@@ -66,7 +66,7 @@ class SimulatedLedger(NodeLedger):
         if lanes is NO_LANES or kind is not Kind.DATA:
             self._count_each(messages)
         else:
-            life, slot = (kind, epoch), (round, step)
+            life, slot = (kind, epoch), as_step((round, step))
             last = self._sent[-1] if self._sent else None
             if last is not None and last.dsts is lanes.dsts and last.life == life and last.goes_on(slot):
                 last.last, last.times = slot, last.times + 1
@@ -82,7 +82,7 @@ class SimulatedLedger(NodeLedger):
     def _count_each(self, messages: Sequence[Message]) -> None:
         edges, data = self.edges, Kind.DATA
         _, _, kind, epoch, round, step, _, _ = first_of(messages)
-        head, life, slot = (kind, epoch, round, step), (kind, epoch), (round, step)
+        head, life, slot = (kind, epoch, round, step), (kind, epoch), as_step((round, step))
         for message in messages:
             edge = edges.get(message[1]) if message[2:6] == head and kind is data else None
             if edge is not None and edge.slots and edge.slots[0].life == life:
