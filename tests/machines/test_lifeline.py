@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import queue
 import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing, suppress
+from unittest import mock
 
 import pytest
 
+from netdfl.worlds.fork_client import ForkServer
 from netdfl.worlds.machines import lifeline
 from netdfl.worlds.machines.lifeline import Lifeline, Lifelines, hold
+from netdfl.worlds.machines.machine import Machine
+from netdfl.worlds.machines.ray import Relayed
 from tests.machines.separated import Separated, ip, missing
 
 PATIENCE_S = 60
@@ -112,3 +118,25 @@ async def test_a_lifeline_is_held_once_by_who_knows_its_token_and_nobody_else_st
         held.close()
         await line.ended.wait()
         assert ended == [True]
+
+
+async def test_what_an_engine_says_of_a_machine_is_no_news_while_its_connection_stands() -> None:
+    """It may have given up one that is only slow; which is asked to end, and counts as gone once it has."""
+    heard: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    says: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    engine = mock.Mock(start=lambda name: ForkServer(Relayed(heard.put, says.get, lambda: None)))
+    machine = Machine("slow", "127.0.0.1", [0])
+    async with listening() as (lines, port), asyncio.timeout(PATIENCE_S):
+        machine.start(engine)
+        holding = asyncio.create_task(machine.hold(lines, "127.0.0.1", port))
+        asked = json.loads(await asyncio.to_thread(heard.get))["hold"]
+        held = await asyncio.to_thread(hold, asked["host"], asked["port"], asked["token"])
+        says.put(b'{"held": ""}\n')
+        await holding
+        lost = asyncio.create_task(machine.lost())
+        says.put(b"")
+        assert await asyncio.to_thread(held.recv, 1) == b""
+        assert not lost.done()
+        held.close()
+        assert await lost == ("the connection that it kept to here ended", [])
+        await machine.aclose(0)
