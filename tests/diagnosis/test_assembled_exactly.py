@@ -1,0 +1,394 @@
+"""What two or three accounts come to, all of it: nodes, waits, edges, and the fate of each awaited message."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from netdfl.core.types import Kind
+from netdfl.diagnosis.account import Account, EdgeAccount, WaitAccount, waits_in_vain
+from netdfl.diagnosis.assemble import Down, assemble
+from netdfl.diagnosis.outages import Outages
+from netdfl.diagnosis.snapshot import (
+    LOST_BY_RESTART,
+    TAKEN_FOR_GONE,
+    Awaited,
+    AwaitedFate,
+    EdgeNow,
+    MessageNow,
+    NodeNow,
+    Snapshot,
+    State,
+    WaitNow,
+    What,
+)
+from netdfl.links.schedule.events import CompiledEvent
+from netdfl.links.selectors import Block
+from netdfl.links.spec import LinkSpec
+from netdfl.node.ledger import MessageKey
+
+NOW, ROUND, STEP = 1000, 5, 2
+SLOT = (ROUND, STEP)
+ALWAYS = Outages([])
+LINK = (Block(frozenset([1]), frozenset([0])),)
+
+
+def key(
+    kind: Kind = Kind.DATA, *, epoch: int = 0, round: int = ROUND, step: int = STEP, attempt: int = 0
+) -> MessageKey:
+    return (str(kind), epoch, round, step, attempt)
+
+
+def edge(*settled: Any, **more: Any) -> EdgeAccount:
+    lost = tuple(each for each in settled if each[3].startswith("dropped"))
+    counts: dict[str, Any] = {"sent": len(settled), "delivered": 0, "dropped": {}, "in_flight": 0}
+    return EdgeAccount(**counts | {"last": settled, "lost": lost} | more)
+
+
+def wait(*sources: int, what: What = What.MESSAGE, **more: Any) -> WaitAccount:
+    return WaitAccount(
+        **{"what": what, "round": ROUND, "step": STEP, "sources": sources, "need": 1, "since_ns": 120} | more
+    )
+
+
+def account(node: int, state: State = State.RUNNING, *, round: int = ROUND, **more: Any) -> Account:
+    return Account(**{"node": node, "epoch": 0, "at_ns": NOW, "state": state, "round": round, "since_ns": 7} | more)
+
+
+def waiter(what: What = What.MESSAGE, *, of: dict[str, Any] | None = None, **more: Any) -> Account:
+    """Node 0, which waits for node 1."""
+    return account(0, State.WAITING, wait=wait(1, what=what, **of or {}), **more)
+
+
+def fleet(*accounts: Account, down: dict[int, Down] | None = None, schedule: Outages = ALWAYS) -> Snapshot:
+    return assemble(NOW, {each.node: each for each in accounts}, down or {}, schedule, detector="oracle")
+
+
+def fate(giver: Account | None, own: Account | None = None, **more: Any) -> Awaited:
+    """What became of what node 0 awaits of node 1."""
+    snapshot = fleet(own or waiter(), *([] if giver is None else [giver]), **more)
+    now = snapshot.nodes[0].wait
+    assert now is not None
+    return now.awaited[1]
+
+
+def lost(reason: str = "loss", sent_ns: int = 90, **more: Any) -> Any:
+    return (key(**more), sent_ns, None, f"dropped:{reason}")
+
+
+def arrived(how: str = "delivered", at_ns: int = 110, **more: Any) -> Any:
+    return (key(**more), 100, at_ns, how)
+
+
+LATER = ROUND + 1
+UNSENT, COMES = Awaited(), Awaited(AwaitedFate.IN_FLIGHT)
+NEVER, MISSED = Awaited(AwaitedFate.NEVER), Awaited(AwaitedFate.MISSED)
+LOST = Awaited(AwaitedFate.LOST, "loss", (1, 0))
+
+
+@pytest.mark.parametrize(
+    ("giver", "expected"),
+    [
+        # nothing is known of it: it is a matter of where its sender is
+        (account(1), UNSENT),
+        (account(1, round=ROUND - 1), UNSENT),
+        (account(1, round=LATER), NEVER),
+        (account(1, State.FINISHED), NEVER),
+        (account(1, round=LATER, epoch=1), MISSED),
+        (account(1, round=LATER, gone=(0,)), replace(NEVER, reason=TAKEN_FOR_GONE)),
+        (account(1, round=LATER, gone=(2,)), NEVER),
+        (account(1, round=LATER, edges={2: edge(lost())}), NEVER),
+        # on its way
+        (account(1, edges={0: edge(flying=((key(), 80),))}), replace(COMES, edge=(1, 0), since_ns=80)),
+        (account(1, edges={0: edge(flying=((key(step=0), 80),))}), UNSENT),
+        (account(1, edges={0: edge(flying=((key(round=ROUND - 1), 80),))}), UNSENT),
+        (account(1, edges={0: edge(flying=((key(Kind.ACK), 80),))}), UNSENT),
+        (account(1, edges={0: edge(flying=((key(Kind.NOTICE), 80),))}), replace(COMES, edge=(1, 0), since_ns=80)),
+        # it came meanwhile
+        *((account(1, edges={0: edge(arrived(how))}), COMES) for how in ("delivered", "late", "duplicate")),
+        (account(1, edges={0: edge(arrived(step=0))}), UNSENT),
+        # lost, unless a later attempt is not
+        (account(1, edges={0: edge(lost())}), LOST),
+        (account(1, edges={0: edge(lost("queue"))}), replace(LOST, reason="queue")),
+        (account(1, edges={0: edge(lost(), arrived(attempt=1))}), COMES),
+        (account(1, edges={0: edge(lost(), last=())}), LOST),
+        (account(1, edges={0: edge(lost(kind=Kind.NOTICE))}), replace(LOST, notice=True)),
+        (account(1, edges={0: edge(lost())}, again=((0, *SLOT),)), replace(LOST, resent=True)),
+        (account(1, edges={0: edge(lost())}, again=((2, *SLOT), (0, ROUND, 0))), LOST),
+        (account(1, again=((0, *SLOT),)), replace(COMES, edge=(1, 0))),
+        (account(1, again=((2, *SLOT),)), UNSENT),
+        # in an earlier life: sent again in this one, unless it is past
+        (account(1, epoch=1, edges={0: edge(lost())}), UNSENT),
+        (account(1, epoch=1, edges={0: edge(lost(epoch=1))}), LOST),
+        (account(1, epoch=1, round=LATER, edges={0: edge(lost())}), replace(LOST, kept=False)),
+    ],
+)
+def test_the_fate_of_a_message_is_what_its_sender_knows(giver: Account, expected: Awaited) -> None:
+    assert fate(giver) == expected
+
+
+@pytest.mark.parametrize("state", [State.RUNNING, State.FINISHED])
+def test_where_a_later_message_does_as_well_a_loss_is_made_good_while_its_sender_goes_on(state: State) -> None:
+    own = waiter(of={"cumulative": True})
+    assert fate(account(1, state, edges={0: edge(lost())}), own) == replace(LOST, replaced=state is State.RUNNING)
+    assert fate(account(1, edges={0: edge(arrived())}), own) == COMES
+
+
+@pytest.mark.parametrize(
+    ("slots", "dropped", "epoch", "expected"),
+    [
+        ((("data", 0, ((SLOT, SLOT),)),), {}, 0, replace(LOST, reason="")),
+        ((("data", 0, (((0, 0), (9, 0)),)),), {"dropped:loss": 3}, 0, LOST),
+        ((("data", 0, (((0, 0), (9, 0)),)),), {"dropped:loss": 3, "dropped:down": 1}, 0, replace(LOST, reason="")),
+        ((("notice", 0, (((0, 0), (9, 0)),)),), {}, 0, replace(LOST, reason="", notice=True)),
+        ((("data", 0, (((0, 0), (ROUND, 1)), ((LATER, 0), (9, 0)))),), {}, 0, NEVER),
+        ((("ack", 0, (((0, 0), (9, 0)),)),), {}, 0, NEVER),
+        ((("data", 0, (((0, 0), (9, 0)),)),), {}, 1, replace(LOST, reason="", kept=False)),
+        ((("data", 1, (((0, 0), (9, 0)),)),), {}, 1, replace(LOST, reason="")),
+        ((("data", 2, (((0, 0), (9, 0)),)),), {}, 1, MISSED),
+    ],
+)
+def test_what_its_sender_remembers_to_have_sent_alone_was_lost(
+    slots: Any, dropped: dict[str, int], epoch: int, expected: Awaited
+) -> None:
+    giver = account(1, round=LATER, epoch=epoch, edges={0: edge(slots=slots, dropped=dropped)})
+    assert fate(giver) == expected
+    assert fate(replace(giver, round=ROUND)) == UNSENT
+
+
+def test_what_a_restarted_receiver_does_not_have_was_taken_by_its_earlier_life() -> None:
+    slots = (("data", 0, (((0, 0), (9, 0)),)),)
+    giver, restarted = account(1, round=LATER, edges={0: edge(slots=slots)}), waiter(epoch=1)
+    assert fate(giver, restarted) == replace(LOST, reason=LOST_BY_RESTART)
+    dropped = {"dropped:loss": 3}
+    assert fate(replace(giver, edges={0: edge(slots=slots, dropped=dropped)}), restarted) == LOST
+
+
+@pytest.mark.parametrize(
+    ("epoch", "born_ns", "taken"), [(0, 111, True), (1, 110, True), (1, 111, False), (2, 109, True)]
+)
+def test_what_came_before_its_receiver_was_born_is_lost(epoch: int, born_ns: int, taken: bool) -> None:
+    own = waiter(epoch=epoch, born_ns=born_ns)
+    forgotten = replace(LOST, reason=LOST_BY_RESTART)
+    assert fate(account(1, edges={0: edge(arrived())}), own) == (COMES if taken else forgotten)
+
+
+def cut(at_ns: int, state: str | None) -> CompiledEvent:
+    changes = {} if state is None else {"state": state}
+    return CompiledEvent("unset" if state is None else "set", 3, at_ns=at_ns, cause=3, blocks=LINK, parameters=changes)
+
+
+def test_what_a_link_holds_comes_when_it_is_up() -> None:
+    giver = account(1, edges={0: edge(flying=((key(), 80),))})
+    hold = Outages([cut(50, "down_hold")])
+    assert fate(giver, schedule=hold) == Awaited(AwaitedFate.HELD, edge=(1, 0))
+    healed = Outages([cut(50, "down_hold"), cut(90, None)])
+    assert fate(giver, schedule=healed) == replace(COMES, edge=(1, 0), since_ns=90)
+    drops = Outages([cut(50, "down_drop")])
+    assert fate(giver, schedule=drops) == replace(COMES, edge=(1, 0), since_ns=80)
+
+
+@pytest.mark.parametrize(
+    ("reason", "source", "event"),
+    [
+        ("down", 0, 0),
+        ("down", 1, 1),
+        ("down", 2, 2),
+        ("loss", 1, 1),
+        ("reset", 1, 1),
+        ("queue", 1, None),
+        ("scripted", 1, None),
+    ],
+)
+def test_a_loss_is_its_entrys_where_that_was_sure_to_lose_it(reason: str, source: int, event: int | None) -> None:
+    down = CompiledEvent("set", source, at_ns=50, cause=9, blocks=LINK, parameters={"state": "down_drop"})
+    up = CompiledEvent("unset", source, at_ns=95, cause=9, blocks=LINK)
+    giver = account(1, edges={0: edge(lost(reason))})
+    assert fate(giver, schedule=Outages([down, up])) == replace(LOST, reason=reason, event=event)
+    before = account(1, edges={0: edge(lost(reason, sent_ns=49))})
+    assert fate(before, schedule=Outages([down, up])) == replace(LOST, reason=reason)
+
+
+def test_a_message_that_is_dropped_by_name_is_lost_by_that_entry_and_in_vain_if_its_copies_are() -> None:
+    def dropped(*attempts: int, first: int = 0) -> Awaited:
+        named: list[dict[str, int]] = [{"attempt": each} for each in attempts] or [{}]
+        drops = [CompiledEvent("drop", 4, at_round=ROUND, blocks=LINK, parameters=each) for each in named]
+        return fate(account(1, edges={0: edge(lost("scripted", attempt=first))}), schedule=Outages(drops))
+
+    expected = replace(LOST, reason="scripted", event=4)
+    assert dropped() == replace(expected, in_vain=True)
+    assert dropped(0) == dropped(0, 1, 2) == expected
+    assert dropped(0, 1, 2, 3) == replace(expected, in_vain=True)
+    assert dropped(1, 2, 3) == replace(expected, event=None, in_vain=True)
+    assert dropped(3, 4, 5, 6, first=3) == replace(expected, in_vain=True)
+
+
+def test_links_that_lose_everything_are_no_entry() -> None:
+    always = Outages([], lambda edge: LinkSpec(loss=1))
+    assert fate(account(1, edges={0: edge(lost())}), schedule=always) == replace(LOST, in_vain=True)
+
+
+# answers
+
+
+REQUEST = (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("giver", "asked", "expected"),
+    [
+        (account(1, serves=True), {}, COMES),
+        (account(1), {}, UNSENT),
+        (account(1, edges={0: edge(lost(kind=Kind.REPLY))}), {}, LOST),
+        (account(1, edges={0: edge(arrived(kind=Kind.REPLY))}), {}, COMES),
+        (account(1), {1: edge(lost(kind=Kind.REQUEST))}, replace(LOST, edge=REQUEST)),
+        (account(1), {1: edge(arrived(kind=Kind.REQUEST))}, UNSENT),
+        (account(1, serves=True), {1: edge(arrived(kind=Kind.REQUEST))}, COMES),
+        (
+            account(1),
+            {1: edge(flying=((key(Kind.REQUEST), 80),))},
+            replace(COMES, edge=REQUEST, since_ns=80),
+        ),
+        (
+            account(1, edges={0: edge(lost(kind=Kind.REPLY))}),
+            {1: edge(arrived(kind=Kind.REQUEST))},
+            LOST,
+        ),
+    ],
+)
+def test_the_fate_of_an_answer_is_its_own_or_that_of_its_request(
+    giver: Account, asked: dict[int, EdgeAccount], expected: Awaited
+) -> None:
+    assert fate(giver, waiter(What.REPLY, edges=asked)) == expected
+
+
+def test_an_answer_that_was_lost_is_asked_for_again_by_who_waits() -> None:
+    giver = account(1, edges={0: edge(lost(kind=Kind.REPLY))})
+    assert fate(giver, waiter(What.REPLY, again=((1, *SLOT),))) == replace(LOST, resent=True)
+    assert fate(replace(giver, again=((0, *SLOT),)), waiter(What.REPLY)) == LOST
+
+
+def test_who_is_down_takes_no_request_and_serves_nobody() -> None:
+    paused = {1: Down(State.PAUSED, ROUND, 40)}
+    flying = waiter(What.REPLY, edges={1: edge(flying=((key(Kind.REQUEST), 80),))})
+    assert fate(account(1, serves=True), flying, down=paused) == UNSENT
+    assert fate(account(1, serves=True), waiter(What.REPLY), down=paused) == UNSENT
+    asked = waiter(What.REPLY, edges={1: edge(lost(kind=Kind.REQUEST))})
+    assert fate(account(1), asked, down=paused) == replace(LOST, edge=REQUEST)
+    reply = account(1, edges={0: edge(flying=((key(Kind.REPLY), 80),))})
+    assert fate(reply, waiter(What.REPLY), down=paused) == replace(COMES, edge=(1, 0), since_ns=80)
+
+
+# who is down
+
+
+@pytest.mark.parametrize(
+    ("down", "expected"),
+    [
+        (Down(State.CRASHED, ROUND, 40), replace(LOST, kept=False)),
+        (Down(State.CRASHED, ROUND, 40, back_ns=2000), replace(LOST, kept=False, resent=True)),
+        (Down(State.PAUSED, ROUND, 40), replace(LOST, kept=False, resent=True)),
+        (Down(State.CRASHED, ROUND, 40, back_ns=2000, keeps=True), UNSENT),
+        (Down(State.CRASHED, ROUND - 1, 40, back_ns=2000, keeps=True), UNSENT),
+        (Down(State.CRASHED, LATER, 40, back_ns=2000, keeps=True), replace(LOST, kept=False, resent=True)),
+        (Down(State.CRASHED, ROUND, 40, keeps=True), replace(LOST, kept=False)),
+    ],
+)
+def test_who_is_down_sends_again_what_it_plays_again_or_what_is_owed_once_it_is_back(
+    down: Down, expected: Awaited
+) -> None:
+    giver = account(1, edges={0: edge(lost())}, again=((0, *SLOT),))
+    assert fate(giver, down={1: down}) == expected
+
+
+def test_of_who_never_gave_an_account_nothing_is_known() -> None:
+    assert fate(None, down={1: Down(State.CRASHED, ROUND, 40)}) == UNSENT
+    assert fate(account(1, edges={0: edge(lost())}), waiter(What.ROOM)) == UNSENT
+
+
+def test_who_is_down_is_not_past_though_it_was() -> None:
+    assert fate(account(1, round=LATER), down={1: Down(State.CRASHED, LATER, 40)}) == UNSENT
+
+
+def test_a_node_that_is_down_is_told_with_the_stack_of_its_last_account() -> None:
+    down = Down(State.CRASHED, 4, 40, back_ns=2000, hoped=True)
+    snapshot = fleet(account(0), account(1, stack="here"), down={1: down, 2: Down(State.PAUSED, 3, 50)})
+    assert snapshot.nodes[1] == NodeNow(
+        node=1, state=State.CRASHED, round=4, finished=3, since_ns=40, back_ns=2000, hoped=True, stack="here"
+    )
+    assert snapshot.nodes[2] == NodeNow(node=2, state=State.PAUSED, round=3, finished=2, since_ns=50)
+    assert list(snapshot.nodes) == [0, 1, 2]
+
+
+# nodes, waits, edges
+
+
+def test_a_node_is_told_as_its_account_says() -> None:
+    crash = CompiledEvent("crash", 0, at_ns=1500, nodes=(1,))
+    own = account(1, since_ns=30, step=2, steps=4, early=3, stack="here")
+    snapshot = fleet(own, account(2, State.FINISHED, round=9), schedule=Outages([crash]))
+    assert snapshot.nodes[1] == NodeNow(
+        node=1, state=State.RUNNING, round=ROUND, finished=ROUND - 1, since_ns=30, ends_ns=1500, step=2, steps=4,
+        early=3, stack="here",
+    )  # fmt: skip
+    assert snapshot.nodes[2] == NodeNow(node=2, state=State.FINISHED, round=9, finished=9, since_ns=7)
+    assert (snapshot.at_ns, snapshot.detector) == (NOW, "oracle")
+
+
+def test_a_wait_is_told_as_its_account_says() -> None:
+    own = wait(1, 2, 3, need=3, have=(3,), left_out=(2,), deadline_ns=4000, undecided=(1,), essential=True)
+    now = fleet(account(0, State.WAITING, wait=own), account(1), account(2), account(3)).nodes[0].wait
+    assert now == WaitNow(
+        round=ROUND, step=STEP, need=3, awaited={1: UNSENT, 2: UNSENT}, have=frozenset([3]), gone=frozenset([2]),
+        undecided=frozenset([1]), essential=True, since_ns=120, deadline_ns=4000, what=What.MESSAGE,
+    )  # fmt: skip
+
+
+def test_a_wait_for_whoever_sends_is_for_all_others_and_leaves_nobody_out() -> None:
+    own = wait(sources=None, have=(2,), left_out=(1,))
+    now = fleet(account(0, State.WAITING, wait=own), account(2), down={1: Down(State.CRASHED, 4, 40)}).nodes[0].wait
+    assert now is not None
+    assert (list(now.awaited), now.have, now.gone) == ([1], frozenset([2]), frozenset())
+
+
+def test_an_edge_is_told_with_its_counts_and_its_latest_messages() -> None:
+    flying = tuple((key(attempt=number), number) for number in range(6))
+    count = edge(arrived(), sent=9, delivered=2, dropped={"dropped:loss": 1}, in_flight=6, flying=flying)
+    snapshot = fleet(account(0, edges={1: count}), account(1))
+    came = MessageNow(0, 1, "data", ROUND, STEP, 0, 100, 110, "delivered")
+    under_way = tuple(MessageNow(0, 1, "data", ROUND, STEP, n, n, None, "in_flight") for n in range(2, 6))
+    expected = EdgeNow(sent=9, delivered=2, dropped={"dropped:loss": 1}, in_flight=6, held=0, last=(came, *under_way))
+    assert snapshot.edges == {(0, 1): expected}
+    assert expected.counts == (9, 2, 1, 6)
+    full = fleet(account(0, edges={1: count}), account(1, mailbox_full=True)).edges[0, 1]
+    assert full == replace(expected, in_flight=0, held=6)
+    assert full.counts == expected.counts
+
+
+def test_an_edge_that_is_down_says_so_also_where_nothing_was_sent_on_it() -> None:
+    schedule = Outages([cut(50, "down_hold"), cut(3000, None)])
+    snapshot = fleet(waiter(), account(1, edges={0: edge(in_flight=4)}), schedule=schedule)
+    assert snapshot.edges[1, 0] == EdgeNow(in_flight=0, held=4, up=False, heals_ns=3000, event=3)
+    unused = fleet(waiter(), account(1), schedule=schedule)
+    assert unused.edges == {(1, 0): EdgeNow(up=False, heals_ns=3000, event=3)}
+    assert fleet(waiter(), account(1)).edges == {(1, 0): EdgeNow()}
+
+
+@pytest.mark.parametrize(
+    ("of", "early", "vain"),
+    [
+        ({"essential": True}, 0, True),
+        ({}, 0, False),
+        ({"essential": True, "sources": (1, 2)}, 0, False),
+        ({"essential": True, "sources": (2,)}, 0, False),
+        ({"essential": True, "have": (1,)}, 0, False),
+        ({"essential": True}, 1, False),
+    ],
+)
+def test_a_client_waits_in_vain_for_its_server_alone_with_nothing_unread(
+    of: dict[str, Any], early: int, vain: bool
+) -> None:
+    assert waits_in_vain(waiter(of=of, early=early), 1) is vain
+    assert not waits_in_vain(account(0), 1)
