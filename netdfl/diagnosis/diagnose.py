@@ -100,13 +100,13 @@ def find_livelock(before: Snapshot, now: Snapshot) -> Finding | None:
 
 def _unmoved(before: Snapshot, now: Snapshot, node: NodeId) -> bool:
     """Whether a node did one thing other than waiting through the whole window, as a straggler does, or was down."""
-    own, then = now.nodes[node], before.nodes.get(node)
-    return (own.wait is None and own.since_ns <= before.at_ns) or (then is not None and then.state is State.CRASHED)
+    own, then = now.nodes[node], before.nodes[node]
+    return (own.wait is None and own.since_ns <= before.at_ns) or then.state is State.CRASHED
 
 
 def _will_end(before: Snapshot, now: Snapshot, node: NodeId) -> bool:
     """Whether a node comes to the end of its round, if its steps go on as they did."""
-    then, own = before.nodes.get(node), now.nodes[node]
-    if then is None or then.round != own.round or own.step <= then.step:
+    then, own = before.nodes[node], now.nodes[node]
+    if then.round != own.round or own.step <= then.step:
         return False
     return (own.steps - own.step) * (now.at_ns - before.at_ns) <= (own.step - then.step) * LONGEST_ROUND_NS
