@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from netdfl.core.fates import Fate, FateKind, FateReason
 from netdfl.core.types import Kind
 from netdfl.diagnosis.account import Account, EdgeAccount, WaitAccount, waits_in_vain
 from netdfl.diagnosis.assemble import Down, assemble
@@ -42,7 +43,7 @@ def key(
 
 
 def edge(*settled: Any, **more: Any) -> EdgeAccount:
-    lost = tuple(each for each in settled if each[3].startswith("dropped"))
+    lost = tuple(each for each in settled if each[3].kind is FateKind.DROPPED)
     counts: dict[str, Any] = {"sent": len(settled), "delivered": 0, "dropped": {}, "in_flight": 0}
     return EdgeAccount(**counts | {"last": settled, "lost": lost} | more)
 
@@ -75,14 +76,15 @@ def fate(giver: Account | None, own: Account | None = None, **more: Any) -> Awai
 
 
 def lost(reason: str = "loss", sent_ns: int = 90, **more: Any) -> Any:
-    return (key(**more), sent_ns, None, f"dropped:{reason}")
+    return (key(**more), sent_ns, None, Fate.dropped(FateReason(reason)))
 
 
 def arrived(how: str = "delivered", at_ns: int = 110, **more: Any) -> Any:
-    return (key(**more), 100, at_ns, how)
+    return (key(**more), 100, at_ns, Fate.read(how))
 
 
 LATER = ROUND + 1
+DROPS, ONE_DROP = ({Fate.read("dropped:loss"): count} for count in (3, 1))
 UNSENT, COMES = Awaited(), Awaited(AwaitedFate.IN_FLIGHT)
 NEVER, MISSED = Awaited(AwaitedFate.NEVER), Awaited(AwaitedFate.MISSED)
 LOST = Awaited(AwaitedFate.LOST, "loss", (1, 0))
@@ -140,8 +142,8 @@ def test_where_a_later_message_does_as_well_a_loss_is_made_good_while_its_sender
     ("slots", "dropped", "epoch", "expected"),
     [
         ((("data", 0, ((SLOT, SLOT),)),), {}, 0, replace(LOST, reason="")),
-        ((("data", 0, (((0, 0), (9, 0)),)),), {"dropped:loss": 3}, 0, LOST),
-        ((("data", 0, (((0, 0), (9, 0)),)),), {"dropped:loss": 3, "dropped:down": 1}, 0, replace(LOST, reason="")),
+        ((("data", 0, (((0, 0), (9, 0)),)),), DROPS, 0, LOST),
+        ((("data", 0, (((0, 0), (9, 0)),)),), DROPS | {Fate.read("dropped:down"): 1}, 0, replace(LOST, reason="")),
         ((("notice", 0, (((0, 0), (9, 0)),)),), {}, 0, replace(LOST, reason="", notice=True)),
         ((("data", 0, (((0, 0), (ROUND, 1)), ((LATER, 0), (9, 0)))),), {}, 0, NEVER),
         ((("ack", 0, (((0, 0), (9, 0)),)),), {}, 0, NEVER),
@@ -151,7 +153,7 @@ def test_where_a_later_message_does_as_well_a_loss_is_made_good_while_its_sender
     ],
 )
 def test_what_its_sender_remembers_to_have_sent_alone_was_lost(
-    slots: Any, dropped: dict[str, int], epoch: int, expected: Awaited
+    slots: Any, dropped: dict[Fate, int], epoch: int, expected: Awaited
 ) -> None:
     giver = account(1, round=LATER, epoch=epoch, edges={0: edge(slots=slots, dropped=dropped)})
     assert fate(giver) == expected
@@ -162,7 +164,7 @@ def test_what_a_restarted_receiver_does_not_have_was_taken_by_its_earlier_life()
     slots = (("data", 0, (((0, 0), (9, 0)),)),)
     giver, restarted = account(1, round=LATER, edges={0: edge(slots=slots)}), waiter(epoch=1)
     assert fate(giver, restarted) == replace(LOST, reason=LOST_BY_RESTART)
-    dropped = {"dropped:loss": 3}
+    dropped = DROPS
     assert fate(replace(giver, edges={0: edge(slots=slots, dropped=dropped)}), restarted) == LOST
 
 
@@ -355,11 +357,11 @@ def test_a_wait_for_whoever_sends_is_for_all_others_and_leaves_nobody_out() -> N
 
 def test_an_edge_is_told_with_its_counts_and_its_latest_messages() -> None:
     flying = tuple((key(attempt=number), number) for number in range(6))
-    count = edge(arrived(), sent=9, delivered=2, dropped={"dropped:loss": 1}, in_flight=6, flying=flying)
+    count = edge(arrived(), sent=9, delivered=2, dropped=ONE_DROP, in_flight=6, flying=flying)
     snapshot = fleet(account(0, edges={1: count}), account(1))
-    came = MessageNow(0, 1, "data", ROUND, STEP, 0, 100, 110, "delivered")
-    under_way = tuple(MessageNow(0, 1, "data", ROUND, STEP, n, n, None, "in_flight") for n in range(2, 6))
-    expected = EdgeNow(sent=9, delivered=2, dropped={"dropped:loss": 1}, in_flight=6, held=0, last=(came, *under_way))
+    came = MessageNow(0, 1, "data", ROUND, STEP, 0, 100, 110, Fate.DELIVERED)
+    under_way = tuple(MessageNow(0, 1, "data", ROUND, STEP, n, n, None, Fate.IN_FLIGHT) for n in range(2, 6))
+    expected = EdgeNow(sent=9, delivered=2, dropped=ONE_DROP, in_flight=6, held=0, last=(came, *under_way))
     assert snapshot.edges == {(0, 1): expected}
     assert expected.counts == (9, 2, 1, 6)
     full = fleet(account(0, edges={1: count}), account(1, mailbox_full=True)).edges[0, 1]

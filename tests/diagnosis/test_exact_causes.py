@@ -272,8 +272,8 @@ SLOW: dict[str, tuple[list[NodeNow], Mapping[Edge, EdgeNow], list[Told]]] = {
         [*since((0, {9: RESENT}), (2, {9: replace(RESENT, edge=(9, 2))})), RUNS],
         {},
         [
-            now(Cause.LOST_MESSAGE, (0, 9), remedies=(DEADLINE,), began_s=1),
-            now(Cause.LOST_MESSAGE, (2, 9), remedies=(DEADLINE,), began_s=3),
+            now(Cause.LOST_MESSAGE, (0, 9), began_s=1),
+            now(Cause.LOST_MESSAGE, (2, 9), began_s=3),
         ],
     ),
     "a crash with a return": (

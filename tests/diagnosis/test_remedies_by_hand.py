@@ -14,7 +14,17 @@ from netdfl.core.types import Kind
 from netdfl.diagnosis.causes import find_stuck
 from netdfl.diagnosis.diagnose import diagnose
 from netdfl.diagnosis.finding import Cause, Finding
-from netdfl.diagnosis.remedies import ALL, ANY, FEWER_STEPS, HALVES, MOST_RESENDS, Recovery, advise
+from netdfl.diagnosis.remedies import (
+    ALL,
+    ANY,
+    CALLED_GONE_NS,
+    FEWER_STEPS,
+    GIVEN_UP_NS,
+    HALVES,
+    MOST_RESENDS,
+    Recovery,
+    advise,
+)
 from netdfl.diagnosis.snapshot import Awaited, AwaitedFate, EdgeNow, NodeNow, Snapshot, State, What
 
 SECOND = 10**9
@@ -84,7 +94,23 @@ def test_room_is_all_that_a_fleet_needs_where_one_node_waits_for_it() -> None:
 def test_any_is_offered_where_each_waiter_would_have_another() -> None:
     assert offered(waits(0, [9], have=[5]), waits(1, [9], have=[5]), RUNS) == (ANY,)
     assert offered(waits(0, [9], have=[5]), waits(1, [9]), RUNS) == ()
-    assert offered(waits(0, [8], have=[5]), is_(8, State.CRASHED, back_ns=9 * SECOND)) == (DEADLINE, BEATS)
+    assert offered(waits(0, [8], have=[5]), is_(8, State.CRASHED, back_ns=30 * SECOND)) == (DEADLINE, BEATS)
+
+
+@pytest.mark.parametrize(
+    ("lasts_ns", "remedies"),
+    [
+        (CALLED_GONE_NS, ()),
+        (CALLED_GONE_NS + 1, (BEATS,)),
+        (GIVEN_UP_NS, (BEATS,)),
+        (GIVEN_UP_NS + 1, (DEADLINE, BEATS)),
+    ],
+)
+def test_an_outage_is_gone_on_without_where_that_takes_less_than_the_outage(
+    lasts_ns: int, remedies: tuple[str, ...]
+) -> None:
+    waiter = waits(0, [8], since_ns=3 * SECOND)
+    assert offered(waiter, is_(8, State.CRASHED, back_ns=3 * SECOND + lasts_ns)) == remedies
 
 
 def test_a_deadline_of_one_waiter_leaves_nothing_to_offer() -> None:

@@ -175,6 +175,7 @@ class Both:
         earlier, self.plain.seen = self.plain.seen, self.seen_before - unread
         assert not earlier
         self.box.remember(memory)
+        self.plain.early = set(self.plain.seen)
 
     def check(self) -> None:
         box, plain = self.box, self.plain

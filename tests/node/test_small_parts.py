@@ -1,0 +1,102 @@
+"""Small parts of a node at their bounds: strangers, what was sent, whose parts draw, and what silence is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from netdfl.algorithms.catalog import ALGORITHMS
+from netdfl.algorithms.exchange import Exchange
+from netdfl.core.types import Kind, Message, Payload
+from netdfl.node.deadline import LAST, AutoDeadline, Silence
+from netdfl.node.ledger import EACH_TOLD, MOST_RUNS, Slots, Strangers
+from netdfl.node.mailbox import Mailbox
+from netdfl.node.own_draws import has_own_parts
+
+
+def test_from_the_hundred_and_first_on_one_row_stands_for_a_hundred_strangers() -> None:
+    strangers = Strangers()
+    rows = [strangers.count("name") for _ in range(400)]
+    assert EACH_TOLD == 100
+    assert rows == [1] * 100 + ([0] * 99 + [100]) * 3
+    assert strangers.count("key") == 1
+
+
+def test_what_was_sent_in_a_row_is_one_run_and_the_last_256_runs_are_remembered() -> None:
+    slots = Slots(("data", 0), (0, 0))
+    for slot in ((0, 1), (1, 0), (2, 0), (2, 1), (2, 1), (1, 0), (5, 0), (5, 2)):
+        slots.add(slot)
+    assert slots.runs == (((0, 0), (2, 1)), ((5, 0), (5, 0)), ((5, 2), (5, 2)))
+    many = Slots(("data", 0), (0, 0))
+    for round in range(2, 2 * MOST_RUNS, 2):
+        many.add((round, 0))
+    assert (len(many.runs), many.runs[0]) == (MOST_RUNS, ((0, 0), (0, 0)))
+    many.add((2 * MOST_RUNS, 0))
+    assert (len(many.runs), many.runs[0]) == (MOST_RUNS, ((2, 0), (2, 0)))
+    many.extend((2 * MOST_RUNS + 9, 0))
+    many.extend((3, 0))
+    assert many.runs[-1] == ((2 * MOST_RUNS, 0), (2 * MOST_RUNS + 9, 0))
+
+
+@dataclass(frozen=True)
+class Mine:
+    """A part that is no part of netdfl."""
+
+
+def test_a_users_own_part_is_found_wherever_it_sits_in_netdfls() -> None:
+    plain = ALGORITHMS["dfedavg"].build(Exchange())
+    assert not has_own_parts(plain)
+    mine: Any = Mine()
+    for part in ("mixing", "wait", "refine"):
+        assert has_own_parts(replace(plain, **{part: mine}))
+    names = [name for name in getattr(plain.mixing, "__dataclass_fields__", {})]
+    inside: Any = replace(plain.mixing, **{names[0]: mine})  # type: ignore[type-var]
+    assert has_own_parts(replace(plain, mixing=inside))
+
+
+def test_a_deadline_is_of_the_longest_round_of_the_last_eight_and_the_quarter_of_the_last_lags() -> None:
+    auto = AutoDeadline()
+    assert (auto.knows, auto.ns(), auto.at_most_ns()) == (False, auto.FIRST_NS, auto.LONGEST_NS)
+    auto.trained(10 * auto.FIRST_NS)
+    assert auto.ns() == auto.ROUNDS * 10 * auto.FIRST_NS
+    assert auto.at_most_ns() == 10 * auto.ROUNDS * 10 * auto.FIRST_NS
+    for _ in range(8):
+        auto.trained(auto.LEAST_NS)
+    assert auto.after(0) == auto.ROUNDS * auto.LEAST_NS
+    for lag in range(LAST):
+        auto.came(1, lag)
+    assert auto.knows
+    assert auto.ns() == auto.after(LAST // 4) == auto.ROUNDS * auto.LEAST_NS + auto.LAGS * (LAST // 4)
+    auto.came(10**9, 7)
+    assert auto.ns() == auto.after(7)
+    quick = AutoDeadline()
+    quick.came(1, 0)
+    assert quick.ns() == quick.LEAST_NS
+
+
+def test_a_late_message_teaches_how_late_it_was_where_its_wait_is_remembered() -> None:
+    auto = AutoDeadline()
+    auto.began(3, 1, 100)
+    for slot in ((3, 0), (1, 3), (2, 1)):
+        auto.late(*slot, 999)
+    assert not auto.knows
+    auto.late(3, 1, 10**10 + 100)
+    assert auto.ns() == auto.after(10**10)
+
+
+@pytest.mark.parametrize(("missed", "silent"), [([1], False), ([1, 1], True), ([2], True), ([1, "heard", 1], False)])
+def test_who_is_missed_twice_in_a_row_is_silent_until_it_is_heard(missed: list[object], silent: bool) -> None:
+    mailbox = Mailbox(keep_late=False)
+    silence = Silence(mailbox)
+    assert silence.nodes() == frozenset()
+    for round, times in enumerate(missed):
+        if isinstance(times, int):
+            silence.missed(4, times)
+        else:
+            mailbox.deliver(Message(4, 9, Kind.DATA, 0, round, 0, 0, Payload()))
+    silence.missed(5)
+    assert silence.nodes() == ({4} if silent else set())
+    mailbox.deliver(Message(4, 9, Kind.DATA, 0, 9, 0, 0, Payload()))
+    assert silence.nodes() == frozenset()
