@@ -96,6 +96,20 @@ as_step: Callable[[tuple[int, int]], StepId] = partial(tuple.__new__, StepId)
 """A step of its fields, without the call in Python that a named tuple makes."""
 
 
+class MessageId(NamedTuple):
+    """What tells the messages of one edge apart.
+
+    `incarnation` is the life of the sender, `attempt` counts resends. `part` is which of several messages of one kind
+    and step it is: 0 as long as a step has one.
+    """
+
+    kind: Kind
+    incarnation: int
+    at: StepId
+    part: int
+    attempt: int
+
+
 class Message(NamedTuple):
     """One message of one directed edge.
 
@@ -116,6 +130,11 @@ class Message(NamedTuple):
     def at(self) -> StepId:
         """The step that it belongs to."""
         return as_step((self.round, self.step))
+
+    @property
+    def id(self) -> MessageId:
+        """Which message of its edge it is."""
+        return MessageId(self.kind, self.epoch, self.at, 0, self.attempt)
 
 
 as_message: Callable[[tuple[NodeId, NodeId, Kind, int, int, int, int, Payload]], Message] = partial(

@@ -11,7 +11,6 @@ from netdfl.core.fates import FateReason
 from netdfl.core.types import Edge, NodeId
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.record.status import ENDED, Phase
-from netdfl.replaying.checking import key_of
 from netdfl.replaying.happenings import ASIDE
 from netdfl.replaying.playing import Playing
 from netdfl.replaying.until import check_node
@@ -44,7 +43,7 @@ def change_message(action: Literal["drop", "deliver"], edge: Edge, number: int |
         flights = list(playing.world.fabric.under_way.flights())
         numbers = playing.happenings.numbers(edge, flights)
         there = {
-            numbers[key_of(flight.message)]: flight
+            numbers[flight.message.id]: flight
             for flight in flights
             if (flight.message.src, flight.message.dst) == edge and flight.message.kind not in ASIDE
         }

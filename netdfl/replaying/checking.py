@@ -8,21 +8,14 @@ from typing import TypeAlias
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.errors import InputError, NetdflError
 from netdfl.core.fates import Fate
-from netdfl.core.types import Edge, Message, NodeId
+from netdfl.core.types import Edge, Message, MessageId, NodeId
 from netdfl.record.run import Run
 from netdfl.running.prepare import other_versions, what_changed
 from netdfl.scenario.load import load
 from netdfl.scenario.model.schema import Scenario
 from netdfl.worlds.catalog import entry_of
 
-Key: TypeAlias = tuple[str, int, int, int, int]
-"""What tells the messages of one edge apart: kind, epoch, round, step, attempt."""
 _Row: TypeAlias = tuple[object, ...]
-
-
-def key_of(message: Message) -> Key:
-    """The key of `message`."""
-    return (message.kind, message.epoch, message.round, message.step, message.attempt)
 
 
 class Parted(NetdflError):
@@ -59,9 +52,9 @@ class Record:
         """A message ended in the replay."""
         if not self._records(message.src, message.dst, message.round, message.step, message.attempt, fate.text):
             return
-        row = (message.src, message.dst, *key_of(message), nbytes, sent_ns, arrived_ns, fate.text)
+        row = (*message[:7], nbytes, sent_ns, arrived_ns, fate.text)
         if self._lacks(at_ns, row):
-            self.parted = self._of_message((message.src, message.dst), key_of(message), (nbytes, arrived_ns, fate))
+            self.parted = self._of_message((message.src, message.dst), message.id, (nbytes, arrived_ns, fate))
 
     def metric(self, at_ns: int, node: NodeId | None, round: int, name: str, value: float) -> None:
         """A figure of the replay."""
@@ -85,22 +78,17 @@ class Record:
         self._left[row] -= 1
         return False
 
-    def _of_message(self, edge: Edge, key: Key, now: tuple[int, int | None, Fate]) -> str:
+    def _of_message(self, edge: Edge, id: MessageId, now: tuple[int, int | None, Fate]) -> str:
         was = self._run.rows(
             "SELECT nbytes, arrived_s, fate FROM messages WHERE (src, dst) = (?, ?) "
             "AND (kind, epoch, round, step, attempt) = (?, ?, ?, ?, ?)",
-            (*edge, *map(_plain, key)),
+            (*edge, id.kind.value, id.incarnation, *id.at, id.attempt),
         )
         told = (
             " and ".join(_end(nbytes, _ns(arrived_s), Fate.read(text)) for nbytes, arrived_s, text in was) or "not sent"
         )
-        kind, _, round, step, _ = key
-        what = f"the {kind} message {edge[0]}->{edge[1]} of round {round}, step {step}"
+        what = f"the {id.kind} message {edge[0]}->{edge[1]} of round {id.at.round}, step {id.at.step}"
         return f"{what} was {told} in the run, and is {_end(*now)} played again"
-
-
-def _plain(value: object) -> object:
-    return str(value) if isinstance(value, str) else value
 
 
 def _end(nbytes: int, arrived_ns: int | None, fate: Fate) -> str:

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.fates import Fate, FateClass
-from netdfl.core.types import Edge, Kind, Message, NodeId
+from netdfl.core.types import Edge, Kind, Message, MessageId, NodeId
 from netdfl.record.base import Alike, Store
 from netdfl.record.event_log import EventLog, LoggingRecorder
-from netdfl.replaying.checking import Key, Record, key_of
+from netdfl.replaying.checking import Record
 from netdfl.transport.under_way import Flight
 
 ASIDE = frozenset({Kind.HEARTBEAT, Kind.PROBE, Kind.QUERY, Kind.STATUS})
@@ -45,7 +45,7 @@ class Happenings:
     def __init__(self, record: Record | None) -> None:
         """Check what is played against `record`, until that is None."""
         self.record = record
-        self.ended: defaultdict[Edge, dict[Key, Ended]] = defaultdict(dict)
+        self.ended: defaultdict[Edge, dict[MessageId, Ended]] = defaultdict(dict)
         self.news: deque[News] = deque(maxlen=MOST_NEWS)
         self.messages = 0
         self.round = -1
@@ -59,7 +59,7 @@ class Happenings:
         if message.kind in ASIDE:
             return
         self.messages += 1
-        edge, key = (message.src, message.dst), key_of(message)
+        edge, key = (message.src, message.dst), message.id
         before = self.ended[edge].get(key)
         self.ended[edge][key] = Ended(sent_ns, (fate,) if before is None else (*before.fates, fate))
         self.news.append(News(at_ns, f"{message.kind} {edge[0]}->{edge[1]} of round {message.round}: {fate}"))
@@ -74,12 +74,12 @@ class Happenings:
         """The supervisor tells something."""
         self.news.append(News(at_ns, text))
 
-    def numbers(self, edge: Edge, flights: Iterable[Flight]) -> dict[Key, int]:
+    def numbers(self, edge: Edge, flights: Iterable[Flight]) -> dict[MessageId, int]:
         """The messages of `edge` so far, numbered from 1 in the order in which they were sent."""
         sent = {key: ended.sent_ns for key, ended in self.ended[edge].items()}
         for flight in flights:
             if (flight.message.src, flight.message.dst) == edge and flight.message.kind not in ASIDE:
-                sent.setdefault(key_of(flight.message), flight.sent_ns)
+                sent.setdefault(flight.message.id, flight.sent_ns)
         in_order = sorted(sent, key=lambda key: (sent[key], *key[1:], key[0]))
         return {key: number for number, key in enumerate(in_order, start=1)}
 

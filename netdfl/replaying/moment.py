@@ -17,7 +17,6 @@ from netdfl.diagnosis.snapshot import NodeNow, State
 from netdfl.links.path import Fused
 from netdfl.links.rules.base import Departure, Dropped, LinkRule
 from netdfl.mixing.base import has_mass
-from netdfl.replaying.checking import key_of
 from netdfl.replaying.happenings import ASIDE, News, seconds
 from netdfl.replaying.playing import Playing
 from netdfl.transport.under_way import Flight
@@ -179,7 +178,7 @@ def _flying(playing: Playing) -> list[MessageThen]:
     found = []
     for flight in flights:
         m = flight.message
-        number = None if m.kind in ASIDE else numbers[m.src, m.dst][key_of(m)]
+        number = None if m.kind in ASIDE else numbers[m.src, m.dst][m.id]
         at_ns, way = way_of(flight)
         found.append(MessageThen(*m[:2], number, m.kind, m.round, m.step, m.attempt, flight.sent_ns, at_ns, way))
     return sorted(found, key=lambda each: (each.at_ns is None, each.at_ns or 0, each.src, each.dst, each.number or 0))
