@@ -295,3 +295,19 @@ def test_a_gpu_takes_as_many_nodes_as_there_is_room_for(monkeypatch: pytest.Monk
     asked.clear()
     assert stacked.agrees(model.flat(), X, Y)
     assert asked == ["compared"], "a CPU is asked nothing"
+
+
+def test_a_cosine_is_at_its_floor_from_its_last_round_on_however_short_it_is() -> None:
+    for warmup, rounds in ((0, 1), (2, 3), (2, 4), (0, 10), (5, 5)):
+        schedule = Schedule(kind="cosine", warmup=warmup, rounds=rounds, floor=0.25)
+        factors = [schedule.factor(round) for round in range(rounds + 3)]
+        assert factors[:warmup] == [(round + 1) / warmup for round in range(warmup)]
+        assert factors[max(rounds, warmup + 1) :] == pytest.approx([0.25] * len(factors[max(rounds, warmup + 1) :]))
+        assert factors[warmup] == pytest.approx(1.0), "it falls from 1"
+        middle = warmup + (rounds - warmup) // 2
+        if (rounds - warmup) % 2 == 0 and rounds > warmup:
+            assert factors[middle] == pytest.approx(0.625), "half way down"
+    steps = Schedule(kind="step", warmup=1, every=2, gamma=0.5)
+    assert [steps.factor(round) for round in range(6)] == [1.0, 1.0, 1.0, 0.5, 0.5, 0.25]
+    assert [Schedule(warmup=2).factor(round) for round in range(4)] == [0.5, 1.0, 1.0, 1.0]
+    assert Schedule(kind="cosine").factor(9) == 1.0, "of no known length"
