@@ -83,11 +83,11 @@ class EdgeAccount:
 class Account:
     """A node's answer to a probe. Its life number `epoch` began at `born_ns`.
 
-    `serves`: it answers peers' requests now, whatever it waits for. `again` are the messages that it, or a later life
-    of it, will send again by itself, as (destination, round, step). To those in `gone`, as its failure detector says,
-    it sends nothing; each in `left_out` it left out of its rounds up to that one, taking it for gone. `next` is the
-    first round and step for which it may still send something. It is in step `step` of the `steps` of its round,
-    and keeps `early` messages that it does not wait for yet.
+    `serves`: it answers peers' requests now, whatever it waits for; `asked`, as (sender, round, step), it has not yet.
+    `again` are the messages that it, or a later life of it, will send again by itself, as (destination, round, step).
+    To those in `gone`, as its failure detector says, it sends nothing; each in `left_out` it left out of its rounds
+    from the one to the other. `next` is the first round and step for which it may still send something. It is in step
+    `step` of the `steps` of its round, and keeps `early` messages that it does not wait for yet.
     """
 
     node: NodeId
@@ -101,9 +101,10 @@ class Account:
     mailbox_full: bool = False
     early: int = 0
     serves: bool = False
+    asked: tuple[tuple[NodeId, int, int], ...] = ()
     again: tuple[tuple[NodeId, int, int], ...] = ()
     gone: tuple[NodeId, ...] = ()
-    left_out: Mapping[NodeId, int] = field(default_factory=dict)
+    left_out: Mapping[NodeId, tuple[int, int]] = field(default_factory=dict)
     next: StepId | None = None
     born_ns: int = 0
     wait: WaitAccount | None = None
@@ -117,8 +118,9 @@ class Account:
         return self.round > slot[0] if self.next is None else self.next > slot
 
     def took_for_gone(self, node: NodeId, round: int) -> bool:
-        """Whether it sent `node` nothing in `round` as it took it for gone, if it sent nothing."""
-        return node in self.gone or self.left_out.get(node, -1) >= round
+        """Whether it sent `node` nothing in `round` as it took it for gone."""
+        first, last = self.left_out.get(node, (0, -1))
+        return first <= round <= last
 
     def to_json(self) -> Json:
         """Plain data."""
@@ -164,6 +166,7 @@ def give_account(
         round=max(node.round, 0),
         since_ns=wait.since_ns if wait is not None else node.waits.went_on_ns if fetching_ns is None else fetching_ns,
         serves=node.requests.serving,
+        asked=node.requests.kept,
         again=() if node.delivery is None else node.delivery.left if ended else node.delivery.due_again,
         gone=tuple(sorted(node.waits.gone)),
         left_out=dict(node.left_out),

@@ -28,7 +28,7 @@ from netdfl.links.rules.base import Transit
 from netdfl.node.ledger import MessageKey
 
 MOST_FLYING = 4
-BY_EVENTS, BY_NAME = (LOSS, DOWN, RESET), SCRIPTED
+BY_EVENTS, BY_RESET, BY_NAME = (LOSS, DOWN), RESET, SCRIPTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +144,9 @@ class _Fleet:
             return replace(known, replaced=True) if follows else known
         if not past:
             return Awaited()
-        if giver.epoch:
-            return Awaited(AwaitedFate.MISSED)
-        return Awaited(AwaitedFate.NEVER, TAKEN_FOR_GONE if giver.took_for_gone(edge[1], slot[0]) else NO_REASON)
+        if giver.took_for_gone(edge[1], slot[0]):
+            return Awaited(AwaitedFate.NEVER, TAKEN_FOR_GONE)
+        return Awaited(AwaitedFate.MISSED if giver.epoch else AwaitedFate.NEVER)
 
     def reply(self, edge: Edge, giver: Account, slot: StepId) -> Awaited:
         """What became of a reply over `edge`, or before it of its request. Who serves answers without more."""
@@ -154,10 +154,24 @@ class _Fleet:
         asking = known is not None and known.fate is AwaitedFate.IN_FLIGHT and known.edge == (edge[1], edge[0])
         if asking and edge[0] in self.down:
             return Awaited()  # whether the request is taken is a matter of who is asked
+        if known is None and self.is_lost_request(edge, giver, slot):
+            asker = self.accounts[edge[1]]
+            return self.lost(edge[::-1], (Kind.REQUEST, asker.epoch, *slot, 0), asker.since_ns, LOST_BY_RESTART)
         if known is not None:
             return known
         serves = giver.serves and edge[0] not in self.down
         return Awaited(AwaitedFate.IN_FLIGHT if serves else AwaitedFate.UNSENT)
+
+    def is_lost_request(self, edge: Edge, giver: Account, slot: StepId) -> bool:
+        """Whether the request for what should come over `edge` came to a life of who is asked that has ended.
+
+        It was sent, it is not under way, and this life neither keeps nor has answered it.
+        """
+        asker = self.accounts.get(edge[1])
+        count = None if asker is None else asker.edges.get(edge[0])
+        if asker is None or count is None or not giver.epoch or edge[0] in self.down:
+            return False
+        return count.was_sent(Kind.REQUEST, asker.epoch, slot) and (edge[1], *slot) not in giver.asked
 
     def sent(
         self, edge: Edge, kind: Kind, slot: StepId, *, any_epoch: bool = False, arrived: bool = True
@@ -194,7 +208,8 @@ class _Fleet:
         """A message that was lost, by which event, and what a copy of it would come to."""
         kind, epoch, round, step, attempt = key
         copies = [Transit(*edge, Kind(kind), round, step, attempt + more, 0) for more in range(MOST_RESENDS + 1)]
-        by = {**dict.fromkeys(BY_EVENTS, self.schedule.loser), BY_NAME: self.schedule.dropper}.get(reason)
+        found = dict.fromkeys(BY_EVENTS, self.schedule.loser)
+        by = (found | {BY_RESET: self.schedule.resetter, BY_NAME: self.schedule.dropper}).get(reason)
         event = None if by is None else by(copies[0], sent_ns)
         return Awaited(
             AwaitedFate.LOST,

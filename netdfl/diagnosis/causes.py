@@ -22,7 +22,7 @@ from netdfl.diagnosis.reasons import (
     reasons_of,
     wait_of,
 )
-from netdfl.diagnosis.reduce import Supply, hopeless, reduce, supplies, will_be_gone
+from netdfl.diagnosis.reduce import Supply, hopeless, reduce, supplies, surely_gone
 from netdfl.diagnosis.snapshot import AwaitedFate, Snapshot, What
 from netdfl.diagnosis.why import Grounds, Need, Reason
 
@@ -67,7 +67,7 @@ def _behind(roots: Collection[NodeId], blocking: Blocking) -> tuple[NodeId, ...]
 def blamed(snapshot: Snapshot, waiter: NodeId) -> tuple[Reason, ...]:
     """Why each node that a hopeless `waiter` needs, and that gives nothing any more, does not."""
     wait = wait_of(snapshot, waiter)
-    gone = will_be_gone(snapshot, waiter, wait)
+    gone = surely_gone(snapshot, waiter, wait)
     never = {s for s, how in supplies(snapshot, waiter, wait).items() if how is Supply.NEVER}
     return reasons_of(snapshot, [(waiter, source) for source in sorted(never - gone)])
 

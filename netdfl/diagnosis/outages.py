@@ -103,6 +103,16 @@ class Outages:
                 lost[event.cause] = event.source
         return next(reversed(lost.values()), None)
 
+    def resetter(self, message: Transit, sent_ns: int) -> int | None:
+        """The event that reset the link of `message`, sent at `sent_ns`, while it was under way, or before."""
+        lost = self.loser(message, sent_ns)
+        if lost is not None:
+            return lost
+        edge = (message.src, message.dst)
+        later = (e for at_ns, e in self._by_clock if at_ns > sent_ns and any(edge in block for block in e.blocks))
+        resets = (e for e in later if e.action == "set" and e.parameters.get("state") == "down_reset")
+        return next((event.source for event in resets), None)
+
     def dropper(self, message: Transit, now_ns: int) -> int | None:
         """The event that drops `message` by name where it is sent at `now_ns`."""
         edge = (message.src, message.dst)

@@ -102,13 +102,18 @@ def why_of(snapshot: Snapshot, waiter: NodeId, source: NodeId) -> Why:
     if awaited.fate is AwaitedFate.NEVER:  # whatever becomes of its link
         return _never(snapshot, wait, awaited, giver.state)
     if not edge.up:
-        return Why.CUT
+        return _STATES[giver.state] if giver.state in DOWN and _is_later(giver.back_ns, edge.heals_ns) else Why.CUT
     known = {AwaitedFate.HELD: Why.FULL, AwaitedFate.IN_FLIGHT: Why.ON_ITS_WAY}
     if awaited.fate in known:
         return known[awaited.fate]
     if giver.state is State.FINISHED:
         return _never(snapshot, wait, awaited, giver.state)
     return (_STATES | _BUSY).get(giver.state, Why.WAITING)
+
+
+def _is_later(one: int | None, other: int | None) -> bool:
+    """Whether an outage that ends at `one` outlasts one that ends at `other`; None: never."""
+    return other is not None and (one is None or one > other)
 
 
 def _never(snapshot: Snapshot, wait: WaitNow, awaited: Awaited, state: State) -> Why:

@@ -57,6 +57,14 @@ def will_be_gone(snapshot: Snapshot, waiter: NodeId, wait: WaitNow) -> frozenset
     """Awaited nodes that the failure detector calls gone, or will, or may: nothing is heard from them any more."""
     if wait.essential:
         return frozenset()
+    gone = surely_gone(snapshot, waiter, wait)
+    return gone | wait.undecided if snapshot.detector == "heartbeat" else gone
+
+
+def surely_gone(snapshot: Snapshot, waiter: NodeId, wait: WaitNow) -> frozenset[NodeId]:
+    """Those of them of which it is no matter of chance."""
+    if wait.essential:
+        return frozenset()
     if snapshot.detector == "none":
         return wait.gone
     ending = {n for n in wait.awaited if snapshot.nodes[n].ends_ns is not None}
@@ -64,7 +72,7 @@ def will_be_gone(snapshot: Snapshot, waiter: NodeId, wait: WaitNow) -> frozenset
         return wait.gone | ending
     silent = {n for n in wait.awaited if snapshot.nodes[n].state in (State.CRASHED, State.PAUSED)}
     cut = {n for n in wait.awaited if not snapshot.edge(n, waiter).up}
-    return wait.gone | wait.undecided | ending | silent | cut
+    return wait.gone | ending | silent | cut
 
 
 class _Counters:

@@ -13,9 +13,10 @@ from typing import Literal, TypeAlias
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.control import Again, Recover
+from netdfl.core.fates import DOWN, LOSS, RESET
 from netdfl.core.types import Edge, Kind, NodeId
 from netdfl.diagnosis.finding import DEADLINE, Cause, Finding
-from netdfl.diagnosis.reasons import awaited_of, cause_of, edge_of, wait_of
+from netdfl.diagnosis.reasons import awaited_of, cause_of, edge_of, path_of, wait_of
 from netdfl.diagnosis.snapshot import MOST_RESENDS, AwaitedFate, Snapshot, What
 
 SKIP = "wait.on_stall: skip"
@@ -28,6 +29,8 @@ ANY = "wait.for: any"
 ALL = "wait.for: all"
 GIVEN_UP_NS = 12 * NS_PER_S
 """What six questions take at first, after which a node is given up that answers none (`netdfl.node.asking`)."""
+BY_LINK = (LOSS, DOWN, RESET)
+"""The reasons of a loss that take questions and answers, too."""
 CALLED_GONE_NS = 7 * NS_PER_S
 """Within that a node is called gone of which nothing is heard, by the heartbeats that a scenario gets by default."""
 
@@ -51,7 +54,7 @@ def _fitting(finding: Finding, snapshot: Snapshot) -> Iterator[str]:
         return
     if not pairs or _in_need_of(snapshot, pairs):
         return
-    yield from _for_good(snapshot, pairs) if finding.permanent else _for_now(finding, snapshot, pairs)
+    yield from _for_good(finding, snapshot, pairs) if finding.permanent else _for_now(finding, snapshot, pairs)
 
 
 def _in_need_of(snapshot: Snapshot, pairs: Sequence[Edge]) -> bool:
@@ -61,7 +64,7 @@ def _in_need_of(snapshot: Snapshot, pairs: Sequence[Edge]) -> bool:
     )
 
 
-def _for_good(snapshot: Snapshot, pairs: Sequence[Edge]) -> Iterator[str]:
+def _for_good(finding: Finding, snapshot: Snapshot, pairs: Sequence[Edge]) -> Iterator[str]:
     """What ends waits that nothing ends."""
     causes, kinds = {cause_of(snapshot, *pair) for pair in pairs}, {wait_of(snapshot, pair[0]).what for pair in pairs}
     awaited = [awaited_of(snapshot, pair) for pair in pairs]
@@ -69,7 +72,7 @@ def _for_good(snapshot: Snapshot, pairs: Sequence[Edge]) -> Iterator[str]:
     if not never_sent or not any(wait_of(snapshot, pair[0]).essential for pair in pairs):
         yield DEADLINE
     if causes == {Cause.LOST_MESSAGE} and not any(each.in_vain for each in awaited):
-        if all(each.kept for each in awaited):
+        if all(each.kept for each in awaited) and not any(_closes_circle(finding, snapshot, pair) for pair in pairs):
             yield RESEND
         if kinds == {What.MESSAGE} and not any(each.notice for each in awaited):
             yield ANSWERED
@@ -78,6 +81,13 @@ def _for_good(snapshot: Snapshot, pairs: Sequence[Edge]) -> Iterator[str]:
     if kinds == {What.REPLY} and causes <= {Cause.DEADLOCK, None}:
         yield HALVES
     yield SKIP
+
+
+def _closes_circle(finding: Finding, snapshot: Snapshot, pair: Edge) -> bool:
+    """Whether a lost request would come to one that answers nobody, as it asks itself, behind the asker."""
+    asks = snapshot.nodes[pair[1]].wait
+    is_request = path_of(snapshot, pair)[0] == pair[0]
+    return is_request and pair[1] in finding.behind and asks is not None and asks.what is What.REPLY
 
 
 def _detected(snapshot: Snapshot, pairs: Sequence[Edge]) -> Iterator[str]:
@@ -93,12 +103,19 @@ def _for_now(finding: Finding, snapshot: Snapshot, pairs: Sequence[Edge]) -> Ite
         return
     awaited = [awaited_of(snapshot, pair) for pair in pairs]
     lost = finding.cause is Cause.LOST_MESSAGE and not any(each.resent for each in awaited)
-    if lost or _outlasts(finding, GIVEN_UP_NS):
+    if (lost and all(_answers(snapshot, pair) for pair in pairs)) or _outlasts(finding, GIVEN_UP_NS):
         yield DEADLINE
     if _outlasts(finding, CALLED_GONE_NS) and not any(each.fate is AwaitedFate.MISSED for each in awaited):
         yield from _detected(snapshot, pairs)
     if finding.cause is Cause.STRAGGLER and all(len(wait.awaited) + len(wait.have) > 1 for wait in waits):
         yield ANY
+
+
+def _answers(snapshot: Snapshot, pair: Edge) -> bool:
+    """Whether who is asked about a lost message can say that it is lost, as far as that is known."""
+    awaited = awaited_of(snapshot, pair)
+    by_link = awaited.in_vain and awaited.reason in BY_LINK
+    return snapshot.edge(*pair).up and snapshot.edge(*pair[::-1]).up and not by_link
 
 
 def _outlasts(finding: Finding, ns: int) -> bool:

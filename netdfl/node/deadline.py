@@ -18,7 +18,7 @@ _NOBODY: frozenset[NodeId] = frozenset()
 
 
 class AutoDeadline:
-    """Twelve times this node's local round and four times the lag of messages (a minute at most), at least 2 s.
+    """Twelve times this node's local round and four times the lag of messages (30 s at most), at least 2 s.
 
     So a sender may take ten times as long to compute. A message's lag is how long after the beginning of the wait for
     it it came, 0 where it was there; the lower quartile of the last 32 counts, those that came late included, so that a
@@ -28,7 +28,6 @@ class AutoDeadline:
 
     FIRST_NS = 30 * NS_PER_S
     LEAST_NS = 2 * NS_PER_S
-    MOST_LAG_NS = 60 * NS_PER_S
     LONGEST_NS = 600 * NS_PER_S
     ROUNDS = 12
     LAGS = 4
@@ -72,7 +71,7 @@ class AutoDeadline:
     def after(self, lag_ns: int) -> int:
         """How long to wait where messages come after `lag_ns`."""
         own = max(self._trained, default=0)
-        return max(self.LEAST_NS, self.ROUNDS * own + min(self.LAGS * lag_ns, self.MOST_LAG_NS))
+        return max(self.LEAST_NS, self.ROUNDS * own + min(self.LAGS * lag_ns, self.FIRST_NS))
 
     def at_most_ns(self) -> int:
         """How long to wait at most for those that say, when asked, that they will still send."""

@@ -17,7 +17,7 @@ LAST = 8
 LAST_LOST = 32
 MOST_SAID = 500
 _ASIDE = (Kind.HEARTBEAT, Kind.PROBE, Kind.QUERY, Kind.STATUS)
-_OF_ROUNDS = (Kind.DATA, Kind.NOTICE)
+_OF_ROUNDS = (Kind.DATA, Kind.NOTICE, Kind.REQUEST)
 
 MessageKey: TypeAlias = tuple[str, int, int, int, int]
 """What tells the messages of one edge apart: kind, epoch, round, step, attempt."""

@@ -25,6 +25,11 @@ class Requests:
         """Whether requests are answered now."""
         return self._answer is not None
 
+    @property
+    def kept(self) -> tuple[tuple[NodeId, int, int], ...]:
+        """What has come and is to be answered yet, as (sender, round, step)."""
+        return tuple((message.src, message.round, message.step) for message in self._kept)
+
     def deliver(self, message: Message) -> Fate:
         """Take a request; a malformed one is refused, and changes nothing."""
         if self._answer is None:

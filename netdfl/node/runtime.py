@@ -102,7 +102,7 @@ class Node:
         self._steps = (-1, 1)  # a round, and its exchanges
         self._awaited: tuple[tuple[NodeId, ...] | None, frozenset[NodeId] | None] = (None, None)
         self._next: StepId = StepId(-1, 0)  # the first slot for which something may still be sent
-        self.left_out: dict[NodeId, int] = {}  # who was taken for gone, up to which round
+        self.left_out: dict[NodeId, tuple[int, int]] = {}  # who was taken for gone, in which rounds, the last time
         self._trained = False
         self._began_ns = self._trained_ns = self._waited_ns = self._bytes_before = 0
         self.heartbeats: Heartbeats | None = None
@@ -171,7 +171,9 @@ class Node:
             await self.hooks.begin_round(round)
             self._began_ns, self._trained_ns, self._waited_ns = self.clock.now_ns(), 0, 0
             self._bytes_before, self._trained = self.ledger.bytes_sent, False
-            self.left_out.update(dict.fromkeys(self.waits.gone, round))
+            for node in self.waits.gone:
+                first, last = self.left_out.get(node, (round, round))
+                self.left_out[node] = (first if last >= round - 1 else round, round)
             yield self.view_of(round, frozenset(self.waits.gone))
 
     @property

@@ -143,15 +143,16 @@ class Restarts:
         return round
 
     def _begun_by(self, node: NodeId, catch_up: int) -> dict[NodeId, int]:
-        """The last rounds that others began without `node`, from `catch_up` on: they sent it nothing for these.
+        """The last rounds that others began without `node`, from that on in which it goes on: they sent it nothing.
 
         Only who waits for all, and without a deadline, needs to know.
         """
         fleet, wait = self.fleet, self.fleet.scenario.wait
-        if not (catch_up and fleet.oracle and wait.need == "all" and wait.deadline is None):
+        first = catch_up or fleet.status.nodes[node].round
+        if not (fleet.oracle and wait.need == "all" and wait.deadline is None):
             return {}
         before, last = self._went_on.get(node, {}), fleet.scenario.rounds - 1
-        nodes = ((other, own) for other, own in fleet.status.nodes.items() if before.get(other, catch_up) < catch_up)
+        nodes = ((other, own) for other, own in fleet.status.nodes.items() if before.get(other, first) < first)
         return {other: last if own.phase is Phase.FINISHED else own.round for other, own in nodes}
 
     def _goes_on(self, node: NodeId) -> bool:

@@ -147,6 +147,29 @@ def test_who_is_past_a_step_of_the_same_round_is_no_hope() -> None:
     assert {whom for waiter, whom in told if waiter == 4} == {0, 1, 2, 3}
 
 
+def test_a_link_that_is_reset_is_named_by_its_entry() -> None:
+    """The message was under way when it came to that."""
+    reset = {"at": "35ms", "for": "5ms", "link": "1->2", "state": "down_reset"}
+    ended = run(events=[{"at_round": 5, "crash": 4}, reset])
+    lost = [each for stall in left(ended) for each in stall.grounds.reasons if each.why is Why.LOST]
+    assert [(each.edge, each.loss, each.event) for each in lost] == [((1, 2), "reset", 1)]
+
+
+@pytest.mark.parametrize(("back", "why"), [({}, Why.CRASHED), ({"restart_after": "8s"}, Why.CRASHED), (None, Why.CUT)])
+def test_of_two_outages_the_longer_one_is_told(back: dict[str, str] | None, why: Why) -> None:
+    crashes = [] if back is None else [{"at": "15ms", "crash": 2} | back]
+    cut = {"at": "16ms", "for": "5s", "partition": [[2], [0, 1, 3, 4]], "mode": "down_hold"}
+    ended = run(events=[*crashes, cut])
+    first = next(each for stall in ended.stalls for each in stall.grounds.reasons if each.source == 2)
+    assert first.why is why
+
+
+def test_a_request_that_a_life_took_which_has_ended_is_told() -> None:
+    algorithm = {"name": "ad_psgd", "order": "successor", "bipartite": False}
+    ended = run(nodes=4, algorithm=algorithm, topology="full", events=[crash(0, "25ms", "3s", rejoin="replay")])
+    assert reasons(ended) == {(3, 0): Why.RECEIVER_RESTARTED}
+
+
 REMEDIES: Mapping[str, tuple[dict[str, Any], set[str]]] = {
     "a detector by heartbeats is there": (
         {"failure_detector": BEATS, "events": [{"at": "14ms", "crash": 2}], "topology": "full"},

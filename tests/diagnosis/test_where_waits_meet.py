@@ -151,6 +151,16 @@ def test_what_holds_one_node_for_good_may_hold_another_for_a_while() -> None:
     assert [(each.permanent, each.until_ns) for each in found] == [(True, None), (False, 20 * SECOND)]
 
 
+def test_a_client_with_a_deadline_goes_on_without_its_server_and_is_told_as_any_other() -> None:
+    cut = {(1, node): EdgeNow(up=False, heals_ns=20 * SECOND) for node in (0, 2)}
+    idle, other = waits(0, [1], essential=True, deadline_ns=99 * SECOND), waits(2, [1], deadline_ns=99 * SECOND)
+    done = is_(1, State.FINISHED)
+    assert short(told(idle, done, edges=cut)) == [(Cause.UNREACHABLE, (0,), (1,), ())]
+    assert short(told(idle, other, done, edges=cut)) == [
+        (Cause.UNREACHABLE, (0, 2), (1,), ()),
+    ]
+
+
 def test_messages_on_their_way_are_each_a_stall_of_their_own() -> None:
     found = find_slow(fleet(waits(0, {8: FLYING, 9: FLYING}), is_(8, State.RUNNING), RUNS), (), 0)
     assert [(each.roots, each.culprits) for each in found] == [((0,), (8,)), ((0,), (9,))]

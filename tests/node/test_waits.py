@@ -330,11 +330,11 @@ async def test_auto_learns_from_what_came_in_time_and_late_not_from_deadlines() 
     desk.clock.move_to(5 * NS_PER_S)
     await task
     assert desk.waits.auto.ns() == 4 * NS_PER_S
-    desk.clock.move_to(9 * NS_PER_S)
+    desk.clock.move_to(8 * NS_PER_S)
     desk.arrive(1, round=1)
     for _ in range(3):
         desk.waits.auto.late(1, 0, desk.clock.now_ns())
-    assert desk.waits.auto.ns() == 32 * NS_PER_S
+    assert desk.waits.auto.ns() == 28 * NS_PER_S
 
 
 @pytest.mark.parametrize(

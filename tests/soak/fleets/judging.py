@@ -83,7 +83,7 @@ def compared(ran: Played, on: Played, truth: Truth) -> Iterator[tuple[str, str]]
     if well:
         yield "passed", f"{ran.run.verdict}, though {truth}"
         return
-    yield from _roots(left(ran), [s for s in ran.run.stalls if not (s.permanent or s.over)], truth)
+    yield from _roots(ran, truth)
     over = [stall for stall in ran.run.stalls if stall.permanent and stall.over and not stall.ended_by]
     if over:
         yield "for good and over", over[0].text
@@ -98,11 +98,12 @@ def _sent_again(played: Played) -> Iterator[int]:
     return (each.sent_ns for each in played.rows.messages if each.attempt)
 
 
-def _roots(stalls: Sequence[Finding], others: Sequence[Finding], truth: Truth) -> Iterator[tuple[str, str]]:
+def _roots(ran: Played, truth: Truth) -> Iterator[tuple[str, str]]:
     """Every node with which a stall begins is named with all its reasons, and no other."""
     told: dict[NodeId, list[Reason]] = {}
     of_knot: set[tuple[NodeId, NodeId]] = set()
-    for stall in stalls:
+    others = [stall for stall in ran.run.stalls if not (stall.permanent or stall.over)]
+    for stall in left(ran):
         if stall.grounds.knot and stall.cause in (Cause.DEADLOCK, Cause.FLOW_CONTROL):
             of_knot |= set(stall.witness)
             continue
@@ -119,10 +120,13 @@ def _roots(stalls: Sequence[Finding], others: Sequence[Finding], truth: Truth) -
     if bool(of_knot) != bool(truth.knot) or of_knot - truth.knot:
         yield "knot", f"told {sorted(of_knot)}, true {sorted(truth.knot)}"
     for node, reasons in told.items():
-        yield from _reasons(reasons, truth.roots[node])
+        wait = ran.stands[node].wait
+        yield from _reasons(reasons, truth.roots[node], ran.ended_ns, frozenset() if wait is None else wait.out)
 
 
-def _reasons(reasons: Sequence[Reason], facts: Sequence[Fact]) -> Iterator[tuple[str, str]]:
+def _reasons(
+    reasons: Sequence[Reason], facts: Sequence[Fact], ended_ns: int, out: frozenset[NodeId]
+) -> Iterator[tuple[str, str]]:
     known = {fact.source: fact for fact in facts}
     for reason in reasons:
         fact = known.get(reason.source)
@@ -132,7 +136,8 @@ def _reasons(reasons: Sequence[Reason], facts: Sequence[Fact]) -> Iterator[tuple
             yield "reason", f"told {reason.why}, true: {fact}"
         elif wrong := _wrong_rule(reason, fact):
             yield "rule", f"told {wrong}, true: {fact}"
-    if missed := set(known) - {reason.source for reason in reasons}:
+    missed = {source for source, fact in known.items() if fact.sure_ns <= ended_ns} - out
+    if missed := missed - {reason.source for reason in reasons}:
         yield "root", f"not told that node {facts[0].waiter} lacks {sorted(missed)}: {_said(facts)}"
 
 
@@ -189,12 +194,12 @@ def _helped(stall: Finding, before: Played, after: Played, truth: Truth) -> bool
 
 
 def _is_no_cause(root: NodeId, stall: Finding, truth: Truth) -> bool:
-    """Whether a root of a stall for good is none for that reason any more."""
-    if not stall.permanent or root in truth.standing:
+    """Whether a root is held up for good by something else, and not for that reason any more."""
+    if root in truth.standing:
         return False
     lacked = {reason.source for reason in stall.grounds.reasons if reason.waiter == root}
     facts = truth.roots.get(root, ())
-    return not truth.ends and not lacked & {fact.source for fact in facts} and root not in {w for w, _ in truth.knot}
+    return bool(facts) and not lacked & {fact.source for fact in facts} and root not in {w for w, _ in truth.knot}
 
 
 def _is_over(root: NodeId, before: Played, after: Played, stall: Finding) -> bool:

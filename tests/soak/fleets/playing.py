@@ -165,7 +165,8 @@ class Patient(Watched):
             super().look(now_ns)
         else:
             self.due_ns = now_ns + self.quiet_ns // 8
-        waits = (each.host.node.waits.current for each in self.world.residents.values() if not each.ended)  # type: ignore[attr-defined]
+        live = (each.host for each in self.world.residents.values() if not each.ended)  # type: ignore[attr-defined]
+        waits = (host.node.waits.current for host in live if not host.gate.closed)
         ends = any(wait is not None and wait.deadline_ns is not None for wait in waits)
         if now_ns > max(self.past_ns, self.moved_ns + self.quiet_ns) and not ends and not self.restarts.due:
             super()._end()

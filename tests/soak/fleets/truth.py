@@ -24,7 +24,7 @@ class Fact(NamedTuple):
 
     `what` is one of: `down` (crashed or paused for good), `cut` (its link is down for good, and nothing was lost on
     it), `held`, `lost`, `receiver down`, `receiver restarted`, `never sent`, `full`, `waits`.
-    `loss` is the record's word for a loss. `state` is how the source stands.
+    `loss` is the record's word for a loss. `state` is how the source stands. Until `sure_ns` it was sent again.
     """
 
     waiter: NodeId
@@ -37,6 +37,7 @@ class Fact(NamedTuple):
     gone: bool = False
     returned: bool = False
     by_chance: bool = False
+    sure_ns: int = 0
     state: str = ""
 
     def __str__(self) -> str:
@@ -86,6 +87,8 @@ class _Decision:
         self.rules = Rules(scenario, played.ended_ns)
         self.server = scenario.nodes if scenario.has_server else None
         self.odd: list[str] = []
+        given_up = (event for event in played.rows.events if event.kind == "given_up")
+        self.given_up_ns = {(e.node, e.details["dst"], e.round, e.details["step"]): e.at_ns for e in given_up}
         self.sent: dict[tuple[NodeId, NodeId, Kind, int, int], list[Sent]] = {}
         for message in played.rows.messages:
             key = message.src, message.dst, message.kind, message.round, message.step
@@ -181,6 +184,7 @@ class _Decision:
         if not found:
             return None
         fact = Fact(stand.node, source, "", edge, notice=kind is Kind.NOTICE, state=self.stands[source].state)
+        fact = fact._replace(sure_ns=self.given_up_ns.get((*edge, round, step), 0))
         last = max(found, key=lambda m: (m.epoch, m.attempt, m.sent_ns))
         fates = {m.fate for m in found}
         if "in_flight" in fates:
@@ -215,16 +219,12 @@ class _Decision:
         return any(each.kind == "restart" and each.node == giver.node for each in self.played.rows.events)
 
     def took_for_gone(self, giver: Stand, node: NodeId, wait: Wait) -> bool:
-        """Whether `giver` held `node` for gone when it was in that round, by the record."""
-        began = self.played.rounds[giver.node].get(wait.round)
-        later = [ns for round, ns in self.played.rounds[giver.node].items() if round > wait.round]
-        until = min(later, default=self.played.ended_ns)
+        """Whether `giver` held `node` for gone when it began that round, by the record."""
+        began_ns = self.played.rounds[giver.node].get(wait.round)
         gone = False
-        for event in self.played.rows.events:
-            if event.node == giver.node and event.details.get("peer") == node and event.at_ns <= until:
+        for event in self.played.rows.events if began_ns is not None else ():
+            if event.node == giver.node and event.details.get("peer") == node and event.at_ns <= began_ns:
                 gone = event.kind == "gone" or (gone and event.kind != "returned")
-                if event.kind == "gone" and began is not None and event.at_ns >= began:
-                    return True
         return gone
 
     # meetings of two
