@@ -15,6 +15,7 @@ from tests.machines import separated
 from tests.machines.separated import Separated, ip
 
 NEEDED = ("slurmctld", "slurmd", "srun", "munged", "scontrol", "salloc")
+IPV6 = "CommunicationParameters=EnableIPv6,DisableIPv4"
 CONF = """
 ClusterName={name}
 SlurmctldHost={host}({address})
@@ -37,7 +38,7 @@ SelectType=select/cons_tres
 ReturnToService=2
 SlurmdTimeout=10
 KillWait=2
-CommunicationParameters={family}
+{family}
 {nodes}
 PartitionName=all Nodes=ALL Default=YES State=UP
 """
@@ -86,7 +87,7 @@ class Cluster:
                 address=self.machines.here,
                 port=20000 + os.getpid() % 10000,
                 folder=folder,
-                family="EnableIPv6,DisableIPv4" if ":" in self.machines.here else "",
+                family=IPV6 if ":" in self.machines.here else "",
                 nodes="\n".join(nodes),
             )
         )
