@@ -91,6 +91,15 @@ def test_rows_go_on_where_they_were_left(tmp_path: Path, monkeypatch: pytest.Mon
     assert (made, len(list(read(file)))) == ([0, 1, 2, 3], 4)
 
 
+def test_what_netdfl_raises_is_wrong_of_one_fleet_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def raises(*parts: object, **more: object) -> Played:
+        raise RuntimeError("it broke")
+
+    monkeypatch.setattr(Player, "play", raises)
+    row = row_of(SEED, LOST, Player())
+    assert (row["wrong"], row["what"]) == ("broke", "RuntimeError('it broke')")
+
+
 @pytest.mark.parametrize(("kinds", "right"), [(["root"] * 16, True), (["root"] * 17, False), (["passed"], False)])
 def test_few_may_be_wrong_and_some_never(kinds: list[str], right: bool) -> None:
     rows = [{"wrong": kind} for kind in [*kinds, *[""] * (5000 - len(kinds))]]

@@ -11,6 +11,8 @@ from netdfl.core.errors import InputError
 from netdfl.core.types import NodeId
 from netdfl.diagnosis.finding import Cause, Finding
 from netdfl.diagnosis.why import NEVER_SENT, Reason, Why
+from netdfl.explore.execute import ExploredRun
+from netdfl.explore.rows import Rows
 from netdfl.record.judge import WELL
 from netdfl.scenario.load import loads
 from netdfl.scenario.loading.resolved import to_plain
@@ -45,7 +47,14 @@ class Judged:
 
 
 def judge(scenario: Scenario, player: Player) -> Judged:
-    """Run a fleet, play it on, and compare."""
+    """Run a fleet, play it on, and compare. What netdfl raises is wrong of that fleet alone."""
+    try:
+        return _judged(scenario, player)
+    except Exception as error:
+        return Judged(Truth(False), Played(ExploredRun(scenario, Rows())), [("broke", repr(error))])
+
+
+def _judged(scenario: Scenario, player: Player) -> Judged:
     ran = player.play(scenario, remedies=True)
     on = player.play(scenario, Patient)
     if on.run.error is not None:
