@@ -99,8 +99,12 @@ LOST = Awaited(AwaitedFate.LOST, "loss", (1, 0))
         (account(1, round=LATER), NEVER),
         (account(1, State.FINISHED), NEVER),
         (account(1, round=LATER, epoch=1), MISSED),
-        (account(1, round=LATER, gone=(0,)), replace(NEVER, reason=TAKEN_FOR_GONE)),
-        (account(1, round=LATER, gone=(2,)), NEVER),
+        *(
+            (account(1, round=LATER, left_out={0: rounds}), replace(NEVER, reason=TAKEN_FOR_GONE))
+            for rounds in ((ROUND, ROUND), (ROUND - 1, LATER))
+        ),
+        *((account(1, round=LATER, left_out={0: rounds}), NEVER) for rounds in ((0, ROUND - 1), (LATER, LATER))),
+        (account(1, round=LATER, left_out={2: (ROUND, ROUND)}), NEVER),
         (account(1, round=LATER, edges={2: edge(lost())}), NEVER),
         # on its way
         (account(1, edges={0: edge(flying=((key(), 80),))}), replace(COMES, edge=(1, 0), since_ns=80)),
