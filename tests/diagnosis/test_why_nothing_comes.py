@@ -39,6 +39,12 @@ def by_gone(**more: Any) -> Awaited:
     return replace(lost(0, 1, LOST_BY_GONE), **more)
 
 
+STAYS_DOWN = {
+    State.CRASHED: Why.CRASHED,
+    State.PAUSED: Why.PAUSED,
+    State.STANDING: Why.STANDING,
+    State.STOPPED: Why.SILENT,
+}
 WHYS: tuple[tuple[Why, State, Awaited, EdgeNow], ...] = (
     # a message that is not sent yet: it is a matter of the sender's state, unless its link is down
     (Why.AT_WORK, State.RUNNING, UNSENT, UP),
@@ -51,7 +57,9 @@ WHYS: tuple[tuple[Why, State, Awaited, EdgeNow], ...] = (
     (Why.SILENT, State.STOPPED, UNSENT, UP),
     (Why.SILENT, State.BLOCKED, UNSENT, UP),
     (Why.FINISHED, State.FINISHED, UNSENT, UP),
-    *((Why.CUT, state, UNSENT, edge) for state in State for edge in (DOWN, HEALS)),
+    *((Why.CUT, state, UNSENT, DOWN) for state in State),
+    *((Why.CUT, state, UNSENT, HEALS) for state in State if state not in STAYS_DOWN),
+    *((why, state, UNSENT, HEALS) for state, why in STAYS_DOWN.items()),  # the longer outage is told
     # on its way, or held by a full mailbox, whatever its sender does meanwhile
     *((Why.ON_ITS_WAY, state, FLYING, UP) for state in (State.RUNNING, State.CRASHED, State.FINISHED)),
     *((Why.FULL, state, HELD, UP) for state in (State.RUNNING, State.CRASHED, State.FINISHED)),
