@@ -229,7 +229,8 @@ class _Fleet:
         lives = [] if count is None else [e for e in range(account.epoch + 1) if count.was_sent(kind, e, slot)]
         if count is None or not lives:
             return None
-        returned = receiver is not None and receiver.epoch > 0 and not count.dropped
+        known = sum(count.dropped.values()) <= len(count.lost)  # each loss, and this is none of them: it came
+        returned = receiver is not None and receiver.epoch > 0 and known
         reason = LOST_BY_RESTART if returned else NO_REASON
         if not returned and len(count.dropped) == 1:
             reason = reason_of_loss(*count.dropped)

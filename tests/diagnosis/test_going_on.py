@@ -170,6 +170,14 @@ def test_a_request_that_a_life_took_which_has_ended_is_told() -> None:
     assert reasons(ended) == {(3, 0): Why.RECEIVER_RESTARTED}
 
 
+def test_of_what_a_life_took_no_later_loss_is_blamed() -> None:
+    """Node 1 crashes with node 0's message of round 0; that of round 1 fails as it is down, as does node 2's first."""
+    late = {"at_round": 0, "delay": "2->1", "by": "30ms"}
+    ended = run(topology="full", nodes=3, rounds=4, events=[late, crash(1, "20ms", "1s")])
+    whys = {pair: why for pair, why in reasons(ended).items() if pair[0] == 1}
+    assert whys == {(1, 0): Why.RECEIVER_RESTARTED, (1, 2): Why.RECEIVER_DOWN}
+
+
 REMEDIES: Mapping[str, tuple[dict[str, Any], set[str]]] = {
     "a detector by heartbeats is there": (
         {"failure_detector": BEATS, "events": [{"at": "14ms", "crash": 2}], "topology": "full"},
