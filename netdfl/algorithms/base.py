@@ -215,6 +215,9 @@ class RoundContext(Protocol):
     async def refine(self, state: NodeState, alg: Algorithm, view: View) -> NodeState:
         """Run a server's own work on its model, which may be long, off the event loop."""
 
+    def exchanges(self, view: View) -> int:
+        """How often a round sends, receives and mixes, as the mixing says."""
+
     def drawing(self, what: str, round: int, *key: int) -> AbstractContextManager[object]:
         """Within, a user's own part draws from the stream of (node, round) and what it does; `do` sees to it itself."""
 

@@ -23,9 +23,7 @@ async def gossip(ctx: RoundContext, alg: Algorithm) -> None:
     s = ctx.begin(alg)
     async for view in ctx.rounds(s.round):
         s, update = await ctx.train(s, alg, view)
-        with ctx.drawing("num_steps", view.round):
-            num_steps = alg.mixing.num_steps(view.round, view)
-        for step in range(num_steps):
+        for step in range(ctx.exchanges(view)):
             s, outbox = await ctx.do(s.outgoing, alg, update, step, view)
             await ctx.send(view, step, outbox)
             inbox = await ctx.gather(view, step, alg.wait)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import TypeVar
@@ -41,25 +41,31 @@ def _inside(part: object) -> Iterator[object]:
 class OwnDraws:
     """Gives the streams in which a node's own parts draw."""
 
-    def __init__(self, node: NodeId, algorithm: Algorithm, streams: Streams | None) -> None:
-        """Take them from `streams`; where there are none, or all parts are netdfl's, nothing is done."""
-        self.node = node
-        self._streams = streams if streams is not None and has_own_parts(algorithm) else None
+    @classmethod
+    def of(cls, node: NodeId, algorithm: Algorithm, streams: Streams | None) -> OwnDraws | None:
+        """Take them from `streams`; None where there are no streams, or all parts are netdfl's, which draw by name."""
+        return cls(node, streams) if streams is not None and has_own_parts(algorithm) else None
+
+    def __init__(self, node: NodeId, streams: Streams) -> None:
+        """Take them from `streams`."""
+        self.node, self._streams = node, streams
 
     def within(self, what: str, round: int, *key: Key) -> AbstractContextManager[object]:
         """Within, what is drawn is of this node, `round`, and what is done: the same whenever that is done anew."""
-        if self._streams is None:
-            return nullcontext()
         import torch  # which own parts have loaded already: they compute with tensors
 
         from netdfl.training.drawing import seeded
 
         return seeded(self._streams.integer("own parts", self.node, round, what, *key), torch.device("cpu"))
 
-    def drawing(self, function: Callable[..., T], round: int) -> Callable[..., T]:
-        """`function`, which draws so whenever it is called; the numbers among its arguments tell its calls apart."""
-        return function if self._streams is None else partial(self._call, function, round)
+    def drawing(self, function: Callable[..., T], round: int, *key: Key) -> Callable[..., T]:
+        """`function`, which draws so whenever it is called.
 
-    def _call(self, function: Callable[..., T], round: int, *args: object) -> T:
-        with self.within(function.__name__, round, *(arg for arg in args if isinstance(arg, int))):
+        Its calls are told apart by `key`, or else by the function's name and the numbers among its arguments.
+        """
+        return partial(self._call, function, round, key)
+
+    def _call(self, function: Callable[..., T], round: int, key: tuple[Key, ...], *args: object) -> T:
+        what, *more = key or (function.__name__, *(arg for arg in args if isinstance(arg, int)))
+        with self.within(str(what), round, *more):
             return function(*args)

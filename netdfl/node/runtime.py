@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from math import isnan
 from typing import Any, Protocol, TypeVar
@@ -86,8 +86,7 @@ class Node:
         asking.is_past = self._is_past
         self.waits = Waits(self.id, self.mailbox, self.clock, asking)
         self.waits.can_ask = self.can_ask
-        self._draws = OwnDraws(self.id, self.algorithm, self.streams)
-        self.waits.drawing = self.drawing
+        self._draws = self.waits.draws = OwnDraws.of(self.id, self.algorithm, self.streams)
         self.requests = Requests(self.ledger)
         self.screen = Screen(self.algorithm.wait.on_not_finite, self.ledger)
         self.mailbox.on(Kind.REQUEST, self.requests.deliver)
@@ -133,19 +132,22 @@ class Node:
 
     def drawing(self, what: str, round: int, *key: Key) -> AbstractContextManager[object]:
         """Within, a user's own part draws from the stream of (node, round) and what it does."""
-        return self._draws.within(what, round, *key)
+        return nullcontext() if self._draws is None else self._draws.within(what, round, *key)
+
+    def exchanges(self, view: View) -> int:
+        """The exchanges of a round, as the mixing says."""
+        num_steps, draws = self.algorithm.mixing.num_steps, self._draws
+        num_steps = num_steps if draws is None else draws.drawing(num_steps, view.round)
+        self._steps = view.round, int(num_steps(view.round, view))
+        return self._steps[1]
 
     @property
     def num_steps(self) -> int:
-        """Exchanges of the round that it is in."""
+        """Exchanges of the round that it is in; remembered, as some look often and a view takes long to make."""
         round = max(self.round, 0)
         if self.algorithm.family != "gossip" or round >= self.num_rounds:
             return 1
-        if self._steps[0] != round:  # whoever looks often must not have a view made each time
-            view = self.view_of(round, frozenset())
-            with self.drawing("num_steps", round):
-                self._steps = round, int(self.algorithm.mixing.num_steps(round, view))
-        return self._steps[1]
+        return self._steps[1] if self._steps[0] == round else self.exchanges(self.view_of(round, frozenset()))
 
     def weight_of(self, state: NodeState) -> float:
         """The push-sum weight of `state`; 1 where there is none."""
@@ -221,7 +223,7 @@ class Node:
         """A server's own work on its model, in the worker whatever its size. Raises TrainingError."""
         if alg.refine is None:
             return state
-        refine = self._draws.drawing(state.refine, view.round)
+        refine = state.refine if self._draws is None else self._draws.drawing(state.refine, view.round)
         return await self.worker.run("refine", refine, alg, self.task.objective, view)
 
     async def do(self, function: Callable[..., T], *args: object) -> T:
@@ -229,7 +231,7 @@ class Node:
 
         A message of the inbox that turns out to be malformed is refused, and the rest is mixed.
         """
-        call = self._draws.drawing(function, self.round)
+        call = function if self._draws is None else self._draws.drawing(function, self.round)
         while True:
             try:
                 if self._is_short:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,6 +17,7 @@ from netdfl.core.types import Inbox, Kind, Message, NodeId, StepId, as_step
 from netdfl.node.asking import Asking
 from netdfl.node.deadline import AutoDeadline, Silence
 from netdfl.node.mailbox import Mailbox
+from netdfl.node.own_draws import OwnDraws
 from netdfl.node.worker import settle
 from netdfl.record.base import Ended
 from netdfl.transport.base import Fate
@@ -62,9 +62,7 @@ class Waits:
         """
         self.node, self.mailbox, self.clock, self.asking = node, mailbox, clock, asking
         self.can_ask: Callable[[Collection[NodeId]], bool] = lambda peers: False
-        self.drawing: Callable[[str, int, int], AbstractContextManager[object]] = lambda what, round, step: (
-            nullcontext()
-        )
+        self.draws: OwnDraws | None = None
         self.current: OpenWait | None = None
         self.went_on_ns = 0
         self.step = 0
@@ -123,8 +121,8 @@ class Waits:
         now = self.clock.now_ns()
         asks = self._asks(sources, policy, kind)
         limit = self._limit_ns(policy, asks=asks)
-        with self.drawing("wait", round, step):
-            need = policy.count(_ALL if sources is None else len(sources))
+        count = policy.count if self.draws is None else self.draws.drawing(policy.count, round, "wait", round, step)
+        need = count(_ALL if sources is None else len(sources))
         self._is_first = policy.deadline_ns == "auto" and not self.auto.knows
         self.auto.began(round, step, now)
         quick = policy.deadline_ns == "auto" and not policy.essential
@@ -267,8 +265,10 @@ class Waits:
         declined.add(message.src)
         if wait is not None and wait.sources is not None and slot == (wait.round, wait.step):
             wait.sources -= {message.src}
-            with self.drawing("wait", *slot):
-                wait.need, wait.last_src = self.policy.count(len(wait.sources)), message.src
+            count = self.policy.count
+            if self.draws is not None:
+                count = self.draws.drawing(count, slot.round, "wait", *slot)
+            wait.need, wait.last_src = count(len(wait.sources)), message.src
             if self._is_first and self._done is not None and self._hurry(wait):  # what came may now be half
                 self._set_deadline(wait)
             self._check()
