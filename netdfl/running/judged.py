@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,31 +86,32 @@ def finish(directory: RunDirectory, facts: RunFacts) -> Finished:
 
     Where no memory is left for it, the run is broken by that, and `result.json` says so.
     """
-    try:
-        found, summary = _judged(directory, facts)
-    except Exception as error:
-        if not is_of_memory(error):
-            raise
-        summary = None
-    if summary is None:  # what the error held is free by now
-        return _without_memory(directory, facts)
-    if directory.page:
-        with _telling(summary.judgement):
-            _write_page(directory, found)
-    return Finished(found, summary.judgement.exit_code)
+    with ExitStack() as holding:
+        try:
+            found, summary = _judged(directory, facts, holding)
+        except Exception as error:
+            if not is_of_memory(error):
+                raise
+            summary = None
+        if summary is not None:
+            if directory.page:
+                with _telling(summary.judgement):
+                    _write_page(directory, found)
+            return Finished(found, summary.judgement.exit_code)
+    return _without_memory(directory, facts)  # what the record and the error held is free by now
 
 
-def _judged(directory: RunDirectory, facts: RunFacts) -> tuple[TrainedRun, Summary]:
-    """Judge, and write `result.json`."""
+def _judged(directory: RunDirectory, facts: RunFacts, holding: ExitStack) -> tuple[TrainedRun, Summary]:
+    """Judge, and write `result.json`; the tables are read once, and held for the page too."""
     found = open_run(directory.path)
     kept_as_lines = found.roll_up()
-    with found.held():
-        stalls, deadlocks = (_with_messages(found, findings) for findings in (facts.stalls, facts.deadlocks))
-        summary = summarize(found, replace(facts, stalls=stalls, deadlocks=deadlocks))
-        if kept_as_lines:
-            summary.result["kept_as_lines"] = kept_as_lines
-        with _telling(summary.judgement):
-            directory.write_json("result.json", summary.result)
+    holding.enter_context(found.held())
+    stalls, deadlocks = (_with_messages(found, findings) for findings in (facts.stalls, facts.deadlocks))
+    summary = summarize(found, replace(facts, stalls=stalls, deadlocks=deadlocks))
+    if kept_as_lines:
+        summary.result["kept_as_lines"] = kept_as_lines
+    with _telling(summary.judgement):
+        directory.write_json("result.json", summary.result)
     return found, summary
 
 
@@ -132,8 +133,7 @@ def _write_page(directory: RunDirectory, found: TrainedRun) -> None:
     from netdfl.report.html import render
 
     try:
-        with found.held():
-            directory.write("report.html", render(found))
+        directory.write("report.html", render(found))
     except Exception as error:
         if not is_of_memory(error):
             raise
