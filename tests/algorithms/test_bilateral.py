@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,9 @@ class Replies:
 
     def __init__(self) -> None:
         self.sent: list[tuple[int, Payload]] = []
+
+    def drawing(self, what: str, round: int, *key: int) -> AbstractContextManager[object]:
+        return nullcontext()
 
     def reply(self, request: Message, payload: Payload) -> None:
         self.sent.append((request.round, payload))

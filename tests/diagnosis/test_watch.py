@@ -273,13 +273,13 @@ def test_a_run_in_which_no_node_runs_is_not_over_by_that_as_one_may_return() -> 
 
 
 def test_a_run_is_over_when_clients_wait_in_vain_for_a_server_that_has_finished() -> None:
-    def client(fate: AwaitedFate = AwaitedFate.LOST, **more: Any) -> NodeNow:
-        return replace(waits(0, {1: Awaited(fate)}, essential=True, deadline_ns=9 * SECOND), **more)
+    def client(fate: AwaitedFate = AwaitedFate.LOST, deadline_ns: int | None = None, **more: Any) -> NodeNow:
+        return replace(waits(0, {1: Awaited(fate)}, essential=True, deadline_ns=deadline_ns), **more)
 
     done, paused = is_(1, State.FINISHED), is_(2, State.PAUSED)
     assert is_over([], fleet(client(), done), [0])
     assert is_over([], fleet(client(), done, paused), [0, 2])
-    for more in (client(early=1), client(AwaitedFate.IN_FLIGHT), is_(0, State.RUNNING)):
+    for more in (client(early=1), client(deadline_ns=9 * SECOND), client(AwaitedFate.IN_FLIGHT), is_(0, State.RUNNING)):
         assert not is_over([], fleet(more, done), [0])
     assert not is_over([], fleet(client(), is_(1, State.RUNNING)), [0])
     assert not is_over([], fleet(client(), done, is_(2, State.PAUSED, back_ns=SECOND)), [0, 2])

@@ -33,7 +33,7 @@ def shrunk(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return causes
 
 
-def explored(text: dict[str, Any], folder: Path, runs: int = 12, seed: int = 7) -> tuple[int, dict[str, str]]:
+def explored(text: dict[str, Any], folder: Path, runs: int = 12, seed: int = 23) -> tuple[int, dict[str, str]]:
     """The exit code of `netdfl explore`, and the scenarios that it left."""
     exploration = Exploration(netdfl.load(text | {"nodes": 3, "rounds": 4}), seed=seed, folder=folder)
     code = explore(exploration, Budget(runs=runs), Console(file=StringIO()))

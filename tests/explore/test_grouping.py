@@ -64,7 +64,7 @@ def test_what_is_another_cause_has_another_key(small: dict[str, Any]) -> None:
     circle = {"name": "ad_psgd", "bipartite": False, "order": "successor"}
     found = [
         cause(small, LOST[0]),
-        cause(small, DOWN_THEN),
+        cause(alone, DOWN_THEN),
         cause(alone, PAST),
         cause(alone, {"at_round": 2, "crash": 1}),
         cause(alone, {"at_round": 2, "pause": 1}),
@@ -83,7 +83,8 @@ def test_what_is_another_cause_has_another_key(small: dict[str, Any]) -> None:
 
 
 def test_no_word_of_a_sentence_decides_what_is_a_cause(small: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    events = (LOST[0], DOWN_THEN)
+    events = (LOST[0], {"at_round": 2, "crash": 1})
+    small = small | {"failure_detector": {"kind": "none"}}
     before = [cause(small, event) for event in events]
     monkeypatch.setattr("netdfl.diagnosis.finding.say", lambda *parts, **more: "it is stuck")
     after = [cause(small, event) for event in events]
