@@ -20,9 +20,14 @@ from netdfl.worlds import preload
 END_S = 120
 
 
+PYTHON = sys.executable
+"""Other tests put another in its place for a while, and multiprocessing takes the one that it finds first."""
+
+
 def context() -> ForkServerContext:
     """Processes that begin with everything loaded but grpc."""
     found = multiprocessing.get_context("forkserver")
+    found.set_executable(PYTHON)
     found.set_forkserver_preload(["netdfl.standalone.request", "netdfl.cli.commands", *preload.MODULES])
     return found
 
