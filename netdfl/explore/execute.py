@@ -87,6 +87,7 @@ class Executor:
         directory = RunDirectory(Path("nowhere"), page=False, kept=False)
         world = SimulatedWorld(Setting(scenario, directory, _silent, blueprint=self._blueprint(scenario)))
         supervisor = Supervisor(scenario, directory, world, note=_silent, show=_silent, store=rows)
+        self._watch(scenario, supervisor, world)
         outcome = world.run(supervisor.run, supervisor.interrupt)
         if outcome.interrupted:
             raise KeyboardInterrupt
@@ -108,6 +109,9 @@ class Executor:
             length_ns=length_ns,
             event_log_hash=outcome.figures.event_log_hash or "",
         )
+
+    def _watch(self, scenario: Scenario, supervisor: Supervisor, world: SimulatedWorld) -> None:
+        """Put another watch for stalls in the place of the supervisor's own, in a subclass that has one."""
 
     def _blueprint(self, scenario: Scenario) -> Blueprint:
         """What all nodes share: made anew only where the scenario differs in more than a blueprint can take."""

@@ -9,7 +9,6 @@ import gc
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from netdfl.core.clock import NS_PER_S
@@ -19,13 +18,10 @@ from netdfl.diagnosis.finding import Finding
 from netdfl.diagnosis.snapshot import Snapshot
 from netdfl.explore.execute import Executor, ExploredRun
 from netdfl.explore.rows import Rows
-from netdfl.explore.verdict import count, figures_of, judge_rows
-from netdfl.record.directory import RunDirectory
 from netdfl.record.status import Phase
 from netdfl.scenario.model.schema import Scenario
 from netdfl.supervisor.stalls import ExactWatch, settings_of
 from netdfl.supervisor.supervisor import Supervisor
-from netdfl.worlds.base import Setting
 from netdfl.worlds.simulated.world import SimulatedWorld
 
 TIMES = 10
@@ -219,39 +215,13 @@ class Player(Executor):
             return Played(run, cpu_s=took)
         return Played(run, watched.stands, run.length_ns, watched.moved_ns, watched.began, took)
 
-    def _supervise(self, scenario: Scenario, rows: Rows) -> ExploredRun:
-        directory = RunDirectory(Path("nowhere"), page=False, kept=False)
-        world = SimulatedWorld(Setting(scenario, directory, _silent, blueprint=self._blueprint(scenario)))
-        supervisor = Supervisor(scenario, directory, world, note=_silent, show=_silent, store=rows)
+    def _watch(self, scenario: Scenario, supervisor: Supervisor, world: SimulatedWorld) -> None:
         watch = self.watch(supervisor.fleet, supervisor.restarts, world)
         watch.prepare(settings_of(scenario) if self.remedies else lambda setting: False)
         if isinstance(watch, Patient):
             watch.past_ns, watch.quiet_ns = past_ns(scenario), quiet_ns(scenario)
             watch.acts = scenario.wait.on_stall != "stop"
         supervisor.stalls = self._watched = watch
-        outcome = world.run(supervisor.run, supervisor.interrupt)
-        if outcome.interrupted:
-            raise KeyboardInterrupt
-        if outcome.error is not None:
-            raise outcome.error
-        length_ns = round((outcome.figures.virtual_duration_s or 0.0) * 1e9)
-        stalls = tuple(watch.watch.findings)
-        figures = figures_of(rows, count(rows), length_ns)
-        judged = judge_rows(scenario, rows, stalls, outcome.unfinished, figures)
-        return ExploredRun(
-            scenario=scenario,
-            rows=rows,
-            stalls=stalls,
-            unfinished=tuple(outcome.unfinished),
-            verdict=judged.verdict,
-            reasons=tuple(judged.reasons),
-            length_ns=length_ns,
-            event_log_hash=outcome.figures.event_log_hash or "",
-        )
-
-
-def _silent(*said: object) -> None:
-    """Nobody watches."""
 
 
 # for how long a fleet is played on
