@@ -27,7 +27,13 @@ LAYERS = "import sys; from importlinter.cli import lint_imports_command as check
 Done = list[tuple[str, subprocess.CompletedProcess[str], float]]
 FIRST_COMMAND = "sh nodes/start.sh run scenarios/quickstart.yaml"
 
-WAITING = ("tests/standalone/test_by_hand.py", "tests/worlds/test_suite_in_processes.py")
+WAITING = (
+    "tests/standalone/test_by_hand.py",
+    "tests/worlds/test_suite_in_processes.py",
+    "tests/supervisor/test_stopped.py",
+    "tests/machines/test_machines.py",
+    "tests/machines/test_ray.py",
+)
 BESIDE = (
     "tests/namespaces/test_suite_in_namespaces.py",
     "tests/namespaces/test_namespaces_world.py",
