@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from netdfl.core.fates import MessageCounts
-from netdfl.core.types import Kind, NodeId, Scalar
+from netdfl.core.types import Kind, LogicalId, NodeId, PeerMessage, Scalar, StepId
 
 EVALUATOR = -1
 """The number under which the evaluator attends: it judges models, and is no node."""
@@ -87,6 +87,11 @@ class Again:
     round: int
     step: int
     kind: Kind
+
+    @property
+    def sent(self) -> PeerMessage:
+        """The message, as the node knows it."""
+        return self.dst, LogicalId(self.kind, StepId(self.round, self.step))
 
 
 @dataclass(frozen=True, slots=True)

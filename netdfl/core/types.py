@@ -96,11 +96,22 @@ as_step: Callable[[tuple[int, int]], StepId] = partial(tuple.__new__, StepId)
 """A step of its fields, without the call in Python that a named tuple makes."""
 
 
-class MessageId(NamedTuple):
-    """What tells the messages of one edge apart.
+class LogicalId(NamedTuple):
+    """A message of an edge, whichever life of its sender sends it and however often.
 
-    `incarnation` is the life of the sender, `attempt` counts resends. `part` is which of several messages of one kind
-    and step it is: 0 as long as a step has one.
+    A node waits for it, asks for it, sends it again and takes it once. `part` numbers several messages of one kind and
+    step: 0 as long as a step has one.
+    """
+
+    kind: Kind
+    at: StepId
+    part: int = 0
+
+
+class MessageId(NamedTuple):
+    """One message among all that one edge carries: a logical message, sent by a life of the node, for a time.
+
+    `incarnation` is the life of the sender, `attempt` counts resends.
     """
 
     kind: Kind
@@ -108,6 +119,15 @@ class MessageId(NamedTuple):
     at: StepId
     part: int
     attempt: int
+
+    @property
+    def logical(self) -> LogicalId:
+        """The message that this is an attempt to send."""
+        return LogicalId(self.kind, self.at, self.part)
+
+
+PeerMessage: TypeAlias = tuple[NodeId, LogicalId]
+"""A message of two nodes, as one of them knows it: the other node, and which message it is."""
 
 
 class Message(NamedTuple):
@@ -133,8 +153,13 @@ class Message(NamedTuple):
 
     @property
     def id(self) -> MessageId:
-        """Which message of its edge it is."""
+        """Tell it from all others of its edge."""
         return MessageId(self.kind, self.epoch, self.at, 0, self.attempt)
+
+    @property
+    def logical(self) -> LogicalId:
+        """The message that this is an attempt to send."""
+        return LogicalId(self.kind, self.at)
 
 
 as_message: Callable[[tuple[NodeId, NodeId, Kind, int, int, int, int, Payload]], Message] = partial(

@@ -9,21 +9,38 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
-from pydantic import PlainSerializer, PlainValidator, TypeAdapter
+from pydantic import BeforeValidator, PlainSerializer, PlainValidator, TypeAdapter
 
 from netdfl.core.fates import Fate
-from netdfl.core.types import Json, Kind, NodeId, StepId
+from netdfl.core.types import Json, Kind, LogicalId, MessageId, NodeId, PeerMessage, StepId
 from netdfl.diagnosis.outgoing import Outgoing
 from netdfl.diagnosis.snapshot import State, What
-from netdfl.node.ledger import EdgeCount, MessageKey, NodeLedger, SlotRun
+from netdfl.node.ledger import EdgeCount, NodeLedger, SlotRun
 from netdfl.node.runtime import Node
 
 FateText: TypeAlias = Annotated[Fate, PlainValidator(lambda fate: Fate.read(str(fate))), PlainSerializer(str)]
 """A fate, which is text on the wire."""
-SettledText: TypeAlias = tuple[MessageKey, int, int | None, FateText]
-"""A `Settled`, so."""
+
+
+def _message_id(data: Any) -> Any:
+    """Also read ids as netdfl 0.2.0 kept them, with round and step beside the other fields and without a part."""
+    if isinstance(data, MessageId) or len(data) != 5 or not isinstance(data[2], int):
+        return data
+    kind, incarnation, round, step, attempt = data
+    return kind, incarnation, (round, step), 0, attempt
+
+
+def _peer_message(data: Any) -> Any:
+    """Also read (destination, round, step), as netdfl 0.2.0 kept it."""
+    return (data[0], (Kind.DATA, tuple(data[1:]))) if len(data) == 3 else data
+
+
+MessageIdText: TypeAlias = Annotated[MessageId, BeforeValidator(_message_id)]
+SettledText: TypeAlias = tuple[MessageIdText, int, int | None, FateText]
+"""A `Settled` of which ids and fates are text on the wire."""
+PeerMessageText: TypeAlias = Annotated[PeerMessage, BeforeValidator(_peer_message)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,17 +81,17 @@ class EdgeAccount:
     delivered: int
     dropped: Mapping[FateText, int]
     in_flight: int
-    flying: tuple[tuple[MessageKey, int], ...] = ()
+    flying: tuple[tuple[MessageIdText, int], ...] = ()
     last: tuple[SettledText, ...] = ()
     lost: tuple[SettledText, ...] = ()
     slots: tuple[tuple[str, int, tuple[SlotRun, ...]], ...] = ()
 
-    def was_sent(self, kind: Kind, epoch: int, slot: StepId) -> bool:
-        """Whether a message of `kind` was sent for `slot` in the sender's life `epoch`."""
+    def was_sent(self, id: LogicalId, epoch: int) -> bool:
+        """Whether the message was sent in the sender's life `epoch`."""
         return any(
-            first <= slot <= last
+            first <= id.at <= last
             for each, life, runs in self.slots
-            if (each, life) == (kind, epoch)
+            if (each, life) == (id.kind, epoch)
             for first, last in runs
         )
 
@@ -84,7 +101,7 @@ class Account:
     """A node's answer to a probe. Its life number `epoch` began at `born_ns`.
 
     `serves`: it answers peers' requests now, whatever it waits for; `asked`, as (sender, round, step), it has not yet.
-    `again` are the messages that it, or a later life of it, will send again by itself, as (destination, round, step).
+    `again` are the messages that it, or a later life of it, will send again by itself.
     To those in `gone`, as its failure detector says, it sends nothing; each in `left_out` it left out of its rounds
     from the one to the other. `next` is the first round and step for which it may still send something. It is in step
     `step` of the `steps` of its round, and keeps `early` messages that it does not wait for yet.
@@ -102,7 +119,7 @@ class Account:
     early: int = 0
     serves: bool = False
     asked: tuple[tuple[NodeId, int, int], ...] = ()
-    again: tuple[tuple[NodeId, int, int], ...] = ()
+    again: tuple[PeerMessageText, ...] = ()
     gone: tuple[NodeId, ...] = ()
     left_out: Mapping[NodeId, tuple[int, int]] = field(default_factory=dict)
     next: StepId | None = None
@@ -135,7 +152,7 @@ class Account:
 
 _ACCOUNT: TypeAdapter[Account] = TypeAdapter(Account)
 
-Flying: TypeAlias = Mapping[NodeId, Sequence[tuple[MessageKey, int]]]
+Flying: TypeAlias = Mapping[NodeId, Sequence[tuple[MessageId, int]]]
 
 
 def give_account(
@@ -249,7 +266,7 @@ def _sending(ledger: NodeLedger, outgoing: Outgoing) -> WaitAccount | None:
     )
 
 
-def _count(edge: EdgeCount, flying: Iterable[tuple[MessageKey, int]]) -> EdgeAccount:
+def _count(edge: EdgeCount, flying: Iterable[tuple[MessageId, int]]) -> EdgeAccount:
     return EdgeAccount(
         sent=edge.sent,
         delivered=edge.delivered,

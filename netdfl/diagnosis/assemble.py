@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from netdfl.core.fates import DOWN, LOSS, NO_REASON, RESET, SCRIPTED, Fate, FateReason
-from netdfl.core.types import Edge, Kind, NodeId, StepId
+from netdfl.core.types import Edge, Kind, LogicalId, MessageId, NodeId, StepId
 from netdfl.diagnosis.account import Account, WaitAccount
 from netdfl.diagnosis.outages import BY_LINKS, Outages
 from netdfl.diagnosis.snapshot import (
@@ -25,7 +25,6 @@ from netdfl.diagnosis.snapshot import (
     reason_of_loss,
 )
 from netdfl.links.rules.base import Transit
-from netdfl.node.ledger import MessageKey
 
 MOST_FLYING = 4
 BY_EVENTS, BY_RESET, BY_NAME = (LOSS, DOWN), RESET, SCRIPTED
@@ -133,12 +132,13 @@ class _Fleet:
         if wait.what is What.REPLY:
             return self.reply(edge, giver, slot)
         past = giver.is_past(slot) and edge[0] not in self.down
-        known = self.sent(edge, Kind.DATA, slot, any_epoch=past)
-        if known is None and (edge[1], *slot) in giver.again:
+        data, notice = LogicalId(Kind.DATA, slot), LogicalId(Kind.NOTICE, slot)
+        known = self.sent(edge, data, any_epoch=past)
+        if known is None and self.again(edge, data):
             return Awaited(AwaitedFate.IN_FLIGHT, edge=edge)
-        known = known or self.sent(edge, Kind.NOTICE, slot, any_epoch=past)
+        known = known or self.sent(edge, notice, any_epoch=past)
         if known is None and past:
-            known = self.forgotten(edge, Kind.DATA, slot) or self.forgotten(edge, Kind.NOTICE, slot)
+            known = self.forgotten(edge, data) or self.forgotten(edge, notice)
         if known is not None:
             follows = wait.cumulative and known.fate is AwaitedFate.LOST and giver.state is not State.FINISHED
             return replace(known, replaced=True) if follows else known
@@ -150,13 +150,15 @@ class _Fleet:
 
     def reply(self, edge: Edge, giver: Account, slot: StepId) -> Awaited:
         """What became of a reply over `edge`, or before it of its request. Who serves answers without more."""
-        known = self.sent(edge, Kind.REPLY, slot) or self.sent((edge[1], edge[0]), Kind.REQUEST, slot, arrived=False)
+        reply, request = LogicalId(Kind.REPLY, slot), LogicalId(Kind.REQUEST, slot)
+        known = self.sent(edge, reply) or self.sent(edge[::-1], request, arrived=False)
         asking = known is not None and known.fate is AwaitedFate.IN_FLIGHT and known.edge == (edge[1], edge[0])
         if asking and edge[0] in self.down:
             return Awaited()  # whether the request is taken is a matter of who is asked
         if known is None and self.is_lost_request(edge, giver, slot):
             asker = self.accounts[edge[1]]
-            return self.lost(edge[::-1], (Kind.REQUEST, asker.epoch, *slot, 0), asker.since_ns, LOST_BY_RESTART)
+            id = MessageId(Kind.REQUEST, asker.epoch, slot, 0, 0)
+            return self.lost(edge[::-1], id, asker.since_ns, LOST_BY_RESTART)
         if known is not None:
             return known
         serves = giver.serves and edge[0] not in self.down
@@ -171,12 +173,11 @@ class _Fleet:
         count = None if asker is None else asker.edges.get(edge[0])
         if asker is None or count is None or not giver.epoch or edge[0] in self.down:
             return False
-        return count.was_sent(Kind.REQUEST, asker.epoch, slot) and (edge[1], *slot) not in giver.asked
+        sent = count.was_sent(LogicalId(Kind.REQUEST, slot), asker.epoch)
+        return sent and (edge[1], *slot) not in giver.asked
 
-    def sent(
-        self, edge: Edge, kind: Kind, slot: StepId, *, any_epoch: bool = False, arrived: bool = True
-    ) -> Awaited | None:
-        """What became of the message of `kind` and `slot`; None where it was not sent, or that is not known.
+    def sent(self, edge: Edge, id: LogicalId, *, any_epoch: bool = False, arrived: bool = True) -> Awaited | None:
+        """What became of a message; None where it was not sent, or that is not known.
 
         One that has `arrived` came after its receiver gave its account. A loss in an earlier life of the
         sender counts with `any_epoch` alone: else this life sends it again.
@@ -185,29 +186,28 @@ class _Fleet:
         count = account.edges.get(edge[1]) if account is not None else None
         if account is None or count is None:
             return None
-        for sent_ns in (sent_ns for key, sent_ns in count.flying if _is(key, kind, slot)):
+        for sent_ns in (sent_ns for each, sent_ns in count.flying if each.logical == id):
             if self.schedule.edge(edge, self.at_ns).holds:
                 return Awaited(AwaitedFate.HELD, edge=edge)
             since_ns = self.schedule.healed_ns(edge, sent_ns, self.at_ns)
             return Awaited(AwaitedFate.IN_FLIGHT, edge=edge, since_ns=since_ns)
         down = self.down.get(edge[0])
         lives = down is None or down.state is not State.CRASHED or down.back_ns is not None
-        again = lives and self.again(edge, kind, slot)
-        for key, sent_ns, arrived_ns, fate in reversed((*count.lost, *count.last)):
-            if not _is(key, kind, slot):
+        again = lives and self.again(edge, id)
+        for each, sent_ns, arrived_ns, fate in reversed((*count.lost, *count.last)):
+            if each.logical != id:
                 continue
             if fate in Fate.ARRIVED and self.forgot(edge[1], arrived_ns):
-                return self.lost(edge, key, sent_ns, LOST_BY_RESTART, again)
+                return self.lost(edge, each, sent_ns, LOST_BY_RESTART, again)
             if fate in Fate.ARRIVED:
                 return Awaited(AwaitedFate.IN_FLIGHT) if arrived else None
-            if any_epoch or key[1] == account.epoch:
-                return self.lost(edge, key, sent_ns, reason_of_loss(fate), again)
+            if any_epoch or each.incarnation == account.epoch:
+                return self.lost(edge, each, sent_ns, reason_of_loss(fate), again)
         return None
 
-    def lost(self, edge: Edge, key: MessageKey, sent_ns: int, reason: FateReason, again: bool = False) -> Awaited:
+    def lost(self, edge: Edge, id: MessageId, sent_ns: int, reason: FateReason, again: bool = False) -> Awaited:
         """A message that was lost, by which event, and what a copy of it would come to."""
-        kind, epoch, round, step, attempt = key
-        copies = [Transit(*edge, Kind(kind), round, step, attempt + more, 0) for more in range(MOST_RESENDS + 1)]
+        copies = [Transit(*edge, id.kind, *id.at, id.attempt + more, 0) for more in range(MOST_RESENDS + 1)]
         found = dict.fromkeys(BY_EVENTS, self.schedule.loser)
         by = (found | {BY_RESET: self.schedule.resetter, BY_NAME: self.schedule.dropper}).get(reason)
         event = None if by is None else by(copies[0], sent_ns)
@@ -216,17 +216,17 @@ class _Fleet:
             reason,
             edge,
             again,
-            notice=kind == Kind.NOTICE,
-            kept=epoch == self.accounts[edge[0]].epoch and edge[0] not in self.down,
+            notice=id.kind is Kind.NOTICE,
+            kept=id.incarnation == self.accounts[edge[0]].epoch and edge[0] not in self.down,
             in_vain=all(self.schedule.is_lost(copy, self.at_ns) for copy in copies[1:]),
             event=None if event == BY_LINKS else event,
         )
 
-    def forgotten(self, edge: Edge, kind: Kind, slot: StepId) -> Awaited | None:
+    def forgotten(self, edge: Edge, id: LogicalId) -> Awaited | None:
         """A message of which its sender knows only that it was sent: it has not come, so it was lost."""
         account, receiver = self.accounts[edge[0]], self.accounts.get(edge[1])
         count = account.edges.get(edge[1])
-        lives = [] if count is None else [e for e in range(account.epoch + 1) if count.was_sent(kind, e, slot)]
+        lives = [] if count is None else [e for e in range(account.epoch + 1) if count.was_sent(id, e)]
         if count is None or not lives:
             return None
         known = sum(count.dropped.values()) <= len(count.lost)  # each loss, and this is none of them: it came
@@ -234,13 +234,14 @@ class _Fleet:
         reason = LOST_BY_RESTART if returned else NO_REASON
         if not returned and len(count.dropped) == 1:
             reason = reason_of_loss(*count.dropped)
-        return self.lost(edge, (kind, lives[-1], *slot, 0), self.at_ns, reason)
+        return self.lost(edge, MessageId(id.kind, lives[-1], id.at, id.part, 0), self.at_ns, reason)
 
-    def again(self, edge: Edge, kind: Kind, slot: StepId) -> bool:
+    def again(self, edge: Edge, id: LogicalId) -> bool:
         """Whether it is sent again; of a reply, whether it is asked for again."""
-        sender, receiver = edge[::-1] if kind is Kind.REPLY else edge
-        account = self.accounts.get(sender)
-        return account is not None and (receiver, *slot) in account.again
+        if id.kind is Kind.REPLY:
+            edge, id = edge[::-1], id._replace(kind=Kind.REQUEST)
+        account = self.accounts.get(edge[0])
+        return account is not None and (edge[1], id) in account.again
 
     def forgot(self, node: NodeId, arrived_ns: int | None) -> bool:
         """Whether what arrived at that time was taken by an earlier life of `node`, which ended with it."""
@@ -252,7 +253,7 @@ class _Fleet:
         up, heals_ns, holds, event = self.schedule.edge(edge, self.at_ns)
         receiver = self.accounts.get(edge[1])
         held = count.in_flight if holds or (receiver is not None and receiver.mailbox_full) else 0
-        flying = [_message(edge, key, sent_ns, None, Fate.IN_FLIGHT) for key, sent_ns in count.flying[-MOST_FLYING:]]
+        flying = [_message(edge, id, sent_ns, None, Fate.IN_FLIGHT) for id, sent_ns in count.flying[-MOST_FLYING:]]
         return EdgeNow(
             sent=count.sent,
             delivered=count.delivered,
@@ -266,10 +267,5 @@ class _Fleet:
         )
 
 
-def _message(edge: Edge, key: MessageKey, sent_ns: int, arrived_ns: int | None, fate: Fate) -> MessageNow:
-    kind, _, round, step, attempt = key
-    return MessageNow(*edge, str(kind), round, step, attempt, sent_ns, arrived_ns, fate)
-
-
-def _is(key: MessageKey, kind: Kind, slot: StepId) -> bool:
-    return key[0] == kind and key[2:4] == slot
+def _message(edge: Edge, id: MessageId, sent_ns: int, arrived_ns: int | None, fate: Fate) -> MessageNow:
+    return MessageNow(*edge, str(id.kind), *id.at, id.attempt, sent_ns, arrived_ns, fate)

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from netdfl.core.clock import Clock
-from netdfl.core.types import Kind, Message, NodeId
+from netdfl.core.types import Kind, Message, PeerMessage
 from netdfl.transport.base import Sink, Transport
 
 MOST_KEPT = 256
@@ -14,8 +14,6 @@ MOST_KEPT = 256
 
 AWAITED = (Kind.DATA, Kind.NOTICE, Kind.REQUEST, Kind.REPLY)
 """The kinds of messages for which nodes wait."""
-
-SentKey = tuple[NodeId, int, int, Kind]  # (dst, round, step, kind)
 
 
 class Outgoing:
@@ -26,7 +24,7 @@ class Outgoing:
         self.inner, self.clock, self.keep = inner, clock, keep
         self.sending: Sequence[Message] = ()
         self.since_ns = 0
-        self._kept: OrderedDict[SentKey, Message] = OrderedDict()
+        self._kept: OrderedDict[PeerMessage, Message] = OrderedDict()
 
     def attach(self, sink: Sink) -> None:
         """Deliver what arrives into `sink`."""
@@ -46,15 +44,15 @@ class Outgoing:
             return
         for message in messages:
             if message.kind in AWAITED:
-                self._kept[message.dst, message.round, message.step, message.kind] = message
+                self._kept[message.dst, message.logical] = message
         while len(self._kept) > self.keep:
             self._kept.popitem(last=False)
 
-    def can_send_again(self, sent: SentKey) -> bool:
+    def can_send_again(self, sent: PeerMessage) -> bool:
         """Whether the message is still kept."""
         return sent in self._kept
 
-    async def send_again(self, sent: SentKey) -> None:
+    async def send_again(self, sent: PeerMessage) -> None:
         """Send a kept message as its next attempt. Raises KeyError where it is not kept."""
         before = self._kept[sent]
         again = before._replace(attempt=before.attempt + 1)

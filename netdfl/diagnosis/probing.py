@@ -14,10 +14,10 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from netdfl.core.clock import NS_PER_S, Clock
-from netdfl.core.types import Kind, Message, NodeId, Payload
+from netdfl.core.types import Kind, LogicalId, Message, NodeId, Payload, StepId
 from netdfl.diagnosis.finding import DEADLINE, Cause, Finding
 from netdfl.diagnosis.probes import AndDetector, EdgeChasingProbe, OrDetector
 from netdfl.diagnosis.why import Grounds, Need, Reason, Why
@@ -29,8 +29,6 @@ TIMES = 2
 BACKOFF = 16
 AFTER_NS = 2 * NS_PER_S
 MOST_ATTEMPTS = 1 << 16
-
-KindSlot: TypeAlias = tuple[str, int, int]
 
 
 class Probing:
@@ -96,29 +94,28 @@ class Probing:
     def _for_any(self, wait: OpenWait) -> bool:
         return wait.need - len(wait.have) == 1
 
-    def _gave(self, to: NodeId, slot: KindSlot) -> bool:
+    def _gave(self, to: NodeId, id: LogicalId) -> bool:
         """Whether this node has already sent what `to` awaits of it, or is past it."""
-        kind, round, step = slot
-        if kind == Kind.REPLY:
+        round, step = id.at
+        if id.kind is Kind.REPLY:
             return self.node.requests.answered.get(to) == (round, step)
         if self.node.round != round or self._wait is None:
             return self.node.round > round
         return self._wait.round < round or self._wait.step >= step
 
-    def _will_give(self, to: NodeId, slot: KindSlot) -> bool:
+    def _will_give(self, to: NodeId, id: LogicalId) -> bool:
         """Whether this node gives it whatever it waits for itself: it serves requests, or sends again."""
-        kind, round, step = slot
         delivery = self.node.delivery
-        if kind == Kind.REPLY:
+        if id.kind is Kind.REPLY:
             return self.node.requests.serving
-        return delivery is not None and (to, round, step) in delivery.due_again
+        return delivery is not None and (to, id) in delivery.due_again
 
     # messages
 
     def take(self, message: Message) -> Fate:
         """Take a probe; one that is malformed is refused."""
         try:
-            probe, slot = _read(message)
+            probe, id = _read(message)
         except (KeyError, TypeError, ValueError):
             return Fate.REFUSED
         self._follow()
@@ -126,10 +123,10 @@ class Probing:
             self._was_sent(probe)
         elif probe.kind == "reply":
             self._detect(probe)
-        elif self._gave(probe.src, slot):
-            if not self._will_give(probe.src, slot):
+        elif self._gave(probe.src, id):
+            if not self._will_give(probe.src, id):
                 self._send([EdgeChasingProbe("sent", probe.initiator, probe.number, self.node.id, probe.src)])
-        elif not self._will_give(probe.src, slot):
+        elif not self._will_give(probe.src, id):
             self._detect(probe)
         return Fate.DELIVERED
 
@@ -200,7 +197,7 @@ class Probing:
         )
 
 
-def _read(message: Message) -> tuple[EdgeChasingProbe, KindSlot]:
+def _read(message: Message) -> tuple[EdgeChasingProbe, LogicalId]:
     """The probe in `message`. Raises KeyError, TypeError, ValueError for nonsense."""
     meta: Any = message.payload.meta
     kind, round, step = meta["slot"]
@@ -208,4 +205,4 @@ def _read(message: Message) -> tuple[EdgeChasingProbe, KindSlot]:
     if meta["kind"] not in ("probe", "query", "reply", "sent"):
         raise ValueError(meta["kind"])
     probe = EdgeChasingProbe(meta["kind"], int(meta["initiator"]), int(meta["number"]), message.src, message.dst, path)
-    return probe, (str(kind), int(round), int(step))
+    return probe, LogicalId(Kind(kind or Kind.DATA), StepId(int(round), int(step)))  # none: its sender awaits nothing

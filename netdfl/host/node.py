@@ -271,9 +271,8 @@ class NodeHost:
         if order.skip:
             self.node.waits.skip(frozenset(order.skip))
         for again in order.again:
-            sent = again.dst, again.round, again.step, again.kind
-            if self.parts.outgoing.can_send_again(sent):
-                task = asyncio.get_running_loop().create_task(self.parts.outgoing.send_again(sent))
+            if self.parts.outgoing.can_send_again(again.sent):
+                task = asyncio.get_running_loop().create_task(self.parts.outgoing.send_again(again.sent))
                 self._sending.add(task)
                 task.add_done_callback(self._sending.discard)
 

@@ -2,11 +2,11 @@
 
 A request is sent again until its reply is here; who answered it remembers the reply, and a copy moves nothing.
 
-An acknowledgement is a message over the reverse link, with that link's faults and bytes. A message's id is (sender,
-epoch, round, step, receiver); whatever its attempt, the receiver takes an id once, and acknowledges
-every copy. Until that comes the message is neither its sender's nor lost. Time alone never gives it back to the
-sender, who can't know whether it was the message or the acknowledgement that was lost: what is given
-back and has arrived all the same would be there twice. Only a refusal gives it back.
+An acknowledgement is a message over the reverse link, with that link's faults and bytes. Whatever its attempt, the
+receiver takes a message (a `LogicalId`) once, and acknowledges every copy. Until that comes the message is neither its
+sender's nor lost. Time alone never gives it back to the sender, who can't know whether it was the message or the
+acknowledgement that was lost: what is given back and has arrived all the same would be there twice. Only a refusal
+gives it back.
 
 A node that may live again from a checkpoint acknowledges what it has read once that is durable: what it
 took and had not saved is sent again to its later life.
@@ -20,14 +20,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from netdfl.core.clock import Clock, Timer
-from netdfl.core.types import Acknowledgement, Kind, Message, NodeId, Payload
+from netdfl.core.types import Acknowledgement, Kind, LogicalId, Message, NodeId, Payload, PeerMessage, StepId
 from netdfl.transport.base import Fate, Sink, Transport
-
-Id: TypeAlias = tuple[NodeId, int, int, int]
-"""A message's peer, its sender's epoch, its round and step."""
 
 FIRST_NS = 500_000_000
 LEAST_NS = 20_000_000
@@ -67,11 +64,11 @@ class Acknowledged:
         self.node, self.epoch, self.inner, self.clock, self.how = node, epoch, inner, clock, how
         self.still: Callable[[], bool] = lambda: False
         self.keeps = False
-        self.refused: set[tuple[NodeId, int, int]] = set()
+        self.refused: set[PeerMessage] = set()
         self.gave_up: Callable[[Message], None] = lambda message: None
-        self._unacknowledged: dict[Id, _Unacknowledged] = {}
+        self._unacknowledged: dict[PeerMessage, _Unacknowledged] = {}
         self._acknowledged: list[Acknowledgement] = []
-        self._held: dict[tuple[NodeId, int, int], Message] = {}
+        self._held: dict[PeerMessage, Message] = {}
         self._saved: Mapping[str, int] = {}
         self._took: deque[int] = deque(maxlen=16)
         self._sink: Sink | None = None
@@ -90,10 +87,10 @@ class Acknowledged:
         now = self.clock.now_ns()
         data = [message for message in messages if message.kind in (Kind.DATA, Kind.REQUEST)]
         for message in data:
-            self._unacknowledged[_id(message.dst, message)] = _Unacknowledged(message, [now])
+            self._unacknowledged[message.dst, message.logical] = _Unacknowledged(message, [now])
         await self.inner.send(messages)
         for message in data:
-            self._arm(_id(message.dst, message))
+            self._arm((message.dst, message.logical))
 
     async def aclose(self) -> None:
         """Let nothing more in or out."""
@@ -127,15 +124,19 @@ class Acknowledged:
         return any(e.message.kind is Kind.REQUEST and e.message.dst == peer and e.timer is not None for e in entries)
 
     @property
-    def due_again(self) -> tuple[tuple[NodeId, int, int], ...]:
-        """What is sent again unless it is acknowledged first, as (receiver, round, step)."""
-        waiting = [(id[0], id[2], id[3]) for id, entry in self._unacknowledged.items() if entry.timer is not None]
+    def due_again(self) -> tuple[PeerMessage, ...]:
+        """The messages that are sent again unless they are acknowledged first."""
+        waiting = [sent for sent, entry in self._unacknowledged.items() if entry.timer is not None]
         return () if self._closed else tuple(waiting)
 
+    def sends_again(self, peer: NodeId, step: StepId) -> bool:
+        """Say whether something for that step is sent to `peer` again unless it is acknowledged first."""
+        return any(dst == peer and id.at == step for dst, id in self.due_again)
+
     @property
-    def left(self) -> tuple[tuple[NodeId, int, int], ...]:
-        """What is unacknowledged, as (receiver, round, step): where this life is over, a later one sends it again."""
-        return tuple((id[0], id[2], id[3]) for id in self._unacknowledged)
+    def left(self) -> tuple[PeerMessage, ...]:
+        """The messages that are unacknowledged: where this life is over, a later one sends them again."""
+        return tuple(self._unacknowledged)
 
     def take_acknowledged(self) -> list[Acknowledgement]:
         """What was said of this node's messages since the last time, once."""
@@ -146,28 +147,29 @@ class Acknowledged:
         """Go on with what an earlier life of this node had unacknowledged, as of this life: older ones are refused."""
         now = self.clock.now_ns()
         for message in (each._replace(epoch=self.epoch) for each in messages):
-            self._unacknowledged[_id(message.dst, message)] = _Unacknowledged(message, [now])
-            self._arm(_id(message.dst, message))
+            self._unacknowledged[message.dst, message.logical] = _Unacknowledged(message, [now])
+            self._arm((message.dst, message.logical))
 
-    def _arm(self, id: Id) -> None:
-        entry = self._unacknowledged.get(id)
+    def _arm(self, sent: PeerMessage) -> None:
+        entry = self._unacknowledged.get(sent)
         if entry is None or self._closed:
             return
         attempt = len(entry.sent_ns) - 1
         due_ns = self.clock.now_ns() + self._timeout_ns() * 2 ** min(attempt, DOUBLINGS)
-        entry.timer = self.clock.call_at(due_ns, ("again", self.node, *id, attempt), partial(self._again, id))
+        name = ("again", self.node, sent[0], self.epoch, *sent[1].at, attempt)
+        entry.timer = self.clock.call_at(due_ns, name, partial(self._again, sent))
 
     def _timeout_ns(self) -> int:
         if self.how.timeout_ns != "auto":
             return self.how.timeout_ns
         return max(LEAST_NS, FACTOR * int(median(self._took))) if self._took else FIRST_NS
 
-    def _again(self, id: Id) -> None:
-        entry = self._unacknowledged.get(id)
+    def _again(self, sent: PeerMessage) -> None:
+        entry = self._unacknowledged.get(sent)
         if entry is None or self._closed:
             return
         if self.still():
-            self._arm(id)
+            self._arm(sent)
             return
         if len(entry.sent_ns) > self.how.attempts:
             entry.timer = None
@@ -175,7 +177,7 @@ class Acknowledged:
             return
         entry.message = entry.message._replace(attempt=entry.message.attempt + 1)
         entry.sent_ns.append(self.clock.now_ns())
-        self._arm(id)
+        self._arm(sent)
         self._post(entry.message)
 
     def _post(self, message: Message) -> None:
@@ -200,7 +202,7 @@ class Acknowledged:
         fate = self._sink.deliver(message) if self._sink is not None else None
         if fate is None or message.kind is not Kind.DATA:
             return fate
-        id = (message.src, message.round, message.step)
+        id = message.src, message.logical
         if fate in _REFUSALS:
             self.refused.add(id)
         meta = {"taken": id not in self.refused, "epoch": message.epoch}
@@ -208,7 +210,7 @@ class Acknowledged:
         self._acknowledge(id, Message(*head, Payload(meta=meta)), at_once=fate is Fate.REFUSED)
         return fate
 
-    def _acknowledge(self, id: tuple[NodeId, int, int], ack: Message, *, at_once: bool) -> None:
+    def _acknowledge(self, id: PeerMessage, ack: Message, *, at_once: bool) -> None:
         if self._closed:
             return
         if at_once or not self.keeps or _is_in(self._saved, id):
@@ -223,7 +225,7 @@ class Acknowledged:
             self._post(self._held.pop(id))
 
     def _replied(self, reply: Message) -> None:
-        entry = self._unacknowledged.pop((reply.src, self.epoch, reply.round, reply.step), None)
+        entry = self._unacknowledged.pop((reply.src, LogicalId(Kind.REQUEST, reply.at)), None)
         if entry is not None and entry.timer is not None:
             entry.timer.cancel()
         if entry is not None and len(entry.sent_ns) == 1:
@@ -233,7 +235,7 @@ class Acknowledged:
         taken, epoch = ack.payload.meta.get("taken"), ack.payload.meta.get("epoch")
         if type(taken) is not bool or type(epoch) is not int:
             return Fate.REFUSED
-        entry = self._unacknowledged.pop((ack.src, epoch, ack.round, ack.step), None)
+        entry = self._unacknowledged.pop((ack.src, LogicalId(Kind.DATA, ack.at)), None) if epoch == self.epoch else None
         if entry is None:
             return Fate.DUPLICATE
         if entry.timer is not None:
@@ -245,10 +247,6 @@ class Acknowledged:
         return Fate.DELIVERED
 
 
-def _id(peer: NodeId, message: Message) -> Id:
-    return peer, message.epoch, message.round, message.step
-
-
-def _is_in(read: Mapping[str, int], id: tuple[NodeId, int, int]) -> bool:
-    src, round, step = id
+def _is_in(read: Mapping[str, int], id: PeerMessage) -> bool:
+    src, (_, (round, step), _) = id
     return bool(read.get(f"{round} {step}", 0) >> src & 1)

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from netdfl.core.clock import Clock
 from netdfl.core.fates import Fate, FateClass, FateReason, MessageCounts
-from netdfl.core.types import Edge, Kind, Message, NodeId, Scalar, StepId, as_step
+from netdfl.core.types import Edge, Kind, Message, MessageId, NodeId, Scalar, StepId, as_step
 from netdfl.record.base import Recorder
 
 LAST = 8
@@ -19,10 +19,8 @@ MOST_SAID = 500
 _ASIDE = (Kind.HEARTBEAT, Kind.PROBE, Kind.QUERY, Kind.STATUS)
 _OF_ROUNDS = (Kind.DATA, Kind.NOTICE, Kind.REQUEST)
 
-MessageKey: TypeAlias = tuple[str, int, int, int, int]
-"""What tells the messages of one edge apart: kind, epoch, round, step, attempt."""
-Settled: TypeAlias = tuple[MessageKey, int, int | None, Fate]
-"""A message whose fate is known: its key, when it was sent and arrived (None: never), its fate."""
+Settled: TypeAlias = tuple[MessageId, int, int | None, Fate]
+"""A message whose fate is known: its id, when it was sent and arrived (None: never), its fate."""
 
 SlotRun: TypeAlias = tuple[StepId, StepId]
 """The first and the last slot of a run; between them every step of every round was sent that there was."""
@@ -87,7 +85,7 @@ class Strangers:
 _NONE: deque[Settled] = deque(maxlen=0)
 """Stands in until there is something to keep: a deque takes 600 bytes."""
 _NO_DROPS: Mapping[Fate, int] = MappingProxyType({})
-_NONE_FLYING: dict[MessageKey, int] = {}
+_NONE_FLYING: dict[MessageId, int] = {}
 
 
 class EdgeCount:
@@ -107,7 +105,7 @@ class EdgeCount:
         """Nothing was sent yet."""
         self.sent = self.delivered = self.lost = 0
         self.dropped: Mapping[Fate, int] = _NO_DROPS
-        self.flying: dict[MessageKey, int] = _NONE_FLYING
+        self.flying: dict[MessageId, int] = _NONE_FLYING
         self.last = self.last_lost = _NONE
         self.slots: tuple[Slots, ...] = ()
 
@@ -169,16 +167,15 @@ class NodeLedger:
         edge.remember(message)
         if edge.flying is _NONE_FLYING:
             edge.flying = {}
-        edge.flying[message.kind, message.epoch, message.round, message.step, message.attempt] = at_ns
+        edge.flying[message.id] = at_ns
         self.bytes_sent += nbytes
         self.sent_count += 1
 
     def settled(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: Fate) -> None:
         """Record a message's fate: one row."""
         edge = self._edge(message)
-        key = (message.kind, message.epoch, message.round, message.step, message.attempt)
-        edge.flying.pop(key, None)
-        settled = (key, sent_ns, arrived_ns, fate)
+        edge.flying.pop(message.id, None)
+        settled = (message.id, sent_ns, arrived_ns, fate)
         edge.last = _kept(edge.last, LAST)
         edge.last.append(settled)
         if fate in Fate.ARRIVED:

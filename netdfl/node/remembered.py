@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from netdfl.compression.vector import vector
-from netdfl.core.types import Message, NodeId
+from netdfl.core.types import Kind, LogicalId, Message, NodeId, StepId
 from netdfl.node.runtime import Node
 from netdfl.transport.wire import Limits, decode, encode
 
@@ -46,7 +46,8 @@ def remember(node: Node) -> Remembered:
     if node.delivery is None:
         return Remembered(read)
     unacknowledged = tuple(Unacknowledged(message.dst, _frame(message)) for message in node.delivery.unsettled())
-    return Remembered(read, tuple(sorted(node.delivery.refused)), unacknowledged)
+    refused = sorted((src, *id.at) for src, id in node.delivery.refused)
+    return Remembered(read, tuple(refused), unacknowledged)
 
 
 def durable(node: Node, memory: Remembered) -> None:
@@ -60,7 +61,7 @@ def recall(node: Node, memory: Remembered) -> None:
     node.mailbox.remember(memory.read)
     if node.delivery is not None:
         node.delivery.saved(memory.read)
-        node.delivery.refused |= set(memory.refused)
+        node.delivery.refused |= {(src, LogicalId(Kind.DATA, StepId(*at))) for src, *at in memory.refused}
         node.delivery.adopt([_message(node.id, sent) for sent in memory.unacknowledged])
 
 

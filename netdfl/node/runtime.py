@@ -271,8 +271,7 @@ class Node:
 
     def _is_past(self, peer: NodeId, slot: StepId) -> bool:
         """Whether nothing will leave for `peer` any more that it awaits for `slot`."""
-        due_again = () if self.delivery is None else self.delivery.due_again
-        return slot < self._next and (peer, *slot) not in due_again
+        return slot < self._next and not (self.delivery is not None and self.delivery.sends_again(peer, slot))
 
     def _message(self, kind: Kind, dst: NodeId, round: int, step: int, payload: Payload) -> Message:
         return Message(self.id, dst, kind, self.epoch, round, step, 0, payload)

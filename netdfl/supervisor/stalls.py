@@ -306,5 +306,4 @@ class ExactWatch(StallWatch):
         return replace(snapshot, nodes={**snapshot.nodes, **stacks})
 
     def _can_send_again(self, src: NodeId, message: Again) -> bool:
-        sent = message.dst, message.round, message.step, message.kind
-        return super()._can_send_again(src, message) and self.world.can_send_again(src, sent)
+        return super()._can_send_again(src, message) and self.world.can_send_again(src, message.sent)

@@ -17,7 +17,7 @@ from netdfl.core.clock import Clock
 from netdfl.core.control import Exit, Life, Order, Report
 from netdfl.core.fates import MessageCounts
 from netdfl.core.interrupts import Patience, ending_signals, outside_loops
-from netdfl.core.types import Json, NodeId
+from netdfl.core.types import Json, NodeId, PeerMessage
 from netdfl.record.base import Recorder, Store
 from netdfl.record.directory import RunDirectory
 from netdfl.scenario.model.schema import Scenario
@@ -25,7 +25,6 @@ from netdfl.worlds.fork_client import ForkServer
 
 if TYPE_CHECKING:
     from netdfl.diagnosis.account import Account, WaitInBrief
-    from netdfl.diagnosis.outgoing import SentKey
     from netdfl.host.blueprint import Blueprint
 
 T = TypeVar("T")
@@ -140,7 +139,7 @@ class VirtualWorld(Protocol):
     def stack(self, node: NodeId) -> str:
         """Where the coroutine of `node` stands."""
 
-    def can_send_again(self, node: NodeId, sent: SentKey) -> bool:
+    def can_send_again(self, node: NodeId, sent: PeerMessage) -> bool:
         """Whether `node` still has a message that it sent."""
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from netdfl.core.fates import Fate
-from netdfl.core.types import Kind
+from netdfl.core.types import Kind, LogicalId, MessageId, PeerMessage, StepId
 from netdfl.diagnosis.account import Account, EdgeAccount, WaitAccount
 from netdfl.diagnosis.assemble import assemble
 from netdfl.diagnosis.causes import find_stuck
@@ -15,8 +15,9 @@ from netdfl.diagnosis.outages import Outages
 from netdfl.diagnosis.snapshot import AwaitedFate, State, What
 
 ROUND = 5
-LOST = ((Kind.DATA, 0, ROUND, 0, 0), 90, None, Fate.read("dropped:loss"))
-TAKEN = ((Kind.DATA, 0, ROUND, 0, 1), 100, 110, Fate.read("delivered"))
+LOST = (MessageId(Kind.DATA, 0, StepId(ROUND, 0), 0, 0), 90, None, Fate.read("dropped:loss"))
+AGAIN = (3, LogicalId(Kind.DATA, StepId(ROUND, 0)))
+TAKEN = (MessageId(Kind.DATA, 0, StepId(ROUND, 0), 0, 1), 100, 110, Fate.read("delivered"))
 
 
 def waits(node: int, source: int, round: int, **more: Any) -> Account:
@@ -53,14 +54,14 @@ def fate(receiver: Account, sender: Account) -> tuple[AwaitedFate, bool, bool]:
     ("settled", "again", "expected"),
     [
         ((LOST,), (), (AwaitedFate.LOST, False, True)),
-        ((LOST,), ((3, ROUND, 0),), (AwaitedFate.LOST, True, False)),
-        ((LOST,), ((3, ROUND - 1, 0),), (AwaitedFate.LOST, False, True)),
+        ((LOST,), (AGAIN,), (AwaitedFate.LOST, True, False)),
+        ((LOST,), ((3, LogicalId(Kind.DATA, StepId(ROUND - 1, 0))),), (AwaitedFate.LOST, False, True)),
         ((), (), (AwaitedFate.NEVER, False, True)),
-        ((), ((3, ROUND, 0),), (AwaitedFate.IN_FLIGHT, False, False)),
+        ((), (AGAIN,), (AwaitedFate.IN_FLIGHT, False, False)),
     ],
 )
 def test_what_its_sender_sends_again_is_under_way(
-    settled: tuple[Any, ...], again: tuple[tuple[int, int, int], ...], expected: tuple[AwaitedFate, bool, bool]
+    settled: tuple[Any, ...], again: tuple[PeerMessage, ...], expected: tuple[AwaitedFate, bool, bool]
 ) -> None:
     """Even where the sender's short memory of what was lost does not hold it any more."""
     sender = waits(2, 3, ROUND + 1, edges={3: edge(*settled)} if settled else {}, again=again)

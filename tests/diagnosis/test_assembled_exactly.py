@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from netdfl.core.fates import Fate, FateKind, FateReason
-from netdfl.core.types import Kind
+from netdfl.core.types import Kind, LogicalId, MessageId, StepId
 from netdfl.diagnosis.account import Account, EdgeAccount, WaitAccount, waits_in_vain
 from netdfl.diagnosis.assemble import Down, assemble
 from netdfl.diagnosis.outages import Outages
@@ -28,18 +28,16 @@ from netdfl.diagnosis.snapshot import (
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.selectors import Block
 from netdfl.links.spec import LinkSpec
-from netdfl.node.ledger import MessageKey
 
 NOW, ROUND, STEP = 1000, 5, 2
-SLOT = (ROUND, STEP)
+SLOT = StepId(ROUND, STEP)
+DATA = LogicalId(Kind.DATA, SLOT)
 ALWAYS = Outages([])
 LINK = (Block(frozenset([1]), frozenset([0])),)
 
 
-def key(
-    kind: Kind = Kind.DATA, *, epoch: int = 0, round: int = ROUND, step: int = STEP, attempt: int = 0
-) -> MessageKey:
-    return (str(kind), epoch, round, step, attempt)
+def key(kind: Kind = Kind.DATA, *, epoch: int = 0, round: int = ROUND, step: int = STEP, attempt: int = 0) -> MessageId:
+    return MessageId(kind, epoch, StepId(round, step), 0, attempt)
 
 
 def edge(*settled: Any, **more: Any) -> EdgeAccount:
@@ -121,10 +119,10 @@ LOST = Awaited(AwaitedFate.LOST, "loss", (1, 0))
         (account(1, edges={0: edge(lost(), arrived(attempt=1))}), COMES),
         (account(1, edges={0: edge(lost(), last=())}), LOST),
         (account(1, edges={0: edge(lost(kind=Kind.NOTICE))}), replace(LOST, notice=True)),
-        (account(1, edges={0: edge(lost())}, again=((0, *SLOT),)), replace(LOST, resent=True)),
-        (account(1, edges={0: edge(lost())}, again=((2, *SLOT), (0, ROUND, 0))), LOST),
-        (account(1, again=((0, *SLOT),)), replace(COMES, edge=(1, 0))),
-        (account(1, again=((2, *SLOT),)), UNSENT),
+        (account(1, edges={0: edge(lost())}, again=((0, DATA),)), replace(LOST, resent=True)),
+        (account(1, edges={0: edge(lost())}, again=((2, DATA), (0, LogicalId(Kind.DATA, StepId(ROUND, 0))))), LOST),
+        (account(1, again=((0, DATA),)), replace(COMES, edge=(1, 0))),
+        (account(1, again=((2, DATA),)), UNSENT),
         # in an earlier life: sent again in this one, unless it is past
         (account(1, epoch=1, edges={0: edge(lost())}), UNSENT),
         (account(1, epoch=1, edges={0: edge(lost(epoch=1))}), LOST),
@@ -272,8 +270,8 @@ def test_the_fate_of_an_answer_is_its_own_or_that_of_its_request(
 
 def test_an_answer_that_was_lost_is_asked_for_again_by_who_waits() -> None:
     giver = account(1, edges={0: edge(lost(kind=Kind.REPLY))})
-    assert fate(giver, waiter(What.REPLY, again=((1, *SLOT),))) == replace(LOST, resent=True)
-    assert fate(replace(giver, again=((0, *SLOT),)), waiter(What.REPLY)) == LOST
+    assert fate(giver, waiter(What.REPLY, again=((1, DATA._replace(kind=Kind.REQUEST)),))) == replace(LOST, resent=True)
+    assert fate(replace(giver, again=((0, DATA),)), waiter(What.REPLY)) == LOST
 
 
 def test_who_is_down_takes_no_request_and_serves_nobody() -> None:
@@ -305,7 +303,7 @@ def test_who_is_down_takes_no_request_and_serves_nobody() -> None:
 def test_who_is_down_sends_again_what_it_plays_again_or_what_is_owed_once_it_is_back(
     down: Down, expected: Awaited
 ) -> None:
-    giver = account(1, edges={0: edge(lost())}, again=((0, *SLOT),))
+    giver = account(1, edges={0: edge(lost())}, again=((0, DATA),))
     assert fate(giver, down={1: down}) == expected
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from netdfl.core.fates import Fate
-from netdfl.core.types import Kind, Message, Payload
+from netdfl.core.types import Kind, LogicalId, Message, Payload, StepId
 from netdfl.diagnosis.finding import Cause, Finding
 from netdfl.diagnosis.probing import BACKOFF, Probing
 from netdfl.diagnosis.why import Grounds, Need, Reason, Why
@@ -246,7 +246,9 @@ async def test_who_has_sent_what_is_awaited_says_so_and_who_has_not_asks_on(
 async def test_who_will_give_it_whatever_it_waits_for_says_nothing() -> None:
     desk = Desk(wait(1))
     desk.node.requests.serving = True
-    desk.node.delivery = SimpleNamespace(due_again=[(4, ROUND, 0), (4, 9, 0)])
+    desk.node.delivery = SimpleNamespace(
+        due_again=[(4, LogicalId(Kind.DATA, StepId(round, 0))) for round in (ROUND, 9)]
+    )
     for slot in (("reply", ROUND, 0), ("data", ROUND, 0), ("data", 9, 0)):
         await desk.take("probe", 4, initiator=3, slot=slot)
     assert desk.said == []

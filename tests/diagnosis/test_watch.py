@@ -13,7 +13,7 @@ from wait_graphs import FLYING, fleet, is_, lost, waits
 
 from netdfl.core.control import Again, Recover
 from netdfl.core.fates import Fate
-from netdfl.core.types import Kind, Message, Payload
+from netdfl.core.types import Kind, LogicalId, Message, MessageId, Payload, StepId
 from netdfl.diagnosis.account import Account, EdgeAccount, WaitAccount
 from netdfl.diagnosis.assemble import Down, assemble
 from netdfl.diagnosis.causes import find_stuck
@@ -48,7 +48,7 @@ def edge(
     *, flying: str | None = None, lost: int | None = None, came: bool = False, kind: Kind = Kind.DATA
 ) -> EdgeAccount:
     """One message of round 3: in flight, lost in the sender's epoch `lost`, or delivered."""
-    key = (str(kind), lost or 0, 3, 0, 0)
+    key = MessageId(kind, lost or 0, StepId(3, 0), 0, 0)
     return EdgeAccount(
         sent=1,
         delivered=int(came),
@@ -102,8 +102,9 @@ def test_the_fate_of_an_awaited_message(giver: Account | None, fate: AwaitedFate
 def test_a_lost_message_that_its_sender_will_send_again_holds_nobody_for_good() -> None:
     giver = account(1, edges={0: edge(lost=0)})
     accounts = {0: account(0, State.WAITING, wait=wait([1]))}
-    for again, stuck in (((), [0]), (((0, 3, 0),), []), (((0, 4, 0),), [0]), (((2, 3, 0),), [0])):
-        snapshot = assemble(SECOND, accounts | {1: replace(giver, again=again)}, {}, Outages([]))
+    for again, stuck in ((None, [0]), ((0, 3), []), ((0, 4), [0]), ((2, 3), [0])):
+        sent = () if again is None else ((again[0], LogicalId(Kind.DATA, StepId(again[1], 0))),)
+        snapshot = assemble(SECOND, accounts | {1: replace(giver, again=sent)}, {}, Outages([]))
         assert [root for found in find_stuck(snapshot) for root in found.roots] == stuck
 
 
@@ -373,9 +374,14 @@ async def test_outgoing_shows_what_it_is_held_up_with_and_sends_again_under_the_
     await outgoing.send(messages)
     assert post.while_sending == [4]
     assert (outgoing.sending, outgoing.since_ns) == ((), 12)
-    assert [outgoing.can_send_again((dst, 4, 0, Kind.DATA)) for dst in range(1, 5)] == [False, True, True, True]
+    assert [outgoing.can_send_again((dst, LogicalId(Kind.DATA, StepId(4, 0)))) for dst in range(1, 5)] == [
+        False,
+        True,
+        True,
+        True,
+    ]
     for _ in range(2):
-        await outgoing.send_again((3, 4, 0, Kind.DATA))
+        await outgoing.send_again((3, LogicalId(Kind.DATA, StepId(4, 0))))
     assert [(m.dst, m.attempt) for m in post.sent[4:]] == [(3, 1), (3, 2)]
     assert post.sent[4].payload is messages[2].payload
     assert Counter(m.kind for m in post.sent) == {Kind.DATA: 6}
@@ -386,6 +392,6 @@ async def test_a_request_and_a_reply_of_one_round_to_one_node_are_kept_apart_and
     outgoing = post.outgoing = Outgoing(post, Noon(), keep=3)  # type: ignore[arg-type]
     messages = [Message(0, 1, kind, 0, 4, 0, 0, Payload()) for kind in (Kind.REQUEST, Kind.REPLY, Kind.HEARTBEAT)]
     await outgoing.send(messages)
-    assert [outgoing.can_send_again((1, 4, 0, m.kind)) for m in messages] == [True, True, False]
-    await outgoing.send_again((1, 4, 0, Kind.REPLY))
+    assert [outgoing.can_send_again((1, m.logical)) for m in messages] == [True, True, False]
+    await outgoing.send_again((1, LogicalId(Kind.REPLY, StepId(4, 0))))
     assert (post.sent[-1].kind, post.sent[-1].attempt) == (Kind.REPLY, 1)

@@ -11,7 +11,7 @@ from torch import Tensor
 from netdfl.algorithms.catalog import ALGORITHMS
 from netdfl.algorithms.exchange import Exchange, OnMissing, WaitPolicy
 from netdfl.core.rng import Streams
-from netdfl.core.types import Kind, Message, NodeId
+from netdfl.core.types import Kind, LogicalId, Message, NodeId, StepId
 from netdfl.mixing.payloads import mass, vector
 from netdfl.node.delivery import Resending
 from netdfl.node.ledger import NodeLedger
@@ -140,7 +140,7 @@ class Fleet:
                 peer, round, step = map(int, key.split())
                 other = self.nodes[peer]
                 assert other.delivery is not None
-                refused = (i, round, step) in other.delivery.refused
+                refused = (i, LogicalId(Kind.DATA, StepId(round, step))) in other.delivery.refused
                 if refused or not other.mailbox._has_seen(i, (round, step)):
                     total = total - change
         return total

@@ -58,11 +58,9 @@ def test_what_was_sent_is_what_arrived_what_did_not_and_what_is_on_its_way(sent:
                 continue
             edge, done = edges[dst], [n for n in settled if n in of]
             lost = [n for n in done if sent[n][2] not in ARRIVED]
-            assert edge.flying == {
-                (m.kind, 0, m.round, 0, 0): n for n, m in enumerate(messages) if n in of and n not in done
-            }
+            assert edge.flying == {m.id: n for n, m in enumerate(messages) if n in of and n not in done}
             assert (edge.sent, edge.lost, edge.delivered) == (len(of), len(lost), len(done) - len(lost))
             assert edge.in_flight == len(of) - len(done)
             assert dict(edge.dropped) == Counter(sent[n][2] for n in lost)
-            assert [key[2] for key, *_ in edge.last] == done[-LAST:]
-            assert [key[2] for key, *_ in edge.last_lost] == lost[-LAST_LOST:]
+            assert [id.at.round for id, *_ in edge.last] == done[-LAST:]
+            assert [id.at.round for id, *_ in edge.last_lost] == lost[-LAST_LOST:]

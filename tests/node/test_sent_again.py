@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hand import HandClock, settle
 
-from netdfl.core.types import Kind, Message, Payload
+from netdfl.core.types import Kind, LogicalId, Message, Payload, StepId
 from netdfl.node.delivery import DOUBLINGS, FIRST_NS, LEAST_NS, Acknowledged, Resending
 from netdfl.transport.base import Fate, Sink
 
@@ -76,14 +76,14 @@ async def test_a_message_is_sent_again_after_twice_as_long_each_time_up_to_a_bou
     assert node.sent() == [(sum(waits[:attempt]), attempt) for attempt in range(DOUBLINGS + 3)]
     assert [message.attempt for message in node.gave_up] == [DOUBLINGS + 2]
     assert node.delivery.due_again == ()
-    assert node.delivery.left == ((1, 0, 0),)
+    assert node.delivery.left == ((1, LogicalId(Kind.DATA, StepId(0, 0))),)
 
 
 @pytest.mark.parametrize(("kind", "ends"), [(Kind.DATA, Kind.ACK), (Kind.REQUEST, Kind.REPLY)])
 async def test_an_answer_ends_it_once(kind: Kind, ends: Kind) -> None:
     node = Node(timeout_ns=2 * MS)
     await node.send(kind=kind)
-    assert node.delivery.due_again == ((1, 0, 0),)
+    assert node.delivery.due_again == ((1, LogicalId(kind, StepId(0, 0))),)
     assert node.delivery.asks(1) == (kind is Kind.REQUEST)
     node.delivery.deliver(
         Message(1, 0, ends, 0, 5, 0, 0, Payload(meta={"taken": True, "epoch": 2}))

@@ -18,6 +18,7 @@ from safetensors.torch import save
 import netdfl
 from netdfl.core.errors import InputError, NetdflError
 from netdfl.core.fates import Fate
+from netdfl.core.types import Kind, MessageId, StepId
 from netdfl.diagnosis.account import Account, EdgeAccount, WaitAccount
 from netdfl.diagnosis.snapshot import State, What
 from netdfl.host.models import snapshot_path, write_snapshot
@@ -115,7 +116,7 @@ def test_a_node_that_the_scenario_lacks_is_named(hand: Path) -> None:
 
 
 def test_accounts_come_back_as_they_were_given(tmp_path: Path) -> None:
-    key = ("data", 0, 1, 0, 0)
+    key = MessageId(Kind.DATA, 0, StepId(1, 0), 0, 0)
     edge = EdgeAccount(sent=2, delivered=1, dropped={Fate.read("dropped:loss"): 1}, in_flight=0, flying=((key, 5),))
     edge = replace(edge, last=((key, 5, None, Fate.read("dropped:loss")), (key, 5, 7, Fate.read("delivered"))))
     what: dict[str, Any] = {
@@ -129,7 +130,7 @@ def test_accounts_come_back_as_they_were_given(tmp_path: Path) -> None:
     }
     wait = WaitAccount(**what, since_ns=3, deadline_ns=None)
     head: dict[str, Any] = {"node": 0, "epoch": 0, "at_ns": 9, "state": State.WAITING, "round": 1, "since_ns": 3}
-    account = Account(**head, again=((1, 1, 0),), wait=wait, edges={1: edge}, stack="x")
+    account = Account(**head, again=((1, key.logical),), wait=wait, edges={1: edge}, stack="x")
     given = Accounts(account, replace(account, wait=None, state=State.FINISHED))
     given.write(tmp_path)
     read = Accounts.read(tmp_path)
@@ -139,6 +140,16 @@ def test_accounts_come_back_as_they_were_given(tmp_path: Path) -> None:
     )
     assert read.quiet.wait == wait
     assert read.quiet.edges[1].last[0] == (key, 5, None, Fate.read("dropped:loss"))
+    assert (read.quiet.again, read.quiet.edges[1].flying) == (account.again, ((key, 5),))
+
+
+def test_accounts_of_netdfl_0_2_0_are_read() -> None:
+    """There an id was flat and had no part, and what is sent again had no kind."""
+    edge = {"sent": 1, "delivered": 0, "dropped": {}, "in_flight": 1, "flying": [[["data", 2, 7, 1, 3], 5]]}
+    head = {"node": 0, "epoch": 0, "at_ns": 9, "state": "running", "round": 1, "since_ns": 3, "edges": {1: edge}}
+    account = Account.from_json(head | {"again": [[1, 7, 1]]})
+    key = MessageId(Kind.DATA, 2, StepId(7, 1), 0, 3)
+    assert (account.again, account.edges[1].flying) == (((1, key.logical),), ((key, 5),))
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"quiet": 1, "last": 2}', "[" * 9999])

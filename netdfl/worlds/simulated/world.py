@@ -16,9 +16,8 @@ from netdfl.core.fates import MessageCounts
 from netdfl.core.interrupts import interruptible, outside_loops
 from netdfl.core.process import freed_kept
 from netdfl.core.rng import Streams, kept_streams, seed_streams
-from netdfl.core.types import Message, NodeId
+from netdfl.core.types import Message, MessageId, NodeId, PeerMessage
 from netdfl.diagnosis.account import Account, WaitInBrief, stack_of, wait_in_brief
-from netdfl.diagnosis.outgoing import SentKey
 from netdfl.host.blueprint import Blueprint, make_algorithm
 from netdfl.host.injection import FaultInjection
 from netdfl.host.judging import judge
@@ -27,7 +26,6 @@ from netdfl.host.plan import spread
 from netdfl.host.task_setup import is_plain
 from netdfl.links.channel import Links
 from netdfl.links.rules.tcp import default_table
-from netdfl.node.ledger import MessageKey
 from netdfl.record.base import Store
 from netdfl.record.event_log import EventLog, LoggingRecorder
 from netdfl.scenario.model.schema import Scenario
@@ -202,10 +200,10 @@ class SimulatedWorld:
 
     def accounts(self) -> dict[NodeId, Account]:
         """See `VirtualWorld`: the fabric knows what is in flight."""
-        flying: defaultdict[NodeId, defaultdict[NodeId, list[tuple[MessageKey, int]]]]
+        flying: defaultdict[NodeId, defaultdict[NodeId, list[tuple[MessageId, int]]]]
         flying = defaultdict(lambda: defaultdict(list))
         for m, sent_ns in self.fabric.under_way.messages():
-            flying[m.src][m.dst].append(((m.kind, m.epoch, m.round, m.step, m.attempt), sent_ns))
+            flying[m.src][m.dst].append((m.id, sent_ns))
         return {
             node: resident.host.account(ended=resident.ended, flying=flying[node])
             for node, resident in self.residents.items()
@@ -225,7 +223,7 @@ class SimulatedWorld:
         """See `VirtualWorld`."""
         return stack_of(self.residents[node].host.gate.coroutine)
 
-    def can_send_again(self, node: NodeId, sent: SentKey) -> bool:
+    def can_send_again(self, node: NodeId, sent: PeerMessage) -> bool:
         """See `VirtualWorld`."""
         return self.residents[node].parts.outgoing.can_send_again(sent)
 
