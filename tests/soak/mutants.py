@@ -8,7 +8,9 @@ mutant is compiled by an import hook in a fork of a process that has imported to
 on disk changes, and others may work in the tree meanwhile. `mutations.py` says what is planted, `nearest.py` which
 tests are asked, `equivalents.json` which changes change nothing that anyone could see, and why.
 A test that fails, a mutant that can't be imported, or one that takes too long was noticed. What is kept in
-`build/mutants` (which tests enter which lines, and each mutant's end) may be thrown away at any time.
+`build/mutants` (which tests enter which lines, and each mutant's end) may be thrown away at any time. A record of what
+a test enters is made anew where its file changes or what lies beside it, which takes a second a file, a quarter of an
+hour in all. Where code changes meanwhile its lines have other names: then those are asked that entered its function.
 """
 
 from __future__ import annotations
@@ -18,23 +20,26 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from types import CodeType
 
 import pytest
 
 from tests.soak.forks import BROKE, Ended, Job, forked, import_once, run_tests
 from tests.soak.mutations import Mutation, mutations
-from tests.soak.nearest import Blocks, Nearest, Planted, Recorder, read, state_of, told
+from tests.soak.nearest import Blocks, Nearest, Planted, Recorder, read, state_of, telling, told
 from tests.soak.tally import ROOT, Count, append
 
 PACKAGES = ("algorithms", "mixing", "compression", "links", "topology", "diagnosis", "node", "training")
-ALSO = ("simulated", "transport", "record", "scenario", "replaying")
-"""Folders of tests that may be nearest, beside the packages' own."""
-NOT_HERE = ("processes", "containers", "grpc", "tls")
+RUNS = ("simulated", "explore", "scenarios", "worlds", "replaying", "study", "supervisor", "host")
+READ = ("transport", "record", "scenario", "running", "report", "exports")
+ALSO = RUNS + READ
+"""Folders of tests that may be nearest, beside the packages' own: whole runs, and what is read before and after."""
+NOT_HERE = {"processes", "containers", "grpc", "tls", "interrupt", "forkserver"}
 """Words in the names of test files that start processes, in which nothing would be planted."""
 PLUGINS = ("pytest_asyncio", "pytest_timeout", "anyio.pytest_plugin", "xdist.plugin", "_hypothesis_pytestplugin")
 IMPORTS = (
@@ -105,16 +110,17 @@ def record(place: Place, folders: Sequence[str], jobs: int, *, as_recorded: bool
         file
         for folder in folders
         for file in sorted((place.root / "tests" / folder).glob("test_*.py"))
-        if not any(word in file.stem for word in NOT_HERE)
+        if NOT_HERE.isdisjoint(file.stem.split("_"))
     ]
     (place.kept / "records").mkdir(parents=True, exist_ok=True)
     kept = {file: place.kept / "records" / f"{file.parent.name}-{file.stem}-{state_of(file)}.json" for file in files}
     if as_recorded:
         kept = {file: _last(now) for file, now in kept.items()}
+    anew = [file for file in files if not kept[file].exists()]
+    code = telling(place.modules()) if anew else {}
     missing = [
-        Job(file, partial(_record, place, file, kept[file]), place.output(str(file)), 600.0, 1200.0)
-        for file in files
-        if not kept[file].exists()
+        Job(file, partial(_record, place, file, kept[file], code), place.output(str(file)), 600.0, 1200.0)
+        for file in anew
     ]
     for file, ended in forked(missing, jobs):
         print(f"{file.relative_to(place.root)}: exit code {ended.code}, {ended.cpu_s:.1f} s", flush=True)
@@ -126,9 +132,9 @@ def _last(now: Path) -> Path:
     return now if now.exists() else max(earlier, key=lambda file: file.stat().st_mtime, default=now)
 
 
-def _record(place: Place, file: Path, into: Path) -> int:
+def _record(place: Place, file: Path, into: Path, code: Mapping[str, CodeType]) -> int:
     recorder = Recorder()
-    told(place.modules(), recorder).hook()
+    told(place.modules(), code, recorder).hook()
     name = str(file.relative_to(place.root))
     code = run_tests(place.root, [name], plugins=[recorder])
     if code in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED):

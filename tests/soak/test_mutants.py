@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.soak.mutations import mutations
+from tests.soak.nearest import Blocks, Nearest, Record
 from tests.soak.tally import ROOT
 
 SUMS = """
@@ -115,6 +116,26 @@ def test_a_mutation_is_the_same_when_lines_above_it_move_and_its_source_can_be_r
         compile(each.applied(source), "a.py", "exec")
         with pytest.raises(ValueError, match="has changed since"):
             each.applied(source + b"# meanwhile")
+
+
+def test_about_code_that_changed_since_it_was_recorded_its_functions_tests_are_asked() -> None:
+    source = "def f(x):\n    return x\n\ndef g(x):\n    return x\n"
+    before, after = Blocks("a", source.encode()), Blocks("a", f"# above\n{source[:-2]}-x\n".encode())
+    test = "tests/a/test_a.py::test_{}".format
+    blocks = [before.lines[2], before.lines[5]]
+    tests = {
+        test("both"): (0.1, [0, 1]),
+        test("f"): (0.1, [0]),
+        test("g"): (0.1, [1]),
+        test("none"): (0.1, list[int]()),
+    }
+    nearest = Nearest([Record("tests/a/test_a.py", blocks, tests)])
+    assert (after.lines[3] in blocks, after.lines[6] in blocks) == (True, False)
+    assert nearest.to("a", after.lines[3], "f", "tests/a/") == [test(each) for each in ("f", "both", "none", "g")]
+    assert nearest.to("a", after.lines[6], "g", "tests/a/") == [test(each) for each in ("g", "both", "none", "f")]
+    assert nearest.to("a", "", "h", "tests/a/") == [test(each) for each in ("f", "g", "both", "none")]
+    assert nearest.to("b", "", "h", "tests/a/") == [test(each) for each in ("none", "f", "g", "both")]
+    assert nearest.to("b", "", "h", "tests/b/") == []
 
 
 @pytest.mark.parametrize(
