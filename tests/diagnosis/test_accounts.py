@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Generator, Sequence
+import json
+from collections.abc import Generator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -12,7 +13,7 @@ from netdfl.algorithms.catalog import ALGORITHMS
 from netdfl.algorithms.exchange import Exchange, WaitPolicy
 from netdfl.core.fates import Fate
 from netdfl.core.rng import Streams
-from netdfl.core.types import Kind, Message, Payload, StepId
+from netdfl.core.types import Kind, LogicalId, Message, MessageId, Payload, StepId
 from netdfl.diagnosis.account import (
     Account,
     EdgeAccount,
@@ -249,12 +250,14 @@ def test_a_send_that_nothing_is_known_of_is_no_wait_and_a_wait_for_messages_come
 
 
 async def test_what_is_sent_again_is_of_this_life_or_where_it_is_over_of_the_next() -> None:
-    its = node(resending=Resending())
-    assert its.delivery is not None
-    await its.transport.send([message(1), message(5, step=0)])
-    its.delivery._unacknowledged[5, 3, 4, 0].timer = None  # given up by this life
-    assert account(its).again == ((1, 4, 1),)
-    assert account(its, ended=True).again == ((1, 4, 1), (5, 4, 0))
+    its = node(resending=Resending(timeout_ns=100, attempts=0))
+    given_up, due = (5, LogicalId(Kind.DATA, StepId(4, 0))), (1, LogicalId(Kind.DATA, StepId(4, 1)))
+    await its.transport.send([message(5, step=0)])
+    assert account(its).again == (given_up,)
+    cast("HandClock", its.clock).move_to(NOW + 100)
+    await its.transport.send([message(1)])
+    assert account(its).again == (due,)
+    assert account(its, ended=True).again == (given_up, due)
 
 
 def test_whom_it_serves_and_left_out_and_calls_gone_is_told() -> None:
@@ -275,9 +278,9 @@ def test_an_edge_is_told_with_what_is_in_flight_lost_and_was_ever_sent_the_earli
         its.ledger.sent(each, 10, at_ns)
     its.ledger.settled(data, 10, 100, None, loss)
     its.ledger.settled(later, 10, 200, 250, Fate.DELIVERED)
-    gone = (("data", 3, 4, 1, 0), 100, None, loss)
-    came = (("data", 3, 5, 0, 0), 200, 250, Fate.DELIVERED)
-    flying = ((("data", 4, 5, 0, 0), 300), (("data", 3, 5, 1, 0), 400))
+    gone = (data.id, 100, None, loss)
+    came = (later.id, 200, 250, Fate.DELIVERED)
+    flying = ((later._replace(epoch=4).id, 300), (later._replace(step=1).id, 400))
     slots = (("data", 3, (((4, 1), (5, 1)),)), ("data", 4, (((5, 0), (5, 0)),)))
     expected = EdgeAccount(
         sent=4,
@@ -290,7 +293,7 @@ def test_an_edge_is_told_with_what_is_in_flight_lost_and_was_ever_sent_the_earli
         slots=slots,
     )
     assert account(its).edges == {1: expected}
-    better = ((("data", 3, 9, 0, 0), 1),)
+    better = ((message(1, round=9).id, 1),)
     assert account(its, flying={1: better, 4: flying}).edges == {1: replace(expected, flying=better)}
     assert account(its, flying={}).edges == {1: replace(expected, flying=())}
 
@@ -313,7 +316,7 @@ def test_a_slot_was_sent_where_a_run_of_its_kind_and_life_holds_it(
     runs = ((StepId(4, 1), StepId(5, 1)), (StepId(8, 0), StepId(8, 0)))
     slots = (("data", 3, runs), ("notice", 2, ((StepId(6, 0), StepId(6, 0)),)))
     edge = EdgeAccount(sent=0, delivered=0, dropped={}, in_flight=0, slots=slots)
-    assert edge.was_sent(kind, epoch, StepId(*slot)) is was
+    assert edge.was_sent(LogicalId(kind, StepId(*slot)), epoch) is was
 
 
 def test_who_sends_nothing_more_for_a_slot_is_past_it() -> None:
@@ -339,6 +342,19 @@ def test_an_account_comes_back_from_json_as_it_was() -> None:
         Account.from_json(whole.to_json() | {"state": "asleep"})
 
 
+def test_an_account_is_read_as_netdfl_0_2_0_kept_it() -> None:
+    """Ids were (kind, life, round, step, attempt), and what is sent again (destination, round, step)."""
+    flying = MessageId(Kind.NOTICE, 3, StepId(4, 1), 0, 2)
+    edge = EdgeAccount(sent=1, delivered=0, dropped={}, in_flight=1, flying=((flying, 70),))
+    whole = replace(RUNNING, edges={1: edge}, again=((5, LogicalId(Kind.DATA, StepId(4, 1))),))
+    plain = json.loads(json.dumps(whole.to_json()))
+    assert Account.from_json(plain) == whole
+    assert plain["again"] == [[5, ["data", [4, 1], 0]]]
+    earlier = plain | {"again": [[5, 4, 1]]}
+    earlier["edges"]["1"]["flying"] = [[["notice", 3, 4, 1, 2], 70]]
+    assert Account.from_json(earlier) == whole
+
+
 def test_a_wait_in_brief_names_those_that_are_missing_and_not_gone() -> None:
     its = node()
     assert wait_in_brief(its) is None
@@ -351,31 +367,46 @@ def test_a_wait_in_brief_names_those_that_are_missing_and_not_gone() -> None:
 # where it stands
 
 
+def step() -> Generator[None, None, None]:
+    yield
+
+
 class Suspends:
-    """Awaited, it hands `None` to the loop once."""
+    """Awaited, it hands `None` to the loop once, from a generator in a generator."""
 
     def __await__(self) -> Generator[None, None, None]:
-        yield
+        yield from step()
 
 
 async def innermost() -> None:
     await Suspends()
 
 
-async def middle() -> None:
+async def outermost() -> None:
     await innermost()
 
 
-async def outermost() -> None:
-    await middle()
+def frames(stack: str) -> list[str]:
+    return [line.rpartition(" in ")[2] for line in stack.splitlines() if line.startswith("  File ")]
 
 
-def test_a_stack_goes_from_the_outermost_await_to_the_innermost_each_line_once() -> None:
-    coroutine: Coroutine[None, None, None] = outermost()
+def test_a_stack_goes_from_the_outermost_await_to_the_innermost_each_once() -> None:
+    coroutine = outermost()
     coroutine.send(None)
     said = stack_of(coroutine)
-    names = [line.rpartition(" in ")[2] for line in said.splitlines() if line.startswith("  File ")]
-    assert names == ["outermost", "middle", "innermost", "__await__"]
+    assert frames(said) == ["outermost", "innermost", "__await__", "step"]
     assert "await innermost()" in said
     coroutine.close()
     assert stack_of(coroutine) == stack_of(None) == ""
+
+
+def test_the_stack_of_a_coroutine_that_runs_is_its_own_and_not_that_of_who_runs_it() -> None:
+    said: list[str] = []
+
+    async def looks() -> None:
+        said.append(stack_of(coroutine))
+
+    coroutine = looks()
+    with pytest.raises(StopIteration):
+        coroutine.send(None)
+    assert frames(said[0]) == ["looks"]

@@ -103,8 +103,8 @@ def test_clients_have_ten_seconds_after_their_servers_end_or_as_long_as_their_pa
 @pytest.mark.parametrize(
     ("now", "on"),
     [
-        (is_(0, State.RUNNING, since_ns=SECOND), False),
-        (client(deadline_ns=None), False),
+        (is_(0, State.RUNNING, since_ns=69 * SECOND), False),
+        (client(since_ns=69 * SECOND), False),
         (client(deadline_ns=99 * SECOND, since_ns=10 * SECOND + 1), True),
         (client(deadline_ns=99 * SECOND, since_ns=10 * SECOND), False),
         (is_(0, State.FETCHING, since_ns=10 * SECOND + 1), True),
