@@ -20,7 +20,8 @@ from pathlib import Path
 from figures import Row, show
 
 from netdfl.core.fates import LOSS, Fate
-from netdfl.core.types import Kind
+from netdfl.core.types import Kind, MessageId, StepId
+from netdfl.record.base import Outcome
 from netdfl.record.run import Run, open_run
 from netdfl.record.store import StoreWriter
 
@@ -43,8 +44,9 @@ def write(path: Path, messages: int) -> Run:
             sent = 100 * MS * round + rng.randrange(MS)
             lost = rng.random() < 0.01
             arrived = None if lost else sent + 20 * MS + rng.randrange(5 * MS)
-            head = (src, (src + 7 * turn + 1) % NODES, Kind.DATA, 0, round, 0, 0)
-            store.row((head, 4217, sent, arrived, Fate.dropped(LOSS) if lost else Fate.DELIVERED))
+            edge, id = (src, (src + 7 * turn + 1) % NODES), MessageId(Kind.DATA, 0, StepId(round, 0), 0, 0)
+            fate = Fate.dropped(LOSS) if lost else Fate.DELIVERED
+            store.outcome(Outcome((edge,), id, 4217, sent, arrived, fate))
     return open_run(path)
 
 

@@ -58,13 +58,6 @@ FULL = {
 }
 
 
-class Silent(SilentRecorder):
-    """No log, and no store either."""
-
-    def messages(self, messages: object, rows: object, digests: object) -> None:
-        """Keep nothing."""
-
-
 class World:
     """A loop, a clock and a fabric."""
 
@@ -72,7 +65,7 @@ class World:
         self.loop = VirtualLoop()
         self.clock = VirtualClock(self.loop)
         links = Links(LinksSpec({"default": rules} if rules else {}, {}, nodes), Streams(0))
-        silent = Silent()
+        silent = SilentRecorder()
         self.recorder = LoggingRecorder(silent, EventLog(self.clock, 0)) if log else cast(LoggingRecorder, silent)
         book = FleetBook(self.recorder)  # as a whole run has it
         self.fabric = self.loop.source = Fabric(self.clock, 0, links, book=book)

@@ -126,6 +126,10 @@ class MessageId(NamedTuple):
         return LogicalId(self.kind, self.at, self.part)
 
 
+as_message_id: Callable[[tuple[Kind, int, StepId, int, int]], MessageId] = partial(tuple.__new__, MessageId)
+"""An id of its fields, without the call in Python that a named tuple makes."""
+
+
 PeerMessage: TypeAlias = tuple[NodeId, LogicalId]
 """A message of two nodes, as one of them knows it: the other node, and which message it is."""
 
@@ -154,7 +158,7 @@ class Message(NamedTuple):
     @property
     def id(self) -> MessageId:
         """Tell it from all others of its edge."""
-        return MessageId(self.kind, self.epoch, self.at, 0, self.attempt)
+        return as_message_id((self.kind, self.epoch, as_step((self.round, self.step)), 0, self.attempt))
 
     @property
     def logical(self) -> LogicalId:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from netdfl.core.fates import FATE_TEXTS, Fate
-from netdfl.core.types import Kind, Message, NodeId, Scalar
-from netdfl.record.base import Alike, MessageRow, Waited
+from netdfl.core.fates import FATE_TEXTS
+from netdfl.core.types import Kind, NodeId, Payload, Scalar
+from netdfl.record.base import Outcome, Waited
 
 
 class Sent(NamedTuple):
@@ -56,18 +56,13 @@ class Rows:
         self.events: list[Noted] = []
         self.waits: list[Waited] = []
 
-    def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: Fate) -> None:
-        """See `Recorder`."""
-        self.messages.append(Sent(*message[:7], nbytes, sent_ns, arrived_ns, FATE_TEXTS[fate]))
-
-    def row(self, row: MessageRow) -> None:
-        """See `Store`."""
-        self.messages.append(Sent(*row[0], *row[1:4], FATE_TEXTS[row[4]]))
-
-    def alike(self, messages: Alike) -> None:
-        """See `Store`."""
-        of, ends = messages.of, (*messages[2:5], messages.fate.text)
-        self.messages += [Sent(src, dst, *of, *ends) for src, dst in messages.edges]
+    def outcome(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:
+        """Keep a row for each message."""
+        edges, (kind, epoch, (round, step), _, attempt), nbytes, sent_ns, arrived_ns, fate = outcome
+        text = FATE_TEXTS[fate]
+        self.messages += [
+            Sent(src, dst, kind, epoch, round, step, attempt, nbytes, sent_ns, arrived_ns, text) for src, dst in edges
+        ]
 
     def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
         """See `Recorder`."""

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from netdfl.core.clock import Clock
 from netdfl.core.fates import Fate, FateClass, FateReason, MessageCounts
 from netdfl.core.types import Edge, Kind, Message, MessageId, NodeId, Scalar, StepId, as_step
-from netdfl.record.base import Recorder
+from netdfl.record.base import Recorder, as_outcome
 
 LAST = 8
 LAST_LOST = 32
@@ -173,9 +173,9 @@ class NodeLedger:
 
     def settled(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: Fate) -> None:
         """Record a message's fate: one row."""
-        edge = self._edge(message)
-        edge.flying.pop(message.id, None)
-        settled = (message.id, sent_ns, arrived_ns, fate)
+        edge, id = self._edge(message), message.id
+        edge.flying.pop(id, None)
+        settled = (id, sent_ns, arrived_ns, fate)
         edge.last = _kept(edge.last, LAST)
         edge.last.append(settled)
         if fate in Fate.ARRIVED:
@@ -188,7 +188,8 @@ class NodeLedger:
             edge.last_lost.append(settled)
         if fate not in (Fate.DELIVERED, Fate.IN_FLIGHT):
             self.classes[fate.counts_as] += 1
-        self.recorder.message(message, nbytes, sent_ns, arrived_ns, fate)
+        outcome = as_outcome((((message.src, message.dst),), id, nbytes, sent_ns, arrived_ns, fate))
+        self.recorder.outcome(outcome, (message.payload,))
 
     @property
     def counts(self) -> MessageCounts:

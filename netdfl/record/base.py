@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import NamedTuple, Protocol, TypeAlias
+from functools import partial
+from typing import NamedTuple, Protocol
 
 from netdfl.core.fates import Fate
-from netdfl.core.types import Edge, Kind, Message, NodeId, Scalar
+from netdfl.core.types import Edge, Kind, MessageId, NodeId, Payload, Scalar
 
 
 class Ended(StrEnum):
@@ -40,26 +41,25 @@ class Waited(NamedTuple):
     missing: tuple[NodeId, ...]
 
 
-Head: TypeAlias = tuple[NodeId, NodeId, Kind, int, int, int, int]
-"""A message without its payload, which must not stay in memory for its row."""
-MessageRow: TypeAlias = tuple[Head, int, int, int | None, Fate]
-"""(head, nbytes, sent_ns, arrived_ns, fate)"""
+class Outcome(NamedTuple):
+    """Messages whose fate is known, and which differ in their edges and contents alone: a row for each of `edges`.
 
-
-class Alike(NamedTuple):
-    """Messages whose rows differ in their edges alone; `of` is the rest of their heads: kind to attempt."""
+    Times are the clock's nanoseconds; `arrived_ns` is None where they never arrived. The contents are not part of it:
+    they must not stay in memory for a row.
+    """
 
     edges: Sequence[Edge]
-    of: tuple[Kind, int, int, int, int]
+    id: MessageId
     nbytes: int
     sent_ns: int
     arrived_ns: int | None
     fate: Fate
 
-    def rows(self) -> list[MessageRow]:
-        """A row each."""
-        ends = self[2:]
-        return [((*edge, *self.of), *ends) for edge in self.edges]
+
+as_outcome: Callable[[tuple[Sequence[Edge], MessageId, int, int, int | None, Fate]], Outcome] = partial(
+    tuple.__new__, Outcome
+)
+"""An outcome of its fields, without the call in Python that a named tuple makes."""
 
 
 class Recorder(Protocol):
@@ -68,8 +68,8 @@ class Recorder(Protocol):
     Times are the clock's nanoseconds; the store holds seconds. `node` is None for the fleet.
     """
 
-    def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: Fate) -> None:
-        """One message and its fate (`delivered`, `late`, `dropped:loss`, `failed:unavailable`, ...)."""
+    def outcome(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:
+        """Take the fate of messages, and the contents of each in the order of their edges."""
 
     def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
         """Numbers of one round by name: `train_loss`, `round_s`, `weight`, `test_accuracy`, ...
@@ -89,12 +89,6 @@ class Recorder(Protocol):
 
 class Store(Recorder, Protocol):
     """A recorder that keeps what it takes."""
-
-    def row(self, row: MessageRow) -> None:
-        """One message and its fate, without the message."""
-
-    def alike(self, messages: Alike) -> None:
-        """Many of them."""
 
     def close(self) -> None:
         """Nothing more will come. Raises RunError where what came can't be kept."""

@@ -18,9 +18,9 @@ import numpy as np
 from xxhash import xxh3_64_intdigest, xxh3_128
 
 from netdfl.core.clock import Clock
-from netdfl.core.fates import FATE_TEXTS, Fate
-from netdfl.core.types import Message, NodeId, Payload, Scalar
-from netdfl.record.base import Alike, MessageRow, Store, Waited
+from netdfl.core.fates import FATE_TEXTS
+from netdfl.core.types import NodeId, Payload, Scalar
+from netdfl.record.base import Outcome, Store, Waited
 
 MOST_ENTRIES = 1000
 SOME = 512
@@ -31,8 +31,6 @@ _Told: TypeAlias = tuple[list[int], list[str]]
 _Tell: TypeAlias = "Callable[[Any, Any, int, int, _Told], None]"
 _Group: TypeAlias = tuple[int, _Tell, object, object]
 """When, what tells its entries, and of what, besides the instant and the seed: they become text with many others."""
-_HEAD, _ENDS = "%s %d.%d.%d.%d", "%d %d %s %s"
-_ABOUT, _LINE = f"message %d->%d {_HEAD}", f"%d %s {_ENDS} %s\n"
 _at = itemgetter(0)
 
 
@@ -53,17 +51,10 @@ class EventLog:
         self._groups: list[_Group] = []
         self._num, self._most = 0, MOST_ENTRIES
 
-    def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: Fate) -> None:
-        """One message's end."""
-        self.row(message, (message[:7], nbytes, sent_ns, arrived_ns, fate))
-
-    def row(self, message: Message, row: MessageRow) -> None:
-        """The end of a message, as the store takes it, and what was in it."""
-        self._add(1, _message, row, message[7].digest or content_digest(message[7]))
-
-    def alike(self, rows: Alike, digests: Sequence[str]) -> None:
-        """The ends of messages at one instant, which differ in their edges and in the `digests` of their contents."""
-        self._add(len(digests), _messages, rows, digests)
+    def outcome(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:
+        """Take the fate of messages, and the contents of each in the order of their edges."""
+        digests = [payload.digest or content_digest(payload) for payload in payloads]
+        self._add(len(digests), _messages, outcome, digests)
 
     def metrics(self, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
         """Numbers of one round, which nobody changes any more."""
@@ -114,19 +105,13 @@ def _in_order(told: _Told) -> list[str]:
     return [line for _, line in sorted(zip(hashes, lines, strict=True))]
 
 
-def _message(row: MessageRow, digest: str, at_ns: int, seed: int, told: _Told) -> None:
-    head, nbytes, sent_ns, arrived_ns, fate = row
-    about = _ABOUT % head
-    told[0].append(xxh3_64_intdigest(about.encode(), seed))
-    told[1].append(_LINE % (at_ns, about, nbytes, sent_ns, arrived_ns, FATE_TEXTS[fate], digest))
-
-
-def _messages(rows: Alike, digests: Sequence[str], at_ns: int, seed: int, told: _Told) -> None:
-    """As `_message` of each."""
-    head, at, ends = _HEAD % rows.of, f"{at_ns} ", f" {_ENDS % rows[2:]} "
+def _messages(outcome: Outcome, digests: Sequence[str], at_ns: int, seed: int, told: _Told) -> None:
+    edges, (kind, incarnation, (round, step), _, attempt), nbytes, sent_ns, arrived_ns, fate = outcome
+    id, at = f"{kind._value_} {incarnation}.{round}.{step}.{attempt}", f"{at_ns} "
+    ends = f" {nbytes} {sent_ns} {arrived_ns} {FATE_TEXTS[fate]} "
     for first in range(0, len(digests), SOME):  # not more at once than stays in the processor's cache
         some = slice(first, first + SOME)
-        about = [f"message {src}->{dst} {head}" for src, dst in rows.edges[some]]
+        about = [f"message {src}->{dst} {id}" for src, dst in edges[some]]
         told[0].extend([xxh3_64_intdigest(each.encode(), seed) for each in about])
         told[1].extend([f"{at}{each}{ends}{digest}\n" for each, digest in zip(about, digests[some], strict=True)])
 
@@ -157,19 +142,10 @@ class LoggingRecorder:
         """Tell both."""
         self._store, self._log = store, log
 
-    def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: Fate) -> None:
-        """One message and its fate."""
-        row = (message[:7], nbytes, sent_ns, arrived_ns, fate)
-        self._store.row(row)
-        self._log.row(message, row)
-
-    def messages(self, messages: Sequence[Message], rows: Alike, digests: Sequence[str]) -> None:
-        """The ends of `messages` at one instant, which differ in their edges and in the `digests` of their contents.
-
-        `rows` has their edges: of what was copied to several, a message may name another of them.
-        """
-        self._store.alike(rows)
-        self._log.alike(rows, digests)
+    def outcome(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:
+        """Take the fate of messages, and the contents of each in the order of their edges."""
+        self._store.outcome(outcome, payloads)
+        self._log.outcome(outcome, payloads)
 
     def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
         """Numbers of one round."""

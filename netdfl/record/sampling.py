@@ -11,7 +11,6 @@ a scenario keep the same messages, and a replay knows what to look for.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
@@ -20,7 +19,7 @@ from typing_extensions import TypedDict
 
 from netdfl.core.fates import Fate
 from netdfl.core.types import NodeId
-from netdfl.record.base import MessageRow
+from netdfl.record.base import Outcome
 from netdfl.record.forms import OPEN
 
 SAMPLING = "record.json"
@@ -114,26 +113,23 @@ class Totals:
         self.rounds: dict[RoundKey, list[int]] = {}
         self._counted, self._written = 0, False
 
-    def add(self, rows: Sequence[MessageRow]) -> None:
+    def add(self, outcome: Outcome) -> None:
         """Count messages."""
-        links, rounds = self.links, self.rounds
-        self._counted += len(rows)
-        for (src, dst, kind, epoch, round, _, _), nbytes, sent_ns, arrived_ns, fate in rows:
-            until_ns = sent_ns if arrived_ns is None else arrived_ns
+        edges, id, nbytes, sent_ns, arrived_ns, fate = outcome
+        links, num = self.links, len(edges)
+        self._counted += num
+        for src, dst in edges:
             link = links.get((src, dst, fate))
             if link is None:
                 links[src, dst, fate] = [1, nbytes]
             else:
                 link[0] += 1
                 link[1] += nbytes
-            of = rounds.get((kind, epoch, round, fate))
-            if of is None:
-                rounds[kind, epoch, round, fate] = [1, nbytes, until_ns]
-            else:
-                of[0] += 1
-                of[1] += nbytes
-                if until_ns > of[2]:
-                    of[2] = until_ns
+        until_ns = sent_ns if arrived_ns is None else arrived_ns
+        of = self.rounds.setdefault((id.kind, id.incarnation, id.at.round, fate), [0, 0, until_ns])
+        of[0] += num
+        of[1] += num * nbytes
+        of[2] = max(of[2], until_ns)
 
     @property
     def full(self) -> bool:

@@ -33,8 +33,8 @@ from typing import Any, Generic, Self, TypeAlias, TypeVar
 from netdfl.core.errors import RunError
 from netdfl.core.fates import Fate
 from netdfl.core.files import open_append
-from netdfl.core.types import Kind, Message, NodeId, Scalar
-from netdfl.record.base import Alike, MessageRow, Waited
+from netdfl.core.types import NodeId, Payload, Scalar
+from netdfl.record.base import Outcome, Waited
 from netdfl.record.plain_json import dump_json
 from netdfl.record.sampling import EVERYTHING, LinkKey, RoundKey, Sampling, Totals
 
@@ -138,34 +138,26 @@ class _Seconds(dict[int | None, str]):
         return text
 
 
-def _message_lines(rows: Sequence[MessageRow | Alike]) -> list[str]:
+def _message_lines(outcomes: Sequence[Outcome]) -> list[str]:
     """Rows that follow one another have much in common: what one has like the last is not written anew."""
     at, lines = _Seconds(), []
     last: object = None
-    last_ends: object = None
-    head = ends = ""
-    for row in rows:
-        if isinstance(row, Alike):
-            rest = _head_text(row.of) + _ends_text(row[2:], at)
-            lines += [f'{{"src":{src},"dst":{dst},{rest}' for src, dst in row.edges]
-            continue
-        message, of_this, ends_of_this = row[0], row[0][2:], row[1:]
-        if of_this != last:
-            last, head = of_this, _head_text(of_this)
-        if ends_of_this != last_ends:
-            last_ends, ends = ends_of_this, _ends_text(ends_of_this, at)
-        lines.append(f'{{"src":{message[0]},"dst":{message[1]},{head}{ends}')
+    text = ""
+    for outcome in outcomes:
+        edges, *rest = outcome
+        if rest != last:
+            last, text = rest, _outcome_text(outcome, at)
+        lines += [f'{{"src":{src},"dst":{dst},{text}' for src, dst in edges]
     return lines
 
 
-def _head_text(of: tuple[Kind, int, int, int, int]) -> str:
-    kind, epoch, round, step, attempt = of
-    return f'"kind":"{kind._value_}","epoch":{epoch},"round":{round},"step":{step},"attempt":{attempt},'
-
-
-def _ends_text(ends: tuple[int, int, int | None, Fate], at: Mapping[int | None, str]) -> str:
-    nbytes, sent, arrived, fate = ends
-    return f'"nbytes":{nbytes},"sent_s":{at[sent]},"arrived_s":{at[arrived]},"fate":{_quote(fate.text)}}}\n'
+def _outcome_text(outcome: Outcome, at: Mapping[int | None, str]) -> str:
+    """The part of a row that all messages of an outcome have in common."""
+    _, (kind, epoch, (round, step), _, attempt), nbytes, sent, arrived, fate = outcome
+    return (
+        f'"kind":"{kind._value_}","epoch":{epoch},"round":{round},"step":{step},"attempt":{attempt},'
+        f'"nbytes":{nbytes},"sent_s":{at[sent]},"arrived_s":{at[arrived]},"fate":{_quote(fate.text)}}}\n'
+    )
 
 
 def _metric_lines(rows: Sequence[Figures]) -> list[str]:
@@ -207,17 +199,20 @@ def _round_lines(rows: Sequence[tuple[RoundKey, Sequence[int]]]) -> list[str]:
     ]
 
 
-class _Messages(_Table[MessageRow | Alike]):
+class _Messages(_Table[Outcome]):
     """The table of messages."""
 
     def __init__(self, store: Path, name: str) -> None:
         super().__init__(store / f"messages-{name}.jsonl", _message_lines)
 
-    def alike(self, messages: Alike) -> None:
-        edges = messages.edges
+    def outcome(self, outcome: Outcome) -> None:
+        edges = outcome.edges
+        if len(edges) <= FLUSH_ROWS:
+            self.add(outcome, len(edges))
+            return
         for first in range(0, len(edges), FLUSH_ROWS):  # not more at once than stays in the processor's cache
             some = edges[first : first + FLUSH_ROWS]
-            self.add(messages._replace(edges=some) if len(some) < len(edges) else messages, len(some))
+            self.add(outcome._replace(edges=some), len(some))
 
 
 class _Sampled:
@@ -229,19 +224,13 @@ class _Sampled:
         self._rounds = _Table(store / f"round_totals-{name}.jsonl", _round_lines)
         self._sampling, self._totals = sampling, Totals()
 
-    def add(self, row: MessageRow) -> None:
-        self._extend((row,))
-
-    def alike(self, messages: Alike) -> None:
-        self._extend(messages.rows())
-
-    def _extend(self, rows: Sequence[MessageRow]) -> None:
-        keeps, delivered = self._sampling.keeps, Fate.DELIVERED
-        for row in rows:
-            src, dst, _, _, round, step, attempt = row[0]
-            if row[4] != delivered or attempt or keeps(src, dst, round, step):
-                self._rows.add(row)
-        self._totals.add(rows)
+    def outcome(self, outcome: Outcome) -> None:
+        edges, id = outcome.edges, outcome.id
+        if outcome.fate == Fate.DELIVERED and not id.attempt:
+            edges = [edge for edge in edges if self._sampling.keeps(*edge, *id.at)]
+        if edges:
+            self._rows.outcome(outcome._replace(edges=edges))
+        self._totals.add(outcome)
         if self._totals.full:
             self._write_totals()
 
@@ -299,17 +288,9 @@ class StoreWriter:
         self._waits = _Table(store / f"waits-{name}.jsonl", _wait_lines)
         self._tables: tuple[_Table[Any] | _Sampled, ...] = (self._messages, self._metrics, self._events, self._waits)
 
-    def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: Fate) -> None:
-        """Take one message and its fate. Raises RunError where a due flush fails."""
-        self._messages.add((message[:7], nbytes, sent_ns, arrived_ns, fate))
-
-    def row(self, row: MessageRow) -> None:
-        """Take one message and its fate, without the message. Raises RunError where a due flush fails."""
-        self._messages.add(row)
-
-    def alike(self, messages: Alike) -> None:
-        """Take many messages and their fate. Raises RunError where a due flush fails."""
-        self._messages.alike(messages)
+    def outcome(self, outcome: Outcome, payloads: Sequence[Payload] = ()) -> None:
+        """Take messages and their fate; contents are not kept. Raises RunError where a due flush fails."""
+        self._messages.outcome(outcome)
 
     def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
         """Take numbers; one that is not finite is stored as null. Raises RunError where a due flush fails."""

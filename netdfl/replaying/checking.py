@@ -8,7 +8,8 @@ from typing import TypeAlias
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.errors import InputError, NetdflError
 from netdfl.core.fates import Fate
-from netdfl.core.types import Edge, Message, MessageId, NodeId
+from netdfl.core.types import Edge, MessageId, NodeId
+from netdfl.record.base import Outcome
 from netdfl.record.run import Run
 from netdfl.running.prepare import other_versions, what_changed
 from netdfl.scenario.load import load
@@ -46,15 +47,14 @@ class Record:
         self._until_ns = None if whole else _ns(last_s) or 0
         self.parted = ""
 
-    def message(
-        self, at_ns: int, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: Fate
-    ) -> None:
-        """A message ended in the replay."""
-        if not self._records(message.src, message.dst, message.round, message.step, message.attempt, fate.text):
-            return
-        row = (*message[:7], nbytes, sent_ns, arrived_ns, fate.text)
-        if self._lacks(at_ns, row):
-            self.parted = self._of_message((message.src, message.dst), message.id, (nbytes, arrived_ns, fate))
+    def outcome(self, at_ns: int, outcome: Outcome) -> None:
+        """Messages ended in the replay."""
+        edges, id, nbytes, sent_ns, arrived_ns, fate = outcome
+        rest = (id.kind, id.incarnation, *id.at, id.attempt, nbytes, sent_ns, arrived_ns, fate.text)
+        for edge in edges:
+            recorded = self._records(*edge, *id.at, id.attempt, fate.text)
+            if recorded and self._lacks(at_ns, (*edge, *rest)):
+                self.parted = self._of_message(edge, id, (nbytes, arrived_ns, fate))
 
     def metric(self, at_ns: int, node: NodeId | None, round: int, name: str, value: float) -> None:
         """A figure of the replay."""

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.fates import Fate, FateClass
-from netdfl.core.types import Edge, Kind, Message, MessageId, NodeId
-from netdfl.record.base import Alike, Store
+from netdfl.core.types import Edge, Kind, MessageId, NodeId, Payload
+from netdfl.record.base import Outcome, Store
 from netdfl.record.event_log import EventLog, LoggingRecorder
 from netdfl.replaying.checking import Record
 from netdfl.transport.under_way import Flight
@@ -50,19 +50,18 @@ class Happenings:
         self.messages = 0
         self.round = -1
 
-    def message(
-        self, at_ns: int, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: Fate
-    ) -> None:
-        """A message ended."""
+    def outcome(self, at_ns: int, outcome: Outcome) -> None:
+        """Messages ended."""
         if self.record is not None:
-            self.record.message(at_ns, message, nbytes, sent_ns, arrived_ns, fate)
-        if message.kind in ASIDE:
+            self.record.outcome(at_ns, outcome)
+        edges, id, _, sent_ns, _, fate = outcome
+        if id.kind in ASIDE:
             return
-        self.messages += 1
-        edge, key = (message.src, message.dst), message.id
-        before = self.ended[edge].get(key)
-        self.ended[edge][key] = Ended(sent_ns, (fate,) if before is None else (*before.fates, fate))
-        self.news.append(News(at_ns, f"{message.kind} {edge[0]}->{edge[1]} of round {message.round}: {fate}"))
+        self.messages += len(edges)
+        for edge in edges:
+            before = self.ended[edge].get(id)
+            self.ended[edge][id] = Ended(sent_ns, (fate,) if before is None else (*before.fates, fate))
+            self.news.append(News(at_ns, f"{id.kind} {edge[0]}->{edge[1]} of round {id.at.round}: {fate}"))
 
     def begun(self, at_ns: int, node: NodeId, round: int) -> None:
         """`node` says that it is in `round`."""
@@ -92,17 +91,10 @@ class HeardRecorder(LoggingRecorder):
         super().__init__(store, log)
         self._happenings, self._now_ns = happenings, now_ns
 
-    def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: Fate) -> None:
-        """One message and its fate."""
-        super().message(message, nbytes, sent_ns, arrived_ns, fate)
-        self._happenings.message(self._now_ns(), message, nbytes, sent_ns, arrived_ns, fate)
-
-    def messages(self, messages: Sequence[Message], rows: Alike, digests: Sequence[str]) -> None:
-        """The ends of messages at one instant."""
-        super().messages(messages, rows, digests)
-        edges, _, nbytes, sent_ns, arrived_ns, fate = rows
-        for (_, dst), message in zip(edges, messages, strict=True):
-            self._happenings.message(self._now_ns(), message._replace(dst=dst), nbytes, sent_ns, arrived_ns, fate)
+    def outcome(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:
+        """Take the fate of messages, and the contents of each."""
+        super().outcome(outcome, payloads)
+        self._happenings.outcome(self._now_ns(), outcome)
 
     def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
         """Numbers of one round."""

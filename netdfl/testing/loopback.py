@@ -26,7 +26,7 @@ class SilentRecorder:
     def event(self, *said: object, **details: object) -> None:
         """Keep nothing."""
 
-    message = row = alike = metrics = wait = flush = close = event
+    outcome = metrics = wait = flush = close = event
 
 
 class InlineWorker:

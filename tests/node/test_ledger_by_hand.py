@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import given
@@ -12,6 +13,7 @@ from netdfl.core.clock import RealClock
 from netdfl.core.fates import FateClass, FateKind
 from netdfl.core.types import Kind, Message, Payload
 from netdfl.node.ledger import LAST, LAST_LOST, NodeLedger
+from netdfl.record.base import Outcome
 from netdfl.testing.loopback import SilentRecorder
 from netdfl.transport.base import Fate
 
@@ -26,10 +28,10 @@ class Rows(SilentRecorder):
     """Keeps the rows of messages."""
 
     def __init__(self) -> None:
-        self.kept: list[tuple[Any, ...]] = []
+        self.kept: list[tuple[Outcome, Sequence[Payload]]] = []
 
-    def message(self, *row: Any) -> None:
-        self.kept.append(row)
+    def outcome(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:  # type: ignore[override]
+        self.kept.append((outcome, payloads))
 
 
 @given(st.lists(SENT, max_size=60), st.randoms(use_true_random=False))
@@ -43,7 +45,10 @@ def test_what_was_sent_is_what_arrived_what_did_not_and_what_is_on_its_way(sent:
     random.shuffle(settled)
     for number in settled:
         ledger.settled(messages[number], 10 + number, number, number + 5, sent[number][2])
-    assert rows.kept == [(messages[n], 10 + n, n, n + 5, sent[n][2]) for n in settled]
+    assert rows.kept == [
+        (Outcome(((0, m.dst),), m.id, 10 + n, n, n + 5, sent[n][2]), (m.payload,))
+        for n, m in ((n, messages[n]) for n in settled)
+    ]
     assert ledger.bytes_sent == sum(10 + number for number in range(len(sent)))
     counts = Counter(fate.counts_as for _, _, fate in sent if fate)
     assert ledger.counts.sent == len(sent)

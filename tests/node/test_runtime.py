@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -22,6 +22,7 @@ from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.runtime import Node
 from netdfl.node.worker import ThreadWorker
+from netdfl.record.base import Outcome
 from netdfl.testing.contract import equal
 from netdfl.testing.loopback import InlineWorker, LastState, Loopback, SilentRecorder, run_fleet
 from netdfl.topology.catalog import TOPOLOGIES
@@ -41,8 +42,8 @@ class Notes(SilentRecorder):
         self.events: list[tuple[NodeId | None, int, str, dict[str, Any]]] = []
         self.fates: list[str] = []
 
-    def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: Fate) -> None:
-        self.fates.append(fate.text)
+    def outcome(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:  # type: ignore[override]
+        self.fates += [outcome.fate.text] * len(outcome.edges)
 
     def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
         self.measured.update(figures.keys())

@@ -19,6 +19,7 @@ from netdfl.report.html import render
 from netdfl.report.words import not_delivered
 from netdfl.running.judged import Finished
 from netdfl.scenario.load import loads
+from tests.record.outcomes import outcome_of
 
 ROOT = Path(__file__).resolve().parents[2]
 LOSS_AND_LATENESS = """
@@ -95,7 +96,9 @@ def test_a_late_message_whose_receiver_had_gone_on_is_told_from_one_it_waited_fo
     directory.write("scenario.yaml", "")
     with StoreWriter(directory.path, "001") as writer:
         for round in range(3):
-            writer.message(Message(0, 1, Kind.DATA, 0, round, 0, 0, Payload()), 9, round, round + 5, Fate.read("late"))
+            writer.outcome(
+                outcome_of(Message(0, 1, Kind.DATA, 0, round, 0, 0, Payload()), 9, round, round + 5, Fate.read("late"))
+            )
         for round, ended in enumerate((Ended.DEADLINE, Ended.GONE)):
             writer.wait(Waited(1, round, 0, Kind.DATA, 0, 3, 3, ended, None, (0,)))
     found = count_messages(open_run(directory.path))
@@ -107,6 +110,6 @@ def test_reasons_stay_within_their_class(tmp_path: Path, fate: str, name: str) -
     directory = RunDirectory.create(tmp_path, "q", 7, out=tmp_path / "run")
     directory.write("scenario.yaml", "")
     with StoreWriter(directory.path, "001") as writer:
-        writer.message(Message(0, 1, Kind.DATA, 0, 0, 0, 0, Payload()), 9, 0, None, Fate.read(fate))
+        writer.outcome(outcome_of(Message(0, 1, Kind.DATA, 0, 0, 0, 0, Payload()), 9, 0, None, Fate.read(fate)))
     told = count_messages(open_run(directory.path)).to_json()
     assert (told["sent"], told[name], told["why"]) == (1, 1, {name: {fate.partition(":")[2]: 1}})

@@ -16,6 +16,7 @@ from netdfl.record.run import open_run
 from netdfl.record.status import EvaluationStatus, FleetStatus, NodeStatus, Phase
 from netdfl.record.store import StoreWriter
 from netdfl.report.words import remarks
+from tests.record.outcomes import outcome_of
 
 SECOND = 10**9
 
@@ -44,10 +45,14 @@ def test_figures_are_those_of_the_store(directory: RunDirectory) -> None:
             for node in range(3):
                 writer.metrics(round * SECOND, node, round, {"train_loss": node + 1 / (1 + round)})
             message = Message(0, 1, Kind.DATA, 0, round, 0, 0, Payload())
-            writer.message(
-                message, 100, round, round + 1, Fate.read("delivered") if round else Fate.read("dropped:loss")
+            writer.outcome(
+                outcome_of(
+                    message, 100, round, round + 1, Fate.read("delivered") if round else Fate.read("dropped:loss")
+                )
             )
-        writer.message(Message(0, 2, Kind.DATA, 0, 7, 0, 0, Payload()), 50, 0, None, Fate.read("failed:unavailable"))
+        writer.outcome(
+            outcome_of(Message(0, 2, Kind.DATA, 0, 7, 0, 0, Payload()), 50, 0, None, Fate.read("failed:unavailable"))
+        )
         writer.metrics(0, None, 7, {"mean_local_accuracy": 0.25})
     result, judgement = summary(directory, targets=[0.2, 0.95])
     assert result["test_accuracy"]["average_model"] == {"last": 0.5, "best": 0.9, "mean_last_5": pytest.approx(0.54)}

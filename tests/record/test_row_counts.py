@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 import netdfl
 from netdfl.core.fates import Fate
-from netdfl.core.types import Edge
-from netdfl.record.base import Alike
 from netdfl.record.sampling import Sampling
 from netdfl.record.store import FLUSH_ROWS, StoreWriter
 from tests.agreeing import agreeing_fleet
-from tests.record.test_sampling import row
+from tests.record.test_sampling import outcome
 
 NEIGHBORS, ROUNDS = 4, 6
 METRICS_A_ROUND = 7
@@ -42,21 +39,16 @@ def test_rows_by_message_and_round_do_not_depend_on_the_size(messages: str, tmp_
         assert run.rows("SELECT count(*) FROM events")[0][0] <= 5
 
 
-def alike(edges: Sequence[Edge], round: int) -> Alike:
-    head, *ends = row(0, 1, round)
-    return Alike(edges, head[2:], *ends)
-
-
 @pytest.mark.parametrize("every", [1, 3])
 def test_rows_that_are_alike_are_written_as_others(every: int, tmp_path: Path) -> None:
     edges = [(src, dst) for src in range(20) for dst in (1, 300)]
     with StoreWriter(tmp_path, "each", Sampling(every)) as each, StoreWriter(tmp_path, "all", Sampling(every)) as all:
         for round in range(40):
-            all.alike(alike(edges, round))
-            all.row(row(7, 8, round, Fate.read("dropped:loss")))
+            all.outcome(outcome(0, 1, round)._replace(edges=edges))
+            all.outcome(outcome(7, 8, round, Fate.read("dropped:loss")))
             for src, dst in edges:
-                each.row(row(src, dst, round))
-            each.row(row(7, 8, round, Fate.read("dropped:loss")))
+                each.outcome(outcome(src, dst, round))
+            each.outcome(outcome(7, 8, round, Fate.read("dropped:loss")))
     written = [(tmp_path / "store" / f"messages-{name}.jsonl").read_text() for name in ("each", "all")]
     assert written[0] == written[1]
     assert len(written[0].splitlines()) > 40
@@ -74,7 +66,7 @@ def test_rows_are_written_many_at_a_time(every: int, tmp_path: Path, monkeypatch
     monkeypatch.setattr(os, "write", counted)
     with StoreWriter(tmp_path, "fleet", Sampling(every)) as store:
         for round in range(2000):
-            store.alike(alike([(src, src + 1) for src in range(10)], round))
+            store.outcome(outcome(0, 1, round)._replace(edges=[(src, src + 1) for src in range(10)]))
     rows = sum(len(file.read_bytes().splitlines()) for file in (tmp_path / "store").iterdir())
     assert rows >= 10
     assert len(writes) <= 3 + rows / FLUSH_ROWS

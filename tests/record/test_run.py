@@ -22,6 +22,7 @@ from netdfl.record.database import COLUMNS, TableName
 from netdfl.record.directory import LOCK, RunDirectory, hold
 from netdfl.record.run import Run, open_run
 from netdfl.record.store import StoreWriter
+from tests.record.outcomes import outcome_of
 
 
 def started(tmp_path: Path) -> RunDirectory:
@@ -164,7 +165,9 @@ def test_a_torn_last_row_is_skipped_wherever_it_is_torn(tmp_path: Path, cut: int
     directory = started(tmp_path)
     with StoreWriter(directory.path, "000") as writer:
         for round in range(3):
-            writer.message(Message(0, 1, Kind.DATA, 0, round, 0, 0, Payload()), 9, 0, 1, Fate.read("delivered"))
+            writer.outcome(
+                outcome_of(Message(0, 1, Kind.DATA, 0, round, 0, 0, Payload()), 9, 0, 1, Fate.read("delivered"))
+            )
     path = directory.path / "store/messages-000.jsonl"
     path.write_bytes(path.read_bytes()[:-cut])
     rounds = open_run(directory.path).rows("SELECT round FROM messages ORDER BY round")
@@ -177,8 +180,10 @@ def run(tmp_path: Path) -> Run:
     directory = started(tmp_path)
     with StoreWriter(directory.path, "000") as writer:
         for round in (1, 0):
-            writer.message(
-                Message(0, 1, Kind.DATA, 0, round, 0, 0, Payload()), 9, round, None, Fate.read("dropped:loss, late")
+            writer.outcome(
+                outcome_of(
+                    Message(0, 1, Kind.DATA, 0, round, 0, 0, Payload()), 9, round, None, Fate.read("dropped:loss, late")
+                )
             )
             writer.metrics(round, None, round, {"test_loss": float("inf") if round else 0.1})
             writer.event(round, 0, round, "missing", awaited=[1, 2])

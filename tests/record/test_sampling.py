@@ -13,9 +13,9 @@ import pytest
 import netdfl
 from netdfl.core.errors import InputError
 from netdfl.core.fates import Fate
-from netdfl.core.types import Kind
+from netdfl.core.types import Kind, MessageId, StepId
 from netdfl.exports.export import graphml
-from netdfl.record.base import MessageRow
+from netdfl.record.base import Outcome
 from netdfl.record.messages import count_by_link
 from netdfl.record.remarks import count_given_up
 from netdfl.record.run import Run, open_run
@@ -126,7 +126,7 @@ def test_totals_are_written_as_they_grow_and_not_with_every_flush(tmp_path: Path
     with StoreWriter(tmp_path, "000", Sampling(0)) as store:
         for round in range(rounds):
             for dst in range(1, 1 + links):
-                store.row(row(0, dst, round))
+                store.outcome(outcome(0, dst, round))
             store.flush()
             assert (tmp_path / "store" / "link_totals-000.jsonl").stat().st_size  # the first are there at once
     lines = (tmp_path / "store" / "link_totals-000.jsonl").read_text().splitlines()
@@ -135,8 +135,9 @@ def test_totals_are_written_as_they_grow_and_not_with_every_flush(tmp_path: Path
     assert not (tmp_path / "store" / "messages-000.jsonl").exists()
 
 
-def row(src: int, dst: int, round: int, fate: Fate = Fate.DELIVERED) -> MessageRow:
-    return (src, dst, Kind.DATA, 0, round, 0, 0), 10, 1000 * round, 1000 * round + 5, fate
+def outcome(src: int, dst: int, round: int, fate: Fate = Fate.DELIVERED) -> Outcome:
+    id = MessageId(Kind.DATA, 0, StepId(round, 0), 0, 0)
+    return Outcome(((src, dst),), id, 10, 1000 * round, 1000 * round + 5, fate)
 
 
 def test_what_was_written_before_a_kill_is_read(tmp_path: Path) -> None:
@@ -146,9 +147,9 @@ def test_what_was_written_before_a_kill_is_read(tmp_path: Path) -> None:
     if not child:
         store = StoreWriter(tmp_path, "000", Sampling(0))
         for round in range(50):
-            store.row(row(0, 1, round))
+            store.outcome(outcome(0, 1, round))
         store.flush()
-        store.row(row(0, 1, 50, Fate.read("dropped:loss")))
+        store.outcome(outcome(0, 1, 50, Fate.read("dropped:loss")))
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
     with (tmp_path / "store" / "link_totals-000.jsonl").open("a") as file:

@@ -12,9 +12,10 @@ import pytest
 import netdfl
 from netdfl.core.errors import InputError
 from netdfl.core.fates import Fate
-from netdfl.core.types import Kind
+from netdfl.core.types import Kind, MessageId, StepId
 from netdfl.exports.export import export_table as export
 from netdfl.record import run as run_module
+from netdfl.record.base import Outcome
 from netdfl.record.run import Run, open_run
 from netdfl.record.segments import pieces, roll_up
 from netdfl.record.store import StoreWriter
@@ -43,8 +44,8 @@ def make(path: Path, writers: int = 3, first: int = 0) -> Run:
     for node in range(writers):
         with StoreWriter(path, f"{node:03d}") as store:
             for round in range(first, first + 20):
-                head = (node, (node + 1) % writers, Kind.DATA, 0, round, 0, 0)
-                store.row((head, 10, 1000 * round, 1000 * round + 7, Fate.read("delivered")))
+                edges, id = ((node, (node + 1) % writers),), MessageId(Kind.DATA, 0, StepId(round, 0), 0, 0)
+                store.outcome(Outcome(edges, id, 10, 1000 * round, 1000 * round + 7, Fate.DELIVERED))
             store.event(5, node, first, "crash", why="test")
     return open_run(path)
 

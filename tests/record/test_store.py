@@ -21,6 +21,7 @@ from netdfl.core.fates import Fate, FateReason
 from netdfl.core.types import Kind, Message, Payload
 from netdfl.record.run import Run
 from netdfl.record.store import StoreWriter
+from tests.record.outcomes import outcome_of
 
 LONGEST_NS = 2**22 * 10**9
 
@@ -37,7 +38,7 @@ def lines(path: Path) -> list[dict[str, object]]:
 def test_times_keep_every_nanosecond(tmp_path_factory: pytest.TempPathFactory, sent: int, arrived: int | None) -> None:
     directory = tmp_path_factory.mktemp("times")
     with StoreWriter(directory, "000") as writer:
-        writer.message(message(), 10, sent, arrived, Fate.read("delivered"))
+        writer.outcome(outcome_of(message(), 10, sent, arrived, Fate.read("delivered")))
     text = (directory / "store/messages-000.jsonl").read_text()
     row = json.loads(text, parse_float=lambda number: int(number.replace(".", "")))
     assert (row["sent_s"], row["arrived_s"]) == (sent, arrived)
@@ -45,12 +46,14 @@ def test_times_keep_every_nanosecond(tmp_path_factory: pytest.TempPathFactory, s
 
 def test_a_message_row_holds_every_field(tmp_path: Path) -> None:
     with StoreWriter(tmp_path, "003") as writer:
-        writer.message(
-            Message(3, 5, Kind.ACK, 1, 12, 2, 4, Payload()),
-            777,
-            1_000_000_001,
-            None,
-            Fate.dropped(FateReason('a "word"')),
+        writer.outcome(
+            outcome_of(
+                Message(3, 5, Kind.ACK, 1, 12, 2, 4, Payload()),
+                777,
+                1_000_000_001,
+                None,
+                Fate.dropped(FateReason('a "word"')),
+            )
         )
     assert lines(tmp_path / "store/messages-003.jsonl") == [
         {
@@ -109,7 +112,7 @@ def test_details_are_an_object_to_every_reader(tmp_path: Path) -> None:
 def test_rows_are_seen_after_a_flush_and_not_before(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path, "000")
     run = Run(tmp_path)
-    writer.message(message(), 10, 0, 1, Fate.read("delivered"))
+    writer.outcome(outcome_of(message(), 10, 0, 1, Fate.read("delivered")))
     assert run.rows("SELECT count(*) FROM messages") == [(0,)]
     writer.flush()
     assert run.rows("SELECT count(*) FROM messages") == [(1,)]
@@ -129,11 +132,11 @@ def test_a_full_buffer_is_written_without_a_flush(tmp_path: Path) -> None:
 def test_a_restarted_node_goes_on_after_its_last_whole_row(tmp_path: Path) -> None:
     path = tmp_path / "store/messages-000.jsonl"
     with StoreWriter(tmp_path, "000") as writer:
-        writer.message(message(round=1), 10, 0, 1, Fate.read("delivered"))
+        writer.outcome(outcome_of(message(round=1), 10, 0, 1, Fate.read("delivered")))
     with path.open("a") as file:
         file.write('{"src":0,"dst":1,"ki')
     with StoreWriter(tmp_path, "000") as writer:
-        writer.message(message(round=2), 10, 0, 1, Fate.read("delivered"))
+        writer.outcome(outcome_of(message(round=2), 10, 0, 1, Fate.read("delivered")))
     assert [row["round"] for row in lines(path)] == [1, 2]
 
 
@@ -143,19 +146,21 @@ def test_a_file_that_is_one_torn_row_starts_anew(tmp_path: Path, torn: str) -> N
     path.parent.mkdir()
     path.write_text(torn)
     with StoreWriter(tmp_path, "000") as writer:
-        writer.message(message(round=2), 10, 0, 1, Fate.read("delivered"))
+        writer.outcome(outcome_of(message(round=2), 10, 0, 1, Fate.read("delivered")))
     assert [row["round"] for row in lines(path)] == [2]
 
 
 ENDLESS = """
 import sys
 from netdfl.core.fates import Fate
-from netdfl.core.types import Kind, Message, Payload
+from netdfl.core.types import Kind, MessageId, StepId
+from netdfl.record.base import Outcome
 from netdfl.record.store import StoreWriter
 writer = StoreWriter(sys.argv[1], "000")
 round = int(sys.argv[2])
 while True:
-    writer.message(Message(0, 1, Kind.DATA, 0, round, 0, 0, Payload()), 10, round, None, Fate.read("dropped:loss"))
+    id = MessageId(Kind.DATA, 0, StepId(round, 0), 0, 0)
+    writer.outcome(Outcome(((0, 1),), id, 10, round, None, Fate.read("dropped:loss")))
     round += 1
     if round % 100 == 0:
         writer.flush()

@@ -19,6 +19,7 @@ from netdfl.record.result import RunFacts, summarize
 from netdfl.record.run import Run, open_run
 from netdfl.record.status import EvaluationStatus, FleetStatus, NodeStatus, Phase
 from netdfl.record.store import StoreWriter
+from tests.record.outcomes import outcome_of
 
 SECOND = 10**9
 Fabricate = Callable[..., Run]
@@ -101,12 +102,14 @@ def _write_node(
             lost = rng.uniform() < 0.05
             arrived = None if lost else at_ns + round(rng.lognormal(np.log(0.02), 0.3) * SECOND)
             message = Message(src, dst, Kind.DATA, 0, t, 0, 0, Payload())
-            writer.message(
-                message,
-                20_480 + 8 * node,
-                at_ns,
-                arrived,
-                Fate.dropped(LOSS) if lost else Fate.DELIVERED,
+            writer.outcome(
+                outcome_of(
+                    message,
+                    20_480 + 8 * node,
+                    at_ns,
+                    arrived,
+                    Fate.dropped(LOSS) if lost else Fate.DELIVERED,
+                )
             )
 
 

@@ -19,6 +19,7 @@ from netdfl.record.store import StoreWriter
 from netdfl.report.data.sections import stalls
 from netdfl.report.data.stalled import MOST_NODES
 from netdfl.report.data.stalled import stalls as stalls_data
+from tests.record.outcomes import outcome_of
 
 MS = 10**6
 
@@ -41,7 +42,9 @@ def run(tmp_path: Path) -> Run:
     with StoreWriter(directory.path, "002") as store:
         for round, arrived in ((4, 70 * MS), (5, None), (6, 100 * MS)):
             message = Message(2, 3, Kind.DATA, 0, round, 0, 0, Payload())
-            store.message(message, 120, round * 15 * MS, arrived, Fate.DELIVERED if arrived else Fate.dropped(LOSS))
+            store.outcome(
+                outcome_of(message, 120, round * 15 * MS, arrived, Fate.DELIVERED if arrived else Fate.dropped(LOSS))
+            )
     finding, snapshot = stalled()
     keep_stall(directory, finding, snapshot)
     directory.write_json("result.json", {"deadlocks": [], "stalls": [finding.to_json()]})

@@ -12,9 +12,9 @@ from test_world import FAULTY
 from netdfl import cli
 from netdfl.core.errors import InputError
 from netdfl.core.fates import Fate
-from netdfl.core.types import Kind, Message, Payload
-from netdfl.record.base import Alike
-from netdfl.record.event_log import EventLog, _in_order, content_digest, first_difference
+from netdfl.core.types import Kind, MessageId, Payload, StepId
+from netdfl.record.base import Outcome
+from netdfl.record.event_log import EventLog, _in_order, first_difference
 from netdfl.running.determinism import Determinism, check_determinism
 from netdfl.testing.transports import vector_payload
 
@@ -73,13 +73,17 @@ class Stopped:
         return self.ns
 
 
+def at(round: int) -> MessageId:
+    return MessageId(Kind.DATA, 0, StepId(round, 0), 0, 0)
+
+
 def log_of(entries: list[tuple[int, int, str]], seed: int = 0, value: float = 1.0) -> str:
     """The hash of one message per (time, round, fate) and a metric."""
     clock = Stopped()
     log = EventLog(clock, seed)  # type: ignore[arg-type]
     for at_ns, round, fate in entries:
         clock.ns = at_ns
-        log.message(Message(0, 1, Kind.DATA, 0, round, 0, 0, Payload()), 10, 0, at_ns, Fate.read(fate))
+        log.outcome(Outcome(((0, 1),), at(round), 10, 0, at_ns, Fate.read(fate)), [Payload()])
     log.metrics(0, 0, {"train_loss": value})
     return log.hexdigest()
 
@@ -98,11 +102,9 @@ def test_messages_that_are_alike_are_logged_as_others() -> None:
     edges = [(src, dst) for src in range(9) for dst in range(9) if src != dst]
     for round in range(20):
         contents = [vector_payload(np.array([src + round]), {}) for src, _ in edges]
-        messages = [Message(*edge, Kind.DATA, 0, round, 0, 0, of) for edge, of in zip(edges, contents, strict=True)]
-        for message in messages[::-1]:
-            each.message(message, 10, 0, round, Fate.DELIVERED)
-        digests = [content_digest(message.payload) for message in messages]
-        all.alike(Alike(edges, messages[0][2:7], 10, 0, round, Fate.DELIVERED), digests)
+        for edge, of in reversed(list(zip(edges, contents, strict=True))):
+            each.outcome(Outcome((edge,), at(round), 10, 0, round, Fate.DELIVERED), [of])
+        all.outcome(Outcome(edges, at(round), 10, 0, round, Fate.DELIVERED), contents)
     assert each.hexdigest() == all.hexdigest()
 
 
@@ -118,7 +120,7 @@ def test_the_hash_knows_contents() -> None:
     def hash_of(values: list[float], w: float) -> str:
         log = EventLog(Stopped(), 0)  # type: ignore[arg-type]
         payload = vector_payload(np.array(values), {"w": w})
-        log.message(Message(0, 1, Kind.DATA, 0, 0, 0, 0, payload), 10, 0, 1, Fate.DELIVERED)
+        log.outcome(Outcome(((0, 1),), at(0), 10, 0, 1, Fate.DELIVERED), [payload])
         return log.hexdigest()
 
     assert len({hash_of([1, 2], 1), hash_of([1, 3], 1), hash_of([1, 2], 2)}) == 3

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from netdfl.core.types import Edge, Kind, Message, NodeId, StepId, as_step, first_of
+from netdfl.core.types import Edge, Kind, Message, NodeId, Payload, StepId, as_step, first_of
 from netdfl.node.ledger import EdgeCount, NodeLedger
-from netdfl.record.base import Alike
-from netdfl.record.event_log import LoggingRecorder, content_digest
+from netdfl.record.base import as_outcome
+from netdfl.record.event_log import LoggingRecorder
 from netdfl.transport.base import Fate, Ledger
 from netdfl.transport.edge_queues import NO_LANES, Arrivals, Due, Lanes, Volley
 
@@ -114,7 +114,8 @@ class SimulatedLedger(NodeLedger):
                 self.arrived_count += 1
             else:
                 self.count_delivered(message)
-            self.recorder.message(message, nbytes, sent_ns, arrived_ns, fate)
+            outcome = as_outcome((((message.src, message.dst),), message.id, nbytes, sent_ns, arrived_ns, fate))
+            self.recorder.outcome(outcome, (message.payload,))
         else:
             super().settled(message, nbytes, sent_ns, arrived_ns, fate)
 
@@ -153,7 +154,7 @@ class FleetBook:
 
     def delivered(self, arrivals: Sequence[Due], now_ns: int) -> None:
         """See `Book`."""
-        data, messages = Kind.DATA, list[Message]()
+        data, edges, payloads = Kind.DATA, list[Edge](), list[Payload]()
         _, _, first, nbytes, sent_ns, _, _ = arrivals[0]
         of = first[2:7]
         for _, queue, message, size, at_ns, _, _ in arrivals:
@@ -164,10 +165,11 @@ class FleetBook:
             else:
                 ledger.count_delivered(message)
             if at_ns != sent_ns or size != nbytes or message[2:7] != of:
-                self._record([each[:2] for each in messages], messages, nbytes, sent_ns, now_ns)
-                messages, of, nbytes, sent_ns = [], message[2:7], size, at_ns
-            messages.append(message)
-        self._record([each[:2] for each in messages], messages, nbytes, sent_ns, now_ns)
+                self._record(edges, first, nbytes, sent_ns, now_ns, payloads)
+                edges, payloads, first, of, nbytes, sent_ns = [], [], message, message[2:7], size, at_ns
+            edges.append(message[:2])
+            payloads.append(message[7])
+        self._record(edges, first, nbytes, sent_ns, now_ns, payloads)
 
     def came(self, volleys: Sequence[Volley], arrivals: Arrivals, now_ns: int) -> None:
         """See `Book`."""
@@ -179,12 +181,12 @@ class FleetBook:
             dst = target.node
             edges += [(message[0], dst) for message in come]
             messages += come
-        self._record(edges, messages, volleys[0].nbytes, volleys[0].sent_ns, now_ns)
+        first, payloads = volleys[0], [message[7] for message in messages]
+        self._record(edges, messages[0], first.nbytes, first.sent_ns, now_ns, payloads)
 
     def _record(
-        self, edges: Sequence[Edge], messages: Sequence[Message], nbytes: int, sent_ns: int, now_ns: int
+        self, edges: Sequence[Edge], first: Message, nbytes: int, sent_ns: int, now_ns: int, payloads: Sequence[Payload]
     ) -> None:
-        """Messages on `edges` that were delivered now, and differ in nothing else but their contents."""
-        digests = [message[7].digest or content_digest(message[7]) for message in messages]
-        alike = Alike(edges, messages[0][2:7], nbytes, sent_ns, now_ns, Fate.DELIVERED)
-        self._recorder.messages(messages, alike, digests)
+        """Messages on `edges` that were delivered now, and differ from the first in their edges and contents alone."""
+        outcome = as_outcome((edges, first.id, nbytes, sent_ns, now_ns, Fate.DELIVERED))
+        self._recorder.outcome(outcome, payloads)
