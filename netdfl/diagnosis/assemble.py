@@ -218,9 +218,15 @@ class _Fleet:
             again,
             notice=id.kind is Kind.NOTICE,
             kept=id.incarnation == self.accounts[edge[0]].epoch and edge[0] not in self.down,
-            in_vain=all(self.schedule.is_lost(copy, self.at_ns) for copy in copies[1:]),
+            in_vain=self.is_shut(edge) or all(self.schedule.is_lost(copy, self.at_ns) for copy in copies[1:]),
             event=None if event == BY_LINKS else event,
         )
+
+    def is_shut(self, edge: Edge) -> bool:
+        """Whether nothing that is sent now comes: its receiver is down, or its link, and for good."""
+        outage, down = self.schedule.edge(edge, self.at_ns), self.down.get(edge[1])
+        is_crashed = down is not None and down.state is State.CRASHED
+        return is_crashed or (not outage.up and outage.heals_ns is None)
 
     def forgotten(self, edge: Edge, id: LogicalId) -> Awaited | None:
         """A message of which its sender knows only that it was sent: it has not come, so it was lost."""

@@ -10,9 +10,10 @@ from netdfl.core.types import NodeId
 from netdfl.diagnosis.causes import find_stuck
 from netdfl.diagnosis.ending import is_idle
 from netdfl.diagnosis.finding import Cause, Finding
-from netdfl.diagnosis.remedies import Allows, advise
+from netdfl.diagnosis.remedies import CHANGES, Allows, advise
 from netdfl.diagnosis.slow import find_slow
 from netdfl.diagnosis.snapshot import Snapshot, State
+from netdfl.diagnosis.trying import Trials
 from netdfl.diagnosis.why import Grounds
 
 
@@ -33,7 +34,8 @@ def diagnose(
     found += [finding for finding in slow if finding not in (*alone, *idle)]
     livelock = find_livelock(window, snapshot) if window is not None and not found else None
     found += [] if livelock is None else [livelock]
-    return [advise(finding, snapshot, allows) for finding in found]
+    trials = Trials(snapshot, CHANGES)
+    return [advise(finding, snapshot, allows, trials) for finding in found]
 
 
 def confirm(findings: Collection[Finding], first: Snapshot, second: Snapshot) -> list[Finding]:

@@ -1,35 +1,39 @@
 """What would have ended a stall, and what ends it where the scenario asks for that.
 
-Settings are named only where they can be written and change something. A stall is ended by leaving the culprits out, or
-by having the message sent again.
+Settings are named only where they can be written, and end the stall in a trial on its snapshot. A stall is ended by
+leaving the culprits out, or by having the message sent again.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.control import Again, Recover
-from netdfl.core.fates import DOWN, LOSS, RESET
+from netdfl.core.fates import DOWN as LINK_DOWN
+from netdfl.core.fates import LOSS, RESET, Fate
 from netdfl.core.types import Edge, Kind, NodeId
 from netdfl.diagnosis.finding import DEADLINE, Cause, Finding
-from netdfl.diagnosis.reasons import awaited_of, cause_of, edge_of, path_of, wait_of
-from netdfl.diagnosis.snapshot import MOST_RESENDS, AwaitedFate, Snapshot, What
+from netdfl.diagnosis.reasons import awaited_of, cause_of, path_of, wait_of
+from netdfl.diagnosis.reduce import Supply, supply
+from netdfl.diagnosis.snapshot import DOWN, MOST_RESENDS, SILENT, Awaited, AwaitedFate, Snapshot, State, What
+from netdfl.diagnosis.trying import NEVER_NS, Change, Trials
 
 SKIP = "wait.on_stall: skip"
 RESEND = "wait.on_stall: resend"
 ANSWERED = "delivery: acknowledged"
 HEARTBEATS = "failure_detector: heartbeat"
+ORACLE = "failure_detector: oracle"
 HALVES = "algorithm.bipartite: true"
 FEWER_STEPS = "algorithm.gossip_steps: 1"
 ANY = "wait.for: any"
 ALL = "wait.for: all"
 GIVEN_UP_NS = 12 * NS_PER_S
 """What six questions take at first, after which a node is given up that answers none (`netdfl.node.asking`)."""
-BY_LINK = (LOSS, DOWN, RESET)
+BY_LINK = (LOSS, LINK_DOWN, RESET)
 """The reasons of a loss that take questions and answers, too."""
 CALLED_GONE_NS = 7 * NS_PER_S
 """Within that a node is called gone of which nothing is heard, by the heartbeats that a scenario gets by default."""
@@ -38,23 +42,140 @@ Allows: TypeAlias = Callable[[str], bool]
 """Whether the scenario may be given a setting that it does not have."""
 
 
-def advise(finding: Finding, snapshot: Snapshot, allows: Allows) -> Finding:
-    """`finding` with its remedies: such as the scenario `allows`."""
-    return replace(finding, remedies=tuple(filter(allows, _fitting(finding, snapshot))))
+def advise(finding: Finding, snapshot: Snapshot, allows: Allows, trials: Trials | None = None) -> Finding:
+    """`finding` with its remedies: such as the scenario `allows`, and as help in `trials` of the snapshot."""
+    fitting = _Fitting(finding, snapshot, allows, Trials(snapshot, CHANGES) if trials is None else trials)
+    return replace(finding, remedies=tuple(filter(allows, fitting.remedies())))
 
 
-def _fitting(finding: Finding, snapshot: Snapshot) -> Iterator[str]:
-    if finding.cause is Cause.LIVELOCK:
-        yield FEWER_STEPS
-        return
-    pairs = [pair for pair in finding.witness if snapshot.nodes[pair[0]].wait is not None]
-    if any(wait_of(snapshot, waiter).what is What.ROOM for waiter, _ in pairs):
-        if finding.cause is Cause.FLOW_CONTROL:
-            yield ALL
-        return
-    if not pairs or _in_need_of(snapshot, pairs):
-        return
-    yield from _for_good(finding, snapshot, pairs) if finding.permanent else _for_now(finding, snapshot, pairs)
+# what settings do, on a snapshot
+
+
+def _sent_again(snapshot: Snapshot, pair: Edge) -> Supply | None:
+    """Whether a message that was lost comes if it is sent again; who is asked gives the answer once it goes on."""
+    awaited, source = awaited_of(snapshot, pair), snapshot.nodes[pair[1]]
+    if not _can_come(awaited) or awaited.resent:
+        return None
+    if path_of(snapshot, pair)[0] != pair[0] or (source.wait is not None and source.wait.what is not What.REPLY):
+        return Supply.SURE
+    return supply(snapshot, pair[0], replace(wait_of(snapshot, pair[0]), awaited={pair[1]: Awaited()}), pair[1])
+
+
+def _can_come(awaited: Awaited) -> bool:
+    return awaited.fate is AwaitedFate.LOST and awaited.kept and not awaited.in_vain
+
+
+def _acknowledged(snapshot: Snapshot, pair: Edge) -> Supply | None:
+    """The same where all but notices is sent again."""
+    return None if awaited_of(snapshot, pair).notice else _sent_again(snapshot, pair)
+
+
+def _called_gone(snapshot: Snapshot, pair: Edge) -> int:
+    """When the first of `pair` takes the other for gone, by heartbeats: never where it is heard again before."""
+    giver, edge = snapshot.nodes[pair[1]], snapshot.edge(*pair[::-1])
+    since_ns = wait_of(snapshot, pair[0]).since_ns
+    ends = [NEVER_NS if edge.heals_ns is None else edge.heals_ns] * (not edge.up)
+    if giver.state in _MUTE:
+        since_ns = max(since_ns, giver.since_ns)
+        ends.append(NEVER_NS if giver.back_ns is None else giver.back_ns)
+    essential = wait_of(snapshot, pair[0]).essential
+    return since_ns + CALLED_GONE_NS if ends and max(ends) > since_ns + CALLED_GONE_NS and not essential else NEVER_NS
+
+
+def _given_up(snapshot: Snapshot, pair: Edge) -> int:
+    """When the first of `pair` does not wait for the other any more, as it asks and waits for no longer than that."""
+    giver, awaited = snapshot.nodes[pair[1]], awaited_of(snapshot, pair)
+    answers = giver.state not in _MUTE and snapshot.edge(*pair).up and snapshot.edge(*pair[::-1]).up
+    if not answers:
+        return max(wait_of(snapshot, pair[0]).since_ns + GIVEN_UP_NS, snapshot.at_ns)
+    return snapshot.at_ns if awaited.fate in (AwaitedFate.LOST, AwaitedFate.NEVER, AwaitedFate.MISSED) else NEVER_NS
+
+
+_MUTE = frozenset({State.CRASHED, State.PAUSED, *SILENT})
+CHANGES: Mapping[str, Change] = {
+    RESEND: Change(supply=_sent_again),
+    ANSWERED: Change(supply=_acknowledged),
+    HEARTBEATS: Change(leaves=_called_gone),
+    DEADLINE: Change(leaves=_given_up),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Fitting:
+    """The remedies of one finding."""
+
+    finding: Finding
+    snapshot: Snapshot
+    allows: Allows
+    trials: Trials
+
+    def remedies(self) -> Iterator[str]:
+        finding, snapshot = self.finding, self.snapshot
+        if finding.cause is Cause.LIVELOCK:
+            yield FEWER_STEPS
+            return
+        pairs = [pair for pair in finding.witness if snapshot.nodes[pair[0]].wait is not None]
+        if any(wait_of(snapshot, waiter).what is What.ROOM for waiter, _ in pairs):
+            if finding.cause is Cause.FLOW_CONTROL:
+                yield ALL
+            return
+        if not pairs or _in_need_of(snapshot, pairs):
+            return
+        yield from self.for_good(pairs) if finding.permanent else self.for_now(pairs)
+
+    def for_good(self, pairs: Sequence[Edge]) -> Iterator[str]:
+        """What ends waits that nothing ends."""
+        snapshot = self.snapshot
+        causes = {cause_of(snapshot, *pair) for pair in pairs}
+        kinds = {wait_of(snapshot, pair[0]).what for pair in pairs}
+        awaited = [awaited_of(snapshot, pair) for pair in pairs]
+        if not causes <= {Cause.DEADLOCK} or not any(wait_of(snapshot, pair[0]).essential for pair in pairs):
+            yield DEADLINE
+        if causes == {Cause.LOST_MESSAGE} and all(map(_can_come, awaited)):
+            if self.helps(RESEND):
+                yield RESEND
+            if kinds == {What.MESSAGE} and self.helps(ANSWERED):
+                yield ANSWERED
+        if causes == {Cause.UNREACHABLE} and not any(each.fate is AwaitedFate.MISSED for each in awaited):
+            yield from self.detected()
+        if kinds == {What.REPLY} and causes <= {Cause.DEADLOCK, None} and _is_sound(snapshot):
+            yield HALVES
+        yield SKIP
+
+    def for_now(self, pairs: Sequence[Edge]) -> Iterator[str]:
+        """What would not wait for what ends by itself."""
+        finding, snapshot = self.finding, self.snapshot
+        waits = [wait_of(snapshot, waiter) for waiter, _ in pairs]
+        if any(wait.deadline_ns is not None for wait in waits):
+            return
+        awaited = [awaited_of(snapshot, pair) for pair in pairs]
+        lost = finding.cause is Cause.LOST_MESSAGE and not any(each.resent for each in awaited)
+        may_end = (lost and all(_answers(snapshot, pair) for pair in pairs)) or _outlasts(finding, GIVEN_UP_NS)
+        if may_end and self.helps(DEADLINE):
+            yield DEADLINE
+        if _outlasts(finding, CALLED_GONE_NS) and not any(each.fate is AwaitedFate.MISSED for each in awaited):
+            yield from self.detected()
+        if finding.cause is Cause.STRAGGLER and all(_by_rule(snapshot, *pair) for pair in pairs):
+            yield ANY
+
+    def helps(self, setting: str) -> bool:
+        """Whether all roots go on sooner with a setting that can be set; it is not tried where it can't.
+
+        Where stalls for good are ended (by one of `wait.on_stall`), nobody waits behind one for long.
+        """
+        if not self.allows(setting):
+            return False
+        ended = not self.finding.permanent and self.allows(SKIP) != self.allows(RESEND)
+        return self.trials.helps(setting, self.finding.roots, ended=ended)
+
+    def detected(self) -> Iterator[str]:
+        """A detector helps where silence is mutual: who is called gone gets nothing, and would wait for that.
+
+        Heartbeats do not replace one that knows of each crash at once, where there was one.
+        """
+        oracle = not self.allows(ORACLE) and self.allows(HEARTBEATS)
+        if _is_mutual(self.snapshot) and not (oracle and _has_crashed(self.snapshot)) and self.helps(HEARTBEATS):
+            yield HEARTBEATS
 
 
 def _in_need_of(snapshot: Snapshot, pairs: Sequence[Edge]) -> bool:
@@ -64,51 +185,31 @@ def _in_need_of(snapshot: Snapshot, pairs: Sequence[Edge]) -> bool:
     )
 
 
-def _for_good(finding: Finding, snapshot: Snapshot, pairs: Sequence[Edge]) -> Iterator[str]:
-    """What ends waits that nothing ends."""
-    causes, kinds = {cause_of(snapshot, *pair) for pair in pairs}, {wait_of(snapshot, pair[0]).what for pair in pairs}
-    awaited = [awaited_of(snapshot, pair) for pair in pairs]
-    never_sent = causes <= {Cause.DEADLOCK}
-    if not never_sent or not any(wait_of(snapshot, pair[0]).essential for pair in pairs):
-        yield DEADLINE
-    if causes == {Cause.LOST_MESSAGE} and not any(each.in_vain for each in awaited):
-        if all(each.kept for each in awaited) and not any(_closes_circle(finding, snapshot, pair) for pair in pairs):
-            yield RESEND
-        if kinds == {What.MESSAGE} and not any(each.notice for each in awaited):
-            yield ANSWERED
-    if causes == {Cause.UNREACHABLE} and not any(each.fate is AwaitedFate.MISSED for each in awaited):
-        yield from _detected(snapshot, pairs)
-    if kinds == {What.REPLY} and causes <= {Cause.DEADLOCK, None}:
-        yield HALVES
-    yield SKIP
+def _is_mutual(snapshot: Snapshot) -> bool:
+    """Whether no link is down one way alone for longer than it takes to call a node gone."""
+    lasting_ns = snapshot.at_ns + CALLED_GONE_NS
+    down = [edge for edge, own in snapshot.edges.items() if not own.up and (own.heals_ns or NEVER_NS) > lasting_ns]
+    return all(not snapshot.edge(*edge[::-1]).up for edge in down)
 
 
-def _closes_circle(finding: Finding, snapshot: Snapshot, pair: Edge) -> bool:
-    """Whether a lost request would come to one that answers nobody, as it asks itself, behind the asker."""
-    asks = snapshot.nodes[pair[1]].wait
-    is_request = path_of(snapshot, pair)[0] == pair[0]
-    return is_request and pair[1] in finding.behind and asks is not None and asks.what is What.REPLY
+def _has_crashed(snapshot: Snapshot) -> bool:
+    """Whether a node is down, or was, as far as messages show that."""
+    if any(now.state is State.CRASHED for now in snapshot.nodes.values()):
+        return True
+    return any(Fate.GONE in own.dropped for own in snapshot.edges.values())
 
 
-def _detected(snapshot: Snapshot, pairs: Sequence[Edge]) -> Iterator[str]:
-    """A detector helps where silence is mutual: who is called gone gets nothing, and would wait for that."""
-    if all(edge_of(snapshot, pair).up or not snapshot.edge(*pair).up for pair in pairs):
-        yield HEARTBEATS
+def _is_sound(snapshot: Snapshot) -> bool:
+    """Whether nothing was lost, and nothing is down: in another order of meetings it would hit others."""
+    down = any(now.state in DOWN for now in snapshot.nodes.values())
+    return not down and all(own.up and not own.dropped for own in snapshot.edges.values())
 
 
-def _for_now(finding: Finding, snapshot: Snapshot, pairs: Sequence[Edge]) -> Iterator[str]:
-    """What would not wait for what ends by itself."""
-    waits = [wait_of(snapshot, waiter) for waiter, _ in pairs]
-    if any(wait.deadline_ns is not None for wait in waits):
-        return
-    awaited = [awaited_of(snapshot, pair) for pair in pairs]
-    lost = finding.cause is Cause.LOST_MESSAGE and not any(each.resent for each in awaited)
-    if (lost and all(_answers(snapshot, pair) for pair in pairs)) or _outlasts(finding, GIVEN_UP_NS):
-        yield DEADLINE
-    if _outlasts(finding, CALLED_GONE_NS) and not any(each.fate is AwaitedFate.MISSED for each in awaited):
-        yield from _detected(snapshot, pairs)
-    if finding.cause is Cause.STRAGGLER and all(len(wait.awaited) + len(wait.have) > 1 for wait in waits):
-        yield ANY
+def _by_rule(snapshot: Snapshot, waiter: NodeId, source: NodeId) -> bool:
+    """Whether `wait.for` says how many of several messages end a wait, and one of them would do."""
+    wait = wait_of(snapshot, waiter)
+    several = wait.need > 1 and len(wait.awaited) + len(wait.have) > 1
+    return several and wait.step < snapshot.nodes[waiter].steps
 
 
 def _answers(snapshot: Snapshot, pair: Edge) -> bool:

@@ -77,7 +77,7 @@ LOST_BY_RESTART = FateReason("before a restart of its receiver")
 TAKEN_FOR_GONE = FateReason("taken for gone")
 """Why a message was never sent: its sender's failure detector had called its receiver gone."""
 
-MOST_RESENDS = 3
+MOST_RESENDS = 10
 """A message is sent again so often where that is to end a stall."""
 
 

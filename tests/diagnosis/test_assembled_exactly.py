@@ -14,6 +14,7 @@ from netdfl.diagnosis.assemble import Down, assemble
 from netdfl.diagnosis.outages import Outages
 from netdfl.diagnosis.snapshot import (
     LOST_BY_RESTART,
+    MOST_RESENDS,
     TAKEN_FOR_GONE,
     Awaited,
     AwaitedFate,
@@ -223,10 +224,11 @@ def test_a_message_that_is_dropped_by_name_is_lost_by_that_entry_and_in_vain_if_
 
     expected = replace(LOST, reason="scripted", event=4)
     assert dropped() == replace(expected, in_vain=True)
-    assert dropped(0) == dropped(0, 1, 2) == expected
-    assert dropped(0, 1, 2, 3) == replace(expected, in_vain=True)
-    assert dropped(1, 2, 3) == replace(expected, event=None, in_vain=True)
-    assert dropped(3, 4, 5, 6, first=3) == replace(expected, in_vain=True)
+    copies = range(1, MOST_RESENDS + 1)
+    assert dropped(0) == dropped(0, *copies[:-1]) == expected
+    assert dropped(0, *copies) == replace(expected, in_vain=True)
+    assert dropped(*copies) == replace(expected, event=None, in_vain=True)
+    assert dropped(3, *(3 + each for each in copies), first=3) == replace(expected, in_vain=True)
 
 
 def test_links_that_lose_everything_are_no_entry() -> None:

@@ -91,7 +91,7 @@ FINDINGS: dict[str, tuple[list[NodeNow], Mapping[Edge, EdgeNow], list[Told]]] = 
     "a message that nobody keeps": (
         [*since((0, {9: replace(lost(9, 0), kept=False)})), RUNS],
         {},
-        [Told(Cause.LOST_MESSAGE, ((0, 9),), (), (DEADLINE, ANSWERED, SKIP), 5, 1)],
+        [Told(Cause.LOST_MESSAGE, ((0, 9),), (), FOR_GOOD, 5, 1)],
     ),
     "a notice that is lost": (
         [*since((0, {9: replace(lost(9, 0), notice=True)})), RUNS],
@@ -106,7 +106,7 @@ FINDINGS: dict[str, tuple[list[NodeNow], Mapping[Edge, EdgeNow], list[Told]]] = 
     "two messages of one node, of which one can be sent again": (
         [*since((3, {8: replace(lost(8, 3), kept=False), 9: lost(9, 3)})), is_(8, State.RUNNING), RUNS],
         {},
-        [Told(Cause.LOST_MESSAGE, ((3, 8), (3, 9)), (), (DEADLINE, ANSWERED, SKIP), 5, 4)],
+        [Told(Cause.LOST_MESSAGE, ((3, 8), (3, 9)), (), FOR_GOOD, 5, 4)],
     ),
     "messages of two nodes that lost them alone": (
         [*since((2, {9: lost(9, 2)}), (4, {9: lost(9, 4)}), (6, [2, 4])), RUNS],

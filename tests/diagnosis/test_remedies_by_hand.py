@@ -43,7 +43,7 @@ def offered(*nodes: NodeNow, **more: Any) -> tuple[str, ...]:
     [
         ({}, COPY),
         ({"in_vain": True}, PLAIN),
-        ({"kept": False}, (DEADLINE, ANSWERED, SKIP)),
+        ({"kept": False}, PLAIN),
         ({"notice": True}, (DEADLINE, RESEND, SKIP)),
     ],
 )
