@@ -81,10 +81,10 @@ def _pack_small(codes: Bytes, bits: int, out: Bytes) -> None:
         lane, width = 8, bits
         while lane < 64 and width != 8:
             low, high = _masks(lane, width)
-            shifted = np.right_shift(words, np.uint64(lane - width))
-            np.bitwise_and(shifted, high, out=shifted)
-            words = np.bitwise_and(words, low)
-            np.bitwise_or(words, shifted, out=words)
+            shifted = words >> np.uint64(lane - width)
+            shifted &= high
+            words = words & low
+            words |= shifted
             lane, width = 2 * lane, 2 * width
         target = out[start * bits // 8 : (start + PIECE) * bits // 8]
         if width == 8:
@@ -105,10 +105,10 @@ def _unpack_small(packed: Bytes, num: int, bits: int) -> Bytes:
         lane, width = 4 * group, bits * group // 2
         while lane >= 8:
             low, high = _masks(lane, width)
-            shifted = np.bitwise_and(words, high)
-            np.left_shift(shifted, np.uint64(lane - width), out=shifted)
-            np.bitwise_and(words, low, out=words)
-            np.bitwise_or(words, shifted, out=words)
+            shifted = words & high
+            shifted <<= np.uint64(lane - width)
+            words &= low
+            words |= shifted
             lane, width = lane // 2, width // 2
         out[start : start + count] = words.view(np.uint8)[:count]
     return out

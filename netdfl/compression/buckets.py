@@ -132,8 +132,6 @@ def plus_scaled(base: Tensor, numbers: Tensor, scales: Tensor, bucket: int) -> T
 def bucket_totals(ufunc: np.ufunc, partial: NDArray[Any], dim: int, bucket: int) -> NDArray[Any]:
     """Reduce one figure per row of `pieces` to one per bucket."""
     bucket = bucket or max(1, dim)
-    if bucket <= PIECE or not dim:
-        return partial
     starts = np.arange(num_buckets(dim, bucket)) * math.ceil(bucket / PIECE)
     totals: NDArray[Any] = ufunc.reduceat(partial, starts)
     return totals

@@ -45,7 +45,7 @@ class LowRank(Compressor):
         refuse_non_finite(vector)
         rows, columns, rank = self.shape(len(vector))
         matrix = np.zeros((rows, columns), vector.dtype)
-        matrix.reshape(-1)[: len(vector)] = vector
+        matrix.ravel()[: len(vector)] = vector
         largest = np.abs(vector).max(initial=0.0)
         exponent = _far(largest)
         if exponent:  # powers of two are exact: the same bits as of ordinary numbers
@@ -56,7 +56,7 @@ class LowRank(Compressor):
         right = np.einsum("ri,ij->rj", left, matrix)
         if exponent:
             right = _sized(left, right, exponent)
-        return Encoded(len(vector), {"left": from_numpy(left.reshape(-1)), "right": from_numpy(right.reshape(-1))})
+        return Encoded(len(vector), {"left": from_numpy(left.ravel()), "right": from_numpy(right.ravel())})
 
     def decompress(self, encoded: Encoded) -> Tensor:
         """Decode to shape (d,), in the dtype of the factors. Raises MalformedMessage."""
@@ -68,7 +68,7 @@ class LowRank(Compressor):
             raise MalformedMessage(f"factors of {left.dtype} and {right.dtype}; expected one dtype")
         with np.errstate(over="ignore", invalid="ignore"):
             matrix = np.einsum("ri,rj->ij", left, right)
-        vector = matrix.reshape(-1)[:dim]
+        vector = matrix.ravel()[:dim]
         if not np.isfinite(vector).all():
             raise MalformedMessage("factors whose product is not finite; expected finite numbers")
         return torch.from_numpy(vector)
@@ -84,7 +84,7 @@ def _sized(left: Vector, right: Vector, exponent: int) -> Vector:
     """`right` times 2 to the `exponent`. Raises ValueError where it, or its product with `left`, leaves its type."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         right = np.ldexp(right, exponent)
-        fits = np.isfinite(right).all() and np.isfinite(np.einsum("ri,rj->ij", left, right)).all()
+        fits = np.isfinite(np.einsum("ri,rj->ij", left, right)).all()
     if not fits:
         what = f"a product of low rank is beyond {right.dtype}"
         raise ValueError(f"{what}: lower the learning rate or clip the gradient")

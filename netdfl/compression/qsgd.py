@@ -227,7 +227,7 @@ def _measure_again(norms: Vector, vector: Vector, bucket: int) -> None:
     if not odd.any():
         return
     size, largest = bucket or len(vector), _largest(torch.from_numpy(vector), bucket)
-    for i in np.flatnonzero(odd & (largest > 0) & np.isfinite(largest)):
+    for i in np.flatnonzero(odd & np.isfinite(largest)):
         exponent = np.frexp(largest[i])[1]
         near = np.ldexp(vector[i * size : (i + 1) * size], -exponent)
         with np.errstate(over="ignore"):

@@ -18,7 +18,7 @@ LevelArray = NDArray[Any]
 
 def fold(codes: LevelArray, bits: int) -> NDArray[np.uint16]:
     """Map the levels 0, 1, -1, 2, -2, ... behind codes of `bits` bits (level + 2^(bits - 1)) to 0, 1, 2, 3, 4, ..."""
-    levels = np.arange(2**bits) - 2 ** (bits - 1)
+    levels = np.arange(-(2 ** (bits - 1)), 2 ** (bits - 1))
     table: NDArray[np.uint16] = np.where(levels > 0, 2 * levels - 1, -2 * levels).astype(np.uint16)
     return table.take(codes)
 
