@@ -19,7 +19,7 @@ from netdfl.core.types import Edge, Kind, NodeId
 from netdfl.diagnosis.finding import DEADLINE, Cause, Finding
 from netdfl.diagnosis.reasons import awaited_of, cause_of, path_of, wait_of
 from netdfl.diagnosis.reduce import Supply, supply
-from netdfl.diagnosis.snapshot import DOWN, MOST_RESENDS, SILENT, Awaited, AwaitedFate, Snapshot, State, What
+from netdfl.diagnosis.snapshot import DOWN, MOST_RESENDS, SILENT, Awaited, AwaitedFate, Snapshot, State, WaitNow, What
 from netdfl.diagnosis.trying import NEVER_NS, Change, Trials
 
 SKIP = "wait.on_stall: skip"
@@ -56,7 +56,9 @@ def _sent_again(snapshot: Snapshot, pair: Edge) -> Supply | None:
     awaited, source = awaited_of(snapshot, pair), snapshot.nodes[pair[1]]
     if not _can_come(awaited) or awaited.resent:
         return None
-    if path_of(snapshot, pair)[0] != pair[0] or (source.wait is not None and source.wait.what is not What.REPLY):
+    is_request = path_of(snapshot, pair)[0] == pair[0]
+    answers = source.state is State.FINISHED or (source.wait is not None and source.wait.what is not What.REPLY)
+    if answers or not is_request:
         return Supply.SURE
     return supply(snapshot, pair[0], replace(wait_of(snapshot, pair[0]), awaited={pair[1]: Awaited()}), pair[1])
 
@@ -131,13 +133,13 @@ class _Fitting:
         awaited = [awaited_of(snapshot, pair) for pair in pairs]
         if not causes <= {Cause.DEADLOCK} or not any(wait_of(snapshot, pair[0]).essential for pair in pairs):
             yield DEADLINE
-        if causes == {Cause.LOST_MESSAGE} and all(map(_can_come, awaited)):
-            if self.helps(RESEND):
+        if causes == {Cause.LOST_MESSAGE}:
+            if all(map(_can_come, awaited)) and self.helps(RESEND):
                 yield RESEND
             if kinds == {What.MESSAGE} and self.helps(ANSWERED):
                 yield ANSWERED
         if causes == {Cause.UNREACHABLE} and not any(each.fate is AwaitedFate.MISSED for each in awaited):
-            yield from self.detected()
+            yield from self.detected(pairs)
         if kinds == {What.REPLY} and causes <= {Cause.DEADLOCK, None} and _is_sound(snapshot):
             yield HALVES
         yield SKIP
@@ -154,8 +156,8 @@ class _Fitting:
         if may_end and self.helps(DEADLINE):
             yield DEADLINE
         if _outlasts(finding, CALLED_GONE_NS) and not any(each.fate is AwaitedFate.MISSED for each in awaited):
-            yield from self.detected()
-        if finding.cause is Cause.STRAGGLER and all(_by_rule(snapshot, *pair) for pair in pairs):
+            yield from self.detected(pairs)
+        if finding.cause is Cause.STRAGGLER and all(map(_by_rule, waits)):
             yield ANY
 
     def helps(self, setting: str) -> bool:
@@ -168,13 +170,13 @@ class _Fitting:
         ended = not self.finding.permanent and self.allows(SKIP) != self.allows(RESEND)
         return self.trials.helps(setting, self.finding.roots, ended=ended)
 
-    def detected(self) -> Iterator[str]:
+    def detected(self, pairs: Sequence[Edge]) -> Iterator[str]:
         """A detector helps where silence is mutual: who is called gone gets nothing, and would wait for that.
 
         Heartbeats do not replace one that knows of each crash at once, where there was one.
         """
         oracle = not self.allows(ORACLE) and self.allows(HEARTBEATS)
-        if _is_mutual(self.snapshot) and not (oracle and _has_crashed(self.snapshot)) and self.helps(HEARTBEATS):
+        if _is_mutual(self.snapshot, pairs) and not (oracle and _has_crashed(self.snapshot)) and self.helps(HEARTBEATS):
             yield HEARTBEATS
 
 
@@ -185,11 +187,12 @@ def _in_need_of(snapshot: Snapshot, pairs: Sequence[Edge]) -> bool:
     )
 
 
-def _is_mutual(snapshot: Snapshot) -> bool:
-    """Whether no link is down one way alone for longer than it takes to call a node gone."""
-    lasting_ns = snapshot.at_ns + CALLED_GONE_NS
+def _is_mutual(snapshot: Snapshot, pairs: Sequence[Edge]) -> bool:
+    """Whether no link is down one way alone for longer than it takes to call a node gone, of all that are known."""
+    lasting_ns, ours = snapshot.at_ns + CALLED_GONE_NS, {pair[::-1] for pair in pairs}
     down = [edge for edge, own in snapshot.edges.items() if not own.up and (own.heals_ns or NEVER_NS) > lasting_ns]
-    return all(not snapshot.edge(*edge[::-1]).up for edge in down)
+    known = [edge for edge in down if edge in ours or edge[::-1] in snapshot.edges]
+    return all(not snapshot.edge(*edge[::-1]).up for edge in known)
 
 
 def _has_crashed(snapshot: Snapshot) -> bool:
@@ -205,11 +208,9 @@ def _is_sound(snapshot: Snapshot) -> bool:
     return not down and all(own.up and not own.dropped for own in snapshot.edges.values())
 
 
-def _by_rule(snapshot: Snapshot, waiter: NodeId, source: NodeId) -> bool:
+def _by_rule(wait: WaitNow) -> bool:
     """Whether `wait.for` says how many of several messages end a wait, and one of them would do."""
-    wait = wait_of(snapshot, waiter)
-    several = wait.need > 1 and len(wait.awaited) + len(wait.have) > 1
-    return several and wait.step < snapshot.nodes[waiter].steps
+    return wait.need > 1 and len(wait.awaited) + len(wait.have) > 1 and not wait.cumulative
 
 
 def _answers(snapshot: Snapshot, pair: Edge) -> bool:

@@ -107,7 +107,8 @@ class WaitNow:
     """What a node waits for: `need` of the nodes in `have` (which came) and `awaited` (which did not).
 
     A node in `gone` (so says the failure detector) is not waited for, and one that is `undecided` may yet be in it;
-    who is `essential` is waited for in any case. A wait with a deadline ends by itself.
+    who is `essential` is waited for in any case. `cumulative`: a later message of a node does as well, as where an
+    algorithm itself says for whom it waits. A wait with a deadline ends by itself.
     """
 
     round: int
@@ -118,6 +119,7 @@ class WaitNow:
     gone: frozenset[NodeId] = frozenset()
     undecided: frozenset[NodeId] = frozenset()
     essential: bool = False
+    cumulative: bool = False
     since_ns: int = 0
     deadline_ns: int | None = None
     what: What = What.MESSAGE

@@ -14,7 +14,7 @@ from heapq import heapify, heappop, heappush
 from typing import TypeAlias
 
 from netdfl.core.types import Edge, NodeId
-from netdfl.diagnosis.reduce import Supply, supply, will_be_gone
+from netdfl.diagnosis.reduce import Supply, supply, surely_gone, will_be_gone
 from netdfl.diagnosis.snapshot import DOWN, AwaitedFate, Snapshot, State, WaitNow
 
 NEVER_NS = 2**63
@@ -115,9 +115,10 @@ def _due(snapshot: Snapshot, node: NodeId, wait: WaitNow, change: Change) -> Ite
         yield snapshot.at_ns, node, _ENOUGH, True
     if wait.deadline_ns is not None:
         yield wait.deadline_ns, node, _ENOUGH, True
-    gone = will_be_gone(snapshot, node, wait)
+    sure, gone = surely_gone(snapshot, node, wait), will_be_gone(snapshot, node, wait)
     for source in wait.awaited:
-        left_ns = snapshot.at_ns if source in gone else change.leaves(snapshot, (node, source))
+        may_ns = snapshot.at_ns if source in sure else LATER_NS if source in gone else NEVER_NS
+        left_ns = min(may_ns, change.leaves(snapshot, (node, source)))
         if left_ns < NEVER_NS:
             yield left_ns, node, source, False
         if _supplies(snapshot, node, source, change) is Supply.SURE:
