@@ -26,7 +26,7 @@ FateText: TypeAlias = Annotated[Fate, PlainValidator(lambda fate: Fate.read(str(
 
 def _message_id(data: Any) -> Any:
     """Also read ids as netdfl 0.2.0 kept them, with round and step beside the other fields and without a part."""
-    if isinstance(data, MessageId) or len(data) != 5 or not isinstance(data[2], int):
+    if len(data) != 5 or not isinstance(data[2], int):
         return data
     kind, incarnation, round, step, attempt = data
     return kind, incarnation, (round, step), 0, attempt
@@ -136,8 +136,8 @@ class Account:
 
     def took_for_gone(self, node: NodeId, round: int) -> bool:
         """Whether it sent `node` nothing in `round` as it took it for gone."""
-        first, last = self.left_out.get(node, (0, -1))
-        return first <= round <= last
+        rounds = self.left_out.get(node)
+        return rounds is not None and rounds[0] <= round <= rounds[1]
 
     def to_json(self) -> Json:
         """Plain data."""

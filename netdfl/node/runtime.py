@@ -100,7 +100,7 @@ class Node:
         self.round, self.born_ns = -1, 0
         self._steps = (-1, 1)  # a round, and its exchanges
         self._awaited: tuple[tuple[NodeId, ...] | None, frozenset[NodeId] | None] = (None, None)
-        self._next: StepId = StepId(-1, 0)  # the first slot for which something may still be sent
+        self._next: StepId = StepId(0, 0)  # the first slot for which something may still be sent
         self.left_out: dict[NodeId, tuple[int, int]] = {}  # who was taken for gone, in which rounds, the last time
         self._trained = False
         self._began_ns = self._trained_ns = self._waited_ns = self._bytes_before = 0

@@ -1,0 +1,589 @@
+"""A node at work, one call at a time: what it sends, waits for, records and keeps, by a clock that is moved by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
+from math import inf, nan
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from hand import HandClock, settle
+
+from netdfl.algorithms.catalog import ALGORITHMS
+from netdfl.algorithms.exchange import Exchange, WaitPolicy
+from netdfl.core.errors import MalformedMessage, NotFiniteError, TrainingError
+from netdfl.core.rng import Streams
+from netdfl.core.types import Copies, Inbox, Kind, Message, Payload, StepId, ToAll, View
+from netdfl.mixing.payloads import pack
+from netdfl.node.delivery import Resending
+from netdfl.node.ledger import NodeLedger
+from netdfl.node.mailbox import Mailbox
+from netdfl.node.runtime import Node, unacknowledged
+from netdfl.record.base import Ended, Waited
+from netdfl.testing.loopback import LastState, SilentRecorder
+from netdfl.topology.catalog import TOPOLOGIES
+from netdfl.topology.network import Network
+from netdfl.training.catalog import quadratic
+from netdfl.transport.base import Fate
+
+ME, STREAMS, S = 2, Streams(3), 10**9
+FULL = Network(TOPOLOGIES["full"](5, STREAMS))
+ALL = WaitPolicy(deadline_ns=None)
+
+
+class Notes(SilentRecorder):
+    """Keeps events, figures and waits."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[Any, ...]] = []
+        self.figures: list[tuple[Any, ...]] = []
+        self.waits: list[Waited] = []
+
+    def event(self, *said: object, **details: object) -> None:
+        self.events.append((*said, details))
+
+    def metrics(self, *said: object) -> None:
+        self.figures.append(said)
+
+    def wait(self, waited: Waited) -> None:
+        self.waits.append(waited)
+
+
+class Post:
+    """A transport that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.sent: list[Message] = []
+        self.given: list[Sequence[Message]] = []
+
+    def attach(self, sink: object) -> None: ...
+
+    async def send(self, messages: Sequence[Message]) -> None:
+        self.given.append(messages)
+        self.sent += messages
+
+    async def aclose(self) -> None: ...
+
+
+class Works:
+    """Does all at once, and notes what; `spares` says whether vectors are short. A local round takes a second."""
+
+    def __init__(self, clock: HandClock, spares: bool) -> None:
+        self.clock, self.spares, self.done = clock, spares, list[str]()
+
+    async def run(self, what: str, function: Callable[..., Any], *args: Any) -> Any:
+        self.done.append(what)
+        self.clock.ns += S * (what == "train")
+        return function(*args)
+
+    def spare(self, numel: int) -> bool:
+        return self.spares
+
+
+class Rounds(LastState):
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun: list[int] = []
+
+    async def begin_round(self, round: int) -> None:
+        self.begun.append(round)
+
+
+class Desk:
+    """Node 2 of five with a hand on its clock, and notes of all that it does."""
+
+    def __init__(
+        self, method: str = "dfedavg", *, wait: WaitPolicy = ALL, spares: bool = True, push: bool = False, **more: Any
+    ) -> None:
+        self.clock, self.notes, self.post, self.kept = HandClock(), Notes(), Post(), Rounds()
+        self.works = Works(self.clock, spares)
+        parts = more.pop("parts", {})
+        self.algorithm = ALGORITHMS[method].build(Exchange(wait=wait), **parts)
+        self.asked_views: list[tuple[int, frozenset[int]]] = []
+        given: dict[str, Any] = {
+            "id": ME,
+            "task": quadratic(ME, STREAMS, dim=4),
+            "view_of": self._view,
+            "num_rounds": 7,
+            "transport": self.post,
+            "mailbox": Mailbox(keep_late=push),
+        }
+        ledger = NodeLedger(ME, self.clock, self.notes)
+        given |= {"clock": self.clock, "worker": self.works, "recorder": self.notes, "ledger": ledger, "epoch": 3}
+        self.node = Node(algorithm=self.algorithm, hooks=self.kept, **given | more)
+        self.node.round = 4
+
+    def _view(self, round: int, gone: frozenset[int]) -> View:
+        self.asked_views.append((round, gone))
+        return FULL.view(ME, round)
+
+    def view(self, round: int = 4, **more: Any) -> View:
+        return FULL.view(ME, round)._replace(**more)
+
+    def arrive(self, *sources: int, kind: Kind = Kind.DATA, round: int = 4, step: int = 0, **meta: Any) -> None:
+        for src in sources:
+            payload = pack(torch.zeros(4), meta=meta)
+            self.node.mailbox.deliver(Message(src, ME, kind, 0, round, step, 0, payload))
+
+    async def during(self, work: Coroutine[Any, Any, Any], *steps: Callable[[], None]) -> Any:
+        task = asyncio.create_task(work)
+        for step in steps:
+            await settle()
+            assert not task.done()
+            step()
+        await settle()
+        return await asyncio.wait_for(task, 5)
+
+
+SHARE, OTHER = Payload(meta={"w": 0.25}), Payload(meta={"w": 0.5})
+
+
+# sending
+
+
+@pytest.mark.parametrize("outbox", [ToAll((0, 1, 3), SHARE), {0: SHARE, 1: SHARE, 3: SHARE}])
+async def test_each_of_a_steps_payloads_is_a_message_of_this_round_step_and_life(outbox: Mapping[int, Payload]) -> None:
+    desk = Desk()
+    await desk.node.send(desk.view(), 2, outbox)
+    assert desk.post.sent == [Message(ME, dst, Kind.DATA, 3, 4, 2, 0, SHARE) for dst in (0, 1, 3)]
+    assert (type(desk.post.given[0]) is Copies) == isinstance(outbox, ToAll)
+    assert desk.node.next_slot == StepId(4, 3)
+
+
+@pytest.mark.parametrize("outbox", [ToAll((), SHARE), {}])
+async def test_a_step_without_payloads_is_past_as_well(outbox: Mapping[int, Payload]) -> None:
+    desk = Desk()
+    await desk.node.send(desk.view(), 0, outbox)
+    assert (desk.post.sent, desk.node.next_slot) == ([], StepId(4, 1))
+
+
+UNKNOWN = {"in_neighbors": None, "may_send_to": (4, 3, 1, 0), "may_hear": (0, 3)}
+
+
+@pytest.mark.parametrize(
+    ("announces", "view", "told"),
+    [(True, UNKNOWN, [1, 3]), (False, UNKNOWN, []), (True, UNKNOWN | {"in_neighbors": (0, 1)}, [])],
+)
+async def test_where_receivers_know_nothing_those_that_get_nothing_are_told(
+    announces: bool, view: dict[str, Any], told: list[int]
+) -> None:
+    desk = Desk(wait=replace(ALL, announce=announces))
+    desk.node.waits.gone.add(0)
+    await desk.node.send(desk.view(**view), 1, {4: SHARE})
+    notices = [(ME, dst, Kind.NOTICE, 3, 4, 1, 0) for dst in told]
+    assert [m[:7] for m in desk.post.sent] == [(ME, 4, Kind.DATA, 3, 4, 1, 0), *notices]
+
+
+async def test_mass_is_held_until_it_is_sent_and_with_what_came_and_was_not_read() -> None:
+    desk = Desk("sgp", push=True)
+    assert desk.node.held_weight == 0.0
+    desk.node._held = 1.0
+    await desk.node.send(desk.view(), 0, {0: SHARE, 1: OTHER, 3: Payload()})
+    assert desk.node.held_weight == 0.25
+    desk.arrive(0, w=0.5, round=5)
+    desk.arrive(1, w=1, round=5)  # no share: weights are floats
+    desk.arrive(3, round=5)
+    assert desk.node.held_weight == 0.75
+    desk.node._held = -0.5
+    assert desk.node.held_weight == 0.5
+    plain = Desk()
+    plain.node._held = 1.0
+    await plain.node.send(plain.view(), 0, {0: SHARE})
+    assert (plain.node.held_weight, plain.node._held) == (None, 1.0)
+
+
+def test_what_is_unacknowledged_is_counted_with_its_weight() -> None:
+    message = Message(ME, 0, Kind.DATA, 0, 0, 0, 0, SHARE)
+    assert unacknowledged([]) == {"limbo": 0.0, "limbo_weight": 0.0}
+    assert unacknowledged([message, message._replace(payload=OTHER)]) == {"limbo": 2.0, "limbo_weight": 0.75}
+
+
+async def test_a_reply_is_of_the_requests_round_step_and_attempt_and_is_remembered() -> None:
+    desk = Desk()
+    desk.node.reply(Message(1, ME, Kind.REQUEST, 0, 6, 1, 5, Payload()), SHARE)
+    assert desk.node.requests.answered == {1: (6, 1)}
+    await settle()
+    assert desk.post.sent == [Message(ME, 1, Kind.REPLY, 3, 6, 1, 5, SHARE)]
+    assert desk.node._replies == set()
+
+
+async def test_a_request_is_sent_and_its_reply_awaited_from_that_peer_alone() -> None:
+    desk = Desk()
+    asking = desk.node.ask(desk.view(), 1, SHARE, ALL)
+    inbox = await desk.during(asking, lambda: desk.arrive(0, kind=Kind.DATA), lambda: desk.arrive(1, kind=Kind.REPLY))
+    assert desk.post.sent == [Message(ME, 1, Kind.REQUEST, 3, 4, 0, 0, SHARE)]
+    assert [m.kind for m in inbox if m.src == 1] == [Kind.REPLY]
+    assert not desk.node.owed(1)
+
+
+async def test_a_message_that_is_sent_again_is_owed_and_what_it_is_for_is_not_past() -> None:
+    desk = Desk(resending=Resending(timeout_ns=S, attempts=0))
+    await desk.node.transport.send([Message(ME, 1, Kind.REQUEST, 3, 4, 0, 0, SHARE)])
+    await desk.node.send(desk.view(), 0, {0: SHARE})
+    past = desk.node.waits.asking.is_past  # type: ignore[union-attr]
+    assert (desk.node.owed(1), desk.node.owed(0), desk.node.owed(3)) == (True, False, False)
+    assert [past(peer, StepId(4, 0)) for peer in (0, 1, 3)] == [False, False, True]
+    assert [past(3, StepId(4, step)) for step in (0, 1)] == [True, False]
+    desk.clock.move_to(S)
+    assert past(0, StepId(4, 0))
+    events = [(kind, details) for *_, kind, details in desk.notes.events]
+    assert events == [
+        ("given_up", {"dst": 1, "step": 0, "weight": 0.25}),
+        ("given_up", {"dst": 0, "step": 0, "weight": 0.25}),
+    ]
+    assert not Desk().node.owed(1)
+
+
+# rounds
+
+
+async def through(desk: Desk, first: int) -> list[int]:
+    return [view.round async for view in desk.node.rounds(first)]
+
+
+@pytest.mark.parametrize(
+    ("first", "catch_up", "rounds"),
+    [
+        (4, 0, [4, 5, 6]),
+        (2, 3, [2, 3, 4, 5, 6]),
+        (2, 4, [2, 4, 5, 6]),
+        (2, 6, [2, 6]),
+        (2, 7, [2]),
+        (6, 7, [6]),
+        (7, 7, []),
+    ],
+)
+async def test_a_node_makes_the_rounds_that_are_left_or_goes_on_where_others_are(
+    first: int, catch_up: int, rounds: list[int]
+) -> None:
+    desk = Desk(catch_up=catch_up)
+    assert await through(desk, first) == desk.kept.begun == rounds
+
+
+async def test_each_round_begins_at_its_first_step() -> None:
+    desk = Desk()
+    async for view in desk.node.rounds(3):
+        assert (desk.node.round, desk.node.waits.step, desk.node.next_slot) == (view.round, 0, StepId(view.round, 0))
+        desk.node.waits.step = 9
+    assert desk.asked_views == [(round, frozenset()) for round in (3, 4, 5, 6)]
+
+
+async def test_who_is_gone_is_left_out_from_the_first_of_its_rounds_in_a_row() -> None:
+    desk = Desk()
+    left: list[dict[int, tuple[int, int]]] = []
+    gone = {0: {1}, 1: {1, 3}, 2: set(), 3: {3}, 4: {1, 3}, 5: {1}, 6: set()}
+    desk.node.waits.gone.update(gone[0])
+    async for view in desk.node.rounds(0):
+        left.append(dict(desk.node.left_out))
+        desk.node.waits.gone.clear()
+        desk.node.waits.gone.update(gone.get(view.round + 1, ()))
+    assert [each.get(1) for each in left] == [(0, 0), (0, 1), (0, 1), (0, 1), (4, 4), (4, 5), (4, 5)]
+    assert [each.get(3) for each in left] == [None, (1, 1), (1, 1), (3, 3), (3, 4), (3, 4), (3, 4)]
+    assert desk.asked_views[:2] == [(0, frozenset({1})), (1, frozenset({1, 3}))]
+
+
+def test_the_last_round_is_the_last_of_all() -> None:
+    assert [Desk().node.is_last(Desk().view(round)) for round in (5, 6)] == [False, True]
+
+
+async def test_a_node_that_has_ended_is_past_all_and_takes_no_more_mass() -> None:
+    desk = Desk("sgp", push=True, num_rounds=1, resending=Resending())
+    desk.clock.ns = 77
+    await desk.during(desk.node.run(), lambda: desk.arrive(0, 1, 3, 4, round=0, w=0.2))
+    assert (desk.node.born_ns, desk.node.next_slot) == (77, StepId(1, 0))
+    assert desk.node.mailbox.deliver(Message(0, ME, Kind.DATA, 0, 1, 0, 0, SHARE)) is Fate.REFUSED
+    plain = Desk(num_rounds=1)
+    await plain.during(plain.node.run(), lambda: plain.arrive(0, 1, 3, 4, round=0))
+    assert plain.node.mailbox.deliver(Message(0, ME, Kind.DATA, 0, 1, 0, 0, SHARE)) is Fate.DELIVERED
+
+
+def test_exchanges_are_remembered_for_the_round_in_which_they_were_asked_for() -> None:
+    desk = Desk("dfedsam_mgs", parts={"gossip_steps": 3})
+    assert (desk.node.num_steps, desk.asked_views) == (3, [(4, frozenset())])
+    assert (desk.node.num_steps, len(desk.asked_views)) == (3, 1)
+    desk.node.round = 5
+    assert (desk.node.num_steps, len(desk.asked_views)) == (3, 2)
+    desk.node.round = -1
+    assert (desk.node.num_steps, desk.asked_views[2:]) == (3, [(0, frozenset())])
+    for round, steps in ((6, 3), (7, 1)):
+        desk.node.round = round
+        assert desk.node.num_steps == steps
+    pairs = Desk("ad_psgd")
+    assert (pairs.node.num_steps, pairs.asked_views) == (1, [])
+
+
+# waiting
+
+
+async def test_who_was_missing_is_recorded_with_the_wait_that_it_took() -> None:
+    desk = Desk(wait=replace(ALL, deadline_ns=3 * S))
+    desk.clock.ns = S
+    steps = (
+        lambda: setattr(desk.clock, "ns", 2 * S),
+        lambda: desk.arrive(0, 3, step=1),
+        lambda: desk.clock.move_to(4 * S),
+    )
+    inbox = await desk.during(desk.node.gather(desk.view(), 1, replace(ALL, deadline_ns=3 * S)), *steps)
+    assert ([m.src for m in inbox], inbox.missing) == ([0, 3], (1, 4))
+    assert desk.notes.events == [(4 * S, ME, 4, "missing", {"step": 1, "awaited": [1, 4]})]
+    assert desk.notes.waits == [Waited(ME, 4, 1, Kind.DATA, S, 4 * S, 3 * S, Ended.DEADLINE, 3, (1, 4))]
+    assert desk.node._waited_ns == 3 * S
+
+
+async def test_a_wait_for_what_was_there_or_that_took_no_time_is_not_recorded() -> None:
+    desk = Desk()
+    desk.arrive(0, 1, 3, 4)
+    await desk.during(desk.node.gather(desk.view(), 0, ALL))
+    await desk.during(desk.node.gather(desk.view(5), 0, ALL), lambda: desk.arrive(0, 1, 3, 4, round=5))
+    assert (desk.notes.waits, desk.notes.events) == ([], [])
+    late = lambda: setattr(desk.clock, "ns", S)  # noqa: E731
+    await desk.during(desk.node.gather(desk.view(6), 0, ALL), late, lambda: desk.arrive(0, 1, 3, 4, round=6))
+    assert desk.notes.waits == [Waited(ME, 6, 0, Kind.DATA, 0, S, None, Ended.CAME, 4, ())]
+
+
+async def test_of_a_wait_whose_late_ones_are_asked_no_deadline_is_recorded() -> None:
+    auto = WaitPolicy()
+    desk = Desk(wait=auto, can_ask=lambda peers: True)
+    late = lambda: setattr(desk.clock, "ns", S)  # noqa: E731
+    await desk.during(desk.node.gather(desk.view(), 0, auto), late, lambda: desk.arrive(0, 1, 3, 4))
+    alone = Desk(wait=auto)
+    late = lambda: setattr(alone.clock, "ns", S)  # noqa: E731
+    await alone.during(alone.node.gather(alone.view(), 0, auto), late, lambda: alone.arrive(0, 1, 3, 4))
+    assert [wait.deadline_ns for wait in (*desk.notes.waits, *alone.notes.waits)] == [None, 4 * S]
+
+
+async def test_a_node_that_goes_on_where_others_are_waits_for_nobody_before() -> None:
+    desk = Desk(catch_up=6)
+    inbox = await desk.during(desk.node.gather(desk.view(), 0, ALL))
+    assert inbox.missing == (0, 1, 3, 4)
+    desk.node.round = 6
+    task = asyncio.create_task(desk.node.gather(desk.view(6), 0, ALL))
+    await settle()
+    assert not task.done()
+    task.cancel()
+    await asyncio.wait([task])
+
+
+@pytest.mark.parametrize(
+    ("without", "kind", "awaited"),
+    [
+        ({0: 3, 1: 4, 3: 5}, Kind.DATA, {0, 4}),
+        ({0: 3, 1: 4, 3: 5}, Kind.REPLY, {0, 1, 3, 4}),
+        ({}, Kind.DATA, {0, 1, 3, 4}),
+    ],
+)
+async def test_those_that_send_nothing_up_to_a_round_are_not_awaited_there(
+    without: dict[int, int], kind: Kind, awaited: set[int]
+) -> None:
+    desk = Desk(without=without)
+    task = asyncio.create_task(desk.node._gather(desk.view(), 0, ALL, None, kind))
+    await settle()
+    current = desk.node.waits.current
+    assert current is not None
+    assert (current.sources, current.need, current.kind) == (awaited, len(awaited), kind)
+    task.cancel()
+    await asyncio.wait([task])
+
+
+@pytest.mark.parametrize(
+    ("announces", "sources", "awaited"), [(True, None, {0, 3}), (False, None, None), (True, (1,), {1})]
+)
+async def test_where_nobody_knows_who_sends_those_that_may_are_awaited_if_all_are_told(
+    announces: bool, sources: tuple[int, ...] | None, awaited: set[int] | None
+) -> None:
+    desk = Desk()
+    waiting = desk.node.gather(desk.view(**UNKNOWN), 0, replace(ALL, announce=announces), sources)
+    task = asyncio.create_task(waiting)
+    await settle()
+    assert desk.node.waits.current is not None
+    assert desk.node.waits.current.sources == awaited
+    task.cancel()
+    await asyncio.wait([task])
+
+
+@pytest.mark.parametrize(("lag", "taken"), [(None, [4, 5]), (0, [4]), (1, [3, 4]), (5, [3, 4])])
+async def test_what_is_collected_is_what_came_up_to_this_round_or_in_the_end_all(
+    lag: int | None, taken: list[int]
+) -> None:
+    desk = Desk()
+    for round in (3, 4, 5):
+        desk.arrive(0, 1, 3, 4, round=round)
+    inbox = await desk.during(desk.node.collect(desk.view(), ALL, lag))
+    assert sorted({m.round for m in inbox}) == taken
+    assert len(inbox) == 4 * len(taken)
+    assert desk.asked_views == ([(4 - lag, frozenset())] if lag in (0, 1) else [])
+    assert inbox.missing == ()
+
+
+async def test_what_was_said_of_its_own_messages_comes_with_the_inbox_where_delivery_is_acknowledged() -> None:
+    desk = Desk(resending=Resending())
+    await desk.node.send(desk.view(), 0, {0: SHARE})
+    said = Payload(meta={"taken": False, "epoch": 3})
+    assert desk.node.delivery is not None
+    assert desk.node.delivery.deliver(Message(0, ME, Kind.ACK, 0, 4, 0, 0, said)) is Fate.DELIVERED
+    desk.arrive(0, 1, 3, 4)
+    inbox = await desk.during(desk.node.gather(desk.view(), 0, ALL))
+    assert [(each.message.dst, each.taken) for each in inbox.acknowledgements] == [(0, False)]
+    assert [m.src for m in inbox] == [0, 1, 3, 4]
+
+
+# computing
+
+
+async def test_maths_is_done_at_once_where_vectors_are_short_and_else_by_the_worker() -> None:
+    for spares, done in ((True, []), (False, ["mix"])):
+        desk = Desk(spares=spares)
+        assert await desk.node.do(max, 3, 4) == 4
+        assert desk.works.done == done
+
+
+async def test_the_message_that_mixing_stumbles_over_is_refused_and_the_rest_is_mixed() -> None:
+    desk = Desk()
+    inbox = Inbox([Message(src, ME, Kind.DATA, 0, 4, 0, 0, Payload(meta={"w": float(src)})) for src in (0, 1, 3)])
+
+    def senders(given: Inbox, more: str) -> tuple[list[int], tuple[int, ...], str]:
+        for message in given:
+            if message.src == 1:
+                raise MalformedMessage("no vector", message)
+        return [m.src for m in given], given.missing, more
+
+    assert await desk.node.do(senders, inbox, "more") == ([0, 3], (1,), "more")
+    assert desk.notes.events == [(0, ME, 4, "refused", {"reason": "malformed", "what": "no vector", "src": 1})]
+    for other in (None, Message(4, ME, Kind.DATA, 0, 4, 0, 0, Payload())):
+
+        def fails(given: Inbox, other: object = other) -> None:
+            raise MalformedMessage("of another", other)
+
+        with pytest.raises(MalformedMessage, match="of another"):
+            await desk.node.do(fails, inbox)
+    assert len(desk.notes.events) == 1
+
+
+async def test_a_local_round_takes_its_time_and_is_the_deadlines_measure() -> None:
+    desk = Desk()
+    state = desk.node.begin(desk.algorithm)
+    assert not desk.node._trained
+    _, update = await desk.node.train(state, desk.algorithm, desk.view())
+    await desk.node.train(state, desk.algorithm, desk.view())
+    assert (desk.node._trained_ns, desk.node._trained, desk.works.done) == (2 * S, True, ["train", "train"])
+    assert desk.node.waits.auto.after(0) == desk.node.waits.auto.ROUNDS * S
+    assert update.loss == desk.node.task.last_loss
+
+
+def mistake(*given: object) -> None:
+    raise RuntimeError("mine")
+
+
+@pytest.mark.parametrize(
+    ("weight", "added"),
+    [(1.0, ""), (0.0, ""), (0.1, ""), (0.05, ", at a push-sum weight of 0.05, by which steps are divided")],
+)
+async def test_a_loss_that_is_not_finite_is_told_with_its_step_and_the_weight_that_made_steps_long(
+    weight: float, added: str
+) -> None:
+    desk = Desk("sgp", push=True)
+    state = desk.node.begin(desk.algorithm)
+    state = state._replace(mixing=state.mixing._replace(weight=weight))
+    run = desk.works.run
+
+    async def fails(what: str, function: Callable[..., Any], *args: Any) -> Any:
+        await run(what, lambda: None)
+        raise NotFiniteError("the loss is nan", 3)
+
+    desk.works.run = fails  # type: ignore[method-assign]
+    with pytest.raises(NotFiniteError, match="local step 3: the loss is nan") as caught:
+        await desk.node.train(state, desk.algorithm, desk.view())
+    assert caught.value.__notes__ == ["node 2, round 4"]
+    assert caught.value.what == "the loss is nan" + added
+    event = (S, ME, 4, "not_finite", {"step": 3, "reason": "the loss is nan" + added})
+    assert desk.notes.events == [event]
+
+
+async def test_a_mistake_in_a_users_own_part_is_raised_as_it_is_and_a_full_memory_is_not() -> None:
+    desk = Desk()
+    state = desk.node.begin(desk.algorithm)
+    for text, error in (("mine", RuntimeError), ("CUDA out of memory", TrainingError)):
+
+        async def fails(what: str, function: object, *args: object, text: str = text) -> None:
+            raise RuntimeError(text)
+
+        desk.works.run = fails  # type: ignore[method-assign,assignment]
+        with pytest.raises(error, match=text):
+            await desk.node.train(state, desk.algorithm, desk.view())
+    assert desk.notes.events == []
+
+
+async def test_a_server_refines_its_model_in_the_worker_or_leaves_it() -> None:
+    desk = Desk()
+    state = SimpleNamespace(refine=lambda *given: given)
+    assert await desk.node.refine(state, desk.algorithm, desk.view()) is state
+    refining = replace(desk.algorithm, refine=object())
+    found = await desk.node.refine(state, refining, desk.view())
+    assert found == (refining, desk.node.task.objective, desk.view())
+    assert desk.works.done == ["refine"]
+
+
+# the end of a round
+
+
+async def figures(desk: Desk, **state: Any) -> dict[str, float]:
+    desk.node._began_ns, desk.node._trained_ns, desk.node._waited_ns = S, 2 * S, 3 * S
+    desk.node.ledger.bytes_sent, desk.node._bytes_before = 50, 20
+    desk.clock.ns = 9 * S
+    await desk.node.end_round(desk.node.begin(desk.algorithm)._replace(**state), desk.view())
+    ((at_ns, node, round, found),) = desk.notes.figures
+    assert (at_ns, node, round) == (9 * S, ME, 4)
+    return dict(found)
+
+
+TIMES = {"round_s": 8.0, "train_s": 2.0, "wait_s": 3.0, "bytes_sent": 30.0}
+
+
+async def test_a_rounds_figures_are_its_times_and_bytes_and_a_loss_where_it_trained() -> None:
+    assert await figures(Desk()) == TIMES
+    for loss, told in ((0.5, {"train_loss": 0.5}), (nan, {}), (inf, {"train_loss": inf})):
+        desk = Desk()
+        desk.node._trained, desk.node.task.last_loss = True, loss  # type: ignore[misc]
+        assert await figures(desk) == TIMES | told
+        assert desk.kept.states == [desk.node.latest]
+
+
+async def test_a_rounds_figures_of_mass_are_its_weight_and_what_is_in_limbo() -> None:
+    desk = Desk("sgp", push=True, resending=Resending())
+    await desk.node.send(desk.view(), 0, {0: SHARE})
+    assert await figures(desk) == TIMES | {"weight": 1.0, "limbo": 1.0, "limbo_weight": 0.25}
+    assert (desk.kept.weights, desk.node.held_weight) == ([1.0], 1.0)
+    assert await figures(Desk(resending=Resending())) == TIMES | {"limbo": 0.0, "limbo_weight": 0.0}
+
+
+@pytest.mark.parametrize(("catch_up", "missed", "round"), [(7, 2, 7), (6, 1, 6), (5, 0, 5), (4, None, 4), (0, None, 4)])
+async def test_who_goes_on_where_others_are_keeps_that_round_and_tells_how_many_it_missed(
+    catch_up: int, missed: int | None, round: int
+) -> None:
+    desk = Desk(catch_up=catch_up)
+    await figures(desk, round=4)
+    assert desk.kept.states[0].round == round
+    told = [(9 * S, ME, 4, "catch_up", {"missed": missed})] if missed else []
+    assert desk.notes.events == told
+    assert desk.node.latest is desk.kept.states[0]
+
+
+def test_a_node_that_is_made_has_nothing_behind_it() -> None:
+    desk = Desk()
+    node = desk.node
+    assert (node.next_slot, node.left_out) == ((0, 0), {})
+    assert node.latest is node.delivery is node.heartbeats is None
+    assert [node.waits.can_ask(peers) for peers in ((), (1,))] == [False, False]
+    assert node._is_past(1, StepId(0, 0)) is False
+    assert Desk(resending=Resending()).node.transport is not desk.post
+
+
+@pytest.mark.parametrize(("method", "weight"), [("dfedavg", 1.0), ("fedavg", 1.0), ("sgp", 0.5)])
+def test_a_state_has_the_weight_of_its_mixing_and_a_servers_has_one(method: str, weight: float) -> None:
+    desk = Desk(method, push=method == "sgp")
+    mixing = SimpleNamespace(weight=0.5) if method != "dfedavg" else None
+    assert desk.node.weight_of(SimpleNamespace(mixing=mixing)) == weight
