@@ -32,7 +32,7 @@ class Screen:
 
     def requests(self, answer: Callable[[Message], None] | None) -> Callable[[Message], None] | None:
         """`answer`, once a request has been looked at."""
-        return None if answer is None or self.how == "pass" else partial(self._look_and, answer)
+        return answer if answer is None or self.how == "pass" else partial(self._look_and, answer)
 
     def _look_and(self, answer: Callable[[Message], None], request: Message) -> None:
         if self.how == "refuse":

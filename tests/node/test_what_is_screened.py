@@ -1,0 +1,185 @@
+"""NaN and infinity at a node's door, requests that wait to be answered, and what a user's own parts draw."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from netdfl.algorithms.base import Algorithm
+from netdfl.algorithms.catalog import ALGORITHMS
+from netdfl.algorithms.exchange import Exchange
+from netdfl.core.errors import MalformedMessage, NotFiniteMessage
+from netdfl.core.rng import Streams
+from netdfl.core.types import Inbox, Kind, Message
+from netdfl.mixing.payloads import pack
+from netdfl.node.not_finite import Screen, not_finite, only_finite
+from netdfl.node.own_draws import OwnDraws
+from netdfl.node.requests import Requests
+from netdfl.transport.base import Fate
+
+GOOD, NAN, INF = (pack(torch.tensor([1.0, value])) for value in (2.0, math.nan, -math.inf))
+
+
+def message(src: int, payload: Any = GOOD, **more: Any) -> Message:
+    return Message(src, 9, Kind.DATA, 0, 4, 1, 0, payload)._replace(**more)
+
+
+class Ledger:
+    """Notes what was mixed all the same, and what was refused."""
+
+    def __init__(self) -> None:
+        self.mixed, self.said = list[Message](), list[tuple[Any, ...]]()
+        self.mixed_not_finite = self.mixed.append
+
+    def refused(self, *said: Any) -> None:
+        self.said.append(said)
+
+
+def screen(how: Any) -> tuple[Any, Ledger]:
+    ledger: Any = Ledger()
+    return Screen(how, ledger), ledger
+
+
+def test_messages_with_nan_or_infinity_are_found_each_as_it_is_to_this_node() -> None:
+    bad = [message(1, NAN), message(3, INF, dst=7)]
+    inbox = Inbox([message(0), *bad, message(4)], node=9)
+    assert not_finite(inbox) == [bad[0], bad[1]._replace(dst=9)]
+    assert only_finite(Inbox([message(0), message(4)])).messages == (message(0), message(4))
+    with pytest.raises(NotFiniteMessage, match=r"message 1->9 of round 4: NaN or infinity") as caught:
+        only_finite(inbox)
+    assert caught.value.message == bad[0]
+
+
+def test_what_is_known_to_be_finite_is_not_looked_at_again() -> None:
+    known = pack(torch.tensor([math.nan]))
+    known.finite = True
+    assert not_finite(Inbox([message(1, known)])) == []
+
+
+@pytest.mark.parametrize("how", ["refuse", "count", "pass"])
+def test_requests_are_answered_once_they_were_looked_at_as_the_scenario_says(how: str) -> None:
+    its, ledger = screen(how)
+    answered: list[int] = []
+
+    def answer(request: Message) -> None:
+        answered.append(request.src)
+
+    assert its.requests(None) is None
+    looks: Callable[[Message], None] = its.requests(answer)
+    assert (looks is answer) == (how == "pass")
+    looks(message(1))
+    if how == "refuse":
+        with pytest.raises(NotFiniteMessage):
+            looks(message(3, NAN))
+    else:
+        looks(message(3, NAN))
+    assert answered == ([1] if how == "refuse" else [1, 3])
+    assert [m.src for m in ledger.mixed] == ([3] if how == "count" else [])
+
+
+def test_a_failed_round_is_blamed_on_those_whose_numbers_were_mixed() -> None:
+    its, ledger = screen("count")
+    bad = torch.tensor([1.0, math.inf])
+    assert its.blame(bad) == ": the model was not finite when the round began"
+    its.count([message(5, NAN), message(3, NAN)])
+    its.count([message(3, INF)])
+    assert [m.src for m in ledger.mixed] == [5, 3, 3]
+    said = ": the model was not finite when the round began, as what node 3 had sent, as what node 5 had sent"
+    assert its.blame(bad) == said
+    assert its.blame(torch.ones(2)) == ""
+
+
+# requests
+
+
+def test_requests_wait_in_order_until_somebody_answers_and_again_when_nobody_does() -> None:
+    ledger: Any = Ledger()
+    requests, answered = Requests(ledger), list[int]()
+    first, second, third = (message(src, round=src) for src in (1, 3, 4))
+    assert (requests.serving, requests.kept, requests.answered) == (False, (), {})
+    assert [requests.deliver(each) for each in (first, second)] == [Fate.DELIVERED] * 2
+    assert requests.kept == ((1, 1, 1), (3, 3, 1))
+    requests.serve(lambda request: answered.append(request.src))
+    assert (requests.serving, requests.kept, answered) == (True, (), [1, 3])
+    assert requests.deliver(third) is Fate.DELIVERED
+    assert answered == [1, 3, 4]
+    requests.serve(None)
+    assert requests.deliver(first) is Fate.DELIVERED
+    assert (requests.serving, requests.kept, answered) == (False, ((1, 1, 1),), [1, 3, 4])
+
+
+def test_a_malformed_request_is_refused_by_its_edge_and_the_next_is_answered() -> None:
+    ledger: Any = Ledger()
+    requests, answered = Requests(ledger), list[int]()
+
+    def answer(request: Message) -> None:
+        if request.src == 1:
+            raise MalformedMessage("no vector", request)
+        answered.append(request.src)
+
+    requests.deliver(message(1))
+    requests.deliver(message(3))
+    requests.serve(answer)
+    assert requests.deliver(message(1)) is Fate.REFUSED
+    assert requests.deliver(message(4)) is Fate.DELIVERED
+    assert (answered, ledger.said) == ([3, 4], [((1, 9), "malformed", "no vector")] * 2)
+
+
+# own draws
+
+PLAIN = ALGORITHMS["dfedavg"].build(Exchange())
+
+
+@dataclass(frozen=True)
+class Mine:
+    """A part that is no part of netdfl."""
+
+
+OWN: Algorithm = replace(PLAIN, refine=Mine())  # type: ignore[arg-type]
+
+
+def draws(node: int = 2, seed: int = 3) -> OwnDraws:
+    found = OwnDraws.of(node, OWN, Streams(seed))
+    assert found is not None
+    return found
+
+
+def drawn(*of: Any, **which: int) -> float:
+    with draws(**which).within(*of):
+        return float(torch.rand(()))
+
+
+def test_there_are_streams_for_a_users_own_parts_alone() -> None:
+    assert OwnDraws.of(2, OWN, None) is None
+    assert OwnDraws.of(2, PLAIN, Streams(3)) is None
+    assert draws().node == 2
+
+
+def test_what_is_drawn_is_of_the_node_the_round_and_what_is_done() -> None:
+    torch.manual_seed(5)
+    outside = torch.rand(2).tolist()
+    torch.manual_seed(5)
+    first = torch.rand(1).tolist()
+    own = drawn("mix", 4, 1)
+    assert [*first, *torch.rand(1).tolist()] == outside, "draws outside go on as if there had been none within"
+    assert drawn("mix", 4, 1) == own
+    others = [("mix", 5, 1), ("wait", 4, 1), ("mix", 4, 2), ("mix", 4), ("mix", 4, 1, 0)]
+    more = [drawn(*each) for each in others] + [drawn("mix", 4, 1, node=3), drawn("mix", 4, 1, seed=4)]
+    assert len({own, *more}) == 1 + len(more)
+
+
+def test_calls_are_told_apart_by_a_key_or_by_the_functions_name_and_whole_numbers() -> None:
+    def mixes(*given: object) -> float:
+        return float(torch.rand(()))
+
+    plain, keyed = draws().drawing(mixes, 4), draws().drawing(mixes, 4, "wait", 7)
+    assert plain() == drawn("mixes", 4)
+    assert plain("x", 3, SimpleNamespace(), 8) == drawn("mixes", 4, 3, 8)
+    assert keyed(3) == keyed(8) == drawn("wait", 4, 7)
+    assert draws().drawing(max, 4)(3, 8) == 8
