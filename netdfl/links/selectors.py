@@ -78,7 +78,7 @@ def parse_nodes(written: int | str | Sequence[int | str], groups: Groups, num_no
     match = _RANGE.match(text)
     if match is None:
         raise ValueError(f"there is no group {text!r}; {nearest(text, list(groups))}")
-    first, last = int(match[1]), int(match[2] or match[1])
+    first, last = int(match[1]), int(match[2] or text)
     if last < first:
         raise ValueError(f"the range {text} is empty; write the smaller node first, like {last}..{first}")
     return _checked(range(first, last + 1), num_nodes, text)

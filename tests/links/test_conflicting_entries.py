@@ -86,6 +86,8 @@ def test_a_heal_needs_a_link_that_broke_for_good_before(broken: str, healed: str
     assert [index for index, _ in found] == ([] if fits else [1])
 
 
+@example("[0..2]->3", "0..3->3", "1s", "0bit")
+@example("3->[0..2]", "3->0..3", "1s", "0bit")
 @given(LINKS, LINKS, st.sampled_from(["1s", "9s"]), st.sampled_from(["0bit", "1Mbit"]))
 def test_a_rate_of_zero_needs_a_later_one_of_all_its_links(stopped: str, moved: str, at: str, rate: str) -> None:
     found = refused({"at": "5s", "link": stopped, "rate": "0bit"}, {"at": at, "link": moved, "rate": rate})

@@ -16,7 +16,7 @@ from netdfl.links.rules.base import DROPPED, Departure, Dropped, Transit
 from netdfl.links.rules.latency import constant
 from netdfl.links.rules.loss import Bernoulli, DropList, Match
 from netdfl.links.rules.rate import serial
-from netdfl.links.rules.tcp import HEADERS, SEGMENT, Tcp, TcpTable, default_table
+from netdfl.links.rules.tcp import HEADERS, SEGMENT, Tcp, TcpTable, default_table, on_the_line_ns
 from netdfl.links.spec import LinksSpec
 
 MS = 10**6
@@ -144,3 +144,17 @@ def test_links_over_tcp_lose_nothing() -> None:
         times = [path.stages[0].enter(message(n), n * 10**11)[0] for n in range(200)]
         assert all(isinstance(each, Departure) for each in times)
     assert len(path.stages) == 1
+
+
+def test_the_excess_is_that_of_twice_the_way() -> None:
+    """A way of 20 ms is a round trip of 40 ms, one of 50 ms of 100 ms: rows 16 and 18 of the table."""
+    nbytes = 100_000
+    for number in range(20):
+        first, then = (
+            stage(loss=0.1, rate_bps=1e7, delay_ms=way_ms).advance(message(number, nbytes), 0)
+            - way_ms * MS
+            - on_the_line_ns(nbytes, 1e7)
+            for way_ms in (20, 50)
+        )
+        assert first >= 16 * MS
+        assert first / 16 == pytest.approx(then / 18)

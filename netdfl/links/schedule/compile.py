@@ -159,8 +159,15 @@ def _never_sent(events: Sequence[CompiledEvent], facts: Facts) -> Iterable[tuple
 def _covers(later: CompiledEvent, event: CompiledEvent) -> bool:
     """True where `later` acts on all that `event` acts on (each of its blocks within one of the later)."""
     return set(event.nodes) <= set(later.nodes) and all(
-        any(block.src <= wide.src and block.dst <= wide.dst for wide in later.blocks) for block in event.blocks
+        any(_is_within(block, wide) for wide in later.blocks) for block in event.blocks
     )
+
+
+def _is_within(block: Block, wide: Block) -> bool:
+    """Whether each link of `block` is one of `wide`; no node has one with itself."""
+    src = block.src - block.dst if len(block.dst) == 1 else block.src
+    dst = block.dst - block.src if len(block.src) == 1 else block.dst
+    return src <= wide.src and dst <= wide.dst
 
 
 def _random_lives(entries: Sequence[_ReadEntry]) -> Iterable[tuple[int, str]]:
