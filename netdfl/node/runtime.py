@@ -98,7 +98,7 @@ class Node:
         self._held = 0.0
         self._replies: set[asyncio.Task[None]] = set()
         self.round, self.born_ns = -1, 0
-        self._steps = (-1, 1)  # a round, and its exchanges
+        self._steps: dict[int, int] = {}  # the exchanges of the round that was asked about last
         self._awaited: tuple[tuple[NodeId, ...] | None, frozenset[NodeId] | None] = (None, None)
         self._next: StepId = StepId(0, 0)  # the first slot for which something may still be sent
         self.left_out: dict[NodeId, tuple[int, int]] = {}  # who was taken for gone, in which rounds, the last time
@@ -138,8 +138,9 @@ class Node:
         """The exchanges of a round, as the mixing says."""
         num_steps, draws = self.algorithm.mixing.num_steps, self._draws
         num_steps = num_steps if draws is None else draws.drawing(num_steps, view.round)
-        self._steps = view.round, int(num_steps(view.round, view))
-        return self._steps[1]
+        steps = int(num_steps(view.round, view))
+        self._steps = {view.round: steps}
+        return steps
 
     @property
     def num_steps(self) -> int:
@@ -147,7 +148,7 @@ class Node:
         round = max(self.round, 0)
         if self.algorithm.family != "gossip" or round >= self.num_rounds:
             return 1
-        return self._steps[1] if self._steps[0] == round else self.exchanges(self.view_of(round, frozenset()))
+        return self._steps.get(round) or self.exchanges(self.view_of(round, frozenset()))
 
     def weight_of(self, state: NodeState) -> float:
         """The push-sum weight of `state`; 1 where there is none."""

@@ -212,9 +212,7 @@ def _edges_of_json(file: str, data: Any) -> Edges:
         data = [
             [int(node), other] if str(node).isdigit() else None for node, others in data.items() for other in others
         ]
-    fits = isinstance(data, list) and all(
-        isinstance(each, list) and len(each) == 2 and all(type(node) is int for node in each) for each in data
-    )
+    fits = all(isinstance(each, list) and len(each) == 2 and all(type(node) is int for node in each) for each in data)
     if not fits:
         forms = "[[0, 1], ...], {0: [1, ...]}, or {nodes: [{id: 0}], links: [{source: 0, target: 1}]}"
         raise ValueError(f"{file} holds no edges in JSON: expected {forms}")

@@ -295,7 +295,8 @@ def test_times_before_the_common_start_are_times_like_others() -> None:
     assert Rate(Shape(8e9)).advance(unit, -1000) == -900
 
 
+@pytest.mark.parametrize(("p", "r"), [(0.2, 0.5), (0.5, 0.5), (0.0, 1.0)])
 @pytest.mark.parametrize(("loss", "burst"), [(0.0, 0.0), (1.0, float("inf"))])
-def test_where_none_or_all_is_lost_a_burst_is_nothing_or_without_end(loss: float, burst: float) -> None:
-    model = GilbertElliott(0, p=0.2, r=0.5, loss_good=loss, loss_bad=loss)
+def test_where_none_or_all_is_lost_a_burst_is_0_or_without_end(p: float, r: float, loss: float, burst: float) -> None:
+    model = GilbertElliott(0, p=p, r=r, loss_good=loss, loss_bad=loss)
     assert (model.stationary_loss, model.mean_burst) == (loss, burst)

@@ -79,6 +79,8 @@ StageOutcome = Departure | Dropped | Held
 
 DROPPED = -(1 << 62)
 HELD = -(1 << 63)
+LONG_AGO = -(1 << 80)
+"""Before every moment, in nanoseconds or in parts of them."""
 
 
 LinkEvent: TypeAlias = Json

@@ -13,7 +13,7 @@ from typing import Annotated, Literal, TypeAlias
 from netdfl.core.given_files import given_text
 from netdfl.core.tables import by_name
 from netdfl.core.units import Bound, TimeNs, parse_time_ns
-from netdfl.links.rules.base import ByRound, Delaying, LinkEvent, StageOutcome, Transit, resets
+from netdfl.links.rules.base import LONG_AGO, ByRound, Delaying, LinkEvent, StageOutcome, Transit, resets
 from netdfl.links.rules.keyed_random import unit_uniform
 
 ArrivalOrder: TypeAlias = Literal["fifo", "free"]
@@ -151,7 +151,7 @@ class Latency(Delaying):
         self.delay = delay
         self.scale = 1.0
         self.rounds = rounds
-        self._last_ns = -(1 << 61)
+        self._last_ns = LONG_AGO
 
     def advance(self, unit: Transit, now_ns: int) -> int:
         """The time at which `unit` arrives at the other end."""

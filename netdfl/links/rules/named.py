@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from netdfl.core.fates import SCRIPTED, FateReason
 from netdfl.core.types import Kind
-from netdfl.links.rules.base import DROPPED, Delaying, LinkEvent, Stage, StageOutcome, Transit, resets
+from netdfl.links.rules.base import DROPPED, LONG_AGO, Delaying, LinkEvent, Stage, StageOutcome, Transit, resets
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class NamedDelay(Delaying):
         """Keep back whatever `named` matches."""
         super().__init__()
         self.named = tuple(named)
-        self._last_ns = -(1 << 61)
+        self._last_ns = LONG_AGO
 
     def advance(self, unit: Transit, now_ns: int) -> int:
         """The time at which `unit` arrives at the other end."""

@@ -14,6 +14,7 @@ from netdfl.core.units import PositiveInt, RateBps, SizeBytes
 from netdfl.links.rules.base import (
     DROPPED,
     HELD,
+    LONG_AGO,
     ByRound,
     Departure,
     Dropped,
@@ -93,7 +94,7 @@ class Rate(Stage):
         self.rounds = None
         self._queue: deque[tuple[int, int, Transit]] = deque()  # (end of its bytes, nbytes, unit)
         self._waiting = 0  # bytes of the queue, the one in service included
-        self._end = -(1 << 80)
+        self._end = LONG_AGO
         self._backlog: list[tuple[Fraction, int, Transit]] = []  # at rate 0: (bytes still to be sent, nbytes, unit)
         self._set(shape, 1.0)
 
@@ -176,7 +177,7 @@ class Rate(Stage):
         self._queue.clear()
         self._backlog.clear()
         self._waiting = 0
-        self._end = -(1 << 80)
+        self._end = LONG_AGO
 
     def _retime(self, shape: Shape, scale: float, now_ns: int) -> Sequence[StageOutcome]:
         now = now_ns * self._den

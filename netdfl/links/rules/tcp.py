@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 from netdfl.core.fates import FateReason
 from netdfl.core.types import Json
-from netdfl.links.rules.base import DROPPED, Delaying, LinkEvent, StageOutcome, Transit, resets
+from netdfl.links.rules.base import DROPPED, LONG_AGO, Delaying, LinkEvent, StageOutcome, Transit, resets
 from netdfl.links.rules.keyed_random import unit_uniform
 from netdfl.links.rules.latency import Delay
 from netdfl.links.rules.rate import Shape
@@ -140,7 +140,7 @@ class Tcp(Delaying):
         super().__init__()
         self.seed = seed
         self._table = table
-        self._free_ns = self._last_ns = -(1 << 61)
+        self._free_ns = self._last_ns = LONG_AGO
         self.scales = {"rate": 1.0, "latency": 1.0}
         self._take({"loss": loss, "rate": rate, "latency": delay})
 

@@ -54,7 +54,7 @@ def link_changes(events: Sequence[CompiledEvent]) -> list[Change]:
         if event.action not in ("set", "unset"):
             continue
         key, at_ns = (event.source, event.blocks, event.nodes), event.at_ns or 0
-        if event.at_ns is not None and key in going_on:
+        if key in going_on:
             place = going_on.pop(key)
             found[place] = replace(found[place], end=at_ns)
         if event.action == "set":

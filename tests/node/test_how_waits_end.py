@@ -1,0 +1,267 @@
+"""How a wait ends and whom it leaves out: by what came, who is gone or silent or ahead, a skip, or its deadline."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hand import HandClock, settle
+
+from netdfl.algorithms.exchange import WaitPolicy
+from netdfl.core.clock import NS_PER_S
+from netdfl.core.types import Inbox, Kind, Message, Payload
+from netdfl.node.asking import Asking
+from netdfl.node.mailbox import Mailbox
+from netdfl.node.waits import OpenWait, Waits
+from netdfl.record.base import Ended
+
+S = NS_PER_S
+PLAIN, AUTO = {"deadline_ns": None}, {"deadline_ns": "auto"}
+
+
+class Desk:
+    """Node 9, which waits for 1, 2 and 3, by a clock that is moved by hand; where it `asks`, it notes its questions."""
+
+    def __init__(self, *, asks: bool = False) -> None:
+        self.clock, self.mailbox, self.sent = HandClock(), Mailbox(keep_late=False), list[Message]()
+        asking = Asking(9, self.clock, self.sent.append, lambda: 5) if asks else None
+        self.waits = Waits(9, self.mailbox, self.clock, asking)
+        self.waits.can_ask = lambda peers: asks
+
+    def arrive(self, *sources: int, round: int = 4, step: int = 1, kind: Kind = Kind.DATA) -> None:
+        for src in sources:
+            self.mailbox.deliver(Message(src, 9, kind, 0, round, step, 0, Payload()))
+
+    async def wait(self, *, sources: Any = (1, 2, 3), kind: Kind = Kind.DATA, **policy: Any) -> Any:
+        awaited = None if sources is None else frozenset(sources)
+        task = asyncio.create_task(self.waits.messages(4, 1, awaited, WaitPolicy(**policy), kind))
+        await settle()
+        return task
+
+
+Step = Callable[[Desk], object]
+
+
+def come(*sources: int, **more: Any) -> Step:
+    return lambda desk: desk.arrive(*sources, **more)
+
+
+def at(ns: int) -> Step:
+    return lambda desk: desk.clock.move_to(ns)
+
+
+def gone(node: int) -> Step:
+    return lambda desk: desk.waits.set_gone(node)
+
+
+def skip(*nodes: int) -> Step:
+    return lambda desk: desk.waits.skip(frozenset(nodes))
+
+
+def missed(node: int, times: int = 2) -> Step:
+    return lambda desk: desk.waits.silence.missed(node, times)
+
+
+NOTHING: list[Step] = []
+ENDS: dict[str, tuple[dict[str, Any], list[Step], list[Step], Ended, tuple[int, ...], int | None]] = {
+    "all came": (PLAIN, NOTHING, [come(1, 3), come(2)], Ended.CAME, (), 2),
+    "all were there": (PLAIN, [come(1, 2, 3)], NOTHING, Ended.CAME, (), None),
+    "enough came": (PLAIN | {"need": 2}, NOTHING, [come(3), come(1)], Ended.CAME, (2,), 1),
+    "the deadline": ({"deadline_ns": S}, NOTHING, [come(3), at(S)], Ended.DEADLINE, (1, 2), 3),
+    "one is gone": (PLAIN, NOTHING, [come(1, 3), gone(2)], Ended.GONE, (2,), 3),
+    "one was gone": (PLAIN, [gone(2)], [come(1), come(3)], Ended.GONE, (2,), 3),
+    "one is ahead": (AUTO, NOTHING, [come(1, 3), come(2, round=5)], Ended.LOST, (2,), 3),
+    "one was ahead": (AUTO, [come(2, round=5)], [come(1, 3)], Ended.LOST, (2,), 3),
+    "one is ahead by a step": (AUTO, NOTHING, [come(1, 3), come(2, step=2)], Ended.LOST, (2,), 3),
+    "one is skipped": (PLAIN, NOTHING, [come(1, 3), skip(2)], Ended.LOST, (2,), 3),
+    "one was silent": (AUTO, [missed(2)], [come(1), come(3)], Ended.CAME, (2,), 3),
+    "all were silent": (AUTO, [missed(1), missed(2), missed(3)], NOTHING, Ended.GONE, (1, 2, 3), None),
+    "one was silent and one is gone": (AUTO, [missed(2)], [come(1), gone(3)], Ended.CAME, (2, 3), 1),
+    "a silent one is not waited for and may come": (AUTO, [missed(2)], [come(2), come(1), come(3)], Ended.CAME, (), 3),
+    "what suffices by one that is ahead of all": (
+        PLAIN | {"cumulative": True}, NOTHING, [come(1, 3), come(2, round=7)], Ended.LOST, (2,), 3,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ENDS)
+async def test_a_wait_ends_so(case: str) -> None:
+    policy, before, during, ended, missing, last = ENDS[case]
+    desk = Desk()
+    for step in before:
+        step(desk)
+    task = await desk.wait(**policy)
+    for step in during:
+        assert not task.done()
+        step(desk)
+        await settle()
+    inbox, wait = await asyncio.wait_for(task, 5)
+    assert (wait.ended, inbox.missing, wait.last_src) == (ended, missing, last)
+    assert {m.src for m in inbox} == {1, 2, 3} - set(missing)
+    assert (desk.waits.current, desk.waits.went_on_ns) == (None, desk.clock.ns)
+
+
+@pytest.mark.parametrize(
+    ("policy", "before", "step"),
+    [
+        (PLAIN, [missed(2)], None),
+        (AUTO, [missed(2, 1)], None),
+        (AUTO | {"essential": True}, [missed(2)], None),
+        (PLAIN | {"essential": True}, [gone(2)], None),
+        (PLAIN, NOTHING, come(2, round=5)),
+        (AUTO | {"ordered": False}, NOTHING, come(2, round=5)),
+        (AUTO | {"resent": True}, NOTHING, come(2, round=5)),
+        (PLAIN | {"essential": True}, NOTHING, gone(2)),
+        (PLAIN, NOTHING, gone(7)),
+        (AUTO, NOTHING, come(7, round=5)),
+        (PLAIN | {"need": 2}, NOTHING, come(7)),
+    ],
+)
+async def test_a_wait_goes_on_where_what_is_missing_may_come(
+    policy: dict[str, Any], before: list[Step], step: Step | None
+) -> None:
+    desk = Desk()
+    for each in before:
+        each(desk)
+    task = await desk.wait(**policy)
+    desk.arrive(*((1,) if policy.get("need") == 2 else (1, 3)))
+    if step is not None:
+        step(desk)
+    await settle()
+    assert not task.done()
+    desk.arrive(2)
+    inbox, wait = await asyncio.wait_for(task, 5)
+    assert (wait.ended, 2 in {m.src for m in inbox}) == (Ended.CAME, True)
+
+
+async def test_where_nobody_knows_who_sends_what_came_is_all_once_it_is_skipped() -> None:
+    desk = Desk()
+    task = await desk.wait(sources=None, **PLAIN)
+    desk.arrive(1, 7)
+    await settle()
+    assert not task.done()
+    desk.waits.skip(frozenset())
+    inbox, wait = await asyncio.wait_for(task, 5)
+    assert ([m.src for m in inbox], inbox.missing, wait.ended, wait.need) == ([1, 7], (), Ended.CAME, 2)
+
+
+async def test_a_node_that_returned_is_waited_for_again() -> None:
+    desk = Desk()
+    desk.waits.set_gone(2)
+    desk.waits.set_gone(2)
+    desk.waits.set_returned(2)
+    desk.waits.set_returned(3)
+    task = await desk.wait(**PLAIN)
+    desk.arrive(1, 3)
+    await settle()
+    assert not task.done()
+    task.cancel()
+    await asyncio.wait([task])
+
+
+@pytest.mark.parametrize(
+    ("policy", "limit_ns"),
+    [
+        (PLAIN, None),
+        ({"deadline_ns": 7}, 7),
+        ({"deadline_ns": 7, "patience": 3}, 7),
+        (AUTO, 30 * S),
+        (AUTO | {"patience": 3}, 90 * S),
+    ],
+)
+async def test_an_automatic_deadline_is_multiplied_by_patience_and_a_given_one_is_not(
+    policy: dict[str, Any], limit_ns: int | None
+) -> None:
+    desk = Desk()
+    desk.clock.ns = 100
+    task = await desk.wait(**policy)
+    current = desk.waits.current
+    assert current is not None
+    assert current.deadline_ns == (None if limit_ns is None else 100 + limit_ns)
+    assert (current.since_ns, current.asks, current.last_ns) == (100, False, None)
+    task.cancel()
+    await asyncio.wait([task])
+
+
+@pytest.mark.parametrize(
+    ("policy", "kind", "sources", "asks"),
+    [
+        (AUTO, Kind.DATA, (1, 2, 3), True),
+        (AUTO | {"patience": 2}, Kind.DATA, (1, 2, 3), True),
+        (PLAIN, Kind.DATA, (1, 2, 3), False),
+        ({"deadline_ns": 7}, Kind.DATA, (1, 2, 3), False),
+        (AUTO, Kind.REPLY, (1, 2, 3), False),
+        (AUTO, Kind.DATA, None, False),
+    ],
+)
+async def test_those_that_are_late_are_asked_where_all_can_be_and_the_deadline_is_automatic(
+    policy: dict[str, Any], kind: Kind, sources: Any, asks: bool
+) -> None:
+    desk = Desk(asks=True)
+    task = await desk.wait(kind=kind, sources=sources, **policy)
+    current = desk.waits.current
+    assert current is not None
+    assert current.asks is asks
+    if asks:
+        assert current.deadline_ns == policy.get("patience", 1) * desk.waits.auto.LONGEST_NS
+    desk.arrive(1)
+    desk.clock.move_to(S)
+    questions = [(m.dst, m.kind, m.epoch, m.round, m.step) for m in desk.sent]
+    assert questions == ([(peer, Kind.QUERY, 5, 4, 1) for peer in (2, 3)] if asks else [])
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_what_a_wait_learns_is_how_late_messages_come_unless_they_are_asked_for() -> None:
+    for asks in (False, True):
+        desk = Desk(asks=asks)
+        desk.arrive(1)
+        task = await desk.wait(**AUTO)
+        desk.clock.ns = 3 * S
+        desk.arrive(2, 3)
+        await asyncio.wait_for(task, 5)
+        assert list(desk.waits.auto._lags) == ([] if asks else [0, 3 * S, 3 * S])
+    plain = Desk()
+    task = await plain.wait(**PLAIN)
+    plain.arrive(1, 2, 3)
+    await asyncio.wait_for(task, 5)
+    assert not plain.waits.auto.knows
+
+
+async def test_who_is_missed_by_a_deadline_is_missed_and_who_is_left_out_otherwise_is_not() -> None:
+    for policy, step, silent in (({"deadline_ns": S}, at(S), {2}), (AUTO, come(2, round=5), set[int]())):
+        desk = Desk()
+        desk.waits.silence.missed(2)
+        task = await desk.wait(**policy)
+        desk.arrive(1, 3)
+        step(desk)
+        await asyncio.wait_for(task, 5)
+        desk.waits.silence.nodes()
+        assert {node for node, (times, _) in desk.waits.silence._missed.items() if times > 1} == silent
+
+
+async def done(task: asyncio.Task[tuple[Inbox, OpenWait]]) -> bool:
+    await settle()
+    return task.done()
+
+
+async def test_a_first_wait_is_cut_short_once_half_has_come_and_later_ones_are_not() -> None:
+    desk = Desk()
+    task = await desk.wait(**AUTO)
+    desk.clock.ns = S
+    desk.arrive(1)
+    assert desk.waits.current is not None
+    assert desk.waits.current.deadline_ns == 30 * S, "one of three is not half"
+    desk.arrive(2)
+    assert desk.waits.current.deadline_ns == 4 * S
+    desk.clock.move_to(4 * S)
+    assert await done(task)
+    again = await desk.wait(sources=(1, 2), **AUTO)
+    assert desk.waits.current is not None
+    limit = desk.waits.current.deadline_ns
+    desk.arrive(1, round=4, step=1)
+    assert desk.waits.current.deadline_ns == limit
+    again.cancel()
+    await asyncio.wait([again])
