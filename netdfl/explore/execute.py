@@ -17,11 +17,12 @@ from types import FrameType
 
 from netdfl.core.errors import NetdflError, RunError
 from netdfl.diagnosis.finding import Finding
+from netdfl.explore.observed import facts_of, observe
 from netdfl.explore.rows import Rows
-from netdfl.explore.verdict import count, figures_of, judge_rows
 from netdfl.host.blueprint import Blueprint
 from netdfl.record.directory import RunDirectory
 from netdfl.record.judge import Verdict
+from netdfl.record.verdict import conclude
 from netdfl.scenario.model.schema import Checkpoint, Scenario
 from netdfl.supervisor.supervisor import Supervisor
 from netdfl.worlds.base import Setting
@@ -95,8 +96,8 @@ class Executor:
             raise outcome.error
         length_ns = round((outcome.figures.virtual_duration_s or 0.0) * 1e9)
         stalls = tuple(supervisor.stalls.watch.findings)
-        figures = figures_of(rows, count(rows), length_ns)
-        judged = judge_rows(scenario, rows, stalls, outcome.unfinished, figures)
+        concluded = conclude(observe(rows), facts_of(scenario, stalls, outcome.unfinished, length_ns))
+        judged = concluded.judgement
         return ExploredRun(
             scenario=scenario,
             rows=rows,
@@ -105,7 +106,7 @@ class Executor:
             verdict=judged.verdict,
             reasons=tuple(judged.reasons),
             unmet=judged.entries,
-            figures=figures,
+            figures={name: value for name, value in concluded.figures.items() if name != "duration_s"},
             length_ns=length_ns,
             event_log_hash=outcome.figures.event_log_hash or "",
         )

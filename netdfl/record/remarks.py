@@ -18,12 +18,12 @@ from netdfl.record.run import Run
 def find_deaths(run: Run) -> list[Json]:
     """Nodes that died unplanned, in order of time: node, round, reason, and who waited for it in which round.
 
-    What was before the last resumption counts no more.
+    What was before the last resumption of the run counts no more.
     """
     first = run.rows(
         "SELECT node, arg_min(round, at_s), arg_min(kind, at_s), arg_min(details, at_s) FROM events "
         "WHERE kind IN ('died', 'training_error') AND node IS NOT NULL "
-        "AND at_s > coalesce((SELECT max(at_s) FROM events WHERE kind = 'resume'), -1) "
+        "AND at_s > coalesce((SELECT max(at_s) FROM events WHERE kind = 'resume' AND node IS NULL), -1) "
         "GROUP BY node ORDER BY min(at_s), node"
     )
     waits = run.rows(
@@ -38,12 +38,12 @@ def find_deaths(run: Run) -> list[Json]:
                 waited.setdefault(waiter, since)
         by = [{"node": waiter, "round": since} for waiter, since in waited.items()]
         deaths.append(
-            {"node": node, "round": round, "reason": _reason(kind, read_details(details)), "waited_for_by": by}
+            {"node": node, "round": round, "reason": reason_of_death(kind, read_details(details)), "waited_for_by": by}
         )
     return deaths
 
 
-def _reason(kind: str, details: Mapping[str, object]) -> str:
+def reason_of_death(kind: str, details: Mapping[str, object]) -> str:
     """`killed by SIGKILL`, `exit code 3`, `training error: out of memory`, from an event's details."""
     said = details.get("reason") or details.get("error")
     if kind == "training_error":

@@ -4,66 +4,25 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict
 from functools import cache
 from typing import Any, NamedTuple, Self
 
-from netdfl.core.fates import MessageCounts
+from netdfl.core.fates import FateReason, MessageCounts
 from netdfl.core.files import version_of
-from netdfl.core.types import Json, NodeId
-from netdfl.core.versions import Versions, deciding, grouped, mixed
-from netdfl.record.cautions import Course, HeldWeight, by_kind, find_cautions
-from netdfl.record.evaluated import Series, all_evaluations, course_of, digest_of, last_of, reach_of, values_of
-from netdfl.record.judge import FIGURES, Findings, Judgement, is_measured, judge
-from netdfl.record.messages import MessageTotals, count_messages, count_timeouts, shares
+from netdfl.core.types import Json
+from netdfl.core.versions import grouped
+from netdfl.record.cautions import HeldWeight
+from netdfl.record.evaluated import Series, all_evaluations, course_of, digest_of, reach_of
+from netdfl.record.judge import Findings, Judgement, is_measured, judge
+from netdfl.record.messages import MessageTotals, count_messages, count_timeouts
 from netdfl.record.remarks import GivenUp, count_given_up, find_deaths, find_restarts, find_unreached
 from netdfl.record.run import Run
 from netdfl.record.time_spent import find_time_spent
+from netdfl.record.verdict import Death, Observed, Odd, RunFacts, conclude
 
 SCHEMA = "netdfl/result/1"
-MASS_TOLERANCE = 1e-6
-GROWING = ("consensus_distance", "test_loss", "error")
-"""Figures that divergence shows in."""
 PACKAGES = ("netdfl", "torch", "numpy", "grpcio")
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunFacts:
-    """What the store does not hold. Stalls are mappings with `text` and, once they ended, `over: true`.
-
-    `targets` are those of `report.targets`, an accuracy or a mapping with `metric` and `at_least` or `at_most`;
-    `delivery` is the kind of the scenario's; `broke` and `fidelity_missed` say in a sentence what went wrong outside
-    the scenario; `links` names the layer on which links act, and what carried them out, `link_rules` what each rule
-    comes to; `resumed` has an entry for each time that real nodes were resumed; `unfinished` are sentences about
-    nodes that should have finished and have not; `software` is what each node runs on, where that may be something else
-    than here; `event_log_hash` and `virtual_duration_s` are the simulated world's
-    alone.
-    """
-
-    scenario: str
-    seed: int
-    world: str
-    algorithm: str
-    nodes: int
-    rounds: int
-    duration_s: float
-    virtual_duration_s: float | None = None
-    expect: Mapping[str, object] = field(default_factory=dict)
-    targets: Sequence[float | Mapping[str, Any]] = ()
-    tags: Sequence[str] = ()
-    stalls: Sequence[Mapping[str, object]] = ()
-    deadlocks: Sequence[Mapping[str, object]] = ()
-    event_log_hash: str | None = None
-    fidelity: Mapping[str, object] | None = None
-    fidelity_missed: str = ""
-    links: Mapping[str, object] = field(default_factory=lambda: {"layer": "message"})
-    link_rules: Sequence[Mapping[str, object]] = ()
-    resumed: Sequence[Mapping[str, object]] = ()
-    unfinished: Sequence[str] = ()
-    broke: str = ""
-    interrupted: bool = False
-    delivery: str = "plain"
-    software: Mapping[NodeId, Versions] = field(default_factory=dict)
 
 
 class Summary(NamedTuple):
@@ -71,25 +30,6 @@ class Summary(NamedTuple):
 
     result: dict[str, object]
     judgement: Judgement
-
-
-class Odd(NamedTuple):
-    """Messages of one sender with the same thing wrong, and which nodes got them; `first_round` is -1 if unknown.
-
-    No node: they came to the supervisor.
-    """
-
-    src: NodeId | None
-    reason: str
-    messages: int
-    first_round: int
-    nodes: list[NodeId]
-
-    def sentence(self, done: str) -> str:
-        """In words: who sent, and what became of it."""
-        num = f"{self.messages} message{'s' * (self.messages != 1)}"
-        nodes = f"node{'s' * (len(self.nodes) != 1)} {', '.join(map(str, self.nodes))}"
-        return f"node {self.src} sent NaN or infinity, first in round {self.first_round}: {num} {done} by {nodes}"
 
 
 def _by_sender(run: Run, kind: str) -> list[Odd]:
@@ -100,56 +40,77 @@ def _by_sender(run: Run, kind: str) -> list[Odd]:
         "GROUP BY 1, 2 ORDER BY 1 NULLS LAST, 2",
         [kind],
     )
-    return [Odd(*row) for row in rows]
+    return [Odd(src, FateReason(reason), *rest) for src, reason, *rest in rows]
 
 
-class _Counted(NamedTuple):
-    """What was counted of messages, of waits (those that timed out, and all), of what deliveries gave up."""
+class Read(NamedTuple):
+    """The record of a run: what its verdict goes by, and what else `result.json` tells of it."""
 
+    observed: Observed
     messages: MessageTotals
-    timeouts: tuple[int, int]
     given_up: GivenUp
     restarts: Sequence[Json]
+    deaths: Sequence[Json]
 
     @classmethod
     def of(cls, run: Run) -> Self:
-        """Count."""
-        return cls(count_messages(run), count_timeouts(run), count_given_up(run), find_restarts(run))
+        """Read the record."""
+        messages, given_up, deaths = count_messages(run), count_given_up(run), find_deaths(run)
+        restarts: Sequence[Json] = find_restarts(run)
+        timed_out, waits = count_timeouts(run)
+        observed = Observed(
+            series=all_evaluations(run),
+            messages=messages.counts,
+            nbytes=_scalar(run, "SELECT coalesce(sum(nbytes), 0)::BIGINT FROM round_totals"),
+            train_loss=_scalar(run, _TRAIN_LOSS),
+            timed_out=timed_out,
+            waits=waits,
+            lost_weight=given_up.lost_weight + sum(each.get("lost_weight") or 0.0 for each in restarts),
+            least=_least_weight(run),
+            deaths=[Death(each["node"], each["round"], each["reason"]) for each in deaths],
+            not_finite=[(node, round) for node, round in run.rows(_NOT_FINITE)],
+            fell={
+                row[0]
+                for row in run.rows("SELECT DISTINCT node FROM events WHERE kind = 'not_finite' AND node IS NOT NULL")
+            },
+            refused=_by_sender(run, "refused"),
+            mixed=_by_sender(run, "mixed_not_finite"),
+            chance=_chance(run),
+        )
+        return cls(observed, messages, given_up, restarts, deaths)
 
-    @property
-    def lost_weight(self) -> float:
-        """The push-sum weight that deliveries gave up and restarts lost."""
-        return self.given_up.lost_weight + sum(each.get("lost_weight") or 0.0 for each in self.restarts)
+
+_TRAIN_LOSS = (
+    "SELECT avg(last) FROM (SELECT arg_max(value, round) AS last FROM metrics WHERE name = 'train_loss' GROUP BY node)"
+)
+_NOT_FINITE = (
+    "SELECT node, min(round) FROM (SELECT node, round FROM events WHERE kind = 'not_finite' UNION ALL "
+    "SELECT node, round FROM metrics WHERE name IN ('train_loss', 'test_loss') AND value IS NULL) "
+    "GROUP BY node ORDER BY 2, 1 NULLS LAST"
+)
 
 
 def summarize(run: Run, facts: RunFacts) -> Summary:
     """Compute the contents of `result.json`, the verdict included, from what `run` recorded; many queries: hold it."""
-    series, counted, deaths = all_evaluations(run), _Counted.of(run), find_deaths(run)
-    refused, mixed = (_by_sender(run, kind) for kind in ("refused", "mixed_not_finite"))
-    timed_out, waits = counted.timeouts
-    timeouts = {"timeouts": timed_out / max(1, waits)}
-    figures: Json = _figures(run, facts, series) | shares(counted.messages.counts) | timeouts
-    found = _findings(run, facts, figures, deaths, refused, mixed)
-    findings = replace(found, num_delivered=counted.messages.counts.delivered)
-    cautions = find_cautions(_course(run, facts, series, counted, findings))
+    observed, messages, given_up, restarts, deaths = Read.of(run)
+    figures, cautions, judgement = conclude(observed, facts)
     length_s = facts.duration_s if facts.virtual_duration_s is None else facts.virtual_duration_s
-    judgement = judge(replace(findings, cautions=by_kind(cautions)), facts.expect)
     result = {
         **_what_ran(facts),
         "verdict": judgement.verdict,
         "reasons": judgement.reasons,
         "warnings": [asdict(caution) for caution in cautions],
-        **_measured(run, facts, series, figures),
-        "messages": counted.messages.to_json(),
+        **_measured(run, facts, observed.series, figures),
+        "messages": messages.to_json(),
         "timeouts": figures["timeouts"],
-        "given_up": counted.given_up._asdict(),
-        "refused": [each._asdict() for each in refused],
-        "mixed_not_finite": [each._asdict() for each in mixed],
+        "given_up": given_up._asdict(),
+        "refused": [each._asdict() for each in observed.refused],
+        "mixed_not_finite": [each._asdict() for each in observed.mixed],
         "bytes_sent": figures["bytes_sent"],
         "duration_s": facts.duration_s,
         "time": find_time_spent(run, length_s, facts.rounds),
         "died": deaths,
-        "restarts": counted.restarts,
+        "restarts": restarts,
         "unfinished": list(facts.unfinished),
         "stalls": [dict(stall) for stall in facts.stalls],
         "deadlocks": [dict(deadlock) for deadlock in facts.deadlocks],
@@ -197,25 +158,6 @@ def unjudged(facts: RunFacts, why: str, status: Mapping[str, Any]) -> Summary:
         "versions": dict(_versions()),
     }
     return Summary(result | _where_it_applies(facts), judgement)
-
-
-def _course(run: Run, facts: RunFacts, series: Series, counted: _Counted, findings: Findings) -> Course:
-    """What cautions go by."""
-    timed_out, waits = counted.timeouts
-    return Course(
-        accuracy=values_of(series, "test_accuracy"),
-        chance=_chance(run),
-        grown={name.replace("_", " "): values_of(series, name) for name in GROWING},
-        not_finite=[*findings.not_finite, *findings.refused_not_finite],
-        timed_out=timed_out,
-        waits=waits,
-        messages=counted.messages.counts,
-        weight=findings.figures["weight_sum"],
-        least=_least_weight(run),
-        gave_up=counted.lost_weight / facts.nodes,
-        plain=facts.delivery == "plain",
-        versions=list(mixed(facts.software, deciding)),
-    )
 
 
 def _measured(run: Run, facts: RunFacts, series: Series, figures: Json) -> dict[str, object]:
@@ -266,27 +208,6 @@ def _recorded(run: Run) -> dict[str, object]:
     return {"recorded": {"every": run.sampling.every, "messages": rows, "text": run.sampling.sentence}}
 
 
-def _figures(run: Run, facts: RunFacts, series: Series) -> dict[str, object]:
-    """The final numbers, by the names that `expect` knows."""
-    train = (
-        "SELECT avg(last) FROM "
-        "(SELECT arg_max(value, round) AS last FROM metrics WHERE name = 'train_loss' GROUP BY node)"
-    )
-    return {
-        "test_accuracy": last_of(series, "test_accuracy"),
-        "mean_local": last_of(series, "mean_local_accuracy"),
-        "mean_personal": last_of(series, "mean_personal_accuracy"),
-        "test_loss": last_of(series, "test_loss"),
-        "error": last_of(series, "error"),
-        "train_loss": _scalar(run, train),
-        "consensus_distance": last_of(series, "consensus_distance"),
-        "weight_sum": last_of(series, "weight_sum"),
-        "bytes_sent": _scalar(run, "SELECT coalesce(sum(nbytes), 0)::BIGINT FROM round_totals"),
-        "duration_s": facts.duration_s,
-        "virtual_duration_s": facts.virtual_duration_s,
-    } | {name: last_of(series, name) for name in series if is_measured(name) and name not in FIGURES}
-
-
 def _least_weight(run: Run) -> HeldWeight | None:
     """The smallest push-sum weight that a node held; one that rejoined without any has 0 for a while."""
     rows = run.rows(
@@ -296,61 +217,14 @@ def _least_weight(run: Run) -> HeldWeight | None:
     return HeldWeight(*rows[0]) if rows else None
 
 
-def _scalar(run: Run, sql: str) -> object:
+def _scalar(run: Run, sql: str) -> Any:
     return run.rows(sql)[0][0]
-
-
-def _findings(
-    run: Run, facts: RunFacts, figures: Json, deaths: Sequence[Json], refused: Sequence[Odd], mixed: Sequence[Odd]
-) -> Findings:
-    return Findings(
-        died={
-            death["node"]: f"node {death['node']} died in round {death['round']}: {death['reason']}" for death in deaths
-        },
-        deadlocks=[f"deadlock: {deadlock['text']}" for deadlock in facts.deadlocks],
-        open_stalls=[f"stalled at the end: {stall['text']}" for stall in facts.stalls if not stall.get("over")],
-        not_finite=[*_not_finite(run), *(each.sentence("mixed") for each in mixed)],
-        fell={row[0] for row in run.rows("SELECT DISTINCT node FROM events WHERE kind = 'not_finite'")},
-        refused_not_finite=[each.sentence("refused") for each in refused if each.reason == "not_finite"],
-        num_refused=sum(each.messages for each in refused if each.reason == "not_finite"),
-        unfinished=facts.unfinished,
-        figures=figures,
-        fidelity_missed=facts.fidelity_missed,
-        mass_error=_mass_error(facts.resumed, figures["weight_sum"]),
-        broke=facts.broke,
-        interrupted=facts.interrupted,
-    )
 
 
 def _chance(run: Run) -> float:
     """The accuracy of a guess; 0 where there are no classes."""
     partition = run.partition
     return 1 / len(partition["classes"]) if partition is not None and partition["classes"] else 0.0
-
-
-def _mass_error(resumed: Sequence[Mapping[str, object]], weight_sum: float | None) -> str:
-    """What a resumed run lacks of the one that was never killed, or has too much; empty where it lacks nothing."""
-    doubts = [f"at {each['at_s']:.4g} s {each['doubt']}" for each in resumed if each["doubt"]]
-    wrong = weight_sum is not None and abs(weight_sum - 1) > MASS_TOLERANCE
-    if not doubts and not (resumed and wrong):
-        return ""
-    how = f"the run was resumed{' ' if doubts else ''}{', and '.join(doubts)}"
-    if weight_sum is None:
-        return f"mass error: {how}: the mean of the models was not kept"
-    return f"mass error: {how}: the sum of w at the end is {weight_sum:.9g} of the number of nodes"
-
-
-def _not_finite(run: Run) -> list[str]:
-    """One sentence per node (and one for the fleet) whose loss was not finite, with the first such round."""
-    rows = run.rows(
-        "SELECT node, min(round) FROM (SELECT node, round FROM events WHERE kind = 'not_finite' UNION ALL "
-        "SELECT node, round FROM metrics WHERE name IN ('train_loss', 'test_loss') AND value IS NULL) "
-        "GROUP BY node ORDER BY 2, 1 NULLS LAST"
-    )
-    return [
-        f"{'the average model' if n is None else f'node {n}'} had a loss that is not finite in round {r}"
-        for n, r in rows
-    ]
 
 
 @cache

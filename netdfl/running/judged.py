@@ -15,8 +15,9 @@ from netdfl.core.types import Json
 from netdfl.record.directory import RunDirectory
 from netdfl.record.forms import RESULT, read_form
 from netdfl.record.judge import ExitCode, Judgement
-from netdfl.record.result import RunFacts, Summary, summarize, unjudged
+from netdfl.record.result import Summary, summarize, unjudged
 from netdfl.record.run import Run
+from netdfl.record.verdict import RunFacts
 from netdfl.running.models import TrainedRun, open_run
 from netdfl.scenario.explain.link_rules import link_rules
 from netdfl.scenario.model.schema import Scenario

@@ -26,7 +26,6 @@ STORE_AND_WIRE = {
 IN_WORDS = {
     "transport/control.py",  # why a node is turned away
     "node/state_transfer.py",  # why no model came
-    "record/result.py",  # as stored
 }
 """Where a reason is a sentence, or is no message's."""
 SURGERY = ("startswith", "endswith", "removeprefix", "removesuffix", "partition", "split")

@@ -1,0 +1,174 @@
+"""The record of an explored run as its verdict goes by it, read from rows in memory.
+
+`netdfl.record.result` reads the same from the files of a run; a test holds the two to each other.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from math import isfinite
+
+from netdfl.core.fates import Fate, FateClass, FateReason, MessageCounts
+from netdfl.core.types import Kind, NodeId, Scalar
+from netdfl.diagnosis.finding import Cause, Finding
+from netdfl.explore.rows import Noted, Rows
+from netdfl.record.base import Ended
+from netdfl.record.cautions import HeldWeight
+from netdfl.record.evaluated import EvaluatedValue, Series
+from netdfl.record.remarks import reason_of_death
+from netdfl.record.verdict import Death, Observed, Odd, RunFacts
+from netdfl.scenario.model.schema import Scenario
+
+
+def facts_of(scenario: Scenario, stalls: Sequence[Finding], unfinished: Sequence[str], length_ns: int) -> RunFacts:
+    """Return what the verdict goes by beside the record; nothing is judged by the computer's own time."""
+    confirmed = [each for each in stalls if each.cause is Cause.DEADLOCK and not each.suspected and not each.over]
+    return RunFacts(
+        scenario=scenario.name,
+        seed=scenario.seed,
+        world=scenario.world.kind,
+        algorithm=scenario.algorithm.kind,
+        nodes=scenario.nodes,
+        rounds=scenario.rounds,
+        duration_s=0.0,
+        virtual_duration_s=length_ns / 1e9,
+        expect={name: bound for name, bound in scenario.expect.entries().items() if name != "duration_s"},
+        stalls=[{"text": each.text, "over": each.over} for each in stalls if each not in confirmed],
+        deadlocks=[{"text": each.text} for each in confirmed],
+        unfinished=unfinished,
+        delivery=scenario.delivery.kind,
+    )
+
+
+def observe(rows: Rows) -> Observed:
+    """Read what a verdict goes by."""
+    losses = _last_losses(rows)
+    return Observed(
+        series=_series(rows),
+        messages=_count(rows),
+        nbytes=sum(message.nbytes for message in rows.messages),
+        train_loss=sum(losses) / len(losses) if losses else None,
+        timed_out=sum(wait.ended is Ended.DEADLINE and bool(wait.missing) for wait in rows.waits),
+        waits=len(rows.waits),
+        lost_weight=_given_up(rows) + sum(_lost_by_restarts(rows)),
+        least=_least_weight(rows),
+        deaths=list(_deaths(rows)),
+        not_finite=_not_finite(rows),
+        fell={event.node for event in rows.events if event.kind == "not_finite" and event.node is not None},
+        refused=_by_sender(rows, "refused"),
+        mixed=_by_sender(rows, "mixed_not_finite"),
+    )
+
+
+def _count(rows: Rows) -> MessageCounts:
+    """Messages by class."""
+    found: Counter[FateClass] = Counter()
+    for fate, number in Counter(message.fate for message in rows.messages).items():
+        found[Fate.read(fate).counts_as] += number
+    return MessageCounts(sent=len(rows.messages), **{name.value: number for name, number in found.items()})
+
+
+def _series(rows: Rows) -> Series:
+    """Every figure of the fleet, in order of rounds."""
+    found: dict[str, list[tuple[int, int, float]]] = {}
+    for at_ns, node, round, name, value in rows.measured:
+        if node is None:
+            found.setdefault(name, []).append((round, at_ns, value))
+    return {
+        name: [
+            EvaluatedValue(round, at_ns / 1e9, value if isfinite(value) else None)
+            for round, at_ns, value in sorted(values, key=lambda each: each[:2])
+        ]
+        for name, values in found.items()
+    }
+
+
+def _last_losses(rows: Rows) -> list[float]:
+    last: dict[NodeId | None, tuple[int, float]] = {}
+    for _, node, round, name, value in rows.measured:
+        if name == "train_loss" and isfinite(value) and (node not in last or round > last[node][0]):
+            last[node] = (round, value)
+    return [value for _, value in last.values()]
+
+
+def _least_weight(rows: Rows) -> HeldWeight | None:
+    """The smallest push-sum weight that a node held; one that rejoined without any has 0 for a while."""
+    held = (
+        HeldWeight(value, round, node)
+        for _, node, round, name, value in rows.measured
+        if name == "weight" and node is not None and value > 0
+    )
+    return min(held, default=None)
+
+
+def _given_up(rows: Rows) -> float:
+    """The push-sum weight in messages that were given up and never came."""
+    given_up = [event for event in rows.events if event.kind == "given_up"]
+    came = {
+        (m.src, m.dst, m.round, m.step)
+        for m in (rows.messages if given_up else ())
+        if m.kind is Kind.DATA and m.fate == Fate.DELIVERED.text
+    }
+    lost = (e for e in given_up if (e.node, e.details["dst"], e.round, e.details["step"]) not in came)
+    return sum(_number(event.details["weight"]) for event in lost)
+
+
+def _lost_by_restarts(rows: Rows) -> Iterator[float]:
+    """The push-sum weight that nodes held when they crashed and lost their state."""
+    held: dict[NodeId, float] = {}
+    back: dict[NodeId, float] = {}
+    for event in rows.events:
+        if event.node is None:
+            continue
+        if event.kind == "crash":
+            held[event.node] = _number(event.details.get("weight"))
+        elif event.kind == "restart":
+            back[event.node] = held.pop(event.node, 0.0)
+        elif event.kind == "rejoin" and event.node in back:
+            yield back.pop(event.node)
+
+
+def _number(value: Scalar) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _deaths(rows: Rows) -> Iterator[Death]:
+    """The first unplanned end of each node."""
+    told = set[NodeId]()
+    for event in rows.events:
+        if event.kind in ("died", "training_error") and event.node is not None and event.node not in told:
+            told.add(event.node)
+            yield Death(event.node, event.round, reason_of_death(event.kind, event.details))
+
+
+def _not_finite(rows: Rows) -> list[tuple[NodeId | None, int]]:
+    """Each node whose loss was not finite, and the fleet, with the first such round."""
+    first: dict[NodeId | None, int] = {}
+    for event in rows.events:
+        if event.kind == "not_finite":
+            first[event.node] = min(event.round, first.get(event.node, event.round))
+    for _, node, round, name, value in rows.measured:
+        if name in ("train_loss", "test_loss") and not isfinite(value):
+            first[node] = min(round, first.get(node, round))
+    return sorted(first.items(), key=lambda item: (item[1], item[0] is None, item[0] or 0))
+
+
+def _by_sender(rows: Rows, kind: str) -> list[Odd]:
+    """Events about messages with something wrong, by their sender and what it is."""
+    found: defaultdict[tuple[int | None, FateReason], list[Noted]] = defaultdict(list)
+    for event in rows.events:
+        if event.kind == kind:
+            src, reason = event.details.get("src"), event.details.get("reason", "not_finite")
+            found[src if isinstance(src, int) else None, FateReason(str(reason))].append(event)
+    odd = [
+        Odd(
+            src,
+            reason,
+            sum(int(_number(event.details.get("messages", 1))) for event in events),
+            min(event.round for event in events),
+            sorted({event.node for event in events if event.node is not None}),
+        )
+        for (src, reason), events in found.items()
+    ]
+    return sorted(odd, key=lambda each: (each.src is None, each.src or 0, each.reason))

@@ -1,0 +1,115 @@
+"""A record in memory and the same one in files are observed alike, and so judged alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netdfl.core.fates import Fate
+from netdfl.core.types import Kind, MessageId, Payload, StepId
+from netdfl.explore.observed import observe
+from netdfl.explore.rows import Rows
+from netdfl.record.base import Ended, Outcome, Waited
+from netdfl.record.result import Read
+from netdfl.record.run import open_run
+from netdfl.record.store import StoreWriter
+from netdfl.record.verdict import Observed
+
+MS = 1_000_000
+
+
+def data(round: int, edge: tuple[int, int], fate: str, *, attempt: int = 0) -> Outcome:
+    read = Fate.read(fate)
+    id = MessageId(Kind.DATA, 0, StepId(round, 0), 0, attempt)
+    return Outcome((edge,), id, 100 + round, round * MS, round * MS + 5 if read in Fate.ARRIVED else None, read)
+
+
+def event(at_ms: int, node: int | None, round: int, kind: str, **details: Any) -> tuple[Any, ...]:
+    return "event", (at_ms * MS, node, round, kind), details
+
+
+def metric(at_ms: int, node: int | None, round: int, **figures: float) -> tuple[Any, ...]:
+    return "metrics", (at_ms * MS, node, round, figures), {}
+
+
+def wait(node: int, ended: Ended, *missing: int) -> tuple[Any, ...]:
+    return "wait", (Waited(node, 0, 0, Kind.DATA, 0, MS, MS, ended, None, missing),), {}
+
+
+def sent(*outcomes: Outcome) -> list[tuple[Any, ...]]:
+    return [("outcome", (each, [Payload()] * len(each.edges)), {}) for each in outcomes]
+
+
+FATES = ("delivered", "late", "duplicate", "dropped:loss", "dropped:queue", "failed:gone", "refused:not_finite")
+NAN = float("nan")
+RECORDS: dict[str, list[tuple[Any, ...]]] = {
+    "nothing": [],
+    "every fate": sent(*(data(round, (round % 3, 3), fate) for round, fate in enumerate(FATES))),
+    "figures, whole and not": [
+        metric(1, None, 0, test_accuracy=0.5, mean_local_accuracy=0.25, test_loss=2.0, weight_sum=1.0),
+        metric(5, None, 2, test_accuracy=0.75, test_loss=NAN, test_mae=3.0),
+        metric(3, None, 1, test_accuracy=0.875, consensus_distance=float("inf"), test_loss=1.0),
+    ],
+    "losses and weights of nodes": [
+        *(metric(round, node, round, train_loss=1.0 / (1 + node + round)) for round in range(3) for node in range(2)),
+        metric(4, 0, 3, train_loss=NAN, weight=0.0),
+        *(metric(round, 1, round, weight=2.0**-round) for round in (1, 4, 2)),
+    ],
+    "waits": [wait(0, Ended.CAME), wait(1, Ended.DEADLINE, 0, 2), wait(1, Ended.DEADLINE), wait(2, Ended.GONE, 1)],
+    "deaths, and another node's pause after them": [
+        event(3, 1, 4, "died", reason="killed by SIGKILL"),
+        event(4, 2, 4, "training_error", error="out of memory"),
+        event(5, 1, 4, "died", reason="again"),
+        event(6, 0, 4, "pause"),
+        event(7, 0, 4, "resume"),
+        event(8, 3, 4, "died", signal="SIGSEGV"),
+        event(9, 4, 4, "died", exit_code=3),
+        event(9, 5, 4, "died"),
+    ],
+    "numbers that are none": [
+        event(2, 1, 3, "not_finite"),
+        event(1, 1, 2, "not_finite"),
+        event(2, None, 1, "not_finite"),
+        metric(3, 2, 1, train_loss=NAN),
+        event(4, 0, 3, "refused", src=1, reason="not_finite", what="x"),
+        event(4, 2, 4, "refused", src=1, reason="not_finite", what="y"),
+        event(4, None, -1, "refused", src=None, reason="version", what="z", messages=100),
+        event(5, 2, 4, "mixed_not_finite", src=1),
+        event(6, 2, 5, "mixed_not_finite", src=1),
+    ],
+    "weight that is gone": [
+        *sent(data(0, (0, 1), "dropped:loss"), data(0, (0, 1), "delivered", attempt=1)),
+        *sent(data(1, (0, 1), "dropped:loss")),
+        event(2, 0, 0, "given_up", dst=1, step=0, weight=0.25),
+        event(2, 0, 1, "given_up", dst=1, step=0, weight=0.5),
+        event(3, 1, 2, "crash", weight=0.75),
+        event(4, 1, 2, "restart"),
+        event(5, 1, 3, "rejoin", source=0, weight=0.0),
+        event(6, 2, 3, "crash", weight=1.5),
+        event(7, 2, 3, "restart"),
+    ],
+}
+
+
+def both(record: list[tuple[Any, ...]], path: Path) -> tuple[Observed, Observed]:
+    (path / "scenario.yaml").write_text("name: observed\n")
+    rows = Rows()
+    with StoreWriter(path, "fleet") as store:
+        for recorder in (rows, store):
+            for method, args, more in record:
+                getattr(recorder, method)(*args, **more)
+    return observe(rows), Read.of(open_run(path)).observed
+
+
+@pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS)
+def test_rows_in_memory_are_observed_as_those_in_files(record: list[tuple[Any, ...]], tmp_path: Path) -> None:
+    in_memory, in_files = both(record, tmp_path)
+    assert in_memory == in_files
+
+
+def test_a_pause_of_another_node_hides_no_death(tmp_path: Path) -> None:
+    for observed in both(RECORDS["deaths, and another node's pause after them"], tmp_path):
+        assert [death.node for death in observed.deaths] == [1, 2, 3, 4, 5]
+        assert [death.why for death in observed.deaths][1] == "training error: out of memory"
