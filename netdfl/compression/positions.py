@@ -130,7 +130,7 @@ def largest(x: Vector, count: int) -> tuple[Indices, Vector]:
     middle = count * len(sample) / dim
     beside = 4 * math.sqrt(middle) + 4
     rank, most = int(middle + beside), int((middle + 2 * beside) * dim / len(sample))
-    indices, numbers = _passing(x, sample[rank], most) if rank < len(sample) and most < dim else (None, x)
+    indices, numbers = _passing(x, sample[rank], most) if most < dim else (None, x)  # so the rank is in the sample
     if indices is None or len(indices) < count:
         indices, numbers = np.arange(dim), x
     integer = np.int32 if x.dtype == np.float32 else np.int64

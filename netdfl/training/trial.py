@@ -188,9 +188,8 @@ def _steps(trial: Tried, kind: type[FlatModel]) -> LocalSteps:
     model = kind(module, given._loss, buffers=given.buffers.names, policy=given.policy)
     num = len(next(leaves(trial.y)))
     size = max(1, min(trial.batch_size, -(-num // 2)))
-    labels = int(next(leaves(trial.y)).max()) + 1 if given.uses_cross_entropy else 0
     examples = Samples(trial.x, trial.y)
-    task = Classification(model, given.flat(), examples, node=0, streams=Streams(0), batch_size=size, num_labels=labels)
+    task = Classification(model, given.flat(), examples, node=0, streams=Streams(0), batch_size=size)
     return _sgd(trial.local).steps_from(task.initial(), 1.0, task.data(0), _VIEW)
 
 
