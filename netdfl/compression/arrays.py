@@ -112,7 +112,8 @@ def is_finite(x: Vector) -> bool:
     """
     if len(x) < _ROW:
         return bool(np.isfinite(x).all())
-    whole = x[: len(x) // _ROW * _ROW].reshape(-1, 1, _ROW)
+    num = len(x) // _ROW
+    whole = x[: num * _ROW].reshape(num, 1, _ROW)
     with np.errstate(over="ignore", invalid="ignore"):
         squares = whole @ whole.transpose(0, 2, 1)
     rest = x[whole.size :]

@@ -27,7 +27,7 @@ def code_dtype(bits: int) -> np.dtype[Any]:
     return np.dtype(next(dtype for width, dtype in _UNSIGNED if bits <= width))
 
 
-def packed_nbytes(num: int, bits: int) -> int:
+def packed_nbytes(num: int, *, bits: int) -> int:
     """Bytes of `num` packed codes of `bits` bits."""
     return -(-num * bits // 8)
 
@@ -37,7 +37,7 @@ def pack(codes: Codes, bits: int) -> Bytes:
     if bits == 8:
         return codes
     planes, left = divmod(bits, 8)
-    out = np.empty(packed_nbytes(len(codes), bits), np.uint8)
+    out = np.empty(packed_nbytes(len(codes), bits=bits), np.uint8)
     as_bytes = codes.view(np.uint8).reshape(len(codes), codes.itemsize)
     for plane in range(planes):
         out[plane * len(codes) : (plane + 1) * len(codes)] = as_bytes[:, plane]

@@ -30,19 +30,19 @@ def _low_bits(count: int, dim: int) -> int:
 
 def _list_nbytes(count: int, dim: int) -> tuple[int, int]:
     low = _low_bits(count, dim)
-    return packed_nbytes(((dim - 1) >> low) + count, 1), packed_nbytes(count, low)
+    return packed_nbytes(((dim - 1) >> low) + count, bits=1), packed_nbytes(count, bits=low)
 
 
 def names(count: int, dim: int) -> tuple[str, ...]:
     """The arrays that hold `count` positions out of `dim`."""
     if count in (0, dim):
         return ()
-    return ("bitmap",) if packed_nbytes(dim, 1) <= sum(_list_nbytes(count, dim)) else ("high", "low")
+    return ("bitmap",) if packed_nbytes(dim, bits=1) <= sum(_list_nbytes(count, dim)) else ("high", "low")
 
 
 def nbytes(count: int, dim: int) -> int:
     """Bytes of `count` positions out of `dim`: min(ceil(d / 8), the list), 0 for all or none."""
-    return min(packed_nbytes(dim, 1), sum(_list_nbytes(count, dim))) if names(count, dim) else 0
+    return min(packed_nbytes(dim, bits=1), sum(_list_nbytes(count, dim))) if names(count, dim) else 0
 
 
 def encode(indices: Indices, dim: int) -> dict[str, Array]:
@@ -69,7 +69,7 @@ def decode(encoded: Encoded, count: int, dim: int) -> Indices:
     if not kind:
         return np.arange(count)
     if kind == ("bitmap",):
-        bitmap = read_numpy(encoded, "bitmap", ("uint8",), packed_nbytes(dim, 1))
+        bitmap = read_numpy(encoded, "bitmap", ("uint8",), packed_nbytes(dim, bits=1))
         indices = np.flatnonzero(np.unpackbits(bitmap, count=dim, bitorder="little").view(np.bool_))
         if len(indices) != count:
             raise MalformedMessage(f"a bitmap with {len(indices)} positions; expected {count}")

@@ -140,7 +140,7 @@ class Qsgd(Compressor):
         if self.entropy and dim:
             folded = rice.fold(codes, self.bits)
             k, nbytes = rice.shortest(folded, self.bits)
-            if nbytes < packed_nbytes(dim, self.bits):
+            if nbytes < packed_nbytes(dim, bits=self.bits):
                 quotients, remainders = (from_numpy(a) for a in rice.encode(folded, k))
                 arrays = {"scales": scales, "quotients": quotients, "remainders": remainders}
                 return Encoded(dim, arrays, {"rice": k})
@@ -165,7 +165,7 @@ class Qsgd(Compressor):
 
     def _fixed(self, encoded: Encoded) -> Vector:
         dim = check_names(encoded, ("scales", "codes"))
-        codes = unpack(read_numpy(encoded, "codes", ("uint8",), packed_nbytes(dim, self.bits)), dim, self.bits)
+        codes = unpack(read_numpy(encoded, "codes", ("uint8",), packed_nbytes(dim, bits=self.bits)), dim, self.bits)
         zero = 2 ** (self.bits - 1)
         most = zero + self.levels  # of 8 and 16 bits the largest code there is
         if dim and (codes.min() < zero - self.levels or (most < 2**self.bits - 1 and codes.max() > most)):
@@ -176,9 +176,9 @@ class Qsgd(Compressor):
     def _rice(self, encoded: Encoded) -> NDArray[Any]:
         dim = check_names(encoded, ("scales", "quotients", "remainders"))
         k = read_count(encoded, "rice", 0, self.bits - 1)
-        remainders = read_numpy(encoded, "remainders", ("uint8",), packed_nbytes(dim, k))
+        remainders = read_numpy(encoded, "remainders", ("uint8",), packed_nbytes(dim, bits=k))
         quotients = read_numpy(encoded, "quotients", ("uint8",), None)
-        if len(quotients) + len(remainders) > packed_nbytes(dim, self.bits):
+        if len(quotients) + len(remainders) > packed_nbytes(dim, bits=self.bits):
             raise MalformedMessage(
                 f"{len(quotients)} bytes of quotients; expected less than fixed codes of {self.bits} bits take"
             )

@@ -34,7 +34,7 @@ def shortest(folded: NDArray[np.uint16], bits: int) -> tuple[int, int]:
     counts = np.bincount(folded)
     values = np.arange(len(counts))
     unary_bits = [len(folded) + int(counts @ (values >> k)) for k in range(bits)]
-    lengths = [-(-unary_bits[k] // 8) + packed_nbytes(len(folded), k) for k in range(bits)]
+    lengths = [-(-unary_bits[k] // 8) + packed_nbytes(len(folded), bits=k) for k in range(bits)]
     best = int(np.argmin(lengths))
     return best, lengths[best]
 

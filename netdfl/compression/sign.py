@@ -64,7 +64,7 @@ class Sign(Compressor):
         """Decode to shape (d,), in the dtype of the scales. Raises MalformedMessage."""
         dim = check_names(encoded, ("scales", "signs"))
         scales = read_scales(encoded, num_buckets(dim, self.bucket))
-        signs = read_numpy(encoded, "signs", ("uint8",), packed_nbytes(dim, 1))
+        signs = read_numpy(encoded, "signs", ("uint8",), packed_nbytes(dim, bits=1))
         negative = np.unpackbits(signs, count=dim, bitorder="little").view(np.int8)
         negative *= -2
         negative += 1

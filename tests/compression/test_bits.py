@@ -16,7 +16,7 @@ from netdfl.compression.bits import code_dtype, from_unary, pack, packed_nbytes,
 def test_codes_come_back_in_exactly_their_bits(bits: int, num: int) -> None:
     codes = np.random.default_rng(bits).integers(0, 2**bits, num, np.uint64).astype(code_dtype(bits))
     packed = pack(codes, bits)
-    assert len(packed) == packed_nbytes(num, bits) == -(-num * bits // 8)
+    assert len(packed) == packed_nbytes(num, bits=bits) == -(-num * bits // 8)
     assert np.array_equal(unpack(packed, num, bits), codes)
 
 

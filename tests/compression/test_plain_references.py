@@ -190,7 +190,7 @@ def test_entropy_codes_are_no_longer_than_fixed_ones_or_refused() -> None:
     x, coded = np.concatenate([np.zeros(60), [1.0, -1.0]]), Qsgd(7, 0, "max", entropy=True)
     sent = encoded(coded, x)
     quotients = to_tensor(sent.arrays["quotients"])
-    room = packed_nbytes(62, 4) - len(quotients) - len(to_tensor(sent.arrays["remainders"]))
+    room = packed_nbytes(62, bits=4) - len(quotients) - len(to_tensor(sent.arrays["remainders"]))
     for more in (room, room + 1):
         longer = torch.cat([quotients, torch.zeros(more, dtype=torch.uint8)])
         padded = replace(sent, arrays={**sent.arrays, "quotients": snapshot(longer)})
