@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import re
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -15,6 +16,7 @@ from netdfl.report.html import fill
 from netdfl.web.folder import Folder
 from netdfl.web.watch import Watched, ask_to_stop, log_tail
 
+NODE = re.compile("[0-9]{1,9}")
 POLICY = "default-src 'none'; img-src data:; connect-src 'self'"
 
 
@@ -28,7 +30,7 @@ def make_app(folder: Folder, token: str) -> Starlette:
             Route(f"/{token}/curves", pages.curves),
             Route(f"{run}/", pages.page),
             Route(f"{run}/events", pages.events),
-            Route(f"{run}/log/{{node:int}}", pages.log),
+            Route(f"{run}/log/{{node}}", pages.log),
             Route(f"{run}/stop", pages.stop, methods=["POST"]),
         ]
     )
@@ -40,6 +42,7 @@ class _Pages:
     def __init__(self, folder: Folder, token: str) -> None:
         self._folder, self._token = folder, token
         self._watched: dict[str, Watched] = {}
+        self._comparing = asyncio.Lock()  # one comparison at a time takes a processor from what else is answered
 
     def _path(self, request: Request) -> Path | None:
         return self._folder.find(request.path_params["run"])
@@ -50,11 +53,13 @@ class _Pages:
         return HTMLResponse(fill(_empty("runs"), POLICY, f"/{self._token}/", "runs.js"))
 
     async def listed(self, request: Request) -> Response:
-        return Response(self._folder.listed(), media_type="application/json")
+        return Response(await asyncio.to_thread(self._folder.listed), media_type="application/json")
 
     async def curves(self, request: Request) -> Response:
-        ids: Sequence[str] = request.query_params.get("runs", "").split(",")
-        return Response(self._folder.compared([each for each in ids if each]), media_type="application/json")
+        ids = [each for each in request.query_params.get("runs", "").split(",") if each]
+        async with self._comparing:
+            found = await asyncio.to_thread(self._folder.compared, ids)
+        return Response(found, media_type="application/json")
 
     async def page(self, request: Request) -> Response:
         path = self._path(request)
@@ -70,9 +75,11 @@ class _Pages:
         return StreamingResponse(watched.events(), media_type="text/event-stream")
 
     async def log(self, request: Request) -> Response:
-        path = self._path(request)
+        path, node = self._path(request), request.path_params["node"]
+        if not NODE.fullmatch(node):
+            return _none()
         try:
-            text = None if path is None else log_tail(path, request.path_params["node"])
+            text = None if path is None else log_tail(path, int(node))
         except InputError as error:
             return PlainTextResponse(str(error), 409)
         return _none() if text is None else PlainTextResponse(text)

@@ -108,6 +108,7 @@ async def _serve(root: Path, port: int, say: Callable[[str], None], open_browser
         import uvicorn
 
         from netdfl.web.app import make_app
+        from netdfl.web.impatient import ImpatientProtocol
     except ImportError as error:
         raise InputError(MISSING) from error
     from netdfl.web.folder import Folder
@@ -121,6 +122,7 @@ async def _serve(root: Path, port: int, say: Callable[[str], None], open_browser
     app = Guard(make_app(folder, token), port, token)
     config = uvicorn.Config(
         app,
+        http=ImpatientProtocol,
         log_level="error",
         access_log=False,
         lifespan="off",

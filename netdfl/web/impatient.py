@@ -1,0 +1,53 @@
+"""Connections that ask nothing whole are closed.
+
+uvicorn closes a connection that is silent after an answer, and waits without end for the first request and for the rest
+of one that was begun: whoever can connect could hold as many connections as the process may open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+REQUEST_S = 10.0
+"""For how long the rest of a request is waited for."""
+BEGUN = (h11.IDLE, h11.SEND_BODY)
+"""How a client stands that has not sent the whole of a request."""
+
+
+class ImpatientProtocol(H11Protocol):
+    """uvicorn's protocol, which waits `REQUEST_S` for the whole of a request."""
+
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Wait for the first request."""
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came, and wait for the rest of it."""
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing more."""
+        super().connection_lost(exc)
+        self._stop_waiting()
+
+    def _watch(self) -> None:
+        if self.conn.their_state not in BEGUN:
+            self._stop_waiting()
+        elif self._late is None:
+            self._late = self.loop.call_later(REQUEST_S, self._give_up)
+
+    def _stop_waiting(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _give_up(self) -> None:
+        self.transport.abort()
