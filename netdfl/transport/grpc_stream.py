@@ -56,8 +56,8 @@ class Queued(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class UnderWay:
-    """A message whose frame was written at `since_s`, and what of its body was lent. `said`: the last word of it."""
+class WrittenFrame:
+    """A frame without an answer yet: when it was written, what of its body was lent, the last word of it (`said`)."""
 
     entry: Queued
     lent: Lent | None
@@ -85,7 +85,7 @@ class Stream:
         """Whether the receiver has answered anything over it, and so knows who sends."""
         self._call, self._deadline_s = call, deadline_s
         self._told, self._ended = told, ended
-        self._under_way: deque[UnderWay] = deque()
+        self._under_way: deque[WrittenFrame] = deque()
         self._loop = asyncio.get_running_loop()
         self._alive_s = self._due_s = 0.0
         self._pause_s = LOOK_S
@@ -101,7 +101,7 @@ class Stream:
 
     async def write(self, entry: Queued, frame: bytes, lent: Lent | None) -> None:
         """Write a message's frame; it is under way until `told` hears of it, or `ended` has it back."""
-        self._under_way.append(UnderWay(entry, lent, self._loop.time()))
+        self._under_way.append(WrittenFrame(entry, lent, self._loop.time()))
         self._arm()
         try:
             await self._call.write(frame)
