@@ -17,7 +17,7 @@ from netdfl.core.fates import Fate
 from netdfl.core.types import Json, Kind, LogicalId, MessageId, NodeId, PeerMessage, StepId
 from netdfl.diagnosis.outgoing import Outgoing
 from netdfl.diagnosis.snapshot import State, What
-from netdfl.node.ledger import EdgeCount, NodeLedger, SlotRun
+from netdfl.node.ledger import EdgeCount, NodeLedger, RoundRun, SlotRun
 from netdfl.node.runtime import Node
 
 FateText: TypeAlias = Annotated[Fate, PlainValidator(lambda fate: Fate.read(str(fate))), PlainSerializer(str)]
@@ -102,8 +102,8 @@ class Account:
 
     `serves`: it answers peers' requests now, whatever it waits for; `asked`, as (sender, round, step), it has not yet.
     `again` are the messages that it, or a later life of it, will send again by itself.
-    To those in `gone`, as its failure detector says, it sends nothing; each in `left_out` it left out of its rounds
-    from the one to the other. `next` is the first round and step for which it may still send something. It is in step
+    To those in `gone`, as its failure detector says, it sends nothing; each in `left_out` it left out of the rounds
+    from one to another. `next` is the first round and step for which it may still send something. It is in step
     `step` of the `steps` of its round, and keeps `early` messages that it does not wait for yet.
     """
 
@@ -121,7 +121,7 @@ class Account:
     asked: tuple[tuple[NodeId, int, int], ...] = ()
     again: tuple[PeerMessageText, ...] = ()
     gone: tuple[NodeId, ...] = ()
-    left_out: Mapping[NodeId, tuple[int, int]] = field(default_factory=dict)
+    left_out: Mapping[NodeId, tuple[RoundRun, ...]] = field(default_factory=dict)
     next: StepId | None = None
     born_ns: int = 0
     wait: WaitAccount | None = None
@@ -136,8 +136,7 @@ class Account:
 
     def took_for_gone(self, node: NodeId, round: int) -> bool:
         """Whether it sent `node` nothing in `round` as it took it for gone."""
-        rounds = self.left_out.get(node)
-        return rounds is not None and rounds[0] <= round <= rounds[1]
+        return any(first <= round <= last for first, last in self.left_out.get(node, ()))
 
     def to_json(self) -> Json:
         """Plain data."""
@@ -186,7 +185,7 @@ def give_account(
         asked=node.requests.kept,
         again=() if node.delivery is None else node.delivery.left if ended else node.delivery.due_again,
         gone=tuple(sorted(node.waits.gone)),
-        left_out=dict(node.left_out),
+        left_out=dict(node.ledger.left_out),
         next=node.next_slot,
         step=node.waits.step,
         steps=node.num_steps,

@@ -132,7 +132,7 @@ class _Fleet:
             return Awaited()
         if wait.what is What.REPLY:
             return self.reply(edge, giver, slot)
-        past = giver.is_past(slot) and edge[0] not in self.down
+        past = giver.is_past(slot)  # also of one that is down
         data, notice = LogicalId(Kind.DATA, slot), LogicalId(Kind.NOTICE, slot)
         known = self.sent(edge, data, any_epoch=past)
         if known is None and self.again(edge, data):
@@ -153,6 +153,9 @@ class _Fleet:
         """What became of a reply over `edge`, or before it of its request. Who serves answers without more."""
         reply, request = LogicalId(Kind.REPLY, slot), LogicalId(Kind.REQUEST, slot)
         known = self.sent(edge, reply) or self.sent(edge[::-1], request, arrived=False)
+        lost = known is not None and known.fate is AwaitedFate.LOST
+        if lost and edge[0] not in self.down and (edge[1], *slot) in giver.asked:
+            known = None  # it was the request, of which another copy came
         asking = known is not None and known.fate is AwaitedFate.IN_FLIGHT and known.edge == (edge[1], edge[0])
         if asking and edge[0] in self.down:
             return Awaited()  # whether the request is taken is a matter of who is asked
@@ -212,6 +215,8 @@ class _Fleet:
         found = dict.fromkeys(BY_EVENTS, self.schedule.loser)
         by = (found | {BY_RESET: self.schedule.resetter, BY_NAME: self.schedule.dropper}).get(reason)
         event = None if by is None else by(copies[0], sent_ns)
+        passes_ns = None if self.is_shut(edge) else self.schedule.passes_ns(copies[1:], self.at_ns)
+        in_vain = passes_ns != self.at_ns
         return Awaited(
             AwaitedFate.LOST,
             reason,
@@ -219,7 +224,8 @@ class _Fleet:
             again,
             notice=id.kind is Kind.NOTICE,
             kept=id.incarnation == self.accounts[edge[0]].epoch and edge[0] not in self.down,
-            in_vain=self.is_shut(edge) or all(self.schedule.is_lost(copy, self.at_ns) for copy in copies[1:]),
+            in_vain=in_vain,
+            passes_ns=passes_ns if in_vain else None,
             event=None if event == BY_LINKS else event,
         )
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.types import NodeId
-from netdfl.diagnosis.causes import find_stuck
+from netdfl.diagnosis.causes import find_doubtful, find_stuck
 from netdfl.diagnosis.ending import is_idle
 from netdfl.diagnosis.finding import Cause, Finding
 from netdfl.diagnosis.remedies import CHANGES, Allows, advise
@@ -26,7 +26,10 @@ def diagnose(
     settings the scenario could be given, from which the remedies are taken.
     """
     found = find_stuck(snapshot)
-    stuck = {node for finding in found for node in (*finding.roots, *finding.behind)}
+    roots = {node for finding in found for node in finding.roots}
+    behind = {node for finding in found for node in finding.behind} - roots
+    found += find_doubtful(snapshot, behind, patience_ns)
+    stuck = roots | behind
     slow = find_slow(snapshot, stuck, patience_ns)
     blamed = {culprit for finding in found for culprit in finding.culprits}
     alone = [finding for finding in slow if finding.roots == finding.culprits and blamed.issuperset(finding.culprits)]

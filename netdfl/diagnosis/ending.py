@@ -8,6 +8,7 @@ from netdfl.core.clock import NS_PER_S
 from netdfl.core.types import NodeId
 from netdfl.diagnosis import words
 from netdfl.diagnosis.finding import Cause, Finding
+from netdfl.diagnosis.reduce import Supply, supplies
 from netdfl.diagnosis.snapshot import AwaitedFate, NodeNow, Snapshot, State, What
 from netdfl.diagnosis.watch import Pace
 from netdfl.record.status import FleetStatus, Phase
@@ -40,14 +41,25 @@ def time_is_up(server_done_ns: int, now_ns: int, pace: Pace) -> bool:
 
 
 def goes_on(snapshot: Snapshot, running: Collection[NodeId]) -> bool:
-    """Whether some client goes on by itself after its server's end: its wait has a deadline, or it fetches a model."""
-    for node in running:
-        now = snapshot.nodes[node]
-        since_ns = now.since_ns if now.wait is None else now.wait.since_ns
-        ends = now.state is State.FETCHING or (now.wait is not None and now.wait.deadline_ns is not None)
-        if ends and snapshot.at_ns - since_ns < MOST_BY_ITSELF_NS:
-            return True
-    return False
+    """Whether some client goes on by itself after its server's end.
+
+    The scenario ends its pause or the outage of its link, however late; or its wait has a deadline, its message is
+    still on its way or sent again, or it fetches a model.
+    """
+    return any(_goes_on(snapshot, snapshot.nodes[node]) for node in running)
+
+
+def _goes_on(snapshot: Snapshot, now: NodeNow) -> bool:
+    wait = now.wait
+    if wait is None:
+        lasts_ns = snapshot.at_ns - now.since_ns
+        return now.back_ns is not None or (now.state is State.FETCHING and lasts_ns < MOST_BY_ITSELF_NS)
+    coming = [source for source, how in supplies(snapshot, now.node, wait).items() if how is Supply.SURE]
+    edges = (snapshot.edge(*(wait.awaited[source].edge or (source, now.node))) for source in coming)
+    if any(edge.heals_ns is not None for edge in edges):
+        return True
+    ends = wait.deadline_ns is not None or bool(coming)
+    return ends and snapshot.at_ns - wait.since_ns < MOST_BY_ITSELF_NS
 
 
 def _held(findings: Collection[Finding]) -> set[NodeId]:
@@ -81,7 +93,7 @@ def is_idle(snapshot: Snapshot, node: NodeId) -> bool:
 def lasts(snapshot: Snapshot, finding: Finding) -> bool:
     """Whether one of the waits of `finding` is there still, and not of a client that has nothing to do any more."""
     now = ((snapshot.nodes[waiter].wait, source, round) for waiter, source, round in finding.waits)
-    waits = any(wait is not None and wait.round == round and source in wait.awaited for wait, source, round in now)
+    waits = any(wait is not None and wait.round == round and source in wait.missing for wait, source, round in now)
     return waits and not all(is_idle(snapshot, root) for root in finding.roots)
 
 

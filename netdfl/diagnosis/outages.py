@@ -119,6 +119,11 @@ class Outages:
         meant = (e for e in self._drops if any(edge in block for block in e.blocks))
         return next((e.source for e in meant if named_by(e).matches(message, now_ns)), None)
 
+    def passes_ns(self, copies: Sequence[Transit], now_ns: int) -> int | None:
+        """The first time from now on at which not each of `copies` would be lost; None: there is none."""
+        later = (at_ns for at_ns, _ in self._by_clock if at_ns > now_ns)
+        return next((ns for ns in (now_ns, *later) if not all(self.is_lost(copy, ns) for copy in copies)), None)
+
     def is_lost(self, message: Transit, now_ns: int) -> bool:
         """Whether `message` is sure to be lost where it is sent at `now_ns`."""
         return any(found is not None for found in (self.loser(message, now_ns), self.dropper(message, now_ns)))

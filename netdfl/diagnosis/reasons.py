@@ -15,6 +15,7 @@ from netdfl.diagnosis.snapshot import (
     Awaited,
     AwaitedFate,
     EdgeNow,
+    NodeNow,
     Snapshot,
     State,
     WaitNow,
@@ -85,24 +86,25 @@ def why_of(snapshot: Snapshot, waiter: NodeId, source: NodeId) -> Why:
     """Why `source` keeps `waiter` waiting.
 
     What was lost while a link or the asked node was down is lost, unless that never ends or it is sent again: then
-    the outage is what holds it up.
+    the outage is what holds it up, as is one of its sender where that sends it again.
     """
     giver, pair, wait = snapshot.nodes[source], (waiter, source), wait_of(snapshot, waiter)
     awaited, edge = awaited_of(snapshot, pair), edge_of(snapshot, pair)
     if wait.what is What.ROOM:
         return _STATES.get(giver.state, Why.FULL)
     if awaited.fate is AwaitedFate.LOST:
+        asked = awaited.edge == pair
         if awaited.reason in _OUTAGE and not edge.up and (awaited.resent or edge.heals_ns is None):
             return Why.CUT
-        if awaited.reason == LOST_BY_GONE and giver.state in DOWN and (awaited.resent or giver.back_ns is None):
+        if giver.state in DOWN and _is_by_outage(giver, awaited, asked=asked):
             return Why.STOPPED if giver.state is State.STOPPED else _STATES[giver.state]
         return _LOST.get(awaited.reason, Why.LOST)
     if awaited.fate is AwaitedFate.MISSED:
         return Why.RETURNED_PAST
     if awaited.fate is AwaitedFate.NEVER:  # whatever becomes of its link
         return _never(snapshot, wait, awaited, giver.state)
-    if not edge.up:
-        return _STATES[giver.state] if giver.state in DOWN and _is_later(giver.back_ns, edge.heals_ns) else Why.CUT
+    if not edge.up and (awaited.fate is AwaitedFate.HELD or not _is_for_longer(giver, edge)):
+        return Why.CUT
     known = {AwaitedFate.HELD: Why.FULL, AwaitedFate.IN_FLIGHT: Why.ON_ITS_WAY}
     if awaited.fate in known:
         return known[awaited.fate]
@@ -111,9 +113,18 @@ def why_of(snapshot: Snapshot, waiter: NodeId, source: NodeId) -> Why:
     return (_STATES | _BUSY).get(giver.state, Why.WAITING)
 
 
-def _is_later(one: int | None, other: int | None) -> bool:
-    """Whether an outage that ends at `one` outlasts one that ends at `other`; None: never."""
-    return other is not None and (one is None or one > other)
+def _is_by_outage(giver: NodeNow, awaited: Awaited, *, asked: bool) -> bool:
+    """Whether an outage of `giver` keeps a lost message away: it was `asked` and is down still, or sends it again."""
+    if asked:
+        return awaited.reason == LOST_BY_GONE and (awaited.resent or giver.back_ns is None)
+    return awaited.resent
+
+
+def _is_for_longer(giver: NodeNow, edge: EdgeNow) -> bool:
+    """Whether `giver` is down, and not for less long than its link: who sends nothing needs none."""
+    if giver.state not in DOWN:
+        return False
+    return giver.back_ns is None or (edge.heals_ns is not None and giver.back_ns > edge.heals_ns)
 
 
 def _never(snapshot: Snapshot, wait: WaitNow, awaited: Awaited, state: State) -> Why:

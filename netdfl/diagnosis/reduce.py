@@ -80,8 +80,8 @@ class _Counters:
 
     __slots__ = ("gone", "missing", "short")
 
-    def __init__(self, snapshot: Snapshot, waiter: NodeId, wait: WaitNow) -> None:
-        self.gone = will_be_gone(snapshot, waiter, wait)
+    def __init__(self, snapshot: Snapshot, waiter: NodeId, wait: WaitNow, *, by_chance: bool = True) -> None:
+        self.gone = (will_be_gone if by_chance else surely_gone)(snapshot, waiter, wait)
         self.short, self.missing = wait.short, len(frozenset(wait.awaited) - self.gone)
 
     def take(self, source: NodeId) -> bool:
@@ -95,12 +95,15 @@ class _Counters:
         return self.short <= 0 or self.missing <= 0
 
 
-def hopeless(snapshot: Snapshot, waiter: NodeId) -> bool:
-    """Whether `waiter` stays stuck even where every other node goes on: a root that is no cycle."""
+def hopeless(snapshot: Snapshot, waiter: NodeId, *, by_chance: bool = True) -> bool:
+    """Whether `waiter` stays stuck even where every other node goes on: a root that is no cycle.
+
+    Not so `by_chance` is who may yet be ended by a failure detector that errs.
+    """
     wait = snapshot.nodes[waiter].wait
     if wait is None or wait.deadline_ns is not None:
         return False
-    counters = _Counters(snapshot, waiter, wait)
+    counters = _Counters(snapshot, waiter, wait, by_chance=by_chance)
     for source, given in supplies(snapshot, waiter, wait).items():
         if given is not Supply.NEVER:
             counters.take(source)

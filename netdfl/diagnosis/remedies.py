@@ -7,7 +7,7 @@ leaving the culprits out, or by having the message sent again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
@@ -250,23 +250,36 @@ class Recovery:
             return self._skips(finding, snapshot)
         return self._resends(finding, snapshot) if self.choice == "resend" else []
 
+    def waits(self, found: Iterable[Finding], snapshot: Snapshot) -> bool:
+        """Whether one of `found` is of lost messages that are sent again once their links lose no copy any more."""
+        if self.choice != "resend":
+            return False
+        lost = (finding for finding in found if finding.permanent and finding.cause is Cause.LOST_MESSAGE)
+        in_vain = ([each for each in awaited if each.in_vain] for awaited in (_awaited(snapshot, f) for f in lost))
+        return any(each and all(one.passes_ns is not None for one in each) for each in in_vain)
+
     def _skips(self, finding: Finding, snapshot: Snapshot) -> list[tuple[NodeId, Recover]]:
         waits = [snapshot.nodes[root].wait for root in finding.roots]
         if any(wait is None or wait.what is What.ROOM for wait in waits):
             return []
         skipped = {root: sorted({s for node, s in finding.witness if node == root}) for root in finding.roots}
-        return [(root, Recover(skip=tuple(sources))) for root, sources in skipped.items()]
+        awaited = {root: [s for s in skipped[root] if s in wait_of(snapshot, root).missing] for root in finding.roots}
+        return [(root, Recover(skip=tuple(sources))) for root, sources in awaited.items() if sources]
 
     def _resends(self, finding: Finding, snapshot: Snapshot) -> list[tuple[NodeId, Recover]]:
         if finding.cause is not Cause.LOST_MESSAGE:
             return []
-        if any(awaited_of(snapshot, pair).in_vain for pair in finding.witness):
+        if any(each.in_vain for each in _awaited(snapshot, finding)):
             return []
         lost = [_lost(snapshot, root, culprit) for root, culprit in finding.witness]
         if any(self.resent[each] >= MOST_RESENDS or not self.can_send_again(*each) for each in lost):
             return []
         self.resent.update(lost)
         return [(src, Recover(again=(message,))) for src, message in lost]
+
+
+def _awaited(snapshot: Snapshot, finding: Finding) -> list[Awaited]:
+    return [awaited_of(snapshot, pair) for pair in finding.witness]
 
 
 def _lost(snapshot: Snapshot, root: NodeId, culprit: NodeId) -> tuple[NodeId, Again]:

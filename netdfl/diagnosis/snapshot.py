@@ -86,8 +86,9 @@ class Awaited:
     """One awaited message: its fate, why it was lost, on which edge, and whether its sender sends it again.
 
     `replaced`: it is lost, and the next message of its sender does as well. `notice`: it is the sender's word that it
-    sends nothing in that step. `kept`: its sender still has it. `in_vain`: each copy would be lost, too. `event`
-    is the entry of its events that lost it. `since_ns` is when it was sent, or its link came up with it.
+    sends nothing in that step. `kept`: its sender still has it. `in_vain`: each copy would be lost, too, until
+    `passes_ns`. `event` is the entry of its events that lost it. `since_ns` is when it was sent, or its link came up
+    with it.
     """
 
     fate: AwaitedFate = AwaitedFate.UNSENT
@@ -98,6 +99,7 @@ class Awaited:
     notice: bool = False
     kept: bool = True
     in_vain: bool = False
+    passes_ns: int | None = None
     event: int | None = None
     since_ns: int = 0
 

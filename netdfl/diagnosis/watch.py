@@ -111,21 +111,24 @@ class Watch:
         """Take what holds now; return what is news: new, or confirmed after it was suspected.
 
         What a look does not name any more, by a longer patience or as something may end it yet, is not over while it
-        `lasts`; then it is no stall for good.
+        `lasts`; then it is no stall for good. Nor is it over where its waits are told of another by now, for good.
         """
         found = list(found)
         before = _earlier(self.open, found)
         news = [now for was, now in zip(before, found, strict=True) if was is None or _more(was, now)]
         told = frozenset(wait for each in found for wait in each.waits)
+        now_open = [_first_seen(was, now) for was, now in zip(before, found, strict=True)]
         left = []
         for each in self.open:
             if each.suspected or any(each is was for was in before):
                 continue
             if lasts(each) and told.isdisjoint(each.waits):
                 left.append(replace(each, permanent=False))
+            elif each.permanent and any(map(each.is_same, found)):
+                now_open = [_first_seen(each, now) if _is_older(each, now) else now for now in now_open]
             else:
                 self.closed.append(replace(each, over=True))
-        self.open = [*left, *(_first_seen(was, now) for was, now in zip(before, found, strict=True))]
+        self.open = [*left, *now_open]
         return news
 
     def close(self, finding: Finding, how: str) -> None:
@@ -154,6 +157,10 @@ def _earlier(before: Iterable[Finding], found: Sequence[Finding]) -> list[Findin
 
 def _more(before: Finding, now: Finding) -> bool:
     return (before.suspected and not now.suspected) or (now.permanent and not before.permanent)
+
+
+def _is_older(before: Finding, now: Finding) -> bool:
+    return before.is_same(now) and before.found_ns < now.found_ns
 
 
 def _first_seen(before: Finding | None, now: Finding) -> Finding:

@@ -38,7 +38,7 @@ class _Beats:
     lossy_ns: int = 0
 
     def take(self, number: int, now_ns: int) -> None:
-        if number <= self.last:  # of another life of the peer
+        if self.last < 0 or number <= self.last:  # of another life, of this node or of the peer
             self.first, self.came, self.before, self.gap = number, 0, (0, 0), None
         elif number > self.last + 1:
             if self.gap is None or number - self.gap > RECENT:

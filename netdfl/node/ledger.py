@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeAlias
@@ -62,6 +62,17 @@ class Slots:
     def runs(self) -> tuple[SlotRun, ...]:
         """All that is remembered, in order."""
         return (*self._earlier[1 - MOST_RUNS :], (self._first, self._last))
+
+
+RoundRun: TypeAlias = tuple[int, int]
+"""The first and the last of rounds that follow each other."""
+
+
+def with_round(runs: tuple[RoundRun, ...], round: int) -> tuple[RoundRun, ...]:
+    """The runs with `round`, which is in the last of them, follows it, or begins one."""
+    if runs and runs[-1][0] <= round <= runs[-1][1] + 1:
+        return (*runs[:-1], (runs[-1][0], max(round, runs[-1][1])))
+    return (*runs[1 - MOST_RUNS :], (round, round))
 
 
 EACH_TOLD = 100
@@ -146,7 +157,8 @@ class NodeLedger:
     """Counts and records the messages of one node. A `Ledger`.
 
     Heartbeats, probes and questions about waits are counted `aside`: they go on where nothing else moves. `classes`
-    counts what was settled otherwise than delivered.
+    counts what was settled otherwise than delivered. `left_out` are the rounds in which somebody was sent nothing, as
+    it was taken for gone.
     """
 
     node: NodeId
@@ -154,6 +166,7 @@ class NodeLedger:
     recorder: Recorder
     edges: dict[NodeId, EdgeCount] = field(default_factory=dict)
     aside: dict[NodeId, EdgeCount] = field(default_factory=dict)
+    left_out: dict[NodeId, tuple[RoundRun, ...]] = field(default_factory=dict)
     bytes_sent: int = 0
     sent_count: int = 0
     arrived_count: int = 0
@@ -190,6 +203,11 @@ class NodeLedger:
             self.classes[fate.counts_as] += 1
         outcome = as_outcome((((message.src, message.dst),), id, nbytes, sent_ns, arrived_ns, fate))
         self.recorder.outcome(outcome, (message.payload,))
+
+    def leaves_out(self, nodes: Iterable[NodeId], round: int) -> None:
+        """`nodes` are taken for gone, and sent nothing in `round`."""
+        for node in nodes:
+            self.left_out[node] = with_round(self.left_out.get(node, ()), round)
 
     @property
     def counts(self) -> MessageCounts:

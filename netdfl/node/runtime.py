@@ -101,7 +101,6 @@ class Node:
         self._steps: dict[int, int] = {}  # the exchanges of the round that was asked about last
         self._awaited: tuple[tuple[NodeId, ...] | None, frozenset[NodeId] | None] = (None, None)
         self._next: StepId = StepId(0, 0)  # the first slot for which something may still be sent
-        self.left_out: dict[NodeId, tuple[int, int]] = {}  # who was taken for gone, in which rounds, the last time
         self._trained = False
         self._began_ns = self._trained_ns = self._waited_ns = self._bytes_before = 0
         self.heartbeats: Heartbeats | None = None
@@ -174,9 +173,7 @@ class Node:
             await self.hooks.begin_round(round)
             self._began_ns, self._trained_ns, self._waited_ns = self.clock.now_ns(), 0, 0
             self._bytes_before, self._trained = self.ledger.bytes_sent, False
-            for node in self.waits.gone:
-                first, last = self.left_out.get(node, (round, round))
-                self.left_out[node] = (first if last >= round - 1 else round, round)
+            self.ledger.leaves_out(self.waits.gone, round)
             yield self.view_of(round, frozenset(self.waits.gone))
 
     @property
@@ -264,6 +261,7 @@ class Node:
             messages = [as_message((node, dst, data, epoch, round, step, 0, each)) for dst, each in outbox.items()]
         if self.algorithm.wait.announce and view.in_neighbors is None:
             without = set(view.may_send_to) - outbox.keys() - self.waits.gone
+            self.ledger.leaves_out(self.waits.gone - outbox.keys(), round)  # some since the round began
             notices = [self._message(Kind.NOTICE, dst, view.round, step, NOTHING) for dst in sorted(without)]
             messages = [*messages, *notices]
         self._held -= sum(map(_weight_in, messages)) if self.mailbox.keep_late else 0.0

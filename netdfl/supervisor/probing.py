@@ -125,7 +125,7 @@ class ProbingWatch(StallWatch):
             await asyncio.sleep(LOOK_S)
             now, done_ns = self.fleet.now_ns(), self._server_done_ns
             self._ask_slow(now)
-            if done_ns is not None and (self.restarts.awaits_anybody() or self._goes_on()):
+            if done_ns is not None and (self._awaits_anything() or self._goes_on()):
                 done_ns = self._server_done_ns = now  # who returns then, or goes on by itself, has its time too
             if done_ns is not None:
                 if now - max(looked_ns, done_ns) >= AFTER_SERVER_NS:

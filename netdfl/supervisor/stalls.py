@@ -23,8 +23,8 @@ from netdfl.diagnosis.ending import AFTER_SERVER_NS, goes_on, is_over, lasts, ti
 from netdfl.diagnosis.finding import Cause, Finding, keep_stall
 from netdfl.diagnosis.outages import Outages
 from netdfl.diagnosis.remedies import RESEND, SKIP, Allows, Recovery
-from netdfl.diagnosis.snapshot import Snapshot, State
-from netdfl.diagnosis.watch import Pace, Watch, Window
+from netdfl.diagnosis.snapshot import DOWN, Snapshot, State
+from netdfl.diagnosis.watch import LEAST_NS, Pace, Watch, Window
 from netdfl.diagnosis.why import Grounds, Why
 from netdfl.record.status import Phase, WaitingStatus
 from netdfl.scenario.build import build_links
@@ -87,7 +87,7 @@ class StallWatch:
         self.recovery = Recovery(fleet.scenario.wait.on_stall, self._can_send_again)
         self.allows: Allows = settings_of(fleet.scenario) if fleet.directory.kept else lambda setting: False
         self.window = Window()
-        self.over = False
+        self.over = self.awaits_links = False
         self.unfinished: list[str] = []
 
     def begin(self) -> None:
@@ -101,7 +101,10 @@ class StallWatch:
         """`node` answers a probe."""
 
     def heard(self, node: NodeId, round: int, now_ns: int) -> None:
-        """`node` is in `round`."""
+        """`node` is in `round`; one that it crashed in, or was still before, says nothing of its pace."""
+        back = self.restarts.backs.get(node)
+        if back is not None and back.at_ns >= self.pace.rounds[node][1]:
+            self.pace.stalled((node,))
         self.pace.at(node, round, now_ns)
 
     def waits(self) -> Mapping[NodeId, WaitInBrief]:
@@ -121,6 +124,11 @@ class StallWatch:
             WaitingStatus(node, waits[node].round, waits[node].awaited, since_ns / NS_PER_S)
             for since_ns, node in longest[:MOST_SHOWN]
         ]
+
+    def finished(self, node: NodeId) -> None:
+        """`node` has finished."""
+        if node == self.fleet.server:
+            self.server_done()
 
     def server_done(self) -> None:
         """The server has finished: its clients end once they have nothing to do, or had their time."""
@@ -143,8 +151,14 @@ class StallWatch:
     def _judge(self, found: Sequence[Finding], snapshot: Snapshot) -> None:
         """Tell what is new, end what the scenario wants ended, and the run where nothing else is left."""
         self._tell(found, snapshot)
-        if not self._recover(found, snapshot) and is_over(found, snapshot, self.fleet.running):
+        acted = self._recover(found, snapshot)
+        self.awaits_links = self.recovery.waits(found, snapshot)
+        if not (acted or self.awaits_links) and is_over(found, snapshot, self.fleet.running):
             self._end()
+
+    def _awaits_anything(self) -> bool:
+        """Whether somebody will return, or a message will be sent again once its link loses no copy any more."""
+        return self.awaits_links or self.restarts.awaits_anybody()
 
     def _end(self) -> None:
         self.over = True
@@ -173,6 +187,7 @@ class StallWatch:
 
     def _tell(self, found: Sequence[Finding], snapshot: Snapshot) -> None:
         told: Counter[Cause] = Counter()
+        self.pace.stalled(node for node, now in snapshot.nodes.items() if now.state in DOWN)
         for finding in self.watch.take(found, partial(lasts, snapshot)):
             self._record("stall", finding, snapshot, suspected=finding.suspected)
             keep_stall(self.fleet.directory, finding, self._shown(finding, snapshot))
@@ -214,7 +229,7 @@ class ExactWatch(StallWatch):
         """Watch the fleet in `world`."""
         super().__init__(fleet, restarts)
         self.world = world
-        self.due_ns = self.pace.look_ns
+        self.due_ns, self._fewer = self.pace.look_ns, False
 
     def begin(self) -> None:
         """See `StallWatch`."""
@@ -223,7 +238,8 @@ class ExactWatch(StallWatch):
     def look(self, now_ns: int) -> None:
         """Look where some node has been quiet for long, and whether what was found is over."""
         self.due_ns = self.pace.next_look_ns(now_ns)
-        if self.watch.open or self.pace.quiet(now_ns, self.fleet.running, 2 * self.pace.look_ns):
+        if self._fewer or self.watch.open or self.pace.quiet(now_ns, self.fleet.running, 2 * self.pace.look_ns):
+            self._fewer = False
             self._look(now_ns)
 
     def idle(self) -> None:
@@ -238,6 +254,11 @@ class ExactWatch(StallWatch):
         snapshot = self._snapshot(self.fleet.now_ns(), idle=idle)
         found = diagnose(snapshot, patience_ns=self.pace.patience_ns, allows=self.allows)
         return snapshot, found + (self._unnamed(found, snapshot) if idle else [])
+
+    def finished(self, node: NodeId) -> None:
+        """See `StallWatch`: who is left may have nothing to wait for, however slow the fleet was."""
+        self.due_ns, self._fewer = min(self.due_ns, self.fleet.now_ns() + LEAST_NS), True
+        super().finished(node)
 
     def server_done(self) -> None:
         """See `StallWatch`."""
@@ -256,7 +277,7 @@ class ExactWatch(StallWatch):
         now = self.fleet.now_ns()
         if now > done_ns:
             self._look(now)
-        if self.restarts.awaits_anybody() or goes_on(self._snapshot(now, idle=False), self.fleet.running):
+        if self._awaits_anything() or goes_on(self._snapshot(now, idle=False), self.fleet.running):
             done_ns = now  # who returns then, or goes on by itself, has its time too
         if time_is_up(done_ns, now, self.pace):
             self._end()

@@ -378,8 +378,7 @@ class Supervisor:
         if progress.ended and status.phase is Phase.RUNNING:
             status.phase = Phase.FINISHED
             self.evaluation.look()
-            if node == fleet.server:
-                self.stalls.server_done()
+            self.stalls.finished(node)
 
     def _stands(self, node: NodeId, round: int, train_loss: float | None) -> None:
         status = self.fleet.status.nodes[node]

@@ -104,15 +104,22 @@ class World(Protocol):
 
 
 class Looker(Protocol):
-    """What looks for stalls in a world whose time is virtual. `due_ns` is when it wants to look next."""
+    """What looks for stalls in a world whose time is virtual. `due_ns` is when it wants to look next.
+
+    `over`: it has seen that nothing is worth waiting for any more, and the run ends.
+    """
 
     due_ns: int
+    over: bool
 
     def look(self, now_ns: int) -> None:
         """It is time."""
 
     def idle(self) -> None:
-        """Nothing can run and nothing is due: make something runnable."""
+        """Nothing can run and nothing is due: end something that a node waits for, or the run.
+
+        It is called again while nothing can run all the same.
+        """
 
 
 @runtime_checkable

@@ -100,10 +100,10 @@ LOST = Awaited(AwaitedFate.LOST, "loss", (1, 0))
         (account(1, round=LATER, epoch=1), MISSED),
         *(
             (account(1, round=LATER, left_out={0: rounds}), replace(NEVER, reason=TAKEN_FOR_GONE))
-            for rounds in ((ROUND, ROUND), (ROUND - 1, LATER))
+            for rounds in (((ROUND, ROUND),), ((ROUND - 1, LATER),), ((0, ROUND), (LATER, LATER)))
         ),
-        *((account(1, round=LATER, left_out={0: rounds}), NEVER) for rounds in ((0, ROUND - 1), (LATER, LATER))),
-        (account(1, round=LATER, left_out={2: (ROUND, ROUND)}), NEVER),
+        (account(1, round=LATER, left_out={0: ((0, ROUND - 1), (LATER, LATER))}), NEVER),
+        (account(1, round=LATER, left_out={2: ((ROUND, ROUND),)}), NEVER),
         (account(1, round=LATER, edges={2: edge(lost())}), NEVER),
         # on its way
         (account(1, edges={0: edge(flying=((key(), 80),))}), replace(COMES, edge=(1, 0), since_ns=80)),
@@ -314,8 +314,10 @@ def test_of_who_never_gave_an_account_nothing_is_known() -> None:
     assert fate(account(1, edges={0: edge(lost())}), waiter(What.ROOM)) == UNSENT
 
 
-def test_who_is_down_is_not_past_though_it_was() -> None:
-    assert fate(account(1, round=LATER), down={1: Down(State.CRASHED, LATER, 40)}) == UNSENT
+@pytest.mark.parametrize("state", [State.CRASHED, State.PAUSED])
+def test_who_is_down_never_sent_what_it_was_past_unless_it_plays_that_round_again(state: State) -> None:
+    assert fate(account(1, round=LATER), down={1: Down(state, LATER, 40)}) == NEVER
+    assert fate(account(1, round=LATER), down={1: Down(state, ROUND, 40, back_ns=2000, keeps=True)}) == UNSENT
 
 
 def test_a_node_that_is_down_is_told_with_the_stack_of_its_last_account() -> None:

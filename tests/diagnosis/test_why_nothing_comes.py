@@ -45,6 +45,7 @@ STAYS_DOWN = {
     State.STANDING: Why.STANDING,
     State.STOPPED: Why.SILENT,
 }
+SENDS_NOTHING = STAYS_DOWN | {State.STOPPED: Why.STOPPED}
 WHYS: tuple[tuple[Why, State, Awaited, EdgeNow], ...] = (
     # a message that is not sent yet: it is a matter of the sender's state, unless its link is down
     (Why.AT_WORK, State.RUNNING, UNSENT, UP),
@@ -57,9 +58,10 @@ WHYS: tuple[tuple[Why, State, Awaited, EdgeNow], ...] = (
     (Why.SILENT, State.STOPPED, UNSENT, UP),
     (Why.SILENT, State.BLOCKED, UNSENT, UP),
     (Why.FINISHED, State.FINISHED, UNSENT, UP),
-    *((Why.CUT, state, UNSENT, DOWN) for state in State),
-    *((Why.CUT, state, UNSENT, HEALS) for state in State if state not in STAYS_DOWN),
-    *((why, state, UNSENT, HEALS) for state, why in STAYS_DOWN.items()),  # the longer outage is told
+    *((Why.CUT, state, UNSENT, edge) for edge in (DOWN, HEALS) for state in State if state not in STAYS_DOWN),
+    # the longer outage is told, and of two for good the sender's
+    *((why, state, UNSENT, edge) for edge in (DOWN, HEALS) for state, why in STAYS_DOWN.items()),
+    (Why.CUT, State.CRASHED, HELD, DOWN),
     # on its way, or held by a full mailbox, whatever its sender does meanwhile
     *((Why.ON_ITS_WAY, state, FLYING, UP) for state in (State.RUNNING, State.CRASHED, State.FINISHED)),
     *((Why.FULL, state, HELD, UP) for state in (State.RUNNING, State.CRASHED, State.FINISHED)),
@@ -91,6 +93,10 @@ WHYS: tuple[tuple[Why, State, Awaited, EdgeNow], ...] = (
     (Why.STANDING, State.STANDING, by_gone(), UP),
     (Why.STOPPED, State.STOPPED, by_gone(), UP),
     (Why.RECEIVER_DOWN, State.BLOCKED, by_gone(), UP),
+    # where it was not the one that was asked, its outage matters only to what it would send again
+    *((Why.RECEIVER_DOWN, state, lost(1, 0, LOST_BY_GONE), UP) for state in State),
+    *((why, state, replace(lost(1, 0, LOST_BY_GONE), resent=True), UP) for state, why in SENDS_NOTHING.items()),
+    *((why, state, replace(lost(1, 0), resent=True), UP) for state, why in SENDS_NOTHING.items()),
 )
 
 

@@ -104,6 +104,11 @@ class VirtualLoop(base_events.BaseEventLoop):
         return self.now_ns / NS_PER_S
 
     @property
+    def can_run(self) -> bool:
+        """Whether something can run at this moment."""
+        return bool(self._ready)  # type: ignore[attr-defined]
+
+    @property
     def has_timers(self) -> bool:
         """Whether a timer may still be due."""
         return bool(self._times)

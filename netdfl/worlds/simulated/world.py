@@ -195,8 +195,14 @@ class SimulatedWorld:
     # what is known of it
 
     def watched_by(self, looker: Looker) -> None:
-        """See `VirtualWorld`."""
-        self.loop.source, self.loop.on_idle = _Watched(self.fabric, self.loop, looker), looker.idle
+        """See `VirtualWorld`: where what a look ended was held up by something else, too, it looks again."""
+
+        def idle() -> None:
+            looker.idle()
+            while not (self.loop.can_run or looker.over):
+                looker.idle()
+
+        self.loop.source, self.loop.on_idle = _Watched(self.fabric, self.loop, looker), idle
 
     def accounts(self) -> dict[NodeId, Account]:
         """See `VirtualWorld`: the fabric knows what is in flight."""

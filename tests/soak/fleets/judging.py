@@ -116,10 +116,21 @@ def _roots(ran: Played, truth: Truth) -> Iterator[tuple[str, str]]:
         if stall.grounds.knot and stall.cause in (Cause.DEADLOCK, Cause.FLOW_CONTROL):
             of_knot |= set(stall.witness)
             continue
+        lost = {(reason.waiter, reason.source): reason for reason in stall.grounds.reasons}
+        if lost.keys() <= truth.lost.keys():  # the knot by the messages that would have kept it from being one
+            of_knot |= lost.keys()
+            wrong = (_wrong_rule(reason, truth.lost[pair]) for pair, reason in lost.items())
+            yield from (("rule", f"told {what} in a knot") for what in wrong if what)
+            continue
         for reason in stall.grounds.reasons:
             told.setdefault(reason.waiter, []).append(reason)
     true = {node: facts for node, facts in truth.roots.items() if node not in truth.idle}
-    if set(told) - set(truth.roots) or set(true) - set(told):
+    if ran.run.scenario.failure_detector.kind == "heartbeat":  # by which a beat that was lost leaves a chance
+        for reason in (reason for stall in others for reason in stall.grounds.reasons):
+            if reason.waiter in set(true) - set(told):
+                told.setdefault(reason.waiter, []).append(reason)
+    missed = [node for node in set(true) - set(told) if not _was_to_come(ran, true[node])]
+    if set(told) - set(truth.roots) or missed:
         yield "root", f"told {sorted(told)}, true {sorted(truth.roots)}: {truth}"
         return
     beside = [reason for stall in others for reason in stall.grounds.reasons if reason.waiter in told]
@@ -131,6 +142,13 @@ def _roots(ran: Played, truth: Truth) -> Iterator[tuple[str, str]]:
     for node, reasons in told.items():
         wait = ran.stands[node].wait
         yield from _reasons(reasons, truth.roots[node], ran.ended_ns, frozenset() if wait is None else wait.out)
+
+
+def _was_to_come(ran: Played, facts: Sequence[Fact]) -> bool:
+    """Whether all that a node lacks was called gone when the run ended, by chance, or still to be sent again."""
+    wait = ran.stands[facts[0].waiter].wait
+    out = frozenset() if wait is None else wait.out
+    return all(fact.source in out or fact.sure_ns > ran.ended_ns for fact in facts)
 
 
 def _reasons(

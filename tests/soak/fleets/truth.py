@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from netdfl.core.types import Edge, Kind, NodeId
 from netdfl.explore.rows import Sent
@@ -54,12 +54,14 @@ class Truth:
     """Whether every node that the scenario lets live gets to its end, and what it comes from where not.
 
     `roots`: of each node with which it begins, its facts. `knot`: nodes that wait for each other, and for nobody else;
-    `waits` are all pairs of these. `standing` are nodes that are paused for good, and clients without their server.
+    `waits` are all pairs of these, of which `lost` are those for a message that was lost where the next one, which does
+    not come either, would do as well. `standing` are nodes that are paused for good, and clients without their server.
     """
 
     ends: bool
     roots: Mapping[NodeId, tuple[Fact, ...]] = field(default_factory=dict)
     knot: frozenset[Pair] = frozenset()
+    lost: Mapping[Pair, Fact] = field(default_factory=dict)
     standing: frozenset[NodeId] = frozenset()
     idle: frozenset[NodeId] = frozenset()
     odd: tuple[str, ...] = ()
@@ -87,6 +89,7 @@ class _Decision:
         self.rules = Rules(scenario, played.ended_ns)
         self.server = scenario.nodes if scenario.has_server else None
         self.odd: list[str] = []
+        self.lost_in_knots: dict[Pair, Fact] = {}
         given_up = (event for event in played.rows.events if event.kind == "given_up")
         self.given_up_ns = {(e.node, e.details["dst"], e.round, e.details["step"]): e.at_ns for e in given_up}
         self.sent: dict[tuple[NodeId, NodeId, Kind, int, int], list[Sent]] = {}
@@ -106,7 +109,8 @@ class _Decision:
         roots = {node: self.never(each) for node, each in facts.items() if self.is_hopeless(node, each)}
         freed = self.released(facts, roots)
         knot = frozenset((w, f.source) for w in facts if w not in freed for f in facts[w] if f.source not in freed)
-        return Truth(False, roots, knot, paused, idle, tuple(self.odd))
+        lost = {pair: self.lost_in_knots[pair] for pair in knot & self.lost_in_knots.keys()}
+        return Truth(False, roots, knot, lost, paused, idle, tuple(self.odd))
 
     # who waits for whom
 
@@ -170,7 +174,10 @@ class _Decision:
             found = self.by_message(stand, source, stand.wait, Kind.NOTICE)
         if found is not None:
             follows = stand.wait.cumulative and found.what == "lost" and giver.state == "runs"
-            return found._replace(what="waits") if follows else found
+            if not follows or self.rules.blocks((source, stand.node)):
+                return found
+            self.lost_in_knots[stand.node, source] = found
+            return found._replace(what="waits")
         return self.not_sent(stand, giver, stand.wait)
 
     def by_message(self, stand: Stand, source: NodeId, wait: Wait, kind: Kind) -> Fact | None:
@@ -194,10 +201,19 @@ class _Decision:
             self.odd.append(f"node {stand.node} waits for what came of node {source}")
         if last.fate in ARRIVED:
             return fact._replace(what="receiver restarted")
+        if edge[0] == source and self.sends_again(last):
+            return fact._replace(what="down")
         if last.fate == "failed:gone":
             return fact._replace(what="receiver down", loss=last.fate)
         loss, events = last.fate.removeprefix("dropped:"), self.rules.losers(last)
         return fact._replace(what="lost", events=events, loss=loss, by_chance=self.rules.are_by_chance(last))
+
+    def sends_again(self, message: Sent) -> bool:
+        """Whether a node that is paused for good would send it again if it went on."""
+        delivery: Any = self.scenario.delivery
+        again = delivery.kind == "acknowledged" and message.kind in (Kind.DATA, Kind.REQUEST)
+        given_up = (message.src, message.dst, message.round, message.step) in self.given_up_ns
+        return again and self.stands[message.src].state == "paused" and not given_up
 
     def not_sent(self, stand: Stand, giver: Stand, wait: Wait) -> Fact:
         pair, edge = (stand.node, giver.node), (giver.node, stand.node)
@@ -212,18 +228,26 @@ class _Decision:
 
     @staticmethod
     def may_still_send(giver: Stand, wait: Wait) -> bool:
-        """Whether a node is not yet past that; one that crashed for good sends nothing as it is down."""
-        return giver.state == "crashed" or (giver.state != "finished" and giver.next <= (wait.round, wait.step))
+        """Whether a node is not yet past that, or was not when it crashed."""
+        return giver.state != "finished" and giver.next <= (wait.round, wait.step)
 
     def has_returned(self, giver: Stand) -> bool:
         return any(each.kind == "restart" and each.node == giver.node for each in self.played.rows.events)
 
     def took_for_gone(self, giver: Stand, node: NodeId, wait: Wait) -> bool:
-        """Whether `giver` held `node` for gone when it began that round, by the record."""
-        began_ns = self.played.rounds[giver.node].get(wait.round)
+        """Whether `giver` held `node` for gone when it began that round, or told others of it, by the record."""
+        began_ns, at = self.played.rounds[giver.node].get(wait.round), (Kind.NOTICE, giver.node, wait.round, wait.step)
+        notices = [m.sent_ns for m in self.played.rows.messages if (m.kind, m.src, m.round, m.step) == at]
+        return any(self.held_for_gone(giver, node, wait, ns) for ns in (began_ns, *notices) if ns is not None)
+
+    def held_for_gone(self, giver: Stand, node: NodeId, wait: Wait, at_ns: int) -> bool:
+        """Whether `giver` held `node` for gone at that time, in a round that it came to the end of."""
         gone = False
-        for event in self.played.rows.events if began_ns is not None else ():
-            if event.node == giver.node and event.details.get("peer") == node and event.at_ns <= began_ns:
+        crashes = [e for e in self.played.rows.events if (e.kind, e.node, e.round) == ("crash", giver.node, wait.round)]
+        if any(each.details["state"] == "lost" for each in crashes):  # it left the round so
+            return False
+        for event in self.played.rows.events:
+            if event.node == giver.node and event.details.get("peer") == node and event.at_ns <= at_ns:
                 gone = event.kind == "gone" or (gone and event.kind != "returned")
         return gone
 
@@ -250,8 +274,7 @@ class _Decision:
     def asked(self, stand: Stand, giver: Stand, wait: Wait) -> Fact | None:
         """What became of the request; None where it came to who is asked as it lives now, which has not answered."""
         edge, request = (stand.node, giver.node), (Kind.REQUEST, wait.round, wait.step)
-        if any(
-            m.fate in ARRIVED and (m.arrived_ns or 0) >= giver.born_ns for m in self.sent.get((*edge, *request), [])
-        ):
+        of_now = (m for m in self.sent.get((*edge, *request), []) if m.sent_ns >= stand.born_ns)
+        if any(m.fate in ARRIVED and (m.arrived_ns or 0) >= giver.born_ns for m in of_now):
             return None
         return self.on_edge(stand, giver.node, edge, *request, giver.born_ns)
