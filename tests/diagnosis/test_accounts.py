@@ -263,8 +263,8 @@ async def test_what_is_sent_again_is_of_this_life_or_where_it_is_over_of_the_nex
 def test_whom_it_serves_and_left_out_and_calls_gone_is_told() -> None:
     its = node()
     its.requests.deliver(message(ME, Kind.REQUEST, src=1, step=0))
-    its.waits.gone, its.left_out = {5, 1}, {5: (2, 4)}
-    expected = replace(RUNNING, asked=((1, 4, 0),), gone=(1, 5), left_out={5: (2, 4)})
+    its.waits.gone, its.ledger.left_out = {5, 1}, {5: ((2, 4),)}
+    expected = replace(RUNNING, asked=((1, 4, 0),), gone=(1, 5), left_out={5: ((2, 4),)})
     assert account(its, stack="here") == replace(expected, stack="here")
     its.requests.serve(lambda request: None)
     assert account(its) == replace(expected, serves=True, asked=())
@@ -327,8 +327,8 @@ def test_who_sends_nothing_more_for_a_slot_is_past_it() -> None:
 
 
 def test_taken_for_gone_is_who_was_left_out_in_that_round() -> None:
-    left = replace(RUNNING, left_out={5: (2, 4)})
-    assert [left.took_for_gone(5, round) for round in (1, 2, 4, 5)] == [False, True, True, False]
+    left = replace(RUNNING, left_out={5: ((2, 4), (6, 6))})
+    assert [left.took_for_gone(5, round) for round in (1, 2, 4, 5, 6, 7)] == [False, True, True, False, True, False]
     assert [left.took_for_gone(1, round) for round in (-1, 0)] == [False, False]
 
 

@@ -23,7 +23,7 @@ from netdfl.diagnosis.ending import (
     unfinished,
 )
 from netdfl.diagnosis.finding import Cause, Finding
-from netdfl.diagnosis.snapshot import Awaited, AwaitedFate, NodeNow, Snapshot, State, What
+from netdfl.diagnosis.snapshot import Awaited, AwaitedFate, EdgeNow, NodeNow, Snapshot, State, What
 from netdfl.diagnosis.watch import FIRST_NS, Pace
 from netdfl.record.status import FleetStatus, NodeStatus, Phase
 
@@ -111,15 +111,31 @@ def test_clients_have_ten_seconds_after_their_servers_end_or_as_long_as_their_pa
         (is_(0, State.FETCHING, since_ns=10 * SECOND), False),
         (replace(client(deadline_ns=99 * SECOND, since_ns=11 * SECOND), since_ns=0), True),
         (replace(client(deadline_ns=99 * SECOND, since_ns=0), since_ns=11 * SECOND), False),
+        (client(fate=FLYING, since_ns=10 * SECOND + 1), True),
+        (client(fate=replace(lost(4, 0), resent=True), since_ns=10 * SECOND + 1), True),
+        (client(fate=FLYING, since_ns=10 * SECOND), False),
+        (client(fate=lost(4, 0), since_ns=69 * SECOND), False),
+        # the scenario says when that ends
+        (is_(0, State.PAUSED, back_ns=999 * SECOND), True),
+        (is_(0, State.PAUSED), False),
     ],
 )
-def test_a_client_goes_on_by_itself_while_it_fetches_or_has_a_deadline_for_a_minute(now: NodeNow, on: bool) -> None:
+def test_a_client_goes_on_by_itself_while_it_fetches_or_has_a_deadline_or_something_comes_for_a_minute(
+    now: NodeNow, on: bool
+) -> None:
     assert MOST_BY_ITSELF_NS == 60 * SECOND
     snapshot = fleet(now, RUNS, SERVER_DONE, at_ns=70 * SECOND)
     assert goes_on(snapshot, [9, 0]) is on
     assert goes_on(snapshot, [0, 9]) is on
     assert not goes_on(snapshot, [9])
     assert not goes_on(snapshot, [])
+
+
+def test_a_client_goes_on_where_its_link_holds_what_it_waits_for_until_the_scenario_ends_that() -> None:
+    heals = EdgeNow(up=False, heals_ns=999 * SECOND)
+    for edge, on in ((heals, True), (replace(heals, heals_ns=None), False)):
+        snapshot = fleet(client(fate=HELD), RUNS, SERVER_DONE, at_ns=70 * SECOND, edges={(4, 0): edge})
+        assert goes_on(snapshot, [0]) is on
 
 
 HELD, LOST = Awaited(AwaitedFate.HELD), lost(4, 0)

@@ -230,13 +230,13 @@ def test_no_circle_goes_by_whom_a_node_has_been_told_not_to_wait_for() -> None:
 
 
 def test_what_holds_up_a_node_behind_others_is_told_though_a_detector_may_yet_err() -> None:
-    """One beat of node 4's was dropped with its message: by that chance its next ones may be, too."""
+    """One beat of node 4's was dropped, too: by that chance its next ones may be."""
     ended = run(
         nodes=5,
         topology="full",
         failure_detector={"kind": "heartbeat", "every": "150ms", "misses": 2},
         links={"default": {"latency": "2ms"}, "3->2": {"loss": 1}},
-        events=[{"at_round": 2, "drop": "4->1"}],
+        events=[{"at_round": 2, "drop": "4->1"}, {"at_round": 2, "drop": "4->1", "kind": "heartbeat"}],
     )
     assert {whys(ended)[3, 2], whys(ended)[1, 4]} == {Why.TAKEN_FOR_GONE, Why.LOST}
     assert [stall.permanent for stall in left(ended) if 1 in stall.roots] == [False]

@@ -50,6 +50,29 @@ def test_only_of_a_kind_and_not_when_sent_again() -> None:
     ]
 
 
+BY_ROUND: list[dict[str, Any]] = [
+    {"at_round": 2, "drop": "0->1"},
+    {"at_round": 1, "for_rounds": 2, "link": "0->1", "state": "down_drop"},
+    {"at_round": 1, "for_rounds": 2, "link": "0->1", "loss": 1},
+]
+
+
+@pytest.mark.parametrize("event", BY_ROUND, ids=str)
+def test_a_heartbeat_is_of_no_round(event: dict[str, Any]) -> None:
+    """Its number is none; by its kind it is meant all the same."""
+    beats = {"kind": "heartbeat", "every": "15ms", "misses": 9}
+    plain, ill = (came(run(*events, failure_detector=beats), 0, 1, "heartbeat") for events in ((), (event,)))
+    shared = plain.keys() & ill.keys()
+    assert shared >= {1, 2}
+    assert {ill[number].fate for number in shared} == {"delivered"}
+
+
+def test_a_heartbeat_is_lost_by_its_kind_and_number() -> None:
+    beats = {"kind": "heartbeat", "every": "15ms", "misses": 9}
+    found = run({"at_round": 2, "drop": "0->1", "kind": "heartbeat"}, failure_detector=beats)
+    assert [number for number, m in came(found, 0, 1, "heartbeat").items() if m.fate != "delivered"] == [2]
+
+
 def test_for_rounds_and_for_a_time() -> None:
     rounds = came(run({"at_round": 1, "for_rounds": 2, "drop": "0->1"}), 0, 1)
     assert [number for number, m in rounds.items() if m.fate != "delivered"] == [1, 2]

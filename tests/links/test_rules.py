@@ -94,7 +94,7 @@ def test_drop_lists_are_exact():
     stage = Loss(DropList(0, messages=[Match(3), Match(5, step=1, kind=Kind.DATA, attempt=0)]))
     units = [unit(t, kind=k, step=s, attempt=a) for t in range(8) for k in Kind for s in range(2) for a in range(2)]
     for each in units:
-        listed = each.round == 3 or (each.round, each.step, each.kind, each.attempt) == (5, 1, Kind.DATA, 0)
+        listed = each.of_round == 3 or (each.round, each.step, each.kind, each.attempt) == (5, 1, Kind.DATA, 0)
         assert isinstance(stage.enter(each, 0)[0], Dropped) == listed
 
 

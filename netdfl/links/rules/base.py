@@ -42,6 +42,11 @@ class Transit:
     pending: Departure | None = None
 
     @property
+    def of_round(self) -> int:
+        """The round that it is of: -1, none, for a heartbeat, whose `round` is its number."""
+        return -1 if self.kind is Kind.HEARTBEAT else self.round
+
+    @property
     def key(self) -> tuple[int, int, str, int, int, int]:
         """What the unit's fate depends on, beside the seed and the rule."""
         return (self.src, self.dst, self.kind.value, self.round, self.step, self.attempt)

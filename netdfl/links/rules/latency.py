@@ -157,7 +157,7 @@ class Latency(Delaying):
         """The time at which `unit` arrives at the other end."""
         delay, scale = self.delay, self.scale
         if self.rounds is not None:
-            delay, scale = self._of_round(unit.round)
+            delay, scale = self._of_round(unit.of_round)
         delay_ns = delay.constant_ns if delay.quantile is None else int(delay.quantile(unit_uniform(self.seed, unit)))
         at_ns = now_ns + (delay_ns if scale == 1.0 else int(delay_ns * scale))
         if delay.fifo:

@@ -118,9 +118,9 @@ class Match:
     attempt: NonNegativeInt | None = None
 
     def matches(self, unit: Transit) -> bool:
-        """True where `unit` is one of these."""
+        """True where `unit` is one of these; a heartbeat is meant by its kind alone."""
         return (
-            unit.round == self.round
+            (unit.of_round if self.kind is None else unit.round) == self.round
             and self.step in (None, unit.step)
             and self.kind in (None, unit.kind)
             and self.attempt in (None, unit.attempt)
@@ -205,7 +205,7 @@ class Loss(Stage):
         """Pass or drop `unit`."""
         model = self.model
         if self.rounds is not None:
-            model = self.rounds.at(unit.round) or model
+            model = self.rounds.at(unit.of_round) or model
         return DROPPED if model is not None and model.lost(unit) else now_ns
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:

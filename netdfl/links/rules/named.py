@@ -28,10 +28,11 @@ class Named:
     by_ns: int | None = None
 
     def matches(self, unit: Transit, now_ns: int) -> bool:
-        """Whether `unit`, which enters at `now_ns`, is one of these."""
+        """Whether `unit`, which enters at `now_ns`, is one of these; a heartbeat is meant by its kind alone."""
+        round = unit.of_round if self.kind is None else unit.round
         return (
-            (self.at_round is None or unit.round >= self.at_round)
-            and (self.until_round is None or unit.round < self.until_round)
+            (self.at_round is None or round >= self.at_round)
+            and (self.until_round is None or round < self.until_round)
             and (self.at_ns is None or now_ns >= self.at_ns)
             and (self.until_ns is None or now_ns < self.until_ns)
             and self.kind in (None, unit.kind)

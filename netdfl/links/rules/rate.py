@@ -141,7 +141,7 @@ class Rate(Stage):
         return self._waiting - head + nbytes > (shape.queue_bytes or 0)
 
     def _work_of_round(self, unit: Transit, work: int) -> int:
-        piece = self.rounds.at(unit.round) if self.rounds is not None else None
+        piece = self.rounds.at(unit.of_round) if self.rounds is not None else None
         if piece is None:
             return work
         rate, scale = piece

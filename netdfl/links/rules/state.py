@@ -38,7 +38,7 @@ class LinkState(Stage):
         """Pass, drop or hold `unit`, as the state says."""
         state = self.state
         if self.rounds is not None:
-            state = self.rounds.at(unit.round) or state
+            state = self.rounds.at(unit.of_round) or state
         if state == "up":
             return now_ns
         if state == "down_hold":

@@ -173,7 +173,8 @@ class _Decision:
         if found is None and not self.may_still_send(giver, stand.wait):
             found = self.by_message(stand, source, stand.wait, Kind.NOTICE)
         if found is not None:
-            follows = stand.wait.cumulative and found.what == "lost" and giver.state == "runs"
+            lost = found.what in ("lost", "receiver down", "receiver restarted")
+            follows = stand.wait.cumulative and lost and giver.state == "runs"
             if not follows or self.rules.blocks((source, stand.node)):
                 return found
             self.lost_in_knots[stand.node, source] = found
@@ -236,9 +237,10 @@ class _Decision:
 
     def took_for_gone(self, giver: Stand, node: NodeId, wait: Wait) -> bool:
         """Whether `giver` held `node` for gone when it began that round, or told others of it, by the record."""
-        began_ns, at = self.played.rounds[giver.node].get(wait.round), (Kind.NOTICE, giver.node, wait.round, wait.step)
-        notices = [m.sent_ns for m in self.played.rows.messages if (m.kind, m.src, m.round, m.step) == at]
-        return any(self.held_for_gone(giver, node, wait, ns) for ns in (began_ns, *notices) if ns is not None)
+        began_ns, at = self.played.rounds[giver.node].get(wait.round), (giver.node, wait.round, wait.step)
+        told = (m for m in self.played.rows.messages if m.kind in (Kind.DATA, Kind.NOTICE))
+        told_ns = [m.sent_ns for m in told if (m.src, m.round, m.step) == at]
+        return any(self.held_for_gone(giver, node, wait, ns) for ns in (began_ns, *told_ns) if ns is not None)
 
     def held_for_gone(self, giver: Stand, node: NodeId, wait: Wait, at_ns: int) -> bool:
         """Whether `giver` held `node` for gone at that time, in a round that it came to the end of."""
