@@ -195,9 +195,7 @@ class _Fleet:
                 return Awaited(AwaitedFate.HELD, edge=edge)
             since_ns = self.schedule.healed_ns(edge, sent_ns, self.at_ns)
             return Awaited(AwaitedFate.IN_FLIGHT, edge=edge, since_ns=since_ns)
-        down = self.down.get(edge[0])
-        lives = down is None or down.state is not State.CRASHED or down.back_ns is not None
-        again = lives and self.again(edge, id)
+        again = self.lives(edge[0]) and self.again(edge, id)
         for each, sent_ns, arrived_ns, fate in reversed((*count.lost, *count.last)):
             if each.logical != id:
                 continue
@@ -249,12 +247,17 @@ class _Fleet:
             reason = reason_of_loss(*count.dropped)
         return self.lost(edge, MessageId(id.kind, lives[-1], id.at, id.part, 0), self.at_ns, reason)
 
+    def lives(self, node: NodeId) -> bool:
+        """Whether `node` has a life, or another one before it."""
+        down = self.down.get(node)
+        return down is None or down.state is not State.CRASHED or down.back_ns is not None
+
     def again(self, edge: Edge, id: LogicalId) -> bool:
         """Whether it is sent again; of a reply, whether it is asked for again."""
         if id.kind is Kind.REPLY:
             edge, id = edge[::-1], id._replace(kind=Kind.REQUEST)
         account = self.accounts.get(edge[0])
-        return account is not None and (edge[1], id) in account.again
+        return account is not None and self.lives(edge[0]) and (edge[1], id) in account.again
 
     def forgot(self, node: NodeId, arrived_ns: int | None) -> bool:
         """Whether what arrived at that time was taken by an earlier life of `node`, which ended with it."""

@@ -21,10 +21,11 @@ from netdfl.diagnosis.reasons import (
     grounds_of,
     reasons_of,
     wait_of,
+    why_of,
 )
 from netdfl.diagnosis.reduce import Supply, hopeless, reduce, supplies, surely_gone
-from netdfl.diagnosis.snapshot import AwaitedFate, Snapshot, What
-from netdfl.diagnosis.why import Grounds, Need, Reason
+from netdfl.diagnosis.snapshot import Snapshot, What
+from netdfl.diagnosis.why import NOT_COME, Grounds, Need, Reason
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -163,7 +164,7 @@ def _by_each_other(snapshot: Snapshot, core: Sequence[NodeId], behind: tuple[Nod
     cause = Cause.FLOW_CONTROL if full else Cause.DEADLOCK
     knot = tuple(_need(snapshot, node) for node in core)
     grounds = Grounds(at_ns=snapshot.at_ns, reasons=reasons_of(snapshot, pairs), knot=knot)
-    lost = [pair for pair in pairs if awaited_of(snapshot, pair).fate is AwaitedFate.LOST]
+    lost = [pair for pair in pairs if why_of(snapshot, *pair) in NOT_COME]
     if lost:  # a later message of the same sender would do as well, and there is none without them
         grounds, cause = grounds_of(snapshot, reasons_of(snapshot, lost)), Cause.LOST_MESSAGE
     return replace(

@@ -193,14 +193,24 @@ class HandNode:
     def go_on_without_who_is_done(self) -> None:
         """Wait for nobody who had finished when this life began: what it had sent came to an earlier one, or never.
 
-        Unless it sends again what nobody has acknowledged.
+        Who sends again what nobody has acknowledged is waited for until it says that nothing is left of that.
         """
-        if self.blueprint.scenario.delivery.kind == "acknowledged":
-            return
-        for peer, finished in self.meeting.finished.items():
-            if finished.is_set():
-                self.host.tell("gone", peer=peer, detector="finished")
-                self.host.node.waits.set_gone(peer)
+        self.meeting.on_finished = self.hear_finished
+        if self.blueprint.scenario.delivery.kind != "acknowledged":
+            for peer, finished in self.meeting.finished.items():
+                if finished.is_set():
+                    self.hear_finished(peer, owes=False)
+
+    def hear_finished(self, peer: NodeId, owes: bool) -> None:
+        """`peer` has finished; `owes`: it sends this node again what nobody has acknowledged."""
+        if not owes and peer not in self.host.node.waits.gone:
+            self.host.tell("gone", peer=peer, detector="finished")
+            self.host.node.waits.set_gone(peer)
+
+    def owes(self, peer: NodeId) -> bool:
+        """Whether this node sends `peer` messages again."""
+        delivery = self.host.node.delivery
+        return delivery is not None and any(each[0] == peer for each in delivery.due_again)
 
     def tell_of_last_life(self) -> None:
         """Record that it ended unplanned, if it did: nobody else was there to see it."""
@@ -260,8 +270,10 @@ class HandNode:
         """Tell `peer`; return when it is done too, or given up."""
         told, silent_since, finished = False, None, self.meeting.finished[peer]
         while not (told and finished.is_set()):
+            call = self.meeting.call()
+            call.owes = self.owes(peer)
             try:
-                reply = await line.ask(self.meeting.call(), FAREWELL_CALL_S)
+                reply = await line.ask(call, FAREWELL_CALL_S)
             except TransportError:
                 silent_since = silent_since or time.monotonic()
                 if finished.is_set() or time.monotonic() - silent_since > self.patience_s(peer):

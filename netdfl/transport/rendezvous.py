@@ -43,6 +43,7 @@ class Rendezvous:
         self.start_ns: int | None = None
         self.round: Callable[[], int] = lambda: 0
         self.on_restart: Callable[[NodeId, int], None] = lambda node, epoch: None
+        self.on_finished: Callable[[NodeId, bool], None] = lambda node, owes: None
         self.ready = {me.node}
         self.finished = {node: asyncio.Event() for node in members}
         self.refused: dict[NodeId, str] = {}
@@ -114,6 +115,7 @@ class Rendezvous:
         self.ready.add(call.node)
         if call.phase == FINISHED:
             self.finished[call.node].set()
+            self.on_finished(call.node, call.owes)
         if call.epoch > known:
             self.finished[call.node].clear()
             self.on_restart(call.node, call.epoch)

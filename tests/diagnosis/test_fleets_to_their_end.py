@@ -240,3 +240,14 @@ def test_what_holds_up_a_node_behind_others_is_told_though_a_detector_may_yet_er
     )
     assert {whys(ended)[3, 2], whys(ended)[1, 4]} == {Why.TAKEN_FOR_GONE, Why.LOST}
     assert [stall.permanent for stall in left(ended) if 1 in stall.roots] == [False]
+
+
+def test_nobody_waits_for_what_a_life_that_does_not_return_would_have_sent_again() -> None:
+    """The server crashes before node 1, which took its last message, has acknowledged it, and so does node 1."""
+    events = [{"at": "41ms", "crash": 4}, {"at": "44ms", "crash": 1, "restart_after": "100ms"}]
+    slow = {"kind": "simulated", "compute": "20ms"}
+    again = {"kind": "acknowledged", "timeout": "26ms", "attempts": 1}
+    wait = {"for": "any", "deadline": "none"}
+    ended = run(**STAR, world=slow, wait=wait, delivery=again, failure_detector={"kind": "oracle"}, events=events)
+    assert [stall.grounds.alone for stall in left(ended)] == [None] * len(left(ended))
+    assert whys(ended)[1, 4] is Why.RECEIVER_RESTARTED

@@ -192,8 +192,12 @@ def test_a_crash_of_the_schedule_and_a_return(fleets: list[HandFleet], tmp_path:
     assert [round for (round,) in rounds] == list(range(8))
 
 
-def test_who_returns_when_all_others_are_done_does_not_wait_for_them(fleets: list[HandFleet], tmp_path: Path) -> None:
+@pytest.mark.parametrize("delivery", ["plain", "{kind: acknowledged, timeout: 100ms, attempts: 1}"])
+def test_who_returns_when_all_others_are_done_does_not_wait_for_them(
+    delivery: str, fleets: list[HandFleet], tmp_path: Path
+) -> None:
     crash = "events: [{at_round: 2, crash: 1, restart_after: 200ms, state: kept}]\nfailure_detector: none\n"
+    crash += f"delivery: {delivery}\n"
     long = CONSENSUS.replace("deadline: 500ms", "for: any, deadline: 20s") + crash
     fleets.append(fleet := HandFleet(tmp_path / "fleet", long, 3))
     fleet.start(0, 1, 2)

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17netdfl/v1/meeting.proto\x12\tnetdfl.v1\"\xf7\x01\n\x04\x43\x61ll\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x0e\n\x06run_id\x18\x02 \x01(\x0c\x12\x15\n\rscenario_hash\x18\x03 \x01(\t\x12\x0c\n\x04node\x18\x04 \x01(\r\x12\r\n\x05\x65poch\x18\x05 \x01(\r\x12\x0e\n\x06\x63\x61llee\x18\x06 \x01(\r\x12\x1f\n\x05phase\x18\x07 \x01(\x0e\x32\x10.netdfl.v1.Phase\x12/\n\x08versions\x18\x08 \x03(\x0b\x32\x1d.netdfl.v1.Call.VersionsEntry\x1a/\n\rVersionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x98\x02\n\x06\x41nswer\x12\x0f\n\x07refusal\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\x0c\x12\x1f\n\x05phase\x18\x03 \x01(\x0e\x32\x10.netdfl.v1.Phase\x12\x13\n\x06now_ns\x18\x04 \x01(\x12H\x00\x88\x01\x01\x12\r\n\x05round\x18\x05 \x01(\r\x12\x0f\n\x07missing\x18\x06 \x03(\r\x12\x18\n\x0bknown_epoch\x18\x07 \x01(\rH\x01\x88\x01\x01\x12\x31\n\x08versions\x18\x08 \x03(\x0b\x32\x1f.netdfl.v1.Answer.VersionsEntry\x1a/\n\rVersionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\t\n\x07_now_nsB\x0e\n\x0c_known_epoch*9\n\x05Phase\x12\n\n\x06\x41SKING\x10\x00\x12\t\n\x05READY\x10\x01\x12\x0b\n\x07RUNNING\x10\x02\x12\x0c\n\x08\x46INISHED\x10\x03\x32\x35\n\x07Meeting\x12*\n\x04Meet\x12\x0f.netdfl.v1.Call\x1a\x11.netdfl.v1.Answerb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17netdfl/v1/meeting.proto\x12\tnetdfl.v1\"\x85\x02\n\x04\x43\x61ll\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x0e\n\x06run_id\x18\x02 \x01(\x0c\x12\x15\n\rscenario_hash\x18\x03 \x01(\t\x12\x0c\n\x04node\x18\x04 \x01(\r\x12\r\n\x05\x65poch\x18\x05 \x01(\r\x12\x0e\n\x06\x63\x61llee\x18\x06 \x01(\r\x12\x1f\n\x05phase\x18\x07 \x01(\x0e\x32\x10.netdfl.v1.Phase\x12/\n\x08versions\x18\x08 \x03(\x0b\x32\x1d.netdfl.v1.Call.VersionsEntry\x12\x0c\n\x04owes\x18\t \x01(\x08\x1a/\n\rVersionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x98\x02\n\x06\x41nswer\x12\x0f\n\x07refusal\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\x0c\x12\x1f\n\x05phase\x18\x03 \x01(\x0e\x32\x10.netdfl.v1.Phase\x12\x13\n\x06now_ns\x18\x04 \x01(\x12H\x00\x88\x01\x01\x12\r\n\x05round\x18\x05 \x01(\r\x12\x0f\n\x07missing\x18\x06 \x03(\r\x12\x18\n\x0bknown_epoch\x18\x07 \x01(\rH\x01\x88\x01\x01\x12\x31\n\x08versions\x18\x08 \x03(\x0b\x32\x1f.netdfl.v1.Answer.VersionsEntry\x1a/\n\rVersionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\t\n\x07_now_nsB\x0e\n\x0c_known_epoch*9\n\x05Phase\x12\n\n\x06\x41SKING\x10\x00\x12\t\n\x05READY\x10\x01\x12\x0b\n\x07RUNNING\x10\x02\x12\x0c\n\x08\x46INISHED\x10\x03\x32\x35\n\x07Meeting\x12*\n\x04Meet\x12\x0f.netdfl.v1.Call\x1a\x11.netdfl.v1.Answerb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,16 +35,16 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CALL_VERSIONSENTRY']._serialized_options = b'8\001'
   _globals['_ANSWER_VERSIONSENTRY']._loaded_options = None
   _globals['_ANSWER_VERSIONSENTRY']._serialized_options = b'8\001'
-  _globals['_PHASE']._serialized_start=571
-  _globals['_PHASE']._serialized_end=628
+  _globals['_PHASE']._serialized_start=585
+  _globals['_PHASE']._serialized_end=642
   _globals['_CALL']._serialized_start=39
-  _globals['_CALL']._serialized_end=286
-  _globals['_CALL_VERSIONSENTRY']._serialized_start=239
-  _globals['_CALL_VERSIONSENTRY']._serialized_end=286
-  _globals['_ANSWER']._serialized_start=289
-  _globals['_ANSWER']._serialized_end=569
-  _globals['_ANSWER_VERSIONSENTRY']._serialized_start=239
-  _globals['_ANSWER_VERSIONSENTRY']._serialized_end=286
-  _globals['_MEETING']._serialized_start=630
-  _globals['_MEETING']._serialized_end=683
+  _globals['_CALL']._serialized_end=300
+  _globals['_CALL_VERSIONSENTRY']._serialized_start=253
+  _globals['_CALL_VERSIONSENTRY']._serialized_end=300
+  _globals['_ANSWER']._serialized_start=303
+  _globals['_ANSWER']._serialized_end=583
+  _globals['_ANSWER_VERSIONSENTRY']._serialized_start=253
+  _globals['_ANSWER_VERSIONSENTRY']._serialized_end=300
+  _globals['_MEETING']._serialized_start=644
+  _globals['_MEETING']._serialized_end=697
 # @@protoc_insertion_point(module_scope)

@@ -19,7 +19,7 @@ RUNNING: Phase
 FINISHED: Phase
 
 class Call(_message.Message):
-    __slots__ = ("protocol_version", "run_id", "scenario_hash", "node", "epoch", "callee", "phase", "versions")
+    __slots__ = ("protocol_version", "run_id", "scenario_hash", "node", "epoch", "callee", "phase", "versions", "owes")
     class VersionsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -35,6 +35,7 @@ class Call(_message.Message):
     CALLEE_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    OWES_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     run_id: bytes
     scenario_hash: str
@@ -43,7 +44,8 @@ class Call(_message.Message):
     callee: int
     phase: Phase
     versions: _containers.ScalarMap[str, str]
-    def __init__(self, protocol_version: _Optional[int] = ..., run_id: _Optional[bytes] = ..., scenario_hash: _Optional[str] = ..., node: _Optional[int] = ..., epoch: _Optional[int] = ..., callee: _Optional[int] = ..., phase: _Optional[_Union[Phase, str]] = ..., versions: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    owes: bool
+    def __init__(self, protocol_version: _Optional[int] = ..., run_id: _Optional[bytes] = ..., scenario_hash: _Optional[str] = ..., node: _Optional[int] = ..., epoch: _Optional[int] = ..., callee: _Optional[int] = ..., phase: _Optional[_Union[Phase, str]] = ..., versions: _Optional[_Mapping[str, str]] = ..., owes: _Optional[bool] = ...) -> None: ...
 
 class Answer(_message.Message):
     __slots__ = ("refusal", "run_id", "phase", "now_ns", "round", "missing", "known_epoch", "versions")

@@ -159,13 +159,25 @@ def _reasons(
         fact = known.get(reason.source)
         if fact is None:
             yield "root", f"node {reason.waiter} is told to wait for {reason.source}, true: {_said(facts)}"
-        elif reason.why not in WHYS[fact.what]:
+        elif reason.why not in WHYS[fact.what] or _is_of_another_state(reason, fact):
             yield "reason", f"told {reason.why}, true: {fact}"
         elif wrong := _wrong_rule(reason, fact):
             yield "rule", f"told {wrong}, true: {fact}"
     missed = {source for source, fact in known.items() if fact.sure_ns <= ended_ns} - out
     if missed := missed - {reason.source for reason in reasons}:
         yield "root", f"not told that node {facts[0].waiter} lacks {sorted(missed)}: {_said(facts)}"
+
+
+def _is_of_another_state(reason: Reason, fact: Fact) -> bool:
+    """Whether a reason says of its source what it is not: crashed, paused, finished, or back from a crash."""
+    match reason.why:
+        case Why.CRASHED if fact.what == "receiver down":  # it is the receiver of a request alone
+            return not reason.is_request or fact.state != "crashed"
+        case Why.CRASHED | Why.PAUSED | Why.FINISHED:
+            return fact.state != reason.why.value
+        case Why.RETURNED_PAST:
+            return not fact.returned
+    return False
 
 
 def _wrong_rule(reason: Reason, fact: Fact) -> str:
