@@ -37,8 +37,12 @@ class _Beats:
     gap: int | None = None
     lossy_ns: int = 0
 
+    def begin(self, number: int) -> None:
+        """Those before `number` were sent when nobody was there to hear them."""
+        self.first, self.last = number, number - 1
+
     def take(self, number: int, now_ns: int) -> None:
-        if self.last < 0 or number <= self.last:  # of another life, of this node or of the peer
+        if number <= self.last:  # of another life of the peer
             self.first, self.came, self.before, self.gap = number, 0, (0, 0), None
         elif number > self.last + 1:
             if self.gap is None or number - self.gap > RECENT:
@@ -102,9 +106,12 @@ class Heartbeats:
         peer = message.src
         if peer in self._heard_ns:
             now = self._heard_ns[peer] = self._clock.now_ns()
-            self._beats[peer].take(message.round, now)
+            beats = self._beats[peer]
+            if self.epoch and beats.last < 0:
+                beats.begin(message.round)
+            beats.take(message.round, now)
             if peer in self.silent:
-                self._beats[peer].lossy_ns = now
+                beats.lossy_ns = now
                 self.silent.discard(peer)
                 self._returned(peer)
         return Fate.DELIVERED

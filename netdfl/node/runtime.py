@@ -173,7 +173,8 @@ class Node:
             await self.hooks.begin_round(round)
             self._began_ns, self._trained_ns, self._waited_ns = self.clock.now_ns(), 0, 0
             self._bytes_before, self._trained = self.ledger.bytes_sent, False
-            self.ledger.leaves_out(self.waits.gone, round)
+            if self.waits.gone:
+                self.ledger.leaves_out(self.waits.gone, round)
             yield self.view_of(round, frozenset(self.waits.gone))
 
     @property

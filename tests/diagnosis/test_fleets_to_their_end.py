@@ -221,14 +221,6 @@ def test_a_slow_fleet_ends_soon_after_the_last_of_those_that_can_end() -> None:
     assert ended.length_ns < last_ns + 5 * 10**9
 
 
-def test_no_circle_goes_by_whom_a_node_has_been_told_not_to_wait_for() -> None:
-    """What node 2 lacks of both is skipped, the one after the other."""
-    cut = {"at": "35ms", "for": "5s", "partition": [[2], [0, 1]], "mode": "down_drop"}
-    wait = {"for": "all", "deadline": "none", "on_stall": "skip"}
-    ended = run(nodes=3, algorithm="sgp", topology="full", delivery="running_sums", wait=wait, events=[cut])
-    assert (ended.verdict, left(ended)) == ("done", [])
-
-
 def test_what_holds_up_a_node_behind_others_is_told_though_a_detector_may_yet_err() -> None:
     """One beat of node 4's was dropped, too: by that chance its next ones may be."""
     ended = run(

@@ -272,17 +272,18 @@ async def test_each_round_begins_at_its_first_step() -> None:
     assert desk.asked_views == [(round, frozenset()) for round in (3, 4, 5, 6)]
 
 
-async def test_who_is_gone_is_left_out_from_the_first_of_its_rounds_in_a_row() -> None:
+async def test_who_is_gone_is_left_out_from_the_first_to_the_last_of_its_rounds_in_each_row() -> None:
     desk = Desk()
-    left: list[dict[int, tuple[int, int]]] = []
+    left: list[dict[int, tuple[tuple[int, int], ...]]] = []
     gone = {0: {1}, 1: {1, 3}, 2: set(), 3: {3}, 4: {1, 3}, 5: {1}, 6: set()}
     desk.node.waits.gone.update(gone[0])
     async for view in desk.node.rounds(0):
-        left.append(dict(desk.node.left_out))
+        left.append(dict(desk.node.ledger.left_out))
         desk.node.waits.gone.clear()
         desk.node.waits.gone.update(gone.get(view.round + 1, ()))
-    assert [each.get(1) for each in left] == [(0, 0), (0, 1), (0, 1), (0, 1), (4, 4), (4, 5), (4, 5)]
-    assert [each.get(3) for each in left] == [None, (1, 1), (1, 1), (3, 3), (3, 4), (3, 4), (3, 4)]
+    of_one = [((0, 0),), *[((0, 1),)] * 3, ((0, 1), (4, 4)), *[((0, 1), (4, 5))] * 2]
+    of_three = [None, *[((1, 1),)] * 2, ((1, 1), (3, 3)), *[((1, 1), (3, 4))] * 3]
+    assert [(each.get(1), each.get(3)) for each in left] == list(zip(of_one, of_three, strict=True))
     assert desk.asked_views[:2] == [(0, frozenset({1})), (1, frozenset({1, 3}))]
 
 
@@ -575,7 +576,7 @@ async def test_who_goes_on_where_others_are_keeps_that_round_and_tells_how_many_
 def test_a_node_that_is_made_has_nothing_behind_it() -> None:
     desk = Desk()
     node = desk.node
-    assert (node.next_slot, node.left_out) == ((0, 0), {})
+    assert (node.next_slot, node.ledger.left_out) == ((0, 0), {})
     assert node.latest is node.delivery is node.heartbeats is None
     assert [node.waits.can_ask(peers) for peers in ((), (1,))] == [False, False]
     assert node._is_past(1, StepId(0, 0)) is False

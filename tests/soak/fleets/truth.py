@@ -128,7 +128,8 @@ class _Decision:
 
     def facts(self, node: NodeId, needs: tuple[frozenset[NodeId], int]) -> tuple[Fact, ...]:
         stand = self.stands[node]
-        out = frozenset() if stand.wait is None else stand.wait.out
+        by_name = stand.wait is not None and stand.wait.sources is not None  # who waits for anybody leaves nobody out
+        out = stand.wait.out if stand.wait is not None and by_name else frozenset()
         return tuple(self.fact(stand, source) for source in sorted(needs[0] - out))
 
     def is_hopeless(self, node: NodeId, facts: Collection[Fact]) -> bool:
@@ -189,6 +190,8 @@ class _Decision:
         self, stand: Stand, source: NodeId, edge: Edge, kind: Kind, round: int, step: int, born_ns: int
     ) -> Fact | None:
         found = self.sent.get((*edge, kind, round, step), [])
+        if kind is Kind.REPLY:  # one to an earlier life answers nothing that this one asks
+            found = [message for message in found if message.sent_ns >= stand.born_ns]
         if not found:
             return None
         fact = Fact(stand.node, source, "", edge, notice=kind is Kind.NOTICE, state=self.stands[source].state)
