@@ -177,6 +177,8 @@ def test_an_inbox_of_vectors_is_read_as_each_message_is() -> None:
     [
         (0.6, 0.6, inf, 1, 0.4),
         (0.45, 0.45, 0.0, 1, 0.55),  # the first pass does not halve what is missing
+        (0.45, 0.9, 0.0, 1, 0.55),
+        (0.5, 0.5, 0.0, MOST_PASSES, 0.5**MOST_PASSES),  # each just does
         (0.6, 0.6, 0.41, 1, 0.4),  # near enough
         (0.6, 0.6, 0.2, 2, 0.16),
         (0.55, 0.55, 0.3, 2, 0.2025),
