@@ -221,6 +221,8 @@ def test_arrays_have_one_length_and_the_targets_last() -> None:
     made = from_arrays((np.zeros((3, 2)), np.ones((3, 4)), [0, 1, 2]), "train")
     x, y = made.take(torch.arange(3))
     assert ([tuple(each.shape) for each in x], y.tolist()) == ([(3, 2), (3, 4)], [0, 1, 2])
+    alone = from_arrays(([np.ones((3, 2))], [0, 1, 2]), "train").take(torch.arange(3))[0]
+    assert [each.tolist() for each in alone] == [[[1.0, 1.0]] * 3]
     with pytest.raises(DatasetError, match="train has 3 inputs and 2 targets: give as many of both"):
         from_arrays((np.zeros((3, 2)), np.zeros(2)), "train")
     assert [is_numbers(each) for each in ([1], [[0.5]], [], 1, ["a"], np.ones(1), [[]])] == [

@@ -103,6 +103,18 @@ def test_distilled_examples_lead_from_one_model_to_a_later_one(loss: Any) -> Non
         distiller().distil([torch.full_like(each, math.nan) for each in models], objective, VIEW)
 
 
+@pytest.mark.parametrize("loss", ["normalised", "raw"])
+def test_the_mismatch_is_the_way_left_over_the_way_to_go_or_as_it_is(loss: Any) -> None:
+    objective = Once(torch.ones(2, dtype=torch.float64), STREAMS)
+    start, target = torch.tensor([0.0, 0.0]).double(), torch.tensor([4.0, 0.0]).double()
+    examples = Examples(torch.tensor([[2.0, 2.0], [2.0, -2.0]]).double(), torch.tensor([0, 0]))
+    found = distiller(steps=2, loss=loss)._mismatch(
+        start, target, objective, examples, torch.tensor(0.5), np.random.default_rng(0)
+    )
+    left = (4.0 - (1.0 + 0.5)) ** 2  # half of the way to the mean, (2, 0), twice
+    assert float(found.detach()) == pytest.approx(left if loss == "raw" else left / 16)
+
+
 def test_soft_labels_begin_at_their_scale_on_the_true_one() -> None:
     objective: Any = SimpleNamespace(num_labels=3, input_shape=(4,))
     x, logits, rate = distiller(label_lr=0.1, label_scale=2.0)._first(X, objective, np.random.default_rng(0))

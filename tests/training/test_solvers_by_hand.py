@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -239,3 +240,21 @@ def test_ole_begins_past_the_mean_and_remembers_where_steps_ended() -> None:
     torch.testing.assert_close(y, X)
     state = ole.trained(state, Update(X, 3 * X), VIEW)
     torch.testing.assert_close(ole.begin(state, X, VIEW)[1], X + 0.5 * (X - 3 * X))
+
+
+def test_what_a_solver_is_not_told_it_does_not_do() -> None:
+    assert LocalSgd(lr=0.1) == LocalSgd(
+        lr=0.1, lr_decay=1.0, epochs=None, steps=None, momentum=0.0, nesterov=False, rho=0.0, weight_decay=0.0,
+        clip_norm=None, schedule=Schedule(),
+    )  # fmt: skip
+    assert Schedule() == Schedule(kind="constant", warmup=0, every=30, gamma=0.1, floor=0.0, rounds=None)
+    assert OptimizerChoice() == OptimizerChoice(name="sgd", betas=(0.9, 0.999), eps=1e-8, state="reset")
+    sgd = LocalSgd(lr=0.1)
+    assert KeptMomentum(sgd) == KeptMomentum(sgd, None)
+    assert Smoo(sgd, 0.5) == Smoo(sgd, 0.5, by_change=False, less_last=False)
+    assert OptimizedSgd(lr=0.1, optimizer=OptimizerChoice(name="adam")).decay == 0.0
+    assert Update(X, X)[2:3] == ({},)
+    assert math.isnan(Update(X, X).loss)
+    assert Received() == Received({}, None, {}, None)
+    assert LocalSgd.rows is True
+    assert (pulled().num_samples, pulled().noise) == (1, 0.0)

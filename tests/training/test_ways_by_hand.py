@@ -40,7 +40,8 @@ def task(model: FlatModel, samples: Any = None, **more: Any) -> Classification:
 def way(model: FlatModel, monkeypatch: pytest.MonkeyPatch, *, worth: int, row: int, **more: Any) -> str:
     monkeypatch.setattr(service_module, "WORTH_A_THREAD", worth)
     monkeypatch.setattr(service_module, "WORTH_A_ROW", row)
-    data = task(model, more.pop("samples", None)).data(0)
+    data: Any = task(model, more.pop("samples", None)).data(0)
+    data.task.device = SimpleNamespace(type=more.pop("device", "cpu"))
     call: Any = SimpleNamespace(data=data, solve=None)
     return Service(**({"batching": "auto", "threads": 2} | more))._way(call)
 
@@ -58,6 +59,8 @@ def test_small_perceptrons_are_rows_large_models_have_threads_and_all_else_is_al
     assert found(perceptron, batching="exact") == "threads"
     assert found(perceptron, batching="exact", worth=size + 1) == "alone"
     assert found(perceptron, batching="exact", threads=1) == "alone"
+    assert found(perceptron, batching="exact", device="cuda") == "alone"
+    assert found(perceptron, row=0, device="cuda") == "stacked"
     assert found(perceptron, samples=Samples(X[:0], Y[:0])) == "alone"
     smooth = lambda: nn.Sequential(nn.Linear(3, 2), nn.Tanh())  # noqa: E731
     assert found(smooth) == "threads", "no formula: on a CPU not in rows, however small"
