@@ -1,0 +1,65 @@
+"""Vectors are read to where the node's own lies, and an automatic step size is looked at where it is left to netdfl."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from netdfl.compression.catalog import COMPRESSORS
+from netdfl.compression.identity import IdentityCompressor
+from netdfl.core.types import Inbox, Kind, Message, View
+from netdfl.mixing.compressed.gossip import Choco, DeepSqueeze
+from netdfl.mixing.compressed.references import FULL, Differences
+from netdfl.mixing.compressed.step_size import StepSize
+from netdfl.mixing.payloads import encoded_vector, followed, pack, pack_encoded, vector, vectors
+from netdfl.training.base import Update
+
+X = torch.tensor([1.0, -2.0, 0.5, 4.0], dtype=torch.float64)
+AT = View(0, 0, 2, (1,), (1,), 0.5, {1: 0.5}, {1: 0.5})
+QSGD = COMPRESSORS["qsgd"]()
+
+
+def test_vectors_come_to_the_device_of_the_nodes_own() -> None:
+    """The device without memory stands for any other."""
+    elsewhere = torch.empty(4, dtype=X.dtype, device="meta")
+    sent = [Message(src, 0, Kind.DATA, 0, 0, 0, 0, pack(src * X)) for src in (1, 2)]
+    for like, device in ((X, "cpu"), (elsewhere, "meta"), (X, "cpu"), (elsewhere, "meta")):
+        found = vectors(Inbox(sent), like)
+        assert {each.device.type for each in found.values()} == {device}
+        assert vector(sent[0], like).device.type == device
+    assert torch.equal(vectors(Inbox(sent), X)[2], 2 * X)
+
+    coded = Message(1, 0, Kind.DATA, 0, 0, 0, 0, pack_encoded(QSGD.compress(X, np.random.default_rng(0))))
+    for like, device in ((X, "cpu"), (elsewhere, "meta")):
+        assert encoded_vector(coded, QSGD, like).device.type == device
+    assert followed(coded, QSGD, 0 * X).device.type == "cpu"
+
+
+def test_what_loses_nothing_is_sent_whole_and_what_loses_something_by_its_difference() -> None:
+    for compressor, whole in ((IdentityCompressor(), True), (QSGD, False)):
+        how = Differences(compressor=compressor)
+        assert how.lossless(4) is whole
+        reference, payload = how.send(how.first(X).start, X, AT, 0)
+        assert (set(payload.arrays) == {FULL}) is whole
+        assert ("mark" in payload.meta) is not whole
+        assert reference.version == payload.meta["version"] == 1
+
+
+@pytest.mark.parametrize("gamma", ["auto", 0.5])
+@pytest.mark.parametrize(
+    "make", [lambda g: DeepSqueeze(compressor=QSGD, gamma=g), lambda g: Choco(differences=HOW, gamma=g)]
+)
+def test_a_step_size_that_is_given_stays_and_one_that_is_left_grows_older(make: Any, gamma: Any) -> None:
+    mixing = make(gamma)
+    state = mixing.init(X, AT)
+    for round in range(3):
+        state, _ = mixing.outgoing(state, Update(X, X), 0, AT._replace(round=round))
+        state = mixing.mix(state, Update(X, X), Inbox([], [1]), 0, AT._replace(round=round)).state
+    assert state.step.age == (3 if gamma == "auto" else 0)
+    assert gamma == "auto" or state.step == StepSize(0.5)
+
+
+HOW = Differences(compressor=QSGD)
