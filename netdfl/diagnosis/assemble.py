@@ -115,6 +115,7 @@ class _Fleet:
             gone=frozenset() if wait.sources is None else frozenset(wait.left_out),
             undecided=frozenset(wait.undecided),
             essential=wait.essential,
+            from_anybody=wait.sources is None,
             cumulative=wait.cumulative,
             since_ns=wait.since_ns,
             deadline_ns=wait.deadline_ns,

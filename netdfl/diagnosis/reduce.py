@@ -55,7 +55,7 @@ def supplies(snapshot: Snapshot, waiter: NodeId, wait: WaitNow) -> dict[NodeId, 
 
 def will_be_gone(snapshot: Snapshot, waiter: NodeId, wait: WaitNow) -> frozenset[NodeId]:
     """Awaited nodes that the failure detector calls gone, or will, or may: nothing is heard from them any more."""
-    if wait.essential:
+    if wait.essential or wait.from_anybody:
         return frozenset()
     gone = surely_gone(snapshot, waiter, wait)
     return gone | wait.undecided if snapshot.detector == "heartbeat" else gone
@@ -63,7 +63,7 @@ def will_be_gone(snapshot: Snapshot, waiter: NodeId, wait: WaitNow) -> frozenset
 
 def surely_gone(snapshot: Snapshot, waiter: NodeId, wait: WaitNow) -> frozenset[NodeId]:
     """Those of them of which it is no matter of chance."""
-    if wait.essential:
+    if wait.essential or wait.from_anybody:
         return frozenset()
     if snapshot.detector == "none":
         return wait.gone

@@ -110,7 +110,8 @@ class WaitNow:
 
     A node in `gone` (so says the failure detector) is not waited for, and one that is `undecided` may yet be in it;
     who is `essential` is waited for in any case. `cumulative`: a later message of a node does as well, as where an
-    algorithm itself says for whom it waits. A wait with a deadline ends by itself.
+    algorithm itself says for whom it waits. `from_anybody`: nobody knows who will send, and nobody is left out for
+    being gone. A wait with a deadline ends by itself.
     """
 
     round: int
@@ -121,6 +122,7 @@ class WaitNow:
     gone: frozenset[NodeId] = frozenset()
     undecided: frozenset[NodeId] = frozenset()
     essential: bool = False
+    from_anybody: bool = False
     cumulative: bool = False
     since_ns: int = 0
     deadline_ns: int | None = None

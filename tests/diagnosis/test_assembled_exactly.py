@@ -358,7 +358,7 @@ def test_a_wait_for_whoever_sends_is_for_all_others_and_leaves_nobody_out() -> N
     own = wait(sources=None, have=(2,), left_out=(1,))
     now = fleet(account(0, State.WAITING, wait=own), account(2), down={1: Down(State.CRASHED, 4, 40)}).nodes[0].wait
     assert now is not None
-    assert (list(now.awaited), now.have, now.gone) == ([1], frozenset([2]), frozenset())
+    assert (list(now.awaited), now.have, now.gone, now.from_anybody) == ([1], frozenset([2]), frozenset(), True)
 
 
 def test_an_edge_is_told_with_its_counts_and_its_latest_messages() -> None:

@@ -243,3 +243,13 @@ def test_nobody_waits_for_what_a_life_that_does_not_return_would_have_sent_again
     ended = run(**STAR, world=slow, wait=wait, delivery=again, failure_detector={"kind": "oracle"}, events=events)
     assert [stall.grounds.alone for stall in left(ended)] == [None] * len(left(ended))
     assert whys(ended)[1, 4] is Why.RECEIVER_RESTARTED
+
+
+def test_who_waits_for_anybody_leaves_out_nobody_that_a_detector_calls_gone() -> None:
+    """Nobody knows who would have sent: what node 0 lacks is named of all, also of those that are silent."""
+    alone = {"at": "5ms", "partition": [[0], [1, 2, 3]], "mode": "down_drop"}
+    topology = {"kind": "full", "selection": {"kind": "random_k", "k": 1, "known": False}}
+    wait = {"for": {"quorum": 3}, "deadline": "none", "announce": False}
+    ended = run(algorithm="sgp", topology=topology, wait=wait, failure_detector=BEATS, events=[alone])
+    assert ended.verdict == "fail"
+    assert {source for waiter, source in whys(ended) if waiter == 0} == {1, 2, 3}
