@@ -153,10 +153,11 @@ def _is_own(kind: type) -> bool:
     return kind.__module__.partition(".")[0] != "netdfl"
 
 
-def _checked(solver: LocalSolver, found: object, y: Tensor) -> tuple[Any, Update]:
+def _checked(solver: LocalSolver, found: Any, y: Tensor) -> tuple[Any, Update]:
     """What the solver has returned. Raises OwnPartError where a user's own returned something else."""
+    checked: tuple[Any, Update] = found
     if not _is_own(type(solver)):
-        return cast("tuple[Any, Update]", found)
+        return checked
     wrong = ""
     if not isinstance(found, tuple) or len(found) != 2:
         wrong = f"returned {type(found).__name__}"
@@ -171,7 +172,7 @@ def _checked(solver: LocalSolver, found: object, y: Tensor) -> tuple[Any, Update
         place = defined_at(getattr(kind, "solve" if hasattr(kind, "solve") else "train", kind)) or defined_at(kind)
         told = f"the local solver {kind.__name__} {wrong}" + (f" ({place})" if place else "")
         raise OwnPartError(told, "return (state, Update(before, x)) from train")
-    return cast("tuple[Any, Update]", found)
+    return checked
 
 
 @dataclass(eq=False, slots=True)

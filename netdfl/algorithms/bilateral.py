@@ -59,7 +59,8 @@ async def bilateral(ctx: RoundContext, alg: Algorithm) -> None:
         desk.x = desk.x + step if first else desk.x
         await _meet(ctx, alg, desk, view)
         desk.x = desk.x if first else desk.x + step
-        s = s.end_round(alg, update._replace(x=desk.x), view)
+        with ctx.drawing("after mixing", view.round):
+            s = s.end_round(alg, update._replace(x=desk.x), view)
         await ctx.end_round(s, view)
     ctx.serve(desk.answer)  # also where no round was left: others may have some
 

@@ -29,7 +29,8 @@ async def gossip(ctx: RoundContext, alg: Algorithm) -> None:
             inbox = await ctx.gather(view, step, alg.wait)
             s, update = await ctx.do(s.mix, alg, update, inbox, step, view)
             del inbox, outbox  # their vectors are not kept through the next local round
-        s = s.end_round(alg, update, view)
+        with ctx.drawing("after mixing", view.round):
+            s = s.end_round(alg, update, view)
         await ctx.end_round(s, view)
 
 
@@ -68,7 +69,8 @@ async def _take_part(ctx: RoundContext, alg: Algorithm, s: NodeState, view: View
     s, update = await ctx.train(noticed(alg, s, inbox, view)._replace(x=x, received=received), alg, view)
     s, outbox = await ctx.do(reported, alg, s, update, view)
     await ctx.send(view, UP, outbox)
-    return s.end_round(alg, update, view)
+    with ctx.drawing("after mixing", view.round):
+        return s.end_round(alg, update, view)
 
 
 def noticed(alg: Algorithm, s: NodeState, inbox: Inbox, view: View) -> NodeState:

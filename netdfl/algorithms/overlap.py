@@ -28,7 +28,8 @@ async def overlap(ctx: RoundContext, alg: Algorithm) -> None:
             s = await _give(ctx, alg, s, view)
         inbox = await ctx.collect(view, alg.wait, alg.mixing.lag)
         s = await ctx.do(taken, alg, s, inbox)
-        s = s._replace(x=began.x).end_round(alg, update._replace(x=s.x), view)
+        with ctx.drawing("after mixing", view.round):
+            s = s._replace(x=began.x).end_round(alg, update._replace(x=s.x), view)
         await ctx.end_round(s, view)
 
 

@@ -1,13 +1,14 @@
-"""What a user's own mixing, compressor or wait policy draws: from the stream of (node, round), in every world.
+"""What a user's own solver draws after mixing, and a mixing, compressor or wait policy of theirs at any time.
 
-The streams that all code of a process shares are one node's alone in one world, and everybody's in another.
+It comes from the stream of (node, round), in every world: the streams that all code of a process shares are one node's
+alone in one world, and everybody's in another.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import TypeVar
@@ -17,12 +18,14 @@ from netdfl.core.rng import Key, Streams
 from netdfl.core.types import NodeId
 
 T = TypeVar("T")
+AS_THEY_ARE: AbstractContextManager[None] = nullcontext()
+"""Within, streams are left as they are: nothing of a user's own draws from them."""
 _NOBODYS_OWN = sys.stdlib_module_names | {"netdfl", "numpy", "torch"}
 
 
 def has_own_parts(algorithm: Algorithm) -> bool:
-    """Whether a user's own code mixes, compresses, waits, or refines a server's model."""
-    return any(map(_holds_own, (algorithm.mixing, algorithm.wait, algorithm.refine)))
+    """Whether a user's own code trains, mixes, compresses, waits, or refines a server's model."""
+    return any(map(_holds_own, (algorithm.local, algorithm.mixing, algorithm.wait, algorithm.refine)))
 
 
 def _holds_own(part: object) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from math import isnan
 from typing import Any, Protocol, TypeVar
@@ -24,7 +24,7 @@ from netdfl.node.heartbeats import Heartbeats
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.not_finite import Screen, not_finite, only_finite
-from netdfl.node.own_draws import OwnDraws
+from netdfl.node.own_draws import AS_THEY_ARE, OwnDraws
 from netdfl.node.requests import Requests
 from netdfl.node.state_transfer import Joining, StateTransfer
 from netdfl.node.waits import OpenWait, Waits
@@ -131,7 +131,7 @@ class Node:
 
     def drawing(self, what: str, round: int, *key: Key) -> AbstractContextManager[object]:
         """Within, a user's own part draws from the stream of (node, round) and what it does."""
-        return nullcontext() if self._draws is None else self._draws.within(what, round, *key)
+        return AS_THEY_ARE if self._draws is None else self._draws.within(what, round, *key)
 
     def exchanges(self, view: View) -> int:
         """The exchanges of a round, as the mixing says."""

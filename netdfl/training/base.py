@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from functools import cache
 from math import nan
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from typing_extensions import TypeVar
 
@@ -201,7 +201,8 @@ def requested(
 ) -> StepRequests[tuple[S, Update]]:
     """What `solver.train` gives; its steps are asked for, where it asks and has no `train` of its own."""
     if _asks(type(solver)):
-        return (yield from cast("RequestsSteps[S]", solver).solve(state, y, received, weight, data, view))
+        asks: RequestsSteps[S] = solver  # type: ignore[assignment]  # a `cast` is a call a round
+        return (yield from asks.solve(state, y, received, weight, data, view))
     return solver.train(state, y, received, weight, data, view)
 
 

@@ -32,6 +32,7 @@ PLACES = (
     "metric",
     "buffers",
     "solver",
+    "after",
     "mixing",
     "compression",
     "wait",
@@ -137,6 +138,10 @@ def solver(exchange: Any, /, *, lr: float = 0.1, where: str = "", source: str = 
 
     class Noisy(LocalSgd):
         rows = False
+
+        def after_mix(self, state: Any, before: Tensor, after: Tensor, *more: Any) -> Any:
+            noise("after", where, source)
+            return super().after_mix(state, before, after, *more)
 
         def solve(self, state: Any, *more: Any) -> Any:
             state, update = yield from super().solve(state, *more)

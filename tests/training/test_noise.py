@@ -103,7 +103,7 @@ def test_every_node_draws_other_noise_in_every_round(source: str, folder: Path) 
         assert len(set(every)) == len(every) >= len(found), place
 
 
-@pytest.mark.parametrize("place", ["mixing", "compression", "wait"])
+@pytest.mark.parametrize("place", ["after", "mixing", "compression", "wait"])
 def test_what_exchanges_draw_is_of_node_and_round_whoever_comes_first(place: str, folder: Path) -> None:
     drawn: Any = find_own("noise:noise", str(folder)).drawn
     found = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from netdfl.core.types import Edge, Kind, Message, NodeId, Payload, StepId, as_step, first_of
 from netdfl.node.ledger import EdgeCount, NodeLedger
@@ -150,7 +149,8 @@ class FleetBook:
 
     def sent(self, ledger: Ledger, messages: Sequence[Message], nbytes: int, lanes: Lanes) -> None:
         """See `Book`."""
-        cast(SimulatedLedger, ledger).sent_together(messages, nbytes, lanes)
+        assert isinstance(ledger, SimulatedLedger)
+        ledger.sent_together(messages, nbytes, lanes)
 
     def delivered(self, arrivals: Sequence[Due], now_ns: int) -> None:
         """See `Book`."""
