@@ -134,7 +134,7 @@ class _Fitting:
         if not causes <= {Cause.DEADLOCK} or not any(wait_of(snapshot, pair[0]).essential for pair in pairs):
             yield DEADLINE
         if causes == {Cause.LOST_MESSAGE}:
-            if all(map(_can_come, awaited)) and self.helps(RESEND):
+            if all(map(_can_come, awaited)) and self.allows(SKIP) and self.helps(RESEND):  # not in place of `skip`
                 yield RESEND
             if kinds == {What.MESSAGE} and self.helps(ANSWERED):
                 yield ANSWERED

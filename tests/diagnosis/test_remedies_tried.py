@@ -147,6 +147,12 @@ def test_heartbeats_do_not_replace_a_detector_that_has_told_of_a_crash() -> None
     assert told(waits(0, [8]), paused, edges=gone)[(0,)] == DETECTED
 
 
+def test_copies_are_not_offered_in_place_of_leaving_out() -> None:
+    """What had been left out before would be waited for."""
+    nodes = waits(0, {9: lost(9, 0)}), RUNS
+    assert told(*nodes, allows=lambda setting: setting != SKIP) == {(0,): (DEADLINE, ANSWERED)}
+
+
 def test_halves_are_offered_where_no_fault_would_hit_others_instead() -> None:
     knot = waits(0, [1], what=What.REPLY), waits(1, [0], what=What.REPLY)
     sound = (DEADLINE, HALVES, SKIP)

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+import netdfl
 from netdfl.diagnosis.finding import Finding
+from netdfl.diagnosis.remedies import RESEND
 from tests.soak import decided_fleets
 from tests.soak.decided_fleets import is_right, read, row_of
 from tests.soak.fleets.drawing import draw_fleet
@@ -73,6 +75,36 @@ def test_the_judging_notices_what_is_wrong(stalled: tuple[Played, Played, Truth]
     assert wrong(replace(ran, ended_ns=ran.ended_ns + 10**12), on, truth) == ["too long"]
     useless = told(ran, stalls=(replace(stall, remedies=("evaluation.every: 7",)),))
     assert [kind for kind, _ in remedies(useless, player, tell(ran.run.scenario, ran))] == ["remedy"]
+    skipped = told(useless, stalls=(replace(useless.run.stalls[0], ended_by="skip"),))
+    assert [kind for kind, _ in remedies(skipped, player, tell(ran.run.scenario, ran))] == ["remedy"]
+
+
+def test_to_stand_in_the_same_round_for_another_reason_is_no_help(player: Player) -> None:
+    """Node 1 lacks a message of its round's first step, and of the second one that of a node that has crashed then."""
+    events = [{"at_round": 1, "drop": "0->1", "attempt": 0}, {"at": "25ms", "crash": 2}]
+    ran = player.play(netdfl.load(STEPS | {"events": events}), remedies=True)
+    lost = next(stall for stall in ran.run.stalls if stall.roots == (1,))
+    assert RESEND not in lost.remedies
+    offered = told(ran, stalls=(replace(lost, remedies=(RESEND,)),))
+    assert [kind for kind, _ in remedies(offered, player, tell(ran.run.scenario, ran))] == ["remedy"]
+
+
+STEPS = {
+    "schema": "netdfl/1",
+    "name": "steps",
+    "seed": 5,
+    "nodes": 4,
+    "rounds": 4,
+    "world": {"kind": "simulated", "compute": "10ms"},
+    "task": {"kind": "consensus", "dim": 2},
+    "algorithm": {"name": "dfedsam_mgs", "gossip_steps": 2},
+    "topology": "ring",
+    "wait": {"for": "all", "deadline": "none"},
+    "delivery": "plain",
+    "failure_detector": {"kind": "none"},
+    "links": {"default": {"latency": "2ms"}},
+    "evaluation": {"every": 1000},
+}
 
 
 def test_rows_go_on_where_they_were_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -203,7 +203,7 @@ def _said(facts: Sequence[Fact]) -> str:
 
 def remedies(ran: Played, player: Player, judged: Judged) -> Iterator[tuple[str, str]]:
     """Each remedy that is named helps: with it, the nodes that wait first come past that round, or further."""
-    named = sorted({remedy for stall in ran.run.stalls if not stall.ended_by for remedy in stall.remedies})
+    named = sorted({remedy for stall in ran.run.stalls for remedy in stall.remedies})
     for remedy in named:
         try:
             changed = with_setting(ran.run.scenario, remedy)
@@ -216,9 +216,8 @@ def remedies(ran: Played, player: Player, judged: Judged) -> Iterator[tuple[str,
         if after.run.error is not None:
             yield "remedy", f"with {remedy}: {after.run.broke.strip().splitlines()[-1]}"
             continue
-        truth = decide(changed, after)
         for stall in ran.run.stalls:
-            if remedy in stall.remedies and not stall.ended_by and not _helped(stall, ran, after, truth):
+            if remedy in stall.remedies and not _helped(stall, ran, after):
                 yield "remedy", f"{remedy} does not help: {stall.text}"
 
 
@@ -227,27 +226,18 @@ def with_setting(scenario: Scenario, remedy: str) -> Scenario:
     return loads(json.dumps(to_plain(scenario)), ["=".join(remedy.split(": ", 1))])
 
 
-def _helped(stall: Finding, before: Played, after: Played, truth: Truth) -> bool:
-    """Whether each root of the stall gets on sooner, or stands for what it did not lack before."""
-    return all(_is_over(root, before, after, stall) or _is_no_cause(root, stall, truth) for root in stall.roots)
-
-
-def _is_no_cause(root: NodeId, stall: Finding, truth: Truth) -> bool:
-    """Whether a root is held up for good by something else, and not for that reason any more."""
-    if root in truth.standing:
-        return False
-    lacked = {reason.source for reason in stall.grounds.reasons if reason.waiter == root}
-    facts = truth.roots.get(root, ())
-    return bool(facts) and not lacked & {fact.source for fact in facts} and root not in {w for w, _ in truth.knot}
+def _helped(stall: Finding, before: Played, after: Played) -> bool:
+    """Whether each root of the stall gets on sooner; to stand there for another reason is no help."""
+    return all(_is_over(root, before, after, stall) for root in stall.roots)
 
 
 def _is_over(root: NodeId, before: Played, after: Played, stall: Finding) -> bool:
-    """Whether a root ended the round in which it stood, and sooner than it did."""
-    begun = [round for round, at_ns in before.rounds[root].items() if at_ns <= stall.found_ns]
+    """Whether a root ended the round in which it stood, sooner than it did; or at all, where the scenario ends that."""
+    begun = [round for round, at_ns in before.rounds[root].items() if at_ns < stall.found_ns]
     was, now = (_passed_ns(played, root, max(begun, default=0)) for played in (before, after))
     if after.stands[root].state == "finished" != before.stands[root].state:  # also one without a round to make
         return True
-    return now is not None and (was is None or now < was)
+    return now is not None and (was is None or now < was or bool(stall.ended_by))
 
 
 def _passed_ns(played: Played, node: NodeId, round: int) -> int | None:
