@@ -63,7 +63,8 @@ def assemble(
             if (source, node) not in edges:
                 up, heals_ns, _, event = schedule.edge((source, node), at_ns)
                 edges[source, node] = EdgeNow(up=up, heals_ns=heals_ns, event=event)
-    return Snapshot(at_ns=at_ns, nodes=dict(sorted(nodes.items())), edges=edges, detector=detector)
+    ordered = dict(sorted(nodes.items()))
+    return Snapshot(at_ns=at_ns, nodes=ordered, edges=edges, detector=detector, scripted=schedule.scripted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,7 @@ class _Fleet:
             round=account.round,
             finished=account.round if account.state is State.FINISHED else account.round - 1,
             since_ns=account.since_ns,
+            returned=account.epoch > 0,
             ends_ns=self.schedule.ends_ns(account.node, self.at_ns),
             step=account.step,
             steps=account.steps,

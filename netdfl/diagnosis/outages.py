@@ -58,6 +58,11 @@ class Outages:
             for node in nodes:
                 self._crashes.setdefault(node, []).append(at_ns)
 
+    @property
+    def scripted(self) -> bool:
+        """Whether any event acts on links, or drops messages."""
+        return bool(self._on_links or self._drops)
+
     def ends_ns(self, node: NodeId, now_ns: int) -> int | None:
         """When `node` will crash next, by the clock; None where that is not scripted."""
         times = self._crashes.get(node, [])

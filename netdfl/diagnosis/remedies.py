@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.control import Again, Recover
 from netdfl.core.fates import DOWN as LINK_DOWN
-from netdfl.core.fates import LOSS, RESET, Fate
+from netdfl.core.fates import LOSS, RESET
 from netdfl.core.types import Edge, Kind, NodeId
 from netdfl.diagnosis.finding import DEADLINE, Cause, Finding
 from netdfl.diagnosis.reasons import awaited_of, cause_of, path_of, wait_of
@@ -196,15 +196,13 @@ def _is_mutual(snapshot: Snapshot, pairs: Sequence[Edge]) -> bool:
 
 
 def _has_crashed(snapshot: Snapshot) -> bool:
-    """Whether a node is down, or was, as far as messages show that."""
-    if any(now.state is State.CRASHED for now in snapshot.nodes.values()):
-        return True
-    return any(Fate.GONE in own.dropped for own in snapshot.edges.values())
+    """Whether a node is down, or was."""
+    return any(now.returned or now.state is State.CRASHED for now in snapshot.nodes.values())
 
 
 def _is_sound(snapshot: Snapshot) -> bool:
-    """Whether nothing was lost, and nothing is down: in another order of meetings it would hit others."""
-    down = any(now.state in DOWN for now in snapshot.nodes.values())
+    """Whether nothing was lost, or may be by events, and nothing is down: other meetings would be hit instead."""
+    down = snapshot.scripted or any(now.state in DOWN for now in snapshot.nodes.values())
     return not down and all(own.up and not own.dropped for own in snapshot.edges.values())
 
 

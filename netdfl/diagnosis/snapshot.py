@@ -144,7 +144,7 @@ class NodeNow:
     """One node. `finished` is the last round that it finished (-1: none); `since_ns` when its state began.
 
     `back_ns` is when the scenario lets a crashed or paused node return; None: never. `hoped`: until then, if at all, as
-    it died with a machine that is waited for. `ends_ns` is when it will crash a
+    it died with a machine that is waited for; `returned`: it was down once. `ends_ns` is when it will crash a
     node, by the clock. It is in step `step` of the `steps` of its round, and keeps `early` messages for later ones.
     `stack` is where its tasks stand, where that was asked for.
     """
@@ -157,6 +157,7 @@ class NodeNow:
     wait: WaitNow | None = None
     back_ns: int | None = None
     hoped: bool = False
+    returned: bool = False
     ends_ns: int | None = None
     step: int = 0
     steps: int = 1
@@ -213,12 +214,16 @@ _UNUSED = EdgeNow()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A fleet at `at_ns`. `detector` is the kind of its failure detector: none, heartbeat or oracle."""
+    """A fleet at `at_ns`. `detector` is the kind of its failure detector: none, heartbeat or oracle.
+
+    `scripted`: events of the scenario act on links, or drop messages.
+    """
 
     at_ns: int
     nodes: Mapping[NodeId, NodeNow]
     edges: Mapping[Edge, EdgeNow] = field(default_factory=dict)
     detector: str = "none"
+    scripted: bool = False
 
     def edge(self, src: NodeId, dst: NodeId) -> EdgeNow:
         """The edge from `src` to `dst`, unused and up where nothing is known of it."""

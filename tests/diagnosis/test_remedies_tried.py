@@ -136,15 +136,15 @@ def test_heartbeats_are_not_offered_where_a_link_is_down_one_way() -> None:
 
 
 def test_heartbeats_do_not_replace_a_detector_that_has_told_of_a_crash() -> None:
-    paused, gone = is_(8, State.PAUSED), {(1, 2): EdgeNow(dropped={Fate.GONE: 1})}
+    paused, back = is_(8, State.PAUSED), is_(7, State.RUNNING, returned=True)
 
     def knows(setting: str) -> bool:
         return setting != ORACLE
 
     assert told(waits(0, [8]), paused, allows=knows)[(0,)] == DETECTED
     assert told(waits(0, [8]), paused, is_(7, State.CRASHED), allows=knows)[(0,)] == PLAIN
-    assert told(waits(0, [8]), paused, allows=knows, edges=gone)[(0,)] == PLAIN
-    assert told(waits(0, [8]), paused, edges=gone)[(0,)] == DETECTED
+    assert told(waits(0, [8]), paused, back, allows=knows)[(0,)] == PLAIN
+    assert told(waits(0, [8]), paused, back)[(0,)] == DETECTED
 
 
 def test_copies_are_not_offered_in_place_of_leaving_out() -> None:
@@ -160,6 +160,8 @@ def test_halves_are_offered_where_no_fault_would_hit_others_instead() -> None:
     assert told(*knot, is_(9, State.PAUSED, back_ns=9 * SECOND))[(0, 1)] == PLAIN
     assert told(*knot, RUNS, edges={(9, 1): EdgeNow(dropped={Fate.GONE: 1})})[(0, 1)] == PLAIN
     assert told(*knot, RUNS, edges={(9, 1): CUT})[(0, 1)] == PLAIN
+    (scripted,) = diagnose(replace(fleet(*knot, RUNS), scripted=True), patience_ns=SECOND)
+    assert scripted.remedies == PLAIN
 
 
 def test_any_is_offered_where_more_than_one_is_needed_by_that_rule() -> None:
