@@ -84,6 +84,7 @@ class _Fleet:
             since_ns=own.since_ns,
             back_ns=own.back_ns,
             hoped=own.hoped,
+            keeps=own.keeps or own.hoped or own.state is not State.CRASHED,
             stack=account.stack if account is not None else "",
         )
 
@@ -132,7 +133,7 @@ class _Fleet:
         slot = StepId(wait.round, wait.step)
         down = self.down.get(edge[0])
         if down is not None and down.keeps and down.back_ns is not None and slot[0] >= down.round:
-            return Awaited()
+            return self.unsent(edge, slot, wait)
         if wait.what is What.REPLY:
             return self.reply(edge, giver, slot)
         past = giver.is_past(slot)  # also of one that is down
@@ -147,10 +148,17 @@ class _Fleet:
             follows = wait.cumulative and known.fate is AwaitedFate.LOST and giver.state is not State.FINISHED
             return replace(known, replaced=True) if follows else known
         if not past:
-            return Awaited()
+            return self.unsent(edge, slot, wait)
         if giver.took_for_gone(edge[1], slot[0]):
             return Awaited(AwaitedFate.NEVER, TAKEN_FOR_GONE)
         return Awaited(AwaitedFate.MISSED if giver.epoch else AwaitedFate.NEVER)
+
+    def unsent(self, edge: Edge, slot: StepId, wait: WaitAccount) -> Awaited:
+        """A message that is still to be sent, and will be lost if that is sure for each message of its round."""
+        if wait.what is not What.MESSAGE or wait.cumulative:
+            return Awaited()
+        copies = (Transit(*edge, Kind.DATA, *slot, attempt, 0) for attempt in range(MOST_RESENDS + 1))
+        return Awaited(in_vain=all(map(self.schedule.will_lose, copies)))
 
     def reply(self, edge: Edge, giver: Account, slot: StepId) -> Awaited:
         """What became of a reply over `edge`, or before it of its request. Who serves answers without more."""

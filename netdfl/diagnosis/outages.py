@@ -133,6 +133,16 @@ class Outages:
         """Whether `message` is sure to be lost where it is sent at `now_ns`."""
         return any(found is not None for found in (self.loser(message, now_ns), self.dropper(message, now_ns)))
 
+    def will_lose(self, message: Transit) -> bool:
+        """Whether `message` is sure to be lost whenever it is sent: by its round or name, or by the link itself."""
+        edge = (message.src, message.dst)
+        if any(edge in block for event in self._on_links if event.at_ns is not None for block in event.blocks):
+            return False  # what acts by the clock may end, or begin
+        return self.loser(message, 0) is not None or any(
+            event.at_ns is None and any(edge in block for block in event.blocks) and named_by(event).matches(message, 0)
+            for event in self._drops
+        )
+
 
 def _follow(downs: dict[int, int], event: CompiledEvent) -> None:
     """Keep which entry holds a link down, by cause."""

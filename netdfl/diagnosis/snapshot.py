@@ -87,8 +87,8 @@ class Awaited:
 
     `replaced`: it is lost, and the next message of its sender does as well. `notice`: it is the sender's word that it
     sends nothing in that step. `kept`: its sender still has it. `in_vain`: each copy would be lost, too, until
-    `passes_ns`. `event` is the entry of its events that lost it. `since_ns` is when it was sent, or its link came up
-    with it.
+    `passes_ns`, and so will one be that is not sent yet. `event` is the entry of its events that lost it. `since_ns` is
+    when it was sent, or its link came up with it.
     """
 
     fate: AwaitedFate = AwaitedFate.UNSENT
@@ -144,7 +144,8 @@ class NodeNow:
     """One node. `finished` is the last round that it finished (-1: none); `since_ns` when its state began.
 
     `back_ns` is when the scenario lets a crashed or paused node return; None: never. `hoped`: until then, if at all, as
-    it died with a machine that is waited for; `returned`: it was down once. `ends_ns` is when it will crash a
+    it died with a machine that is waited for; `keeps`: with its state, so that it makes its round anew.
+    `returned`: it was down once. `ends_ns` is when it will crash a
     node, by the clock. It is in step `step` of the `steps` of its round, and keeps `early` messages for later ones.
     `stack` is where its tasks stand, where that was asked for.
     """
@@ -157,6 +158,7 @@ class NodeNow:
     wait: WaitNow | None = None
     back_ns: int | None = None
     hoped: bool = False
+    keeps: bool = True
     returned: bool = False
     ends_ns: int | None = None
     step: int = 0

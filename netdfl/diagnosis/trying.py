@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from netdfl.core.types import Edge, NodeId
 from netdfl.diagnosis.reduce import Supply, supply, surely_gone, will_be_gone
-from netdfl.diagnosis.snapshot import DOWN, AwaitedFate, Snapshot, State, WaitNow
+from netdfl.diagnosis.snapshot import DOWN, AwaitedFate, Snapshot, State, WaitNow, What
 
 NEVER_NS = 2**63
 LATER_NS = NEVER_NS - 1
@@ -131,12 +131,17 @@ def _supplies(snapshot: Snapshot, node: NodeId, source: NodeId, change: Change) 
 
 
 def _supply(snapshot: Snapshot, node: NodeId, source: NodeId) -> Supply:
-    """Whether a message can come; one of which each copy is lost can't, however often it is sent again."""
-    wait = snapshot.nodes[node].wait
+    """Whether a message can come. One of which each copy is lost can't, however often it is sent again.
+
+    Nor does one that was not sent by a node that returns without its state: it begins in a later round.
+    """
+    wait, giver = snapshot.nodes[node].wait, snapshot.nodes[source]
     assert wait is not None
     awaited = wait.awaited[source]
-    in_vain = awaited.fate is AwaitedFate.LOST and awaited.resent and awaited.in_vain
-    return Supply.NEVER if in_vain else supply(snapshot, node, wait, source)
+    in_vain = awaited.in_vain and (awaited.resent or awaited.fate is AwaitedFate.UNSENT)
+    by_round = wait.what is What.MESSAGE and not wait.cumulative and awaited.fate is AwaitedFate.UNSENT
+    skipped = by_round and giver.state is State.CRASHED and not giver.keeps
+    return Supply.NEVER if in_vain or skipped else supply(snapshot, node, wait, source)
 
 
 def _ended(snapshot: Snapshot, node: NodeId, source: NodeId) -> Supply | None:

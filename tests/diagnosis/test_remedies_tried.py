@@ -13,14 +13,19 @@ from wait_graphs import fleet, fleets, is_, lost, waits
 
 import netdfl
 from netdfl.core.fates import Fate
-from netdfl.core.types import Edge
+from netdfl.core.types import Edge, Kind
 from netdfl.diagnosis.diagnose import diagnose
 from netdfl.diagnosis.finding import Finding
+from netdfl.diagnosis.outages import Outages
 from netdfl.diagnosis.reduce import reduce
 from netdfl.diagnosis.remedies import ANY, CALLED_GONE_NS, HALVES, ORACLE, Allows
 from netdfl.diagnosis.snapshot import Awaited, AwaitedFate, EdgeNow, NodeNow, Snapshot, State, What
 from netdfl.diagnosis.trying import NEVER_NS, goes_on
 from netdfl.explore.execute import Executor
+from netdfl.links.rules.base import Transit
+from netdfl.links.schedule.events import CompiledEvent
+from netdfl.links.selectors import Block
+from netdfl.links.spec import LinkSpec, choose
 
 SECOND = 10**9
 PLAIN, COPY, DETECTED = (DEADLINE, SKIP), (DEADLINE, RESEND, ANSWERED, SKIP), (DEADLINE, BEATS, SKIP)
@@ -82,6 +87,33 @@ def test_acknowledgements_help_where_so_many_come_as_are_needed() -> None:
     parts = {7: replace(lost(7, 0), kept=False), 9: lost(9, 0)}
     assert told(waits(0, parts, need=1), is_(7, State.RUNNING), RUNS) == {(0,): (DEADLINE, ANSWERED, SKIP)}
     assert told(waits(0, parts), is_(7, State.RUNNING), RUNS) == {(0,): PLAIN}
+
+
+def test_who_gives_once_it_goes_on_gives_nothing_that_will_be_lost() -> None:
+    behind = waits(1, {0: Awaited(in_vain=True), 8: Awaited()}), waits(0, [8]), CRASHED
+    assert told(*behind) == {(0, 1): PLAIN}
+    assert told(waits(1, [0, 8]), *behind[1:]) == {(0, 1): DETECTED}
+
+
+def test_what_will_be_lost_is_known_by_rounds_and_names_and_links_alone() -> None:
+    def loses(action: str, base: LinkSpec = LinkSpec(), **when: Any) -> bool:  # noqa: B008
+        event = CompiledEvent(action, 0, blocks=[Block(frozenset([2]), frozenset([3]))], **when)  # type: ignore[arg-type]
+        return Outages([event], lambda edge: base).will_lose(Transit(2, 3, Kind.DATA, 4, 0, 0, 0))
+
+    down = {"state": "down_drop"}
+    assert loses("set", at_round=4, parameters=down)
+    assert not loses("set", at_round=5, parameters=down)
+    assert not loses("set", at_ns=1, parameters=down)
+    assert loses("drop", at_round=4, parameters={})
+    assert not loses("drop", at_round=5, parameters={})
+    assert loses("drop", LinkSpec(loss=choose("loss", 1)), at_round=5, parameters={})
+
+
+def test_who_returns_without_its_state_gives_nothing_for_the_present_round() -> None:
+    back = is_(7, State.CRASHED, back_ns=9 * SECOND, keeps=False)
+    nodes = waits(0, {7: Awaited(), 9: lost(9, 0)}), RUNS
+    assert told(*nodes, back) == {(0,): PLAIN}
+    assert told(*nodes, replace(back, keeps=True)) == {(0,): COPY}
 
 
 # no sooner than as things are
