@@ -105,6 +105,7 @@ def test_what_is_not_said_is_as_the_words_say() -> None:
         need="all", deadline_ns="auto", stale=0, announce=False, patience=1, resent=False, ordered=True,
         on_not_finite="refuse", essential=False, cumulative=False,
     )  # fmt: skip
+    assert WaitPolicy().count(3) == 3
     plain = Exchange()
     assert (plain.on_missing, plain.delivery, plain.scheme, plain.gamma, plain.extras) == (
         *("self", "plain", "auto", "auto", "exact"),

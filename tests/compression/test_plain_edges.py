@@ -11,6 +11,7 @@ import torch
 
 from netdfl.compression import qsgd
 from netdfl.compression.arrays import _COPIED, _ROW, copy_finite, is_finite
+from netdfl.compression.buckets import PIECE, SPAN, spans
 from netdfl.compression.catalog import COMPRESSORS
 from netdfl.compression.low_rank import LowRank
 
@@ -73,6 +74,17 @@ def test_levels_are_worked_out_in_float64_where_float32_has_too_few_bits(
     monkeypatch.setattr(qsgd, "fractions", watched)
     COMPRESSORS["qsgd"](bits=bits).compress(torch.ones(9).to(dtype), np.random.default_rng(0))
     assert asked == [double]
+
+
+def test_a_bucket_of_several_spans_is_of_one_row_in_each() -> None:
+    covering = spans(SPAN * PIECE + 700, 0)
+    assert [(span.stop - span.start, span.width, span.numel) for span in covering] == [
+        *((length, length, length) for length in (SPAN * PIECE, 700)),
+    ]
+    x = torch.linspace(-1, 1, SPAN * PIECE + 700, dtype=torch.float64)
+    compressor = COMPRESSORS["sign"](bucket=0)
+    found = compressor.decompress(compressor.compress(x, np.random.default_rng(0)))
+    torch.testing.assert_close(found, torch.where(x < 0, -1.0, 1.0).double() * x.abs().mean())
 
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])

@@ -154,6 +154,8 @@ def test_synthetic_examples_that_did_not_come_are_none() -> None:
     both = Payload({INPUTS: snapshot(X[None]), LABELS: snapshot(torch.tensor([2]))})
     found = _synthetic(message(both), X)
     assert (found[INPUTS].tolist(), found[LABELS].tolist()) == ([X.tolist()], [2])
+    soft = Payload({INPUTS: snapshot(X[None]), LABELS: snapshot(torch.tensor([[0.5, 0.5]]).double())})
+    assert _synthetic(message(soft), X)[LABELS].tolist() == [[0.5, 0.5]]
 
 
 @pytest.mark.parametrize("lost", [[1], [1, 2, 3], [1, 2.0], [1.0, 2], [True, 2], [1, "2"], "12", {1: 2}, 7, [None, 1]])

@@ -305,6 +305,7 @@ def test_eighteen_layers_get_wider_and_smaller_by_stages(small: bool) -> None:
     assert x.shape == (1, 5)
     assert sum(isinstance(part, nn.Conv2d) for part in made.modules()) == 17 + 3
     assert isinstance(made[3], nn.MaxPool2d) is not small
+    assert small or (made[3].kernel_size, made[3].stride, made[3].padding) == (3, 2, 1)
 
 
 @pytest.mark.parametrize(("name", "least"), [("cifar_cnn", 16), ("convnet", 16), ("vgg11_gn", 32), ("resnet18_gn", 8)])
