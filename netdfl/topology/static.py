@@ -50,7 +50,7 @@ def exponential(num_nodes: int, streams: Streams, /, *, symmetric: bool = False)
 
 def full(num_nodes: int, streams: Streams, /) -> Topology:
     """Link every node with every other."""
-    return static(_circulant(num_nodes, range(1, num_nodes), symmetric=False))
+    return static(_circulant(num_nodes, range(num_nodes), symmetric=False))
 
 
 def star(num_nodes: int, streams: Streams, /, *, hub: NonNegativeInt | None = None) -> Topology:

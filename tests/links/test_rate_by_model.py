@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from netdfl.core.types import Kind
-from netdfl.links.rules.base import Departure, Dropped, Held, StageOutcome, Transit
+from netdfl.links.rules.base import DROPPED, Departure, Dropped, Held, StageOutcome, Transit
 from netdfl.links.rules.mahimahi import Opportunities, TraceRate
 from netdfl.links.rules.rate import Rate, Shape
 
@@ -141,25 +141,37 @@ def test_ends_are_rounded_up_each_by_itself(rate: float, nbytes: int, ends: list
     assert ends == [ceil(Fraction(BITS * nbytes * (n + 1), int(rate))) for n in range(4)]
 
 
-@given(
-    st.lists(st.integers(0, 40), min_size=1, max_size=5).map(sorted).filter(lambda at: at[-1] > 0),
-    st.integers(0, 10),
-    st.lists(st.tuples(st.integers(0, 30), st.sampled_from([1, 700, 1500, 1501, 4000])), max_size=12),
-)
+MOMENTS = st.lists(st.integers(0, 40), min_size=1, max_size=5).map(sorted).filter(lambda at: at[-1] > 0)
+ENTRIES = st.lists(st.tuples(st.integers(0, 30), st.sampled_from([1, 700, 1500, 1501, 4000])), max_size=16)
+BOUNDS = st.sampled_from([(None, None), (0, None), (3000, None), (None, 0), (None, 2)])
+
+
+@given(MOMENTS, st.integers(0, 10), ENTRIES, BOUNDS)
+@example([10, 20], 0, [(5, 1500), (5, 1500), (0, 1500), (0, 1500), (10, 1500), (0, 1500)], (None, 0))
+@example([10, 20], 0, [(5, 1500), (0, 1500), (0, 1500), (0, 1), (5, 1501), (0, 1500)], (3000, None))
+@example([10, 20], 5, [(0, 4000), (40, 700), (0, 700), (0, 700), (100, 1)], (None, None))
 def test_a_trace_serves_each_unit_at_the_moments_that_carry_it(
-    at_ns: list[int], more: int, sent: list[tuple[int, int]]
+    at_ns: list[int], more: int, sent: list[tuple[int, int]], bounds: tuple[int | None, int | None]
 ) -> None:
     """Each moment from the entry on carries 1500 bytes of those that wait, in order; what it does not carry is lost."""
     period = at_ns[-1] + more
-    stage = TraceRate(Opportunities(tuple(at_ns), period_ns=period))
-    moments = [cycle * period + at for cycle in range(200) for at in at_ns]
+    stage = TraceRate(Opportunities(tuple(at_ns), *bounds, period_ns=period))
+    moments = [cycle * period + at for cycle in range(400) for at in at_ns]
     place, left, now = -1, 0, 0
+    queue: list[tuple[int, int]] = []  # when each leaves, and its bytes
     for number, (pause, nbytes) in enumerate(sent):
         now += pause
+        queue = [each for each in queue if each[0] > now]
+        waiting = sum(each[1] for each in queue[1:])
+        full_bytes = bounds[0] is not None and waiting + nbytes > bounds[0]
+        if queue and (full_bytes or (bounds[1] is not None and len(queue) > bounds[1])):
+            assert stage.advance(unit(number, nbytes), now) == DROPPED
+            continue
         first = next(place for place, at in enumerate(moments) if at >= now)
         if first > place:
             place, left = first - 1, 0
         while left < nbytes:
             place, left = place + 1, left + 1500
         left -= nbytes
-        assert stage.advance(unit(number, nbytes), now) == max(now, moments[place])
+        queue.append((max(now, moments[place]), nbytes))
+        assert stage.advance(unit(number, nbytes), now) == queue[-1][0]

@@ -13,8 +13,8 @@ from netdfl.links.building import Maker
 from netdfl.links.channel import ChangedUnit, Links
 from netdfl.links.event_driver import Drive
 from netdfl.links.rules.base import DROPPED, HELD, ByRound, Departure, Dropped, Held, Stage, Transit
-from netdfl.links.rules.latency import Latency, constant
-from netdfl.links.rules.loss import Bernoulli, Loss
+from netdfl.links.rules.latency import Delay, Latency, constant
+from netdfl.links.rules.loss import Bernoulli, GilbertElliott, Loss
 from netdfl.links.rules.mahimahi import Opportunities, TraceRate
 from netdfl.links.rules.rate import Rate, Shape
 from netdfl.links.rules.state import LinkState
@@ -290,3 +290,20 @@ def test_a_trace_that_is_reset_drops_what_has_not_left_and_begins_with_the_next_
     for key in ("rate", "rate_scale"):
         with pytest.raises(ValueError, match="a rate from a trace can't be changed"):
             stage.changed({key: 1.0}, 12)
+
+
+def test_latency_rests_from_the_moment_on_when_the_last_has_left() -> None:
+    kept, fused = Latency(0, constant(delay=5)), Latency(0, constant(delay=5))
+    assert kept.rests(0)
+    kept.enter(unit(), 0)
+    fused.advance(unit(), 0)
+    assert [stage.rests(at_ns) for stage in (kept, fused) for at_ns in (4, 5)] == [False, True] * 2
+    free = Latency(0, Delay(fifo=False, constant_ns=5))
+    free.enter(unit(), 0)
+    assert [free.rests(at_ns) for at_ns in (4, 5)] == [False, True]
+
+
+def test_loss_rests_where_its_model_remembers_nothing_and_no_round_has_another() -> None:
+    chain = GilbertElliott(0, p=0.5, r=0.5)
+    assert [Loss(model).rests(0) for model in (None, NONE, chain, object())] == [True, True, False, False]
+    assert not Loss(NONE, ByRound([(2, ALL)])).rests(0)

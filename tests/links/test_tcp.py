@@ -15,7 +15,7 @@ from netdfl.links.channel import Links
 from netdfl.links.rules.base import DROPPED, Departure, Dropped, Transit
 from netdfl.links.rules.latency import constant
 from netdfl.links.rules.loss import Bernoulli, DropList, Match
-from netdfl.links.rules.rate import serial
+from netdfl.links.rules.rate import Shape, serial
 from netdfl.links.rules.tcp import HEADERS, SEGMENT, Tcp, TcpTable, default_table, on_the_line_ns
 from netdfl.links.spec import LinksSpec
 
@@ -158,3 +158,10 @@ def test_the_excess_is_that_of_twice_the_way() -> None:
         )
         assert first >= 16 * MS
         assert first / 16 == pytest.approx(then / 18)
+
+
+def test_without_a_rate_a_link_is_as_fast_as_any() -> None:
+    tcp = Tcp(7, TABLE, None, serial(rate=1e6), constant(delay=0))
+    assert (tcp.loss, tcp.rate) == (0.0, 1e6)
+    tcp.changed({"rate": Shape(None)}, 0)
+    assert tcp.advance(message(0, SEGMENT), 5) == 5 + (SEGMENT + HEADERS) * 8 // 100

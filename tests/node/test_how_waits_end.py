@@ -265,3 +265,18 @@ async def test_a_first_wait_is_cut_short_once_half_has_come_and_later_ones_are_n
     assert desk.waits.current.deadline_ns == limit
     again.cancel()
     await asyncio.wait([again])
+
+
+@pytest.mark.parametrize("asks", [True, False])
+async def test_a_wait_that_is_ended_from_outside_leaves_no_timer(asks: bool) -> None:
+    desk = Desk(asks=asks)
+    task = await desk.wait(**AUTO)
+    assert any(timer.live for timer in desk.clock.timers)
+    task.cancel()
+    await asyncio.wait([task])
+    assert not any(timer.live for timer in desk.clock.timers)
+    again = await desk.wait(**AUTO)
+    desk.arrive(1, 2, 3)
+    await again
+    desk.waits.close()
+    assert not any(timer.live for timer in desk.clock.timers)

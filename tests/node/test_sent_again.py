@@ -178,3 +178,12 @@ async def test_what_is_closed_sends_nothing_more() -> None:
     assert node.sent() == [(0, 0)]
     assert not any(timer.live for timer in node.clock.timers)
     assert node.delivery.due_again == ()
+
+
+async def test_what_is_sent_again_is_for_its_peer_and_its_step_alone() -> None:
+    node = Node(timeout_ns=2 * MS)
+    await node.send(round=3)
+    asked = [(peer, step) for peer in (1, 2) for step in ((3, 0), (3, 1), (2, 0))]
+    assert [each for each in asked if node.delivery.sends_again(each[0], StepId(*each[1]))] == [(1, (3, 0))]
+    node.delivery.close()
+    assert not node.delivery.sends_again(1, StepId(3, 0))
