@@ -115,7 +115,12 @@ STEPS = st.lists(
 SLOW, BOUND = Shape(BITS / 4), Shape(BITS / 4, 100, 300)
 
 
+STILL, STILL_BYTES = Shape(0.0, 0, None, 0), Shape(0.0, 0, 100, None)
+
+
 @given(SHAPES, STEPS)
+@example(STILL, [(0, 100), (0, 100), (0, (SLOW, 1.0, 1)), (0, 100)])
+@example(STILL_BYTES, [(0, 100), (0, 100), (0, 100), (0, (STILL, 1.0, 1)), (0, 1)])
 @example(SLOW, [(0, 100), (0, 50), (200, (BOUND, 1.0, 1)), (0, 200), (0, 200), (0, 200), (0, 200)])
 @example(BOUND, [(0, 100), (0, 100), (10, (SLOW, 0.0, 1)), (0, 100), (5, (BOUND, 1.0, 1)), (0, 100), (900, 100)])
 @example(BOUND, [(0, 100), (10, (BOUND, 0.5, 1)), (0, 10), (10, (BOUND, 0.5, 1)), (0, (BOUND, 1.0, 0)), (0, 10)])

@@ -200,6 +200,7 @@ def test_a_path_is_kept_until_it_is_forgotten_and_then_made_as_the_link_is_now()
     assert net.path(0, 1) is path
     net.forget(2, 3)
     net.forget(0, 1)
+    assert (net._paths, net._values) == ({}, {})
     assert net.apply(event, S) == []
     fresh = net.path(0, 1)
     assert fresh is not path
