@@ -149,12 +149,11 @@ _PLACES = (
 def clause_of(reason: Reason) -> tuple[int, Hashable]:
     """The key by which reasons make one clause: its place in a sentence, and one kind of outage with one end."""
     place = next((number for number, whys in enumerate(_PLACES) if reason.why in whys), len(_PLACES))
-    end = (reason.until_ns is None, reason.until_ns or 0)
     match place:
         case 0:
-            return place, (reason.why.value, *end)
+            return place, (reason.why.value, reason.until_ns)
         case 1:
-            return place, end
+            return place, reason.until_ns
         case 3:
             return place, (reason.loss, reason.notice, reason.is_request, reason.resent)
     return place, "" if place < len(_PLACES) else reason.why.value
