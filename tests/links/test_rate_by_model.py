@@ -119,6 +119,7 @@ STILL, STILL_BYTES = Shape(0.0, 0, None, 0), Shape(0.0, 0, 100, None)
 
 
 @given(SHAPES, STEPS)
+@example(BOUND, [*[(0, 100)] * 4, (1, (BOUND, 1.0, 0)), *[(0, 100)] * 5])
 @example(STILL, [(0, 100), (0, 100), (0, (SLOW, 1.0, 1)), (0, 100)])
 @example(STILL_BYTES, [(0, 100), (0, 100), (0, 100), (0, (STILL, 1.0, 1)), (0, 1)])
 @example(SLOW, [(0, 100), (0, 50), (200, (BOUND, 1.0, 1)), (0, 200), (0, 200), (0, 200), (0, 200)])

@@ -308,3 +308,13 @@ def test_loss_rests_where_its_model_remembers_nothing_and_no_round_has_another()
     chain = GilbertElliott(0, p=0.5, r=0.5)
     assert [Loss(model).rests(0) for model in (None, NONE, chain, object())] == [True, True, False, False]
     assert not Loss(NONE, ByRound([(2, ALL)])).rests(0)
+
+
+def test_units_that_nothing_tells_apart_go_in_the_order_in_which_they_were_put_in() -> None:
+    arrived: list[Transit] = []
+    run = Drive(0, lambda u, at: arrived.append(u), lambda u, why, at: None)
+    path, alike = links({"default": {"latency": "1s"}})[0].path(0, 1), [unit(1) for _ in range(5)]
+    for each in alike:
+        run.submit(path, each, S)
+    run.run(2 * S)
+    assert [id(each) for each in arrived] == [id(each) for each in alike]

@@ -588,3 +588,24 @@ def test_a_state_has_the_weight_of_its_mixing_and_a_servers_has_one(method: str,
     desk = Desk(method, push=method == "sgp")
     mixing = SimpleNamespace(weight=0.5) if method != "dfedavg" else None
     assert desk.node.weight_of(SimpleNamespace(mixing=mixing)) == weight
+
+
+@pytest.mark.parametrize(
+    ("how", "mixed", "told"), [("refuse", [0, 3, 4], "refused"), ("count", [0, 1, 3, 4], "mixed_not_finite")]
+)
+async def test_numbers_that_are_not_finite_are_refused_or_counted_as_the_scenario_says(
+    how: Any, mixed: list[int], told: str
+) -> None:
+    wait = replace(ALL, on_not_finite=how)
+    desk = Desk(wait=wait)
+    desk.arrive(0, 3, 4)
+    desk.node.mailbox.deliver(Message(1, ME, Kind.DATA, 0, 4, 0, 0, pack(torch.tensor([nan] * 4))))
+    inbox = await desk.during(desk.node.gather(desk.view(), 0, wait))
+    assert [m.src for m in inbox] == mixed
+    assert [(kind, details["src"]) for *_, kind, details in desk.notes.events] == [(told, 1)]
+    passing = replace(ALL, on_not_finite="pass")
+    desk = Desk(wait=passing)
+    desk.arrive(0, 1, 3, inf=inf)
+    desk.node.mailbox.deliver(Message(4, ME, Kind.DATA, 0, 4, 0, 0, pack(torch.tensor([inf] * 4))))
+    assert len(await desk.during(desk.node.gather(desk.view(), 0, passing))) == 4
+    assert desk.notes.events == []

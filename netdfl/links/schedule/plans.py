@@ -91,7 +91,7 @@ def _rows(file: str, read: Callable[[Json], T], columns: str) -> Iterator[tuple[
 def _read_contacts(file: str, num_nodes: int, directed: bool) -> dict[Edge, list[tuple[int, int]]]:
     contacts: dict[Edge, list[tuple[int, int]]] = {}
     for where, (start, end, edge) in _rows(file, _contact, "start_s, end_s, src, dst"):
-        if not 0 <= start < end or edge[0] == edge[1] or not all(0 <= n < num_nodes for n in edge):
+        if start >= end or edge[0] == edge[1] or not all(0 <= n < num_nodes for n in edge):
             raise ValueError(f"{where}: expected 0 <= start < end and two nodes of 0 to {num_nodes - 1}")
         for each in (edge,) if directed else (edge, edge[::-1]):
             contacts.setdefault(each, []).append((start, end))
@@ -128,7 +128,7 @@ def absences_of(file: str, entry: Entry, nodes: Sequence[NodeId]) -> Iterator[tu
 def _read_absences(file: str, num_nodes: int) -> dict[NodeId, list[tuple[int, int | None]]]:
     found: dict[NodeId, list[tuple[int, int | None]]] = {}
     for where, (node, leave, join) in _rows(file, _absence, "node, leave_s, join_s"):
-        if not 0 <= node < num_nodes or not 0 <= leave or (join is not None and join <= leave):
+        if not 0 <= node < num_nodes or (join is not None and join <= leave):
             raise ValueError(f"{where}: expected a node of 0 to {num_nodes - 1} and 0 <= leave < join")
         found.setdefault(node, []).append((leave, join))
     if not found:

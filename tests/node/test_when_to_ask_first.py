@@ -1,0 +1,88 @@
+"""When a wait asks first: as early as its last answers and waits say, and never later than a long wait would be odd."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hand import HandClock
+
+from netdfl.core.types import Kind, Message, Payload, StepId
+from netdfl.node.asking import PAST, Asking
+from netdfl.transport.base import Fate
+
+S = 10**9
+SLOT = StepId(3, 0)
+
+
+class Desk:
+    """Node 9, which asks node 1, with a hand on its clock."""
+
+    def __init__(self) -> None:
+        self.clock, self.sent = HandClock(), list[Message]()
+        self.asking = Asking(9, self.clock, self.sent.append, lambda: 5)
+
+    def first_ns(self) -> int:
+        """How long a wait that begins now lasts before anybody is asked; it is ended at once then."""
+        began, before = self.clock.ns, len(self.sent)
+        self.asking.begin(SLOT, lambda: (1,))
+        while len(self.sent) == before:
+            self.clock.move_to(min(timer.at_ns for timer in self.clock.timers if timer.live))
+        return self.clock.ns - began
+
+    def answer(self, *, past: bool) -> Fate:
+        asked = self.sent[-1]
+        said = Payload(meta={PAST: past})
+        return self.asking.hear(Message(1, 9, Kind.STATUS, 0, asked.round, asked.step, asked.attempt, said))
+
+
+def test_a_question_that_came_too_early_lets_the_next_come_later_up_to_a_bound() -> None:
+    desk, took = Desk(), list[float]()
+    for _ in range(8):
+        took.append(desk.first_ns() / S)
+        desk.asking.end()
+    assert took == pytest.approx([0.5, 0.75, 1.125, 1.6875, 2.53125, 3.796875, 4.0, 4.0])
+
+
+def test_where_waits_last_long_by_themselves_it_asks_after_twice_as_long_and_sooner_once_they_do_not() -> None:
+    desk = Desk()
+    desk.asking._first_ns = 30 * S
+    desk.asking._lasted.extend([10 * S] * 9)
+    assert desk.first_ns() == 20 * S
+    desk.asking.end()
+    for _ in range(9):
+        desk.asking.begin(SLOT, lambda: (1,))
+        desk.clock.ns += S
+        desk.asking.end()
+    assert desk.first_ns() == 4 * S
+
+
+def test_a_lost_message_lets_the_next_question_come_as_early_as_answers_do() -> None:
+    desk = Desk()
+    lost: list[int] = []
+    desk.asking.lost = lost.append
+    assert desk.first_ns() == S // 2
+    desk.clock.ns += S // 10
+    assert desk.answer(past=True) is Fate.DELIVERED
+    assert lost == [1]
+    desk.asking.end()
+    assert desk.asking.answers.timeout_ns() == desk.first_ns() == 3 * S // 10
+
+
+def test_a_wait_that_nobody_was_asked_about_changes_nothing() -> None:
+    desk = Desk()
+    desk.asking.begin(SLOT, lambda: (1,))
+    desk.clock.ns += S // 4
+    desk.asking.end()
+    desk.asking.end()
+    assert list(desk.asking._lasted) == [S // 4]
+    assert desk.first_ns() == S // 2
+
+
+@pytest.mark.parametrize(
+    ("meta", "fate"), [({}, Fate.REFUSED), ({PAST: 1}, Fate.REFUSED), ({PAST: True}, Fate.DUPLICATE)]
+)
+def test_an_answer_to_nothing_changes_nothing(meta: dict[str, Any], fate: Fate) -> None:
+    desk = Desk()
+    assert desk.asking.hear(Message(1, 9, Kind.STATUS, 0, 3, 0, 0, Payload(meta=meta))) is fate
+    assert desk.asking.answers.timeout_ns() == S // 2
