@@ -59,8 +59,14 @@ def find_doubtful(snapshot: Snapshot, behind: Collection[NodeId], patience_ns: i
 
 
 def _blockers(snapshot: Snapshot, node: NodeId) -> list[NodeId]:
-    given = supplies(snapshot, node, wait_of(snapshot, node))
-    return [source for source, how in given.items() if how is Supply.IF_RELEASED]
+    given, needed = supplies(snapshot, node, wait_of(snapshot, node)), _needed(snapshot, node)
+    return [source for source, how in given.items() if how is Supply.IF_RELEASED and source in needed]
+
+
+def _needed(snapshot: Snapshot, node: NodeId) -> frozenset[NodeId]:
+    """Those for whom a node waits, without those that it waits for no more."""
+    wait = wait_of(snapshot, node)
+    return frozenset(wait.awaited) - surely_gone(snapshot, node, wait)
 
 
 def _behind(roots: Collection[NodeId], blocking: Blocking) -> tuple[NodeId, ...]:
@@ -122,9 +128,9 @@ def _knots(left: Collection[NodeId], blocking: Blocking) -> list[set[NodeId]]:
 
 def _smallest(snapshot: Snapshot, knot: Collection[NodeId]) -> list[NodeId]:
     """A smallest part of `knot` whose members hold each other: a cycle for AND waits, for OR waits the whole."""
-    within = {node: sorted(set(wait_of(snapshot, node).awaited) & set(knot)) for node in sorted(knot)}
+    within = {node: sorted(_needed(snapshot, node) & set(knot)) for node in sorted(knot)}
     core = set(knot)
-    if all(wait_of(snapshot, node).short == len(wait_of(snapshot, node).awaited) for node in within):
+    if all(wait_of(snapshot, node).short >= len(_needed(snapshot, node)) for node in within):
         core = set(_short_cycle(within))
     if sum(len(core.intersection(within[node])) for node in core) > len(core):
         for node in sorted(core):
@@ -151,14 +157,14 @@ def _in_order(snapshot: Snapshot, core: set[NodeId]) -> list[NodeId]:
     order = [min(core)]
     while len(order) < len(core):
         rest = core - set(order)
-        following = rest & set(wait_of(snapshot, order[-1]).awaited)
+        following = rest & _needed(snapshot, order[-1])
         order.append(min(following or rest))
     return order
 
 
 def _by_each_other(snapshot: Snapshot, core: Sequence[NodeId], behind: tuple[NodeId, ...]) -> Finding:
     held = set(core)
-    pairs = [(node, s) for node in core for s in sorted(wait_of(snapshot, node).awaited) if s in held]
+    pairs = [(node, s) for node in core for s in sorted(_needed(snapshot, node)) if s in held]
     full = any(wait_of(snapshot, node).what is What.ROOM for node in core)
     cause = Cause.FLOW_CONTROL if full else Cause.DEADLOCK
     knot = tuple(_need(snapshot, node) for node in core)

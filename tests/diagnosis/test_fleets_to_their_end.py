@@ -253,3 +253,20 @@ def test_who_waits_for_anybody_leaves_out_nobody_that_a_detector_calls_gone() ->
     ended = run(algorithm="sgp", topology=topology, wait=wait, failure_detector=BEATS, events=[alone])
     assert ended.verdict == "fail"
     assert {source for waiter, source in whys(ended) if waiter == 0} == {1, 2, 3}
+
+
+def test_who_was_skipped_holds_up_nobody_any_more() -> None:
+    """A crash and a partition for two rounds of an exponential graph: circle after circle is ended by a skip each."""
+    cut = {"at_round": 1, "for_rounds": 2, "partition": [[0, 1, 2, 4, 6], [3, 5]], "mode": "down_drop"}
+    ended = run(
+        nodes=7,
+        rounds=3,
+        algorithm="osgp",
+        topology="exponential",
+        links={"default": {"latency": "7.6ms"}},
+        world={"kind": "simulated", "compute": "5.6ms"},
+        wait={"for": "all", "deadline": "none", "on_stall": "skip"},
+        events=[{"at": "27.2ms", "crash": 4}, cut],
+    )
+    assert ended.verdict == "done", ended.reasons
+    assert {stall.ended_by for stall in ended.stalls if stall.permanent} == {"skip"}

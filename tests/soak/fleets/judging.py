@@ -235,7 +235,8 @@ def _is_over(root: NodeId, before: Played, after: Played, stall: Finding) -> boo
     """Whether a root ended the round in which it stood, sooner than it did; or at all, where the scenario ends that."""
     begun = [round for round, at_ns in before.rounds[root].items() if at_ns < stall.found_ns]
     was, now = (_passed_ns(played, root, max(begun, default=0)) for played in (before, after))
-    if after.stands[root].state == "finished" != before.stands[root].state:  # also one without a round to make
+    finished = after.stands[root].state == "finished"  # also one without a round to make
+    if finished and (stall.ended_by or before.stands[root].state != "finished"):
         return True
     return now is not None and (was is None or now < was or bool(stall.ended_by))
 
