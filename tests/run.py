@@ -41,8 +41,9 @@ BESIDE = (
     *WAITING,
 )
 ALONE = "tests/namespaces"
-TOGETHER = ("-n", "auto", "--dist", "worksteal")
-SLOWEST = "--durations=20"
+TOGETHER = ("-n", str((os.cpu_count() or 1) + 1), "--dist", "worksteal")
+"""One worker more than cores: those whose tests start processes wait for these more than they compute."""
+SLOWEST = "--durations=40"
 
 CHECKS = {
     "lint": [PYTHON, "-m", "ruff", "check", "."],

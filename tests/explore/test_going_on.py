@@ -33,7 +33,7 @@ def shrunk(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return causes
 
 
-def explored(text: dict[str, Any], folder: Path, runs: int = 12, seed: int = 23) -> tuple[int, dict[str, str]]:
+def explored(text: dict[str, Any], folder: Path, runs: int = 12, seed: int = 24) -> tuple[int, dict[str, str]]:
     """The exit code of `netdfl explore`, and the scenarios that it left."""
     exploration = Exploration(netdfl.load(text | {"nodes": 3, "rounds": 4}), seed=seed, folder=folder)
     code = explore(exploration, Budget(runs=runs), Console(file=StringIO()))
@@ -55,15 +55,15 @@ def test_a_signal_while_a_finding_is_shrunk(
         code, interrupted = explored(small, folder)
     assert (code, len(shrunk)) == (INTERRUPTED, 2)
     code, left_alone = explored(small, tmp_path / "other")
-    assert (code, len(left_alone)) == (FOUND, 3)
+    assert (code, len(left_alone)) == (FOUND, 2)
     same = {name: interrupted[name] == text for name, text in left_alone.items()}
-    assert same == {"finding-01.yaml": True, "finding-02.yaml": False, "finding-03.yaml": False}
+    assert same == {"finding-01.yaml": True, "finding-02.yaml": False}
 
     shrunk.clear()
     assert explored(small, folder) == (FOUND, left_alone)
-    assert len(shrunk) == 2
+    assert len(shrunk) == 1
     assert explored(small, folder) == (FOUND, left_alone)
-    assert len(shrunk) == 2
+    assert len(shrunk) == 1
 
 
 def test_what_was_kept_is_not_trusted(small: dict[str, Any], tmp_path: Path, shrunk: list[str]) -> None:
@@ -87,4 +87,4 @@ def test_a_signal_while_settings_are_tried_leaves_what_was_found(
 
     monkeypatch.setattr("netdfl.explore.findings.find_ends", interrupted)
     code, left = explored(small, tmp_path / "it")
-    assert (code, len(left)) == (INTERRUPTED, 3)
+    assert (code, len(left)) == (INTERRUPTED, 2)
