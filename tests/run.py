@@ -41,8 +41,7 @@ BESIDE = (
     *WAITING,
 )
 ALONE = "tests/namespaces"
-TOGETHER = ("-n", str((os.cpu_count() or 1) + 1), "--dist", "worksteal")
-"""One worker more than cores: those whose tests start processes wait for these more than they compute."""
+TOGETHER = ("-n", "auto", "--dist", "worksteal")
 SLOWEST = "--durations=40"
 
 CHECKS = {

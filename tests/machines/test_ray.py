@@ -50,6 +50,7 @@ def test_on_a_cluster_the_numbers_are_those_of_every_world(cluster: Cluster, tmp
     assert len(ours.result["links"]["network"]) == 6
 
 
+@pytest.mark.soak  # `tests.soak.vanished_machines` does it five ways; test_machines.py has it without Ray
 def test_a_machine_that_vanishes_is_named_before_ray_says_anything(cluster: Cluster, tmp_path: Path) -> None:
     vanished_is_named(cluster, tmp_path)
 

@@ -6,6 +6,7 @@ import ast
 import copy
 import pickle
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,7 @@ def test_no_other_node_may_give_a_reason_that_is_no_word(text: str) -> None:
     assert Fate.read(text).counts_as is FateClass.LOST  # what is stored is kept
 
 
+@cache
 def modules() -> list[tuple[str, ast.Module]]:
     found = sorted(path for path in ROOT.rglob("*.py") if not path.name.endswith("_pb2.py"))
     return [(str(path.relative_to(ROOT)), ast.parse(path.read_text())) for path in found]

@@ -11,6 +11,7 @@ from tests.soak.tally import ROOT, main
 SAMPLED = (
     "tests/containers/test_suite_in_containers.py",
     "tests/worlds/test_suite_in_threads.py",
+    "tests/machines/test_ray.py",
     "tests/study/test_reproduce.py",
     "tests/report/test_hostile_run.py",
 )
@@ -26,4 +27,4 @@ def trial(rng: Random, number: int) -> str | None:
 
 
 if __name__ == "__main__":
-    main("tests of which CI runs a sample, in full: containers, threads, tables, hostile files", trial, len(SAMPLED))
+    main("tests of which CI runs a sample, in full: containers, threads, Ray, tables, files", trial, len(SAMPLED))

@@ -16,9 +16,7 @@ SAMPLE = {
     SHORT_S: (
         "the supervisor has begun",
         IN_A_ROUND,
-        "the supervisor hears of the round before a crash",
         "a node has said that it crashes",
-        "the supervisor hears of a return",
         "a node that lives again attends",
         "the supervisor hears that a node has finished",
     ),

@@ -20,6 +20,7 @@ from netdfl.testing.world_ends import (
     whole_record,
 )
 from netdfl.testing.world_faults import (
+    crash_and_return_with_kept_state,
     crash_and_return_with_lost_state,
     crash_of_the_server,
     kill_of_a_node,
@@ -51,7 +52,13 @@ APART = TestedWorld(
 )
 ACROSS = (quickstart, same_numbers_as_simulated, whole_record, crash_and_return_with_lost_state, crash_of_the_server)
 """What shows that nodes go on as they should that share neither disk nor clock with their supervisor."""
-RARELY = (crash_and_return_with_lost_state, crash_of_the_server, stall_skipped, full_disk)
+RARELY = (
+    crash_and_return_with_kept_state,
+    crash_and_return_with_lost_state,
+    crash_of_the_server,
+    stall_skipped,
+    full_disk,
+)
 """For `tests.soak.in_full`: what is checked of nodes apart too, or of what the supervisor does in every world."""
 CHECKS = [pytest.param(check, marks=[pytest.mark.soak] if check in RARELY else []) for check in WORLD_CHECKS]
 
