@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
@@ -15,6 +16,10 @@ from hashlib import blake2b
 import numpy as np
 
 Key = int | str
+
+
+ALONE = threading.RLock()
+"""Held by who seeds the streams that all code of a process shares, or draws from them as its seed says."""
 
 
 @contextmanager
@@ -36,10 +41,11 @@ def kept_streams() -> Iterator[None]:
 
 def seed_streams(seed: int) -> None:
     """Let numpy's and Python's own streams draw as `seed` says from now on; so do torch's where it is loaded."""
-    np.random.seed(seed % 2**32)
-    random.seed(seed)
-    if (torch := sys.modules.get("torch")) is not None:
-        torch.default_generator.manual_seed(seed)
+    with ALONE:
+        np.random.seed(seed % 2**32)
+        random.seed(seed)
+        if (torch := sys.modules.get("torch")) is not None:
+            torch.default_generator.manual_seed(seed)
 
 
 class Streams:

@@ -16,11 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from netdfl.core.rng import kept_streams
+from netdfl.core.rng import ALONE, kept_streams
 
 Source: TypeAlias = Literal["torch", "numpy", "python"]
 EVERY: frozenset[Source] = frozenset(("torch", "numpy", "python"))
-_ALONE = threading.RLock()
 _THREAD = threading.local()
 _SPARE: list[Any] = []
 """Generators of numpy's that nobody uses at present: to make one takes as long as to draw."""
@@ -29,7 +28,7 @@ _SPARE: list[Any] = []
 @contextmanager
 def aside(devices: Sequence[int] = ()) -> Iterator[None]:
     """Use the process's own streams within: they are as they were afterwards, and one thread at a time does so."""
-    with _ALONE, torch.random.fork_rng(devices=list(devices)), kept_streams():
+    with ALONE, torch.random.fork_rng(devices=list(devices)), kept_streams():
         yield
 
 
@@ -44,7 +43,7 @@ def seeded(
     keeps it, takes longer than a short step.
     """
     index = device.index if device.type == "cuda" else None
-    with _ALONE, ExitStack() as stack:
+    with ALONE, ExitStack() as stack:
         if "torch" in sources:
             stack.callback(_seed_torch(seed, index))
         if "numpy" in sources:

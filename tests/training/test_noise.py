@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import threading
 from collections.abc import Iterator
 from copy import deepcopy
 from itertools import product
@@ -18,10 +19,12 @@ import torch
 import netdfl
 from netdfl.algorithms.base import LocalRound
 from netdfl.algorithms.families import first_state
+from netdfl.core.rng import seed_streams
 from netdfl.host.blueprint import Blueprint
 from netdfl.running.determinism import check_determinism
 from netdfl.running.judged import Finished
 from netdfl.scenario.model.plugins import find_own
+from netdfl.training.drawing import seeded
 from tests.training import noise
 from tests.training.noise import DRAW, PLACES
 
@@ -120,6 +123,19 @@ def test_what_exchanges_draw_is_of_node_and_round_whoever_comes_first(place: str
 def test_both_worlds_draw_alike(folder: Path) -> None:
     one, other = (ran(folder, EVERYWHERE, "every", world) for world in ("simulated", "processes"))
     assert figures(one) == figures(other)
+
+
+def test_seeding_a_process_waits_for_a_thread_that_draws_as_its_own_seed_says() -> None:
+    """A node that began seeded what all share while another one's model was being made: it came out as another one."""
+    with seeded(7, torch.device("cpu")):
+        expected = [draw() for draw in DRAW.values()]
+    with seeded(7, torch.device("cpu")):
+        beginning = threading.Thread(target=seed_streams, args=(1,))
+        beginning.start()
+        beginning.join(0.1)
+        assert beginning.is_alive()
+        assert [draw() for draw in DRAW.values()] == expected
+    beginning.join()
 
 
 UNSEEDED = """

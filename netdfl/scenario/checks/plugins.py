@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from netdfl.algorithms.exchange import Exchange
 from netdfl.core.errors import DatasetError, NotFetchedError, OwnPartError
-from netdfl.core.rng import Streams, kept_streams
+from netdfl.core.rng import ALONE, Streams, kept_streams
 from netdfl.core.types import Kind, Message
 from netdfl.core.whose import defined_at
 from netdfl.links.rules.base import Transit
@@ -56,7 +56,7 @@ def own_parts(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple
 def without_data(scenario: Scenario) -> Iterator[Finding]:
     """What is wrong with own parts that need no data."""
     if any(part.own in _TRIALS for _, part in own_parts(scenario)):
-        with kept_streams():
+        with ALONE, kept_streams():
             yield from list(_tried(scenario, _TRIALS, scenario))
 
 
