@@ -37,7 +37,7 @@ class Graph:
         Raises:
             ValueError: For a node that does not exist, a self loop, or fewer than one node.
         """
-        pairs = np.asarray(edges if isinstance(edges, np.ndarray) else list(edges), dtype=np.int64).reshape(-1, 2)
+        pairs = _pairs(edges)
         _check(num_nodes, pairs)
         self.num_nodes = num_nodes
         self._codes = _distinct(pairs[:, 0] * num_nodes + pairs[:, 1])
@@ -48,7 +48,7 @@ class Graph:
     @classmethod
     def undirected(cls, num_nodes: int, links: Iterable[Sequence[int]] | NDArray[np.integer[Any]]) -> Graph:
         """Make both edges of every link. Raises ValueError as the constructor does."""
-        pairs = np.asarray(links if isinstance(links, np.ndarray) else list(links), dtype=np.int64).reshape(-1, 2)
+        pairs = _pairs(links)
         return cls(num_nodes, np.concatenate([pairs, pairs[:, ::-1]]))
 
     @classmethod
@@ -127,6 +127,16 @@ class Graph:
     def is_strongly_connected(self) -> bool:
         """Whether every node can reach every other along directed edges."""
         return not self.cut_off
+
+
+def _pairs(edges: Iterable[Sequence[int]] | NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+    if isinstance(edges, np.ndarray):
+        return edges.astype(np.int64)
+    listed = list(edges)
+    for edge in listed:
+        if len(edge) != 2:
+            raise ValueError(f"{edge} is not an edge; write two nodes, like [0, 1]")
+    return np.array(listed, np.int64).reshape(len(listed), 2)
 
 
 def _check(num_nodes: int, pairs: NDArray[np.int64]) -> None:

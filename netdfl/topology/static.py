@@ -75,7 +75,7 @@ def torus(
 ) -> Topology:
     """Lay the nodes out as a grid whose ends are joined; as square as it goes unless `rows` or `cols` say."""
     places = _places(num_nodes, rows, cols)
-    links = [_pair(places, np.roll(places, -1, axis)) for axis in (0, 1) if places.shape[axis] > 1]
+    links = [_pair(places, np.roll(places, 1, axis)) for axis in (0, 1) if places.shape[axis] > 1]
     return static(Graph.undirected(num_nodes, np.concatenate([*links, np.empty((0, 2), dtype=np.int64)])))
 
 
@@ -125,12 +125,12 @@ def edge_list(
     directed: bool = False,
 ) -> Topology:
     """Take the links from `edges: [[0, 1], [1, 2]]`, from a CSV file with a link a line, or from a graph in JSON."""
-    if (edges is None) == (file is None):
+    if file is not None and edges is None:
+        found = read_edges(file, num_nodes)
+    elif edges is not None and file is None:
+        found = Edges(edges)
+    else:
         raise ValueError("edge_list takes its links from edges or from file; give one of the two")
-    found = read_edges(file, num_nodes) if file is not None else Edges(edges or [])
-    for edge in found.pairs:
-        if len(edge) != 2:
-            raise ValueError(f"{edge} is not an edge; write two nodes, like [0, 1]")
     one_way = directed or found.directed
     return static(Graph(num_nodes, found.pairs) if one_way else Graph.undirected(num_nodes, found.pairs), found.notes)
 

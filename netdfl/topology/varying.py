@@ -41,7 +41,7 @@ def random_pairs(num_nodes: int, streams: Streams, /, *, redraw_every: PositiveI
 
     def draw(block: int) -> Graph:
         order = streams.rng("topology", "random_pairs", block).permutation(num_nodes)
-        return Graph.undirected(num_nodes, order[: num_nodes // 2 * 2].reshape(-1, 2))
+        return Graph.undirected(num_nodes, order[: num_nodes // 2 * 2].reshape(num_nodes // 2, 2))
 
     return Topology(num_nodes, draw, directed=False, redraw_every=redraw_every)
 
@@ -194,7 +194,7 @@ def _regular(num_nodes: int, degree: int, rng: np.random.Generator) -> Ints:
         links = _regular(num_nodes, num_nodes - 1 - degree, rng)
         absent[links[:, 0], links[:, 1]] = absent[links[:, 1], links[:, 0]] = True
         return np.argwhere(np.triu(~absent, 1))
-    links = rng.permutation(np.repeat(np.arange(num_nodes), degree)).reshape(-1, 2)
+    links = rng.permutation(np.repeat(np.arange(num_nodes), degree)).reshape(num_nodes * degree // 2, 2)
     while len(bad := _loops_and_doubles(links, num_nodes)):
         pool = np.union1d(bad, rng.integers(0, len(links), len(bad)))
         links[pool, 1] = links[rng.permutation(pool), 1]
