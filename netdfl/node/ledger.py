@@ -28,11 +28,17 @@ SlotRun: TypeAlias = tuple[StepId, StepId]
 MOST_RUNS = 256
 
 
+def goes_on(last: StepId, slot: StepId) -> bool:
+    """Whether `slot` makes one run with the `last`: it is the next step of its round, or step 0 of the next round."""
+    rounds, step = slot[0] - last[0], slot[1]
+    return (rounds == 1 and step == 0) or (rounds == 0 and step == last[1] + 1)
+
+
 class Slots:
     """The slots that were sent, of which the last 256 runs are remembered.
 
-    A run goes on with the next step of its round, or with step 0 of the next round. On a static graph there is
-    one run however long it lasts; where neighbors change, each message may be a run of its own.
+    On a static graph there is one run however long it lasts; where neighbors change, each message may be a run of
+    its own.
     """
 
     __slots__ = ("_earlier", "_first", "_last", "life")
@@ -43,25 +49,19 @@ class Slots:
         self._first = self._last = slot
         self._earlier: tuple[SlotRun, ...] = ()
 
-    def add(self, slot: StepId) -> None:
-        """`slot` is sent; one that is sent again is in already."""
-        last = self._last
-        if slot <= last:
-            return
-        rounds, step = slot[0] - last[0], slot[1]
-        if not ((rounds == 1 and step == 0) or (rounds == 0 and step == last[1] + 1)):
-            self._earlier = (*self._earlier[1 - MOST_RUNS :], (self._first, last))
-            self._first = slot
-        self._last = slot
-
-    def extend(self, last: StepId) -> None:
-        """All to `last` were sent after what was added last, one after the other."""
-        self._last = max(self._last, last)
+    def add(self, first: StepId, last: StepId) -> None:
+        """All from `first` to `last` are sent, one after the other; what is sent again is in already."""
+        end = self._last
+        if first > end:
+            if not goes_on(end, first):
+                self._earlier = (*self._earlier, (self._first, end))[1 - MOST_RUNS :]
+                self._first = first
+        self._last = max(end, last)
 
     @property
     def runs(self) -> tuple[SlotRun, ...]:
         """All that is remembered, in order."""
-        return (*self._earlier[1 - MOST_RUNS :], (self._first, self._last))
+        return (*self._earlier, (self._first, self._last))
 
 
 RoundRun: TypeAlias = tuple[int, int]
@@ -72,7 +72,7 @@ def with_round(runs: tuple[RoundRun, ...], round: int) -> tuple[RoundRun, ...]:
     """The runs with `round`, which is in the last of them, follows it, or begins one."""
     if runs and runs[-1][0] <= round <= runs[-1][1] + 1:
         return (*runs[:-1], (runs[-1][0], max(round, runs[-1][1])))
-    return (*runs[1 - MOST_RUNS :], (round, round))
+    return (*runs, (round, round))[-MOST_RUNS:]
 
 
 EACH_TOLD = 100
@@ -138,9 +138,7 @@ class EdgeCount:
         else:
             slots = Slots(life, first)
             self.slots = (slots, *self.slots)
-        slots.add(first)
-        if last > first:
-            slots.extend(last)
+        slots.add(first, last)
 
     @property
     def in_flight(self) -> int:
@@ -240,7 +238,7 @@ class NodeLedger:
             messages = self._strangers.count(reason)
             if not messages:
                 return
-            if messages > 1:
+            if messages == EACH_TOLD:
                 details["messages"] = messages
         self.recorder.event(self.clock.now_ns(), self.node, round, "refused", **details)
 

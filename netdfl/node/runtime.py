@@ -330,7 +330,7 @@ class Node:
         if awaited is None and wait.announce:
             awaited = view.may_hear
         if self.without and awaited is not None and kind is Kind.DATA:
-            awaited = tuple(each for each in awaited if self.without.get(each, -1) < view.round)
+            awaited = tuple(each for each in awaited if each not in self.without or self.without[each] < view.round)
         if awaited is not self._awaited[0]:  # on a graph that stays they are the same in every round
             self._awaited = awaited, None if awaited is None else frozenset(awaited)
         inbox, waited = await self.waits.messages(view.round, step, self._awaited[1], wait, kind)

@@ -246,22 +246,24 @@ async def through(desk: Desk, first: int) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("first", "catch_up", "rounds"),
+    ("first", "catch_up", "rounds", "behind"),
     [
-        (4, 0, [4, 5, 6]),
-        (2, 3, [2, 3, 4, 5, 6]),
-        (2, 4, [2, 4, 5, 6]),
-        (2, 6, [2, 6]),
-        (2, 7, [2]),
-        (6, 7, [6]),
-        (7, 7, []),
+        (4, 0, [4, 5, 6], 0),
+        (2, 2, [2, 3, 4, 5, 6], 0),
+        (2, 3, [2, 3, 4, 5, 6], 0),
+        (2, 4, [2, 4, 5, 6], 4),
+        (2, 6, [2, 6], 6),
+        (2, 7, [2], 7),
+        (6, 7, [6], 7),
+        (7, 7, [], 7),
     ],
 )
 async def test_a_node_makes_the_rounds_that_are_left_or_goes_on_where_others_are(
-    first: int, catch_up: int, rounds: list[int]
+    first: int, catch_up: int, rounds: list[int], behind: int
 ) -> None:
     desk = Desk(catch_up=catch_up)
     assert await through(desk, first) == desk.kept.begun == rounds
+    assert desk.node.catch_up == behind, "up to which it waits for nobody"
 
 
 async def test_each_round_begins_at_its_first_step() -> None:
@@ -370,18 +372,20 @@ async def test_a_node_that_goes_on_where_others_are_waits_for_nobody_before() ->
 
 
 @pytest.mark.parametrize(
-    ("without", "kind", "awaited"),
+    ("without", "kind", "round", "awaited"),
     [
-        ({0: 3, 1: 4, 3: 5}, Kind.DATA, {0, 4}),
-        ({0: 3, 1: 4, 3: 5}, Kind.REPLY, {0, 1, 3, 4}),
-        ({}, Kind.DATA, {0, 1, 3, 4}),
+        ({0: 3, 1: 4, 3: 5}, Kind.DATA, 4, {0, 4}),
+        ({0: 3, 1: 4, 3: 5}, Kind.REPLY, 4, {0, 1, 3, 4}),
+        ({0: 0, 1: 1}, Kind.DATA, 0, {3, 4}),
+        ({0: 0, 1: 1}, Kind.DATA, 1, {0, 3, 4}),
+        ({}, Kind.DATA, 4, {0, 1, 3, 4}),
     ],
 )
 async def test_those_that_send_nothing_up_to_a_round_are_not_awaited_there(
-    without: dict[int, int], kind: Kind, awaited: set[int]
+    without: dict[int, int], kind: Kind, round: int, awaited: set[int]
 ) -> None:
     desk = Desk(without=without)
-    task = asyncio.create_task(desk.node._gather(desk.view(), 0, ALL, None, kind))
+    task = asyncio.create_task(desk.node._gather(desk.view(round), 0, ALL, None, kind))
     await settle()
     current = desk.node.waits.current
     assert current is not None

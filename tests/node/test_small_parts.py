@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import pytest
 
 from netdfl.algorithms.catalog import ALGORITHMS
 from netdfl.algorithms.exchange import Exchange
-from netdfl.core.types import Kind, Message, Payload
+from netdfl.core.types import Kind, Message, Payload, StepId
 from netdfl.node.deadline import LAST, AutoDeadline, Silence
-from netdfl.node.ledger import EACH_TOLD, MOST_RUNS, Slots, Strangers
+from netdfl.node.ledger import EACH_TOLD, MOST_RUNS, Slots, Strangers, with_round
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.own_draws import has_own_parts
 
@@ -24,20 +26,54 @@ def test_from_the_hundred_and_first_on_one_row_stands_for_a_hundred_strangers() 
     assert strangers.count("key") == 1
 
 
-def test_what_was_sent_in_a_row_is_one_run_and_the_last_256_runs_are_remembered() -> None:
-    slots = Slots(("data", 0), (0, 0))
-    for slot in ((0, 1), (1, 0), (2, 0), (2, 1), (2, 1), (1, 0), (5, 0), (5, 2)):
-        slots.add(slot)
-    assert slots.runs == (((0, 0), (2, 1)), ((5, 0), (5, 0)), ((5, 2), (5, 2)))
-    many = Slots(("data", 0), (0, 0))
-    for round in range(2, 2 * MOST_RUNS, 2):
-        many.add((round, 0))
-    assert (len(many.runs), many.runs[0]) == (MOST_RUNS, ((0, 0), (0, 0)))
-    many.add((2 * MOST_RUNS, 0))
-    assert (len(many.runs), many.runs[0]) == (MOST_RUNS, ((2, 0), (2, 0)))
-    many.extend((2 * MOST_RUNS + 9, 0))
-    many.extend((3, 0))
-    assert many.runs[-1] == ((2 * MOST_RUNS, 0), (2 * MOST_RUNS + 9, 0))
+SLOTS = [StepId(round, step) for round in (0, 1, 2) for step in (0, 1)]
+
+
+def runs_of(spans: Sequence[tuple[StepId, StepId]]) -> list[tuple[StepId, StepId]]:
+    """The runs in the plainest words: a span that begins past all others goes on with the last run or is a new one."""
+    runs = [spans[0]]
+    for first, last in spans[1:]:
+        begun, end = runs[-1]
+        onward = (end.round, end.step + 1), (end.round + 1, 0)
+        if first <= end or first in onward:
+            runs[-1] = begun, max(end, last)
+        else:
+            runs.append((first, last))
+    return runs
+
+
+def test_what_was_sent_in_a_row_is_one_run_whatever_is_sent_when() -> None:
+    spans = [(first, last) for first in SLOTS for last in (first, SLOTS[-1])]
+    for sent in product(spans, repeat=3):
+        slots = Slots(("data", 0), sent[0][0])
+        for span in sent:
+            slots.add(*span)
+        assert list(slots.runs) == runs_of(sent), sent
+
+
+def test_the_last_256_runs_are_remembered() -> None:
+    many = Slots(("data", 0), StepId(0, 0))
+    for round in range(2, 2 * MOST_RUNS + 4, 2):
+        many.add(StepId(round, 0), StepId(round, 0))
+        assert many.runs[-1] == ((round, 0), (round, 0))
+        assert many.runs[0][0] == (max(0, round - 2 * (MOST_RUNS - 1)), 0)
+    assert len(many.runs) == MOST_RUNS == 256
+
+
+def test_rounds_in_a_row_are_one_run_and_the_last_256_are_remembered() -> None:
+    for rounds in product(range(4), repeat=4):
+        runs: tuple[tuple[int, int], ...] = ()
+        expected: list[list[int]] = []
+        for round in rounds:
+            runs = with_round(runs, round)
+            if expected and round in [*expected[-1], expected[-1][-1] + 1]:
+                expected[-1] = sorted({*expected[-1], round})
+            else:
+                expected.append([round])
+        assert runs == tuple((each[0], each[-1]) for each in expected), rounds
+    for round in range(0, 2 * MOST_RUNS + 4, 2):
+        runs = with_round(runs, 10 + round)
+    assert (len(runs), runs[0], runs[-1]) == (MOST_RUNS, (14, 14), (524, 524))
 
 
 @dataclass(frozen=True)

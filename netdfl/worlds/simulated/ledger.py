@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from netdfl.core.types import Edge, Kind, Message, NodeId, Payload, StepId, as_step, first_of
-from netdfl.node.ledger import EdgeCount, NodeLedger
+from netdfl.node.ledger import EdgeCount, NodeLedger, goes_on
 from netdfl.record.base import as_outcome
 from netdfl.record.event_log import LoggingRecorder
 from netdfl.transport.base import Fate, Ledger
@@ -25,11 +25,6 @@ class _Sent:
     first: StepId
     last: StepId
     times: int = 1
-
-    def goes_on(self, slot: StepId) -> bool:
-        """Whether `slot` makes one run with the last; see `Slots`."""
-        rounds, step = slot[0] - self.last[0], slot[1]
-        return (rounds == 1 and step == 0) or (rounds == 0 and step == self.last[1] + 1)
 
 
 class SimulatedLedger(NodeLedger):
@@ -67,7 +62,7 @@ class SimulatedLedger(NodeLedger):
         else:
             life, slot = (kind, epoch), as_step((round, step))
             last = self._sent[-1] if self._sent else None
-            if last is not None and last.dsts is lanes.dsts and last.life == life and last.goes_on(slot):
+            if last is not None and last.dsts is lanes.dsts and last.life == life and goes_on(last.last, slot):
                 last.last, last.times = slot, last.times + 1
             else:
                 if last is not None and last.life == life:
