@@ -81,7 +81,7 @@ class SimulatedLedger(NodeLedger):
             edge = edges.get(message[1]) if message[2:6] == head and kind is data else None
             if edge is not None and edge.slots and edge.slots[0].life == life:
                 edge.sent += 1
-                edge.slots[0].add(slot)
+                edge.slots[0].add(slot, slot)
             else:
                 (edge or self._edge(message)).remember(message)
 
