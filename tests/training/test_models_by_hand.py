@@ -348,6 +348,7 @@ def test_a_perceptron_that_has_the_formula_knows_its_widths() -> None:
     assert found.shapes == [(4, 3), (2, 4)]
     for no in (
         nn.Sequential(nn.Linear(3, 4), nn.ReLU()),
+        nn.Sequential(nn.Linear(3, 4), nn.Flatten(), nn.ReLU(), nn.Linear(4, 2)),
         nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Flatten(), nn.Linear(4, 2)),
         nn.Sequential(nn.Flatten(2), nn.Linear(3, 4)),
         nn.Sequential(nn.Linear(3, 4, bias=False)),
