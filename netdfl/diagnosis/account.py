@@ -247,7 +247,7 @@ def _waiting(node: Node) -> WaitAccount | None:
 
 def _sending(ledger: NodeLedger, outgoing: Outgoing) -> WaitAccount | None:
     """A send that lasts waits for room: at the destination where most is under way."""
-    messages = outgoing.sending
+    messages, since_ns = outgoing.held_up
     if not messages:
         return None
     most = {m.dst: ledger.edges[m.dst].in_flight for m in messages if m.dst in ledger.edges}
@@ -261,7 +261,7 @@ def _sending(ledger: NodeLedger, outgoing: Outgoing) -> WaitAccount | None:
         step=first.step,
         sources=(fullest,),
         need=1,
-        since_ns=outgoing.since_ns,
+        since_ns=since_ns,
     )
 
 

@@ -22,8 +22,7 @@ class Outgoing:
     def __init__(self, inner: Transport, clock: Clock, *, keep: int = 0) -> None:
         """Send through `inner`."""
         self.inner, self.clock, self.keep = inner, clock, keep
-        self.sending: Sequence[Message] = ()
-        self.since_ns = 0
+        self._sending: dict[object, tuple[Sequence[Message], int]] = {}
         self._kept: OrderedDict[PeerMessage, Message] = OrderedDict()
 
     def attach(self, sink: Sink) -> None:
@@ -31,13 +30,22 @@ class Outgoing:
         self.inner.attach(sink)
 
     async def send(self, messages: Sequence[Message]) -> None:
-        """Hand the messages over; while that waits, `sending` holds them."""
+        """Hand the messages over; while that waits, `held_up` tells of them."""
         self._remember(messages)
-        self.sending, self.since_ns = messages, self.clock.now_ns()
+        this = object()
+        self._sending[this] = messages, self.clock.now_ns()
         try:
             await self.inner.send(messages)
         finally:
-            self.sending = ()
+            del self._sending[this]
+
+    @property
+    def held_up(self) -> tuple[Sequence[Message], int]:
+        """The messages that have waited longest to be handed over, and since when; none: no send waits.
+
+        A node that is held up goes on to ask others and to answer them, so several sends may wait at a time.
+        """
+        return next(iter(self._sending.values()), ((), 0))
 
     def _remember(self, messages: Sequence[Message]) -> None:
         if not self.keep:

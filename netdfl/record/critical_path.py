@@ -155,8 +155,25 @@ class _Walk:
         took = min(rest, median(unended)) if unended else 0.0
         if took > LEAST_S:
             yield Leg(TimeUse.COMPUTE, took)
-        if rest - took > LEAST_S:
-            yield Leg(TimeUse.REST, rest - took)
+        if (other := rest - took) > LEAST_S:
+            yield from self._held_up(node, begin, end, other)
+
+    def _held_up(self, node: NodeId, begin: float, end: float, other: float) -> Iterator[Leg]:
+        """A time in which `node` neither trained nor waited for a message.
+
+        While another process stands still that is its doing: its mailbox is full, so that no send to it ends.
+        """
+        stands = [
+            (seconds, other_node, why)
+            for other_node in self._history.outages
+            if other_node != node
+            for why, seconds in self._history.stops(other_node, begin, end).items()
+        ]
+        seconds, standing, why = max(stands, default=(0.0, node, Why.UNKNOWN))
+        if seconds > 0:
+            yield Leg(TimeUse.BEHIND, min(seconds, other), (standing,), why)
+        if other - seconds > LEAST_S:
+            yield Leg(TimeUse.REST, other - seconds)
 
     def _ended(self, node: NodeId, at: float) -> bool:
         """Whether what `node` did up to then belongs to a round that it ended."""
@@ -211,8 +228,9 @@ class _Walk:
         """A message's way; while a process at one of its ends does not run, it lies there."""
         left = arrived - sent
         for node in (dst, src):
-            if stopped := min(left, self._history.stopped(node, sent, arrived)):
-                yield Leg(TimeUse.BEHIND, stopped, (node,), Why.STOPPED)
+            for why, seconds in self._history.stops(node, sent, arrived).items():
+                stopped = min(left, seconds)
+                yield Leg(TimeUse.BEHIND, stopped, (node,), why)
                 left -= stopped
         yield Leg(TimeUse.LINKS, left, begin=sent)
 

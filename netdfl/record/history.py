@@ -15,16 +15,25 @@ from netdfl.core.types import Edge, NodeId
 
 
 class Why(StrEnum):
-    """Why a node was waited for."""
+    """Why a node was waited for.
+
+    One whose process nobody let run tells so itself once it runs again (`STOPPED`); where the run ended before that,
+    all that is known is that it did not answer (`SILENT`).
+    """
 
     CRASH = "crash"
     PAUSE = "pause"
     SLOW = "slow"
     STOPPED = "stopped"
+    SILENT = "silent"
     BUSY = "busy"
     GONE = "gone"
     SENT_NOTHING = "sent_nothing"
     UNKNOWN = "unknown"
+
+
+STANDS = frozenset({Why.STOPPED, Why.SILENT})
+"""Outages that no schedule asked for: the process, or its event loop, stood still."""
 
 
 class Waiting(NamedTuple):
@@ -53,7 +62,7 @@ class EndedRound(NamedTuple):
 
 
 class NodeOutage(NamedTuple):
-    """A time in which a node was down, paused, or did not run."""
+    """A time in which a node was down, paused, did not run, or did not answer."""
 
     begin: float
     end: float
@@ -118,10 +127,13 @@ class History:
         still = sum(max(0.0, min(each.end, round.end) - max(each.begin, round.begin)) for each in outages)
         return max(0.0, round.train - still)
 
-    def stopped(self, node: NodeId, begin: float, end: float) -> float:
-        """For how much of a time the process of `node` did not run."""
-        stops = (each for each in self.outages.get(node, ()) if each.why is Why.STOPPED)
-        return sum(max(0.0, min(each.end, end) - max(each.begin, begin)) for each in stops)
+    def stops(self, node: NodeId, begin: float, end: float) -> dict[Why, float]:
+        """For how much of a time the process of `node` did not run, or did not answer."""
+        found: dict[Why, float] = {}
+        for each in self.outages.get(node, ()):
+            if each.why in STANDS and (overlap := min(each.end, end) - max(each.begin, begin)) > 0:
+                found[each.why] = found.get(each.why, 0.0) + overlap
+        return found
 
     def usual(self) -> dict[int, float]:
         """What training took at the median node, by round."""
@@ -151,9 +163,14 @@ def read_outages(rows: Callable[[str], Sequence[tuple[Any, ...]]]) -> list[tuple
     return found + [(node, *began, inf) for node, began in going_on.items()]
 
 
-def read_stops(rows: Callable[[str], Sequence[tuple[Any, ...]]]) -> list[tuple[NodeId, float, float]]:
-    """Times in which nobody let a node's process run: which node, from when to when."""
+def read_stops(rows: Callable[[str], Sequence[tuple[Any, ...]]]) -> list[tuple[NodeId, Why, float, float]]:
+    """Times in which a node's process did not run, or did not answer: which node, from when to when."""
     told = rows(
-        "SELECT node, at_s, CAST(details->>'seconds' AS DOUBLE) FROM events WHERE kind = 'stopped' ORDER BY at_s"
+        "SELECT node, kind, at_s, CAST(details->>'seconds' AS DOUBLE) FROM events "
+        "WHERE kind IN ('stopped', 'silent') ORDER BY at_s"
     )
-    return [(node, at_s - lasted, at_s) for node, at_s, lasted in told if node is not None and lasted is not None]
+    return [
+        (node, Why(kind), at_s - lasted, at_s)
+        for node, kind, at_s, lasted in told
+        if node is not None and lasted is not None
+    ]

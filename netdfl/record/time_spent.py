@@ -50,6 +50,7 @@ class Behind:
             Why.CRASH: " after its crash",
             Why.PAUSE: " after its pause",
             Why.STOPPED: " after its process had not run",
+            Why.SILENT: " when it answered no more",
         }.get(self.why, "")
         if self.why is Why.BUSY:
             which = "had to wait for a processor: its machine was busy"
@@ -65,6 +66,7 @@ _WHY: Mapping[Why, str] = {
     Why.CRASH: "had crashed",
     Why.PAUSE: "was paused",
     Why.STOPPED: "did not run: its process was stopped, or its machine busy",
+    Why.SILENT: "answered no more: its process stood still, or its event loop was blocked",
     Why.GONE: "was taken for gone",
     Why.SENT_NOTHING: "took others for gone and sent them nothing",
     Why.UNKNOWN: "was behind",
@@ -201,8 +203,8 @@ def read_history(run: Run) -> tuple[History, dict[int, list[float]]]:
     outages: defaultdict[NodeId, list[NodeOutage]] = defaultdict(list)
     for node, kind, begin, end in read_outages(run.rows):
         outages[node].append(NodeOutage(begin, end, Why.PAUSE if kind == "pause" else Why.CRASH))
-    for node, begin, end in read_stops(run.rows):
-        outages[node].append(NodeOutage(begin, end, Why.STOPPED))
+    for node, why, begin, end in read_stops(run.rows):
+        outages[node].append(NodeOutage(begin, end, why))
         outages[node].sort()
     gone = {(node, peer): at_s for node, peer, at_s in run.rows(_GONE)}
     sent = {tuple(row) for row in run.rows(_SENT)} if gone else set()

@@ -16,7 +16,7 @@ from netdfl.diagnosis.assemble import Down, assemble
 from netdfl.diagnosis.diagnose import confirm, diagnose
 from netdfl.diagnosis.ending import AFTER_SERVER_NS, goes_on, is_over, lasts, time_is_up
 from netdfl.diagnosis.finding import Finding
-from netdfl.diagnosis.snapshot import Snapshot, State, What
+from netdfl.diagnosis.snapshot import SILENT, Snapshot, State, What
 from netdfl.diagnosis.watch import LEAST_NS
 from netdfl.supervisor.fleet import Fleet
 from netdfl.supervisor.restarts import Restarts
@@ -160,6 +160,16 @@ class ProbingWatch(StallWatch):
         self._last = found, second
         self._judge(found, second)
         return found
+
+    def finish(self) -> None:
+        """Say who has not finished, and who does not answer: a process that stands still can't say so itself."""
+        super().finish()
+        now_ns, seen = self.fleet.now_ns(), {} if self._seen_last is None else self._seen_last.nodes
+        for node in sorted(self.fleet.running):
+            if node in seen and seen[node].state in SILENT:
+                since_ns = self._heard_of(node)
+                seconds = (now_ns - since_ns) / NS_PER_S
+                self.fleet.store.event(now_ns, node, self.pace.rounds[node][0], "silent", seconds=seconds)
 
     def _at_the_end(self) -> tuple[Sequence[Finding], Snapshot | None]:
         """As it was when it was seen last, if that ended the run."""

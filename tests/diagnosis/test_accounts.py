@@ -92,9 +92,19 @@ def message(dst: int, kind: Kind = Kind.DATA, *, src: int = ME, round: int = 4, 
 
 
 def account(its: Node, sending: Sequence[Message] = (), **more: Any) -> Account:
-    outgoing = Outgoing(its.transport, its.clock)
-    outgoing.sending, outgoing.since_ns = sending, 650
-    return give_account(its, outgoing, **more)
+    return give_account(its, HeldUp(its, sending), **more)
+
+
+class HeldUp(Outgoing):
+    """One whose sends have waited since 650."""
+
+    def __init__(self, its: Node, sending: Sequence[Message]) -> None:
+        super().__init__(its.transport, its.clock)
+        self.messages = sending
+
+    @property
+    def held_up(self) -> tuple[Sequence[Message], int]:
+        return self.messages, 650
 
 
 def awaits(its: Node, **more: Any) -> None:

@@ -71,6 +71,9 @@ def test_a_process_that_never_goes_on_is_a_blocked_loop_and_ends_the_run(tmp_pat
         assert running.wait() == ExitCode.FAIL
     result = json.loads((out / "result.json").read_text())
     assert causes(result) == [("blocked_loop", [1, 3], [2])]
+    (behind, *_) = result["time"]["behind"]
+    assert (behind["node"], behind["why"]) == (2, "silent")
+    assert "answered no more" in result["time"]["text"]
 
 
 def test_nodes_whose_supervisor_is_killed_write_down_what_they_know(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -29,6 +30,7 @@ from netdfl.diagnosis.watch import FIRST_NS, LEAST_NS, Pace, Watch
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.selectors import Block
 from netdfl.record.status import FleetStatus, NodeStatus, Phase
+from tests.node.hand import HandClock
 
 SECOND = 10**9
 
@@ -354,7 +356,7 @@ class Post:
     async def send(self, messages: Sequence[Message]) -> None:
         self.sent += messages
         assert self.outgoing is not None
-        self.while_sending.append(len(self.outgoing.sending))
+        self.while_sending.append(len(self.outgoing.held_up[0]))
 
     async def aclose(self) -> None:
         raise NotImplementedError
@@ -373,7 +375,7 @@ async def test_outgoing_shows_what_it_is_held_up_with_and_sends_again_under_the_
     messages = [Message(0, dst, Kind.DATA, 0, 4, 0, 0, Payload()) for dst in range(1, 5)]
     await outgoing.send(messages)
     assert post.while_sending == [4]
-    assert (outgoing.sending, outgoing.since_ns) == ((), 12)
+    assert outgoing.held_up == ((), 0)
     assert [outgoing.can_send_again((dst, LogicalId(Kind.DATA, StepId(4, 0)))) for dst in range(1, 5)] == [
         False,
         True,
@@ -385,6 +387,40 @@ async def test_outgoing_shows_what_it_is_held_up_with_and_sends_again_under_the_
     assert [(m.dst, m.attempt) for m in post.sent[4:]] == [(3, 1), (3, 2)]
     assert post.sent[4].payload is messages[2].payload
     assert Counter(m.kind for m in post.sent) == {Kind.DATA: 6}
+
+
+class Narrow(Post):
+    """A transport that lets a question through and holds all else up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.room = asyncio.Event()
+
+    async def send(self, messages: Sequence[Message]) -> None:
+        if messages[0].kind is not Kind.QUERY:
+            await self.room.wait()
+
+
+async def test_who_is_held_up_is_so_still_when_a_question_has_left_meanwhile() -> None:
+    """A question to somebody else leaves at once: a node that could not send would be taken for one at work."""
+    clock, post = HandClock(), Narrow()
+    outgoing = Outgoing(post, clock)  # type: ignore[arg-type]
+    first, later, question = (
+        [Message(0, 1, kind, 0, round, 0, 0, Payload())]
+        for kind, round in ((Kind.DATA, 4), (Kind.NOTICE, 5), (Kind.QUERY, 5))
+    )
+    held = []
+    for clock.ns, messages in ((10, first), (20, later), (30, question)):
+        held.append(asyncio.create_task(outgoing.send(messages)))
+        await asyncio.sleep(0)
+    assert held[2].done()
+    assert outgoing.held_up == (first, 10)
+    held[0].cancel()
+    await asyncio.sleep(0)
+    assert outgoing.held_up == (later, 20)
+    post.room.set()
+    await held[1]
+    assert outgoing.held_up == ((), 0)
 
 
 async def test_a_request_and_a_reply_of_one_round_to_one_node_are_kept_apart_and_heartbeats_not_at_all() -> None:

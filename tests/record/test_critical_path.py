@@ -63,6 +63,23 @@ def test_a_message_that_lay_at_a_process_that_did_not_run_was_not_on_a_link() ->
     assert total(path, TimeUse.LINKS) == pytest.approx(0.2)
 
 
+@pytest.mark.parametrize(
+    ("stood", "behind", "rest"),
+    [((1.0, 9.0), 8.0, 1.0), ((-5.0, 2.0), 2.0, 7.0), ((0.0, 99.0), 9.0, 0.0), ((20.0, 30.0), 0.0, 9.0)],
+)
+@pytest.mark.parametrize("why", [Why.STOPPED, Why.SILENT])
+def test_who_can_not_send_to_a_process_that_stands_still_waits_for_it(
+    why: Why, stood: tuple[float, float], behind: float, rest: float
+) -> None:
+    """Node 0 trains for 1 s of 10 and waits for no message: its send finds the mailbox of node 1 full."""
+    outages = {1: [NodeOutage(*stood, why)], 2: [NodeOutage(4.0, 4.5, Why.STOPPED), NodeOutage(0.0, 10.0, Why.CRASH)]}
+    path = critical_path(History({}, {0: [EndedRound(0.0, 10.0, 0, 1.0)]}, outages), 10.0)
+    found = [(leg.nodes, leg.why, leg.seconds) for leg in path if leg.cause is TimeUse.BEHIND]
+    assert found == [((1,), why, behind) if behind else ((2,), Why.STOPPED, 0.5)]
+    assert total(path, TimeUse.REST) == (rest if behind else rest - 0.5)
+    assert total(path, TimeUse.COMPUTE) == 1.0
+
+
 @pytest.mark.parametrize(("cpu", "why"), [(None, Why.SLOW), (15.0, Why.SLOW), (1.1, Why.BUSY)])
 def test_who_waits_for_a_processor_is_not_told_as_slow(cpu: float | None, why: Why) -> None:
     rounds = {node: [EndedRound(0.0, 1.0, 0, 1.0)] for node in range(3)} | {4: [EndedRound(0.0, 16.0, 0, 16.0, cpu)]}
@@ -110,6 +127,8 @@ def test_a_wait_was_for_the_outage_that_took_most_of_it(ended: str) -> None:
         (Why.SLOW, 0, "took up to 16 times as long to compute as the median node"),
         (Why.STOPPED, 0, "did not run: its process was stopped, or its machine busy"),
         (Why.STOPPED, 9, "was 9 rounds behind after its process had not run"),
+        (Why.SILENT, 0, "answered no more: its process stood still, or its event loop was blocked"),
+        (Why.SILENT, 9, "was 9 rounds behind when it answered no more"),
         (Why.SENT_NOTHING, 0, "took others for gone and sent them nothing"),
     ],
 )
