@@ -38,7 +38,7 @@ class Desk:
         A copy that comes after a later request is of a meeting that its sender is done with: it moves nothing
         either, and gets no answer.
         """
-        epoch, round, reply = self._answered.get(request.src, (-1, -1, None))
+        epoch, round, reply = self._answered.get(request.src, (0, 0, None))
         if request.epoch < epoch or (request.epoch == epoch and request.round < round):
             return
         if reply is None or round != request.round:

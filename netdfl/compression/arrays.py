@@ -68,7 +68,7 @@ def empty(num: int, dtype: torch.dtype) -> Tensor:
 
 def from_numpy(array: NDArray[Any]) -> Array:
     """View a contiguous numpy array as an `Array`; the caller promises that nobody writes to it any more."""
-    return Array(name_of(array.dtype), array.shape, array.reshape(-1).view(np.uint8).data.toreadonly())
+    return Array(name_of(array.dtype), array.shape, array.ravel().view(np.uint8).data.toreadonly())
 
 
 def to_tensor(array: Array) -> Tensor:

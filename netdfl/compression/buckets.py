@@ -95,7 +95,9 @@ def pieces(vector: Tensor, bucket: int) -> list[Tensor]:
 
     A bucket over `PIECE` becomes several pieces of shape (1, numbers); the last bucket may be shorter.
     """
-    bucket = bucket or max(1, len(vector))
+    if not len(vector):
+        return []
+    bucket = bucket or len(vector)
     if bucket > PIECE:
         return [piece.view(1, -1) for whole in vector.split(bucket) for piece in whole.split(PIECE) if len(piece)]
     whole = len(vector) // bucket * bucket
@@ -131,7 +133,6 @@ def plus_scaled(base: Tensor, numbers: Tensor, scales: Tensor, bucket: int) -> T
 
 def bucket_totals(ufunc: np.ufunc, partial: NDArray[Any], dim: int, bucket: int) -> NDArray[Any]:
     """Reduce one figure per row of `pieces` to one per bucket."""
-    bucket = bucket or max(1, dim)
     starts = np.arange(num_buckets(dim, bucket)) * math.ceil(bucket / PIECE)
     totals: NDArray[Any] = ufunc.reduceat(partial, starts)
     return totals

@@ -153,7 +153,8 @@ def _synthetic(message: Message, like: Tensor) -> dict[str, Tensor]:
     found = [arrays[name] for name in (INPUTS, LABELS) if name in arrays]
     if not found:
         return {}
-    if len(found) < 2 or found[0].shape[:1] != found[1].shape[:1] or not found[0].shape:
+    counts = [array.shape[:1] for array in found]
+    if counts != 2 * counts[:1] or () in counts:
         raise absurd(message, "as many synthetic labels as inputs", [array.shape for array in found])
     x, y = (to_tensor(array).to(like.device) for array in found)
     fit = bool(x.isfinite().all() and (y.isfinite() & (y >= 0)).all())

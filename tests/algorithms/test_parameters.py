@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import pytest
@@ -34,6 +34,17 @@ VALUES = {
 def method(context: str, /, *, momentum: Momentum = 0.9, sgd: Sgd = Sgd(local_epochs=2, clip_norm=10.0)) -> Any:
     """Give back what it was given."""
     return context, momentum, sgd
+
+
+@dataclass(frozen=True)
+class Length:
+    local_epochs: int | None = 1
+    local_steps: int | None = 7
+
+
+def as_long_as(*, length: Length = Length()) -> Length:
+    """Give back how long."""
+    return length
 
 
 @given(st.fixed_dictionaries({}, optional={**VALUES, "momentum": st.floats(0, 0.9)}))
@@ -77,6 +88,12 @@ def test_a_parameter_that_the_record_has_too_is_refused() -> None:
 
     with pytest.raises(ValueError, match="duplicate parameter name: 'lr'"):
         flat(twice)
+
+
+def test_of_two_lengths_the_one_that_is_written_counts_also_where_there_is_no_other_parameter() -> None:
+    assert flat(as_long_as)(local_epochs=3) == Length(3, None)
+    assert flat(as_long_as).complete({"local_epochs": 3}) == {"local_epochs": 3, "local_steps": None}  # type: ignore[attr-defined]
+    assert not hasattr(flat(lambda exchange, /: exchange), "complete")
 
 
 @pytest.mark.parametrize(

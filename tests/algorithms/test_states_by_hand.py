@@ -11,16 +11,14 @@ import pytest
 import torch
 from algorithm_fleets import DIM, EXCHANGE
 
-from netdfl.algorithms.base import Entry, LocalRound, NodeState
+from netdfl.algorithms.base import LocalRound, NodeState
 from netdfl.algorithms.bilateral import Desk
 from netdfl.algorithms.catalog import ALGORITHMS
-from netdfl.algorithms.exchange import Exchange, Sgd, WaitPolicy
 from netdfl.algorithms.families import first_state
 from netdfl.core.types import Kind, Message, Payload, View
 from netdfl.mixing.base import LEAST_WEIGHT
 from netdfl.mixing.payloads import pack
-from netdfl.training.base import Received, Update
-from netdfl.training.stepping import CONSTANT
+from netdfl.training.base import Update
 
 X = torch.linspace(1.0, 2.0, DIM, dtype=torch.float64)
 VIEW = View(0, 0, 3, (1, 2), (1, 2), 0.5, {1: 0.25, 2: 0.25}, {1: 0.25, 2: 0.25})
@@ -98,24 +96,3 @@ def test_what_is_asked_twice_gets_the_same_answer_and_moves_nothing() -> None:
     assert not ask(9, epoch=0)
     assert len(node.replied) == 5
     assert [key[:2] for key in node.drawn] == [("answer", 0), ("answer", 0), ("answer", 1), ("answer", 0)]
-
-
-def test_what_is_not_said_is_as_the_words_say() -> None:
-    assert WaitPolicy() == WaitPolicy(
-        need="all", deadline_ns="auto", stale=0, announce=False, patience=1, resent=False, ordered=True,
-        on_not_finite="refuse", essential=False, cumulative=False,
-    )  # fmt: skip
-    assert WaitPolicy().count(3) == 3
-    plain = Exchange()
-    assert (plain.on_missing, plain.delivery, plain.scheme, plain.gamma, plain.extras) == (
-        *("self", "plain", "auto", "auto", "exact"),
-    )
-    assert (plain.compressor, plain.common_start, plain.num_rounds, plain.streams.seed) == (None, False, None, 0)
-    assert plain.wait == WaitPolicy()
-    assert Sgd() == Sgd(
-        lr=0.1, lr_decay=1.0, local_epochs=5, local_steps=None, weight_decay=0.0, clip_norm=None, schedule=CONSTANT
-    )
-    state = NodeState(0, X, (), (), (), Received())
-    assert (state.z, state.statistics) == (None, None)
-    entry = Entry(lambda exchange: None, "gossip", frozenset(), "")  # type: ignore[arg-type, return-value]
-    assert not any((entry.selects, entry.sparse, entry.adds_up, entry.tells, entry.remembers, entry.augments))

@@ -104,6 +104,26 @@ def test_nbytes_is_the_formula(dim: int, fraction: float) -> None:
     assert COMPRESSORS["random_k"](fraction=fraction).compress(x, np.random.default_rng(0)).nbytes == 4 * k + 8
 
 
+@pytest.mark.parametrize("dim", [1, 8, 9, 33, 64, 100])
+def test_positions_are_said_by_a_bitmap_or_by_a_list_whichever_is_shorter(dim: int) -> None:
+    for count in range(dim + 1):
+        arrays = positions.encode(np.arange(count), dim)
+        low = math.floor(math.log2(dim / max(1, count)))
+        listed = math.ceil((count + ((dim - 1) >> low)) / 8) + math.ceil(count * low / 8)
+        shorter = min(math.ceil(dim / 8), listed) if 0 < count < dim else 0
+        assert sum(array.nbytes for array in arrays.values()) == positions.nbytes(count, dim) == shorter
+        assert positions.decode(Encoded(dim, arrays), count, dim).tolist() == list(range(count))
+
+
+def test_by_a_threshold_what_is_above_it_is_sent_and_by_count_as_many_as_are_asked_for() -> None:
+    x = torch.from_numpy(np.random.default_rng(0).standard_normal(50_000))
+    sent = [TopK(0.1, 0, estimate).compress(x, np.random.default_rng(1)) for estimate in (False, True)]
+    found = above(x.numpy(), 5000, (4000, 6000), np.random.default_rng(1))
+    assert found is not None
+    assert [each.meta["count"] for each in sent] == [5000, len(found[0])]
+    assert len(found[0]) != 5000
+
+
 @given(data=st.data(), dim=st.integers(1, 400))
 def test_positions_come_back(data: st.DataObject, dim: int) -> None:
     chosen = np.array(sorted(data.draw(st.sets(st.integers(0, dim - 1)))), np.int64)

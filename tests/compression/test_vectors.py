@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -82,7 +83,7 @@ def test_a_vector_of_rows_is_reduced_as_a_tensor_is(name: str) -> None:
     assert equal(OF_ROWS[name](plain.vector(ROWS)), OF_ROWS[name](torch.from_numpy(ROWS)))
 
 
-def test_a_vector_is_on_the_cpu_and_of_the_kind_that_it_is_asked_for() -> None:
+def test_a_vector_is_on_the_cpu_and_of_the_kind_that_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     found = plain.vector([1, 2])
     assert (found.is_cpu, found.is_cuda, found.device) == (True, False, "cpu")
     assert not found.is_floating_point()
@@ -92,6 +93,9 @@ def test_a_vector_is_on_the_cpu_and_of_the_kind_that_it_is_asked_for() -> None:
     assert is_tensor(found)
     assert is_tensor(torch.ones(1))
     assert not is_tensor(np.ones(1))
+    monkeypatch.delitem(sys.modules, "torch")
+    assert is_tensor(found)
+    assert not is_tensor(np.ones(1)), "and torch is not imported to be asked"
 
 
 @pytest.mark.parametrize("num", [0, 1, 7])

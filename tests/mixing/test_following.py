@@ -215,6 +215,22 @@ def test_a_trial_takes_a_sample_where_the_bound_is_the_same_at_any_length() -> N
     assert trial(Halving(), 0).kept == pytest.approx(0.75)
 
 
+class Noisy(Halving):
+    """Adds what torch draws, wherever its generator was."""
+
+    def decompress(self, encoded: Encoded) -> Tensor:
+        return super().decompress(encoded) + torch.randn(encoded.dim)
+
+
+def test_a_users_own_compressor_draws_the_same_in_every_trial_and_nothing_of_the_runs() -> None:
+    before = torch.get_rng_state()
+    found = trial(Noisy(1.0), 6)
+    assert torch.equal(torch.get_rng_state(), before)
+    noise = torch.randn(6, generator=torch.Generator().manual_seed(0)).double()
+    x = torch.from_numpy(np.random.default_rng(0).standard_normal(6))
+    assert found.kept == pytest.approx(1 - float(noise.square().sum() / x.square().sum()))
+
+
 @pytest.mark.parametrize(
     ("factor", "common", "gamma"),
     [(1.0, False, 1.0), (1.0, True, 1.0), (0.5, True, 0.75), (0.5, False, 0.9 * 0.75**2 + 0.1 * 0.75)]

@@ -225,12 +225,14 @@ class Nearest:
                     self._by.setdefault(name, {}).setdefault(record.file, []).append(test)
 
     def to(self, module: str, block: str, function: str, own: str) -> list[str]:
-        """Those that enter the block, or else its function, or else its module; then the rest of their files."""
-        for name in (block, f"{module}:{function}", module):
-            if found := self._by.get(name):
-                break
-        else:
-            found = {file: [] for file in self.records if file.startswith(own)}
+        """Those that enter the block, or else its function, or else its module; then the rest of their files.
+
+        A file that was recorded when the function said something else is asked as the function's.
+        """
+        as_it_is, any_words = self._by.get(_function(block), {}), self._by.get(f"{module}:{function}", {})
+        earlier = {file: tests for file, tests in any_words.items() if block and file not in as_it_is}
+        found = {**self._by.get(block, {}), **earlier} or any_words or self._by.get(module, {})
+        found = found or {file: [] for file in self.records if file.startswith(own)}
         spent, chosen = 0.0, []
         files = sorted(found, key=lambda file: (not file.startswith(own), self._wide(file, found[file])))
         rest = [(file, list(self.records[file].tests)) for file in files[:MOST_FILES]]
@@ -257,9 +259,14 @@ class Nearest:
         return min((len(timed[test][1]) for test in tests), default=0)
 
 
-def _wider(block: str) -> tuple[str, str, str]:
+def _function(block: str) -> str:
+    """The function as it is, without the place in it."""
+    return block.rpartition("+")[0]
+
+
+def _wider(block: str) -> tuple[str, str, str, str]:
     function = block.partition("@")[0]
-    return block, function, function.partition(":")[0]
+    return block, _function(block), function, function.partition(":")[0]
 
 
 def read(file: Path) -> Record:

@@ -136,6 +136,11 @@ def test_about_code_that_changed_since_it_was_recorded_its_functions_tests_are_a
     assert nearest.to("a", "", "h", "tests/a/") == [test(each) for each in ("f", "g", "both", "none")]
     assert nearest.to("b", "", "h", "tests/a/") == [test(each) for each in ("none", "f", "g", "both")]
     assert nearest.to("b", "", "h", "tests/b/") == []
+    anew = Record("tests/b/test_b.py", [after.lines[6]], {"tests/b/test_b.py::test_g": (0.1, [0])})
+    both = Nearest([*nearest.records.values(), anew]).to("a", after.lines[6], "g", "tests/b/")
+    assert both[:3] == ["tests/b/test_b.py::test_g", test("g"), test("both")], (
+        "one that was recorded anew hides no others"
+    )
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ def first_step_size(gamma: Gamma, compressor: Compressor, dim: int, *, common_st
     """gamma as given, or from a trial: larger where nodes start from one model."""
     if gamma != "auto":
         return StepSize(gamma)
-    omega = min(1.0, max(_LEAST_KEPT, trial(compressor, dim).kept))
+    omega = max(_LEAST_KEPT, trial(compressor, dim).kept)
     return StepSize(max(min(0.01, omega / 2), omega if common_start else 0.9 * omega**2 + 0.1 * omega))
 
 
