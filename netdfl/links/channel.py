@@ -80,7 +80,7 @@ class Links:
         self._learn(events)
 
     def _learn(self, events: Sequence[CompiledEvent]) -> None:
-        seen = set()
+        changing = set()
         for event in events:
             keys = frozenset(event.parameters)
             if event.names_messages:
@@ -93,9 +93,9 @@ class Links:
                 self._by_round.add(event.blocks, event)
             else:
                 keys |= {"reset"} if event.parameters.get("state") == "down_reset" else frozenset()
-                if (event.blocks, keys) not in seen:
-                    seen.add((event.blocks, keys))
-                    self._changing.add(event.blocks, keys)
+                changing.add((event.blocks, keys))
+        for blocks, keys in changing:
+            self._changing.add(blocks, keys)
 
     def __getstate__(self) -> dict[str, object]:
         return {**vars(self), "_streams": self._streams.seed}
@@ -106,9 +106,9 @@ class Links:
     @cached_property
     def common(self) -> Path | None:
         """The path of every edge, where all are alike, and need nothing of their own; None: there is no such."""
-        if not self._unchanging or self._node_changes or not self._spec.is_uniform:
+        if not self._unchanging or not self._spec.is_uniform:
             return None
-        edge = (0, min(1, self._spec.num_nodes - 1))
+        edge = (0, 0)  # any: all are alike
         own = self._alike(edge)
         ends = [self._node_stage(0, key) for key in NODE_KEYS]
         return Path(edge, own) if own is not None and ends == [None, None] else None
@@ -217,6 +217,5 @@ class Links:
     def _new_shared(self, node: NodeId, value: Effective) -> _Shared:
         maker = Maker(self._streams, (node, node))
         stage = rate_stage(maker.value("rate", value.value))
-        if value.scale != 1.0:
-            stage.changed(maker.event({"rate": Effective(value.value)}, {"rate": value}), 0)
+        stage.changed(maker.event({"rate": Effective(value.value)}, {"rate": value}), 0)
         return _Shared(stage, value)

@@ -43,3 +43,25 @@ def test_what_changes_often_is_told_as_one(tmp_path: Path) -> None:
 def test_places_that_are_many_are_counted() -> None:
     ((_, words),) = told({"from": "0s", "to": "60s", "random": "0..7->0..7", "up": "1s", "down": "1s"})
     assert words.startswith("random 56 places: state down_drop, ")
+
+
+def test_a_change_by_rounds_that_repeats_ends_where_it_says_each_time() -> None:
+    loss = {"at_round": 0, "for_rounds": 2, "every_rounds": 20, "link": "0--1", "loss": 1.0}
+    found = told(loss, {"at_round": 9, "link": "0->1", "loss": 0.5})
+    once = "link 0--1: loss 1.0"
+    assert found == [
+        *[("round 0 to 1", once), ("round 9 on", "link 0->1: loss 0.5"), ("round 20 to 21", once)],
+        ("round 40 to 41", once),
+    ]
+
+
+def test_up_to_four_changes_of_an_entry_are_told_each_and_what_one_of_them_lasts_all_do(tmp_path: Path) -> None:
+    flap = {"from": "0s", "flap": "0->4", "up": "1s", "down": "500ms"}
+    four = told(flap | {"to": "6s"})
+    assert [when for when, _ in four] == ["0s to 500ms", "1.5s to 2s", "3s to 3.5s", "4.5s to 5s"]
+    assert {words for _, words in four} == {"flap 0->4: state down_drop"}
+    assert told(flap | {"to": "7s"}) == [("0s to 6.5s", "flap 0->4: state down_drop, 5 times")]
+    rows = "".join(f"{2 * n + 1},{2 * n + 2},0,4\n" for n in range(4))
+    (tmp_path / "plan").write_text(f"start_s,end_s,src,dst\n{rows}")
+    plan = {"at": "0s", "contact_plan": "0->4", "directed": True, "file": str(tmp_path / "plan")}
+    assert told(plan) == [("from 0s", "contact_plan 0->4: state down_drop, 5 times")]

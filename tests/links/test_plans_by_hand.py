@@ -127,6 +127,7 @@ AWAY = "node,leave_s,join_s "
         ("0,3,4 0,1,2", {"at": "0s"}, [("crash", 1), ("restart", 2), ("crash", 3), ("restart", 4)]),
         ("0,1,9", {"from": "10s", "to": "12s"}, [("crash", 11), ("restart", 12)]),
         ("0,1,", {"from": "10s", "to": "12s"}, [("crash", 11), ("restart", 12)]),
+        ("0,1,2", {"from": "10s", "to": "14s"}, [("crash", 11), ("restart", 12)]),
         ("0,2,9", {"from": "10s", "to": "12s"}, []),
         ("0,1,2", {"from": "10s", "to": "12s"}, [("crash", 11), ("restart", 12)]),
         ("0,99,200 3,100,200", {"at": "0s"}, [("crash", 99), ("restart", 200)]),

@@ -172,7 +172,7 @@ class Delaying(Stage):
 
     def rests(self, now_ns: int) -> bool:
         """See `Stage`: where all has left."""
-        return not self._under_way or all(at_ns <= now_ns for at_ns, _ in self._under_way)
+        return all(at_ns <= now_ns for at_ns, _ in self._under_way)
 
 
 class ByRound(Generic[T]):

@@ -159,7 +159,7 @@ class Latency(Delaying):
         if self.rounds is not None:
             delay, scale = self._of_round(unit.of_round)
         delay_ns = delay.constant_ns if delay.quantile is None else int(delay.quantile(unit_uniform(self.seed, unit)))
-        at_ns = now_ns + (delay_ns if scale == 1.0 else int(delay_ns * scale))
+        at_ns = now_ns + int(delay_ns * scale)
         if delay.fifo:
             if at_ns < self._last_ns:
                 return self._last_ns

@@ -105,7 +105,7 @@ class GilbertElliott:
                 chain[2] = u >= self.r if bad else u < self.p
             chain[1] = count + 1
         loss = self.loss_bad if chain[2] else self.loss_good
-        return loss == 1 or (loss > 0 and unit_uniform(self.seed, unit) < loss)
+        return unit_uniform(self.seed, unit) < loss
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from math import ceil
 from typing import ClassVar
 
 from netdfl.core.fates import QUEUE, RESET, FateReason
@@ -146,7 +147,7 @@ class Rate(Stage):
             return work
         rate, scale = piece
         exact = Fraction(work) if rate is None else unit.nbytes * self._den * _NS_BITS / Fraction(rate)
-        return -int(-exact / Fraction(scale) // 1)
+        return ceil(exact / Fraction(scale))
 
     def _hold(self, unit: Transit) -> None:
         ahead = self._backlog[-1][0] if self._backlog else Fraction(0)
@@ -195,10 +196,10 @@ class Rate(Stage):
             self._backlog = left
             return [Held(unit) for _, _, unit in left]
         start = now_ns * self._den
-        self._end = start - int(-debt * self._num // 1)
+        self._end = start + ceil(debt * self._num)
         outcomes: list[StageOutcome] = []
         for work, nbytes, unit in left:
-            end = start - int(-work * self._num // 1)
+            end = start + ceil(work * self._num)
             self._queue.append((end, nbytes, unit))
             outcomes.append(Departure(unit, max(now_ns, -((self._slack - end) // self._den))))
         return outcomes

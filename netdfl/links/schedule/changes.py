@@ -53,10 +53,10 @@ def link_changes(events: Sequence[CompiledEvent]) -> list[Change]:
     for event in events:
         if event.action not in ("set", "unset"):
             continue
-        key, at_ns = (event.source, event.blocks, event.nodes), event.at_ns or 0
+        key = event.source, event.blocks, event.nodes
         if key in going_on:
             place = going_on.pop(key)
-            found[place] = replace(found[place], end=at_ns)
+            found[place] = replace(found[place], end=event.at_ns)
         if event.action == "set":
             if event.at_ns is not None and event.cause != STANDING:
                 going_on[key] = len(found)

@@ -122,7 +122,7 @@ def absences_of(file: str, entry: Entry, nodes: Sequence[NodeId]) -> Iterator[tu
             for leave, join in absences.get(node, ()):
                 start, end = span.start + leave, None if join is None else span.start + join
                 if stop is None or start < stop:
-                    yield node, start, end if span.end is None or (end is not None and end < span.end) else span.end
+                    yield node, start, min((each for each in (end, span.end) if each is not None), default=None)
 
 
 def _read_absences(file: str, num_nodes: int) -> dict[NodeId, list[tuple[int, int | None]]]:
