@@ -37,6 +37,7 @@ WAITING = (
 BESIDE = (
     "tests/namespaces/test_suite_in_namespaces.py",
     "tests/namespaces/test_namespaces_world.py",
+    "tests/namespaces/test_overload.py",
     "tests/containers",
     *WAITING,
 )

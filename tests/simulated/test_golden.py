@@ -28,16 +28,12 @@ def test_the_event_log_is_the_golden_one(name: str) -> None:
 def test_no_number_of_a_log_depends_on_what_the_linear_algebra_library_makes_of_a_processor() -> None:
     """OpenBLAS sums in another order on another processor; what it takes this one for can be said to it."""
     program = "import json, sys, golden; print(json.dumps([golden.digests(name) for name in sys.argv[1:]]))"
-    found = [
-        json.loads(
-            subprocess.run(
-                [sys.executable, "-c", program, "faults/churn", "faults/skip"],
-                env=os.environ | {"OPENBLAS_CORETYPE": processor, "PYTHONPATH": str(FILE.parent)},
-                cwd=FILE.parents[2],
-                stdout=subprocess.PIPE,
-                check=True,
-            ).stdout
-        )
-        for processor in ("Prescott", "Haswell")
-    ]
-    assert found[0] == found[1]
+    some = ["faults/churn", "faults/skip"]
+    elsewhere = subprocess.run(
+        [sys.executable, "-c", program, *some],
+        env=os.environ | {"OPENBLAS_CORETYPE": "Prescott", "PYTHONPATH": str(FILE.parent)},
+        cwd=FILE.parents[2],
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    assert json.loads(elsewhere.stdout) == [digests(name) for name in some]
