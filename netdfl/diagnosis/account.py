@@ -26,15 +26,18 @@ FateText: TypeAlias = Annotated[Fate, PlainValidator(lambda fate: Fate.read(str(
 
 def _message_id(data: Any) -> Any:
     """Also read ids as netdfl 0.2.0 kept them, with round and step beside the other fields and without a part."""
-    if len(data) != 5 or not isinstance(data[2], int):
-        return data
-    kind, incarnation, round, step, attempt = data
-    return kind, incarnation, (round, step), 0, attempt
+    match data:
+        case [kind, incarnation, int(round), step, attempt]:
+            return kind, incarnation, (round, step), 0, attempt
+    return data
 
 
 def _peer_message(data: Any) -> Any:
     """Also read (destination, round, step), as netdfl 0.2.0 kept it."""
-    return (data[0], (Kind.DATA, tuple(data[1:]))) if len(data) == 3 else data
+    match data:
+        case [dst, round, step]:
+            return dst, (Kind.DATA, (round, step))
+    return data
 
 
 MessageIdText: TypeAlias = Annotated[MessageId, BeforeValidator(_message_id)]

@@ -116,7 +116,7 @@ class _Fitting:
         if finding.cause is Cause.LIVELOCK:
             yield FEWER_STEPS
             return
-        pairs = [pair for pair in finding.witness if snapshot.nodes[pair[0]].wait is not None]
+        pairs = finding.witness
         if any(wait_of(snapshot, waiter).what is What.ROOM for waiter, _ in pairs):
             if finding.cause is Cause.FLOW_CONTROL:
                 yield ALL

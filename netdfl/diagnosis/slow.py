@@ -10,7 +10,7 @@ from netdfl.diagnosis.causes import make_finding
 from netdfl.diagnosis.finding import Cause, Finding
 from netdfl.diagnosis.reasons import awaited_of, cause_of, edge_of, grounds_of, reasons_of, wait_of, why_of
 from netdfl.diagnosis.snapshot import SILENT, AwaitedFate, Snapshot
-from netdfl.diagnosis.why import Grounds, Why
+from netdfl.diagnosis.why import IS_DOWN, Grounds, Why
 
 
 def find_slow(snapshot: Snapshot, stuck: Collection[NodeId], patience_ns: int) -> list[Finding]:
@@ -69,12 +69,16 @@ def _say(snapshot: Snapshot, cause: Cause, pairs: Sequence[Edge], reached: Colle
 
 
 def _until(snapshot: Snapshot, pairs: Sequence[Edge]) -> int | None:
-    """When the scenario or a deadline ends the last of these waits, where that is known of all."""
+    """When the scenario or a deadline ends the last of these waits, where that is known of all.
+
+    Who is down behind a link that is down gives nothing before both outages are over.
+    """
     ends: list[int | None] = []
-    for root, culprit in pairs:
-        wait = wait_of(snapshot, root)
-        edge = edge_of(snapshot, (root, culprit))
-        own = [wait.deadline_ns, snapshot.nodes[culprit].back_ns, None if edge.up else edge.heals_ns]
+    for pair in pairs:
+        edge, giver = edge_of(snapshot, pair), snapshot.nodes[pair[1]]
+        back_ns = giver.back_ns if why_of(snapshot, *pair) in IS_DOWN else None
+        outages = [ns for ns in (back_ns, edge.heals_ns) if ns is not None]
+        own = (max(outages, default=None), wait_of(snapshot, pair[0]).deadline_ns)
         ends.append(min((ns for ns in own if ns is not None), default=None))
     known = [ns for ns in ends if ns is not None]
     return max(known) if known and len(known) == len(ends) else None

@@ -14,6 +14,7 @@ from heapq import heapify, heappop, heappush
 from typing import TypeAlias
 
 from netdfl.core.types import Edge, NodeId
+from netdfl.diagnosis.reasons import wait_of
 from netdfl.diagnosis.reduce import Supply, supply, surely_gone, will_be_gone
 from netdfl.diagnosis.snapshot import DOWN, AwaitedFate, Snapshot, State, WaitNow, What
 
@@ -46,7 +47,7 @@ class Trials:
         self._ends: dict[str, Mapping[NodeId, int]] = {}
 
     def helps(self, setting: str, roots: Collection[NodeId], *, ended: bool = False) -> bool:
-        """Whether each of `roots` goes on sooner with `setting` than as things are; `ended`: all stalls for good are.
+        """Whether each of `roots`, which wait, goes on sooner with `setting` than as things are; `ended`: all stalls for good are.
 
         Who has more steps of its round to make has gone on once these are made: nobody may stand still for good.
         """
@@ -54,11 +55,10 @@ class Trials:
         after = self._goes_on(setting, self.changes[setting])
         if any(map(self._has_more_steps, roots)) and max(after.values()) >= NEVER_NS:
             return False
-        return all(after[root] < before[root] for root in roots if root in before)
+        return all(after[root] < before[root] for root in roots)
 
     def _has_more_steps(self, node: NodeId) -> bool:
-        now = self.snapshot.nodes[node]
-        return now.wait is not None and now.wait.step + 1 < now.steps
+        return wait_of(self.snapshot, node).step + 1 < self.snapshot.nodes[node].steps
 
     def _goes_on(self, setting: str, change: Change) -> Mapping[NodeId, int]:
         if setting not in self._ends:
@@ -135,8 +135,7 @@ def _supply(snapshot: Snapshot, node: NodeId, source: NodeId) -> Supply:
 
     Nor does one that was not sent by a node that returns without its state: it begins in a later round.
     """
-    wait, giver = snapshot.nodes[node].wait, snapshot.nodes[source]
-    assert wait is not None
+    wait, giver = wait_of(snapshot, node), snapshot.nodes[source]
     awaited = wait.awaited[source]
     in_vain = awaited.in_vain and (awaited.resent or awaited.fate is AwaitedFate.UNSENT)
     by_round = wait.what is What.MESSAGE and not wait.cumulative and awaited.fate is AwaitedFate.UNSENT
@@ -160,5 +159,5 @@ def _outages(snapshot: Snapshot, node: NodeId, wait: WaitNow, source: NodeId) ->
         yield LATER_NS
     if giver.state in DOWN and giver.back_ns is not None:
         yield giver.back_ns
-    if not edge.up and edge.heals_ns is not None:
+    if edge.heals_ns is not None:
         yield edge.heals_ns

@@ -365,6 +365,19 @@ def test_an_account_is_read_as_netdfl_0_2_0_kept_it() -> None:
     assert Account.from_json(earlier) == whole
 
 
+NO_IDS = [[], ["data"], ["data", 0, 4, 1], ["data", 0, 4, 1, 0, 0], ["data", 0, [4, 1], 0], None, 7, [5, None, 1]]
+
+
+@pytest.mark.parametrize("id", NO_IDS)
+def test_what_is_no_id_is_refused_with_its_place(id: object) -> None:
+    plain = replace(RUNNING, edges={1: EdgeAccount(sent=1, delivered=0, dropped={}, in_flight=1)}).to_json()
+    with pytest.raises(ValueError, match="again"):
+        Account.from_json(plain | {"again": [id]})
+    plain["edges"][1]["flying"] = [[id, 70]]
+    with pytest.raises(ValueError, match="flying"):
+        Account.from_json(plain)
+
+
 def test_a_wait_in_brief_names_those_that_are_missing_and_not_gone() -> None:
     its = node()
     assert wait_in_brief(its) is None
