@@ -47,8 +47,9 @@ class Trials:
         self._ends: dict[str, Mapping[NodeId, int]] = {}
 
     def helps(self, setting: str, roots: Collection[NodeId], *, ended: bool = False) -> bool:
-        """Whether each of `roots`, which wait, goes on sooner with `setting` than as things are; `ended`: all stalls for good are.
+        """Whether each of `roots`, which wait, goes on sooner with `setting` than as things are.
 
+        `ended`: where all stalls for good are ended, as they are.
         Who has more steps of its round to make has gone on once these are made: nobody may stand still for good.
         """
         before = self._goes_on("ended", ENDED) if ended else self._goes_on("", NOTHING)

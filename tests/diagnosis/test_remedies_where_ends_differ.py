@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from stall_terms import BEATS, DEADLINE, SKIP
-from wait_graphs import fleet, is_, waits
+from wait_graphs import fleet, is_, lost, waits
 
+from netdfl.diagnosis.causes import find_doubtful
 from netdfl.diagnosis.diagnose import diagnose
 from netdfl.diagnosis.remedies import CALLED_GONE_NS, GIVEN_UP_NS
 from netdfl.diagnosis.snapshot import Awaited, AwaitedFate, EdgeNow, NodeNow, State
@@ -104,3 +105,11 @@ def test_what_is_under_way_comes_though_its_link_is_down_for_good_since() -> Non
         waits(0, {8: Awaited(AwaitedFate.IN_FLIGHT)}), is_(8, State.RUNNING), at_ns=7 * S, edges={(8, 0): CUT}
     )
     assert goes_on(flying) == {0: 7 * S}
+
+
+def test_who_is_held_up_in_doubt_is_told_from_that_moment_on_when_it_has_waited_so_long() -> None:
+    parts = {0: Awaited(), 9: lost(9, 1)}
+    nodes = waits(0, {9: lost(9, 0)}), waits(1, parts, undecided=[9], since_ns=3 * S), is_(9, State.RUNNING)
+    snapshot = fleet(*nodes, at_ns=7 * S, detector="heartbeat")
+    assert [each.roots for each in find_doubtful(snapshot, [1], 4 * S)] == [(1,)]
+    assert find_doubtful(snapshot, [1], 4 * S + 1) == []
