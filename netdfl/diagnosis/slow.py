@@ -81,7 +81,7 @@ def _until(snapshot: Snapshot, pairs: Sequence[Edge]) -> int | None:
         own = (max(outages, default=None), wait_of(snapshot, pair[0]).deadline_ns)
         ends.append(min((ns for ns in own if ns is not None), default=None))
     known = [ns for ns in ends if ns is not None]
-    return max(known) if known and len(known) == len(ends) else None
+    return max(known) if len(known) == len(ends) else None
 
 
 def _blocked_alone(snapshot: Snapshot, patience_ns: int, found: Sequence[Finding]) -> Iterator[Finding]:

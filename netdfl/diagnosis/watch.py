@@ -72,7 +72,7 @@ class Pace:
     @property
     def livelock_ns(self) -> int:
         """How long messages may pass without any node finishing a round."""
-        return max(LEAST_LIVELOCK_NS, ROUNDS_LIVELOCK * (self.round_ns or 0))
+        return LEAST_LIVELOCK_NS if self.round_ns is None else max(LEAST_LIVELOCK_NS, ROUNDS_LIVELOCK * self.round_ns)
 
     @property
     def last_ns(self) -> int:

@@ -10,9 +10,11 @@ from wait_graphs import fleet, is_, lost, waits
 
 from netdfl.diagnosis.causes import find_doubtful
 from netdfl.diagnosis.diagnose import diagnose
+from netdfl.diagnosis.reduce import reduce
 from netdfl.diagnosis.remedies import CALLED_GONE_NS, GIVEN_UP_NS
+from netdfl.diagnosis.slow import find_slow
 from netdfl.diagnosis.snapshot import Awaited, AwaitedFate, EdgeNow, NodeNow, State
-from netdfl.diagnosis.trying import goes_on
+from netdfl.diagnosis.trying import NEVER_NS, goes_on
 
 S = 10**9
 MISSED = Awaited(AwaitedFate.MISSED)
@@ -113,3 +115,35 @@ def test_who_is_held_up_in_doubt_is_told_from_that_moment_on_when_it_has_waited_
     snapshot = fleet(*nodes, at_ns=7 * S, detector="heartbeat")
     assert [each.roots for each in find_doubtful(snapshot, [1], 4 * S)] == [(1,)]
     assert find_doubtful(snapshot, [1], 4 * S + 1) == []
+
+
+@pytest.mark.parametrize(
+    ("node", "ends"),
+    [
+        (waits(0, [8], need=1, have=[5]), 7 * S),
+        (waits(0, [8], need=2, have=[5]), NEVER_NS),
+        (waits(0, [], need=2, have=[5]), 7 * S),
+        (waits(0, [8, 9], need=2, have=[5]), 7 * S),
+    ],
+)
+def test_a_wait_that_is_over_by_itself_is_over_at_once(node: NodeNow, ends: int) -> None:
+    """It has as many as it needs, or nobody is left to wait for; else node 9, which runs, gives one, and 8 none."""
+    snapshot = fleet(node, is_(8, State.CRASHED), is_(9, State.RUNNING), at_ns=7 * S)
+    assert goes_on(snapshot) == {0: ends}
+    assert reduce(snapshot) == (frozenset() if ends < NEVER_NS else {0})
+
+
+@pytest.mark.parametrize("state", [State.RUNNING, State.BLOCKED])
+def test_what_is_slow_is_told_from_the_moment_on_when_all_of_it_has_lasted_so_long(state: State) -> None:
+    def told(patience_ns: int, sent_ns: int = 0, *nodes: NodeNow) -> int:
+        giver = is_(9, state, since_ns=3 * S)
+        fate = Awaited(AwaitedFate.IN_FLIGHT if sent_ns else AwaitedFate.UNSENT, since_ns=sent_ns)
+        return len(
+            find_slow(fleet(*(nodes or (waits(0, {9: fate}, since_ns=3 * S),)), giver, at_ns=7 * S), (), patience_ns)
+        )
+
+    assert [told(4 * S), told(4 * S + 1)] == [1, 0]
+    alone = int(state is State.BLOCKED)
+    young = [told(2 * S, 5 * S), told(2 * S + 1, 5 * S)]
+    assert young == [1 + alone, alone]
+    assert [told(4 * S, 0, is_(0, State.RUNNING)), told(4 * S + 1, 0, is_(0, State.RUNNING))] == [alone, 0]
