@@ -158,7 +158,9 @@ class Service:
         assert model is not None, "a group is of rounds that can be stacked"
         on_cpu = group[0].steps.y.device.type == "cpu"
         most = max(4, CACHE_BYTES // group[0].steps.y.nbytes) if on_cpu else model.rows_that_fit()
-        num = max(-(-len(group) // most), min(self.threads, len(group) // 4) if on_cpu else 1)
+        num = -(-len(group) // most)
+        if on_cpu:
+            num = max(num, min(self.threads, len(group) // 4))
         return (partial(_together, group[part::num], model) for part in range(num))
 
     def _run(self, works: Sequence[Work], *, threaded: bool) -> Iterator[dict[int, CallOutcome]]:

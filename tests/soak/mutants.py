@@ -56,6 +56,10 @@ IMPORTS = (
 DEFINED = (
     "tests/scenario/test_cli.py::test_the_json_schema_is_up_to_date",
     "tests/algorithms/test_defaults_by_hand.py::test_what_is_left_out_is_as_the_table_says",
+    "tests/training/test_training_defaults.py::test_what_is_left_out_of_a_part_of_training_is_as_the_table_says",
+    "tests/training/test_training_defaults.py::test_what_is_left_out_of_a_call_is_as_the_table_says",
+    "tests/training/test_training_defaults.py::test_limits_lie_where_the_table_says_and_there_are_no_others",
+    "tests/training/test_training_defaults.py::test_parts_are_listed_in_the_order_in_which_they_are_explained",
 )
 """Asked about what is said outside of functions, as defaults and bounds are, too: no test enters that."""
 COUNT = 60
