@@ -65,8 +65,8 @@ def averages_exactly(params: Json, network: Network, num_rounds: int) -> Iterato
         yield Misfit("every", what, f"give every of at most {num_rounds}, or more rounds")
     for round in range(every - 1, min(num_rounds, every * ROUNDS), every):
         matrix = network.weights(network.graph(round))
-        entries = np.append(matrix.on_edges, matrix.on_self)
-        if matrix.graph.num_edges != n * (n - 1) or not np.allclose(entries, 1 / n, rtol=0, atol=TOLERANCE):
+        entries = np.concatenate([matrix.on_edges, matrix.on_self])
+        if matrix.graph.num_edges != n * (n - 1) or (np.abs(entries - 1 / n) > TOLERANCE).any():
             what = f"the exact average is due in round {round}, and the graph of that round does not give it"
             yield Misfit("every", what, "use topology full, or by_round with every link in such rounds")
             return

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,7 +31,7 @@ from netdfl.mixing.compressed.step_size import Steady
 from netdfl.topology.base import Topology
 from netdfl.topology.catalog import TOPOLOGIES
 from netdfl.topology.network import Network
-from netdfl.training.base import Update
+from netdfl.training.base import Solving, Update
 from netdfl.training.stepping import CONSTANT, Schedule
 
 QSGD = COMPRESSORS["qsgd"](bits=3)
@@ -230,6 +234,36 @@ def test_an_own_solver_returns_a_pair_and_nothing_else(result: Any, said: str) -
     alg = own(result)
     with pytest.raises(OwnPartError, match=said):
         first_state(X, alg, VIEW).train(alg, DATA, VIEW)
+
+
+class Training:
+    def init(self, x: Any, view: View) -> tuple[()]:
+        return ()
+
+    def train(self, *given: Any) -> Any:
+        return None
+
+    def after_mix(self, state: Any, *more: Any) -> Any:
+        return state
+
+
+class Stepping(Training):
+    train = Solving.train  # type: ignore[assignment]
+
+    def solve(self, *given: Any) -> Any:
+        yield from ()
+
+
+class Handed(Training):
+    train = partial(print, end="")  # type: ignore[assignment]  # nobody knows on which line that stands
+
+
+def test_what_an_own_solver_returns_wrong_is_told_with_its_place() -> None:
+    for kind, line in ((Training, Training.train), (Stepping, Stepping.solve), (Handed, Handed)):
+        alg = replace(built("dpsgd"), local=kind())  # type: ignore[arg-type]
+        place = f"{Path(__file__).name}:{inspect.getsourcelines(line)[1]})"
+        with pytest.raises(OwnPartError, match=re.escape(place)):
+            first_state(X, alg, VIEW).train(alg, DATA, VIEW)
 
 
 @pytest.mark.parametrize("weight", [1.0, LEAST_WEIGHT, 0.5 * LEAST_WEIGHT, 0.0])

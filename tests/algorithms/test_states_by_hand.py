@@ -24,7 +24,7 @@ X = torch.linspace(1.0, 2.0, DIM, dtype=torch.float64)
 VIEW = View(0, 0, 3, (1, 2), (1, 2), 0.5, {1: 0.25, 2: 0.25}, {1: 0.25, 2: 0.25})
 
 
-@pytest.mark.parametrize("weight", [1.0, 0.5, LEAST_WEIGHT, LEAST_WEIGHT / 2])
+@pytest.mark.parametrize("weight", [2.0, 1.0, 0.5, LEAST_WEIGHT, LEAST_WEIGHT / 2])
 def test_a_model_is_the_numerator_by_its_weight_where_none_lies_beside_it(weight: float) -> None:
     alg = ALGORITHMS["sgp"].build(EXCHANGE)
     state = first_state(X, alg, VIEW)._replace(mixing=alg.mixing.init(X, VIEW)._replace(weight=weight))

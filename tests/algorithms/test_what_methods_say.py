@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from algorithm_fleets import DIM, EXCHANGE, SMALL, STREAMS, network
 from torch import Tensor
 
 from netdfl.algorithms import fitness
-from netdfl.algorithms.base import Algorithm, Entry, NodeState
+from netdfl.algorithms.base import Algorithm, NodeState
 from netdfl.algorithms.catalog import ALGORITHMS
 from netdfl.algorithms.exchange import PLAIN_SGD, Exchange, OptimizerChoice, WaitPolicy
 from netdfl.algorithms.families import first_state, joining_state
@@ -50,13 +50,6 @@ def parts_of(part: Any) -> list[Any]:
 # traits
 
 
-def test_an_entry_of_ones_own_says_nothing_that_it_was_not_told() -> None:
-    own = Entry(lambda exchange: None, "gossip", frozenset(), "")  # type: ignore[arg-type, return-value]
-    told = {field.name: getattr(own, field.name) for field in fields(Entry)[4:]}
-    assert len(told) > 8
-    assert not any(told.values())
-
-
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_the_traits_of_a_method_are_what_its_parts_do(name: str) -> None:
     entry, made = ALGORITHMS[name], built(name)
@@ -79,12 +72,6 @@ def test_the_traits_of_a_method_are_what_its_parts_do(name: str) -> None:
         with pytest.raises(ValueError, match=f"its compressed counterpart is {entry.counterpart}"):
             built(name, replace(EXCHANGE, compressor=COMPRESSORS["qsgd"]()))
     assert entry.augments == ("augment" in entry.build.__signature__.parameters)  # type: ignore[attr-defined]
-
-
-def test_what_moves_a_model_beyond_the_average_is_marked() -> None:
-    marked = {name for name, entry in ALGORITHMS.items() if entry.extrapolates}
-    corrected = {"feddyn", "fedsmoo", "fedlesam_d"}
-    assert marked == {"oledfl_sgd", "oledfl_sam", "slowmo", "dynafed", "dynafed_synonly", "fedsynsam"} | corrected
 
 
 def test_only_parts_that_work_on_plain_vectors_need_no_torch() -> None:

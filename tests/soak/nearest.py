@@ -19,6 +19,7 @@ from hashlib import sha256
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
+from itertools import product
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, cast
@@ -27,6 +28,7 @@ import pytest
 
 LONG_S = 5.0
 """A test that takes longer is not asked."""
+QUICK_S = 0.1
 BUDGET_S = 60.0
 """All that are asked about one place take at most this long."""
 MOST_FILES = 40
@@ -227,7 +229,8 @@ class Nearest:
     def to(self, module: str, block: str, function: str, own: str) -> list[str]:
         """Those that enter the block, or else its function, or else its module; then the rest of their files.
 
-        A file that was recorded when the function said something else is asked as the function's.
+        A file that was recorded when the function said something else is asked as the function's. Quick tests go first:
+        a few slow ones would leave no time for them.
         """
         as_it_is, any_words = self._by.get(_function(block), {}), self._by.get(f"{module}:{function}", {})
         earlier = {file: tests for file, tests in any_words.items() if block and file not in as_it_is}
@@ -236,10 +239,11 @@ class Nearest:
         spent, chosen = 0.0, []
         files = sorted(found, key=lambda file: (not file.startswith(own), self._wide(file, found[file])))
         rest = [(file, list(self.records[file].tests)) for file in files[:MOST_FILES]]
-        for file, tests in [(file, found[file]) for file in files[:MOST_FILES]] + rest:
+        in_turn = [(file, found[file]) for file in files[:MOST_FILES]] + rest
+        for most_s, (file, tests) in product((QUICK_S, LONG_S), in_turn):
             timed = self.records[file].tests
             for test in sorted(set(tests).difference(chosen), key=lambda test: (len(timed[test][1]), test)):
-                if spent + timed[test][0] <= BUDGET_S:
+                if timed[test][0] <= min(most_s, BUDGET_S - spent):
                     spent += timed[test][0]
                     chosen.append(test)
         return chosen

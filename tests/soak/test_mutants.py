@@ -138,6 +138,8 @@ def test_about_code_that_changed_since_it_was_recorded_its_functions_tests_are_a
     assert nearest.to("b", "", "h", "tests/b/") == []
     anew = Record("tests/b/test_b.py", [after.lines[6]], {"tests/b/test_b.py::test_g": (0.1, [0])})
     both = Nearest([*nearest.records.values(), anew]).to("a", after.lines[6], "g", "tests/b/")
+    slow = Record("tests/a/test_s.py", blocks, {"tests/a/test_s.py::test_slow": (4.0, [0])})
+    assert Nearest([slow, *nearest.records.values()]).to("a", blocks[0], "f", "tests/a/")[-1].endswith("::test_slow")
     assert both[:3] == ["tests/b/test_b.py::test_g", test("g"), test("both")], (
         "one that was recorded anew hides no others"
     )
