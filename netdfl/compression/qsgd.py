@@ -109,7 +109,7 @@ class Qsgd(Compressor):
             found = sums.numpy()[: len(numbers)]
             np.copyto(codes[span.start : span.stop], found.astype(np.int64) if double else found, casting="unsafe")
         if self.bits not in (8, 16):
-            np.bitwise_and(codes, codes.dtype.type(2**self.bits - 1), out=codes)
+            codes &= codes.dtype.type(2**self.bits - 1)
         return codes
 
     def _norms(self, vector: Vector) -> Vector:

@@ -143,7 +143,7 @@ def vector(numbers: ArrayLike, dtype: DTypeLike | None = None) -> Tensor:
 def weighted_sum(own: Tensor, self_weight: float, others: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
     """`self_weight` times `own` and each weight times its vector, added up in this order: a fresh vector."""
     if isinstance(own, Vector) and own.nbytes <= SHORT_BYTES:  # a few calls for all, not some for each
-        rows = np.frombuffer(b"".join((own, *others)), own.dtype).reshape(1 + len(others), -1)
+        rows = np.frombuffer(b"".join((own, *others)), own.dtype).reshape(1 + len(others), own.size)
         return np.add.reduce(rows * _column((self_weight, *weights), own.dtype), 0).view(Vector)
     found = own * self_weight
     for other, weight in zip(others, weights, strict=True):

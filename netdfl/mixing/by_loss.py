@@ -57,8 +57,6 @@ def draw_by_loss(
     `apart` is how far losses are from one's own, as far as they are known, `noise` one draw of a standard Gumbel
     variable per candidate.
     """
-    if len(candidates) <= k:
-        return tuple(candidates)
     scaled = [apart.get(node, 0.0) / temperature for node in candidates]
     best = np.argsort(-(np.minimum(scaled, _LARGEST) + noise), kind="stable")[:k]
     return tuple(candidates[place] for place in np.sort(best).tolist())

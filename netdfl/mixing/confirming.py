@@ -30,7 +30,8 @@ class ConfirmingState(NamedTuple, Generic[S]):
 
     def unread(self) -> Mapping[NodeId, int]:
         """The clients that were asked and not read since, with the last round that was read; -1: none was."""
-        return {j: self.read.get(j, -1) for j, round in self.asked.items() if self.read.get(j, -1) < round}
+        last = {j: self.read.get(j, -1) for j in self.asked}
+        return {j: round for j, round in last.items() if round < self.asked[j]}
 
 
 @dataclass(frozen=True, kw_only=True)

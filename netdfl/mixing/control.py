@@ -70,8 +70,8 @@ class MomentumAveraging(ControlAveraging):
         momentum, moved, shortest = x.new_zeros(x.shape), 0, 1.0 / torch.finfo(x.dtype).max
         for message in inbox:
             path = scalar(message, x, EXTRA + PATH)
-            longer = momentum.add(x - vector(message, x), alpha=1.0 / path) if path > shortest else momentum
-            if path > shortest and finite(longer):
+            move = x - vector(message, x)
+            if path > shortest and finite(longer := momentum.add(move, alpha=1.0 / path)):
                 momentum, moved = longer, moved + 1
         if moved:
             state = Beside(momentum.div_(moved))

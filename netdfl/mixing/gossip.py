@@ -90,10 +90,10 @@ class Gossip(ByRows):
         if list(came) == list(weights):  # both in order
             return state, weighted_sum(own, self_weight, list(came.values()), tuple(weights.values()))
         here = [j for j in sorted(came) if j in weights]
-        missing = 0.0 if len(here) == len(weights) else sum(w for j, w in weights.items() if j not in came)
+        missing = sum(weight for j, weight in weights.items() if j not in came)
         kept = self_weight if self.on_missing == "renormalise" else self_weight + missing
         mixed = weighted_sum(own, kept, [came[j] for j in here], [weights[j] for j in here])
-        if self.on_missing == "renormalise" and missing:
+        if self.on_missing == "renormalise":
             there = kept + sum(weights[j] for j in here)
             if there < _LITTLE:  # products of such weights are inexact, or 0
                 mixed = _by_shares(own, kept, [came[j] for j in here], [weights[j] for j in here], there)
@@ -116,7 +116,7 @@ class Gossip(ByRows):
 def heard(state: GossipState, inbox: Inbox, came: Mapping[int, Tensor]) -> GossipState:
     """Keep of each neighbor what it sent last; what was overtaken on its way is not that."""
     newest = {message.src: (message.round, message.step) for message in inbox}
-    newer = {j: slot for j, slot in newest.items() if slot > state.slots.get(j, (-1, 0))}
+    newer = {j: slot for j, slot in newest.items() if j not in state.slots or slot > state.slots[j]}
     vectors = {j: came[j].clone() for j in newer}
     return state._replace(last=state.last | vectors, slots={**state.slots, **newer})
 

@@ -45,11 +45,7 @@ class PushSum(ByShares):
 
     def outgoing(self, state: PushSumState, update: Update, step: int, view: View) -> tuple[PushSumState, Outbox]:
         """A share for each out-neighbor; equal shares are one payload."""
-        payloads: dict[float, Payload] = {}
-        for part in view.out_weights.values():
-            if part not in payloads:
-                payloads[part] = share(update.x, part, {"w": state.weight * part})
-        return state, {j: payloads[view.out_weights[j]] for j in view.out_neighbors}
+        return state, _shares(state, update.x, view)
 
     def mix(self, state: PushSumState, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
         """Keep the own share, add every share that came, of this round or an earlier one, or that was refused."""
@@ -58,6 +54,14 @@ class PushSum(ByShares):
         x = weighted_sum(update.x, view.self_weight, shares, [1.0] * len(shares))
         weight = sum([mass(message, "w") for message in came], state.weight * view.self_weight)
         return Mixed(PushSumState(weight), update._replace(x=x))
+
+
+def _shares(state: PushSumState, x: Tensor, view: View) -> Outbox:
+    payloads: dict[float, Payload] = {}
+    for part in view.out_weights.values():
+        if part not in payloads:
+            payloads[part] = share(x, part, {"w": state.weight * part})
+    return {j: payloads[view.out_weights[j]] for j in view.out_neighbors}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +77,7 @@ class Overlapped(PushSum):
 
     def give(self, state: PushSumState, x: Tensor, view: View) -> tuple[PushSumState, Tensor, Outbox]:
         """What the node keeps, and its neighbors' shares."""
-        _, outbox = self.outgoing(state, Update(x, x), 0, view)
+        outbox = _shares(state, x, view)
         return PushSumState(state.weight * view.self_weight), x * view.self_weight, outbox
 
     def take(self, state: PushSumState, x: Tensor, inbox: Inbox) -> tuple[PushSumState, Tensor]:

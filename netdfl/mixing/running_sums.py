@@ -61,11 +61,11 @@ class RunningSums(ByShares):
         self, state: RunningSumsState, update: Update, step: int, view: View
     ) -> tuple[RunningSumsState, Outbox]:
         """Every out-neighbor's counter with this round's share in it; equal counters are one payload."""
-        made: dict[tuple[int, float], tuple[Counter, Payload]] = {}
+        made: dict[tuple[int | None, float], tuple[Counter, Payload]] = {}
         sent, outbox = dict(state.sent), {}
         for j in view.out_neighbors:
             before, share = state.sent.get(j), view.out_weights[j]
-            key = (0 if before is None else id(before.x), share)
+            key = (None if before is None else id(before.x), share)
             if key not in made:
                 counter = _grown(before, update.x, state.weight, share)
                 made[key] = counter, pack(counter.x, meta={"w": counter.weight})

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from test_catalog import VARIANTS
 
 from netdfl.compression import scratch as kept
+from netdfl.compression.arrays import as_vector
 from netdfl.compression.base import Adding, Compressor, Encoded, add_to
-from netdfl.compression.buckets import PIECE, SPAN, spans
+from netdfl.compression.buckets import PIECE, SPAN, Span, spans
 from netdfl.compression.dither import fractions
 from netdfl.compression.scratch import MOST_BYTES, difference, scratch, stretches
 from netdfl.core.errors import MalformedMessage
@@ -60,6 +61,14 @@ def test_the_fused_way_is_the_one_that_is_tested() -> None:
     assert Steady(VARIANTS["qsgd-scaled"]()).part(4096) == 1.0
 
 
+def test_what_lies_elsewhere_is_brought_here_or_decoded_and_then_sent_there() -> None:
+    """The device without memory stands for any other."""
+    qsgd, elsewhere = VARIANTS["qsgd"](), torch.empty(9, device="meta")
+    assert add_to(qsgd, elsewhere, qsgd.compress(vector(9, 0), np.random.default_rng(0))).device.type == "meta"
+    with pytest.raises(NotImplementedError, match="copy out of meta tensor"):
+        as_vector(elsewhere)
+
+
 @pytest.mark.parametrize("code", [0, 255])
 def test_a_level_that_there_is_not_is_refused_when_it_is_added(code: int) -> None:
     compressor = VARIANTS["qsgd"](levels=127 if code == 0 else 100)
@@ -101,6 +110,14 @@ def test_spans_cover_a_vector_and_its_buckets_in_order(dim: int, bucket: int) ->
         assert len(span.pieces) == 1 or all(length == span.pieces[0] for length in span.pieces[:-2])
 
 
+def test_a_span_is_of_numbers_that_stay_in_a_cache_and_of_its_own_numbers() -> None:
+    """Another length would draw other bits for the same seed."""
+    assert spans(70_000, 0)[0].pieces == (65_536, 4_464)
+    middle = Span(1, 2, slice(1, 2), 1, (1,))
+    assert middle.of(torch.arange(3)).tolist() == [1]
+    assert middle.of(torch.arange(1)).tolist() == [0]
+
+
 @pytest.mark.parametrize("num", [4, 512, PIECE - PIECE % 100, PIECE, 290, 7, 1])
 @pytest.mark.parametrize("double", [False, True])
 def test_random_bits_are_those_of_16_bits_at_a_time(num: int, double: bool) -> None:
@@ -121,7 +138,9 @@ def test_threads_have_their_own_scratch_and_long_ones_are_not_kept() -> None:
     thread.start()
     thread.join()
     assert theirs[0].data_ptr() != mine.data_ptr()
-    large = MOST_BYTES // 4 + 1
+    most = MOST_BYTES // 4
+    assert scratch("a", most, torch.float32) is scratch("a", most, torch.float32)
+    large = most + 1
     assert scratch("a", large, torch.float32) is not scratch("a", large, torch.float32)
 
 

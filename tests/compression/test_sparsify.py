@@ -111,6 +111,8 @@ def test_positions_are_said_by_a_bitmap_or_by_a_list_whichever_is_shorter(dim: i
         low = math.floor(math.log2(dim / max(1, count)))
         listed = math.ceil((count + ((dim - 1) >> low)) / 8) + math.ceil(count * low / 8)
         shorter = min(math.ceil(dim / 8), listed) if 0 < count < dim else 0
+        kind = {"bitmap"} if math.ceil(dim / 8) <= listed else {"high", "low"}
+        assert set(arrays) == (kind if 0 < count < dim else set())
         assert sum(array.nbytes for array in arrays.values()) == positions.nbytes(count, dim) == shorter
         assert positions.decode(Encoded(dim, arrays), count, dim).tolist() == list(range(count))
 

@@ -30,6 +30,7 @@ METHODS: dict[str, Callable[[Any, Any], Any]] = {
     "add a multiple": lambda a, b: a.add(b, alpha=0.5),
     "add in place": lambda a, b: a.add_(b),
     "add a multiple in place": lambda a, b: a.add_(b, alpha=-2.0),
+    "add twice in place": lambda a, b: a.add_(b, alpha=2.0),
     "sub in place": lambda a, b: a.sub_(b),
     "mul in place": lambda a, b: a.mul_(3.0),
     "mul by a vector in place": lambda a, b: a.mul_(b),

@@ -110,7 +110,7 @@ class CompressedReports(Around):
         code = compress(self.differences.compressor, meant, self.differences.streams, view, UP)
         said = unpack_encoded(code, self.differences.compressor, meant)
         if self.feedback == "ef14":
-            state = state._replace(memory=Reference(meant - said, state.memory.version + 1))
+            state = state._replace(memory=Reference(meant - said))
         return state, to_all(view, code), said
 
     def aggregate(self, state: HubState, x: Tensor, inbox: Inbox, view: View) -> tuple[HubState, Tensor]:
