@@ -24,6 +24,7 @@ from figures import Row, show
 
 from netdfl.core.clock import RealClock
 from netdfl.core.rng import Streams
+from netdfl.core.types import unicasts
 from netdfl.links.channel import Links
 from netdfl.links.spec import LinksSpec
 from netdfl.testing.transports import KeptLedger, KeptSink, data_message, vector_payload
@@ -87,16 +88,14 @@ async def run(
 ) -> Expected:
     """Send all, after a first message on each link that opens its connection."""
     for src, dst in {(src, dst) for src, dst, _ in departures}:
-        await nodes[src].send([data_message((src, dst), 0, vector_payload(np.zeros(1)))])
+        await nodes[src].send(unicasts([data_message((src, dst), 0, vector_payload(np.zeros(1)))]))
     await ledger.until_settled(len({departure[:2] for departure in departures}))
-    payload = vector_payload(
-        np.zeros(MB - frame_size(data_message((0, 1), 0, vector_payload(np.zeros(0, np.uint8)))), np.uint8)
-    )
+    payload = vector_payload(np.zeros(MB - frame_size(vector_payload(np.zeros(0, np.uint8))), np.uint8))
     warm = len(ledger.rows)
     start = clock.now_ns() + 100 * MS
     for number, (src, dst, at_ns) in enumerate(departures):
         await clock.sleep_until(start + at_ns)
-        await nodes[src].send([data_message((src, dst), 1 + number, payload)])
+        await nodes[src].send(unicasts([data_message((src, dst), 1 + number, payload)]))
     await ledger.until_settled(warm + len(departures))
     rows = sorted(ledger.rows[warm:], key=lambda row: (row.message.src, row.message.round))
     numbers: dict[int, int] = {}

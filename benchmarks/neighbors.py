@@ -25,7 +25,7 @@ import numpy as np
 from figures import Row, show
 
 from netdfl.core.process import die_with_parent, keep_freed
-from netdfl.core.types import Array, Kind, Message, Payload
+from netdfl.core.types import Array, Kind, Message, Payload, unicasts
 from netdfl.transport.bodies import SharedMemory
 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
@@ -106,7 +106,7 @@ async def contenders(
         async def send(vector: np.ndarray) -> None:
             ledger.fate, ledger.left = asyncio.get_running_loop().create_future(), neighbors
             payload = Payload({"x": Array("float32", vector.shape, vector.data.cast("B").toreadonly())})
-            await node.send([Message(0, 1 + dst, Kind.DATA, 0, 0, 0, 0, payload) for dst in range(neighbors)])
+            await node.send(unicasts([Message(0, 1 + dst, Kind.DATA, 0, 0, 0, 0, payload) for dst in range(neighbors)]))
             await ledger.fate
 
         return send

@@ -30,7 +30,7 @@ from torch import Tensor
 from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.exchange import WaitPolicy
 from netdfl.core.rng import Streams
-from netdfl.core.types import Kind, Message, NodeId, Payload, View
+from netdfl.core.types import Kind, MessageId, Multicast, NodeId, Payload, StepId, View
 from netdfl.links.channel import Links
 from netdfl.links.spec import LinksSpec
 from netdfl.mixing.push_sum import PushSum
@@ -95,12 +95,12 @@ def exchange_seconds(nodes: int, neighbors: int, rounds: int, rules: dict[str, A
         transport = SimulatedTransport(world.fabric, i, SimulatedLedger(i, world.clock, world.recorder))
         transport.attach(mailbox)
         waits = Waits(i, mailbox, world.clock)
-        peers = [(i + shift) % nodes for shift in shifts]
+        peers, payload = tuple((i + shift) % nodes for shift in shifts), Payload()
         sources = frozenset(peers)
         await asyncio.sleep(0)
         for round in range(rounds):
-            payload = Payload()
-            await transport.send([Message(i, j, Kind.DATA, 0, round, 0, 0, payload) for j in peers])
+            id = MessageId(Kind.DATA, 0, StepId(round, 0), 0, 0)
+            await transport.send([Multicast(i, peers, id, (payload,) * len(peers))])
             await waits.messages(round, 0, sources, policy)
 
     async def main() -> None:

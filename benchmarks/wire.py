@@ -29,7 +29,7 @@ from figures import Row, show
 
 from netdfl.core.clock import RealClock
 from netdfl.core.process import keep_freed
-from netdfl.core.types import Array, Kind, Message, Payload
+from netdfl.core.types import Array, Kind, Message, Payload, unicasts
 from netdfl.testing.transports import KeptLedger
 from netdfl.transport.authority import Authority
 from netdfl.transport.base import Fate
@@ -157,7 +157,7 @@ def sending(node: GrpcTransport, ledger: OneRow) -> Contender:
     async def send(vector: np.ndarray) -> None:
         ledger.fate = asyncio.get_running_loop().create_future()
         payload = Payload({"x": Array("float32", vector.shape, vector.data.cast("B").toreadonly())})
-        await node.send([Message(0, 1, Kind.DATA, 0, 0, 0, 0, payload)])
+        await node.send(unicasts([Message(0, 1, Kind.DATA, 0, 0, 0, 0, payload)]))
         assert await ledger.fate == Fate.DELIVERED
 
     return send

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from operator import attrgetter, itemgetter
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TypeAlias, overload
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 NodeId: TypeAlias = int
 Edge: TypeAlias = tuple[NodeId, NodeId]
@@ -172,63 +172,60 @@ as_message: Callable[[tuple[NodeId, NodeId, Kind, int, int, int, int, Payload]],
 """A message of its fields, without the call in Python that a named tuple makes."""
 
 Outbox: TypeAlias = Mapping[NodeId, Payload]
-"""What a node sends in one step: a payload per destination (the same object where they agree)."""
+"""The payload of each destination of one step: the same object where they agree."""
 
 
-class ToAll(Mapping[NodeId, Payload]):
-    """An `Outbox` of one payload for all of its `dsts`."""
+class Multicast(NamedTuple):
+    """One message that a node hands over for several others at one instant; a single receiver is the small case.
 
-    __slots__ = ("dsts", "payload")
+    `dsts` are all different, and `payloads` are what each gets, in their order: the same object where they agree.
+    """
 
-    def __init__(self, dsts: tuple[NodeId, ...], payload: Payload) -> None:
-        """`dsts` are all different."""
-        self.dsts, self.payload = dsts, payload
+    src: NodeId
+    dsts: tuple[NodeId, ...]
+    id: MessageId
+    payloads: tuple[Payload, ...]
 
-    def __getitem__(self, dst: NodeId) -> Payload:
-        """The payload, of whom it is for."""
-        if dst not in self.dsts:
-            raise KeyError(dst)
-        return self.payload
+    @property
+    def messages(self) -> list[Message]:
+        """Each receiver's own message."""
+        src, dsts, (kind, incarnation, (round, step), _, attempt), payloads = self
+        return [
+            as_message((src, dst, kind, incarnation, round, step, attempt, payload))
+            for dst, payload in zip(dsts, payloads, strict=True)
+        ]
 
-    def __iter__(self) -> Iterator[NodeId]:
-        """Whom it is for."""
-        return iter(self.dsts)
+    @property
+    def first(self) -> Message:
+        """The first receiver's message."""
+        (kind, incarnation, (round, step), _, attempt), payload = self.id, self.payloads[0]
+        return as_message((self.src, self.dsts[0], kind, incarnation, round, step, attempt, payload))
 
-    def __len__(self) -> int:
-        """How many it is for."""
-        return len(self.dsts)
+    @property
+    def shared(self) -> Payload | None:
+        """The payload that all receivers get; None: not all get the same."""
+        first = self.payloads[0]
+        return first if self.payloads.count(first) == len(self.payloads) else None
 
-
-class Copies(Sequence[Message]):
-    """One message to each of several nodes, `head` to the first: the others are made when somebody asks for them."""
-
-    __slots__ = ("dsts", "head")
-
-    def __init__(self, head: Message, dsts: tuple[NodeId, ...]) -> None:
-        """`dsts` are all different, `head`'s the first."""
-        self.head, self.dsts = head, dsts
-
-    @overload
-    def __getitem__(self, place: int) -> Message: ...
-    @overload
-    def __getitem__(self, place: slice) -> list[Message]: ...
-    def __getitem__(self, place: int | slice) -> Message | list[Message]:
-        """The messages to those who stand there."""
-        return list(self)[place] if isinstance(place, slice) else self.head._replace(dst=self.dsts[place])
-
-    def __iter__(self) -> Iterator[Message]:
-        """Make them all."""
-        src, _, kind, epoch, round, step, attempt, payload = self.head
-        return iter([as_message((src, dst, kind, epoch, round, step, attempt, payload)) for dst in self.dsts])
-
-    def __len__(self) -> int:
-        """How many there are."""
-        return len(self.dsts)
+    def after(self, count: int) -> Multicast:
+        """Leave out the first `count` receivers."""
+        return self._replace(dsts=self.dsts[count:], payloads=self.payloads[count:])
 
 
-def first_of(messages: Sequence[Message]) -> Message:
-    """The first of `messages`, of which there is one."""
-    return messages.head if type(messages) is Copies else messages[0]
+as_multicast: Callable[[tuple[NodeId, tuple[NodeId, ...], MessageId, tuple[Payload, ...]]], Multicast] = partial(
+    tuple.__new__, Multicast
+)
+"""A multicast of its fields, without the call in Python that a named tuple makes."""
+
+
+def messages_of(multicasts: Iterable[Multicast]) -> list[Message]:
+    """Take multicasts apart into each receiver's own message."""
+    return [message for multicast in multicasts for message in multicast.messages]
+
+
+def unicasts(messages: Iterable[Message]) -> list[Multicast]:
+    """Make of each message a multicast with one receiver."""
+    return [as_multicast((m.src, (m.dst,), m.id, (m.payload,))) for m in messages]
 
 
 _src = itemgetter(0)

@@ -250,18 +250,17 @@ def _waiting(node: Node) -> WaitAccount | None:
 
 def _sending(ledger: NodeLedger, outgoing: Outgoing) -> WaitAccount | None:
     """A send that lasts waits for room: at the destination where most is under way."""
-    messages, since_ns = outgoing.held_up
-    if not messages:
-        return None
-    most = {m.dst: ledger.edges[m.dst].in_flight for m in messages if m.dst in ledger.edges}
+    multicasts, since_ns = outgoing.held_up
+    dsts = [dst for multicast in multicasts for dst in multicast.dsts]
+    most = {dst: ledger.edges[dst].in_flight for dst in dsts if dst in ledger.edges}
     if not most:
         return None
     fullest = max(most, key=lambda dst: (most[dst], -dst))
-    first = messages[0]
+    at = multicasts[0].id.at
     return WaitAccount(
         what=What.ROOM,
-        round=first.round,
-        step=first.step,
+        round=at.round,
+        step=at.step,
         sources=(fullest,),
         need=1,
         since_ns=since_ns,

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from netdfl.core.clock import Clock
-from netdfl.core.types import Kind, Message, PeerMessage
+from netdfl.core.types import Kind, Message, Multicast, PeerMessage, unicasts
 from netdfl.transport.base import Sink, Transport
 
 MOST_KEPT = 256
@@ -22,37 +22,37 @@ class Outgoing:
     def __init__(self, inner: Transport, clock: Clock, *, keep: int = 0) -> None:
         """Send through `inner`."""
         self.inner, self.clock, self.keep = inner, clock, keep
-        self._sending: dict[object, tuple[Sequence[Message], int]] = {}
+        self._sending: dict[object, tuple[Sequence[Multicast], int]] = {}
         self._kept: OrderedDict[PeerMessage, Message] = OrderedDict()
 
     def attach(self, sink: Sink) -> None:
         """Deliver what arrives into `sink`."""
         self.inner.attach(sink)
 
-    async def send(self, messages: Sequence[Message]) -> None:
+    async def send(self, multicasts: Sequence[Multicast]) -> None:
         """Hand the messages over; while that waits, `held_up` tells of them."""
-        self._remember(messages)
+        self._remember(multicasts)
         this = object()
-        self._sending[this] = messages, self.clock.now_ns()
+        self._sending[this] = multicasts, self.clock.now_ns()
         try:
-            await self.inner.send(messages)
+            await self.inner.send(multicasts)
         finally:
             del self._sending[this]
 
     @property
-    def held_up(self) -> tuple[Sequence[Message], int]:
+    def held_up(self) -> tuple[Sequence[Multicast], int]:
         """The messages that have waited longest to be handed over, and since when; none: no send waits.
 
         A node that is held up goes on to ask others and to answer them, so several sends may wait at a time.
         """
         return next(iter(self._sending.values()), ((), 0))
 
-    def _remember(self, messages: Sequence[Message]) -> None:
+    def _remember(self, multicasts: Sequence[Multicast]) -> None:
         if not self.keep:
             return
-        for message in messages:
-            if message.kind in AWAITED:
-                self._kept[message.dst, message.logical] = message
+        for multicast in multicasts:
+            if multicast.id.kind in AWAITED:
+                self._kept |= {(message.dst, message.logical): message for message in multicast.messages}
         while len(self._kept) > self.keep:
             self._kept.popitem(last=False)
 
@@ -65,7 +65,7 @@ class Outgoing:
         before = self._kept[sent]
         again = before._replace(attempt=before.attempt + 1)
         self._kept[sent] = again
-        await self.inner.send([again])
+        await self.inner.send(unicasts([again]))
 
     async def aclose(self) -> None:
         """Let nothing more in or out."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from netdfl.core.clock import NS_PER_S, Clock
-from netdfl.core.types import Kind, LogicalId, Message, NodeId, Payload, StepId
+from netdfl.core.types import Kind, LogicalId, Message, NodeId, Payload, StepId, unicasts
 from netdfl.diagnosis.finding import DEADLINE, Cause, Finding
 from netdfl.diagnosis.probes import AndDetector, EdgeChasingProbe, OrDetector
 from netdfl.diagnosis.why import Grounds, Need, Reason, Why
@@ -153,7 +153,7 @@ class Probing:
     def _send(self, probes: Sequence[EdgeChasingProbe]) -> None:
         if not probes or self._still():
             return
-        task = asyncio.get_running_loop().create_task(self.node.transport.send([self._message(p) for p in probes]))
+        task = asyncio.get_running_loop().create_task(self.node.transport.send(unicasts(map(self._message, probes))))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

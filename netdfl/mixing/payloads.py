@@ -15,7 +15,7 @@ from netdfl.compression.base import Compressor, Encoded, add_to
 from netdfl.compression.vector import FEW_BYTES, SHORT_BYTES, Vector, of_array, to_array
 from netdfl.core.errors import MalformedMessage
 from netdfl.core.tables import lazy_module
-from netdfl.core.types import Array, Inbox, Message, NodeId, Outbox, Payload, Scalar, ToAll, View
+from netdfl.core.types import Array, Inbox, Message, NodeId, Outbox, Payload, Scalar, View
 from netdfl.training.base import Extras
 
 if TYPE_CHECKING:
@@ -282,4 +282,4 @@ def _blaming(message: Message) -> Iterator[None]:
 
 def to_all(view: View, payload: Payload) -> Outbox:
     """The same payload for every out-neighbor."""
-    return ToAll(view.out_neighbors, payload)
+    return dict.fromkeys(view.out_neighbors, payload)

@@ -23,7 +23,19 @@ from statistics import median
 from typing import Literal
 
 from netdfl.core.clock import Clock, Timer
-from netdfl.core.types import Acknowledgement, Kind, LogicalId, Message, NodeId, Payload, PeerMessage, StepId
+from netdfl.core.types import (
+    Acknowledgement,
+    Kind,
+    LogicalId,
+    Message,
+    Multicast,
+    NodeId,
+    Payload,
+    PeerMessage,
+    StepId,
+    messages_of,
+    unicasts,
+)
 from netdfl.transport.base import Fate, Sink, Transport
 
 FIRST_NS = 500_000_000
@@ -82,13 +94,14 @@ class Acknowledged:
         self._sink = sink
         self.inner.attach(self)
 
-    async def send(self, messages: Sequence[Message]) -> None:
+    async def send(self, multicasts: Sequence[Multicast]) -> None:
         """Hand the messages over; what is data, or a request, is unacknowledged until it is answered."""
         now = self.clock.now_ns()
-        data = [message for message in messages if message.kind in (Kind.DATA, Kind.REQUEST)]
+        awaited = [multicast for multicast in multicasts if multicast.id.kind in (Kind.DATA, Kind.REQUEST)]
+        data = messages_of(awaited)
         for message in data:
             self._unacknowledged[message.dst, message.logical] = _Unacknowledged(message, [now])
-        await self.inner.send(messages)
+        await self.inner.send(multicasts)
         for message in data:
             self._arm((message.dst, message.logical))
 
@@ -182,7 +195,7 @@ class Acknowledged:
 
     def _post(self, message: Message) -> None:
         """Send beside whatever the node does now."""
-        task = asyncio.get_running_loop().create_task(self.inner.send([message]))
+        task = asyncio.get_running_loop().create_task(self.inner.send(unicasts([message])))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

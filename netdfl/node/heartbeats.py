@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from netdfl.core.clock import Clock
-from netdfl.core.types import Kind, Message, NodeId, Payload
+from netdfl.core.types import Kind, Message, MessageId, Multicast, NodeId, Payload, StepId
 from netdfl.node.mailbox import Mailbox
 from netdfl.transport.base import Fate, Transport
 
@@ -144,9 +144,8 @@ class Heartbeats:
         number = 0
         while True:
             if not self._still():
-                await self._transport.send(
-                    [Message(self.node, peer, Kind.HEARTBEAT, self.epoch, number, 0, 0, Payload())]
-                )
+                id = MessageId(Kind.HEARTBEAT, self.epoch, StepId(number, 0), 0, 0)
+                await self._transport.send([Multicast(self.node, (peer,), id, (Payload(),))])
             number += 1
             await self._clock.sleep_until(begin_ns + number * self.every_ns)
 

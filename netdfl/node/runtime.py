@@ -15,7 +15,22 @@ from netdfl.algorithms.families import FAMILIES, first_state
 from netdfl.core.clock import NS_PER_S, Clock
 from netdfl.core.errors import MessageError, NotFiniteError, TrainingError
 from netdfl.core.rng import Key, Streams
-from netdfl.core.types import Copies, Inbox, Kind, Message, NodeId, Outbox, Payload, StepId, ToAll, View, as_message
+from netdfl.core.types import (
+    Inbox,
+    Kind,
+    Message,
+    MessageId,
+    Multicast,
+    NodeId,
+    Outbox,
+    Payload,
+    StepId,
+    View,
+    as_message_id,
+    as_multicast,
+    as_step,
+    unicasts,
+)
 from netdfl.core.whose import own_place
 from netdfl.mixing.base import Counting
 from netdfl.node.asking import Asking
@@ -158,7 +173,7 @@ class Node:
         """The push-sum weight that is this node's now: its own, and what has come and is not read; None without any."""
         if not self.mailbox.keep_late:
             return None
-        return max(0.0, self._held) + sum(_weight_in(message) for message in self.mailbox.unread())
+        return max(0.0, self._held) + sum(weight_in(message.payload) for message in self.mailbox.unread())
 
     async def rounds(self, first: int) -> AsyncIterator[View]:
         """The views of the rounds that are left.
@@ -248,25 +263,22 @@ class Node:
         return tuple(arg.without(culprit) if arg is inbox else arg for arg in args)
 
     def _gave_up(self, message: Message) -> None:
-        weight, now = _weight_in(message), self.clock.now_ns()
+        weight, now = weight_in(message.payload), self.clock.now_ns()
         self.recorder.event(now, self.id, message.round, "given_up", dst=message.dst, step=message.step, weight=weight)
 
     async def send(self, view: View, step: int, outbox: Outbox) -> None:
         """Send one step's payloads and go on; where that is wanted, tell those that get none."""
-        node, data, epoch, round = self.id, Kind.DATA, self.epoch, view.round
-        messages: Sequence[Message]
-        if type(outbox) is ToAll and outbox.dsts:
-            head = as_message((node, outbox.dsts[0], data, epoch, round, step, 0, outbox.payload))
-            messages = Copies(head, outbox.dsts)
-        else:
-            messages = [as_message((node, dst, data, epoch, round, step, 0, each)) for dst, each in outbox.items()]
+        at, multicasts = as_step((view.round, step)), list[Multicast]()
+        if outbox:
+            id = as_message_id((Kind.DATA, self.epoch, at, 0, 0))
+            multicasts.append(as_multicast((self.id, tuple(outbox), id, tuple(outbox.values()))))
         if self.algorithm.wait.announce and view.in_neighbors is None:
-            without = set(view.may_send_to) - outbox.keys() - self.waits.gone
-            self.ledger.leaves_out(self.waits.gone - outbox.keys(), round)  # some since the round began
-            notices = [self._message(Kind.NOTICE, dst, view.round, step, NOTHING) for dst in sorted(without)]
-            messages = [*messages, *notices]
-        self._held -= sum(map(_weight_in, messages)) if self.mailbox.keep_late else 0.0
-        await self.transport.send(messages)
+            self.ledger.leaves_out(self.waits.gone - outbox.keys(), view.round)  # some since the round began
+            if without := tuple(sorted(set(view.may_send_to) - outbox.keys() - self.waits.gone)):
+                id = MessageId(Kind.NOTICE, self.epoch, at, 0, 0)
+                multicasts.append(Multicast(self.id, without, id, (NOTHING,) * len(without)))
+        self._held -= sum(map(weight_in, outbox.values())) if self.mailbox.keep_late else 0.0
+        await self.transport.send(multicasts)
         self._next = StepId(view.round, step + 1)
 
     def _is_past(self, peer: NodeId, slot: StepId) -> bool:
@@ -305,7 +317,7 @@ class Node:
 
     def post(self, message: Message) -> None:
         """Send a message beside whatever this node does now."""
-        task = asyncio.get_running_loop().create_task(self.transport.send([message]))
+        task = asyncio.get_running_loop().create_task(self.transport.send(unicasts([message])))
         self._replies.add(task)
         task.add_done_callback(self._replies.discard)
 
@@ -319,7 +331,7 @@ class Node:
 
     async def ask(self, view: View, peer: NodeId, payload: Payload, wait: WaitPolicy) -> Inbox:
         """Send a request and wait for its reply."""
-        await self.transport.send([self._message(Kind.REQUEST, peer, view.round, 0, payload)])
+        await self.transport.send(unicasts([self._message(Kind.REQUEST, peer, view.round, 0, payload)]))
         return await self._gather(view, 0, wait, (peer,), Kind.REPLY)
 
     async def _gather(
@@ -389,11 +401,12 @@ class Node:
         await self.hooks.end_round(state, view, weight)
 
 
-def _weight_in(message: Message) -> float:
-    weight = message.payload.meta.get("w", 0.0)
+def weight_in(payload: Payload) -> float:
+    """Return the push-sum weight that a payload carries."""
+    weight = payload.meta.get("w", 0.0)
     return weight if isinstance(weight, float) else 0.0
 
 
 def unacknowledged(messages: Sequence[Message]) -> dict[str, float]:
     """How many messages a node has unacknowledged, and the push-sum weight in them; some of it may have been taken."""
-    return {"limbo": float(len(messages)), "limbo_weight": float(sum(map(_weight_in, messages)))}
+    return {"limbo": float(len(messages)), "limbo_weight": float(sum(weight_in(each.payload) for each in messages))}

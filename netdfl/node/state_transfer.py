@@ -17,7 +17,7 @@ from netdfl.algorithms.base import Algorithm, NodeState
 from netdfl.algorithms.families import joining_state
 from netdfl.core.clock import NS_PER_S, Clock
 from netdfl.core.errors import MalformedMessage
-from netdfl.core.types import Kind, Message, NodeId, Payload, View
+from netdfl.core.types import Kind, Message, MessageId, Multicast, NodeId, Payload, StepId, View
 from netdfl.mixing.payloads import pack, vector
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
@@ -129,9 +129,8 @@ class StateTransfer:
                 if peer is None:
                     return Fetched(None, reason="no neighbor is there")
                 self._asked.add(peer)
-                await node.transport.send(
-                    [Message(node.id, peer, Kind.FETCH, node.epoch, how.round, 0, attempt, _NOTHING)]
-                )
+                id = MessageId(Kind.FETCH, node.epoch, StepId(how.round, 0), 0, attempt)
+                await node.transport.send([Multicast(node.id, (peer,), id, (_NOTHING,))])
                 await self._patience(attempt)
                 if self._came is not None:
                     return self._came

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from netdfl.algorithms.base import Algorithm, NodeState
 from netdfl.core.clock import RealClock
-from netdfl.core.types import Message, NodeId, View
+from netdfl.core.types import Message, Multicast, NodeId, View, messages_of
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.runtime import Node
@@ -53,9 +53,9 @@ class Loopback:
         """Become reachable."""
         self.sinks[self.node] = sink
 
-    async def send(self, messages: Sequence[Message]) -> None:
+    async def send(self, multicasts: Sequence[Multicast]) -> None:
         """Deliver at once."""
-        for message in messages:
+        for message in messages_of(multicasts):
             if not self.lost(message) and self.sinks[message.dst].deliver(message) is None:
                 raise AssertionError(f"mailbox of node {message.dst} is full")
         await asyncio.sleep(0)

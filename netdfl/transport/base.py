@@ -1,4 +1,4 @@
-"""The one seam: a transport takes `Message`s at one node and hands them to the sinks of others.
+"""The one seam: a transport takes `Multicast`s at one node and hands their messages to the sinks of others.
 
 A transport never calls back into an algorithm: it delivers into a `Sink` (the node's mailbox), in
 one synchronous call per message. That costs no task and no wake-up per message, and it is the place
@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 
 from netdfl.core.fates import Fate as Fate
 from netdfl.core.fates import FateReason, is_fate
-from netdfl.core.types import Edge, Message, NodeId
+from netdfl.core.types import Edge, Message, Multicast, NodeId
 
 MOST_NS = 1 << 60
 """A time on the fleet's clock that another node tells is within so many nanoseconds of the start, some 36 years."""
@@ -66,7 +66,7 @@ class Transport(Protocol):
     def attach(self, sink: Sink) -> None:
         """Deliver what arrives into `sink`; called once, before the first message is due."""
 
-    async def send(self, messages: Sequence[Message]) -> None:
+    async def send(self, multicasts: Sequence[Multicast]) -> None:
         """Hand over one step's messages and go on: return before they arrive.
 
         Waits only where a destination's queue is full (flow control). Messages of one edge leave in

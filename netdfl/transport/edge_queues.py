@@ -9,7 +9,7 @@ from functools import cache
 from operator import itemgetter
 from typing import NamedTuple, Protocol, TypeAlias, cast
 
-from netdfl.core.types import Copies, Kind, Message, NodeId
+from netdfl.core.types import Kind, Message, Multicast, NodeId
 from netdfl.links.path import Fused, Path
 from netdfl.links.rules.base import Departure, Stage, StageOutcome, Transit
 from netdfl.links.rules.disorder import Duplicate
@@ -189,10 +189,10 @@ class EdgeQueue:
 
 
 class Volley(NamedTuple):
-    """Copies of a message of `nbytes`, sent at once over `lanes`."""
+    """One payload of `nbytes` for several nodes, sent at once over `lanes`."""
 
     lanes: Lanes
-    copies: Copies
+    multicast: Multicast
     nbytes: int
     salt: int
     sent_ns: int
@@ -200,18 +200,15 @@ class Volley(NamedTuple):
     def dues(self) -> Iterator[Due]:
         """Its messages, one by one."""
         _, queues, _, _, ties = self.lanes
-        for queue, tie, message in zip(queues, ties, self.copies, strict=True):
+        for queue, tie, message in zip(queues, ties, self.multicast.messages, strict=True):
             yield tie ^ self.salt, queue, message, self.nbytes, self.sent_ns, None, 0
 
 
 class Book(Protocol):
     """Where a fleet counts and records in one go, whoever the senders are."""
 
-    def sent(self, ledger: Ledger, messages: Sequence[Message], nbytes: int, lanes: Lanes) -> None:
-        """What `ledger` would be told of messages that leave its node now, of `nbytes` together.
-
-        With `lanes` they go to these, and differ in nothing else; `NO_LANES`: they may differ.
-        """
+    def sent(self, ledger: Ledger, multicast: Multicast, nbytes: int, lanes: Lanes) -> None:
+        """Count in `ledger` what leaves its node now over `lanes`, of `nbytes` together; `NO_LANES`: one message."""
 
     def delivered(self, arrivals: Sequence[Due], now_ns: int) -> None:
         """What each sender's ledger would be told of a message that was delivered now."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from netdfl.core.clock import Clock, Timer, TimerName
 from netdfl.core.fates import FateKind, FateReason
-from netdfl.core.types import Edge, Message, NodeId
+from netdfl.core.types import Edge, Message, Multicast, NodeId, messages_of
 from netdfl.links.channel import Links
 from netdfl.links.event_driver import Drive
 from netdfl.links.path import Path
@@ -125,8 +125,9 @@ class Emulated:
         self.carrier.set_gone(node)
         self.receipts.give_up(node)
 
-    async def send(self, messages: Sequence[Message]) -> None:
+    async def send(self, multicasts: Sequence[Multicast]) -> None:
         """Put messages on their links; wait only where the real transport to a destination is full."""
+        messages = messages_of(multicasts)
         held = [message for message in messages if not self._enter_if_room(message)]
         for message in held:
             while not self._enter_if_room(message):
@@ -217,7 +218,7 @@ class Emulated:
         if not self.carrier.has_room(message):
             return False
         self._advance()
-        nbytes, now = frame_size(message), self._clock.now_ns()
+        nbytes, now = frame_size(message.payload), self._clock.now_ns()
         self._lead_ns = max(self._lead_ns, LEAD_NS + LEAD_NS_PER_BYTE * nbytes)
         self._ledger.sent(message, nbytes, now)
         m = message
@@ -263,7 +264,16 @@ class Emulated:
         held = _Held(message, read)
         m = message
         unit = Transit(
-            m.src, m.dst, m.kind, m.round, m.step, m.attempt, frame_size(m), read.copy, read.corrupted, content=held
+            m.src,
+            m.dst,
+            m.kind,
+            m.round,
+            m.step,
+            m.attempt,
+            frame_size(m.payload),
+            read.copy,
+            read.corrupted,
+            content=held,
         )
         self._down.submit(self._half((m.src, m.dst), True), unit, read.due_ns)
         self._advance()

@@ -20,7 +20,7 @@ from xxhash import xxh3_64_intdigest
 
 from netdfl.core.clock import Clock
 from netdfl.core.fates import FateReason
-from netdfl.core.types import Kind, Message, NodeId, first_of
+from netdfl.core.types import Edge, Kind, Message, MessageId, Multicast, NodeId, Payload
 from netdfl.links.rules.base import DROPPED, Departure, Dropped, Held, LinkRule, StageOutcome, Transit
 from netdfl.links.rules.disorder import with_bit_flipped
 from netdfl.links.schedule.events import CompiledEvent
@@ -44,7 +44,7 @@ from netdfl.transport.edge_queues import (
 )
 from netdfl.transport.instants import Instants
 from netdfl.transport.under_way import Flight, UnderWay, content_of, unit_for
-from netdfl.transport.volleys import TakenApart, are_alike, as_copies, by_target, of_one_slot
+from netdfl.transport.volleys import TakenApart, are_alike, by_target
 from netdfl.transport.wire import frame_size
 
 QUEUE = 64
@@ -65,7 +65,7 @@ class Fabric:
         *,
         changing: bool = False,
         book: Book | None = None,
-        size: Callable[[Message], int] = frame_size,
+        size: Callable[[Payload], int] = frame_size,
     ) -> None:
         """Carry messages over `links`; `seed` keys the order within an instant.
 
@@ -124,44 +124,38 @@ class Fabric:
 
     # sending
 
-    def send(self, messages: Sequence[Message]) -> int:
-        """Take messages of one node until a destination is full; return how many were taken."""
-        if not messages:
-            return 0
-        source = self._ends[first_of(messages)[0]]
-        if source.waiting + len(messages) < QUEUE:  # so no destination can be full
-            self._enter(source, messages)
-            return len(messages)
-        for number, message in enumerate(messages):
-            if self._queue(source, message[1]).waiting >= QUEUE:
+    def send(self, multicast: Multicast) -> int:
+        """Hand a message to its receivers in turn, until one is full; return to how many it was handed."""
+        source, count = self._ends[multicast.src], len(multicast.dsts)
+        if source.waiting + count < QUEUE:  # so no destination can be full
+            self._enter(source, multicast)
+            return count
+        for number, (dst, payload) in enumerate(zip(multicast.dsts, multicast.payloads, strict=True)):
+            if self._queue(source, dst).waiting >= QUEUE:
                 return number
-            self._enter(source, (message,))
-        return len(messages)
+            self._enter(source, multicast._replace(dsts=(dst,), payloads=(payload,)))
+        return count
 
-    def _enter(self, source: End, messages: Sequence[Message]) -> None:
+    def _enter(self, source: End, multicast: Multicast) -> None:
         now, due = self._clock.now_ns(), self._instants.due
+        _, dsts, id, payloads = multicast
         if len(source.queues) > source.most_queues and not self._changing:
-            for dst in source.forget(len(messages), now):
+            for dst in source.forget(len(dsts), now):
                 self._links.forget(source.node, dst)
-        copies, lanes = as_copies(messages), NO_LANES
-        if copies is not None:
-            head, lanes = copies.head, self._lanes(source, copies.dsts)
-            sizes = [head[7].size or self._size(head)] * len(copies)
-        else:
-            sizes = [message[7].size or self._size(message) for message in messages]
-            if of_one_slot(messages):
-                lanes = self._lanes(source, tuple([message[1] for message in messages]))
-        self._count_sent(source.ledger, messages, sizes, now, lanes)
-        if copies is not None and lanes.fixed_ns > 0 and self._book is not None:
-            volley = Volley(lanes, copies, sizes[0], self._salt(head), now)
-            self._instants.fire(volley, now + lanes.fixed_ns)
-            return
-        queues, last, salt, instant, entries = source.queues, None, 0, -1, []
-        for message, nbytes in zip(messages, sizes, strict=True):
-            queue = queues.get(message[1]) or self._queue(source, message[1])
-            of = message[2:7]
-            if of != last:
-                last, salt = of, self._salt(message)
+        lanes = self._lanes(source, dsts) if len(dsts) > 1 else NO_LANES
+        sizes, salt = [payload.size or self._size(payload) for payload in payloads], self._salt(id)
+        if self._book is not None:
+            self._book.sent(source.ledger, multicast, sum(sizes), lanes)
+            if lanes.fixed_ns > 0 and multicast.shared is not None:
+                self._instants.fire(Volley(lanes, multicast, sizes[0], salt, now), now + lanes.fixed_ns)
+                return
+        messages = multicast.messages
+        if self._book is None:
+            for message, nbytes in zip(messages, sizes, strict=True):
+                source.ledger.sent(message, nbytes, now)
+        queues, instant, entries = source.queues, -1, list[Due]()
+        for dst, message, nbytes in zip(dsts, messages, sizes, strict=True):
+            queue = queues.get(dst) or self._queue(source, dst)
             tie, delay = queue.tie ^ salt, queue.fixed_ns
             at = now + delay if delay >= 0 else self._through(queue, message, nbytes, now, tie)
             if at == now:
@@ -178,15 +172,6 @@ class Fabric:
             queues = source.queues
             source.lanes = lanes_to(dsts, [queues.get(dst) or self._queue(source, dst) for dst in dsts])
         return source.lanes
-
-    def _count_sent(
-        self, ledger: Ledger, messages: Sequence[Message], sizes: Sequence[int], now: int, lanes: Lanes
-    ) -> None:
-        if self._book is not None:
-            self._book.sent(ledger, messages, sum(sizes), lanes)
-            return
-        for message, nbytes in zip(messages, sizes, strict=True):
-            ledger.sent(message, nbytes, now)
 
     def _through(self, queue: EdgeQueue, message: Message, nbytes: int, now: int, tie: int) -> int:
         """When the message arrives, if that can be computed at once; else put it into its first stage."""
@@ -210,16 +195,17 @@ class Fabric:
             at = after
         return at
 
-    async def room(self, message: Message) -> None:
-        """Wait until the edge of `message` takes messages again."""
-        queue = self._ends[message.src].queues[message.dst]
+    async def room(self, edge: Edge) -> None:
+        """Wait until `edge` takes messages again."""
+        queue = self._ends[edge[0]].queues[edge[1]]
         while queue.waiting >= QUEUE:
             waiter = asyncio.get_running_loop().create_future()
             queue.waiters = [*(queue.waiters or ()), waiter]
             await waiter
 
-    def _salt(self, m: Message) -> int:
-        return xxh3_64_intdigest(_pack(m.epoch, m.round, m.step, m.attempt, _KINDS[m.kind]), self._seed)
+    def _salt(self, id: MessageId) -> int:
+        kind, incarnation, (round, step), _, attempt = id
+        return xxh3_64_intdigest(_pack(incarnation, round, step, attempt, _KINDS[kind]), self._seed)
 
     def _queue(self, source: End, dst: NodeId) -> EdgeQueue:
         src, queue = source.node, source.queues.get(dst)

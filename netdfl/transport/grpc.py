@@ -11,7 +11,7 @@ import grpc
 from netdfl.core.clock import NS_PER_S, Clock
 from netdfl.core.errors import MachineError
 from netdfl.core.fates import FOREIGN
-from netdfl.core.types import Kind, Message, NodeId
+from netdfl.core.types import Kind, Message, Multicast, NodeId, messages_of
 from netdfl.transport import wire
 from netdfl.transport.base import Fate, Ledger, Sink
 from netdfl.transport.bodies import Bodies, SharedMemory
@@ -129,27 +129,28 @@ class GrpcTransport:
             self._close(node, Fate.IN_FLIGHT)
         self._retired = [outlet for outlet in self._retired if outlet.shutting]
 
-    async def send(self, messages: Sequence[Message]) -> None:
+    async def send(self, multicasts: Sequence[Multicast]) -> None:
         """Queue messages for their destinations; wait only for those whose queue is full.
 
         Raises:
             KeyError: a destination was never given an address.
             ValueError, TypeError: a message whose numbers or metadata can't travel.
         """
+        messages = messages_of(multicasts)
         held: list[Message] = []
         full: set[Outlet] = set()
         for message in messages:  # of all first: what is written next has room where the last has been read
             self._outlet(message).look()
         for message in messages:
             outlet = self._outlet(message)
-            nbytes = wire.frame_size(message)
+            nbytes = wire.frame_size(message.payload)
             if outlet in full or not outlet.has_room(nbytes):
                 full.add(outlet)
                 held.append(message)
             else:
                 outlet.put(message, nbytes)
         for message in held:
-            nbytes = wire.frame_size(message)
+            nbytes = wire.frame_size(message.payload)
             while not (outlet := self._outlet(message)).has_room(nbytes):
                 await outlet.settled_one()
             outlet.put(message, nbytes)
@@ -158,11 +159,11 @@ class GrpcTransport:
         """Queue one message with a link header, whether there is room or not. Raises as `send` does."""
         outlet = self._outlet(message)
         outlet.look()
-        outlet.put(message, wire.frame_size(message), link_header)
+        outlet.put(message, wire.frame_size(message.payload), link_header)
 
     def has_room(self, message: Message) -> bool:
         """Whether the queue to the message's destination takes it now."""
-        return self._outlet(message).has_room(wire.frame_size(message))
+        return self._outlet(message).has_room(wire.frame_size(message.payload))
 
     async def room(self, message: Message) -> None:
         """Return when the queue to the message's destination takes it."""

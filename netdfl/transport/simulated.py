@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from netdfl.core.types import Message, NodeId
+from netdfl.core.types import Multicast, NodeId
 from netdfl.transport.base import Ledger, Sink
 from netdfl.transport.fabric import Fabric
 
@@ -34,12 +34,14 @@ class SimulatedTransport:
     def set_gone(self, node: NodeId) -> None:
         """The fabric knows who is gone."""
 
-    async def send(self, messages: Sequence[Message]) -> None:
+    async def send(self, multicasts: Sequence[Multicast]) -> None:
         """Hand over one step's messages; waits only while a destination's mailbox is full."""
-        taken = self.fabric.send(messages)
-        while taken < len(messages):
-            await self.fabric.room(messages[taken])
-            taken += self.fabric.send(messages[taken:])
+        for multicast in multicasts:
+            taken = self.fabric.send(multicast)
+            while taken < len(multicast.dsts):
+                multicast = multicast.after(taken)
+                await self.fabric.room((self.node, multicast.dsts[0]))
+                taken = self.fabric.send(multicast)
 
     async def aclose(self) -> None:
         """Let nothing more in or out; settle what this node has under way as `in_flight`."""

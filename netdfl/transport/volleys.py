@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from netdfl.core.types import Copies, Message
+from netdfl.core.types import Message
 from netdfl.transport.edge_queues import Arrivals, Due, End, Volley
 
 
@@ -19,34 +19,19 @@ def apart(volleys: Sequence[Volley]) -> list[Due]:
     return [due for volley in volleys for due in volley.dues()]
 
 
-def of_one_slot(messages: Sequence[Message]) -> bool:
-    """Whether there are several messages, which differ in their edges and contents alone."""
-    return len(messages) > 1 and [each[2:7] for each in messages].count(messages[0][2:7]) == len(messages)
-
-
-def as_copies(messages: Sequence[Message]) -> Copies | None:
-    """Several messages of one node that differ in their receivers alone; None of any others."""
-    if type(messages) is Copies:
-        return messages if len(messages) > 1 else None
-    head = messages[0]
-    if len(messages) == 1 or [each[2:] for each in messages].count(head[2:]) < len(messages):
-        return None
-    return Copies(head, tuple([each[1] for each in messages]))
-
-
 def are_alike(volleys: Sequence[Volley]) -> bool:
     """Whether all their messages differ in their edges and contents alone, and were sent at one instant."""
     first = volleys[0]
-    of, ends = first.copies.head[2:7], (first.nbytes, first.sent_ns)
-    return all([each.copies.head[2:7] == of and (each.nbytes, each.sent_ns) == ends for each in volleys])
+    id, ends = first.multicast.id, (first.nbytes, first.sent_ns)
+    return all([each.multicast.id == id and (each.nbytes, each.sent_ns) == ends for each in volleys])
 
 
 def by_target(volleys: Sequence[Volley]) -> Arrivals:
     """What comes for each end; ends go in the order of the least tie of what comes."""
     come: dict[End, list[Message]] = {}
     least: dict[End, int] = {}
-    for lanes, copies, _, salt, _ in volleys:
-        head = copies.head
+    for lanes, multicast, _, salt, _ in volleys:
+        head = multicast.first
         for target, tie in zip(lanes.targets, lanes.ties, strict=True):
             place = tie ^ salt
             if target not in come:

@@ -72,9 +72,8 @@ class Header(NamedTuple):
     sent_ns: int
 
 
-def frame_size(message: Message) -> int:
-    """Exact bytes of the message's frame, counted once per payload. HTTP/2 and TCP add theirs."""
-    payload = message.payload
+def frame_size(payload: Payload) -> int:
+    """Exact bytes of the frame of a message, which its payload alone decides. HTTP/2 and TCP add theirs."""
     if payload.size is None:
         lead = _LENGTH.size + len(_metadata(payload))
         payload.size = BODY_AT + _laid_out(lead, payload) + _CHECKSUM.size

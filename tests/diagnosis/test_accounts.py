@@ -13,7 +13,7 @@ from netdfl.algorithms.catalog import ALGORITHMS
 from netdfl.algorithms.exchange import Exchange, WaitPolicy
 from netdfl.core.fates import Fate
 from netdfl.core.rng import Streams
-from netdfl.core.types import Kind, LogicalId, Message, MessageId, Payload, StepId
+from netdfl.core.types import Kind, LogicalId, Message, MessageId, Multicast, Payload, StepId, unicasts
 from netdfl.diagnosis.account import (
     Account,
     EdgeAccount,
@@ -57,7 +57,7 @@ class Nowhere:
 
     def attach(self, sink: object) -> None: ...
 
-    async def send(self, messages: Sequence[Message]) -> None: ...
+    async def send(self, multicasts: Sequence[Multicast]) -> None: ...
 
     async def aclose(self) -> None: ...
 
@@ -103,8 +103,8 @@ class HeldUp(Outgoing):
         self.messages = sending
 
     @property
-    def held_up(self) -> tuple[Sequence[Message], int]:
-        return self.messages, 650
+    def held_up(self) -> tuple[Sequence[Multicast], int]:
+        return unicasts(self.messages), 650
 
 
 def awaits(its: Node, **more: Any) -> None:
@@ -262,10 +262,10 @@ def test_a_send_that_nothing_is_known_of_is_no_wait_and_a_wait_for_messages_come
 async def test_what_is_sent_again_is_of_this_life_or_where_it_is_over_of_the_next() -> None:
     its = node(resending=Resending(timeout_ns=100, attempts=0))
     given_up, due = (5, LogicalId(Kind.DATA, StepId(4, 0))), (1, LogicalId(Kind.DATA, StepId(4, 1)))
-    await its.transport.send([message(5, step=0)])
+    await its.transport.send(unicasts([message(5, step=0)]))
     assert account(its).again == (given_up,)
     cast("HandClock", its.clock).move_to(NOW + 100)
-    await its.transport.send([message(1)])
+    await its.transport.send(unicasts([message(1)]))
     assert account(its).again == (due,)
     assert account(its, ended=True).again == (given_up, due)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from netdfl.core.fates import Fate
-from netdfl.core.types import Kind, LogicalId, Message, Payload, StepId
+from netdfl.core.types import Kind, LogicalId, Message, Multicast, Payload, StepId, messages_of
 from netdfl.diagnosis.finding import Cause, Finding
 from netdfl.diagnosis.probing import BACKOFF, Probing
 from netdfl.diagnosis.why import Grounds, Need, Reason, Why
@@ -71,8 +72,8 @@ class Desk:
         )
         self.probing = Probing(self.node, after_ns=AFTER_NS, found=self.found.append, still=lambda: still)
 
-    async def send(self, messages: list[Message]) -> None:
-        self.sent += messages
+    async def send(self, multicasts: Sequence[Multicast]) -> None:
+        self.sent += messages_of(multicasts)
 
     async def look(self, num: int) -> None:
         """Go on until it has looked so often."""

@@ -14,7 +14,7 @@ from wait_graphs import FLYING, fleet, is_, lost, waits
 
 from netdfl.core.control import Again, Recover
 from netdfl.core.fates import Fate
-from netdfl.core.types import Kind, LogicalId, Message, MessageId, Payload, StepId
+from netdfl.core.types import Kind, LogicalId, Message, MessageId, Multicast, Payload, StepId, messages_of, unicasts
 from netdfl.diagnosis.account import Account, EdgeAccount, WaitAccount
 from netdfl.diagnosis.assemble import Down, assemble
 from netdfl.diagnosis.causes import find_stuck
@@ -353,8 +353,8 @@ class Post:
     def attach(self, sink: Any) -> None:
         raise NotImplementedError
 
-    async def send(self, messages: Sequence[Message]) -> None:
-        self.sent += messages
+    async def send(self, multicasts: Sequence[Multicast]) -> None:
+        self.sent += messages_of(multicasts)
         assert self.outgoing is not None
         self.while_sending.append(len(self.outgoing.held_up[0]))
 
@@ -373,7 +373,7 @@ async def test_outgoing_shows_what_it_is_held_up_with_and_sends_again_under_the_
     post = Post()
     outgoing = post.outgoing = Outgoing(post, Noon(), keep=3)  # type: ignore[arg-type]
     messages = [Message(0, dst, Kind.DATA, 0, 4, 0, 0, Payload()) for dst in range(1, 5)]
-    await outgoing.send(messages)
+    await outgoing.send(unicasts(messages))
     assert post.while_sending == [4]
     assert outgoing.held_up == ((), 0)
     assert [outgoing.can_send_again((dst, LogicalId(Kind.DATA, StepId(4, 0)))) for dst in range(1, 5)] == [
@@ -396,8 +396,8 @@ class Narrow(Post):
         super().__init__()
         self.room = asyncio.Event()
 
-    async def send(self, messages: Sequence[Message]) -> None:
-        if messages[0].kind is not Kind.QUERY:
+    async def send(self, multicasts: Sequence[Multicast]) -> None:
+        if multicasts[0].id.kind is not Kind.QUERY:
             await self.room.wait()
 
 
@@ -406,12 +406,12 @@ async def test_who_is_held_up_is_so_still_when_a_question_has_left_meanwhile() -
     clock, post = HandClock(), Narrow()
     outgoing = Outgoing(post, clock)  # type: ignore[arg-type]
     first, later, question = (
-        [Message(0, 1, kind, 0, round, 0, 0, Payload())]
+        unicasts([Message(0, 1, kind, 0, round, 0, 0, Payload())])
         for kind, round in ((Kind.DATA, 4), (Kind.NOTICE, 5), (Kind.QUERY, 5))
     )
     held = []
-    for clock.ns, messages in ((10, first), (20, later), (30, question)):
-        held.append(asyncio.create_task(outgoing.send(messages)))
+    for clock.ns, multicasts in ((10, first), (20, later), (30, question)):
+        held.append(asyncio.create_task(outgoing.send(multicasts)))
         await asyncio.sleep(0)
     assert held[2].done()
     assert outgoing.held_up == (first, 10)
@@ -427,7 +427,7 @@ async def test_a_request_and_a_reply_of_one_round_to_one_node_are_kept_apart_and
     post = Post()
     outgoing = post.outgoing = Outgoing(post, Noon(), keep=3)  # type: ignore[arg-type]
     messages = [Message(0, 1, kind, 0, 4, 0, 0, Payload()) for kind in (Kind.REQUEST, Kind.REPLY, Kind.HEARTBEAT)]
-    await outgoing.send(messages)
+    await outgoing.send(unicasts(messages))
     assert [outgoing.can_send_again((1, m.logical)) for m in messages] == [True, True, False]
     await outgoing.send_again((1, LogicalId(Kind.REPLY, StepId(4, 0))))
     assert (post.sent[-1].kind, post.sent[-1].attempt) == (Kind.REPLY, 1)

@@ -14,7 +14,7 @@ from hand import HandClock, settle
 from netdfl.algorithms.catalog import ALGORITHMS
 from netdfl.algorithms.exchange import Exchange
 from netdfl.core.rng import Streams
-from netdfl.core.types import Kind, Message, View
+from netdfl.core.types import Kind, Message, Multicast, View, messages_of
 from netdfl.mixing.payloads import pack
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.state_transfer import ROUND, Joining, StateTransfer
@@ -46,8 +46,8 @@ class Member(SimpleNamespace):
         self.views.append((round, gone))
         return NETWORK.view(0, round)
 
-    async def send(self, messages: Sequence[Message]) -> None:
-        self.asked += messages
+    async def send(self, multicasts: Sequence[Multicast]) -> None:
+        self.asked += (messages := messages_of(multicasts))
         self.since.append(self.transfer.since_ns)
         for message in messages:
             self.answers(message)

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from netdfl.core.fates import Fate
-from netdfl.core.types import Kind, Message, Payload
+from netdfl.core.types import Kind, Message, Multicast, Payload, messages_of
 from netdfl.node.heartbeats import RECENT, Heartbeats, _Beats
 from netdfl.node.mailbox import Mailbox
 
@@ -54,9 +54,9 @@ class Sent:
 
     def attach(self, sink: object) -> None: ...
 
-    async def send(self, messages: Sequence[Message]) -> None:
-        self.messages += messages
-        if messages[0].dst == self.stuck:
+    async def send(self, multicasts: Sequence[Multicast]) -> None:
+        self.messages += messages_of(multicasts)
+        if self.messages[-1].dst == self.stuck:
             await asyncio.get_running_loop().create_future()
 
     async def aclose(self) -> None: ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from math import inf, nan
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ from netdfl.algorithms.catalog import ALGORITHMS
 from netdfl.algorithms.exchange import Exchange, WaitPolicy
 from netdfl.core.errors import MalformedMessage, NotFiniteError, TrainingError
 from netdfl.core.rng import Streams
-from netdfl.core.types import Copies, Inbox, Kind, Message, Payload, StepId, ToAll, View
+from netdfl.core.types import Inbox, Kind, Message, MessageId, Multicast, Payload, StepId, View, messages_of, unicasts
 from netdfl.mixing.payloads import pack
 from netdfl.node.delivery import Resending
 from netdfl.node.ledger import NodeLedger
@@ -58,13 +58,13 @@ class Post:
 
     def __init__(self) -> None:
         self.sent: list[Message] = []
-        self.given: list[Sequence[Message]] = []
+        self.given: list[Multicast] = []
 
     def attach(self, sink: object) -> None: ...
 
-    async def send(self, messages: Sequence[Message]) -> None:
-        self.given.append(messages)
-        self.sent += messages
+    async def send(self, multicasts: Sequence[Multicast]) -> None:
+        self.given += multicasts
+        self.sent += messages_of(multicasts)
 
     async def aclose(self) -> None: ...
 
@@ -145,20 +145,27 @@ SHARE, OTHER = Payload(meta={"w": 0.25}), Payload(meta={"w": 0.5})
 # sending
 
 
-@pytest.mark.parametrize("outbox", [ToAll((0, 1, 3), SHARE), {0: SHARE, 1: SHARE, 3: SHARE}])
-async def test_each_of_a_steps_payloads_is_a_message_of_this_round_step_and_life(outbox: Mapping[int, Payload]) -> None:
+@pytest.mark.parametrize("payloads", [(SHARE, SHARE, SHARE), (SHARE, OTHER, SHARE)])
+async def test_a_steps_payloads_leave_as_one_multicast_of_this_round_step_and_life(
+    payloads: tuple[Payload, ...],
+) -> None:
     desk = Desk()
-    await desk.node.send(desk.view(), 2, outbox)
-    assert desk.post.sent == [Message(ME, dst, Kind.DATA, 3, 4, 2, 0, SHARE) for dst in (0, 1, 3)]
-    assert (type(desk.post.given[0]) is Copies) == isinstance(outbox, ToAll)
+    await desk.node.send(desk.view(), 2, dict(zip((0, 1, 3), payloads, strict=True)))
+    (given,) = desk.post.given
+    assert given == Multicast(ME, (0, 1, 3), MessageId(Kind.DATA, 3, StepId(4, 2), 0, 0), payloads)
+    assert given.shared is (SHARE if OTHER not in payloads else None)
+    expected = [Message(ME, dst, Kind.DATA, 3, 4, 2, 0, each) for dst, each in zip((0, 1, 3), payloads, strict=True)]
+    assert desk.post.sent == expected
+    assert given.first == expected[0]
+    assert messages_of([given.after(1)]) == expected[1:]
+    assert messages_of(unicasts(expected)) == expected
     assert desk.node.next_slot == StepId(4, 3)
 
 
-@pytest.mark.parametrize("outbox", [ToAll((), SHARE), {}])
-async def test_a_step_without_payloads_is_past_as_well(outbox: Mapping[int, Payload]) -> None:
+async def test_a_step_without_payloads_is_past_as_well() -> None:
     desk = Desk()
-    await desk.node.send(desk.view(), 0, outbox)
-    assert (desk.post.sent, desk.node.next_slot) == ([], StepId(4, 1))
+    await desk.node.send(desk.view(), 0, {})
+    assert (desk.post.given, desk.node.next_slot) == ([], StepId(4, 1))
 
 
 UNKNOWN = {"in_neighbors": None, "may_send_to": (4, 3, 1, 0), "may_hear": (0, 3)}
@@ -222,7 +229,7 @@ async def test_a_request_is_sent_and_its_reply_awaited_from_that_peer_alone() ->
 
 async def test_a_message_that_is_sent_again_is_owed_and_what_it_is_for_is_not_past() -> None:
     desk = Desk(resending=Resending(timeout_ns=S, attempts=0))
-    await desk.node.transport.send([Message(ME, 1, Kind.REQUEST, 3, 4, 0, 0, SHARE)])
+    await desk.node.transport.send(unicasts([Message(ME, 1, Kind.REQUEST, 3, 4, 0, 0, SHARE)]))
     await desk.node.send(desk.view(), 0, {0: SHARE})
     past = desk.node.waits.asking.is_past  # type: ignore[union-attr]
     assert (desk.node.owed(1), desk.node.owed(0), desk.node.owed(3)) == (True, False, False)

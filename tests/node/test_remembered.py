@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
 from netdfl.core.clock import RealClock
-from netdfl.core.types import Kind, Message, Payload
+from netdfl.core.types import Kind, Message, Multicast, Payload, messages_of, unicasts
 from netdfl.mixing.payloads import mass, pack, vector
 from netdfl.node.checkpoint import load_state, save_state
 from netdfl.node.delivery import Acknowledged, Resending
@@ -25,8 +26,8 @@ class Wire:
     def attach(self, sink: Sink) -> None:
         self.sink = sink
 
-    async def send(self, messages: list[Message]) -> None:
-        self.sent += messages
+    async def send(self, multicasts: Sequence[Multicast]) -> None:
+        self.sent += messages_of(multicasts)
 
     async def aclose(self) -> None: ...
 
@@ -75,7 +76,7 @@ async def test_an_acknowledgement_waits_until_what_it_is_about_is_durable() -> N
 
 async def test_a_later_life_reads_nothing_twice_and_goes_on_with_what_is_unacknowledged(tmp_path: Path) -> None:
     first = Living(0)
-    await first.delivery.send([data(0, 4, 0), data(0, 5, 0)])
+    await first.delivery.send(unicasts([data(0, 4, 0), data(0, 5, 0)]))
     first.wire.sink.deliver(Message(5, 0, Kind.ACK, 0, 0, 0, 0, Payload(meta={"taken": True, "epoch": 0})))
     first.delivery.take_acknowledged()
     first.wire.sink.deliver(data(1, 0, 0))

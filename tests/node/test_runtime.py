@@ -17,7 +17,7 @@ from netdfl.core.clock import RealClock
 from netdfl.core.errors import TrainingError
 from netdfl.core.fates import MessageCounts
 from netdfl.core.rng import Streams
-from netdfl.core.types import Kind, Message, NodeId, Payload
+from netdfl.core.types import Kind, Message, Multicast, NodeId, Payload, messages_of, unicasts
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.runtime import Node
@@ -199,8 +199,10 @@ async def test_the_thread_worker_runs_in_order_and_passes_errors_on() -> None:
 class Garbling(Loopback):
     """Node 0 sends node 1 a payload without a vector."""
 
-    async def send(self, messages: Any) -> None:
-        await super().send([m._replace(payload=Payload()) if (m.src, m.dst) == (0, 1) else m for m in messages])
+    async def send(self, multicasts: Sequence[Multicast]) -> None:
+        messages = messages_of(multicasts)
+        garbled = [m._replace(payload=Payload()) if (m.src, m.dst) == (0, 1) else m for m in messages]
+        await super().send(unicasts(garbled))
 
 
 def test_a_malformed_message_is_refused_and_the_rest_is_mixed() -> None:

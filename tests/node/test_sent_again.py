@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hand import HandClock, settle
 
-from netdfl.core.types import Kind, LogicalId, Message, Payload, StepId
+from netdfl.core.types import Kind, LogicalId, Message, Multicast, Payload, StepId, messages_of, unicasts
 from netdfl.node.delivery import DOUBLINGS, FIRST_NS, LEAST_NS, Acknowledged, Resending
 from netdfl.transport.base import Fate, Sink
 
@@ -25,8 +25,8 @@ class Inner:
 
     def attach(self, sink: Sink) -> None: ...
 
-    async def send(self, messages: Sequence[Message]) -> None:
-        self.sent += [(self.clock.ns, message) for message in messages]
+    async def send(self, multicasts: Sequence[Multicast]) -> None:
+        self.sent += [(self.clock.ns, message) for message in messages_of(multicasts)]
 
     async def aclose(self) -> None:
         self.closed = True
@@ -52,7 +52,7 @@ class Node:
         self.delivery.gave_up = self.gave_up.append
 
     async def send(self, round: int = 0, kind: Kind = Kind.DATA) -> None:
-        await self.delivery.send([Message(0, 1, kind, 2, round, 0, 0, Payload())])
+        await self.delivery.send(unicasts([Message(0, 1, kind, 2, round, 0, 0, Payload())]))
 
     async def until(self, ns: int, step: int = MS) -> None:
         while self.clock.ns < ns:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hand import HandClock, settle
 
-from netdfl.core.types import Kind, Message, Payload
+from netdfl.core.types import Kind, Message, Multicast, Payload, messages_of
 from netdfl.node.delivery import Acknowledged, Resending
 from netdfl.node.pause import Gate
 from netdfl.transport.base import Fate
@@ -23,8 +23,8 @@ class Ends:
 
     def attach(self, sink: object) -> None: ...
 
-    async def send(self, messages: Sequence[Message]) -> None:
-        self.sent += messages
+    async def send(self, multicasts: Sequence[Multicast]) -> None:
+        self.sent += messages_of(multicasts)
 
     async def aclose(self) -> None: ...
 

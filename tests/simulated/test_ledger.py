@@ -6,19 +6,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netdfl.core.clock import RealClock
-from netdfl.core.types import Kind, Message, Payload
+from netdfl.core.types import Kind, MessageId, Multicast, Payload, StepId
 from netdfl.node.ledger import EdgeCount
 from netdfl.testing.loopback import SilentRecorder
 from netdfl.transport.base import Fate
 from netdfl.transport.edge_queues import NO_LANES, Lanes
 from netdfl.worlds.simulated.ledger import MOST_SENT, SimulatedLedger
 
-LANES = [NO_LANES._replace(dsts=dsts, fixed_ns=1) for dsts in ([1, 2, 3], [2, 4], [1, 2, 3])]
+LANES = [NO_LANES._replace(dsts=dsts, fixed_ns=1) for dsts in ((1, 2, 3), (2, 4), (1, 2, 3))]
 STEPS = st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 1), st.integers(0, 1), st.booleans())
 
 
 def ledger() -> SimulatedLedger:
     return SimulatedLedger(0, RealClock(), SilentRecorder())
+
+
+def data(round: int, dsts: tuple[int, ...], incarnation: int = 0, step: int = 0) -> Multicast:
+    return Multicast(0, dsts, MessageId(Kind.DATA, incarnation, StepId(round, step), 0, 0), (Payload(),) * len(dsts))
 
 
 def told(count: EdgeCount) -> tuple[object, ...]:
@@ -33,8 +37,9 @@ def test_lanes_are_counted_as_their_messages(steps: list[tuple[int, int, int, in
     for number, (which, jump, step, born, delivered) in enumerate(steps):
         round, epoch = round + jump, epoch + born
         lanes = LANES[which]
-        messages = [Message(0, dst, Kind.DATA, epoch, round, step, 0, Payload()) for dst in lanes.dsts]
-        together.sent_together(messages, 30, lanes)
+        multicast = data(round, lanes.dsts, epoch, step)
+        together.sent_together(multicast, 30, lanes)
+        messages = multicast.messages
         for message in messages:
             one_by_one.sent(message, 10, 0)
         for message in messages if delivered else messages[:1]:
@@ -51,7 +56,7 @@ def test_lanes_are_counted_as_their_messages(steps: list[tuple[int, int, int, in
 def test_a_node_with_the_same_receivers_keeps_one_line() -> None:
     found = ledger()
     for round in range(10 * MOST_SENT):
-        found.sent_together([Message(0, dst, Kind.DATA, 0, round, 0, 0, Payload()) for dst in (1, 2, 3)], 30, LANES[0])
+        found.sent_together(data(round, (1, 2, 3)), 30, LANES[0])
     assert len(found._sent) == 1
     assert [told(count)[0] for count in found.edges.values()] == [10 * MOST_SENT] * 3
 
@@ -60,10 +65,10 @@ def test_lines_of_changing_receivers_are_written_down_before_there_are_many() ->
     found = ledger()
     for round in range(10 * MOST_SENT):
         lanes = to_others(round)
-        found.sent_together([Message(0, dst, Kind.DATA, 0, round, 0, 0, Payload()) for dst in lanes.dsts], 30, lanes)
+        found.sent_together(data(round, lanes.dsts), 30, lanes)
         assert len(found._sent) <= MOST_SENT
     assert sum(count.sent for count in found.edges.values()) == 20 * MOST_SENT
 
 
 def to_others(round: int) -> Lanes:
-    return NO_LANES._replace(dsts=[1 + round % 5, 7])
+    return NO_LANES._replace(dsts=(1 + round % 5, 7))

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 import netdfl
-from netdfl.core.types import Copies, Kind, Message, Payload
+from netdfl.core.types import Kind, MessageId, Multicast, Payload, StepId
 from netdfl.record.run import Run
 from netdfl.record.store import STORE
-from netdfl.transport import fabric
 from netdfl.transport.edge_queues import Due, Lanes, Volley
 from netdfl.transport.instants import Instants
 from netdfl.transport.simulated import SimulatedTransport
@@ -43,14 +42,14 @@ def test_a_run_is_the_same_without_volleys(case: str, tmp_path: Path, monkeypatc
     fired: list[int] = []
 
     def counted(self: Instants, volley: Volley, at_ns: int) -> None:
-        fired.append(len(volley.copies))
+        fired.append(len(volley.multicast.dsts))
         fire(self, volley, at_ns)
 
     fire = Instants.fire
     monkeypatch.setattr(Instants, "fire", counted)
     together = play(tmp_path / "together", case)
     assert sum(fired) > 100
-    monkeypatch.setattr(fabric, "as_copies", lambda messages: None)
+    monkeypatch.setattr(Multicast, "shared", None)
     fired.clear()
     apart = play(tmp_path / "apart", case)
     assert not fired
@@ -63,8 +62,8 @@ def test_a_run_is_the_same_without_volleys(case: str, tmp_path: Path, monkeypatc
 def test_to_look_at_what_is_under_way_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at: list[int] = []
 
-    async def looking(self: SimulatedTransport, messages: Sequence[Message]) -> None:
-        await send(self, messages)
+    async def looking(self: SimulatedTransport, multicasts: Sequence[Multicast]) -> None:
+        await send(self, multicasts)
         if self.node % 5 == 0:
             looked_at.append(len(list(self.fabric.under_way.flights())))
 
@@ -83,8 +82,8 @@ def due(number: int) -> Due:
 
 def volley(*ties: int) -> Volley:
     lanes = Lanes(ties, [None] * len(ties), 5, [], list(ties))  # type: ignore[list-item]
-    head = Message(0, ties[0], Kind.DATA, 0, 0, 0, 0, Payload())
-    return Volley(lanes, Copies(head, ties), 10, 0, 0)
+    multicast = Multicast(0, ties, MessageId(Kind.DATA, 0, StepId(0, 0), 0, 0), (Payload(),) * len(ties))
+    return Volley(lanes, multicast, 10, 0, 0)
 
 
 def test_an_instant_holds_volleys_or_single_messages_in_the_order_in_which_they_came() -> None:

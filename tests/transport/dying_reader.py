@@ -14,6 +14,7 @@ from multiprocessing.connection import Connection
 
 import numpy as np
 
+from netdfl.core.types import unicasts
 from netdfl.transport.bodies import SharedMemory
 from netdfl.transport.shelf import DOUBT_NS, PAGE
 
@@ -43,12 +44,12 @@ async def write(memory: SharedMemory, pipe: Connection, reader: int) -> None:
     pipe.send(await node.start())
     node.set_peer(1, address)
     messages = [data_message((0, 1), t, vector_payload(np.full(3000, t, np.float32))) for t in range(6)]
-    await node.send(messages[:1])
+    await node.send(unicasts(messages[:1]))
     await ledger.until_settled(1)
-    await node.send(messages[1:4])
+    await node.send(unicasts(messages[1:4]))
     assert await asyncio.to_thread(pipe.recv) == "took three"
     os.kill(reader, signal.SIGSTOP)
-    await node.send(messages[4:])
+    await node.send(unicasts(messages[4:]))
     os.kill(reader, signal.SIGKILL)
     await asyncio.to_thread(os.waitpid, reader, 0)
     await ledger.until_settled(6)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from grpc_fleet import OPTIONS, make
 
-from netdfl.core.types import Array, Payload
+from netdfl.core.types import Array, Payload, unicasts
 from netdfl.testing.transports import KeptLedger, KeptSink, data_message
 
 
@@ -36,7 +36,7 @@ async def main(node: int, nbytes: int) -> None:
     if node == 0:
         await asyncio.to_thread(sys.stdin.readline)
         array = Array("float32", vector.shape, memoryview(vector).cast("B").toreadonly())
-        await transport.send([data_message((0, 1), 0, Payload({"x": array}))])
+        await transport.send(unicasts([data_message((0, 1), 0, Payload({"x": array}))]))
         await ledger.until_settled(1)
         assert ledger.rows[0].fate.text == "delivered", ledger
     else:

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from grpc_fleet import OPTIONS, connect, foreign_node, make, until
 
-from netdfl.core.types import Message
+from netdfl.core.types import Message, unicasts
 from netdfl.testing.transports import KeptLedger, KeptSink, data_message, vector_payload
 from netdfl.transport import grpc_out, grpc_stream, wire
 from netdfl.transport.answers import as_word
@@ -56,7 +56,7 @@ async def pair(
 async def one_by_one(a: GrpcTransport, ledger: KeptLedger, messages: list[Message]) -> None:
     for message in messages:
         count = len(ledger.rows) + 1
-        await a.send([message])
+        await a.send(unicasts([message]))
         await ledger.until_settled(count)
 
 
@@ -93,10 +93,10 @@ async def test_the_next_message_tells_the_fate_of_the_last(monkeypatch: pytest.M
     ledger = KeptLedger()
     async with pair(ledger) as (a, b):
         b.attach(sink := KeptSink())
-        await a.send(numbered(1))
+        await a.send(unicasts(numbered(1)))
         await ledger.until_settled(1)
         for t in range(1, 5):
-            await a.send(numbered(1, first=t))
+            await a.send(unicasts(numbered(1, first=t)))
             await sink.until(t + 1)
             await asyncio.sleep(0.05)
             assert len(ledger.rows) == t
@@ -110,7 +110,7 @@ async def test_the_last_of_many_under_way_is_answered_over_the_stream(monkeypatc
     kept, ledger = kept_receipts(monkeypatch), KeptLedger()
     async with pair(ledger) as (a, b):
         b.attach(sink := KeptSink())
-        await a.send(numbered(1 + 2 * grpc_out.MOST_UNDER_WAY))
+        await a.send(unicasts(numbered(1 + 2 * grpc_out.MOST_UNDER_WAY)))
         await ledger.until_settled(1 + 2 * grpc_out.MOST_UNDER_WAY)
     assert [m.round for m in sink.messages] == [row.message.round for row in ledger.rows] == list(range(9))
     assert len(kept) == 3
@@ -131,7 +131,7 @@ async def test_messages_outlive_their_deadline_at_a_full_mailbox_in_order_and_ea
     ledger = KeptLedger()
     async with pair(ledger, replace(OPTIONS, call_deadline=200 * MS)) as (a, b):
         b.attach(sink := KeptSink(capacity=2))
-        await a.send(numbered(10))
+        await a.send(unicasts(numbered(10)))
         await asyncio.sleep(0.7)
         assert len(ledger.rows) == 2
         sink.make_room()
@@ -146,7 +146,7 @@ async def test_the_answer_to_a_message_is_not_taken_for_one_to_the_next() -> Non
     async with pair(ledger) as (a, b):
         b.attach(sink := KeptSink(capacity=3))
         await one_by_one(a, ledger, numbered(3))
-        await a.send(numbered(1, first=3))
+        await a.send(unicasts(numbered(1, first=3)))
         await asyncio.sleep(0.3)
         assert len(ledger.rows) == 3
         sink.make_room()
@@ -167,7 +167,7 @@ async def test_whatever_the_mailbox_says_is_told(fate: Fate, monkeypatch: pytest
     async with pair(ledger) as (a, b):
         b.attach(Turned())
         await one_by_one(a, ledger, numbered(6))
-        await a.send(numbered(6, first=6))
+        await a.send(unicasts(numbered(6, first=6)))
         await ledger.until_settled(12)
     assert [row.fate.text for row in ledger.rows] == ["delivered", fate.text] * 6
     assert [row.message.round for row in ledger.rows] == list(range(12))
@@ -178,9 +178,9 @@ async def test_a_damaged_body_behind_others_is_refused_alone() -> None:
     ledger = KeptLedger()
     async with pair(ledger) as (a, b):
         b.attach(sink := KeptSink(capacity=1))
-        await a.send(numbered(1))
+        await a.send(unicasts(numbered(1)))
         await ledger.until_settled(1)
-        await a.send(numbered(3, first=1))
+        await a.send(unicasts(numbered(3, first=1)))
         bodies = a._bodies
         assert bodies is not None
         await until(lambda: len(bodies._lent) == 3)
@@ -200,18 +200,18 @@ async def test_what_lies_in_memory_is_told_when_the_sender_leaves(monkeypatch: p
     ledger = KeptLedger()
     async with pair(ledger) as (a, b):
         b.attach(sink := KeptSink(capacity=3))
-        await a.send(numbered(1))
+        await a.send(unicasts(numbered(1)))
         await ledger.until_settled(1)
-        await a.send(numbered(3, first=1))
+        await a.send(unicasts(numbered(3, first=1)))
         await sink.until(3)
         a.set_gone(1)
         assert [row.fate.text for row in ledger.rows] == [*["delivered"] * 3, "failed:gone"]
     ledger = KeptLedger()
     async with pair(ledger) as (a, b):
         b.attach(sink := KeptSink(capacity=2))
-        await a.send(numbered(1))
+        await a.send(unicasts(numbered(1)))
         await ledger.until_settled(1)
-        await a.send(numbered(2, first=1))
+        await a.send(unicasts(numbered(2, first=1)))
         await sink.until(2)
         await a.hand_over()
         assert [row.fate.text for row in ledger.rows] == ["delivered", "delivered", "in_flight"]
@@ -223,10 +223,10 @@ async def test_a_message_in_pieces_waits_for_those_before_it() -> None:
     options = replace(OPTIONS, frame_max=20_000)
     async with pair(ledger, options, nbytes=16 * PAGE) as (a, b):
         b.attach(sink := KeptSink(capacity=1))
-        await a.send(numbered(1))
+        await a.send(unicasts(numbered(1)))
         await ledger.until_settled(1)
         large = data_message((0, 1), 3, vector_payload(np.zeros(30_000, np.float32)))
-        await a.send([*numbered(2, first=1), large, *numbered(1, first=4)])
+        await a.send(unicasts([*numbered(2, first=1), large, *numbered(1, first=4)]))
         await asyncio.sleep(0.05)
         sink.make_room()
         await ledger.until_settled(5)
@@ -279,7 +279,7 @@ async def sender_to(reader: Reader, ledger: KeptLedger, options: Any = OPTIONS) 
     await a.start()
     async with foreign_node(push=reader.push) as address:
         a.set_peer(1, address)
-        await a.send(numbered(1))
+        await a.send(unicasts(numbered(1)))
         await ledger.until_settled(1)
         try:
             yield a
@@ -300,8 +300,8 @@ async def test_a_stream_that_ends_costs_the_first_without_answer_and_the_others_
     ledger = KeptLedger()
     reader = Reader(shared(), lambda number: end if number == 3 else ANSWER)
     async with sender_to(reader, ledger) as a:
-        await a.send(numbered(3, first=1))
-        await a.send(numbered(2, first=4))
+        await a.send(unicasts(numbered(3, first=1)))
+        await a.send(unicasts(numbered(2, first=4)))
         await ledger.until_settled(6)
     fates = {row.message.round: row.fate.text for row in ledger.rows}
     assert fates.pop(3) in ("failed:ok", "failed:unavailable")  # as gRPC says, which differs with what it is doing
@@ -316,7 +316,7 @@ async def test_a_receiver_that_never_answers_costs_a_message_its_deadline_and_no
     ledger = KeptLedger()
     reader = Reader(shared(), lambda number: "silent" if number == 2 else ANSWER)
     async with sender_to(reader, ledger, replace(OPTIONS, call_deadline=300 * MS)) as a:
-        await a.send(numbered(4, first=1))
+        await a.send(unicasts(numbered(4, first=1)))
         await ledger.until_settled(5)
     fates = [(row.message.round, row.fate.text) for row in ledger.rows]
     assert fates == [(t, "failed:deadline" if t == 2 else "delivered") for t in range(5)]
@@ -339,7 +339,7 @@ async def test_nothing_is_sent_again_before_others_that_follow_it(said: str) -> 
     answer = Receipt(fate=said).SerializeToString()
     reader = Reader(shared(), lambda number: answer if number == 1 else ANSWER)
     async with sender_to(reader, ledger) as a:
-        await a.send(numbered(2, first=1))
+        await a.send(unicasts(numbered(2, first=1)))
         await ledger.until_settled(3)
     assert [row.fate.text for row in ledger.rows] == ["delivered", "failed:broken_call", "delivered"]
     assert reader.taken == [0, 1, 2]
@@ -368,7 +368,7 @@ def test_only_who_holds_a_place_answers_there() -> None:
     memory = shared()
     writer, reader = Bodies(memory, 0, 0), Bodies(memory, 1, 0)
     payload = vector_payload(np.zeros(3000))
-    place = writer.keep(payload, wire.frame_size(data_message((0, 1), 0, payload)) - wire.BODY_AT)
+    place = writer.keep(payload, wire.frame_size(payload) - wire.BODY_AT)
     assert place is not None
     told = writer.tell(place, 1, in_cell=True)
     assert told is not None

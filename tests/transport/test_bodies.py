@@ -16,7 +16,7 @@ from grpc_fleet import OPTIONS, RUN_ID, connect, make
 
 from netdfl.core.clock import RealClock
 from netdfl.core.errors import MalformedMessage, MessageError, OversizedMessage
-from netdfl.core.types import Payload
+from netdfl.core.types import Payload, unicasts
 from netdfl.testing.transports import TRANSPORT_CHECKS, KeptLedger, KeptSink, contents, data_message, vector_payload
 from netdfl.transport import bodies as bodies_module
 from netdfl.transport import wire
@@ -65,8 +65,7 @@ def shared(nbytes: int = 64 * PAGE, nodes: int = 3) -> SharedMemory:
 
 def lent(writer: Bodies, payload: Payload, reader: int = 1) -> tuple[Any, Any, bytes]:
     """The place of a payload, and what to say of it to `reader`."""
-    message = data_message((0, reader), 0, payload)
-    place = writer.keep(payload, wire.frame_size(message) - wire.BODY_AT)
+    place = writer.keep(payload, wire.frame_size(payload) - wire.BODY_AT)
     assert place is not None
     told = writer.tell(place, reader)
     assert told is not None
@@ -89,13 +88,13 @@ async def test_a_body_is_written_once_for_all_neighbors_and_read_where_it_lies(m
         for transport, sink in zip(transports, sinks, strict=True):
             transport.attach(sink)
         sent = [data_message((0, dst), 0, payload) for dst in (1, 2)]
-        await transports[0].send(sent)
+        await transports[0].send(unicasts(sent))
         for sink in sinks[1:]:
             await sink.until(1)
             assert contents(sink.messages[0].payload) == contents(payload)
         await ledger.until_settled(2)
     assert written == [payload]
-    assert {row.nbytes for row in ledger.rows} == {wire.frame_size(sent[0])}
+    assert {row.nbytes for row in ledger.rows} == {wire.frame_size(sent[0].payload)}
     came = [np.frombuffer(sink.messages[0].payload.arrays["x"].data, np.float32) for sink in sinks[1:]]
     first, second = (array.__array_interface__["data"][0] for array in came)
     assert first == second
@@ -113,7 +112,7 @@ async def test_nodes_of_another_machine_are_sent_the_body_itself(monkeypatch: An
         for transport, sink in zip(transports, sinks, strict=True):
             transport.attach(sink)
         others = [dst for dst in range(3) if dst != src]
-        await transports[src].send([data_message((src, dst), 0, payload) for dst in others])
+        await transports[src].send(unicasts([data_message((src, dst), 0, payload) for dst in others]))
         for dst in others:
             await sinks[dst].until(1)
             assert contents(sinks[dst].messages[0].payload) == contents(payload)
@@ -136,7 +135,7 @@ def test_a_place_is_free_when_its_reader_has_done() -> None:
     assert writer.keep(other, 9000) is None, "a view of the body is in use still"
     assert bytes(view) == VECTOR.tobytes()
     del view
-    assert writer.keep(other, wire.frame_size(data_message((0, 1), 0, other)) - wire.BODY_AT) is not None
+    assert writer.keep(other, wire.frame_size(other) - wire.BODY_AT) is not None
 
 
 def test_who_is_told_no_more_may_not_begin() -> None:
@@ -293,7 +292,7 @@ def test_a_reader_that_is_killed_holds_nothing(monkeypatch: Any) -> None:
     assert writer.keep(other, 9000) is None
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-    assert writer.keep(other, wire.frame_size(data_message((0, 1), 0, other)) - wire.BODY_AT) is not None
+    assert writer.keep(other, wire.frame_size(other) - wire.BODY_AT) is not None
     assert set(os.listdir("/dev/shm")) == before
 
 
@@ -302,8 +301,8 @@ async def test_a_reader_that_takes_nothing_stalls_nobody() -> None:
     ledger, sink = KeptLedger(), KeptSink()
     async with sharing_fleet(3, ledger, 8 * PAGE) as transports:
         transports[2].attach(sink)
-        await transports[0].send([data_message((0, 1), 0, vector_payload(VECTOR))])  # node 1 has no sink yet
-        await transports[0].send([data_message((0, 2), t, vector_payload(VECTOR + t)) for t in range(8)])
+        await transports[0].send(unicasts([data_message((0, 1), 0, vector_payload(VECTOR))]))  # node 1 has no sink yet
+        await transports[0].send(unicasts([data_message((0, 2), t, vector_payload(VECTOR + t)) for t in range(8)]))
         await ledger.until_settled(8)
         assert {(row.message.dst, row.fate.text) for row in ledger.rows} == {(2, "delivered")}
     for t, message in enumerate(sink.messages):

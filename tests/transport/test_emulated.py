@@ -16,7 +16,7 @@ from grpc_fleet import OPTIONS, connect, make, until
 from netdfl.core.clock import RealClock
 from netdfl.core.errors import MalformedMessage
 from netdfl.core.rng import Streams
-from netdfl.core.types import Message, Payload
+from netdfl.core.types import Message, Payload, unicasts
 from netdfl.links.channel import Links
 from netdfl.links.rules.base import Transit
 from netdfl.links.schedule.compile import compile_events
@@ -98,9 +98,9 @@ async def test_what_a_peer_that_is_given_up_holds_is_gone_though_nobody_looked(g
     async with emulated_fleet(2, ledger, memory=SharedMemory(range(2), 1 << 20, 0)) as (a, b):
         b.attach(sink)
         sent = messages(2)
-        await a.send(sent[:1])
+        await a.send(unicasts(sent[:1]))
         await ledger.until_settled(1)
-        await a.send(sent[1:])
+        await a.send(unicasts(sent[1:]))
         await until(lambda: bool(b._waiting))
         assert len(ledger.rows) == 1
         give_up(a)
@@ -114,7 +114,7 @@ def messages(count: int, edge: tuple[int, int] = (0, 1)) -> list[Message]:
 def simulated_fates(block: Mapping[str, Any], sent: Sequence[Message]) -> list[tuple[int, int, str]]:
     """What the simulated world makes of `sent`, 10 ms apart: (round, copy, fate) of each unit."""
     units = [
-        (t * 10 * MS, Transit(m.src, m.dst, m.kind, m.round, m.step, m.attempt, frame_size(m)))
+        (t * 10 * MS, Transit(m.src, m.dst, m.kind, m.round, m.step, m.attempt, frame_size(m.payload)))
         for t, m in enumerate(sent)
     ]
     fates = drive(links_of(block), (), units)
@@ -137,7 +137,7 @@ async def test_the_same_messages_are_lost_damaged_and_doubled_as_in_the_simulate
     async with emulated_fleet(2, ledger, LOSSY) as (a, b):
         b.attach(sink)
         for message in sent:
-            await a.send([message])
+            await a.send(unicasts([message]))
         await ledger.until_settled(len(expected))
     assert sorted((row.message.round, row.fate.text) for row in ledger.rows) == [(r, fate) for r, _, fate in expected]
     assert len({fate for _, _, fate in expected}) == 3
@@ -152,7 +152,7 @@ async def test_what_is_lost_never_reaches_the_real_transport():
     async with emulated_fleet(2, ledger, {"0->1": {"loss": 1.0}}) as (a, _):
         carried = []
         a.carrier.carry = lambda message, link_header: carried.append(message)
-        await a.send(messages(5))
+        await a.send(unicasts(messages(5)))
     assert [row.fate.text for row in ledger.rows] == ["dropped:loss"] * 5
     assert all(row.arrived_ns is None for row in ledger.rows)
     assert carried == []
@@ -167,10 +167,10 @@ async def test_a_rate_and_a_latency_are_kept_and_so_is_the_order():
         2, ledger, block, measure=lambda src, n, sent, due, at: arrivals.append((sent, due, at))
     ) as (a, b):
         b.attach(sink)
-        await a.send(sent)
+        await a.send(unicasts(sent))
         await ledger.until_settled(3)
     assert [m.round for m in sink.messages] == [0, 1, 2]
-    takes = 8 * frame_size(sent[0]) * 1000
+    takes = 8 * frame_size(sent[0].payload) * 1000
     due_ns = [due for _, due, _ in arrivals]
     assert all(due - left >= takes + 30 * MS for left, due, _ in arrivals)
     assert all(later - earlier >= takes for earlier, later in pairwise(due_ns))
@@ -186,10 +186,10 @@ async def test_senders_share_the_downlink_of_their_receiver():
         3, ledger, {"2": {"downlink": "1Mbit"}}, measure=lambda src, n, sent, at, _: due.append(at - sent)
     ) as (a, b, c):
         c.attach(sink)
-        await a.send(messages(1, (0, 2)))
-        await b.send(messages(1, (1, 2)))
+        await a.send(unicasts(messages(1, (0, 2))))
+        await b.send(unicasts(messages(1, (1, 2))))
         await ledger.until_settled(2)
-    takes = 8 * frame_size(messages(1, (0, 2))[0]) * 1000
+    takes = 8 * frame_size(messages(1, (0, 2))[0].payload) * 1000
     assert min(due) >= takes
     assert max(due) > takes
     assert [row.fate.text for row in ledger.rows] == ["delivered"] * 2
@@ -200,7 +200,7 @@ async def test_a_full_queue_before_a_downlink_drops_at_the_tail_and_the_sender_l
     block = {"1": {"downlink": {"rate": "100kbit", "queue": {"messages": 1}}}}
     async with emulated_fleet(2, ledger, block) as (a, b):
         b.attach(KeptSink())
-        await a.send(messages(4))
+        await a.send(unicasts(messages(4)))
         await ledger.until_settled(4)
     fates = {row.message.round: row.fate.text for row in ledger.rows}
     assert fates == {0: "delivered", 1: "delivered", 2: "dropped:queue", 3: "dropped:queue"}
@@ -211,7 +211,7 @@ async def test_a_link_that_holds_lets_everything_go_when_the_schedule_heals_it()
     entries = [{"at": "0s", "for": "150ms", "link": "0->1", "state": "down_hold"}]
     async with emulated_fleet(2, ledger, {}, entries) as (a, b):
         b.attach(sink)
-        await a.send(messages(4))
+        await a.send(unicasts(messages(4)))
         assert ledger.rows == []
         await ledger.until_settled(4)
     assert [m.round for m in sink.messages] == [0, 1, 2, 3]
@@ -224,7 +224,7 @@ async def test_a_new_rate_of_a_downlink_frees_what_waits_there(link, fate):
     entries = [{"at": "150ms", "node": 1, "downlink": "100Mbit"}]
     async with emulated_fleet(2, ledger, {"1": {"downlink": "1bit"}, "0->1": link}, entries) as (a, b):
         b.attach(KeptSink())
-        await a.send(messages(3))
+        await a.send(unicasts(messages(3)))
         await ledger.until_settled(3)
     assert [row.fate.text for row in ledger.rows] == [fate] * 3
     assert all(row.arrived_ns is None or row.arrived_ns >= 150 * MS for row in ledger.rows)
@@ -242,7 +242,7 @@ async def test_a_message_is_handed_over_before_it_is_due_but_not_past_a_change()
             carry(message, link_header),
         )
         a._lead_ns = 2 * 3600 * 1000 * MS
-        await a.send([*messages(1), *messages(1, (0, 2))])
+        await a.send(unicasts([*messages(1), *messages(1, (0, 2))]))
         assert [dst for dst, _ in ahead] == [1]
         assert ahead[0][1] > 0
         await ledger.until_settled(1)
@@ -253,7 +253,7 @@ async def test_a_reset_drops_what_is_under_way():
     entries = [{"at": "150ms", "link": "0->1", "state": "down_reset"}]
     async with emulated_fleet(2, ledger, {"0->1": {"latency": "10s"}}, entries) as (a, b):
         b.attach(KeptSink())
-        await a.send(messages(3))
+        await a.send(unicasts(messages(3)))
         await ledger.until_settled(3)
     assert [row.fate.text for row in ledger.rows] == ["dropped:reset"] * 3
 
@@ -263,7 +263,7 @@ async def test_rules_by_round_act_on_the_messages_of_their_rounds():
     entries = [{"at_round": 2, "for_rounds": 2, "link": "0->1", "state": "down_drop"}]
     async with emulated_fleet(2, ledger, {}, entries) as (a, b):
         b.attach(KeptSink())
-        await a.send(messages(6))
+        await a.send(unicasts(messages(6)))
         await ledger.until_settled(6)
     assert [row.message.round for row in ledger.rows if row.fate.text == "dropped:down"] == [2, 3]
 
@@ -272,7 +272,7 @@ async def test_undetected_damage_flips_one_bit_of_the_receivers_copy():
     ledger, sink, sent = KeptLedger(), KeptSink(), messages(1)
     async with emulated_fleet(2, ledger, {"default": {"corrupt": {"probability": 1.0, "mode": "deliver"}}}) as (a, b):
         b.attach(sink)
-        await a.send(sent)
+        await a.send(unicasts(sent))
         await ledger.until_settled(1)
     before, after = (np.frombuffer(m.payload.arrays["x"].data, np.uint8) for m in (sent[0], sink.messages[0]))
     assert int(np.unpackbits(before ^ after).sum()) == 1
@@ -292,7 +292,7 @@ async def test_what_a_lost_receiver_held_fails_and_a_leaving_sender_settles_the_
         for each in (b, c):
             each.attach(KeptSink())
         there = news_of(a)
-        await a.send([*messages(1), *messages(1, (0, 2))])
+        await a.send(unicasts([*messages(1), *messages(1, (0, 2))]))
         await there.wait()
         assert ledger.rows == []
         a.set_gone(1)
@@ -305,7 +305,7 @@ async def test_a_node_about_to_crash_hands_over_what_it_sent_before():
     ledger, sink = KeptLedger(), KeptSink()
     async with emulated_fleet(2, ledger, {"0->1": {"latency": "300ms"}}) as (a, b):
         b.attach(sink)
-        await a.send(messages(2))
+        await a.send(unicasts(messages(2)))
         await a.hand_over()
         await a.aclose()
         assert [row.fate.text for row in ledger.rows] == ["in_flight"] * 2
@@ -324,7 +324,7 @@ def test_a_link_header_comes_back_as_it_was_and_any_other_length_is_malformed():
 async def test_a_report_that_is_none_is_refused_and_changes_nothing(meta):
     ledger = KeptLedger()
     async with emulated_fleet(2, ledger, {"0->1": {"latency": "10s"}}) as (a, b):
-        await a.send(messages(1))
+        await a.send(unicasts(messages(1)))
         b.carrier.carry(messages(1, (1, 0))[0]._replace(payload=Payload(meta=meta)), b"")
         await ledger.until_refused(1)
         assert [(edge, reason) for edge, reason, _ in ledger.refusals] == [((1, 0), "malformed")]
@@ -336,7 +336,7 @@ async def test_nobody_reports_what_was_sent_to_another():
     async with emulated_fleet(3, ledger, {"1": {"downlink": "1bit"}}) as (a, b, c):
         b.attach(KeptSink())
         there = news_of(a)
-        await a.send(messages(1))
+        await a.send(unicasts(messages(1)))
         await there.wait()
         for liar, fate in ((c, "late"), (b, "delivered")):
             claim = Payload(meta={"fates": [[1, fate, 5]]})

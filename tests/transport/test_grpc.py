@@ -17,7 +17,7 @@ import pytest
 from grpc_fleet import OPTIONS, RUN_ID, connect, grpc_fleet, make, until
 
 from netdfl.core.errors import MachineError
-from netdfl.core.types import Kind, Message, Payload
+from netdfl.core.types import Kind, Message, Payload, unicasts
 from netdfl.testing.transports import TRANSPORT_CHECKS, KeptLedger, KeptSink, data_message, vector_payload
 from netdfl.transport import wire
 from netdfl.transport.authority import Authority
@@ -48,10 +48,10 @@ async def test_a_large_message_arrives_whole():
     async with grpc_fleet(2, ledger, replace(OPTIONS, max_message=1 << 27)) as (a, b):
         b.attach(sink)
         message = data_message((0, 1), 0, vector_payload(vector))
-        await a.send([message])
+        await a.send(unicasts([message]))
         await ledger.until_settled(1)
     assert ledger.rows[0].fate.text == "delivered"
-    assert ledger.rows[0].nbytes == wire.frame_size(message)
+    assert ledger.rows[0].nbytes == wire.frame_size(message.payload)
     assert np.array_equal(np.frombuffer(sink.messages[0].payload.arrays["x"].data, np.float32), vector)
 
 
@@ -62,7 +62,7 @@ async def test_an_oversized_message_is_refused_before_a_byte_is_stored():
         b.attach(sink)
         wire.body_parts(payload)
         tracemalloc.start()
-        await a.send([data_message((0, 1), 0, payload), data_message((0, 1), 1, vector_payload(np.zeros(3)))])
+        await a.send(unicasts([data_message((0, 1), 0, payload), data_message((0, 1), 1, vector_payload(np.zeros(3)))]))
         await ledger.until_settled(2)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
@@ -76,7 +76,7 @@ async def test_a_small_oversized_message_is_refused_and_counted():
     ledger = KeptLedger()
     async with grpc_fleet(2, ledger, replace(OPTIONS, max_message=1000)) as (a, b):
         b.attach(KeptSink())
-        await a.send([data_message((0, 1), 0, vector_payload(np.zeros(300)))])
+        await a.send(unicasts([data_message((0, 1), 0, vector_payload(np.zeros(300)))]))
         await ledger.until_settled(1)
     assert ledger.rows[0].fate.text == "refused:oversized"
     assert [reason for _, reason, _ in ledger.refusals] == ["oversized"]
@@ -94,7 +94,7 @@ async def test_a_node_of_another_fleet_is_refused_with_both_values(changed, word
     transports = [make(0, ledger, **changed), make(1, ledger)]
     await connect(transports)
     transports[1].attach(sink := KeptSink())
-    await transports[0].send([data_message((0, 1), 0, vector_payload(np.zeros(3)))])
+    await transports[0].send(unicasts([data_message((0, 1), 0, vector_payload(np.zeros(3)))]))
     await ledger.until_settled(1)
     assert ledger.rows[0].fate.text == "refused:foreign"
     assert words in ledger.refusals[0][2]
@@ -108,7 +108,7 @@ async def test_a_channel_that_reaches_the_wrong_node_is_refused():
     async with grpc_fleet(3, ledger) as (a, b, c):
         c.attach(sink := KeptSink())
         a.set_peer(1, c.address, epoch=1)
-        await a.send([data_message((0, 1), 0, vector_payload(np.zeros(3)))])
+        await a.send(unicasts([data_message((0, 1), 0, vector_payload(np.zeros(3)))]))
         await ledger.until_settled(1)
         assert ledger.rows[0].fate.text == "refused:foreign"
         assert "takes for node 1, expected 2" in ledger.refusals[0][2]
@@ -120,7 +120,7 @@ async def test_a_message_outlives_its_calls_deadline_at_a_full_mailbox():
     ledger = KeptLedger()
     async with grpc_fleet(2, ledger, replace(OPTIONS, call_deadline=100 * MS)) as (a, b):
         b.attach(sink := KeptSink(capacity=0))
-        await a.send([data_message((0, 1), 0, vector_payload(np.zeros(5)))])
+        await a.send(unicasts([data_message((0, 1), 0, vector_payload(np.zeros(5)))]))
         await asyncio.sleep(0.3)
         assert not ledger.rows
         sink.make_room()
@@ -132,7 +132,7 @@ async def test_a_message_outlives_its_calls_deadline_at_a_full_mailbox():
 async def test_messages_that_come_before_the_sink_wait_for_it():
     ledger = KeptLedger()
     async with grpc_fleet(2, ledger) as (a, b):
-        await a.send([data_message((0, 1), 0, vector_payload(np.zeros(5)))])
+        await a.send(unicasts([data_message((0, 1), 0, vector_payload(np.zeros(5)))]))
         await asyncio.sleep(0.1)
         b.attach(sink := KeptSink())
         await sink.until(1)
@@ -144,7 +144,7 @@ async def test_a_hello_waits_until_the_callee_knows_its_peers():
     await a.start()
     a.set_peer(1, await b.start())
     b.attach(KeptSink())
-    await a.send([data_message((0, 1), 0, vector_payload(np.zeros(5)))])
+    await a.send(unicasts([data_message((0, 1), 0, vector_payload(np.zeros(5)))]))
     await asyncio.sleep(0.1)
     b.set_peer(0, a.address)
     await ledger.until_settled(1)
@@ -183,15 +183,15 @@ async def test_a_killed_peer_fails_promptly_other_edges_go_on_and_it_can_return(
         c.attach(KeptSink())
         async with peer_process(a.address) as (process, address):
             a.set_peer(1, address, epoch=1)
-            await a.send([data_message((0, 1), 0, payload)])
+            await a.send(unicasts([data_message((0, 1), 0, payload)]))
             await ledger.until_settled(1)
             process.kill()
             await process.wait()
-        await a.send([data_message((0, dst), t, payload) for t in (1, 2, 3) for dst in (1, 2)])
+        await a.send(unicasts([data_message((0, dst), t, payload) for t in (1, 2, 3) for dst in (1, 2)]))
         await ledger.until_settled(7)
         async with peer_process(a.address, epoch=1) as (_, address):
             a.set_peer(1, address, epoch=2)
-            await a.send([data_message((0, 1), 4, payload)])
+            await a.send(unicasts([data_message((0, 1), 4, payload)]))
             await ledger.until_settled(8)
     fates = {(row.message.dst, row.message.round): row.fate.text for row in ledger.rows}
     assert [fates[1, t] for t in range(5)] == ["delivered", *["failed:unavailable"] * 3, "delivered"]
@@ -206,9 +206,9 @@ async def test_a_peer_killed_in_the_middle_of_a_large_message_settles_it(delay_s
         await b.aclose()
         async with peer_process(a.address) as (process, address):
             a.set_peer(1, address, epoch=1)
-            await a.send([data_message((0, 1), 0, vector_payload(np.zeros(3)))])
+            await a.send(unicasts([data_message((0, 1), 0, vector_payload(np.zeros(3)))]))
             await ledger.until_settled(1)
-            await a.send([data_message((0, 1), t, payload) for t in range(1, 10)])
+            await a.send(unicasts([data_message((0, 1), t, payload) for t in range(1, 10)]))
             await asyncio.sleep(delay_s)
             process.kill()
         await ledger.until_settled(10)
@@ -221,14 +221,14 @@ async def test_what_is_queued_for_a_peer_that_is_given_up_fails_as_gone():
     ledger = KeptLedger()
     async with grpc_fleet(2, ledger) as (a, b):
         b.attach(sink := KeptSink(capacity=0))
-        await a.send([data_message((0, 1), t, vector_payload(np.zeros(5))) for t in range(3)])
+        await a.send(unicasts([data_message((0, 1), t, vector_payload(np.zeros(5))) for t in range(3)]))
         a.set_gone(1)
         a.set_gone(1)
-        await a.send([data_message((0, 1), 3, vector_payload(np.zeros(5)))])
+        await a.send(unicasts([data_message((0, 1), 3, vector_payload(np.zeros(5)))]))
         assert [(row.message.round, row.fate.text) for row in ledger.rows] == [(t, "failed:gone") for t in range(4)]
         a.set_peer(1, b.address)
         sink.make_room()
-        await a.send([data_message((0, 1), 4, vector_payload(np.zeros(5)))])
+        await a.send(unicasts([data_message((0, 1), 4, vector_payload(np.zeros(5)))]))
         await ledger.until_settled(5)
         assert ledger.rows[-1].fate == Fate.DELIVERED
 
@@ -238,7 +238,7 @@ async def test_a_blocked_send_goes_on_when_its_peer_is_given_up():
     async with grpc_fleet(2, ledger, replace(OPTIONS, queue_messages=2)) as (a, b):
         b.attach(KeptSink(capacity=0))
         messages = [data_message((0, 1), t, vector_payload(np.zeros(5))) for t in range(4)]
-        sending = asyncio.create_task(a.send(messages))
+        sending = asyncio.create_task(a.send(unicasts(messages)))
         await until(lambda: len(ledger.handed) == 2)
         assert not sending.done()
         a.set_gone(1)
@@ -252,7 +252,7 @@ async def test_a_receiver_restarted_behind_the_same_address_is_greeted_again():
     a, b = make(0, ledger), make(1, ledger)
     await connect([a, b])
     b.attach(KeptSink())
-    await a.send([data_message((0, 1), 0, payload)])
+    await a.send(unicasts([data_message((0, 1), 0, payload)]))
     await ledger.until_settled(1)
     await b.aclose()
     again = make(1, ledger, epoch=1)
@@ -261,7 +261,7 @@ async def test_a_receiver_restarted_behind_the_same_address_is_greeted_again():
     again.set_peer(0, a.address)
     again.attach(sink := KeptSink())
     for t in range(1, 1000):
-        await a.send([data_message((0, 1), t, payload)])
+        await a.send(unicasts([data_message((0, 1), t, payload)]))
         await ledger.until_settled(t + 1)
         if sink.messages:
             break
@@ -273,8 +273,8 @@ async def test_a_receiver_restarted_behind_the_same_address_is_greeted_again():
 async def test_a_heartbeat_passes_data_that_waits():
     async with grpc_fleet(2, KeptLedger()) as (a, b):
         b.attach(Deaf())
-        await a.send([data_message((0, 1), 0, vector_payload(np.zeros(5)))])
-        await a.send([Message(0, 1, Kind.HEARTBEAT, 0, 0, 0, 0, Payload())])
+        await a.send(unicasts([data_message((0, 1), 0, vector_payload(np.zeros(5)))]))
+        await a.send(unicasts([Message(0, 1, Kind.HEARTBEAT, 0, 0, 0, 0, Payload())]))
         await b._inlet.sink.until(1)
 
 
@@ -299,7 +299,7 @@ async def test_a_port_in_use_is_one_clear_line():
 async def test_nothing_runs_on_after_close():
     async with grpc_fleet(3, KeptLedger()) as (a, b, _):
         b.attach(KeptSink(capacity=0))
-        await a.send([data_message((0, dst), 0, vector_payload(np.zeros(5))) for dst in (1, 2)])
+        await a.send(unicasts([data_message((0, dst), 0, vector_payload(np.zeros(5))) for dst in (1, 2)]))
     await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})
 
 
@@ -308,13 +308,13 @@ async def test_a_peer_that_is_gone_before_it_was_ever_known_is_sent_nothing():
     a = make(0, ledger)
     await a.start()
     a.set_gone(1)
-    await a.send([data_message((0, 1), 0, vector_payload(np.zeros(5)))])
+    await a.send(unicasts([data_message((0, 1), 0, vector_payload(np.zeros(5)))]))
     assert [row.fate.text for row in ledger.rows] == ["failed:gone"]
     async with grpc_fleet(2, ledger) as (_, b):
         b.attach(sink := KeptSink())
         b.set_peer(0, a.address)
         a.set_peer(1, b.address)
-        await a.send([data_message((0, 1), 1, vector_payload(np.zeros(5)))])
+        await a.send(unicasts([data_message((0, 1), 1, vector_payload(np.zeros(5)))]))
         await ledger.until_settled(2)
         assert len(sink.messages) == 1
     await a.aclose()

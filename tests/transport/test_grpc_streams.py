@@ -16,7 +16,7 @@ from grpc_fleet import NODE, OPTIONS, RUN_ID, foreign_node, grpc_fleet, never, u
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from netdfl.core.types import Kind, Message
+from netdfl.core.types import Kind, Message, unicasts
 from netdfl.testing.transports import KeptLedger, KeptSink, data_message, vector_payload
 from netdfl.transport import wire
 from netdfl.transport.answers import LEFT
@@ -144,7 +144,7 @@ async def test_a_peer_that_never_answers_costs_its_deadline_and_no_other_edge():
         c.attach(KeptSink())
         a.set_peer(1, address, epoch=1)
         payload = vector_payload(np.zeros(5))
-        await a.send([data_message((0, 1), 0, payload), data_message((0, 2), 0, payload)])
+        await a.send(unicasts([data_message((0, 1), 0, payload), data_message((0, 2), 0, payload)]))
         await ledger.until_settled(2)
     assert [(row.message.dst, row.fate.text) for row in ledger.rows] == [(2, "delivered"), (1, "failed:deadline")]
 
@@ -154,7 +154,7 @@ async def test_a_peer_that_answers_nonsense_fails_that_message_alone(answers):
     ledger = KeptLedger()
     async with foreign_node(**answers) as address, grpc_fleet(2, ledger) as (a, _):
         a.set_peer(1, address, epoch=1)
-        await a.send([data_message((0, 1), t, vector_payload(np.zeros(5))) for t in range(3)])
+        await a.send(unicasts([data_message((0, 1), t, vector_payload(np.zeros(5))) for t in range(3)]))
         await ledger.until_settled(3)
     assert {row.fate.text for row in ledger.rows} == {"failed:broken_call"}
 
@@ -173,7 +173,7 @@ async def test_a_call_that_its_receiver_cancels_leaves_a_message_in_flight_only_
     async with foreign_node(push=cancelled) as address, grpc_fleet(2, ledger) as (a, _):
         a.set_peer(1, address, epoch=1)
         for t in range(2):
-            await a.send([data_message((0, 1), t, vector_payload(np.zeros(5)))])
+            await a.send(unicasts([data_message((0, 1), t, vector_payload(np.zeros(5)))]))
             await ledger.until_settled(t + 1)
     assert [row.fate.text for row in ledger.rows] == ["delivered", fate]
 
@@ -196,7 +196,7 @@ async def test_a_message_on_a_stream_that_has_ended_goes_over_a_new_one():
     async with foreign_node(push=one) as address, grpc_fleet(2, ledger) as (a, _):
         a.set_peer(1, address, epoch=1)
         for t in range(3):
-            await a.send([data_message((0, 1), t, vector_payload(np.zeros(5)))])
+            await a.send(unicasts([data_message((0, 1), t, vector_payload(np.zeros(5)))]))
             await ledger.until_settled(t + 1)
             await until(lambda: a._outlets[1][0]._stream is None)
     assert [row.fate.text for row in ledger.rows] == ["delivered"] * 3
@@ -215,9 +215,9 @@ async def test_a_receiver_that_never_answers_costs_a_message_its_deadline_and_no
     options = replace(OPTIONS, call_deadline=300 * MS)
     async with foreign_node(push=listen) as address, grpc_fleet(2, ledger, options) as (a, _):
         a.set_peer(1, address, epoch=1)
-        await a.send([data_message((0, 1), 0, vector_payload(np.zeros(5)))])
+        await a.send(unicasts([data_message((0, 1), 0, vector_payload(np.zeros(5)))]))
         await ledger.until_settled(1)
         silent = False
-        await a.send([data_message((0, 1), 1, vector_payload(np.zeros(5)))])
+        await a.send(unicasts([data_message((0, 1), 1, vector_payload(np.zeros(5)))]))
         await ledger.until_settled(2)
     assert [row.fate.text for row in ledger.rows] == ["failed:deadline", "delivered"]

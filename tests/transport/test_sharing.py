@@ -18,7 +18,7 @@ import pytest
 from bare_client import HELLO, channel
 from grpc_fleet import OPTIONS, RUN_ID, make, until
 
-from netdfl.core.types import Kind, Message, Payload
+from netdfl.core.types import Kind, Message, Payload, unicasts
 from netdfl.testing.transports import TRANSPORT_CHECKS, KeptLedger, KeptSink, data_message, vector_payload
 from netdfl.transport.base import Fate, Ledger
 from netdfl.transport.bodies import SharedMemory
@@ -92,7 +92,7 @@ def crossing(round: int, size: int) -> list[Message]:
 
 async def send_all(transports: Sequence[GrpcTransport], messages: Sequence[Message]) -> None:
     for message in messages:
-        await transports[message.src].send([message])
+        await transports[message.src].send(unicasts([message]))
 
 
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="only Linux lists its connections so")
@@ -132,7 +132,7 @@ async def test_a_node_that_leaves_can_be_reached_no_more_and_the_others_go_on() 
         await transports[2].aclose()
         await ledger.until_settled(2)
         await send_all(transports, [data_message((src, dst), 1, SMALL) for src in (0, 1) for dst in (2, 3)])
-        await transports[3].send([data_message((3, 0), 1, SMALL)])
+        await transports[3].send(unicasts([data_message((3, 0), 1, SMALL)]))
         await ledger.until_settled(7)
         full.make_room()
         assert full.messages == []
@@ -163,7 +163,7 @@ async def test_an_outlet_that_closes_ends_its_own_calls_alone() -> None:
         assert ledger.rows[-1].fate == Fate.DELIVERED
         transports[0].set_peer(2, transports[2].address)
         transports[2].attach(sinks[2])
-        await transports[0].send([data_message((0, 2), 1, SMALL)])
+        await transports[0].send(unicasts([data_message((0, 2), 1, SMALL)]))
         await ledger.until_settled(3)
     assert ledger.rows[-1].fate == Fate.DELIVERED
 
@@ -172,7 +172,7 @@ async def test_a_later_life_of_a_node_is_reached_at_its_own_address() -> None:
     ledger = KeptLedger()
     async with fleet_in_processes(4, ledger) as transports:
         sinks = attach_all(transports)
-        await transports[0].send([data_message((0, 2), 0, SMALL)])
+        await transports[0].send(unicasts([data_message((0, 2), 0, SMALL)]))
         await ledger.until_settled(1)
         await transports[2].aclose()
         again = make(2, ledger, epoch=1)
@@ -182,7 +182,7 @@ async def test_a_later_life_of_a_node_is_reached_at_its_own_address() -> None:
             transports[node].set_peer(2, address, 1)
             again.set_peer(node, transports[node].address)
         await send_all(transports, [data_message((node, 2), 1, SMALL) for node in (0, 1, 3)])
-        await again.send([data_message((2, 3), 1, SMALL)._replace(epoch=1)])
+        await again.send(unicasts([data_message((2, 3), 1, SMALL)._replace(epoch=1)]))
         await ledger.until_settled(5)
         await again.aclose()
     assert {row.fate.text for row in ledger.rows} == {"delivered"}
@@ -199,7 +199,7 @@ async def test_whoever_asks_for_no_node_or_a_wrong_one_gets_to_the_first() -> No
             assert (await call(said.SerializeToString())).accepted
         await transports[2].aclose()
         transports[0].set_peer(1, transports[3].address, epoch=1)
-        await transports[0].send([data_message((0, 1), 0, SMALL)])
+        await transports[0].send(unicasts([data_message((0, 1), 0, SMALL)]))
         await ledgers[0].until_settled(1)
     assert [row.fate.text for row in ledgers[0].rows] == ["refused:foreign"]
     assert "takes for node 1, expected 3" in ledgers[3].refusals[0][2]
@@ -232,8 +232,8 @@ async def test_idle_outlets_end_and_open_again(monkeypatch: pytest.MonkeyPatch) 
         attach_all(transports)
         transports[3].attach(full := KeptSink(capacity=0))
         for round in range(3):
-            await transports[0].send([data_message((0, 3), round, SMALL)])
-            await transports[0].send([data_message((0, 2), round, SMALL)])
+            await transports[0].send(unicasts([data_message((0, 3), round, SMALL)]))
+            await transports[0].send(unicasts([data_message((0, 2), round, SMALL)]))
             await ledger.until_settled(round + 1)
             transports[0]._close_idle()
             assert set(transports[0]._outlets) == {3}

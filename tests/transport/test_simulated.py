@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netdfl.core.rng import Streams
-from netdfl.core.types import Kind, Message, Payload
+from netdfl.core.types import Kind, Message, MessageId, Multicast, Payload, StepId, unicasts
 from netdfl.links.channel import Links
 from netdfl.links.schedule.compile import compile_events
 from netdfl.links.schedule.when import Facts
@@ -74,7 +74,7 @@ def play(
             loop.call_at_ns(event.at_ns, ("event",), lambda event=event: fabric.change(event), 0)
         for at_ns, message in sends:
             await VirtualClock(loop).sleep_until(at_ns)
-            await transports[message.src].send([message])
+            await transports[message.src].send(unicasts([message]))
         await asyncio.sleep(1000)
         fabric.leave(*range(num_nodes))
 
@@ -162,10 +162,10 @@ def test_what_comes_for_a_crashed_node_fails() -> None:
         a, b = (SimulatedTransport(fabric, node, ledger) for node in range(2))
         a.attach(KeptSink())
         b.attach(KeptSink(capacity=1))
-        await a.send([data_message((0, 1), t, Payload()) for t in range(2)])
+        await a.send(unicasts([data_message((0, 1), t, Payload()) for t in range(2)]))
         await asyncio.sleep(1)
         fabric.detach(1)
-        await a.send([data_message((0, 1), 2, Payload())])
+        await a.send(unicasts([data_message((0, 1), 2, Payload())]))
         await asyncio.sleep(1)
 
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
@@ -210,7 +210,8 @@ def test_a_node_keeps_few_queues_on_a_graph_that_is_redrawn() -> None:
     for node in range(400):
         fabric.join(node, KeptLedger())
     for round in range(39):
-        fabric.send([Message(0, 1 + 10 * round + i, Kind.DATA, 0, round, 0, 0, Payload()) for i in range(10)])
+        dsts = tuple(range(1 + 10 * round, 11 + 10 * round))
+        fabric.send(Multicast(0, dsts, MessageId(Kind.DATA, 0, StepId(round, 0), 0, 0), (Payload(),) * 10))
         while (due := fabric.next_ns()) is not None:
             fabric.run(due)
     assert len(fabric._ends[0].queues) <= 60

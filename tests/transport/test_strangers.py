@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from netdfl.core.clock import NS_PER_S, RealClock
 from netdfl.core.errors import MalformedMessage, TransportError
 from netdfl.core.fates import is_fate
-from netdfl.core.types import Kind, Message, Payload
+from netdfl.core.types import Kind, Message, Payload, unicasts
 from netdfl.node.ledger import EACH_TOLD, NodeLedger
 from netdfl.record.directory import RunDirectory
 from netdfl.record.judge import ExitCode
@@ -183,7 +183,7 @@ async def test_a_receipt_that_no_node_gives_is_a_broken_call(liar: tuple[str, li
     await node.start()
     node.set_peer(1, address)
     rounds = range(len(answers))
-    await node.send([data_message((0, 1), round, vector_payload(np.zeros(3))) for round in rounds])
+    await node.send(unicasts([data_message((0, 1), round, vector_payload(np.zeros(3))) for round in rounds]))
     await ledger.until_settled(len(rounds))
     await node.aclose()
     assert [row.fate.text for row in ledger.rows] == ["failed:broken_call"] * len(ODD_RECEIPTS) + ["delivered"]
@@ -197,7 +197,7 @@ async def test_a_real_fleet_goes_on_beside_a_stranger() -> None:
             call = channel.unary_unary(f"/{SERVICE}/Hello", None, HelloReply.FromString)
             assert not (await call(hello(node=MOST, callee=1))).accepted
             assert not (await call(b"\xff" * 40)).accepted
-        await a.send([data_message((0, 1), 0, vector_payload(np.zeros(5)))])
+        await a.send(unicasts([data_message((0, 1), 0, vector_payload(np.zeros(5)))]))
         await sink.until(1)
     assert [edge for edge, _, _ in ledger.refusals] == [None, None]
 

@@ -21,7 +21,7 @@ from grpc_fleet import RUN_ID, assert_foreign, connect, grpc_fleet, make, until
 
 from netdfl.core.control import EVALUATOR, Hello
 from netdfl.core.errors import TransportError
-from netdfl.core.types import Kind, Message
+from netdfl.core.types import Kind, Message, unicasts
 from netdfl.testing.transports import KeptLedger, KeptSink, data_message, vector_payload
 from netdfl.transport import wire
 from netdfl.transport.authority import Authority
@@ -50,7 +50,7 @@ async def assert_undisturbed(nodes: Sequence[GrpcTransport], ledger: KeptLedger)
     nodes[0].attach(sink)
     settled = len(ledger.rows)
     for round, size in enumerate((5, 1 << 20)):
-        await nodes[1].send([data_message((1, 0), round, vector_payload(np.zeros(size, np.float32)))])
+        await nodes[1].send(unicasts([data_message((1, 0), round, vector_payload(np.zeros(size, np.float32)))]))
     await sink.until(2)
     await ledger.until_settled(settled + 2)
     assert [row.fate.text for row in ledger.rows[settled:]] == ["delivered"] * 2
@@ -259,7 +259,7 @@ async def test_tls_to_a_plain_port_is_refused_and_the_caller_says_why() -> None:
     await connect([plain, mine])
     with pytest.raises(grpc.aio.AioRpcError):
         await say_hello(plain.address, proof(OURS.issue(1, 0)))
-    await mine.send([data_message((1, 0), round, vector_payload(np.zeros(3))) for round in range(3)])
+    await mine.send(unicasts([data_message((1, 0), round, vector_payload(np.zeros(3))) for round in range(3)]))
     await ledger.until_settled(3)
     await asyncio.gather(plain.aclose(), mine.aclose())
     assert {row.fate.text for row in ledger.rows} == {"failed:unavailable"}
@@ -271,7 +271,7 @@ async def test_a_node_that_is_not_whom_it_is_asked_for_gets_no_message(theirs: C
     ledger, other = KeptLedger(), make(0, credentials=theirs)
     mine = make(1, ledger, credentials=OURS.issue(1, 0))
     await connect([other, mine])
-    await mine.send([data_message((1, 0), 0, vector_payload(np.zeros(3)))])
+    await mine.send(unicasts([data_message((1, 0), 0, vector_payload(np.zeros(3)))]))
     await ledger.until_settled(1)
     await asyncio.gather(other.aclose(), mine.aclose())
     assert ledger.rows[0].fate.text == "failed:unavailable"

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netdfl.core.rng import Streams
-from netdfl.core.types import Array, Kind, Message, Payload
+from netdfl.core.types import Array, Payload
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.scenario.build import build_network, compile_schedule, is_push, scheme_of
 from netdfl.scenario.checks.compression import warnings
@@ -261,7 +261,7 @@ def _frame_bytes(scenario: Scenario, *vectors: Mapping[str, Array]) -> int:
     """The frame of some vectors, as the wire carries them together."""
     arrays = {f"{place}{name}": array for place, vector in enumerate(vectors) for name, array in vector.items()}
     payload = Payload(arrays, {"w": 1.0} if is_push(scenario) else {})
-    return frame_size(Message(0, 1, Kind.DATA, 0, 0, 0, 0, payload))
+    return frame_size(payload)
 
 
 def _compressed(compression: CompressionPart, dim: int) -> Mapping[str, Array]:

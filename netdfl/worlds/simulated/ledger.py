@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from netdfl.core.types import Edge, Kind, Message, NodeId, Payload, StepId, as_step, first_of
+from netdfl.core.types import Edge, Kind, Message, Multicast, NodeId, Payload, StepId
 from netdfl.node.ledger import EdgeCount, NodeLedger, goes_on
 from netdfl.record.base import as_outcome
 from netdfl.record.event_log import LoggingRecorder
@@ -54,13 +54,13 @@ class SimulatedLedger(NodeLedger):
         self.bytes_sent += nbytes
         self.sent_count += 1
 
-    def sent_together(self, messages: Sequence[Message], nbytes: int, lanes: Lanes) -> None:
+    def sent_together(self, multicast: Multicast, nbytes: int, lanes: Lanes) -> None:
         """Count messages handed to the fabric at once, of `nbytes` together; see `Book`."""
-        _, _, kind, epoch, round, step, _, _ = first_of(messages)
+        kind, incarnation, slot, _, _ = multicast.id
         if lanes is NO_LANES or kind is not Kind.DATA:
-            self._count_each(messages)
+            self._count_each(multicast)
         else:
-            life, slot = (kind, epoch), as_step((round, step))
+            life = kind, incarnation
             last = self._sent[-1] if self._sent else None
             if last is not None and last.dsts is lanes.dsts and last.life == life and goes_on(last.last, slot):
                 last.last, last.times = slot, last.times + 1
@@ -71,14 +71,13 @@ class SimulatedLedger(NodeLedger):
                 if len(self._sent) > MOST_SENT:
                     self._write_down()
         self.bytes_sent += nbytes
-        self.sent_count += len(messages)
+        self.sent_count += len(multicast.dsts)
 
-    def _count_each(self, messages: Sequence[Message]) -> None:
-        edges, data = self.edges, Kind.DATA
-        _, _, kind, epoch, round, step, _, _ = first_of(messages)
-        head, life, slot = (kind, epoch, round, step), (kind, epoch), as_step((round, step))
-        for message in messages:
-            edge = edges.get(message[1]) if message[2:6] == head and kind is data else None
+    def _count_each(self, multicast: Multicast) -> None:
+        edges, (kind, incarnation, slot, _, _) = self.edges, multicast.id
+        life = kind, incarnation
+        for message in multicast.messages:
+            edge = edges.get(message.dst) if kind is Kind.DATA else None
             if edge is not None and edge.slots and edge.slots[0].life == life:
                 edge.sent += 1
                 edge.slots[0].add(slot, slot)
@@ -113,16 +112,16 @@ class SimulatedLedger(NodeLedger):
         else:
             super().settled(message, nbytes, sent_ns, arrived_ns, fate)
 
-    def came(self, first: Message, dsts: Sequence[NodeId]) -> None:
-        """Count messages that `dsts` took, which differ from `first` in their receivers alone."""
-        if first[2] is Kind.DATA:
-            self._delivered += dsts
-            self.arrived_count += len(dsts)
+    def came(self, multicast: Multicast) -> None:
+        """Count messages that all receivers took."""
+        if multicast.id.kind is Kind.DATA:
+            self._delivered += multicast.dsts
+            self.arrived_count += len(multicast.dsts)
             if len(self._delivered) > MOST_DELIVERED:
                 self._write_down()
         else:
-            for dst in dsts:
-                self.count_delivered(first._replace(dst=dst))
+            for message in multicast.messages:
+                self.count_delivered(message)
 
     def count_delivered(self, message: Message) -> None:
         """Count a message that its receiver took."""
@@ -142,10 +141,10 @@ class FleetBook:
         """Record where all `SimulatedLedger`s of the fleet record."""
         self._recorder = recorder
 
-    def sent(self, ledger: Ledger, messages: Sequence[Message], nbytes: int, lanes: Lanes) -> None:
+    def sent(self, ledger: Ledger, multicast: Multicast, nbytes: int, lanes: Lanes) -> None:
         """See `Book`."""
         assert isinstance(ledger, SimulatedLedger)
-        ledger.sent_together(messages, nbytes, lanes)
+        ledger.sent_together(multicast, nbytes, lanes)
 
     def delivered(self, arrivals: Sequence[Due], now_ns: int) -> None:
         """See `Book`."""
@@ -168,9 +167,9 @@ class FleetBook:
 
     def came(self, volleys: Sequence[Volley], arrivals: Arrivals, now_ns: int) -> None:
         """See `Book`."""
-        for lanes, copies, *_ in volleys:
+        for lanes, multicast, *_ in volleys:
             ledger: SimulatedLedger = lanes.queues[0].ledger  # type: ignore[assignment]
-            ledger.came(copies.head, lanes.dsts)
+            ledger.came(multicast)
         edges, messages = list[Edge](), list[Message]()
         for target, come in arrivals:
             dst = target.node

@@ -16,7 +16,7 @@ from netdfl.core.fates import MessageCounts
 from netdfl.core.interrupts import interruptible, outside_loops
 from netdfl.core.process import freed_kept
 from netdfl.core.rng import Streams, kept_streams, seed_streams
-from netdfl.core.types import Message, MessageId, NodeId, PeerMessage
+from netdfl.core.types import MessageId, NodeId, Payload, PeerMessage
 from netdfl.diagnosis.account import Account, WaitInBrief, stack_of, wait_in_brief
 from netdfl.host.blueprint import Blueprint, make_algorithm
 from netdfl.host.injection import FaultInjection
@@ -246,17 +246,16 @@ def _service(blueprint: Blueprint) -> Alone | Service:
     return Service(blueprint.scenario.batching)
 
 
-def _size_of(scenario: Scenario) -> Callable[[Message], int]:
+def _size_of(scenario: Scenario) -> Callable[[Payload], int]:
     """Bytes of a message: of its frame, or what it claims where a task says that messages stand for larger ones."""
     task = scenario.task
     if isinstance(task, Train) or task.kind != "sized":
         return frame_size
     claimed = task.params["bytes"]
 
-    def size(message: Message) -> int:
-        payload = message.payload
+    def size(payload: Payload) -> int:
         real = sum(array.nbytes for array in payload.arrays.values())
-        payload.size = frame_size(message) - real + real * claimed // SIZED_NBYTES
+        payload.size = frame_size(payload) - real + real * claimed // SIZED_NBYTES
         return payload.size
 
     return size
