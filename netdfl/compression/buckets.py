@@ -99,7 +99,7 @@ def pieces(vector: Tensor, bucket: int) -> list[Tensor]:
         return []
     bucket = bucket or len(vector)
     if bucket > PIECE:
-        return [piece.view(1, -1) for whole in vector.split(bucket) for piece in whole.split(PIECE) if len(piece)]
+        return [piece.view(1, -1) for whole in vector.split(bucket) for piece in whole.split(PIECE)]
     whole = len(vector) // bucket * bucket
     result = list(vector[:whole].view(-1, bucket).split(PIECE // bucket)) if whole else []
     return result + [vector[whole:].view(1, -1)] * (whole < len(vector))

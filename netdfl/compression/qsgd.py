@@ -239,7 +239,7 @@ def _squares(piece: Vector) -> NDArray[np.float64]:
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         sums: NDArray[np.float64] = np.einsum("ij,ij->i", piece, piece).astype(np.float64)
     unsafe = ~((sums > _SAFE_SQUARE[0]) & (sums < _SAFE_SQUARE[1]))
-    if piece.dtype == np.float32 and unsafe.any():
+    if piece.dtype == np.float32:
         wide = piece[unsafe].astype(np.float64)
         sums[unsafe] = np.einsum("ij,ij->i", wide, wide)
     return sums

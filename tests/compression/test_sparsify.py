@@ -185,6 +185,14 @@ def test_every_subset_is_as_likely(count: int) -> None:
     assert max(abs(n - expected) for n in seen.values()) < 5 * math.sqrt(expected)
 
 
+def test_a_seed_is_read_by_its_low_63_bits() -> None:
+    """A peer may send any; a compressor sends none below 0."""
+    random_k = COMPRESSORS["random_k"](count=3)
+    sent = random_k.compress(torch.arange(1.0, 10.0), np.random.default_rng(0))
+    other = Encoded(9, {**sent.arrays, "seed": from_numpy(np.array([-2]))}, sent.meta)
+    assert np.flatnonzero(random_k.decompress(other)).tolist() == random_subset(2**63 - 2, 3, 9).tolist()
+
+
 def test_all_coordinates_are_the_identity() -> None:
     x = torch.from_numpy(np.random.default_rng(0).standard_normal(777))
     for name in ("identity", "top_k", "random_k"):

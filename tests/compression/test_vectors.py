@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from netdfl.compression.base import Encoded
 from netdfl.compression.catalog import COMPRESSORS
 from netdfl.compression.low_rank import LowRank
 from netdfl.compression.sparsify import Chain
+from netdfl.compression.tensor_files import as_bytes, read
 from netdfl.compression.vector import FEW_BYTES, SHORT_BYTES, finite, is_tensor, of_array, weighted_sum
 from netdfl.core.errors import MalformedMessage
 from netdfl.core.types import Array
@@ -252,3 +254,27 @@ def test_counts_lengths_and_names_of_an_encoding_are_looked_at_before_anything_i
         arrays.read_scales(Encoded(4, {"scales": snapshot(torch.tensor([0.0, -1.0]))}), 2)
     assert arrays.read_scales(Encoded(0, {"scales": snapshot(torch.tensor([]))}), 0).size == 0
     assert arrays.read_scales(Encoded(2, {"scales": snapshot(torch.zeros(2))}), 2).tolist() == [0, 0]
+
+
+# files
+
+
+def test_a_file_holds_vectors_and_tensors_alike_and_what_is_said_of_them(tmp_path: Path) -> None:
+    path, whole = tmp_path / "file", torch.arange(4.0)
+    brain = torch.tensor([1.5, -2.0]).bfloat16()
+    kinds: list[tuple[dict[str, Any], dict[str, str], bool]] = [
+        ({"a": plain.vector([1.0, 2.0])}, {}, True),
+        ({"a": plain.vector([1.0, 2.0]), "b": brain}, {"said": "so"}, True),
+        ({"a": whole[::2], "b": whole[::2]}, {"said": "so"}, True),
+        ({"a": whole, "b": whole[:2]}, {"said": "so"}, False),
+    ]
+    for tensors, said, apart in kinds:
+        path.write_bytes(as_bytes(tensors, said, apart=apart))
+        found, metadata = read(path, torch=True)
+        assert metadata == said
+        assert found.keys() == tensors.keys()
+        assert all(torch.equal(found[name], torch.as_tensor(tensors[name])) for name in found)
+    with pytest.raises(RuntimeError, match="share memory"):
+        as_bytes({"a": whole, "b": whole[:2]}, {})
+    back, _ = read(path, torch=False)
+    assert all(isinstance(each, plain.Vector) and equal(each, tensors[name]) for name, each in back.items())

@@ -191,7 +191,9 @@ class Halving(Compressor):
         return torch.tensor(encoded.meta["x"], dtype=torch.float64) * self.factor
 
 
-@pytest.mark.parametrize(("factor", "part"), [(0.5, 1.0), (1.0, 1.0), (2.0, 0.5), (4.1, 0.25), (-1.0, 1.0)])
+@pytest.mark.parametrize(
+    ("factor", "part"), [(0.0, 1.0), (0.05, 1.0), (0.5, 1.0), (1.0, 1.0), (2.0, 0.5), (4.1, 0.25), (-1.0, 1.0)]
+)
 def test_a_compressor_that_says_too_much_is_damped_by_a_power_of_two(factor: float, part: float) -> None:
     steady = Steady(Halving(factor))
     x = torch.tensor([1.0, -2.0], dtype=torch.float64)
@@ -213,6 +215,15 @@ def test_a_trial_takes_a_sample_where_the_bound_is_the_same_at_any_length() -> N
     assert step_size.sample_size(Halving(bound=lambda dim: dim), 10**6) == 10**6
     assert step_size.sample_size(Halving(bound=lambda dim: 0.5 + 1e-9 * dim), most + 1) == most
     assert trial(Halving(), 0).kept == pytest.approx(0.75)
+    with pytest.raises(ValueError, match="of 1 number"):
+        trial(Refusing(), 0)
+
+
+class Refusing(Halving):
+    """Takes no vector at all."""
+
+    def compress(self, x: Tensor, rng: np.random.Generator) -> Encoded:
+        raise ValueError(f"got a vector of {x.numel()} number")
 
 
 class Noisy(Halving):
@@ -235,7 +246,7 @@ def test_a_users_own_compressor_draws_the_same_in_every_trial_and_nothing_of_the
     ("factor", "common", "gamma"),
     [(1.0, False, 1.0), (1.0, True, 1.0), (0.5, True, 0.75), (0.5, False, 0.9 * 0.75**2 + 0.1 * 0.75)]
     + [(-1.0, common, 0.001) for common in (False, True)]
-    + [(0.01, False, 0.00995)],
+    + [(0.01, False, 0.00995), (1 - 0.97**0.5, False, 0.01)],
 )
 def test_the_first_step_goes_by_what_is_kept(factor: float, common: bool, gamma: float) -> None:
     found = first_step_size("auto", Halving(factor), 9, common_start=common)
