@@ -185,6 +185,10 @@ def test_every_subset_is_as_likely(count: int) -> None:
     assert max(abs(n - expected) for n in seen.values()) < 5 * math.sqrt(expected)
 
 
+def test_the_largest_none_are_no_places_and_no_numbers() -> None:
+    assert [each.tolist() for each in largest(np.ones(3), 0)] == [[], []]
+
+
 def test_a_seed_is_read_by_its_low_63_bits() -> None:
     """A peer may send any; a compressor sends none below 0."""
     random_k = COMPRESSORS["random_k"](count=3)

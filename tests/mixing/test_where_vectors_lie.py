@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+from netdfl.compression.arrays import snapshot
 from netdfl.compression.catalog import COMPRESSORS
 from netdfl.compression.identity import IdentityCompressor
-from netdfl.core.types import Inbox, Kind, Message, View
+from netdfl.core.types import Inbox, Kind, Message, Payload, View
 from netdfl.mixing.compressed.gossip import Choco, DeepSqueeze
-from netdfl.mixing.compressed.references import FULL, Differences
+from netdfl.mixing.compressed.references import FULL, Differences, _mark
 from netdfl.mixing.compressed.step_size import StepSize
 from netdfl.mixing.payloads import encoded_vector, followed, pack, pack_encoded, vector, vectors
 from netdfl.training.base import Update
@@ -42,6 +43,8 @@ def test_what_loses_nothing_is_sent_whole_and_what_loses_something_by_its_differ
     for compressor, whole in ((IdentityCompressor(), True), (QSGD, False)):
         how = Differences(compressor=compressor)
         assert how.lossless(4) is whole
+        begun = how.first(X).start
+        assert (begun.version, begun.mark) == (0, _mark(0, Payload({FULL: snapshot(torch.zeros_like(X))})))
         reference, payload = how.send(how.first(X).start, X, AT, 0)
         assert (set(payload.arrays) == {FULL}) is whole
         assert ("mark" in payload.meta) is not whole
