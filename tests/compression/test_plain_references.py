@@ -167,11 +167,12 @@ def test_one_number_that_is_not_finite_is_refused_in_any_precision(name: str, dt
                 encoded(VARIANTS[name](), x)
 
 
+@pytest.mark.parametrize("ends", [[1.0], [-1.0], [1.0, -1.0]])
 @pytest.mark.parametrize("entropy", [False, True])
 @pytest.mark.parametrize("levels", [4, 5, 6, 7])
-def test_levels_up_to_the_last_are_taken_and_the_next_one_is_not(levels: int, entropy: bool) -> None:
+def test_levels_up_to_the_last_are_taken_and_the_next_one_is_not(levels: int, entropy: bool, ends: list[float]) -> None:
     """All of these have codes of 4 bits, so a peer may send any of them."""
-    x = np.concatenate([np.zeros(60), [1.0, -1.0]])
+    x = np.concatenate([np.zeros(60), ends])
     sent = encoded(Qsgd(levels, 0, "max", entropy=entropy), x)
     assert ("quotients" in sent.arrays) is entropy
     if entropy:
