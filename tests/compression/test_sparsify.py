@@ -185,6 +185,20 @@ def test_every_subset_is_as_likely(count: int) -> None:
     assert max(abs(n - expected) for n in seen.values()) < 5 * math.sqrt(expected)
 
 
+@pytest.mark.parametrize(("estimate", "taken"), [(False, {5}), (True, {4, 5, 6})])
+def test_a_fifth_more_or_less_is_taken_where_a_threshold_decides(estimate: bool, taken: set[int]) -> None:
+    top = TopK(0.1, 0, estimate)
+    for count in range(2, 9):
+        values = {"values": from_numpy(np.ones(count)), **positions.encode(np.arange(count), 50)}
+        sent = Encoded(50, values, {"count": count})
+        if count in taken:
+            assert top.decompress(sent).tolist() == [1.0] * count + [0.0] * (50 - count)
+        else:
+            with pytest.raises(MalformedMessage, match=f"count = {count}"):
+                top.decompress(sent)
+    assert top.variance(50) == 1 - min(taken) / 50
+
+
 def test_the_largest_none_are_no_places_and_no_numbers() -> None:
     assert [each.tolist() for each in largest(np.ones(3), 0)] == [[], []]
 
