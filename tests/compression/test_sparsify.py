@@ -199,6 +199,15 @@ def test_a_fifth_more_or_less_is_taken_where_a_threshold_decides(estimate: bool,
     assert top.variance(50) == 1 - min(taken) / 50
 
 
+@pytest.mark.parametrize("count", [1, 7, 49, 50])
+def test_what_is_above_a_threshold_is_no_smaller_than_that_rank_of_the_sample(count: int) -> None:
+    x = np.random.default_rng(0).standard_normal(50)
+    sample = np.sort(np.abs(x[np.random.default_rng(1).integers(0, 50, 50)]))[::-1]
+    found = above(x, count, (0, 50), np.random.default_rng(1))
+    assert found is not None
+    assert found[0].tolist() == np.flatnonzero(np.abs(x) >= sample[min(count, 49)]).tolist()
+
+
 def test_the_largest_none_are_no_places_and_no_numbers() -> None:
     assert [each.tolist() for each in largest(np.ones(3), 0)] == [[], []]
 
