@@ -12,13 +12,20 @@ import torch
 from torch import Tensor, nn
 
 from netdfl.core.errors import DatasetError
+from netdfl.core.rng import Streams
+from netdfl.core.types import View
+from netdfl.training.classification import Classification
 from netdfl.training.data.columns import columns_of, is_frame, is_hugging_face
 from netdfl.training.data.datasets import DATASETS
 from netdfl.training.data.examples import ReadSamples, Samples
 from netdfl.training.data.own import Datasets, adapted, shared, with_test
 from netdfl.training.data.reading import from_arrays, is_column, kind_of
 from netdfl.training.flat import FlatModel
+from netdfl.training.models.build import seeded_module
+from netdfl.training.sgd import LocalSgd, LocalSteps
 from netdfl.training.siamese import colored, dsa, rotated
+from netdfl.training.stacked import run_stacked
+from netdfl.training.stacked_model import StackedModel
 
 # tables
 
@@ -95,6 +102,8 @@ def test_what_has_some_of_a_tables_ways_is_none() -> None:
     ("text", "x"),
     [
         ("a,y\n1,0\n2,1\n", [[1.0], [2.0]]),
+        ("\n\na;y\n1,5;0\n2,5;1\n", [[1.5], [2.5]]),
+        ("\n  \n\na;y\n1,5;0\n2,5;1\n", [[1.5], [2.5]]),
         ("a\ty\n1\t0\n2\t1\n", [[1.0], [2.0]]),
         ("a|y\n1|0\n2|1\n", [[1.0], [2.0]]),
         ('"a,b,c";y\n1;0\n2;1\n', [[1.0], [2.0]]),
@@ -287,3 +296,29 @@ def test_a_pass_shows_what_a_module_writes_to(
     assert model.sources is not None
     assert torch.equal(model.flat(), begun)
     assert torch.equal(x, torch.ones(4, 2))
+
+
+def test_what_is_averaged_and_not_trained_has_no_slope() -> None:
+    net = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 2))
+    model = FlatModel(net, buffers=["1.running_mean", "1.running_var"], policy="average")
+    slope = torch.full((model.dim,), float("nan"))
+    model.slope(model.flat(), torch.arange(8.0).reshape(4, 2), torch.arange(4) % 2, slope)
+    assert model.dim == model.num_trained + 6
+    assert slope.isfinite().all()
+    assert not slope[model.num_trained :].any()
+
+
+@pytest.mark.parametrize("weights", [(2.0, 2.0), (1.0, 2.0), (1.0, 1.0), (0.5, 1.0)])
+def test_rows_take_their_steps_at_the_model_over_its_weight(weights: tuple[float, float]) -> None:
+    net = seeded_module(lambda: nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2)), 1)
+    model, view = FlatModel(net), View(0, 0, 1, (), (), 1.0, {}, {})
+    examples = Samples(torch.arange(12.0).reshape(6, 2) / 12, torch.arange(6) % 2)
+    task = Classification(model, model.flat(), examples, node=0, streams=Streams(0), batch_size=4)
+    sgd = LocalSgd(lr=0.3, steps=3, momentum=0.9)
+
+    def steps() -> list[LocalSteps]:
+        return [sgd.steps_from(task.initial(), weight, task.data(round), view) for round, weight in enumerate(weights)]
+
+    for together, alone in zip(run_stacked(steps(), StackedModel(model)), steps(), strict=True):
+        assert not isinstance(together, Exception)
+        torch.testing.assert_close(together[0], alone()[0])

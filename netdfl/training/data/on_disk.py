@@ -125,12 +125,14 @@ def _read_csv(file: str, target: str) -> Any:
 
     with (gzip.open if file.lower().endswith(".gz") else open)(file, "rb") as stream:
         head = stream.read(_HEAD).decode("utf-8-sig", errors="replace")
-    first = next((line for line in head.splitlines() if line.strip()), "")
+    lines = head.splitlines()
+    blank = next((place for place, line in enumerate(lines) if line.strip()), 0)
+    first = lines[blank] if lines else ""
     mark = max(_MARKS, key=re.sub(r'"[^"]*"', "", first).count)
     known = {"delimiter": mark} if mark in first else {}
     header = {"header": True} if target in next(csv.reader([first], delimiter=mark), ()) else {}
     # short rows have empty cells; beside line breaks in quotes DuckDB pads them only where it does not read in parallel
-    return duckdb.read_csv(file, sample_size=-1, null_padding=True, parallel=False, **known, **header)
+    return duckdb.read_csv(file, sample_size=-1, skiprows=blank, null_padding=True, parallel=False, **known, **header)
 
 
 @contextmanager
