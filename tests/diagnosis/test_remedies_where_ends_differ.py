@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from wait_graphs import fleet, is_, lost, waits
 from netdfl.diagnosis.causes import find_doubtful
 from netdfl.diagnosis.diagnose import diagnose
 from netdfl.diagnosis.reduce import reduce
-from netdfl.diagnosis.remedies import CALLED_GONE_NS, GIVEN_UP_NS
+from netdfl.diagnosis.remedies import CALLED_GONE_NS, GIVEN_UP_NS, Recovery
 from netdfl.diagnosis.slow import find_slow
 from netdfl.diagnosis.snapshot import Awaited, AwaitedFate, EdgeNow, NodeNow, State
 from netdfl.diagnosis.trying import NEVER_NS, goes_on
@@ -147,3 +148,29 @@ def test_what_is_slow_is_told_from_the_moment_on_when_all_of_it_has_lasted_so_lo
     young = [told(2 * S, 5 * S), told(2 * S + 1, 5 * S)]
     assert young == [1 + alone, alone]
     assert [told(4 * S, 0, is_(0, State.RUNNING)), told(4 * S + 1, 0, is_(0, State.RUNNING))] == [alone, 0]
+
+
+LOST_FOR_NOW = replace(lost(9, 0), in_vain=True, passes_ns=20 * S)
+
+
+@pytest.mark.parametrize(
+    ("parts", "patient"),
+    [
+        ({9: LOST_FOR_NOW}, True),
+        ({9: LOST_FOR_NOW, 7: replace(lost(7, 0), in_vain=True, passes_ns=30 * S)}, True),
+        ({9: LOST_FOR_NOW, 7: lost(7, 0)}, True),
+        ({9: LOST_FOR_NOW, 7: replace(lost(7, 0), in_vain=True)}, False),
+        ({9: replace(lost(9, 0), in_vain=True)}, False),
+        ({9: lost(9, 0)}, False),
+        ({9: LOST_FOR_NOW, 8: Awaited()}, False),
+    ],
+)
+def test_what_is_lost_is_waited_for_where_a_copy_of_each_will_pass(parts: dict[int, Awaited], patient: bool) -> None:
+    """Node 8 has crashed: a stall that names it is no matter of copies."""
+    runs = (is_(node, State.RUNNING) for node in (7, 9))
+    snapshot = fleet(waits(0, parts), *runs, is_(8, State.CRASHED), at_ns=7 * S)
+    found = diagnose(snapshot, patience_ns=S)
+    assert Recovery("resend", lambda *sent: True).waits(found, snapshot) is patient
+    for choice in ("skip", "stop"):
+        assert not Recovery(choice, lambda *sent: True).waits(found, snapshot)  # type: ignore[arg-type]
+    assert not Recovery("resend", lambda *sent: True).waits([replace(found[0], permanent=False)], snapshot)

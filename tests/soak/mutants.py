@@ -62,6 +62,8 @@ DEFINED = (
     "tests/training/test_training_defaults.py::test_parts_are_listed_in_the_order_in_which_they_are_explained",
 )
 """Asked about what is said outside of functions, as defaults and bounds are, too: no test enters that."""
+NUMBERS = "test_numbers_of_"
+"""How the names of a package's own test files begin that are asked about it, too."""
 COUNT = 60
 LIMIT_S = 120.0
 """A mutant whose tests take longer is noticed."""
@@ -153,8 +155,10 @@ def asked(place: Place, mutation: Mutation, nearest: Nearest) -> list[str]:
     """The tests that are asked about a mutation."""
     file = place.root / mutation.file
     block = Blocks(place.name(file), file.read_bytes()).lines.get(mutation.line, "")
-    found = nearest.to(place.name(file), block, mutation.function, f"tests/{Path(mutation.file).parts[1]}/")
-    return found if block else [*(test for test in DEFINED if nearest.knows(test) and test not in found), *found]
+    own = f"tests/{Path(mutation.file).parts[1]}/"
+    found = nearest.to(place.name(file), block, mutation.function, own)
+    defined = [] if block else [*filter(nearest.knows, DEFINED), *nearest.of_files(f"{own}{NUMBERS}")]
+    return [*(test for test in defined if test not in found), *found]
 
 
 class Chosen:

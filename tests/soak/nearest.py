@@ -248,6 +248,10 @@ class Nearest:
                     chosen.append(test)
         return chosen
 
+    def of_files(self, begin: str) -> list[str]:
+        """Those of the files whose names begin so."""
+        return [test for file, record in self.records.items() if file.startswith(begin) for test in record.tests]
+
     def knows(self, test: str) -> bool:
         """Whether it is recorded."""
         record = self.records.get(test.partition("::")[0])
