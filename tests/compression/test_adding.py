@@ -65,6 +65,9 @@ def test_what_lies_elsewhere_is_brought_here_or_decoded_and_then_sent_there() ->
     """The device without memory stands for any other."""
     qsgd, elsewhere = VARIANTS["qsgd"](), torch.empty(9, device="meta")
     assert add_to(qsgd, elsewhere, qsgd.compress(vector(9, 0), np.random.default_rng(0))).device.type == "meta"
+    assert difference(elsewhere, elsewhere).device.type == "meta"
+    one, other = vector(9, 0), vector(9, 1)
+    assert difference(one, other).data_ptr() == difference(other, one).data_ptr(), "until the next one in this thread"
     with pytest.raises(NotImplementedError, match="copy out of meta tensor"):
         as_vector(elsewhere)
 
