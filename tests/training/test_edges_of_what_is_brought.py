@@ -322,3 +322,21 @@ def test_rows_take_their_steps_at_the_model_over_its_weight(weights: tuple[float
     for together, alone in zip(run_stacked(steps(), StackedModel(model)), steps(), strict=True):
         assert not isinstance(together, Exception)
         torch.testing.assert_close(together[0], alone()[0])
+
+
+class Summed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = nn.Linear(2, 2)
+
+    def forward(self, a: Tensor, b: Tensor | None = None) -> Tensor:
+        return self.last(a if b is None else a - 2 * b)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("form", [lambda a, b: a - 2 * b, lambda a, b: (a, b), lambda a, b: {"b": b, "a": a}])
+def test_inputs_of_any_form_have_the_scores_that_the_module_gives(form: Callable[[Tensor, Tensor], Any]) -> None:
+    model, (a, b) = FlatModel(Summed()), torch.arange(12.0).reshape(2, 3, 2)
+    expected = model.module(a, b)
+    torch.testing.assert_close(model.scores(model.flat(), form(a, b)), expected)
+    at = 2 * model.flat()
+    torch.testing.assert_close(model.scores(at, form(a.double(), b.double())), 2 * expected)
