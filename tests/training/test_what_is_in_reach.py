@@ -211,6 +211,7 @@ TOUCHED: dict[str, tuple[Callable[[Any], None], str | None]] = {
     "a global within a function's own": (put("", "INSIDE", 1), "own_net.INSIDE"),
     "a global of a class method": (put("", "LATER", 1), "own_net.LATER"),
     "a global of a property": (put("", "SIZE", 1), "own_net.SIZE"),
+    "a number that becomes a tensor": (put("", "COUNT", torch.zeros(1)), "own_net.COUNT"),
     "a global that goes": (lambda own: delattr(own, "COUNT"), "own_net.COUNT"),
     "two globals that go": (lambda own: (delattr(own, "INSIDE"), delattr(own, "COUNT")), "own_net.COUNT"),
     "a dict": (lambda own: own.TABLE.update(a=2), "own_net.TABLE['a']"),
