@@ -45,16 +45,15 @@ class AnswerTime:
 
     def __init__(self) -> None:
         """Know nothing yet."""
-        self._mean: float | None = None
-        self._deviation = 0.0
+        self._known: tuple[float, float] | None = None  # the mean and the deviation
 
     def took(self, ns: int) -> None:
         """An answer came `ns` after its question."""
-        if self._mean is None:
-            self._mean, self._deviation = ns, ns / 2
+        if self._known is None:
+            self._known = ns, ns / 2
             return
-        self._deviation += (abs(ns - self._mean) - self._deviation) / 4
-        self._mean += (ns - self._mean) / 8
+        mean, deviation = self._known
+        self._known = mean + (ns - mean) / 8, deviation + (abs(ns - mean) - deviation) / 4
 
     def timeout_ns(self) -> int:
         """When an answer is overdue; half a second while none has come."""
@@ -62,9 +61,10 @@ class AnswerTime:
 
     def longest_ns(self) -> int:
         """What an answer may take, by those that came."""
-        if self._mean is None:
+        if self._known is None:
             return FIRST_NS
-        return max(LEAST_NS, round(self._mean + max(self._mean / 5, 4 * self._deviation)))
+        mean, deviation = self._known
+        return max(LEAST_NS, round(mean + max(mean / 5, 4 * deviation)))
 
 
 @dataclass(slots=True)

@@ -282,9 +282,7 @@ class Waits:
         self.current, self.went_on_ns = None, self.clock.now_ns()
         wait.ended = self._how(wait, timed_out)
         messages = self.mailbox.take_late() + self.mailbox.close(as_step((wait.round, wait.step)))
-        missing: list[NodeId] = []
-        if wait.sources is not None and (self._declined or len(wait.have) < len(wait.sources)):
-            missing = sorted(wait.sources - wait.have)
+        missing = [] if wait.sources is None else sorted(wait.sources - wait.have)
         if self._declined:
             self._declined = {slot: nodes for slot, nodes in self._declined.items() if not self.mailbox.is_over(slot)}
         if timed_out:

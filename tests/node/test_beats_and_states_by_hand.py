@@ -97,6 +97,15 @@ def test_a_wait_is_left_to_losses_in_a_row_for_five_times_as_long_as_they_take(c
     assert its.may_call_gone(1, now - limit - 1) is (chance > 0), "it counts from when beats began to be lost"
 
 
+@pytest.mark.parametrize(("epoch", "heard", "lost"), [(0, (0, 1, 4), 0.4), (1, (0, 1, 4), 0.4), (1, (7, 8, 11), 0.4)])
+def test_a_later_life_counts_from_the_first_beat_that_it_hears(epoch: int, heard: tuple[int, ...], lost: float) -> None:
+    its = heartbeats(7)
+    its.epoch = epoch
+    for number in heard:
+        its.hear(Message(1, 0, Kind.HEARTBEAT, 0, number, 0, 0, Payload()))
+    assert its._beats[1].lost == pytest.approx(lost)
+
+
 def test_a_strangers_beat_is_taken_and_is_nothing() -> None:
     its = heartbeats(7)
     assert its.hear(Message(8, 0, Kind.HEARTBEAT, 0, 3, 0, 0, Payload())) is Fate.DELIVERED
@@ -164,6 +173,7 @@ def test_a_file_without_its_structure_is_no_checkpoint(header: dict[str, str], t
         ([Inner(1), Alone(2)], [Alone(0), Inner(0)], False),
         ([Inner(1)], [Inner(0), Inner(0)], False),
         ([Inner(1), Inner(2)], [Inner(0)], False),
+        ([1, 2], [Inner(0)], False),
         ([1, 2, 3], [0], True),
         ([Inner(1), 2], [Inner(0), 0], True),
         ((1, 2), (0, 0, 0), True),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
+from itertools import count
 from math import inf, nan
 from types import SimpleNamespace
 from typing import Any
@@ -213,6 +214,7 @@ async def test_a_reply_is_of_the_requests_round_step_and_attempt_and_is_remember
     desk = Desk()
     desk.node.reply(Message(1, ME, Kind.REQUEST, 0, 6, 1, 5, Payload()), SHARE)
     assert desk.node.requests.answered == {1: (6, 1)}
+    assert len(desk.node._replies) == 1, "what sends beside is held until it has sent"
     await settle()
     assert desk.post.sent == [Message(ME, 1, Kind.REPLY, 3, 6, 1, 5, SHARE)]
     assert desk.node._replies == set()
@@ -275,9 +277,13 @@ async def test_a_node_makes_the_rounds_that_are_left_or_goes_on_where_others_are
 
 async def test_each_round_begins_at_its_first_step() -> None:
     desk = Desk()
+    desk.clock.ns, desk.node.ledger.bytes_sent = 3, 30
     async for view in desk.node.rounds(3):
         assert (desk.node.round, desk.node.waits.step, desk.node.next_slot) == (view.round, 0, StepId(view.round, 0))
-        desk.node.waits.step = 9
+        assert (desk.node._trained_ns, desk.node._waited_ns, desk.node._trained) == (0, 0, False)
+        assert (desk.node._began_ns, desk.node._bytes_before) == (view.round, 10 * view.round)
+        desk.node.waits.step = desk.node._trained_ns = desk.node._waited_ns = desk.node._trained = 9
+        desk.clock.ns, desk.node.ledger.bytes_sent = view.round + 1, 10 * view.round + 10
     assert desk.asked_views == [(round, frozenset()) for round in (3, 4, 5, 6)]
 
 
@@ -342,6 +348,21 @@ async def test_who_was_missing_is_recorded_with_the_wait_that_it_took() -> None:
     assert desk.notes.events == [(4 * S, ME, 4, "missing", {"step": 1, "awaited": [1, 4]})]
     assert desk.notes.waits == [Waited(ME, 4, 1, Kind.DATA, S, 4 * S, 3 * S, Ended.DEADLINE, 3, (1, 4))]
     assert desk.node._waited_ns == 3 * S
+
+
+async def test_a_wait_in_which_nobody_came_is_recorded() -> None:
+    desk = Desk(wait=replace(ALL, deadline_ns=3 * S))
+    waiting = desk.node.gather(desk.view(), 0, replace(ALL, deadline_ns=3 * S))
+    await desk.during(waiting, lambda: desk.clock.move_to(3 * S))
+    assert desk.notes.waits == [Waited(ME, 4, 0, Kind.DATA, 0, 3 * S, 3 * S, Ended.DEADLINE, None, (0, 1, 3, 4))]
+
+
+async def test_a_wait_for_what_was_there_is_not_recorded_though_time_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk, times = Desk(), count()
+    monkeypatch.setattr(desk.clock, "now_ns", lambda: next(times))
+    desk.arrive(0, 1, 3, 4)
+    assert len(await desk.during(desk.node.gather(desk.view(), 0, ALL))) == 4
+    assert desk.notes.waits == []
 
 
 async def test_a_wait_for_what_was_there_or_that_took_no_time_is_not_recorded() -> None:
@@ -515,18 +536,34 @@ async def test_a_loss_that_is_not_finite_is_told_with_its_step_and_the_weight_th
     assert desk.notes.events == [event]
 
 
-async def test_a_mistake_in_a_users_own_part_is_raised_as_it_is_and_a_full_memory_is_not() -> None:
+@pytest.mark.parametrize(
+    ("error", "own", "raised"),
+    [
+        (RuntimeError("mine"), True, RuntimeError),
+        (RuntimeError("of torch"), False, TrainingError),
+        (RuntimeError("CUDA out of memory"), True, TrainingError),
+        (RuntimeError("CUDA out of memory"), False, TrainingError),
+        (NotFiniteError("the loss is nan", 3), True, NotFiniteError),
+        (NotFiniteError("the loss is nan", 3), False, NotFiniteError),
+    ],
+)
+async def test_a_mistake_in_a_users_own_part_is_raised_as_it_is_and_all_else_with_its_place(
+    error: Exception, own: bool, raised: type[Exception]
+) -> None:
     desk = Desk()
     state = desk.node.begin(desk.algorithm)
-    for text, error in (("mine", RuntimeError), ("CUDA out of memory", TrainingError)):
 
-        async def fails(what: str, function: object, *args: object, text: str = text) -> None:
-            raise RuntimeError(text)
+    async def fails(*given: object) -> None:
+        raise error
 
-        desk.works.run = fails  # type: ignore[method-assign,assignment]
-        with pytest.raises(error, match=text):
-            await desk.node.train(state, desk.algorithm, desk.view())
-    assert desk.notes.events == []
+    failed = asyncio.get_running_loop().create_future()
+    failed.set_exception(error)
+    desk.works.run = fails if own else lambda *given: failed  # type: ignore[method-assign,assignment,return-value]
+    with pytest.raises(raised, match=str(error)) as caught:
+        await desk.node.train(state, desk.algorithm, desk.view())
+    assert type(caught.value) is raised
+    assert getattr(caught.value, "__notes__", []) == ([] if raised is RuntimeError else ["node 2, round 4"])
+    assert [kind for *_, kind, _ in desk.notes.events] == ["not_finite"] * isinstance(error, NotFiniteError)
 
 
 async def test_a_server_refines_its_model_in_the_worker_or_leaves_it() -> None:

@@ -74,6 +74,20 @@ async def test_an_acknowledgement_waits_until_what_it_is_about_is_durable() -> N
     node.delivery.close()
 
 
+async def test_where_nothing_is_acknowledged_only_what_is_read_is_remembered() -> None:
+    node = Living(0)
+    node.mailbox.deliver(data(1, 0, 0))
+    node.mailbox.close((0, 0))
+    node.delivery = None  # type: ignore[assignment]
+    memory = remember(node)  # type: ignore[arg-type]
+    assert memory == Remembered({"0 0": 2}, (), ())
+    durable(node, memory)  # type: ignore[arg-type]
+    later = Living(1)
+    later.delivery = None  # type: ignore[assignment]
+    recall(later, memory)  # type: ignore[arg-type]
+    assert later.mailbox.deliver(data(1, 0, 0)) is Fate.DUPLICATE
+
+
 async def test_a_later_life_reads_nothing_twice_and_goes_on_with_what_is_unacknowledged(tmp_path: Path) -> None:
     first = Living(0)
     await first.delivery.send(unicasts([data(0, 4, 0), data(0, 5, 0)]))

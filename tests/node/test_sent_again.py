@@ -79,6 +79,23 @@ async def test_a_message_is_sent_again_after_twice_as_long_each_time_up_to_a_bou
     assert node.delivery.left == ((1, LogicalId(Kind.DATA, StepId(0, 0))),)
 
 
+@pytest.mark.parametrize(("attempt", "next_ms"), [(0, 300), (1, 500), (7, 500)])
+async def test_only_an_acknowledgement_of_what_was_sent_tells_how_long_it_takes(attempt: int, next_ms: int) -> None:
+    node = Node()
+    await node.send()
+    await node.until(100 * MS)
+    assert node.say(attempt) is Fate.DELIVERED
+    await node.send(round=1)
+    assert node.clock.timers[-1].at_ns == (100 + next_ms) * MS
+
+
+async def test_who_is_closed_has_no_timer_left() -> None:
+    node = Node()
+    await node.send()
+    node.delivery.close()
+    assert [timer.live for timer in node.clock.timers] == [False]
+
+
 @pytest.mark.parametrize(("kind", "ends"), [(Kind.DATA, Kind.ACK), (Kind.REQUEST, Kind.REPLY)])
 async def test_an_answer_ends_it_once(kind: Kind, ends: Kind) -> None:
     node = Node(timeout_ns=2 * MS)

@@ -98,8 +98,10 @@ def test_a_deadline_is_of_the_longest_round_of_the_last_eight_and_the_quarter_of
     auto.trained(10 * auto.FIRST_NS)
     assert auto.ns() == auto.ROUNDS * 10 * auto.FIRST_NS
     assert auto.at_most_ns() == 10 * auto.ROUNDS * 10 * auto.FIRST_NS
-    for _ in range(8):
+    for _ in range(7):
         auto.trained(auto.LEAST_NS)
+    assert (auto.ns(), auto.at_most_ns()) == (auto.ROUNDS * 10 * auto.FIRST_NS, 100 * auto.ROUNDS * auto.FIRST_NS)
+    auto.trained(auto.LEAST_NS)
     assert auto.after(0) == auto.ROUNDS * auto.LEAST_NS
     for lag in range(LAST):
         auto.came(1, lag)

@@ -79,6 +79,20 @@ def test_a_wait_that_nobody_was_asked_about_changes_nothing() -> None:
     assert desk.first_ns() == S // 2
 
 
+def test_of_several_it_looks_again_when_the_first_is_due() -> None:
+    desk = Desk()
+    desk.asking.begin(SLOT, lambda: (1, 2))
+    desk.clock.move_to(S // 2)
+    assert [query.dst for query in desk.sent] == [1, 2]
+    desk.sent.pop()
+    desk.clock.ns += S // 10
+    desk.answer(past=False)  # so node 1 is asked again sooner than node 2, which has not answered
+    for hundredths, asked in ((99, []), (100, [1, 2]), (130, [1]), (145, [2])):
+        desk.sent.clear()
+        desk.clock.move_to(hundredths * S // 100)
+        assert [query.dst for query in desk.sent] == asked
+
+
 @pytest.mark.parametrize(
     ("meta", "fate"), [({}, Fate.REFUSED), ({PAST: 1}, Fate.REFUSED), ({PAST: True}, Fate.DUPLICATE)]
 )
