@@ -178,9 +178,7 @@ class Acknowledged:
         return max(LEAST_NS, FACTOR * int(median(self._took))) if self._took else FIRST_NS
 
     def _again(self, sent: PeerMessage) -> None:
-        entry = self._unacknowledged.get(sent)
-        if entry is None or self._closed:
-            return
+        entry = self._unacknowledged[sent]
         if self.still():
             self._arm(sent)
             return

@@ -37,10 +37,6 @@ class _Beats:
     gap: int | None = None
     lossy_ns: int = 0
 
-    def begin(self, number: int) -> None:
-        """Those before `number` were sent when nobody was there to hear them."""
-        self.first, self.last = number, number - 1
-
     def take(self, number: int, now_ns: int) -> None:
         if number <= self.last:  # of another life of the peer
             self.first, self.came, self.before, self.gap = number, 0, (0, 0), None
@@ -108,7 +104,7 @@ class Heartbeats:
             now = self._heard_ns[peer] = self._clock.now_ns()
             beats = self._beats[peer]
             if self.epoch and beats.last < 0:
-                beats.begin(message.round)
+                beats.last = message.round  # those before it were sent when nobody was there to hear them
             beats.take(message.round, now)
             if peer in self.silent:
                 beats.lossy_ns = now

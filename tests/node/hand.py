@@ -8,8 +8,8 @@ from typing import Any
 
 
 class HandTimer:
-    def __init__(self, at_ns: int, callback: Callable[[], None]) -> None:
-        self.at_ns, self.callback, self.live = at_ns, callback, True
+    def __init__(self, at_ns: int, name: tuple[Any, ...], callback: Callable[[], None]) -> None:
+        self.at_ns, self.name, self.callback, self.live = at_ns, name, callback, True
 
     def cancel(self) -> None:
         self.live = False
@@ -29,7 +29,7 @@ class HandClock:
         raise AssertionError("nobody sleeps here")
 
     def call_at(self, at_ns: int, name: tuple[Any, ...], callback: Callable[[], None]) -> HandTimer:
-        self.timers.append(HandTimer(at_ns, callback))
+        self.timers.append(HandTimer(at_ns, name, callback))
         return self.timers[-1]
 
     def move_to(self, ns: int) -> None:

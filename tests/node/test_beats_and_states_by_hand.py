@@ -227,6 +227,14 @@ def test_each_tensor_is_compared_with_that_of_its_place(tmp_path: Path) -> None:
     assert all(loaded(tmp_path, Inner(each)) for each in loose), "what the first state does not show may be anything"
 
 
+def test_views_of_one_memory_can_be_kept_and_what_the_first_state_does_not_show_is_a_tensor(tmp_path: Path) -> None:
+    whole = torch.arange(4.0)
+    save_state({"a": whole[:3], "b": whole[1:]}, tmp_path / "state")
+    found = loaded(tmp_path, {})
+    assert {name: type(each) for name, each in found.items()} == {"a": torch.Tensor, "b": torch.Tensor}
+    assert [each.tolist() for each in found.values()] == [[0, 1, 2], [1, 2, 3]]
+
+
 def test_what_stands_in_two_places_is_written_once(tmp_path: Path) -> None:
     one, same = torch.ones(1000), torch.ones(1000)
     sizes = []

@@ -12,7 +12,7 @@ from hand import HandClock, settle
 from netdfl.algorithms.exchange import WaitPolicy
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.types import Inbox, Kind, Message, Payload
-from netdfl.node.asking import Asking
+from netdfl.node.asking import PAST, Asking
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.waits import OpenWait, Waits
 from netdfl.record.base import Ended
@@ -90,6 +90,7 @@ ENDS: dict[str, tuple[dict[str, Any], list[Step], list[Step], Ended, tuple[int, 
 async def test_a_wait_ends_so(case: str) -> None:
     policy, before, during, ended, missing, last = ENDS[case]
     desk = Desk()
+    assert desk.waits.went_on_ns == 0
     for step in before:
         step(desk)
     task = await desk.wait(**policy)
@@ -258,13 +259,85 @@ async def test_a_first_wait_is_cut_short_once_half_has_come_and_later_ones_are_n
     assert desk.waits.current.deadline_ns == 4 * S
     desk.clock.move_to(4 * S)
     assert await done(task)
-    again = await desk.wait(sources=(1, 2), **AUTO)
-    assert desk.waits.current is not None
-    limit = desk.waits.current.deadline_ns
-    desk.arrive(1, round=4, step=1)
-    assert desk.waits.current.deadline_ns == limit
+    again = asyncio.create_task(desk.waits.messages(5, 0, frozenset((1, 2, 3)), WaitPolicy()))
+    await settle()
+    assert desk.waits.current.deadline_ns == 4 * S + desk.waits.auto.ns() == 8 * S
+    for step in (come(1, round=5, step=0), come(3, round=5, step=0, kind=Kind.NOTICE)):
+        step(desk)
+        assert desk.waits.current.deadline_ns == 8 * S
     again.cancel()
     await asyncio.wait([again])
+
+
+async def test_a_first_wait_is_cut_short_where_a_notice_makes_half_of_what_came() -> None:
+    desk = Desk()
+    task = await desk.wait(**AUTO)
+    desk.clock.ns = S
+    desk.arrive(1)
+    desk.arrive(3, kind=Kind.NOTICE)
+    assert desk.waits.current is not None
+    assert desk.waits.current.deadline_ns == 4 * S
+    desk.clock.move_to(4 * S)
+    inbox, wait = await asyncio.wait_for(task, 5)
+    assert (inbox.missing, wait.ended) == ((2,), Ended.DEADLINE)
+
+
+async def test_what_comes_late_teaches_how_late_it_comes() -> None:
+    desk = Desk()
+    task = await desk.wait(deadline_ns=S)
+    desk.clock.move_to(S)
+    await task
+    desk.clock.ns = 7 * S
+    desk.arrive(2)
+    assert list(desk.waits.auto._lags) == [7 * S]
+
+
+async def test_a_node_that_asks_nobody_asks_nobody_whatever_peers_could_say() -> None:
+    desk = Desk()
+    desk.waits.can_ask = lambda peers: True
+    task = await desk.wait(**AUTO)
+    assert desk.waits.current is not None
+    assert not desk.waits.current.asks
+    task.cancel()
+    await asyncio.wait([task])
+
+
+@pytest.mark.parametrize("essential", [True, False])
+async def test_who_is_gone_is_asked_only_where_there_is_no_round_without_it(essential: bool) -> None:
+    desk = Desk(asks=True)
+    desk.waits.set_gone(2)
+    task = await desk.wait(**AUTO, essential=essential)
+    desk.arrive(1)
+    desk.clock.move_to(S)
+    assert [query.dst for query in desk.sent] == ([2, 3] if essential else [3])
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_who_does_not_answer_is_silent_from_then_on() -> None:
+    desk = Desk(asks=True)
+    task = await desk.wait(**AUTO)
+    desk.arrive(1, 2)
+    assert desk.waits.asking is not None
+    desk.waits.asking.silent((3,))
+    inbox, wait = await asyncio.wait_for(task, 5)
+    assert (inbox.missing, wait.unanswered, desk.waits.silence.nodes()) == ((3,), True, {3})
+
+
+@pytest.mark.parametrize(("ordered", "proofs"), [(True, 1), (False, 2)])
+async def test_who_is_past_it_says_so_once_where_links_keep_order_and_else_twice(ordered: bool, proofs: int) -> None:
+    desk = Desk(asks=True)
+    task = await desk.wait(**AUTO, ordered=ordered)
+    desk.arrive(1, 2)
+    for said in range(proofs):
+        assert not await done(task), said
+        while len(desk.sent) == said:
+            desk.clock.move_to(min(timer.at_ns for timer in desk.clock.timers if timer.live))
+        query = desk.sent[-1]
+        answer = Message(3, 9, Kind.STATUS, 0, query.round, query.step, query.attempt, Payload(meta={PAST: True}))
+        desk.mailbox.deliver(answer)
+    inbox, wait = await asyncio.wait_for(task, 5)
+    assert (inbox.missing, wait.ended) == ((3,), Ended.LOST)
 
 
 @pytest.mark.parametrize("asks", [True, False])
@@ -274,6 +347,8 @@ async def test_a_wait_that_is_ended_from_outside_leaves_no_timer(asks: bool) -> 
     assert any(timer.live for timer in desk.clock.timers)
     task.cancel()
     await asyncio.wait([task])
+    desk.arrive(1, 2)
+    desk.arrive(3, kind=Kind.NOTICE)
     assert not any(timer.live for timer in desk.clock.timers)
     again = await desk.wait(**AUTO)
     desk.arrive(1, 2, 3)

@@ -252,7 +252,7 @@ def test_together_comes_only_what_no_handler_is_there_for() -> None:
     assert not box.take_together([asked])
     assert not box.take_together([data(1, (2, 1))])
     assert not box.take_together([data(1, (3, 0))])
-    assert not box.take_together([data(1, (3, 0))] * 2, ME)
+    assert not box.take_together([data(1, (3, 0)), data(2, (3, 0))], ME)
     assert not box.take_together([data(1, (2, 0)), asked._replace(src=2)])
     assert box.take_together([data(1, (2, 0)), data(2, (2, 0))])
     assert not box.take_together([data(2, (2, 0)), data(3, (2, 0))])

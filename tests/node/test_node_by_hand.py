@@ -29,6 +29,7 @@ from netdfl.testing.loopback import LastState, SilentRecorder
 from netdfl.topology.catalog import TOPOLOGIES
 from netdfl.topology.network import Network
 from netdfl.training.catalog import quadratic
+from netdfl.training.drawing import seeded
 from netdfl.transport.base import Fate
 
 ME, STREAMS, S = 2, Streams(3), 10**9
@@ -104,6 +105,8 @@ class Desk:
         self.works = Works(self.clock, spares)
         parts = more.pop("parts", {})
         self.algorithm = ALGORITHMS[method].build(Exchange(wait=wait), **parts)
+        if more.pop("own", False):
+            self.algorithm = replace(self.algorithm, refine=Mine())  # type: ignore[arg-type]
         self.asked_views: list[tuple[int, frozenset[int]]] = []
         given: dict[str, Any] = {
             "id": ME,
@@ -116,6 +119,7 @@ class Desk:
         ledger = NodeLedger(ME, self.clock, self.notes)
         given |= {"clock": self.clock, "worker": self.works, "recorder": self.notes, "ledger": ledger, "epoch": 3}
         self.node = Node(algorithm=self.algorithm, hooks=self.kept, **given | more)
+        self.made_in = self.node.round
         self.node.round = 4
 
     def _view(self, round: int, gone: frozenset[int]) -> View:
@@ -184,6 +188,7 @@ async def test_where_receivers_know_nothing_those_that_get_nothing_are_told(
     await desk.node.send(desk.view(**view), 1, {4: SHARE})
     notices = [(ME, dst, Kind.NOTICE, 3, 4, 1, 0) for dst in told]
     assert [m[:7] for m in desk.post.sent] == [(ME, 4, Kind.DATA, 3, 4, 1, 0), *notices]
+    assert desk.node.ledger.left_out == ({0: ((4, 4),)} if told else {})
 
 
 async def test_mass_is_held_until_it_is_sent_and_with_what_came_and_was_not_read() -> None:
@@ -312,6 +317,10 @@ async def test_a_node_that_has_ended_is_past_all_and_takes_no_more_mass() -> Non
     await desk.during(desk.node.run(), lambda: desk.arrive(0, 1, 3, 4, round=0, w=0.2))
     assert (desk.node.born_ns, desk.node.next_slot) == (77, StepId(1, 0))
     assert desk.node.mailbox.deliver(Message(0, ME, Kind.DATA, 0, 1, 0, 0, SHARE)) is Fate.REFUSED
+    timed = Desk(num_rounds=1, wait=WaitPolicy())
+    await timed.during(timed.node.run(), lambda: timed.arrive(0, 1, 3, 4, round=0))
+    assert timed.clock.timers
+    assert not any(timer.live for timer in timed.clock.timers)
     plain = Desk(num_rounds=1)
     await plain.during(plain.node.run(), lambda: plain.arrive(0, 1, 3, 4, round=0))
     assert plain.node.mailbox.deliver(Message(0, ME, Kind.DATA, 0, 1, 0, 0, SHARE)) is Fate.DELIVERED
@@ -576,6 +585,38 @@ async def test_a_server_refines_its_model_in_the_worker_or_leaves_it() -> None:
     assert desk.works.done == ["refine"]
 
 
+class Mine:
+    """A user's own refinement of a server's model: whoever has one draws by what it does."""
+
+    def refine(self, *given: object) -> list[float]:
+        return drawn()
+
+
+def drawn(*numbers: int) -> list[float]:
+    return torch.rand(3).tolist()  # type: ignore[no-any-return]
+
+
+async def test_own_parts_draw_by_the_node_the_round_and_what_is_done() -> None:
+    desk, found = Desk(streams=STREAMS, own=True), dict[tuple[Any, ...], Any]()
+    with desk.node.drawing("begin", 0):
+        found[0, "begin"] = drawn()
+    with desk.node.drawing("else", 4, 7):
+        found[4, "else", 7] = drawn()
+    steps = SimpleNamespace(num_steps=lambda round, view: found.update({(4, "<lambda>", 4): drawn()}) or 2)
+    desk.node.algorithm = replace(desk.algorithm, mixing=steps)  # type: ignore[arg-type]
+    assert desk.node.exchanges(desk.view()) == 2
+    found[4, "drawn"] = await desk.node.do(drawn)
+    found[4, "drawn", 3, 5] = await desk.node.do(drawn, 3, 5)
+    found[4, "refine"] = await desk.node.refine(Mine(), desk.node.algorithm, desk.view())  # type: ignore[arg-type]
+    desk.node.task.initial = lambda: found.update({(0, "begin", "of all"): drawn()}) or torch.zeros(4)  # type: ignore[method-assign]
+    desk.node.algorithm = desk.algorithm
+    desk.node.begin(desk.algorithm)
+    assert found.pop((0, "begin", "of all")) == found[0, "begin"]
+    for (round, *what), numbers in found.items():
+        with seeded(STREAMS.integer("own parts", ME, round, *what), torch.device("cpu")):
+            assert numbers == drawn(), what
+
+
 # the end of a round
 
 
@@ -624,7 +665,7 @@ async def test_who_goes_on_where_others_are_keeps_that_round_and_tells_how_many_
 def test_a_node_that_is_made_has_nothing_behind_it() -> None:
     desk = Desk()
     node = desk.node
-    assert (node.next_slot, node.ledger.left_out) == ((0, 0), {})
+    assert (node.next_slot, node.ledger.left_out, desk.made_in, node.born_ns) == ((0, 0), {}, -1, 0)
     assert node.latest is node.delivery is node.heartbeats is None
     assert [node.waits.can_ask(peers) for peers in ((), (1,))] == [False, False]
     assert node._is_past(1, StepId(0, 0)) is False

@@ -89,6 +89,39 @@ async def test_only_an_acknowledgement_of_what_was_sent_tells_how_long_it_takes(
     assert node.clock.timers[-1].at_ns == (100 + next_ms) * MS
 
 
+@pytest.mark.parametrize(("times", "next_ms"), [(1, 300), (2, 500)])
+async def test_only_a_reply_to_what_was_sent_once_tells_how_long_it_takes(times: int, next_ms: int) -> None:
+    node = Node()
+    await node.send(kind=Kind.REQUEST)
+    await node.until((100 if times == 1 else 600) * MS)
+    assert len(node.inner.sent) == times
+    node.say(kind=Kind.REPLY)
+    await node.send(round=1)
+    assert node.clock.timers[-1].at_ns - node.clock.ns == next_ms * MS
+
+
+@pytest.mark.parametrize(("attempt", "next_ms"), [(2, 500), (3, 300), (4, 500)])
+async def test_of_what_a_later_life_goes_on_with_the_attempts_of_this_life_tell_it(attempt: int, next_ms: int) -> None:
+    node = Node()
+    node.delivery.adopt([Message(0, 1, Kind.DATA, 1, 0, 0, 3, Payload())])
+    await node.until(100 * MS)
+    assert node.say(attempt) is Fate.DELIVERED
+    await node.send(round=1)
+    assert node.clock.timers[-1].at_ns == (100 + next_ms) * MS
+
+
+@pytest.mark.parametrize("meanwhile", ["acknowledged", "closed"])
+async def test_what_has_ended_while_it_was_sent_is_not_sent_again(meanwhile: str) -> None:
+    node = Node()
+
+    async def sends(messages: Sequence[Message]) -> None:
+        node.say() if meanwhile == "acknowledged" else node.delivery.close()
+
+    node.inner.send = sends  # type: ignore[method-assign]
+    await node.send()
+    assert node.clock.timers == []
+
+
 async def test_who_is_closed_has_no_timer_left() -> None:
     node = Node()
     await node.send()

@@ -8,7 +8,7 @@ import pytest
 from hand import HandClock
 
 from netdfl.core.types import Kind, Message, Payload, StepId
-from netdfl.node.asking import PAST, Asking
+from netdfl.node.asking import PAST, TRIES, Asked, Asking, Missing
 from netdfl.transport.base import Fate
 
 S = 10**9
@@ -91,6 +91,46 @@ def test_of_several_it_looks_again_when_the_first_is_due() -> None:
         desk.sent.clear()
         desk.clock.move_to(hundredths * S // 100)
         assert [query.dst for query in desk.sent] == asked
+
+
+@pytest.mark.parametrize(
+    ("tries", "due_ns", "heard_ns", "answer_ns", "silent"),
+    [
+        (TRIES, 100 * S, 97 * S, S // 4, True),
+        (TRIES - 1, 100 * S, 97 * S, S // 4, False),
+        (TRIES, 100 * S + 1, 97 * S, S // 4, False),
+        (TRIES, 100 * S, 97 * S + 1, S // 4, False),
+        (TRIES, 100 * S, 97 * S, S, False),
+        (TRIES, 100 * S, 96 * S, S, True),
+    ],
+)
+def test_who_was_asked_often_and_says_nothing_for_long_enough_is_silent(
+    tries: int, due_ns: int, heard_ns: int, answer_ns: int, silent: bool
+) -> None:
+    missing = Missing(SLOT, 90 * S, 1, 3 * S, lambda: (1,), {})
+    assert missing.is_silent(Asked(heard_ns, due_ns, 9, tries), 100 * S, answer_ns) is silent
+    assert not missing.is_silent(None, 100 * S, answer_ns)
+
+
+def test_no_two_looks_have_one_name() -> None:
+    desk = Desk()
+    for _ in range(3):
+        desk.first_ns()
+        desk.asking.end()
+        desk.asking.close()
+    names = [timer.name for timer in desk.clock.timers]
+    assert len(set(names)) == len(names) > 3
+    assert {name[:2] for name in names} == {("ask", 9)}
+
+
+def test_attempts_are_counted_as_far_as_a_message_can_say() -> None:
+    desk = Desk()
+    desk.first_ns()
+    assert desk.asking._missing is not None
+    desk.asking._missing.asked[1].attempts = 0xFFFE
+    while len(desk.sent) < 4:
+        desk.clock.move_to(min(timer.at_ns for timer in desk.clock.timers if timer.live))
+    assert [query.attempt for query in desk.sent] == [0, 0xFFFE, 0xFFFF, 0xFFFF]
 
 
 @pytest.mark.parametrize(
