@@ -16,7 +16,7 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -24,6 +24,7 @@ from multiprocessing.connection import Connection
 import numpy as np
 from figures import Row, show
 
+from netdfl.core.outcome import Outcome
 from netdfl.core.process import die_with_parent, keep_freed
 from netdfl.core.types import Array, Kind, Message, Payload, unicasts
 from netdfl.transport.bodies import SharedMemory
@@ -89,11 +90,11 @@ async def contenders(
 
         left = 0
 
-        def settled(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: Fate) -> None:
-            assert fate == Fate.DELIVERED, fate
-            self.left -= 1
+        def settled(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:
+            assert outcome.fate == Fate.DELIVERED, outcome
+            self.left -= len(payloads)
             if not self.left:
-                self.fate.set_result(fate)
+                self.fate.set_result(outcome.fate)
 
     async def netdfl(which: int, memory: SharedMemory | None) -> Contender:
         ledger = Rows()

@@ -20,8 +20,8 @@ from pathlib import Path
 from figures import Row, show
 
 from netdfl.core.fates import LOSS, Fate
+from netdfl.core.outcome import Outcome
 from netdfl.core.types import Kind, MessageId, StepId
-from netdfl.record.base import Outcome
 from netdfl.record.run import Run, open_run
 from netdfl.record.store import StoreWriter
 

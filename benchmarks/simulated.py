@@ -46,7 +46,7 @@ from netdfl.training.sgd import PlainStart
 from netdfl.transport.fabric import Fabric
 from netdfl.transport.simulated import SimulatedTransport
 from netdfl.worlds.simulated.arithmetic import rare_collections
-from netdfl.worlds.simulated.ledger import FleetBook, SimulatedLedger
+from netdfl.worlds.simulated.ledger import FleetLedger
 from netdfl.worlds.simulated.loop import VirtualClock, VirtualLoop
 
 DIM = 199_210
@@ -67,8 +67,8 @@ class World:
         links = Links(LinksSpec({"default": rules} if rules else {}, {}, nodes), Streams(0))
         silent = SilentRecorder()
         self.recorder = LoggingRecorder(silent, EventLog(self.clock, 0)) if log else cast(LoggingRecorder, silent)
-        book = FleetBook(self.recorder)  # as a whole run has it
-        self.fabric = self.loop.source = Fabric(self.clock, 0, links, book=book)
+        self.ledger = FleetLedger(self.clock, self.recorder)
+        self.fabric = self.loop.source = Fabric(self.clock, 0, self.ledger, links)
 
     def run(self, main: Any) -> float:
         """Seconds of this process that `main` takes."""
@@ -92,7 +92,8 @@ def exchange_seconds(nodes: int, neighbors: int, rounds: int, rules: dict[str, A
 
     async def node(i: NodeId) -> None:
         mailbox = Mailbox(keep_late=False)
-        transport = SimulatedTransport(world.fabric, i, SimulatedLedger(i, world.clock, world.recorder))
+        world.ledger.of(i)
+        transport = SimulatedTransport(world.fabric, i)
         transport.attach(mailbox)
         waits = Waits(i, mailbox, world.clock)
         peers, payload = tuple((i + shift) % nodes for shift in shifts), Payload()
@@ -174,18 +175,17 @@ def vector_seconds(nodes: int, rounds: int) -> float:
             marks.append(time.process_time())
 
     def node(i: NodeId) -> Node:
-        ledger = SimulatedLedger(i, world.clock, world.recorder)
         return Node(
             id=i,
             algorithm=algorithm,
             task=Vector(i),
             view_of=lambda round, gone: network.view(i, round),
             num_rounds=rounds,
-            transport=SimulatedTransport(world.fabric, i, ledger),
+            transport=SimulatedTransport(world.fabric, i),
             clock=world.clock,
             worker=InlineWorker(),
             recorder=world.recorder,
-            ledger=ledger,
+            ledger=world.ledger.of(i),
             mailbox=Mailbox(keep_late=True),
             hooks=Marks(),
         )

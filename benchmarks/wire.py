@@ -18,7 +18,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 
@@ -28,6 +28,7 @@ import numpy as np
 from figures import Row, show
 
 from netdfl.core.clock import RealClock
+from netdfl.core.outcome import Outcome
 from netdfl.core.process import keep_freed
 from netdfl.core.types import Array, Kind, Message, Payload, unicasts
 from netdfl.testing.transports import KeptLedger
@@ -51,9 +52,9 @@ Contender = Callable[[np.ndarray], Awaitable[None]]
 class LastOnly:
     """A mailbox that keeps the last message, read as a vector."""
 
-    def deliver(self, message: Message) -> Fate:
-        self.vector = np.frombuffer(message.payload.arrays["x"].data, np.float32)
-        return Fate.DELIVERED
+    def deliver(self, messages: Sequence[Message]) -> Sequence[Fate]:
+        self.vector = np.frombuffer(messages[-1].payload.arrays["x"].data, np.float32)
+        return [Fate.DELIVERED] * len(messages)
 
     def when_room(self, callback: Callable[[], None]) -> None:
         raise AssertionError("never full")
@@ -64,8 +65,8 @@ class OneRow(KeptLedger):
 
     fate: asyncio.Future[Fate]
 
-    def settled(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: Fate) -> None:
-        self.fate.set_result(fate)
+    def settled(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:
+        self.fate.set_result(outcome.fate)
 
 
 def transport(

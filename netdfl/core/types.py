@@ -195,18 +195,6 @@ class Multicast(NamedTuple):
             for dst, payload in zip(dsts, payloads, strict=True)
         ]
 
-    @property
-    def first(self) -> Message:
-        """The first receiver's message."""
-        (kind, incarnation, (round, step), _, attempt), payload = self.id, self.payloads[0]
-        return as_message((self.src, self.dsts[0], kind, incarnation, round, step, attempt, payload))
-
-    @property
-    def shared(self) -> Payload | None:
-        """The payload that all receivers get; None: not all get the same."""
-        first = self.payloads[0]
-        return first if self.payloads.count(first) == len(self.payloads) else None
-
     def after(self, count: int) -> Multicast:
         """Leave out the first `count` receivers."""
         return self._replace(dsts=self.dsts[count:], payloads=self.payloads[count:])
@@ -218,14 +206,24 @@ as_multicast: Callable[[tuple[NodeId, tuple[NodeId, ...], MessageId, tuple[Paylo
 """A multicast of its fields, without the call in Python that a named tuple makes."""
 
 
+def first_multicast(src: NodeId, kind: Kind, incarnation: int, at: StepId, outbox: Outbox) -> Multicast:
+    """Make a message to each destination of `outbox`, as a life of `src` sends it for the first time."""
+    return as_multicast((src, tuple(outbox), as_message_id((kind, incarnation, at, 0, 0)), tuple(outbox.values())))
+
+
 def messages_of(multicasts: Iterable[Multicast]) -> list[Message]:
     """Take multicasts apart into each receiver's own message."""
     return [message for multicast in multicasts for message in multicast.messages]
 
 
+def unicast(message: Message) -> Multicast:
+    """Make of a message a multicast with one receiver."""
+    return as_multicast((message.src, (message.dst,), message.id, (message.payload,)))
+
+
 def unicasts(messages: Iterable[Message]) -> list[Multicast]:
     """Make of each message a multicast with one receiver."""
-    return [as_multicast((m.src, (m.dst,), m.id, (m.payload,))) for m in messages]
+    return [unicast(message) for message in messages]
 
 
 _src = itemgetter(0)
@@ -243,40 +241,23 @@ class Acknowledgement(NamedTuple):
 class Inbox:
     """The messages that one wait collected, iterated by (src, round, step), never by arrival.
 
-    `came` are they as they came: what was sent to several nodes at once they share, and there it may name another of
-    them. `acknowledgements` are what has been said of this node's own messages since its last wait, where delivery is
+    `acknowledgements` are what has been said of this node's own messages since its last wait, where delivery is
     acknowledged.
     """
 
-    __slots__ = ("_messages", "_node", "acknowledgements", "came", "missing")
+    __slots__ = ("acknowledgements", "messages", "missing")
 
     def __init__(
         self,
-        came: Sequence[Message] = (),
+        messages: Sequence[Message] = (),
         missing: Sequence[NodeId] = (),
         acknowledgements: Sequence[Acknowledgement] = (),
-        node: NodeId | None = None,
     ) -> None:
-        """Sort what `came`; `missing` are the awaited nodes from which nothing came in time.
-
-        `node` is whose inbox it is, where messages may name another.
-        """
-        alone = len(set(map(_src, came))) == len(came)  # each the only one of its sender
-        self.came = tuple(sorted(came, key=_src if alone else _in_order))
+        """Sort the messages; `missing` are the awaited nodes from which nothing came in time."""
+        alone = len(set(map(_src, messages))) == len(messages)  # each the only one of its sender
+        self.messages = tuple(sorted(messages, key=_src if alone else _in_order))
         self.missing = tuple(sorted(missing)) if missing else ()
         self.acknowledgements = tuple(sorted(acknowledgements, key=_acknowledged_in_order)) if acknowledgements else ()
-        self._messages, self._node = self.came if node is None else None, node
-
-    @property
-    def messages(self) -> tuple[Message, ...]:
-        """The messages, each to this node."""
-        if self._messages is None:
-            self._messages = tuple(map(self.own, self.came))
-        return self._messages
-
-    def own(self, message: Message) -> Message:
-        """What came, to this node."""
-        return message if self._node is None or message[1] == self._node else message._replace(dst=self._node)
 
     @property
     def returned(self) -> Iterator[Message]:
@@ -292,7 +273,7 @@ class Inbox:
         return iter(self.messages)
 
     def __len__(self) -> int:
-        return len(self.came)
+        return len(self.messages)
 
 
 class Role(StrEnum):

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from netdfl.core.fates import FATE_TEXTS
+from netdfl.core.outcome import Outcome
 from netdfl.core.types import Kind, NodeId, Payload, Scalar
-from netdfl.record.base import Outcome, Waited
+from netdfl.record.base import Waited
 
 
 class Sent(NamedTuple):

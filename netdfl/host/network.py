@@ -113,7 +113,7 @@ def message_options(blueprint: Blueprint) -> GrpcOptions:
 
 
 class Door:
-    """In front of a mailbox: while it is closed, nothing is taken and senders keep what they have. A `BatchSink`."""
+    """In front of a mailbox: while it is closed, nothing is taken and senders keep what they have. A `Sink`."""
 
     def __init__(self, mailbox: Mailbox) -> None:
         """Deliver into `mailbox` while open; begin open."""
@@ -132,13 +132,9 @@ class Door:
         for callback in waiters:
             callback()
 
-    def deliver(self, message: Message) -> Fate | None:
-        """Take the message, or none while closed."""
-        return None if self.closed else self._mailbox.deliver(message)
-
-    def take_together(self, messages: Sequence[Message], dst: NodeId | None = None) -> bool:
-        """See `BatchSink`; none while closed."""
-        return not self.closed and self._mailbox.take_together(messages, dst)
+    def deliver(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
+        """Take the messages, or none while closed."""
+        return [None] * len(messages) if self.closed else self._mailbox.deliver(messages)
 
     def when_room(self, callback: Callable[[], None]) -> None:
         """Call back when the mailbox has room, or the door opens."""

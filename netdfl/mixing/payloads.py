@@ -69,12 +69,12 @@ def vectors(inbox: Inbox, like: Tensor) -> dict[NodeId, Tensor]:
     """The vectors of an inbox by their senders, as `vector` reads each."""
     kind, is_cpu = _kind(MODEL, like.dtype, like.shape), like.is_cpu
     came: dict[NodeId, Tensor] = {}
-    for message in inbox.came:
-        read = message[7].read
+    for message in inbox.messages:
+        read = message.payload.read
         found = None if read is None else read.get(kind)
         if found is None or not is_cpu:
-            found = vector(inbox.own(message), like)
-        came[message[0]] = found
+            found = vector(message, like)
+        came[message.src] = found
     return came
 
 

@@ -36,7 +36,7 @@ from netdfl.core.types import (
     messages_of,
     unicasts,
 )
-from netdfl.transport.base import Fate, Sink, Transport
+from netdfl.transport.base import Fate, Sink, Transport, deliver_one
 
 FIRST_NS = 500_000_000
 LEAST_NS = 20_000_000
@@ -204,13 +204,16 @@ class Acknowledged:
         if self._sink is not None:
             self._sink.when_room(callback)
 
-    def deliver(self, message: Message) -> Fate | None:
-        """Take a message and acknowledge it, or take an acknowledgement. See `Sink`."""
+    def deliver(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
+        """Take messages and acknowledge them, or take acknowledgements. See `Sink`."""
+        return [self._deliver(message) for message in messages]
+
+    def _deliver(self, message: Message) -> Fate | None:
         if message.kind is Kind.ACK:
             return self._take(message)
         if message.kind is Kind.REPLY:
             self._replied(message)
-        fate = self._sink.deliver(message) if self._sink is not None else None
+        fate = deliver_one(self._sink, message) if self._sink is not None else None
         if fate is None or message.kind is not Kind.DATA:
             return fate
         id = message.src, message.logical

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeAlias
 
 from netdfl.core.clock import Clock
 from netdfl.core.fates import Fate, FateClass, FateReason, MessageCounts
-from netdfl.core.types import Edge, Kind, Message, MessageId, NodeId, Scalar, StepId, as_step
-from netdfl.record.base import Recorder, as_outcome
+from netdfl.core.outcome import Outcome
+from netdfl.core.types import Edge, Kind, Message, MessageId, Multicast, NodeId, Payload, Scalar, StepId
+from netdfl.record.base import Recorder
 
 LAST = 8
 LAST_LOST = 32
 MOST_SAID = 500
-_ASIDE = (Kind.HEARTBEAT, Kind.PROBE, Kind.QUERY, Kind.STATUS)
+ASIDE = (Kind.HEARTBEAT, Kind.PROBE, Kind.QUERY, Kind.STATUS)
 _OF_ROUNDS = (Kind.DATA, Kind.NOTICE, Kind.REQUEST)
 
 Settled: TypeAlias = tuple[MessageId, int, int | None, Fate]
@@ -120,12 +121,11 @@ class EdgeCount:
         self.last = self.last_lost = _NONE
         self.slots: tuple[Slots, ...] = ()
 
-    def remember(self, message: Message) -> None:
-        """`message` was handed to the transport."""
-        _, _, kind, epoch, round, step, _, _ = message
+    def remember(self, id: MessageId) -> None:
+        """Count a message that was handed to the transport."""
+        kind, incarnation, at, _, _ = id
         if kind in _OF_ROUNDS:
-            slot = as_step((round, step))
-            self.remember_run((kind, epoch), slot, slot, 1)
+            self.remember_run((kind, incarnation), at, at, 1)
         else:
             self.sent += 1
 
@@ -172,19 +172,27 @@ class NodeLedger:
     refused_count: Counter[FateReason] = field(default_factory=Counter)
     _strangers: Strangers = field(default_factory=Strangers)
 
-    def sent(self, message: Message, nbytes: int, at_ns: int) -> None:
-        """Count a message handed to the transport."""
-        edge = self._edge(message)
-        edge.remember(message)
-        if edge.flying is _NONE_FLYING:
-            edge.flying = {}
-        edge.flying[message.id] = at_ns
+    def sent(self, multicast: Multicast, nbytes: int, at_ns: int) -> None:
+        """Count messages of `nbytes` together that were handed to the transport."""
+        for dst in multicast.dsts:
+            edge = self._edge(multicast.id.kind, dst)
+            edge.remember(multicast.id)
+            if edge.flying is _NONE_FLYING:
+                edge.flying = {}
+            edge.flying[multicast.id] = at_ns
         self.bytes_sent += nbytes
-        self.sent_count += 1
+        self.sent_count += len(multicast.dsts)
 
-    def settled(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: Fate) -> None:
-        """Record a message's fate: one row."""
-        edge, id = self._edge(message), message.id
+    def settled(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:
+        """Count and record the fate of messages of this node: a row for each."""
+        for _, dst in outcome.edges:
+            self.count(dst, outcome)
+        self.recorder.outcome(outcome, payloads)
+
+    def count(self, dst: NodeId, outcome: Outcome) -> None:
+        """Count the fate of the message to `dst`."""
+        _, id, _, sent_ns, arrived_ns, fate = outcome
+        edge = self._edge(id.kind, dst)
         edge.flying.pop(id, None)
         settled = (id, sent_ns, arrived_ns, fate)
         edge.last = _kept(edge.last, LAST)
@@ -199,8 +207,6 @@ class NodeLedger:
             edge.last_lost.append(settled)
         if fate not in (Fate.DELIVERED, Fate.IN_FLIGHT):
             self.classes[fate.counts_as] += 1
-        outcome = as_outcome((((message.src, message.dst),), id, nbytes, sent_ns, arrived_ns, fate))
-        self.recorder.outcome(outcome, (message.payload,))
 
     def leaves_out(self, nodes: Iterable[NodeId], round: int) -> None:
         """`nodes` are taken for gone, and sent nothing in `round`."""
@@ -220,11 +226,11 @@ class NodeLedger:
         unfinished = self.sent_count - sum(settled.values())
         return MessageCounts(self.sent_count, **settled, unfinished=unfinished)
 
-    def _edge(self, message: Message) -> EdgeCount:
-        edges = self.aside if message.kind in _ASIDE else self.edges
-        edge = edges.get(message.dst)
+    def _edge(self, kind: Kind, dst: NodeId) -> EdgeCount:
+        edges = self.aside if kind in ASIDE else self.edges
+        edge = edges.get(dst)
         if edge is None:
-            edge = edges[message.dst] = EdgeCount()
+            edge = edges[dst] = EdgeCount()
         return edge
 
     def refused(self, edge: Edge | None, reason: FateReason, what: str, round: int = -1) -> None:

@@ -10,10 +10,10 @@ the same message: what was taken once is not taken twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeAlias
 
-from netdfl.core.types import Kind, Message, NodeId, StepId, as_message, as_step
+from netdfl.core.types import Kind, Message, NodeId, StepId, as_step
 from netdfl.transport.base import Fate
 
 OnCame: TypeAlias = Callable[[StepId, Collection[NodeId]], None]
@@ -57,7 +57,6 @@ class Mailbox:
         self._size = 0
         self._waiters: list[Callable[[], None]] = []
         self._awaited: StepId = _NO_STEP
-        self._node: NodeId | None = None  # whose it is, once somebody has said so
         self._on_awaited: OnCame | None = None
         self._on_late: Callable[[Message], None] | None = None
         self._other: dict[Kind, Callable[[Message], Fate]] = {}
@@ -70,8 +69,15 @@ class Mailbox:
         """Tell `handler` of every message whose round is over."""
         self._on_late = handler
 
-    def deliver(self, message: Message) -> Fate | None:
-        """Take a message; None if the mailbox is full. See `Sink`."""
+    def deliver(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
+        """Take messages in this order and return each one's fate; None: the mailbox is full."""
+        if len(messages) == 1:
+            return [self._take(messages[0])]
+        if messages and self._take_together(messages):
+            return [_DELIVERED] * len(messages)
+        return [self._take(message) for message in messages]
+
+    def _take(self, message: Message) -> Fate | None:
         src, _, kind, _, round, step, _, _ = message
         if self._other and kind in self._other:
             return self._other[kind](message)
@@ -98,26 +104,24 @@ class Mailbox:
             self._on_awaited(slot, (src,))
         return _DELIVERED
 
-    def take_together(self, messages: Sequence[Message], dst: NodeId | None = None) -> bool:
-        """Take messages that come at one instant, all for the awaited slot and each the first of its sender.
+    def _take_together(self, messages: Sequence[Message]) -> bool:
+        """Take messages that are all for the awaited slot and each the first of its sender; others one by one.
 
-        Any others have to be delivered one by one. See `BatchSink`. Copies of one message are made when they are read.
+        Most of what comes to a node at one instant is so: then one look at the slot does for all.
         """
         slot, on_awaited = self._awaited, self._on_awaited
         if on_awaited is None or slot <= self._closed or self._shut:
             return False
         awaited_round, awaited_step = slot
-        for message in messages if dst is None else messages[:1]:
-            if message[4] != awaited_round or message[5] != awaited_step or message[2] in self._other:
+        for _, _, kind, _, round, step, _, _ in messages:
+            if round != awaited_round or step != awaited_step or kind in self._other:
                 return False
-        came = {message[0]: message for message in messages}
+        came = {message.src: message for message in messages}
         senders = sum(map(self._bits.__getitem__, came))
         seen = self._seen.get(slot, 0)
         if len(came) < len(messages) or seen & senders:
             return False
         self._seen[slot] = seen | senders
-        if dst is not None:
-            self._node = dst
         kept = self._slots.get(slot)
         if kept is None:
             self._slots[slot] = came
@@ -130,13 +134,6 @@ class Mailbox:
         on_awaited(slot, came)
         return True
 
-    def _own(self, messages: Iterable[Message]) -> list[Message]:
-        """`messages` as they are to this node: others may share what came, and it names one of them."""
-        me = self._node
-        if me is None:
-            return list(messages)
-        return [m if m[1] == me else as_message((m[0], me, m[2], m[3], m[4], m[5], m[6], m[7])) for m in messages]
-
     def memory(self) -> dict[str, int]:
         """Whose messages have been read, by slot: what a later life must not take again."""
         read = dict(self._seen)
@@ -147,7 +144,7 @@ class Mailbox:
 
     def unread(self) -> list[Message]:
         """What has come and nobody has taken yet."""
-        return [m for kept in self._slots.values() for m in self._own(kept.values())] + self.late
+        return [m for kept in self._slots.values() for m in kept.values()] + self.late
 
     def remember(self, memory: Mapping[str, int]) -> None:
         """Take nothing that an earlier life has read, and count it where its slot is awaited again."""
@@ -212,7 +209,7 @@ class Mailbox:
         taken = list(self._slots.pop(slot, _NOTHING).values())
         self._size -= len(taken)
         for stale in [s for s in self._slots if s <= self._closed] if self._slots else ():
-            for message in self._own(self._slots.pop(stale).values()):
+            for message in self._slots.pop(stale).values():
                 self._size -= 1
                 self.num_late += 1
                 if self._serves_late(message):
@@ -229,7 +226,7 @@ class Mailbox:
         for slot in sorted(s for s in self._slots if s <= last):
             messages = self._slots.pop(slot)
             self._taken.setdefault(slot, set()).update(messages)
-            early += self._own(messages.values())
+            early += messages.values()
         self._size -= len(early)
         self._make_room()
         return early

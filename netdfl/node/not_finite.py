@@ -57,7 +57,7 @@ class Screen:
 
 def not_finite(inbox: Inbox) -> list[Message]:
     """The messages that hold NaN or infinity."""
-    return [inbox.own(message) for message in inbox.came if not (message[7].finite or is_finite(message[7]))]
+    return [message for message in inbox if not (message.payload.finite or is_finite(message.payload))]
 
 
 def only_finite(inbox: Inbox) -> Inbox:

@@ -19,16 +19,13 @@ from netdfl.core.types import (
     Inbox,
     Kind,
     Message,
-    MessageId,
-    Multicast,
     NodeId,
     Outbox,
     Payload,
     StepId,
     View,
-    as_message_id,
-    as_multicast,
     as_step,
+    first_multicast,
     unicasts,
 )
 from netdfl.core.whose import own_place
@@ -41,6 +38,7 @@ from netdfl.node.mailbox import Mailbox
 from netdfl.node.not_finite import Screen, not_finite, only_finite
 from netdfl.node.own_draws import AS_THEY_ARE, OwnDraws
 from netdfl.node.requests import Requests
+from netdfl.node.shares import unacknowledged, weight_in
 from netdfl.node.state_transfer import Joining, StateTransfer
 from netdfl.node.waits import OpenWait, Waits
 from netdfl.node.worker import Worker
@@ -173,7 +171,7 @@ class Node:
         """The push-sum weight that is this node's now: its own, and what has come and is not read; None without any."""
         if not self.mailbox.keep_late:
             return None
-        return max(0.0, self._held) + sum(weight_in(message.payload) for message in self.mailbox.unread())
+        return max(0.0, self._held) + weight_in(message.payload for message in self.mailbox.unread())
 
     async def rounds(self, first: int) -> AsyncIterator[View]:
         """The views of the rounds that are left.
@@ -263,21 +261,18 @@ class Node:
         return tuple(arg.without(culprit) if arg is inbox else arg for arg in args)
 
     def _gave_up(self, message: Message) -> None:
-        weight, now = weight_in(message.payload), self.clock.now_ns()
+        weight, now = weight_in((message.payload,)), self.clock.now_ns()
         self.recorder.event(now, self.id, message.round, "given_up", dst=message.dst, step=message.step, weight=weight)
 
     async def send(self, view: View, step: int, outbox: Outbox) -> None:
         """Send one step's payloads and go on; where that is wanted, tell those that get none."""
-        at, multicasts = as_step((view.round, step)), list[Multicast]()
-        if outbox:
-            id = as_message_id((Kind.DATA, self.epoch, at, 0, 0))
-            multicasts.append(as_multicast((self.id, tuple(outbox), id, tuple(outbox.values()))))
+        at, outboxes = as_step((view.round, step)), {Kind.DATA: outbox}
         if self.algorithm.wait.announce and view.in_neighbors is None:
+            without = set(view.may_send_to) - outbox.keys() - self.waits.gone
             self.ledger.leaves_out(self.waits.gone - outbox.keys(), view.round)  # some since the round began
-            if without := tuple(sorted(set(view.may_send_to) - outbox.keys() - self.waits.gone)):
-                id = MessageId(Kind.NOTICE, self.epoch, at, 0, 0)
-                multicasts.append(Multicast(self.id, without, id, (NOTHING,) * len(without)))
-        self._held -= sum(map(weight_in, outbox.values())) if self.mailbox.keep_late else 0.0
+            outboxes[Kind.NOTICE] = dict.fromkeys(sorted(without), NOTHING)
+        self._held -= weight_in(outbox.values()) if self.mailbox.keep_late else 0.0
+        multicasts = [first_multicast(self.id, kind, self.epoch, at, each) for kind, each in outboxes.items() if each]
         await self.transport.send(multicasts)
         self._next = StepId(view.round, step + 1)
 
@@ -399,14 +394,3 @@ class Node:
             figures |= self._counting.figures(state.mixing)
         self.recorder.metrics(now, self.id, view.round, figures)
         await self.hooks.end_round(state, view, weight)
-
-
-def weight_in(payload: Payload) -> float:
-    """Return the push-sum weight that a payload carries."""
-    weight = payload.meta.get("w", 0.0)
-    return weight if isinstance(weight, float) else 0.0
-
-
-def unacknowledged(messages: Sequence[Message]) -> dict[str, float]:
-    """How many messages a node has unacknowledged, and the push-sum weight in them; some of it may have been taken."""
-    return {"limbo": float(len(messages)), "limbo_weight": float(sum(weight_in(each.payload) for each in messages))}

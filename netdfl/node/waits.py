@@ -288,7 +288,7 @@ class Waits:
         if timed_out:
             for node in missing:
                 self.silence.missed(node)
-        return Inbox(messages, missing, node=self.node), wait
+        return Inbox(messages, missing), wait
 
     def _how(self, wait: OpenWait, timed_out: bool) -> Ended:
         if timed_out:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from functools import partial
 from typing import NamedTuple, Protocol
 
-from netdfl.core.fates import Fate
-from netdfl.core.types import Edge, Kind, MessageId, NodeId, Payload, Scalar
+from netdfl.core.outcome import Outcome
+from netdfl.core.types import Kind, NodeId, Payload, Scalar
 
 
 class Ended(StrEnum):
@@ -39,27 +38,6 @@ class Waited(NamedTuple):
     ended: Ended
     last_src: NodeId | None
     missing: tuple[NodeId, ...]
-
-
-class Outcome(NamedTuple):
-    """Messages whose fate is known, and which differ in their edges and contents alone: a row for each of `edges`.
-
-    Times are the clock's nanoseconds; `arrived_ns` is None where they never arrived. The contents are not part of it:
-    they must not stay in memory for a row.
-    """
-
-    edges: Sequence[Edge]
-    id: MessageId
-    nbytes: int
-    sent_ns: int
-    arrived_ns: int | None
-    fate: Fate
-
-
-as_outcome: Callable[[tuple[Sequence[Edge], MessageId, int, int, int | None, Fate]], Outcome] = partial(
-    tuple.__new__, Outcome
-)
-"""An outcome of its fields, without the call in Python that a named tuple makes."""
 
 
 class Recorder(Protocol):

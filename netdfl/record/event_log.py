@@ -19,8 +19,9 @@ from xxhash import xxh3_64_intdigest, xxh3_128
 
 from netdfl.core.clock import Clock
 from netdfl.core.fates import FATE_TEXTS
+from netdfl.core.outcome import Outcome
 from netdfl.core.types import NodeId, Payload, Scalar
-from netdfl.record.base import Outcome, Store, Waited
+from netdfl.record.base import Store, Waited
 
 MOST_ENTRIES = 1000
 SOME = 512
@@ -109,6 +110,12 @@ def _messages(outcome: Outcome, digests: Sequence[str], at_ns: int, seed: int, t
     edges, (kind, incarnation, (round, step), _, attempt), nbytes, sent_ns, arrived_ns, fate = outcome
     id, at = f"{kind._value_} {incarnation}.{round}.{step}.{attempt}", f"{at_ns} "
     ends = f" {nbytes} {sent_ns} {arrived_ns} {FATE_TEXTS[fate]} "
+    if len(digests) == 1:  # as below, without its lists
+        ((src, dst),), (digest,) = edges, digests
+        one = f"message {src}->{dst} {id}"
+        told[0].append(xxh3_64_intdigest(one.encode(), seed))
+        told[1].append(f"{at}{one}{ends}{digest}\n")
+        return
     for first in range(0, len(digests), SOME):  # not more at once than stays in the processor's cache
         some = slice(first, first + SOME)
         about = [f"message {src}->{dst} {id}" for src, dst in edges[some]]

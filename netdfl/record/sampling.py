@@ -18,8 +18,8 @@ from pydantic import Field, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 from netdfl.core.fates import Fate
+from netdfl.core.outcome import Outcome
 from netdfl.core.types import NodeId
-from netdfl.record.base import Outcome
 from netdfl.record.forms import OPEN
 
 SAMPLING = "record.json"

@@ -33,8 +33,9 @@ from typing import Any, Generic, Self, TypeAlias, TypeVar
 from netdfl.core.errors import RunError
 from netdfl.core.fates import Fate
 from netdfl.core.files import open_append
+from netdfl.core.outcome import Outcome
 from netdfl.core.types import NodeId, Payload, Scalar
-from netdfl.record.base import Outcome, Waited
+from netdfl.record.base import Waited
 from netdfl.record.plain_json import dump_json
 from netdfl.record.sampling import EVERYTHING, LinkKey, RoundKey, Sampling, Totals
 

@@ -8,8 +8,8 @@ from typing import TypeAlias
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.errors import InputError, NetdflError
 from netdfl.core.fates import Fate
+from netdfl.core.outcome import Outcome
 from netdfl.core.types import Edge, MessageId, NodeId
-from netdfl.record.base import Outcome
 from netdfl.record.run import Run
 from netdfl.running.prepare import other_versions, what_changed
 from netdfl.scenario.load import load

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.fates import Fate, FateClass
+from netdfl.core.outcome import Outcome
 from netdfl.core.types import Edge, Kind, MessageId, NodeId, Payload
-from netdfl.record.base import Outcome, Store
+from netdfl.record.base import Store
 from netdfl.record.event_log import EventLog, LoggingRecorder
 from netdfl.replaying.checking import Record
 from netdfl.transport.under_way import Flight

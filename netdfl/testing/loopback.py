@@ -14,7 +14,7 @@ from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.runtime import Node
 from netdfl.training.base import Task
-from netdfl.transport.base import Sink
+from netdfl.transport.base import Sink, deliver_one
 
 T = TypeVar("T")
 ViewOf = Callable[[NodeId, int], View]
@@ -56,7 +56,7 @@ class Loopback:
     async def send(self, multicasts: Sequence[Multicast]) -> None:
         """Deliver at once."""
         for message in messages_of(multicasts):
-            if not self.lost(message) and self.sinks[message.dst].deliver(message) is None:
+            if not self.lost(message) and deliver_one(self.sinks[message.dst], message) is None:
                 raise AssertionError(f"mailbox of node {message.dst} is full")
         await asyncio.sleep(0)
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from netdfl.core.outcome import Outcome
 from netdfl.core.types import ITEM_BYTES, Array, Edge, Kind, Message, Multicast, NodeId, Payload, Scalar, unicasts
 from netdfl.transport import wire
 from netdfl.transport.base import Fate, Ledger, Transport
@@ -45,13 +46,16 @@ class KeptLedger:
     refusals: list[tuple[Edge | None, str, str]] = field(default_factory=list)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def sent(self, message: Message, nbytes: int, at_ns: int) -> None:
-        """Keep the message."""
-        self.handed.append(message)
+    def sent(self, multicast: Multicast, nbytes: int, at_ns: int) -> None:
+        """Keep the messages."""
+        self.handed += multicast.messages
 
-    def settled(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: Fate) -> None:
-        """Keep the row."""
-        self.rows.append(LedgerRow(message, nbytes, sent_ns, arrived_ns, fate))
+    def settled(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:
+        """Keep a row for each message."""
+        edges, (kind, incarnation, (round, step), _, attempt), nbytes, sent_ns, arrived_ns, fate = outcome
+        for (src, dst), payload in zip(edges, payloads, strict=True):
+            message = Message(src, dst, kind, incarnation, round, step, attempt, payload)
+            self.rows.append(LedgerRow(message, nbytes, sent_ns, arrived_ns, fate))
         self._changed.set()
 
     def refused(self, edge: Edge | None, reason: str, what: str) -> None:
@@ -77,13 +81,13 @@ class KeptSink:
     _callbacks: list[Callable[[], None]] = field(default_factory=list)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def deliver(self, message: Message) -> Fate | None:
-        """Take the message, or None when full."""
-        if self.capacity is not None and len(self.messages) >= self.capacity:
-            return None
-        self.messages.append(message)
+    def deliver(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
+        """Take as many messages as there is room for."""
+        room = len(messages) if self.capacity is None else max(0, self.capacity - len(self.messages))
+        taken = messages[:room]
+        self.messages += taken
         self._changed.set()
-        return Fate.DELIVERED
+        return [*[Fate.DELIVERED] * len(taken), *[None] * (len(messages) - len(taken))]
 
     def when_room(self, callback: Callable[[], None]) -> None:
         """Call back at `make_room`."""

@@ -1,18 +1,19 @@
 """The one seam: a transport takes `Multicast`s at one node and hands their messages to the sinks of others.
 
-A transport never calls back into an algorithm: it delivers into a `Sink` (the node's mailbox), in
-one synchronous call per message. That costs no task and no wake-up per message, and it is the place
-where a full mailbox pushes back.
+A transport never calls back into an algorithm: it delivers into a `Sink` (the node's mailbox), in one synchronous
+call for all that comes at one instant. That costs no task and no wake-up per message, and it is the place where a
+full mailbox pushes back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from netdfl.core.fates import Fate as Fate
 from netdfl.core.fates import FateReason, is_fate
-from netdfl.core.types import Edge, Message, Multicast, NodeId
+from netdfl.core.outcome import Outcome
+from netdfl.core.types import Edge, Message, Multicast, Payload
 
 MOST_NS = 1 << 60
 """A time on the fleet's clock that another node tells is within so many nanoseconds of the start, some 36 years."""
@@ -26,22 +27,17 @@ def may_be_told(fate: str, arrived_ns: int | None) -> bool:
 class Sink(Protocol):
     """Where a transport puts what arrives for one node."""
 
-    def deliver(self, message: Message) -> Fate | None:
-        """Take a message now and say its fate; None: the mailbox is full, offer it again later."""
+    def deliver(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
+        """Take messages in this order and return each one's fate; None: the mailbox is full, offer it again later."""
 
     def when_room(self, callback: Callable[[], None]) -> None:
         """Call back once, soon after the mailbox has room again."""
 
 
-@runtime_checkable
-class BatchSink(Sink, Protocol):
-    """A sink that takes what comes at one instant in one call."""
-
-    def take_together(self, messages: Sequence[Message], dst: NodeId | None = None) -> bool:
-        """Take all `messages`, where each would be delivered in whatever order they came; else none, and say so.
-
-        With `dst` they differ in their senders and contents alone, and are for `dst`, whomever they name.
-        """
+def deliver_one(sink: Sink, message: Message) -> Fate | None:
+    """Deliver a message that comes alone."""
+    (fate,) = sink.deliver((message,))
+    return fate
 
 
 class Ledger(Protocol):
@@ -50,11 +46,11 @@ class Ledger(Protocol):
     One row per message, written by its sender's side. Times are the clock's nanoseconds.
     """
 
-    def sent(self, message: Message, nbytes: int, at_ns: int) -> None:
-        """`message` of `nbytes` on the wire was handed to the transport."""
+    def sent(self, multicast: Multicast, nbytes: int, at_ns: int) -> None:
+        """Count messages of `nbytes` together on the wire that were handed to the transport."""
 
-    def settled(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: Fate) -> None:
-        """The message's fate is known."""
+    def settled(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:
+        """Take the fate of messages, and the contents of each in the order of their edges."""
 
     def refused(self, edge: Edge | None, reason: FateReason, what: str) -> None:
         """Something foreign or malformed came in and changed nothing."""

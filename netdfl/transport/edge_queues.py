@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Sequence
 from operator import itemgetter
-from typing import NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, TypeVar
 
-from netdfl.core.types import Kind, Message, Multicast, NodeId
+from netdfl.core.types import Kind, Message, NodeId
 from netdfl.links.path import Fused, Path
 from netdfl.links.rules.base import Departure, Stage, StageOutcome, Transit
 from netdfl.links.rules.disorder import Duplicate
 from netdfl.links.rules.latency import Latency
 from netdfl.links.schedule.events import CompiledEvent
-from netdfl.transport.base import BatchSink, Ledger, Sink
+from netdfl.transport.base import Fate, Sink
 
 FEW_QUEUES = 16
+NOBODY: tuple[tuple[NodeId, ...], Sequence[EdgeQueue], int] = ((), (), -1)
 
 
 class FabricLinks(Protocol):
@@ -55,23 +55,21 @@ class PerfectLinks:
 
 
 class End:
-    """One node's end: its sink, its ledger, what its full mailbox left waiting, its queues to others.
+    """One node's end: its sink, what its full mailbox left waiting, its queues to others.
 
-    `all_at_once` is the sink, where that takes many messages in one call. `waiting` is the sum of its queues'.
-    `lanes` are the queues to those that it last sent to at once, where each takes the same time.
+    `waiting` is the sum of its queues'. `last` is to whom it sent last, with the queues, and the delay of all or -1.
     """
 
-    __slots__ = ("all_at_once", "held", "lanes", "ledger", "most_queues", "node", "queues", "sink", "waiting")
+    __slots__ = ("held", "last", "most_queues", "node", "queues", "sink", "waiting")
 
-    def __init__(self, node: NodeId, ledger: Ledger) -> None:
-        self.node, self.ledger = node, ledger
+    def __init__(self, node: NodeId) -> None:
+        self.node = node
         self.sink: Sink | None = None
-        self.all_at_once: BatchSink | None = None
         self.queues: dict[NodeId, EdgeQueue] = {}
         self.held: list[Parcel] = []
         self.waiting = 0
         self.most_queues = FEW_QUEUES
-        self.lanes = NO_LANES
+        self.last: tuple[tuple[NodeId, ...], Sequence[EdgeQueue], int] = NOBODY
 
     def forget(self, sending: int, now_ns: int) -> list[NodeId]:
         """Keep no queues that can be made again; where a graph is redrawn, most are used once.
@@ -83,49 +81,18 @@ class End:
         busy = [(d, each) for d, each in before.items() if each.fixed_ns < 0 or each.waiting or each.waiters]
         self.queues = {dst: queue for dst, queue in busy if not queue.rests(now_ns)}
         self.most_queues = max(FEW_QUEUES, 2 * sending, 2 * len(self.queues))
-        self.lanes = NO_LANES
+        self.last = NOBODY
         return [dst for dst, _ in busy if dst not in self.queues]
 
-    def attach(self, sink: Sink | None) -> None:
-        """Deliver into `sink`; None: the node is gone."""
-        self.sink = sink
-        self.all_at_once = cast("BatchSink", sink) if sink is not None and _takes_batches(type(sink)) else None
+    def deliver(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
+        """Hand over messages in this order and return each one's fate; None: there is no room, or nobody."""
+        return [None] * len(messages) if self.sink is None else self.sink.deliver(messages)
 
     def close(self) -> None:
         """The node has left for good. Freed here, its queues need no garbage collector, which takes far longer."""
-        self.attach(None)
+        self.sink = None
         self.queues.clear()
-        self.lanes = NO_LANES
-
-
-class Lanes(NamedTuple):
-    """Queues to several nodes, in the order in which they are sent to.
-
-    What enters them leaves `fixed_ns` later; -1: not always, or not all. `targets` and `ties` are theirs.
-    """
-
-    dsts: tuple[NodeId, ...]
-    queues: list[EdgeQueue]
-    fixed_ns: int
-    targets: list[End]
-    ties: list[int]
-
-
-NO_LANES = Lanes((), [], -1, [], [])
-
-
-def lanes_to(dsts: tuple[NodeId, ...], queues: list[EdgeQueue]) -> Lanes:
-    """Those of `queues` to `dsts`."""
-    first = queues[0].fixed_ns
-    if first <= 0 or not all([queue.fixed_ns == first for queue in queues]):
-        return NO_LANES._replace(dsts=dsts, queues=queues)
-    return Lanes(dsts, queues, first, [queue.target for queue in queues], [queue.tie for queue in queues])
-
-
-@cache
-def _takes_batches(kind: type) -> bool:
-    """Whether sinks of this kind do: once a kind, for such a question is slow."""
-    return issubclass(kind, BatchSink)
+        self.last = NOBODY
 
 
 class EdgeQueue:
@@ -139,7 +106,6 @@ class EdgeQueue:
         "at_once",
         "dst",
         "fixed_ns",
-        "ledger",
         "path",
         "source",
         "src",
@@ -154,7 +120,7 @@ class EdgeQueue:
         self, src: NodeId, dst: NodeId, path: Path, computed: Computed, source: End, target: End, tie: int
     ) -> None:
         self.src, self.dst, self.path, (self.at_once, self.fixed_ns) = src, dst, path, computed
-        self.source, self.ledger, self.target, self.tie = source, source.ledger, target, tie
+        self.source, self.target, self.tie = source, target, tie
         self.unit_made: Transit | None = None
         self.waiting = 0
         self.waiters: list[asyncio.Future[None]] | None = None
@@ -186,39 +152,6 @@ class EdgeQueue:
             for waiter in waiters:
                 if not waiter.done():
                     waiter.set_result(None)
-
-
-class Volley(NamedTuple):
-    """One payload of `nbytes` for several nodes, sent at once over `lanes`."""
-
-    lanes: Lanes
-    multicast: Multicast
-    nbytes: int
-    salt: int
-    sent_ns: int
-
-    def dues(self) -> Iterator[Due]:
-        """Its messages, one by one."""
-        _, queues, _, _, ties = self.lanes
-        for queue, tie, message in zip(queues, ties, self.multicast.messages, strict=True):
-            yield tie ^ self.salt, queue, message, self.nbytes, self.sent_ns, None, 0
-
-
-class Book(Protocol):
-    """Where a fleet counts and records in one go, whoever the senders are."""
-
-    def sent(self, ledger: Ledger, multicast: Multicast, nbytes: int, lanes: Lanes) -> None:
-        """Count in `ledger` what leaves its node now over `lanes`, of `nbytes` together; `NO_LANES`: one message."""
-
-    def delivered(self, arrivals: Sequence[Due], now_ns: int) -> None:
-        """What each sender's ledger would be told of a message that was delivered now."""
-
-    def came(self, volleys: Sequence[Volley], arrivals: Arrivals, now_ns: int) -> None:
-        """As `delivered` of all that is in `volleys`, in the order of `arrivals`; see `are_alike`."""
-
-
-Arrivals: TypeAlias = Sequence[tuple[End, Sequence[Message]]]
-"""What comes for each end, of which a message may name another receiver of its copies."""
 
 
 Due: TypeAlias = tuple[int, EdgeQueue, Message, int, int, Departure | None, int]
@@ -262,17 +195,20 @@ def fixed_ns(stages: Sequence[Stage]) -> int:
     return stage.delay.constant_ns if stage.delay.quantile is None and stage.scale == 1.0 else -1
 
 
-_tie, _queue_of, departure_of = itemgetter(0), itemgetter(1), itemgetter(5)
+tie_of, _queue_of, departure_of = itemgetter(0), itemgetter(1), itemgetter(5)
 
 
-def first_tie(arrivals: tuple[End, Sequence[Due]]) -> int:
-    """The least tie of a node's entries: nodes go in the order of these."""
-    return min([entry[0] for entry in arrivals[1]])
+Arrival = TypeVar("Arrival", bound=tuple[Any, ...])
+
+
+def in_turn(come: dict[End, list[Arrival]]) -> list[tuple[End, list[Arrival]]]:
+    """What comes for each node; nodes go in the order of the least tie of what comes."""
+    return sorted(come.items(), key=lambda item: item[1][0][0])
 
 
 def in_order(entries: list[Due]) -> list[Due]:
     """Edges by their ties; the entries of one edge keep the order in which they came, as links promise."""
-    ordered = sorted(entries, key=_tie)
+    ordered = sorted(entries, key=tie_of)
     if len(set(map(_queue_of, entries))) == len(entries):
         return ordered
     of_queue: dict[EdgeQueue, deque[Due]] = {}

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 
 from netdfl.core.clock import Clock, Timer, TimerName
 from netdfl.core.fates import FateKind, FateReason
-from netdfl.core.types import Edge, Message, Multicast, NodeId, messages_of
+from netdfl.core.types import Edge, Message, Multicast, NodeId, messages_of, unicast
 from netdfl.links.channel import Links
 from netdfl.links.event_driver import Drive
 from netdfl.links.path import Path
 from netdfl.links.rules.base import Transit
 from netdfl.links.rules.disorder import with_bit_flipped
 from netdfl.links.schedule.events import CompiledEvent
-from netdfl.transport.base import Fate, Ledger, Sink
+from netdfl.transport.base import Fate, Ledger, Sink, deliver_one
 from netdfl.transport.link_header import LinkHeader, read_link_header
 from netdfl.transport.receipts import REPORT, Receipts, SentMessage, report
 from netdfl.transport.wire import frame_size
@@ -220,7 +220,7 @@ class Emulated:
         self._advance()
         nbytes, now = frame_size(message.payload), self._clock.now_ns()
         self._lead_ns = max(self._lead_ns, LEAD_NS + LEAD_NS_PER_BYTE * nbytes)
-        self._ledger.sent(message, nbytes, now)
+        self._ledger.sent(unicast(message), nbytes, now)
         m = message
         sent = SentMessage(message, nbytes, now)
         unit = Transit(m.src, m.dst, m.kind, m.round, m.step, m.attempt, nbytes, content=sent)
@@ -234,7 +234,7 @@ class Emulated:
         assert isinstance(sent, SentMessage)
         if unit.copy:
             sent = SentMessage(sent.message._replace(), sent.nbytes, sent.sent_ns)
-            self._ledger.sent(sent.message, 0, sent.sent_ns)
+            self._ledger.sent(unicast(sent.message), 0, sent.sent_ns)
         return sent
 
     def _left(self, unit: Transit, at_ns: int) -> None:
@@ -249,9 +249,9 @@ class Emulated:
 
     # receiving
 
-    def deliver(self, message: Message) -> Fate | None:
-        """Take a message that no link touched."""
-        return None if self._sink is None else self._sink.deliver(message)
+    def deliver(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
+        """Take messages that no link touched."""
+        return [None] * len(messages) if self._sink is None else self._sink.deliver(messages)
 
     def deliver_with_header(self, message: Message, link_header: bytes) -> Fate | None:
         """Take a message that is due at its link header's time, or a report. Raises MalformedMessage."""
@@ -296,7 +296,7 @@ class Emulated:
         self._give(held)
 
     def _give(self, held: _Held) -> None:
-        fate = None if self._sink is None else self._sink.deliver(held.message)
+        fate = None if self._sink is None else deliver_one(self._sink, held.message)
         if fate is not None:
             self._tell(held, fate)
             return

@@ -19,32 +19,28 @@ from struct import Struct
 from xxhash import xxh3_64_intdigest
 
 from netdfl.core.clock import Clock
-from netdfl.core.fates import FateReason
-from netdfl.core.types import Edge, Kind, Message, MessageId, Multicast, NodeId, Payload
+from netdfl.core.fates import Fate, FateReason
+from netdfl.core.outcome import as_outcome, outcome_of
+from netdfl.core.types import Edge, Kind, Message, MessageId, Multicast, NodeId, Payload, unicast
 from netdfl.links.rules.base import DROPPED, Departure, Dropped, Held, LinkRule, StageOutcome, Transit
 from netdfl.links.rules.disorder import with_bit_flipped
 from netdfl.links.schedule.events import CompiledEvent
-from netdfl.transport.base import Fate, Ledger, Sink
+from netdfl.transport.base import Ledger, Sink
 from netdfl.transport.edge_queues import (
-    NO_LANES,
-    Book,
     Computed,
     Due,
     EdgeQueue,
     End,
     FabricLinks,
-    Lanes,
     PerfectLinks,
-    Volley,
     computed,
     departure_of,
-    first_tie,
     in_order,
-    lanes_to,
+    in_turn,
+    tie_of,
 )
-from netdfl.transport.instants import Instants
+from netdfl.transport.instants import Instants, ScheduledMulticast, apart, are_alike
 from netdfl.transport.under_way import Flight, UnderWay, content_of, unit_for
-from netdfl.transport.volleys import TakenApart, are_alike, by_target
 from netdfl.transport.wire import frame_size
 
 QUEUE = 64
@@ -61,19 +57,19 @@ class Fabric:
         self,
         clock: Clock,
         seed: int,
+        ledger: Ledger,
         links: FabricLinks | None = None,
         *,
         changing: bool = False,
-        book: Book | None = None,
         size: Callable[[Payload], int] = frame_size,
     ) -> None:
-        """Carry messages over `links`; `seed` keys the order within an instant.
+        """Carry messages over `links`, and tell `ledger` of all; `seed` keys the order within an instant.
 
         `changing` says that the schedule changes links while the fleet runs, so that single stages
-        must be able to take back what they let go. `book` keeps all ledgers of the fleet, where it is there.
+        must be able to take back what they let go.
         `size` gives a message's bytes, once for each payload.
         """
-        self._clock, self._seed, self._book, self._size = clock, seed, book, size
+        self._clock, self._seed, self._ledger, self._size = clock, seed, ledger, size
         self._links: FabricLinks = links or PerfectLinks()
         self._changing = changing
         self._ends: dict[NodeId, End] = {}
@@ -85,21 +81,21 @@ class Fabric:
 
     # nodes
 
-    def join(self, node: NodeId, ledger: Ledger) -> None:
+    def join(self, node: NodeId) -> None:
         """Give `node` an end; a node that restarts keeps its queues and what is on them."""
         if node not in self._ends:
-            self._ends[node] = End(node, ledger)
+            self._ends[node] = End(node)
 
     def attach(self, node: NodeId, sink: Sink) -> None:
         """Deliver to `node` from now on; what an earlier sink had no room for is offered to this one."""
         end = self._ends[node]
-        end.attach(sink)
+        end.sink = sink
         self._offer_again(end, sink)
 
     def detach(self, node: NodeId) -> None:
         """`node` has crashed: what comes for it fails, what it sent goes on."""
         end = self._ends[node]
-        end.attach(None)
+        end.sink = None
         held, end.held = end.held, []
         for parcel in held:
             parcel[0].fewer()
@@ -108,15 +104,13 @@ class Fabric:
     def leave(self, *nodes: NodeId) -> None:
         """Settle as `in_flight` everything that `nodes` have sent and that has not ended."""
         for parcel in self.under_way.take_out(set(nodes)):
-            queue, message, nbytes, sent_ns = parcel
-            queue.ledger.settled(message, nbytes, sent_ns, None, Fate.IN_FLIGHT)
+            self._settle(*parcel[1:], None, Fate.IN_FLIGHT)
         for node in nodes:
             self._ends[node].close()
 
     def lose(self, flight: Flight, reason: FateReason) -> None:
         """Drop a message that is under way, now."""
-        queue, message, nbytes, sent_ns = self.under_way.withdraw(flight)
-        queue.ledger.settled(message, nbytes, sent_ns, None, Fate.dropped(reason))
+        self._settle(*self.under_way.withdraw(flight)[1:], None, Fate.dropped(reason))
 
     def hasten(self, flight: Flight) -> None:
         """Let a message that is under way arrive now."""
@@ -142,20 +136,18 @@ class Fabric:
         if len(source.queues) > source.most_queues and not self._changing:
             for dst in source.forget(len(dsts), now):
                 self._links.forget(source.node, dst)
-        lanes = self._lanes(source, dsts) if len(dsts) > 1 else NO_LANES
+        queues, delay = self._to(source, dsts)
         sizes, salt = [payload.size or self._size(payload) for payload in payloads], self._salt(id)
-        if self._book is not None:
-            self._book.sent(source.ledger, multicast, sum(sizes), lanes)
-            if lanes.fixed_ns > 0 and multicast.shared is not None:
-                self._instants.fire(Volley(lanes, multicast, sizes[0], salt, now), now + lanes.fixed_ns)
-                return
-        messages = multicast.messages
-        if self._book is None:
-            for message, nbytes in zip(messages, sizes, strict=True):
-                source.ledger.sent(message, nbytes, now)
-        queues, instant, entries = source.queues, -1, list[Due]()
-        for dst, message, nbytes in zip(dsts, messages, sizes, strict=True):
-            queue = queues.get(dst) or self._queue(source, dst)
+        self._ledger.sent(multicast, sum(sizes), now)
+        nbytes = sizes[0]
+        if delay >= 0 and sizes.count(nbytes) == len(sizes):
+            if not delay:
+                for queue in queues:
+                    queue.more()
+            self._instants.schedule(ScheduledMulticast(multicast, queues, nbytes, salt, now), now + delay)
+            return
+        instant, entries = -1, list[Due]()
+        for queue, message, nbytes in zip(queues, multicast.messages, sizes, strict=True):
             tie, delay = queue.tie ^ salt, queue.fixed_ns
             at = now + delay if delay >= 0 else self._through(queue, message, nbytes, now, tie)
             if at == now:
@@ -166,12 +158,13 @@ class Fabric:
                 instant, entries = at, due.get(at) or self._instants.entries(at)
             entries.append((tie, queue, message, nbytes, now, None, 0))
 
-    def _lanes(self, source: End, dsts: tuple[NodeId, ...]) -> Lanes:
-        """Those of what goes to `dsts`."""
-        if dsts is not source.lanes.dsts and dsts != source.lanes.dsts:
-            queues = source.queues
-            source.lanes = lanes_to(dsts, [queues.get(dst) or self._queue(source, dst) for dst in dsts])
-        return source.lanes
+    def _to(self, source: End, dsts: tuple[NodeId, ...]) -> tuple[Sequence[EdgeQueue], int]:
+        """The queues to `dsts`, and the delay that all always have or -1; most nodes send to the same again."""
+        if dsts != source.last[0]:
+            queues = [source.queues.get(dst) or self._queue(source, dst) for dst in dsts]
+            first = queues[0].fixed_ns
+            source.last = dsts, queues, first if all([queue.fixed_ns == first for queue in queues]) else -1
+        return source.last[1:]
 
     def _through(self, queue: EdgeQueue, message: Message, nbytes: int, now: int, tie: int) -> int:
         """When the message arrives, if that can be computed at once; else put it into its first stage."""
@@ -187,7 +180,7 @@ class Fabric:
             if after < at:
                 unit.content = (message, now, tie)
                 if after == DROPPED:
-                    self._drop(queue, unit, stage.reason)
+                    self._drop(unit, stage.reason)
                 else:
                     self._in_stages[unit] = queue
                     queue.unit_made = unit_for(message, nbytes, now, tie)
@@ -226,17 +219,19 @@ class Fabric:
 
     def run(self, now_ns: int) -> None:
         """Do what is due at `now_ns`, which `next_ns` gave."""
-        volleys, entries = self._instants.pop(now_ns)
+        multicasts, entries = self._instants.pop(now_ns)
         self._running = True
-        if volleys:
-            self._volleys_arrive(volleys, now_ns)
-        elif len(entries) == 1:
-            self._come(entries[0], now_ns)
-        elif not any(map(departure_of, entries)):
-            self._arrive_together(entries, now_ns)
+        if multicasts and are_alike(multicasts):
+            self._multicasts_arrive(multicasts, now_ns)
         else:
-            for entry in in_order(entries):
-                self._come(entry, now_ns)
+            entries = entries or apart(multicasts)
+            if len(entries) == 1:
+                self._come(entries[0], now_ns)
+            elif any(map(departure_of, entries)):
+                for entry in in_order(entries):
+                    self._come(entry, now_ns)
+            else:
+                self._arrive_together(entries, now_ns)
         self._running = False
 
     def _come(self, entry: Due, now_ns: int) -> None:
@@ -244,56 +239,65 @@ class Fabric:
         if departure is None:
             if sent_ns == now_ns:
                 queue.fewer()
-            sink = queue.target.sink
-            fate = None if sink is None else sink.deliver(message)
-            if fate is not None:
-                queue.ledger.settled(message, nbytes, sent_ns, now_ns, fate)
-            else:
-                self._stay(queue, message, nbytes, sent_ns)
+            self._arrive(queue, message, nbytes, sent_ns)
         elif departure.unit.pending is departure:
             departure.unit.pending = None
             self._go(queue, place + 1, departure.unit, now_ns)
 
+    def _multicasts_arrive(self, multicasts: Sequence[ScheduledMulticast], now_ns: int) -> None:
+        """Hand each node what comes for it now, of multicasts that differ in their senders and contents alone."""
+        (_, _, id, _), _, nbytes, _, sent_ns = multicasts[0]
+        come: dict[End, list[tuple[int, EdgeQueue, Message]]] = {}
+        for multicast, queues, _, salt, _ in multicasts:
+            for queue, message in zip(queues, multicast.messages, strict=True):
+                if sent_ns == now_ns:
+                    queue.fewer()
+                arrival, target = (queue.tie ^ salt, queue, message), queue.target
+                if target in come:
+                    come[target].append(arrival)
+                else:
+                    come[target] = [arrival]
+        ended: dict[Fate, tuple[list[Edge], list[Payload]]] = {Fate.DELIVERED: ([], [])}
+        for arrivals in come.values():
+            arrivals.sort(key=tie_of)
+        for target, arrivals in in_turn(come):
+            messages = [message for _, _, message in arrivals]
+            fates = target.deliver(messages)
+            if fates.count(Fate.DELIVERED) == len(fates):
+                edges, payloads = ended[Fate.DELIVERED]
+                edges += [(message.src, message.dst) for message in messages]
+                payloads += [message.payload for message in messages]
+                continue
+            for (_, queue, message), fate in zip(arrivals, fates, strict=True):
+                if fate is None:
+                    self._stay(queue, message, nbytes, sent_ns)
+                else:
+                    edges, payloads = ended.setdefault(fate, ([], []))
+                    edges.append((message.src, message.dst))
+                    payloads.append(message.payload)
+        for fate, (edges, payloads) in ended.items():
+            if edges:
+                self._ledger.settled(as_outcome((edges, id, nbytes, sent_ns, now_ns, fate)), payloads)
+
     def _arrive_together(self, entries: Sequence[Due], now_ns: int) -> None:
         """Hand each node what comes for it now; order counts between the messages of one node alone."""
-        of_target: dict[End, list[Due]] = {}
+        come: dict[End, list[Due]] = {}
         for entry in entries:
-            target = entry[1].target
-            if target in of_target:
-                of_target[target].append(entry)
-            else:
-                of_target[target] = [entry]
-        taken: list[Due] = []
-        for target, group in sorted(of_target.items(), key=first_tie):
-            sink = target.all_at_once
-            if self._book is not None and sink is not None and sink.take_together([entry[2] for entry in group]):
-                taken += group
-                continue
-            for entry in in_order(group):
-                self._come(entry, now_ns)
-        if taken and self._book is not None:
-            for entry in taken:
-                if entry[4] == now_ns:
-                    entry[1].fewer()
-            self._book.delivered(taken, now_ns)
-
-    def _volleys_arrive(self, volleys: Sequence[Volley], now_ns: int) -> None:
-        """As `_arrive_together`."""
-        assert self._book is not None
-        refused, singles, arrivals, alike = set[End](), TakenApart(volleys), by_target(volleys), are_alike(volleys)
-        for target, messages in arrivals:
-            sink = target.all_at_once
-            if alike and sink is not None and sink.take_together(messages, target.node):
-                continue
-            entries = singles.of(target)
-            if alike or sink is None or not sink.take_together([entry[2] for entry in entries]):
-                refused.add(target)
-                for entry in in_order(entries):
-                    self._come(entry, now_ns)
-        if alike and not refused:
-            self._book.came(volleys, arrivals, now_ns)
-        elif taken := [entry for target, _ in arrivals if target not in refused for entry in singles.of(target)]:
-            self._book.delivered(taken, now_ns)
+            come.setdefault(entry[1].target, []).append(entry)
+        ended: dict[tuple[MessageId, int, int, Fate], tuple[list[Edge], list[Payload]]] = {}
+        for target, arrivals in in_turn({target: in_order(group) for target, group in come.items()}):
+            fates = target.deliver([message for _, _, message, _, _, _, _ in arrivals])
+            for (_, queue, message, nbytes, sent_ns, _, _), fate in zip(arrivals, fates, strict=True):
+                if sent_ns == now_ns:
+                    queue.fewer()
+                if fate is None:
+                    self._stay(queue, message, nbytes, sent_ns)
+                else:
+                    edges, payloads = ended.setdefault((message.id, nbytes, sent_ns, fate), ([], []))
+                    edges.append((message.src, message.dst))
+                    payloads.append(message.payload)
+        for (id, nbytes, sent_ns, fate), (edges, payloads) in ended.items():
+            self._ledger.settled(as_outcome((edges, id, nbytes, sent_ns, now_ns, fate)), payloads)
 
     def change(self, event: CompiledEvent) -> None:
         """Make a scheduled change of links or nodes' rates now."""
@@ -323,7 +327,7 @@ class Fabric:
             return
         message, sent_ns, _ = content_of(unit)
         if unit.copy:
-            queue.ledger.sent(message, 0, sent_ns)
+            self._copied(message, sent_ns)
         if unit.corrupted:
             message = with_bit_flipped(message, self._seed)
         self._arrive(queue, message, unit.nbytes, sent_ns)
@@ -335,7 +339,7 @@ class Fabric:
             return
         self._in_stages.pop(unit, None)
         if isinstance(outcome, Dropped):
-            self._drop(queue, unit, outcome.reason)
+            self._drop(unit, outcome.reason)
         elif isinstance(outcome, Held):
             self._in_stages[unit] = queue
         elif outcome.at_ns > now:
@@ -353,25 +357,32 @@ class Fabric:
 
     # ends
 
-    def _drop(self, queue: EdgeQueue, unit: Transit, reason: FateReason) -> None:
+    def _drop(self, unit: Transit, reason: FateReason) -> None:
         message, sent_ns, _ = content_of(unit)
         if unit.copy:
-            queue.ledger.sent(message, 0, sent_ns)
-        queue.ledger.settled(message, unit.nbytes, sent_ns, None, Fate.dropped(reason))
+            self._copied(message, sent_ns)
+        self._settle(message, unit.nbytes, sent_ns, None, Fate.dropped(reason))
+
+    def _copied(self, message: Message, sent_ns: int) -> None:
+        """A link made a copy of `message`: it costs its sender no bytes."""
+        self._ledger.sent(unicast(message), 0, sent_ns)
+
+    def _settle(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: Fate) -> None:
+        self._ledger.settled(outcome_of(message, nbytes, sent_ns, arrived_ns, fate), (message.payload,))
 
     def _arrive(self, queue: EdgeQueue, message: Message, nbytes: int, sent_ns: int) -> None:
         sink = queue.target.sink
-        fate = None if sink is None else sink.deliver(message)
+        (fate,) = (None,) if sink is None else sink.deliver((message,))
         if fate is None:
             self._stay(queue, message, nbytes, sent_ns)
         else:
-            queue.ledger.settled(message, nbytes, sent_ns, self._clock.now_ns(), fate)
+            self._settle(message, nbytes, sent_ns, self._clock.now_ns(), fate)
 
     def _stay(self, queue: EdgeQueue, message: Message, nbytes: int, sent_ns: int) -> None:
         """Keep what the target has no room for; a target that is gone fails it."""
         target = queue.target
         if target.sink is None:
-            queue.ledger.settled(message, nbytes, sent_ns, None, Fate.GONE)
+            self._settle(message, nbytes, sent_ns, None, Fate.GONE)
             return
         queue.more()
         target.held.append((queue, message, nbytes, sent_ns))

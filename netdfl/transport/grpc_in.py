@@ -18,7 +18,7 @@ from netdfl.core.fates import FOREIGN, MALFORMED, Fate, FateReason
 from netdfl.core.types import Edge, Message, NodeId, Payload
 from netdfl.transport import wire
 from netdfl.transport.answers import HELLO_FIRST, LEFT, as_receipt, as_word
-from netdfl.transport.base import Ledger, Sink
+from netdfl.transport.base import Ledger, Sink, deliver_one
 from netdfl.transport.bodies import Bodies, Borrowed
 from netdfl.transport.chunks import Assembly
 from netdfl.transport.credentials import Certified
@@ -253,7 +253,7 @@ class Inlet:
 
     def _offer(self, message: Message, link_header: bytes | None) -> Fate | None:
         if link_header is None or self.sink is None:
-            return None if self.sink is None else self.sink.deliver(message)
+            return None if self.sink is None else deliver_one(self.sink, message)
         if self._header_sink is None:
             raise ForeignMessage(f"node {message.src} emulates links, node {self._me.node} does not")
         return self._header_sink.deliver_with_header(message, link_header)

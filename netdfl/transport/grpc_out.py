@@ -19,7 +19,8 @@ from google.protobuf.message import DecodeError
 
 from netdfl.core.clock import NS_PER_S, Clock
 from netdfl.core.fates import FOREIGN, Fate
-from netdfl.core.types import Message, NodeId
+from netdfl.core.outcome import outcome_of
+from netdfl.core.types import Message, NodeId, unicast
 from netdfl.transport import wire
 from netdfl.transport.answers import BROKEN_CALL, HELLO_FIRST, Answer, of_receipt
 from netdfl.transport.base import Ledger
@@ -137,10 +138,10 @@ class Outlet:
         """Queue a message and its link header. Raises ValueError for a number that the frame's header can't hold."""
         now = self._clock.now_ns()
         header = wire.encode_header(message, self._me.run_id, now)
-        self._ledger.sent(message, nbytes, now)
+        self._ledger.sent(unicast(message), nbytes, now)
         self._used_ns = now
         if self._closed_as:
-            self._ledger.settled(message, nbytes, now, None, self._closed_as)
+            self._ledger.settled(outcome_of(message, nbytes, now, None, self._closed_as), (message.payload,))
             return
         place = None if self._bodies is None else self._bodies.keep(message.payload, nbytes - wire.BODY_AT)
         self._queue.append(Queued(message, header, nbytes, now, link_header, place))
@@ -221,7 +222,8 @@ class Outlet:
         self._open_bytes -= entry.nbytes
         if self._bodies is not None and entry.place is not None:
             self._bodies.drop(entry.message.payload, entry.place)
-        self._ledger.settled(entry.message, entry.nbytes, entry.sent_ns, arrived_ns, fate)
+        outcome = outcome_of(entry.message, entry.nbytes, entry.sent_ns, arrived_ns, fate)
+        self._ledger.settled(outcome, (entry.message.payload,))
         wake(self._waiters)
 
     async def _hand_over(self, entry: Queued) -> Answer | None:

@@ -1,12 +1,45 @@
-"""What is due in a fabric, and when: at each instant single messages, or volleys."""
+"""What is due in a fabric, and when.
+
+Most of what a fleet sends leaves a node for all of its neighbors at one instant, and where their links take the same
+time it arrives at one instant too. Such a multicast is one entry until it arrives: that halves the time that a message
+takes. An instant holds either multicasts or single messages: where it has to hold others, or somebody looks at what
+is under way, its multicasts are taken apart first.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
+from typing import NamedTuple
 
-from netdfl.transport.edge_queues import Due, Volley
-from netdfl.transport.volleys import apart
+from netdfl.core.types import Multicast
+from netdfl.transport.edge_queues import Due, EdgeQueue
+
+
+class ScheduledMulticast(NamedTuple):
+    """A multicast of messages of `nbytes` each over `queues`, which arrives at one instant."""
+
+    multicast: Multicast
+    queues: Sequence[EdgeQueue]
+    nbytes: int
+    salt: int
+    sent_ns: int
+
+    def dues(self) -> Iterator[Due]:
+        """Its messages, one by one."""
+        for queue, message in zip(self.queues, self.multicast.messages, strict=True):
+            yield queue.tie ^ self.salt, queue, message, self.nbytes, self.sent_ns, None, 0
+
+
+def apart(multicasts: Iterable[ScheduledMulticast]) -> list[Due]:
+    """All their messages, in the order in which they were sent."""
+    return [due for multicast in multicasts for due in multicast.dues()]
+
+
+def are_alike(multicasts: Sequence[ScheduledMulticast]) -> bool:
+    """Whether all their messages differ in their edges and contents alone, and were sent at one instant."""
+    (_, _, id, _), _, nbytes, _, sent_ns = multicasts[0]
+    return all([m.multicast.id == id and m.nbytes == nbytes and m.sent_ns == sent_ns for m in multicasts])
 
 
 def is_void(entry: Due) -> bool:
@@ -16,19 +49,19 @@ def is_void(entry: Due) -> bool:
 
 
 class Instants:
-    """The instants to come. `due` are those of single messages, `volleys` the others; `times` has both."""
+    """The instants to come. `due` are those of single messages, `multicasts` the others; `times` has both."""
 
     def __init__(self) -> None:
         """Nothing is due yet."""
         self.times: list[int] = []
         self.due: dict[int, list[Due]] = {}
-        self.volleys: dict[int, list[Volley]] = {}
+        self.multicasts: dict[int, list[ScheduledMulticast]] = {}
 
     def next_ns(self) -> int | None:
         """When something is due, or None."""
         times = self.times
         while times:
-            if times[0] in self.volleys:
+            if times[0] in self.multicasts:
                 return times[0]
             entries = self.due[times[0]]
             if (entries and not is_void(entries[0])) or not all(map(is_void, entries)):
@@ -37,34 +70,34 @@ class Instants:
         return None
 
     def entries(self, at_ns: int) -> list[Due]:
-        """The single messages that are due at an instant, to which others may be added; its volleys are taken apart."""
+        """The single messages of an instant, to which others may be added; its multicasts are taken apart."""
         entries = self.due.get(at_ns)
         if entries is None:
-            volleys = self.volleys.pop(at_ns, None)
-            if volleys is None:
+            multicasts = self.multicasts.pop(at_ns, None)
+            if multicasts is None:
                 heappush(self.times, at_ns)
-            entries = self.due[at_ns] = apart(volleys or ())
+            entries = self.due[at_ns] = apart(multicasts or ())
         return entries
 
-    def fire(self, volley: Volley, at_ns: int) -> None:
-        """Let a volley be due at an instant, one by one where single messages are due there."""
-        volleys = self.volleys.get(at_ns)
-        if volleys is not None:
-            volleys.append(volley)
+    def schedule(self, multicast: ScheduledMulticast, at_ns: int) -> None:
+        """Let a multicast be due at an instant, one by one where single messages are due there."""
+        multicasts = self.multicasts.get(at_ns)
+        if multicasts is not None:
+            multicasts.append(multicast)
         elif at_ns in self.due:
-            self.due[at_ns] += volley.dues()
+            self.due[at_ns] += multicast.dues()
         else:
-            self.volleys[at_ns] = [volley]
+            self.multicasts[at_ns] = [multicast]
             heappush(self.times, at_ns)
 
     def take_apart(self) -> None:
         """Have single messages alone."""
-        for at_ns, volleys in self.volleys.items():
-            self.due[at_ns] = apart(volleys)
-        self.volleys.clear()
+        for at_ns, multicasts in self.multicasts.items():
+            self.due[at_ns] = apart(multicasts)
+        self.multicasts.clear()
 
-    def pop(self, now_ns: int) -> tuple[Sequence[Volley], list[Due]]:
-        """What is due first, which is at `now_ns`: either volleys, or single messages."""
+    def pop(self, now_ns: int) -> tuple[Sequence[ScheduledMulticast], list[Due]]:
+        """What is due first, which is at `now_ns`: either multicasts, or single messages."""
         heappop(self.times)
-        volleys = self.volleys.pop(now_ns, None)
-        return ((), self.due.pop(now_ns)) if volleys is None else (volleys, [])
+        multicasts = self.multicasts.pop(now_ns, None)
+        return ((), self.due.pop(now_ns)) if multicasts is None else (multicasts, [])

@@ -7,12 +7,14 @@ messages of the fleet: they have no row and cost no emulated bytes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from netdfl.core.errors import MalformedMessage
 from netdfl.core.fates import FateKind, FateReason
-from netdfl.core.types import Edge, Kind, Message, NodeId, Payload
+from netdfl.core.outcome import Outcome, outcome_of
+from netdfl.core.types import Edge, Kind, Message, MessageId, Multicast, NodeId, Payload
 from netdfl.transport.base import Fate, Ledger, may_be_told
 
 REPORT = b""
@@ -40,18 +42,19 @@ class Receipts:
         self._ledger = ledger
         self._serial = epoch << 40
         self._open: dict[int, SentMessage] = {}
-        self._serials: dict[int, int] = {}
+        self._serials: dict[tuple[NodeId, MessageId], list[int]] = {}
 
     def add(self, sent: SentMessage) -> int:
         """Expect news of a message that the carrier takes now; return the number that its report will name."""
         self._serial += 1
         self._open[self._serial] = sent
-        self._serials[id(sent.message)] = self._serial
+        self._serials.setdefault((sent.message.dst, sent.message.id), []).append(self._serial)
         return self._serial
 
     def settle(self, sent: SentMessage, arrived_ns: int | None, fate: Fate) -> None:
         """Write the row of a message that has ended."""
-        self._ledger.settled(sent.message, sent.nbytes, sent.sent_ns, arrived_ns, fate)
+        outcome = outcome_of(sent.message, sent.nbytes, sent.sent_ns, arrived_ns, fate)
+        self._ledger.settled(outcome, (sent.message.payload,))
 
     def settle_all(self) -> None:
         """Settle what has not ended as `in_flight`."""
@@ -82,21 +85,35 @@ class Receipts:
     def _end(self, serial: int, arrived_ns: int | None, fate: Fate) -> None:
         sent = self._open.pop(serial, None)
         if sent is not None:
-            self._serials.pop(id(sent.message), None)
+            self._carried(sent.message.dst, sent.message.id, serial)
             self.settle(sent, arrived_ns, fate)
+
+    def _carried(self, dst: NodeId, id: MessageId, serial: int) -> None:
+        """Expect no more news of the way."""
+        serials = self._serials.get((dst, id), [])
+        if serial in serials:
+            serials.remove(serial)
+        if not serials:
+            self._serials.pop((dst, id), None)
 
     # the ledger of the carrier
 
-    def sent(self, message: Message, nbytes: int, at_ns: int) -> None:
+    def sent(self, multicast: Multicast, nbytes: int, at_ns: int) -> None:
         """The fleet's ledger heard of it when it entered its link."""
 
-    def settled(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: Fate) -> None:
-        """The carrier is done with `message`: its receiver holds it, or it has ended."""
-        serial = self._serials.get(id(message))
-        if serial is None:
+    def settled(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:
+        """The carrier is done with a message: its receiver holds it, or it has ended.
+
+        A copy that a link made has the id of its original, and follows it: news are of the first that has none yet.
+        """
+        (((_, dst),), id, _, _, arrived_ns, fate) = outcome
+        serials = self._serials.get((dst, id))
+        if not serials:
             return
+        serial = serials[0]
         if fate == Fate.IN_FLIGHT and arrived_ns is not None:
             self._open[serial].there = True
+            self._carried(dst, id, serial)
         else:
             self._end(serial, None if fate.kind is FateKind.DROPPED else arrived_ns, fate)
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from netdfl.core.types import Multicast, NodeId
-from netdfl.transport.base import Ledger, Sink
+from netdfl.transport.base import Sink
 from netdfl.transport.fabric import Fabric
 
 
 class SimulatedTransport:
     """One node's end of a `Fabric`. A `Transport`."""
 
-    def __init__(self, fabric: Fabric, node: NodeId, ledger: Ledger) -> None:
-        """Join `node` to the fabric; it reports to `ledger`."""
+    def __init__(self, fabric: Fabric, node: NodeId) -> None:
+        """Join `node` to the fabric."""
         self.fabric, self.node = fabric, node
-        fabric.join(node, ledger)
+        fabric.join(node)
 
     def attach(self, sink: Sink) -> None:
         """Deliver what arrives into `sink`."""

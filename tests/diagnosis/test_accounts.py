@@ -12,8 +12,9 @@ import pytest
 from netdfl.algorithms.catalog import ALGORITHMS
 from netdfl.algorithms.exchange import Exchange, WaitPolicy
 from netdfl.core.fates import Fate
+from netdfl.core.outcome import outcome_of
 from netdfl.core.rng import Streams
-from netdfl.core.types import Kind, LogicalId, Message, MessageId, Multicast, Payload, StepId, unicasts
+from netdfl.core.types import Kind, LogicalId, Message, MessageId, Multicast, Payload, StepId, unicast, unicasts
 from netdfl.diagnosis.account import (
     Account,
     EdgeAccount,
@@ -34,6 +35,7 @@ from netdfl.testing.loopback import InlineWorker, LastState, SilentRecorder
 from netdfl.topology.catalog import TOPOLOGIES
 from netdfl.topology.network import Network
 from netdfl.training.catalog import quadratic
+from netdfl.transport.base import deliver_one
 from tests.node.hand import HandClock
 
 ME, NOW, STREAMS = 2, 900, Streams(3)
@@ -217,11 +219,11 @@ def test_undecided_are_those_that_are_missing_and_may_yet_be_called_gone() -> No
 def test_early_is_what_the_mailbox_keeps_beside_what_has_come() -> None:
     its = node()
     for src in (0, 3):
-        its.mailbox.deliver(message(ME, src=src))
+        deliver_one(its.mailbox, message(ME, src=src))
     assert (account(its).early, account(its).mailbox_full) == (2, False)
     awaits(its)
     assert account(its).early == 1
-    its.mailbox.deliver(message(ME, src=4))
+    deliver_one(its.mailbox, message(ME, src=4))
     assert (account(its).early, account(its).mailbox_full) == (2, True)
 
 
@@ -230,7 +232,7 @@ def test_early_is_what_the_mailbox_keeps_beside_what_has_come() -> None:
 
 def sent(its: Node, dst: int, times: int) -> None:
     for step in range(times):
-        its.ledger.sent(message(dst, step=step), 10, 100 + step)
+        its.ledger.sent(unicast(message(dst, step=step)), 10, 100 + step)
 
 
 def room(at: int) -> WaitAccount:
@@ -285,9 +287,9 @@ def test_an_edge_is_told_with_what_is_in_flight_lost_and_was_ever_sent_the_earli
     loss = Fate.read("dropped:loss")
     data, later = message(1), message(1, round=5, step=0)
     for each, at_ns in ((data, 100), (later, 200), (later._replace(epoch=4), 300), (later._replace(step=1), 400)):
-        its.ledger.sent(each, 10, at_ns)
-    its.ledger.settled(data, 10, 100, None, loss)
-    its.ledger.settled(later, 10, 200, 250, Fate.DELIVERED)
+        its.ledger.sent(unicast(each), 10, at_ns)
+    its.ledger.settled(outcome_of(data, 10, 100, None, loss), (data.payload,))
+    its.ledger.settled(outcome_of(later, 10, 200, 250, Fate.DELIVERED), (later.payload,))
     gone = (data.id, 100, None, loss)
     came = (later.id, 200, 250, Fate.DELIVERED)
     flying = ((later._replace(epoch=4).id, 300), (later._replace(step=1).id, 400))

@@ -5,7 +5,7 @@ A fleet without any of them passes whatever happens to it, so a run that breaks 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -147,10 +147,11 @@ def _full_once() -> list[Any]:
         return around
 
     def deliver(inner: Callable[..., Any]) -> Wrapper:
-        def around(self: Mailbox, message: Message) -> Any:
-            fate = inner(self, message)
-            bug(fate is None and self._closed[0] == 3 and message.round >= 6, "full in round 4, of round 6")
-            return fate
+        def around(self: Mailbox, messages: Sequence[Message]) -> Any:
+            fates = inner(self, messages)
+            held = [message.round for message, fate in zip(messages, fates, strict=True) if fate is None]
+            bug(self._closed[0] == 3 and max(held, default=0) >= 6, "full in round 4, of round 6")
+            return fates
 
         return around
 

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from netdfl.core.fates import Fate
+from netdfl.core.outcome import Outcome
 from netdfl.core.types import Kind, MessageId, Payload, StepId
 from netdfl.explore.observed import observe
 from netdfl.explore.rows import Rows
-from netdfl.record.base import Ended, Outcome, Waited
+from netdfl.record.base import Ended, Waited
 from netdfl.record.result import Read
 from netdfl.record.run import open_run
 from netdfl.record.store import StoreWriter

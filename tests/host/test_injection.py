@@ -22,6 +22,7 @@ from netdfl.links.schedule.returns import find_return, fresh_round, keeps_state
 from netdfl.links.schedule.when import Facts
 from netdfl.testing.loopback import InlineWorker
 from netdfl.testing.transports import KeptSink, data_message, vector_payload
+from netdfl.transport.base import deliver_one
 
 MS = 1_000_000
 
@@ -197,10 +198,10 @@ def test_a_closed_door_refuses_and_calls_back_when_it_opens():
     door = Door(sink)
     message = data_message((0, 1), 0, vector_payload(np.zeros(1)))
     door.close()
-    assert door.deliver(message) is None
+    assert deliver_one(door, message) is None
     door.when_room(lambda: called.append(True))
     assert called == []
     door.open()
     assert called == [True]
-    assert door.deliver(message) == Fate.DELIVERED
+    assert deliver_one(door, message) == Fate.DELIVERED
     assert sink.messages == [message]

@@ -27,7 +27,7 @@ from netdfl.node.asking import (
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.waits import OpenWait, Waits
 from netdfl.record.base import Ended
-from netdfl.transport.base import Fate
+from netdfl.transport.base import Fate, deliver_one
 
 
 class Desk:
@@ -46,7 +46,7 @@ class Desk:
 
     def arrive(self, *sources: NodeId, round: int = 0) -> None:
         for src in sources:
-            self.mailbox.deliver(Message(src, 9, Kind.DATA, 0, round, 0, 0, Payload()))
+            deliver_one(self.mailbox, Message(src, 9, Kind.DATA, 0, round, 0, 0, Payload()))
 
     def move_on(self, ns: int) -> None:
         """Let time pass, timer by timer."""
@@ -57,7 +57,7 @@ class Desk:
 
     def say(self, query: Message, past: object) -> Fate | None:
         head = (query.dst, query.src, Kind.STATUS, 0, query.round, query.step, query.attempt)
-        return self.mailbox.deliver(Message(*head, Payload(meta={"past": past})))
+        return deliver_one(self.mailbox, Message(*head, Payload(meta={"past": past})))
 
     def questions(self) -> Iterator[Message]:
         while self.sent:
@@ -249,7 +249,7 @@ def test_a_query_is_answered_with_where_this_node_stands() -> None:
     desk = Desk()
     desk.asking.is_past = lambda peer, slot: slot < (4, 1)
     for round, step in ((4, 0), (4, 1), (5, 0)):
-        desk.mailbox.deliver(Message(3, 9, Kind.QUERY, 0, round, step, 2, Payload()))
+        deliver_one(desk.mailbox, Message(3, 9, Kind.QUERY, 0, round, step, 2, Payload()))
     assert [message.payload.meta for message in desk.sent] == [{"past": True}, {"past": False}, {"past": False}]
     assert {(m.kind, m.dst, m.attempt) for m in desk.sent} == {(Kind.STATUS, 3, 2)}
 

@@ -20,7 +20,7 @@ from netdfl.node.mailbox import Mailbox
 from netdfl.node.state_transfer import ROUND, Joining, StateTransfer
 from netdfl.topology.catalog import TOPOLOGIES
 from netdfl.topology.network import Network
-from netdfl.transport.base import Fate
+from netdfl.transport.base import Fate, deliver_one
 
 S = 10**9
 NETWORK = Network(TOPOLOGIES["full"](4, Streams(3)))
@@ -54,7 +54,7 @@ class Member(SimpleNamespace):
 
     def give(self, src: int, round: int = 4) -> None:
         answer = Message(src, 0, Kind.MODEL, 5, 0, 0, 0, pack(MODEL, meta={ROUND: round}))
-        assert self.mailbox.deliver(answer) is Fate.DELIVERED
+        assert deliver_one(self.mailbox, answer) is Fate.DELIVERED
 
     async def join(self, *peers: int, round: int = 2, weight: int | None = None) -> asyncio.Task[Any]:
         task = asyncio.create_task(self.transfer.join(Joining(round=round, peers=peers, weight=weight)))
@@ -128,7 +128,7 @@ async def test_it_begins_with_the_first_model_in_the_later_of_both_rounds(
     assert [m.dst for m in member.asked] == [1, 2], "an answer counts whenever it comes"
     assert not any(timer.live for timer in member.clock.timers)
     late = Message(2, 0, Kind.MODEL, 5, 0, 0, 0, pack(MODEL, meta={ROUND: 1}))
-    assert member.mailbox.deliver(late) is Fate.LATE
+    assert deliver_one(member.mailbox, late) is Fate.LATE
 
 
 async def test_an_answer_that_comes_while_it_still_asks_is_not_waited_for() -> None:

@@ -14,6 +14,7 @@ from netdfl.core.fates import Fate
 from netdfl.core.types import Kind, Message, Multicast, Payload, messages_of
 from netdfl.node.heartbeats import RECENT, Heartbeats, _Beats
 from netdfl.node.mailbox import Mailbox
+from netdfl.transport.base import deliver_one
 
 EVERY = 100
 
@@ -84,7 +85,7 @@ class Watch:
         )
 
     def hear(self, peer: int, number: int) -> None:
-        assert self.mailbox.deliver(Message(peer, 0, Kind.HEARTBEAT, 0, number, 0, 0, Payload())) == Fate.DELIVERED
+        assert deliver_one(self.mailbox, Message(peer, 0, Kind.HEARTBEAT, 0, number, 0, 0, Payload())) == Fate.DELIVERED
 
     async def until(self, to_ns: int, *heard: int) -> None:
         while self.clock.now < to_ns:

@@ -16,6 +16,7 @@ from netdfl.node.asking import PAST, Asking
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.waits import OpenWait, Waits
 from netdfl.record.base import Ended
+from netdfl.transport.base import deliver_one
 
 S = NS_PER_S
 PLAIN, AUTO = {"deadline_ns": None}, {"deadline_ns": "auto"}
@@ -32,7 +33,7 @@ class Desk:
 
     def arrive(self, *sources: int, round: int = 4, step: int = 1, kind: Kind = Kind.DATA) -> None:
         for src in sources:
-            self.mailbox.deliver(Message(src, 9, kind, 0, round, step, 0, Payload()))
+            deliver_one(self.mailbox, Message(src, 9, kind, 0, round, step, 0, Payload()))
 
     async def wait(self, *, sources: Any = (1, 2, 3), kind: Kind = Kind.DATA, **policy: Any) -> Any:
         awaited = None if sources is None else frozenset(sources)
@@ -335,7 +336,7 @@ async def test_who_is_past_it_says_so_once_where_links_keep_order_and_else_twice
             desk.clock.move_to(min(timer.at_ns for timer in desk.clock.timers if timer.live))
         query = desk.sent[-1]
         answer = Message(3, 9, Kind.STATUS, 0, query.round, query.step, query.attempt, Payload(meta={PAST: True}))
-        desk.mailbox.deliver(answer)
+        deliver_one(desk.mailbox, answer)
     inbox, wait = await asyncio.wait_for(task, 5)
     assert (inbox.missing, wait.ended) == ((3,), Ended.LOST)
 

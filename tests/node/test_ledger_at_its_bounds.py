@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from netdfl.core.fates import LOSS, Fate, MessageCounts
-from netdfl.core.types import Kind, Message, Payload, StepId
+from netdfl.core.outcome import outcome_of
+from netdfl.core.types import Kind, Message, Payload, StepId, unicast
 from netdfl.node.ledger import LAST, LAST_LOST, MOST_SAID, EdgeCount, NodeLedger
 from netdfl.testing.loopback import SilentRecorder
 
@@ -63,9 +64,9 @@ def test_what_is_mixed_though_it_is_not_finite_is_recorded() -> None:
 def test_the_latest_that_were_settled_and_lost_are_kept() -> None:
     its, _ = ledger()
     for number in range(2 * LAST_LOST):
-        its.sent(message(number), 10, number)
-        its.settled(message(number), 10, number, None, LOST)
-    its.settled(message(999), 10, 0, 5, Fate.DELIVERED)
+        its.sent(unicast(message(number)), 10, number)
+        its.settled(outcome_of(message(number), 10, number, None, LOST), (message(number).payload,))
+    its.settled(outcome_of(message(999), 10, 0, 5, Fate.DELIVERED), (message(999).payload,))
     edge = its.edges[1]
     assert [each[0].at.round for each in edge.last_lost] == list(range(LAST_LOST, 2 * LAST_LOST))
     assert [each[0].at.round for each in edge.last] == [*range(2 * LAST_LOST - LAST + 1, 2 * LAST_LOST), 999]
@@ -76,21 +77,21 @@ def test_the_latest_that_were_settled_and_lost_are_kept() -> None:
 def test_what_is_still_on_its_way_when_it_is_recorded_is_neither_come_nor_lost() -> None:
     its, _ = ledger()
     assert its.counts == MessageCounts(0)
-    its.sent(message(), 10, 3)
+    its.sent(unicast(message()), 10, 3)
     assert its.counts == MessageCounts(1, unfinished=1)
-    its.settled(message(), 10, 3, None, Fate.IN_FLIGHT)
+    its.settled(outcome_of(message(), 10, 3, None, Fate.IN_FLIGHT), (message().payload,))
     edge = its.edges[1]
     assert (edge.sent, edge.delivered, edge.lost, edge.in_flight, edge.flying) == (1, 0, 0, 1, {})
     assert (its.counts, its.classes) == (MessageCounts(1, unfinished=1), {})
-    its.sent(message(1), 10, 3)
-    its.settled(message(1), 10, 3, 4, Fate.LATE)
+    its.sent(unicast(message(1)), 10, 3)
+    its.settled(outcome_of(message(1), 10, 3, 4, Fate.LATE), (message(1).payload,))
     assert its.counts == MessageCounts(2, late=1, unfinished=1)
 
 
 @pytest.mark.parametrize("kind", Kind)
 def test_questions_and_beats_are_counted_aside_and_slots_are_of_what_rounds_are_made_of(kind: Kind) -> None:
     its, _ = ledger()
-    its.sent(message(3, kind), 10, 5)
+    its.sent(unicast(message(3, kind)), 10, 5)
     aside = kind in (Kind.HEARTBEAT, Kind.PROBE, Kind.QUERY, Kind.STATUS)
     assert (list(its.edges), list(its.aside)) == (([], [1]) if aside else ([1], []))
     edge = (its.aside if aside else its.edges)[1]
@@ -115,8 +116,8 @@ def test_runs_of_slots_are_of_a_kind_and_a_life_the_latest_first() -> None:
 
 def test_what_most_edges_do_not_have_is_theirs_alone_once_there_is_something_in_it() -> None:
     its, _ = ledger()
-    its.sent(message(), 10, 3)
-    its.settled(message(), 10, 3, None, LOST)
+    its.sent(unicast(message()), 10, 3)
+    its.settled(outcome_of(message(), 10, 3, None, LOST), (message().payload,))
     fresh = EdgeCount()
     assert (fresh.flying, dict(fresh.dropped), list(fresh.last), list(fresh.last_lost)) == ({}, {}, [], [])
     assert (fresh.sent, fresh.delivered, fresh.lost, fresh.slots) == (0, 0, 0, ())

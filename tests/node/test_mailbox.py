@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from netdfl.core.types import Kind, Message, NodeId, Payload, StepId
 from netdfl.node.mailbox import Mailbox
-from netdfl.transport.base import Fate
+from netdfl.transport.base import Fate, deliver_one
 
 
 def message(
@@ -31,9 +31,9 @@ def take(mailbox: Mailbox, slot: StepId) -> list[NodeId]:
 
 def test_early_messages_wait_for_their_slot() -> None:
     mailbox = box()
-    assert mailbox.deliver(message(1, 1)) is Fate.DELIVERED
-    assert mailbox.deliver(message(2, 0)) is Fate.DELIVERED
-    assert mailbox.deliver(message(2, 0, step=1)) is Fate.DELIVERED
+    assert deliver_one(mailbox, message(1, 1)) is Fate.DELIVERED
+    assert deliver_one(mailbox, message(2, 0)) is Fate.DELIVERED
+    assert deliver_one(mailbox, message(2, 0, step=1)) is Fate.DELIVERED
     assert mailbox.num_kept == 3
     assert [take(mailbox, slot) for slot in ((0, 0), (0, 1), (1, 0))] == [[2], [2], [1]]
     assert mailbox.num_kept == 0
@@ -41,12 +41,12 @@ def test_early_messages_wait_for_their_slot() -> None:
 
 def test_awaited_and_later_messages_are_told_of_once_each() -> None:
     mailbox, told = box(), list[NodeId]()
-    mailbox.deliver(message(4, 0))
+    deliver_one(mailbox, message(4, 0))
     early = mailbox.open((0, 0), lambda slot, srcs: told.extend(srcs))
     assert list(early) == [4]
-    mailbox.deliver(message(5, 0))
-    mailbox.deliver(message(5, 0))
-    mailbox.deliver(message(6, 1))
+    deliver_one(mailbox, message(5, 0))
+    deliver_one(mailbox, message(5, 0))
+    deliver_one(mailbox, message(6, 1))
     assert told == [5, 6]
     assert mailbox.ahead((0, 0)) == {6}
     assert {m.src for m in mailbox.close((0, 0))} == {4, 5}
@@ -58,15 +58,15 @@ def test_a_message_sent_again_is_taken_once(when: str, keep_late: bool) -> None:
     """A restarted sender sends the same round in a new epoch, a resend has another attempt."""
     mailbox = box(keep_late=keep_late)
     again = message(1, 0, epoch=1, attempt=2)
-    mailbox.deliver(message(1, 0))
+    deliver_one(mailbox, message(1, 0))
     if when == "before":
-        assert mailbox.deliver(again) is Fate.DUPLICATE
+        assert deliver_one(mailbox, again) is Fate.DUPLICATE
     mailbox.open((0, 0), lambda slot, srcs: None)
     if when == "during":
-        assert mailbox.deliver(again) is Fate.DUPLICATE
+        assert deliver_one(mailbox, again) is Fate.DUPLICATE
     assert len(mailbox.close((0, 0))) == 1
     if when == "after":
-        assert mailbox.deliver(again) is Fate.DUPLICATE
+        assert deliver_one(mailbox, again) is Fate.DUPLICATE
     assert mailbox.num_duplicates == 1
     assert mailbox.take_late() == []
 
@@ -76,17 +76,17 @@ def test_late_messages_are_dropped_and_counted() -> None:
     mailbox.on_late(told.append)
     take(mailbox, (2, 0))
     late = message(1, 2)
-    assert mailbox.deliver(late) is Fate.LATE
-    assert mailbox.deliver(message(2, 1, step=7)) is Fate.LATE
+    assert deliver_one(mailbox, late) is Fate.LATE
+    assert deliver_one(mailbox, message(2, 1, step=7)) is Fate.LATE
     assert (mailbox.num_late, mailbox.take_late(), told[0]) == (2, [], late)
 
 
 def test_late_mass_is_kept_and_given_once() -> None:
     mailbox = box(keep_late=True)
-    mailbox.deliver(message(3, 0))
+    deliver_one(mailbox, message(3, 0))
     take(mailbox, (1, 0))
-    assert mailbox.deliver(message(1, 0)) is Fate.DELIVERED
-    assert mailbox.deliver(message(1, 0)) is Fate.DUPLICATE
+    assert deliver_one(mailbox, message(1, 0)) is Fate.DELIVERED
+    assert deliver_one(mailbox, message(1, 0)) is Fate.DUPLICATE
     assert sorted(m.src for m in mailbox.take_late()) == [1, 3], (
         "what came for a slot that was never opened is mass too"
     )
@@ -97,9 +97,13 @@ def test_late_messages_are_kept_while_the_next_exchange_may_mix_them() -> None:
     """What is awaited, or else the next round's exchange, says how old a message is."""
     mailbox = Mailbox(keep_late=False, stale=2)
     take(mailbox, (4, 0))
-    assert [mailbox.deliver(message(1, round)) for round in (2, 3, 4)] == [Fate.LATE, Fate.DELIVERED, Fate.DELIVERED]
+    assert [deliver_one(mailbox, message(1, round)) for round in (2, 3, 4)] == [
+        Fate.LATE,
+        Fate.DELIVERED,
+        Fate.DELIVERED,
+    ]
     mailbox.open((6, 0), lambda slot, srcs: None)
-    assert [mailbox.deliver(message(2, round)) for round in (3, 4)] == [Fate.LATE, Fate.DELIVERED]
+    assert [deliver_one(mailbox, message(2, round)) for round in (3, 4)] == [Fate.LATE, Fate.DELIVERED]
     mailbox.close((6, 0))
     assert [(m.src, m.round) for m in mailbox.take_late()] == [(1, 3), (1, 4), (2, 4)]
     assert mailbox.num_late == 5
@@ -109,33 +113,37 @@ def test_an_earlier_step_of_a_round_is_not_too_old_for_a_later_one() -> None:
     mailbox = Mailbox(keep_late=False, stale=1)
     take(mailbox, (4, 0))
     mailbox.open((4, 1), lambda slot, srcs: None)
-    assert [mailbox.deliver(message(1, round)) for round in (2, 3, 4)] == [Fate.LATE, Fate.DELIVERED, Fate.DELIVERED]
+    assert [deliver_one(mailbox, message(1, round)) for round in (2, 3, 4)] == [
+        Fate.LATE,
+        Fate.DELIVERED,
+        Fate.DELIVERED,
+    ]
 
 
 def test_a_full_mailbox_pushes_back_until_there_is_room() -> None:
     mailbox, calls = box(bound=2), list[str]()
-    mailbox.deliver(message(1, 1))
-    mailbox.deliver(message(2, 1))
+    deliver_one(mailbox, message(1, 1))
+    deliver_one(mailbox, message(2, 1))
     held = message(1, 2)
-    assert mailbox.deliver(held) is None
+    assert deliver_one(mailbox, held) is None
     mailbox.when_room(lambda: calls.append("room"))
     assert calls == []
     take(mailbox, (1, 0))
     assert calls == ["room"] or calls == ["room"] * 2
-    assert mailbox.deliver(held) is Fate.DELIVERED, "a held message was taken for a duplicate of itself"
+    assert deliver_one(mailbox, held) is Fate.DELIVERED, "a held message was taken for a duplicate of itself"
     assert take(mailbox, (2, 0)) == [1]
 
 
 def test_what_is_awaited_is_taken_even_when_full() -> None:
     mailbox = box(bound=1)
-    mailbox.deliver(message(1, 5))
+    deliver_one(mailbox, message(1, 5))
     calls: list[str] = []
     mailbox.when_room(lambda: calls.append("offer again"))
     mailbox.open((0, 0), lambda slot, srcs: None)
     assert calls == ["offer again"], "held messages may be the awaited ones"
-    assert mailbox.deliver(message(2, 0)) is Fate.DELIVERED
-    assert mailbox.deliver(message(3, 0)) is Fate.DELIVERED
-    assert mailbox.deliver(message(2, 1)) is None
+    assert deliver_one(mailbox, message(2, 0)) is Fate.DELIVERED
+    assert deliver_one(mailbox, message(3, 0)) is Fate.DELIVERED
+    assert deliver_one(mailbox, message(2, 1)) is None
     assert len(mailbox.close((0, 0))) == 2
 
 
@@ -148,7 +156,7 @@ def test_other_kinds_go_to_their_handlers() -> None:
 
     mailbox.on(Kind.HEARTBEAT, handle)
     beat = message(1, 0, kind=Kind.HEARTBEAT)
-    assert mailbox.deliver(beat) is Fate.DELIVERED
+    assert deliver_one(mailbox, beat) is Fate.DELIVERED
     assert (seen, mailbox.num_kept) == ([beat], 0)
 
 
@@ -163,7 +171,7 @@ def test_every_message_is_taken_at_most_once_and_mass_exactly_once(
     slots = [(r, s) for r in range(6) for s in range(2)]
     next_slot = 0
     for k, (src, round, step) in enumerate(arrivals):
-        mailbox.deliver(message(src, round, step))
+        deliver_one(mailbox, message(src, round, step))
         if k in closes:
             mailbox.open(slots[next_slot], lambda slot, srcs: None)
             taken += mailbox.close(slots[next_slot]) + mailbox.take_late()
@@ -198,17 +206,14 @@ def test_messages_of_one_instant_fare_together_as_one_by_one(
 
         asked = [mailbox.num_from(src) for src in range(4)]
         assert asked == [0] * 4
-        fates: list[Fate | None] = [mailbox.deliver(m) for m in messages[:first]]
+        fates: list[Fate | None] = [deliver_one(mailbox, m) for m in messages[:first]]
         mailbox.open((0, 0), tell)
         mailbox.close((0, 0))
         mailbox.open((1, 0), tell)
         if shut:
             mailbox.shut()
         rest = messages[first:]
-        if together and mailbox.take_together(rest):
-            fates += [Fate.DELIVERED] * len(rest)
-        else:
-            fates += [mailbox.deliver(m) for m in rest]
+        fates += mailbox.deliver(rest) if together else [deliver_one(mailbox, m) for m in rest]
         counts = [mailbox.num_late, mailbox.num_duplicates, mailbox.num_kept, *map(mailbox.num_from, range(4))]
         return fates, sorted(told), counts, [id(m) for m in mailbox.close((1, 0)) + mailbox.take_late()]
 
@@ -220,14 +225,14 @@ def test_a_later_life_takes_nothing_that_was_read_and_everything_that_was_not() 
     first = Mailbox(keep_late=True)
     read, late, early = (Message(1, 0, Kind.DATA, 0, r, 0, 0, Payload()) for r in (0, 1, 9))
     for message in (read, early):
-        assert first.deliver(message) is Fate.DELIVERED
+        assert deliver_one(first, message) is Fate.DELIVERED
     assert first.close((0, 0)) == [read]
     first.close((2, 0))
-    assert first.deliver(late) is Fate.DELIVERED
+    assert deliver_one(first, late) is Fate.DELIVERED
 
     second = Mailbox(keep_late=True)
     second.remember(first.memory())
-    assert second.deliver(read) is Fate.DUPLICATE
-    assert second.deliver(late) is Fate.DELIVERED
-    assert second.deliver(early) is Fate.DELIVERED
-    assert second.deliver(early) is Fate.DUPLICATE
+    assert deliver_one(second, read) is Fate.DUPLICATE
+    assert deliver_one(second, late) is Fate.DELIVERED
+    assert deliver_one(second, early) is Fate.DELIVERED
+    assert deliver_one(second, early) is Fate.DUPLICATE

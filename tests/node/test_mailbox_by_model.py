@@ -11,7 +11,7 @@ import pytest
 
 from netdfl.core.types import Kind, Message, NodeId, Payload, StepId
 from netdfl.node.mailbox import Mailbox
-from netdfl.transport.base import Fate
+from netdfl.transport.base import Fate, deliver_one
 
 ME, BOUND, NOTHING = 7, 4, Payload()
 PEERS = (0, 3, 5)
@@ -112,18 +112,16 @@ class Both:
     def deliver(self, slot: StepId, srcs: list[NodeId]) -> None:
         for number, src in enumerate(srcs):
             message = data(src, slot, number)
-            assert self.box.deliver(message) == self.plain.deliver(message)
+            assert deliver_one(self.box, message) == self.plain.deliver(message)
 
     def together(self, slot: StepId, srcs: list[NodeId]) -> None:
-        """At once: as one by one, or not at all."""
+        """At once: as one by one, but that who awaits them all is told of them at once."""
         messages = [data(src, slot) for src in srcs]
         plain = self.plain
         fits = plain.awaited == slot and plain.closed < slot and not plain.shut
         first = len(set(srcs)) == len(srcs) and all((slot, src) not in plain.seen for src in srcs)
-        assert self.box.take_together(messages) == (fits and first)
-        if fits and first:
-            for message in messages:
-                plain.deliver(message)
+        assert self.box.deliver(messages) == [plain.deliver(message) for message in messages]
+        if fits and first and len(srcs) > 1:
             plain.told[-len(srcs) :] = [(slot, srcs)]
 
     def open(self, slot: StepId, srcs: list[NodeId]) -> None:
@@ -216,47 +214,30 @@ def test_a_mailbox_does_as_a_plain_one(keep_late: bool, stale: int) -> None:
 def test_a_mailbox_that_is_shut_takes_nothing_new(opened: bool) -> None:
     box = Mailbox(keep_late=True)
     told: list[Any] = []
-    assert box.deliver(data(1, (2, 0))) is Fate.DELIVERED
+    assert deliver_one(box, data(1, (2, 0))) is Fate.DELIVERED
     if opened:
         box.open((2, 0), lambda slot, whose: told.append(slot))
     box.shut()
-    assert box.deliver(data(1, (2, 0))) is Fate.DUPLICATE
-    assert box.deliver(data(2, (2, 0))) is Fate.REFUSED
-    assert box.deliver(data(1, (3, 0))) is Fate.REFUSED
-    assert not box.take_together([data(2, (2, 0))])
+    assert deliver_one(box, data(1, (2, 0))) is Fate.DUPLICATE
+    assert deliver_one(box, data(2, (2, 0))) is Fate.REFUSED
+    assert deliver_one(box, data(1, (3, 0))) is Fate.REFUSED
+    assert box.deliver([data(2, (2, 0)), data(3, (2, 0))]) == [Fate.REFUSED] * 2
     assert (box.num_kept, told) == (1, [])
 
 
-def test_messages_to_several_are_each_readers_own() -> None:
-    """Copies of one message name one receiver; who reads one is named in its place, also before it is awaited."""
-    box = Mailbox(keep_late=True, bound=9)
-    box.open((2, 0), lambda slot, whose: None)
-    assert box.take_together([data(1, (2, 0), dst=3), data(2, (2, 0), dst=3)], ME)
-    assert [m.dst for m in box.unread()] == [ME, ME]
-    assert box.deliver(data(4, (3, 0), dst=3)) is Fate.DELIVERED
-    assert box.take_early((3, 0)) == [data(each, slot) for each, slot in ((1, (2, 0)), (2, (2, 0)), (4, (3, 0)))]
-    assert box.deliver(data(5, (2, 1), attempt=6, dst=3)) is Fate.DELIVERED
-    box.close((2, 1))
-    box.close((2, 2))
-    assert box.deliver(data(6, (4, 0), attempt=6, dst=3)) is Fate.DELIVERED
-    box.close((4, 1))
-    assert box.take_late() == [data(6, (4, 0), attempt=6)]
-
-
-def test_together_comes_only_what_no_handler_is_there_for() -> None:
-    box = Mailbox(keep_late=False)
+def test_what_comes_at_once_fares_as_one_by_one_where_a_handler_takes_some_of_it() -> None:
+    box, told = Mailbox(keep_late=False), list[list[NodeId]]()
     box.on(Kind.REQUEST, lambda message: Fate.LATE)
-    box.open((2, 0), lambda slot, whose: None)
-    asked = data(1, (2, 0))._replace(kind=Kind.REQUEST)
-    assert box.deliver(asked) is Fate.LATE
-    assert not box.take_together([asked])
-    assert not box.take_together([data(1, (2, 1))])
-    assert not box.take_together([data(1, (3, 0))])
-    assert not box.take_together([data(1, (3, 0)), data(2, (3, 0))], ME)
-    assert not box.take_together([data(1, (2, 0)), asked._replace(src=2)])
-    assert box.take_together([data(1, (2, 0)), data(2, (2, 0))])
-    assert not box.take_together([data(2, (2, 0)), data(3, (2, 0))])
-    assert box.num_kept == 2
+    box.open((2, 0), lambda slot, whose: told.append(list(whose)))
+    asked = data(2, (2, 0))._replace(kind=Kind.REQUEST)
+    assert box.deliver([asked, asked]) == [Fate.LATE] * 2
+    assert box.deliver([data(1, (2, 0)), asked]) == [Fate.DELIVERED, Fate.LATE]
+    assert box.deliver([data(2, (2, 0)), data(3, (2, 0))]) == [Fate.DELIVERED] * 2
+    assert box.deliver([data(3, (2, 0)), data(4, (2, 0))]) == [Fate.DUPLICATE, Fate.DELIVERED]
+    assert box.deliver([data(5, (2, 0))] * 2) == [Fate.DELIVERED, Fate.DUPLICATE]
+    assert box.deliver([data(1, (2, 1)), data(2, (3, 0))]) == [Fate.DELIVERED] * 2
+    assert told == [[1], [2, 3], [4], [5], [1], [2]]
+    assert box.num_kept == 7
 
 
 @pytest.mark.parametrize("opened", [False, True])
@@ -265,6 +246,6 @@ def test_a_full_mailbox_that_awaits_nothing_takes_nothing(opened: bool) -> None:
     if opened:
         box.open((0, 0), lambda slot, whose: None)
         assert box.close((0, 0)) == []
-    assert box.deliver(data(1, far)) is Fate.DELIVERED
+    assert deliver_one(box, data(1, far)) is Fate.DELIVERED
     slots = [(round, step) for round in range(4) for step in (0, 1, 2) if not opened or (round, step) > (0, 0)]
-    assert [slot for slot in slots if box.deliver(data(2, slot)) is not None] == []
+    assert [slot for slot in slots if deliver_one(box, data(2, slot)) is not None] == []

@@ -23,14 +23,15 @@ from netdfl.mixing.payloads import pack
 from netdfl.node.delivery import Resending
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
-from netdfl.node.runtime import Node, unacknowledged
+from netdfl.node.runtime import Node
+from netdfl.node.shares import unacknowledged
 from netdfl.record.base import Ended, Waited
 from netdfl.testing.loopback import LastState, SilentRecorder
 from netdfl.topology.catalog import TOPOLOGIES
 from netdfl.topology.network import Network
 from netdfl.training.catalog import quadratic
 from netdfl.training.drawing import seeded
-from netdfl.transport.base import Fate
+from netdfl.transport.base import Fate, deliver_one
 
 ME, STREAMS, S = 2, Streams(3), 10**9
 FULL = Network(TOPOLOGIES["full"](5, STREAMS))
@@ -132,7 +133,7 @@ class Desk:
     def arrive(self, *sources: int, kind: Kind = Kind.DATA, round: int = 4, step: int = 0, **meta: Any) -> None:
         for src in sources:
             payload = pack(torch.zeros(4), meta=meta)
-            self.node.mailbox.deliver(Message(src, ME, kind, 0, round, step, 0, payload))
+            deliver_one(self.node.mailbox, Message(src, ME, kind, 0, round, step, 0, payload))
 
     async def during(self, work: Coroutine[Any, Any, Any], *steps: Callable[[], None]) -> Any:
         task = asyncio.create_task(work)
@@ -158,10 +159,8 @@ async def test_a_steps_payloads_leave_as_one_multicast_of_this_round_step_and_li
     await desk.node.send(desk.view(), 2, dict(zip((0, 1, 3), payloads, strict=True)))
     (given,) = desk.post.given
     assert given == Multicast(ME, (0, 1, 3), MessageId(Kind.DATA, 3, StepId(4, 2), 0, 0), payloads)
-    assert given.shared is (SHARE if OTHER not in payloads else None)
     expected = [Message(ME, dst, Kind.DATA, 3, 4, 2, 0, each) for dst, each in zip((0, 1, 3), payloads, strict=True)]
     assert desk.post.sent == expected
-    assert given.first == expected[0]
     assert messages_of([given.after(1)]) == expected[1:]
     assert messages_of(unicasts(expected)) == expected
     assert desk.node.next_slot == StepId(4, 3)
@@ -316,14 +315,14 @@ async def test_a_node_that_has_ended_is_past_all_and_takes_no_more_mass() -> Non
     desk.clock.ns = 77
     await desk.during(desk.node.run(), lambda: desk.arrive(0, 1, 3, 4, round=0, w=0.2))
     assert (desk.node.born_ns, desk.node.next_slot) == (77, StepId(1, 0))
-    assert desk.node.mailbox.deliver(Message(0, ME, Kind.DATA, 0, 1, 0, 0, SHARE)) is Fate.REFUSED
+    assert deliver_one(desk.node.mailbox, Message(0, ME, Kind.DATA, 0, 1, 0, 0, SHARE)) is Fate.REFUSED
     timed = Desk(num_rounds=1, wait=WaitPolicy())
     await timed.during(timed.node.run(), lambda: timed.arrive(0, 1, 3, 4, round=0))
     assert timed.clock.timers
     assert not any(timer.live for timer in timed.clock.timers)
     plain = Desk(num_rounds=1)
     await plain.during(plain.node.run(), lambda: plain.arrive(0, 1, 3, 4, round=0))
-    assert plain.node.mailbox.deliver(Message(0, ME, Kind.DATA, 0, 1, 0, 0, SHARE)) is Fate.DELIVERED
+    assert deliver_one(plain.node.mailbox, Message(0, ME, Kind.DATA, 0, 1, 0, 0, SHARE)) is Fate.DELIVERED
 
 
 def test_exchanges_are_remembered_for_the_round_in_which_they_were_asked_for() -> None:
@@ -466,7 +465,7 @@ async def test_what_was_said_of_its_own_messages_comes_with_the_inbox_where_deli
     await desk.node.send(desk.view(), 0, {0: SHARE})
     said = Payload(meta={"taken": False, "epoch": 3})
     assert desk.node.delivery is not None
-    assert desk.node.delivery.deliver(Message(0, ME, Kind.ACK, 0, 4, 0, 0, said)) is Fate.DELIVERED
+    assert deliver_one(desk.node.delivery, Message(0, ME, Kind.ACK, 0, 4, 0, 0, said)) is Fate.DELIVERED
     desk.arrive(0, 1, 3, 4)
     inbox = await desk.during(desk.node.gather(desk.view(), 0, ALL))
     assert [(each.message.dst, each.taken) for each in inbox.acknowledgements] == [(0, False)]
@@ -688,13 +687,13 @@ async def test_numbers_that_are_not_finite_are_refused_or_counted_as_the_scenari
     wait = replace(ALL, on_not_finite=how)
     desk = Desk(wait=wait)
     desk.arrive(0, 3, 4)
-    desk.node.mailbox.deliver(Message(1, ME, Kind.DATA, 0, 4, 0, 0, pack(torch.tensor([nan] * 4))))
+    deliver_one(desk.node.mailbox, Message(1, ME, Kind.DATA, 0, 4, 0, 0, pack(torch.tensor([nan] * 4))))
     inbox = await desk.during(desk.node.gather(desk.view(), 0, wait))
     assert [m.src for m in inbox] == mixed
     assert [(kind, details["src"]) for *_, kind, details in desk.notes.events] == [(told, 1)]
     passing = replace(ALL, on_not_finite="pass")
     desk = Desk(wait=passing)
     desk.arrive(0, 1, 3, inf=inf)
-    desk.node.mailbox.deliver(Message(4, ME, Kind.DATA, 0, 4, 0, 0, pack(torch.tensor([inf] * 4))))
+    deliver_one(desk.node.mailbox, Message(4, ME, Kind.DATA, 0, 4, 0, 0, pack(torch.tensor([inf] * 4))))
     assert len(await desk.during(desk.node.gather(desk.view(), 0, passing))) == 4
     assert desk.notes.events == []

@@ -14,7 +14,7 @@ from netdfl.node.checkpoint import load_state, save_state
 from netdfl.node.delivery import Acknowledged, Resending
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.remembered import Remembered, durable, recall, remember
-from netdfl.transport.base import Fate, Sink
+from netdfl.transport.base import Fate, Sink, deliver_one
 
 
 class Wire:
@@ -59,8 +59,8 @@ async def settle(node: Living) -> None:
 
 async def test_an_acknowledgement_waits_until_what_it_is_about_is_durable() -> None:
     node = Living(0)
-    assert node.wire.sink.deliver(data(1, 0, 0)) is Fate.DELIVERED
-    assert node.wire.sink.deliver(data(2, 0, 1)) is Fate.DELIVERED
+    assert deliver_one(node.wire.sink, data(1, 0, 0)) is Fate.DELIVERED
+    assert deliver_one(node.wire.sink, data(2, 0, 1)) is Fate.DELIVERED
     node.mailbox.close((0, 0))
     memory = remember(node)  # type: ignore[arg-type]
     await settle(node)
@@ -68,7 +68,7 @@ async def test_an_acknowledgement_waits_until_what_it_is_about_is_durable() -> N
     durable(node, memory)  # type: ignore[arg-type]
     await settle(node)
     assert node.acks == [(1, 0, True)]  # what is early is not read yet
-    node.wire.sink.deliver(data(1, 0, 0))
+    deliver_one(node.wire.sink, data(1, 0, 0))
     await settle(node)
     assert node.acks == [(1, 0, True)] * 2
     node.delivery.close()
@@ -76,7 +76,7 @@ async def test_an_acknowledgement_waits_until_what_it_is_about_is_durable() -> N
 
 async def test_where_nothing_is_acknowledged_only_what_is_read_is_remembered() -> None:
     node = Living(0)
-    node.mailbox.deliver(data(1, 0, 0))
+    deliver_one(node.mailbox, data(1, 0, 0))
     node.mailbox.close((0, 0))
     node.delivery = None  # type: ignore[assignment]
     memory = remember(node)  # type: ignore[arg-type]
@@ -85,23 +85,23 @@ async def test_where_nothing_is_acknowledged_only_what_is_read_is_remembered() -
     later = Living(1)
     later.delivery = None  # type: ignore[assignment]
     recall(later, memory)  # type: ignore[arg-type]
-    assert later.mailbox.deliver(data(1, 0, 0)) is Fate.DUPLICATE
+    assert deliver_one(later.mailbox, data(1, 0, 0)) is Fate.DUPLICATE
 
 
 async def test_a_later_life_reads_nothing_twice_and_goes_on_with_what_is_unacknowledged(tmp_path: Path) -> None:
     first = Living(0)
     await first.delivery.send(unicasts([data(0, 4, 0), data(0, 5, 0)]))
-    first.wire.sink.deliver(Message(5, 0, Kind.ACK, 0, 0, 0, 0, Payload(meta={"taken": True, "epoch": 0})))
+    deliver_one(first.wire.sink, Message(5, 0, Kind.ACK, 0, 0, 0, 0, Payload(meta={"taken": True, "epoch": 0})))
     first.delivery.take_acknowledged()
-    first.wire.sink.deliver(data(1, 0, 0))
+    deliver_one(first.wire.sink, data(1, 0, 0))
     first.mailbox.close((0, 0))
     save_state(remember(first), tmp_path / "memory")  # type: ignore[arg-type]
     first.delivery.close()
 
     second = Living(1)
     recall(second, load_state(tmp_path / "memory", Remembered()))  # type: ignore[arg-type]
-    assert second.wire.sink.deliver(data(1, 0, 0)) is Fate.DUPLICATE
-    assert second.wire.sink.deliver(data(2, 0, 0)) is Fate.DELIVERED
+    assert deliver_one(second.wire.sink, data(1, 0, 0)) is Fate.DUPLICATE
+    assert deliver_one(second.wire.sink, data(2, 0, 0)) is Fate.DELIVERED
     await settle(second)
     assert second.acks == [(1, 0, True)]
     (kept,) = second.delivery.unacknowledged()

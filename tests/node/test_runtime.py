@@ -16,13 +16,13 @@ from netdfl.algorithms.exchange import Exchange, WaitPolicy
 from netdfl.core.clock import RealClock
 from netdfl.core.errors import TrainingError
 from netdfl.core.fates import MessageCounts
+from netdfl.core.outcome import Outcome, outcome_of
 from netdfl.core.rng import Streams
-from netdfl.core.types import Kind, Message, Multicast, NodeId, Payload, messages_of, unicasts
+from netdfl.core.types import Kind, Message, Multicast, NodeId, Payload, messages_of, unicast, unicasts
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.runtime import Node
 from netdfl.node.worker import ThreadWorker
-from netdfl.record.base import Outcome
 from netdfl.testing.contract import equal
 from netdfl.testing.loopback import InlineWorker, LastState, Loopback, SilentRecorder, run_fleet
 from netdfl.topology.catalog import TOPOLOGIES
@@ -175,8 +175,8 @@ def test_the_ledger_counts_each_edge_by_fate() -> None:
     texts = ["delivered", "late", "duplicate", "dropped:loss", "failed:unreachable", "in_flight"]
     fates = [Fate.read(text) for text in texts]
     for fate in fates:
-        ledger.sent(sent, 10, 0)
-        ledger.settled(sent, 10, 0, None, fate)
+        ledger.sent(unicast(sent), 10, 0)
+        ledger.settled(outcome_of(sent, 10, 0, None, fate), (sent.payload,))
     edge = ledger.edges[1]
     assert (edge.sent, edge.delivered, edge.lost, edge.in_flight) == (6, 3, 2, 1)
     assert ledger.bytes_sent == 60

@@ -10,7 +10,7 @@ from hand import HandClock, settle
 
 from netdfl.core.types import Kind, LogicalId, Message, Multicast, Payload, StepId, messages_of, unicasts
 from netdfl.node.delivery import DOUBLINGS, FIRST_NS, LEAST_NS, Acknowledged, Resending
-from netdfl.transport.base import Fate, Sink
+from netdfl.transport.base import Fate, Sink, deliver_one
 
 MS = 1_000_000
 
@@ -33,8 +33,8 @@ class Inner:
 
     # as a sink
 
-    def deliver(self, message: Message) -> Fate | None:
-        return self.fate
+    def deliver(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
+        return [self.fate] * len(messages)
 
     def when_room(self, callback: Callable[[], None]) -> None:
         self.waiting.append(callback)
@@ -65,7 +65,7 @@ class Node:
 
     def say(self, attempt: int = 0, round: int = 0, kind: Kind = Kind.ACK, **meta: object) -> Fate | None:
         said = Payload(meta={"taken": True, "epoch": 2} | meta)
-        return self.delivery.deliver(Message(1, 0, kind, 0, round, 0, attempt, said))
+        return deliver_one(self.delivery, Message(1, 0, kind, 0, round, 0, attempt, said))
 
 
 async def test_a_message_is_sent_again_after_twice_as_long_each_time_up_to_a_bound_and_then_given_up() -> None:
@@ -135,8 +135,8 @@ async def test_an_answer_ends_it_once(kind: Kind, ends: Kind) -> None:
     await node.send(kind=kind)
     assert node.delivery.due_again == ((1, LogicalId(kind, StepId(0, 0))),)
     assert node.delivery.asks(1) == (kind is Kind.REQUEST)
-    node.delivery.deliver(
-        Message(1, 0, ends, 0, 5, 0, 0, Payload(meta={"taken": True, "epoch": 2}))
+    deliver_one(
+        node.delivery, Message(1, 0, ends, 0, 5, 0, 0, Payload(meta={"taken": True, "epoch": 2}))
     )  # of another round
     await node.until(3 * MS)
     assert node.sent() == [(0, 0), (2, 1)]
@@ -198,7 +198,7 @@ async def test_it_waits_a_while_however_fast_answers_are() -> None:
 async def test_data_is_answered_with_what_became_of_it_whatever_its_copy_meets(fate: Fate) -> None:
     node = Node()
     for attempt, node.inner.fate in enumerate((fate, Fate.DUPLICATE)):
-        came = node.delivery.deliver(Message(1, 0, Kind.DATA, 7, 3, 1, attempt, Payload()))
+        came = deliver_one(node.delivery, Message(1, 0, Kind.DATA, 7, 3, 1, attempt, Payload()))
         assert came is node.inner.fate
         await settle()
     heads = [message[:7] for _, message in node.inner.sent]
@@ -211,7 +211,7 @@ async def test_data_is_answered_with_what_became_of_it_whatever_its_copy_meets(f
 async def test_what_has_no_room_and_what_is_no_data_is_not_answered(kind: Kind, fate: Fate | None) -> None:
     node = Node()
     node.inner.fate = fate
-    assert node.delivery.deliver(Message(1, 0, kind, 0, 0, 0, 0, Payload())) is fate
+    assert deliver_one(node.delivery, Message(1, 0, kind, 0, 0, 0, 0, Payload())) is fate
     await settle()
     assert node.inner.sent == []
     node.delivery.when_room(lambda: None)
@@ -223,7 +223,7 @@ async def test_what_is_closed_sends_nothing_more() -> None:
     await node.send()
     await node.delivery.aclose()
     assert node.inner.closed
-    node.delivery.deliver(Message(1, 0, Kind.DATA, 0, 0, 0, 0, Payload()))
+    deliver_one(node.delivery, Message(1, 0, Kind.DATA, 0, 0, 0, 0, Payload()))
     await node.until(50 * MS)
     assert node.sent() == [(0, 0)]
     assert not any(timer.live for timer in node.clock.timers)

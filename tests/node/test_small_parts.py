@@ -16,6 +16,7 @@ from netdfl.node.deadline import LAST, AutoDeadline, Silence
 from netdfl.node.ledger import EACH_TOLD, MOST_RUNS, Slots, Strangers, with_round
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.own_draws import has_own_parts
+from netdfl.transport.base import deliver_one
 
 
 def test_from_the_hundred_and_first_on_one_row_stands_for_a_hundred_strangers() -> None:
@@ -133,8 +134,8 @@ def test_who_is_missed_twice_in_a_row_is_silent_until_it_is_heard(missed: list[o
         if isinstance(times, int):
             silence.missed(4, times)
         else:
-            mailbox.deliver(Message(4, 9, Kind.DATA, 0, round, 0, 0, Payload()))
+            deliver_one(mailbox, Message(4, 9, Kind.DATA, 0, round, 0, 0, Payload()))
     silence.missed(5)
     assert silence.nodes() == ({4} if silent else set())
-    mailbox.deliver(Message(4, 9, Kind.DATA, 0, 9, 0, 0, Payload()))
+    deliver_one(mailbox, Message(4, 9, Kind.DATA, 0, 9, 0, 0, Payload()))
     assert silence.nodes() == frozenset()

@@ -14,7 +14,7 @@ from netdfl.core.types import Kind, Message, Payload
 from netdfl.mixing.payloads import pack
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.state_transfer import ROUND, StateTransfer
-from netdfl.transport.base import Fate
+from netdfl.transport.base import Fate, deliver_one
 
 X = torch.arange(3.0)
 
@@ -40,7 +40,7 @@ def asking() -> tuple[Member, StateTransfer]:
 
 
 def give(member: Member, payload: Payload, src: int = 1) -> Fate | None:
-    return member.mailbox.deliver(Message(src, 0, Kind.MODEL, 5, 0, 0, 0, payload))
+    return deliver_one(member.mailbox, Message(src, 0, Kind.MODEL, 5, 0, 0, 0, payload))
 
 
 def test_the_first_model_of_those_that_were_asked_is_taken_once() -> None:
@@ -88,11 +88,11 @@ def test_who_has_a_model_gives_it_with_its_round_and_who_has_none_says_nothing()
     request = Message(4, 0, Kind.FETCH, 2, 6, 1, 3, Payload())
     empty = Member()
     StateTransfer(empty)
-    assert empty.mailbox.deliver(request) is Fate.DELIVERED
+    assert deliver_one(empty.mailbox, request) is Fate.DELIVERED
     assert empty.posted == []
     full = Member(latest=SimpleNamespace(round=8, model=lambda algorithm: X if algorithm == "its own" else None))
     StateTransfer(full)
-    assert full.mailbox.deliver(request) is Fate.DELIVERED
+    assert deliver_one(full.mailbox, request) is Fate.DELIVERED
     (answer,) = full.posted
     assert answer[:7] == (0, 4, Kind.MODEL, 3, 6, 1, 3)
     assert answer.payload.meta[ROUND] == 8

@@ -16,6 +16,7 @@ from netdfl.core.types import Inbox, Kind, Message, NodeId, Payload
 from netdfl.node.deadline import AutoDeadline
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.waits import OpenWait, Waits
+from netdfl.transport.base import deliver_one
 
 MS = 1_000_000
 Need = Literal["all", "any", "none"] | int
@@ -31,7 +32,7 @@ class Desk:
 
     def arrive(self, *sources: NodeId, round: int = 0, step: int = 0) -> None:
         for src in sources:
-            self.mailbox.deliver(Message(src, 9, Kind.DATA, 0, round, step, 0, Payload()))
+            deliver_one(self.mailbox, Message(src, 9, Kind.DATA, 0, round, step, 0, Payload()))
 
     def start(
         self,

@@ -14,7 +14,7 @@ from netdfl.core.types import Kind, Message, NodeId, Payload
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.waits import Waits
 from netdfl.record.base import Ended
-from netdfl.transport.base import Fate
+from netdfl.transport.base import Fate, deliver_one
 
 SLOT, NEXT, FAR = (3, 0), (3, 1), (4, 0)
 LEAST_NS = 2 * 10**9
@@ -89,13 +89,13 @@ async def _play(draw: Random, policy: WaitPolicy, tells: bool) -> tuple[list[obj
         ours = plain.sources is None or who in plain.sources
         slot = {"next": NEXT, "far": FAR}.get(what, SLOT)
         if what in ("data", "next", "far"):
-            came = mailbox.deliver(Message(who, 9, Kind.DATA, 0, *slot, 0, NOTHING))
+            came = deliver_one(mailbox, Message(who, 9, Kind.DATA, 0, *slot, 0, NOTHING))
             if came is Fate.DELIVERED and ours and slot == SLOT:
                 plain.have.add(who)
             elif ours and slot != SLOT and tells:
                 plain.given_up.add(who)
         elif what == "notice":
-            fate = mailbox.deliver(Message(who, 9, Kind.NOTICE, 0, *SLOT, 0, NOTHING))
+            fate = deliver_one(mailbox, Message(who, 9, Kind.NOTICE, 0, *SLOT, 0, NOTHING))
             assert (fate is Fate.DUPLICATE) == (mailbox.has(who, SLOT) or who in said_no)
             if fate is Fate.DELIVERED:
                 said_no.add(who)

@@ -12,7 +12,7 @@ from hand import HandClock, settle
 from netdfl.core.types import Kind, Message, Multicast, Payload, messages_of
 from netdfl.node.delivery import Acknowledged, Resending
 from netdfl.node.pause import Gate
-from netdfl.transport.base import Fate
+from netdfl.transport.base import Fate, deliver_one
 
 
 class Ends:
@@ -28,8 +28,8 @@ class Ends:
 
     async def aclose(self) -> None: ...
 
-    def deliver(self, message: Message) -> Fate:
-        return Fate.DELIVERED
+    def deliver(self, messages: Sequence[Message]) -> Sequence[Fate]:
+        return [Fate.DELIVERED] * len(messages)
 
     def when_room(self, callback: object) -> None: ...
 
@@ -55,7 +55,7 @@ async def test_what_is_durable_is_acknowledged_to_those_whose_bit_is_set(
         if first:
             delivery.saved(read)
         for src, round in ((0, 4), (1, 4), (0, 5), (1, 5)):
-            assert delivery.deliver(Message(src, 9, Kind.DATA, 2, round, 0, 3, Payload())) is Fate.DELIVERED
+            assert deliver_one(delivery, Message(src, 9, Kind.DATA, 2, round, 0, 3, Payload())) is Fate.DELIVERED
         delivery.saved(read)
         await settle()
         assert {(m.dst, m.round) for m in ends.sent} == acknowledged

@@ -16,6 +16,7 @@ from netdfl.core.types import Kind, Message, Payload
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.waits import OpenWait, Waits
 from netdfl.record.base import Ended
+from netdfl.transport.base import deliver_one
 
 MS = 1_000_000
 WAITED = (2, 0)
@@ -37,7 +38,7 @@ async def waited(policy: WaitPolicy, came: list[Any], sources: frozenset[int] | 
 
     def arrive() -> None:
         for src, (round, step), kind in came:
-            mailbox.deliver(Message(src, 9, kind, 0, round, step, 0, Payload()))
+            deliver_one(mailbox, Message(src, 9, kind, 0, round, step, 0, Payload()))
 
     if early:
         arrive()
@@ -92,7 +93,7 @@ async def test_a_wait_whose_sender_choose_alone_is_skipped_with_what_has_come(ca
     task = asyncio.create_task(waits.messages(0, 0, None, WaitPolicy(deadline_ns=None)))
     await settle()
     for src in range(came):
-        mailbox.deliver(Message(src, 9, Kind.DATA, 0, 0, 0, 0, Payload()))
+        deliver_one(mailbox, Message(src, 9, Kind.DATA, 0, 0, 0, 0, Payload()))
     await settle()
     assert not task.done()
     waits.skip(frozenset())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from netdfl.core.fates import Fate
+from netdfl.core.outcome import Outcome
 from netdfl.core.types import Message
-from netdfl.record.base import Outcome
 
 
 def outcome_of(message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: Fate) -> Outcome:

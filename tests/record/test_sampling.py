@@ -13,9 +13,9 @@ import pytest
 import netdfl
 from netdfl.core.errors import InputError
 from netdfl.core.fates import Fate
+from netdfl.core.outcome import Outcome
 from netdfl.core.types import Kind, MessageId, StepId
 from netdfl.exports.export import graphml
-from netdfl.record.base import Outcome
 from netdfl.record.messages import count_by_link
 from netdfl.record.remarks import count_given_up
 from netdfl.record.run import Run, open_run

@@ -12,10 +12,10 @@ import pytest
 import netdfl
 from netdfl.core.errors import InputError
 from netdfl.core.fates import Fate
+from netdfl.core.outcome import Outcome
 from netdfl.core.types import Kind, MessageId, StepId
 from netdfl.exports.export import export_table as export
 from netdfl.record import run as run_module
-from netdfl.record.base import Outcome
 from netdfl.record.run import Run, open_run
 from netdfl.record.segments import pieces, roll_up
 from netdfl.record.store import StoreWriter

@@ -154,7 +154,7 @@ ENDLESS = """
 import sys
 from netdfl.core.fates import Fate
 from netdfl.core.types import Kind, MessageId, StepId
-from netdfl.record.base import Outcome
+from netdfl.core.outcome import Outcome
 from netdfl.record.store import StoreWriter
 writer = StoreWriter(sys.argv[1], "000")
 round = int(sys.argv[2])

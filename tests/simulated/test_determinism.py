@@ -12,8 +12,8 @@ from test_world import FAULTY
 from netdfl import cli
 from netdfl.core.errors import InputError
 from netdfl.core.fates import Fate
+from netdfl.core.outcome import Outcome
 from netdfl.core.types import Kind, MessageId, Payload, StepId
-from netdfl.record.base import Outcome
 from netdfl.record.event_log import EventLog, _in_order, first_difference
 from netdfl.running.determinism import Determinism, check_determinism
 from netdfl.testing.transports import vector_payload

@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netdfl.core.clock import RealClock
-from netdfl.core.types import Kind, MessageId, Multicast, Payload, StepId
+from netdfl.core.outcome import outcome_of
+from netdfl.core.types import Kind, MessageId, Multicast, Payload, StepId, unicast
 from netdfl.node.ledger import EdgeCount
 from netdfl.testing.loopback import SilentRecorder
 from netdfl.transport.base import Fate
-from netdfl.transport.edge_queues import NO_LANES, Lanes
 from netdfl.worlds.simulated.ledger import MOST_SENT, SimulatedLedger
 
-LANES = [NO_LANES._replace(dsts=dsts, fixed_ns=1) for dsts in ((1, 2, 3), (2, 4), (1, 2, 3))]
+RECEIVERS = ((1, 2, 3), (2, 4), (1,))
 STEPS = st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 1), st.integers(0, 1), st.booleans())
 
 
@@ -30,33 +30,35 @@ def told(count: EdgeCount) -> tuple[object, ...]:
 
 
 @given(st.lists(STEPS, max_size=30), st.sets(st.integers(0, 29)))
-def test_lanes_are_counted_as_their_messages(steps: list[tuple[int, int, int, int, bool]], looks: set[int]) -> None:
+def test_multicasts_are_counted_as_their_messages(
+    steps: list[tuple[int, int, int, int, bool]], looks: set[int]
+) -> None:
     """Rounds and steps go on, or jump; a life or the receivers change; some look at the counts meanwhile."""
     together, one_by_one = ledger(), ledger()
     round, epoch = 0, 0
     for number, (which, jump, step, born, delivered) in enumerate(steps):
         round, epoch = round + jump, epoch + born
-        lanes = LANES[which]
-        multicast = data(round, lanes.dsts, epoch, step)
-        together.sent_together(multicast, 30, lanes)
+        multicast = data(round, RECEIVERS[which], epoch, step)
+        together.sent(multicast, 10 * len(multicast.dsts), 0)
         messages = multicast.messages
         for message in messages:
-            one_by_one.sent(message, 10, 0)
+            one_by_one.sent(unicast(message), 10, 0)
         for message in messages if delivered else messages[:1]:
             for each in (together, one_by_one):
-                each.settled(message, 10, 0, 0, Fate.DELIVERED)
+                each.settled(outcome_of(message, 10, 0, 0, Fate.DELIVERED), (message.payload,))
         if number in looks:
             assert set(together.edges) == set(one_by_one.edges)
     assert {dst: told(count) for dst, count in together.edges.items()} == {
         dst: told(count) for dst, count in one_by_one.edges.items()
     }
     assert together.counts == one_by_one.counts
+    assert together.bytes_sent == one_by_one.bytes_sent
 
 
 def test_a_node_with_the_same_receivers_keeps_one_line() -> None:
     found = ledger()
     for round in range(10 * MOST_SENT):
-        found.sent_together(data(round, (1, 2, 3)), 30, LANES[0])
+        found.sent(data(round, (1, 2, 3)), 30, 0)
     assert len(found._sent) == 1
     assert [told(count)[0] for count in found.edges.values()] == [10 * MOST_SENT] * 3
 
@@ -64,11 +66,6 @@ def test_a_node_with_the_same_receivers_keeps_one_line() -> None:
 def test_lines_of_changing_receivers_are_written_down_before_there_are_many() -> None:
     found = ledger()
     for round in range(10 * MOST_SENT):
-        lanes = to_others(round)
-        found.sent_together(data(round, lanes.dsts), 30, lanes)
+        found.sent(data(round, (1 + round % 5, 7)), 30, 0)
         assert len(found._sent) <= MOST_SENT
     assert sum(count.sent for count in found.edges.values()) == 20 * MOST_SENT
-
-
-def to_others(round: int) -> Lanes:
-    return NO_LANES._replace(dsts=(1 + round % 5, 7))

@@ -6,7 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -159,9 +159,9 @@ async def test_whatever_the_mailbox_says_is_told(fate: Fate, monkeypatch: pytest
     """In memory, or over the stream where there is no word for it."""
 
     class Turned(KeptSink):
-        def deliver(self, message: Message) -> Fate | None:
-            super().deliver(message)
-            return fate if message.round % 2 else Fate.DELIVERED
+        def deliver(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
+            super().deliver(messages)
+            return [fate if message.round % 2 else Fate.DELIVERED for message in messages]
 
     kept, ledger = kept_receipts(monkeypatch), KeptLedger()
     async with pair(ledger) as (a, b):

@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 import tracemalloc
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -281,8 +281,9 @@ async def test_a_heartbeat_passes_data_that_waits():
 class Deaf(KeptSink):
     """Takes heartbeats only."""
 
-    def deliver(self, message: Message) -> Fate | None:
-        return super().deliver(message) if message.kind is Kind.HEARTBEAT else None
+    def deliver(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
+        (message,) = messages
+        return super().deliver(messages) if message.kind is Kind.HEARTBEAT else [None]
 
 
 async def test_a_port_in_use_is_one_clear_line():

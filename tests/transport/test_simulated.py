@@ -34,8 +34,8 @@ async def simulated_fleet(num_nodes: int, ledger: Ledger) -> AsyncIterator[Seque
     """Nodes on perfect links, on the running virtual loop."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
-    fabric = loop.source = Fabric(VirtualClock(loop), 0)
-    transports = [SimulatedTransport(fabric, node, ledger) for node in range(num_nodes)]
+    fabric = loop.source = Fabric(VirtualClock(loop), 0, ledger)
+    transports = [SimulatedTransport(fabric, node) for node in range(num_nodes)]
     yield transports
     for transport in transports:
         await transport.aclose()
@@ -62,11 +62,15 @@ def play(
     schedule = compile_events(events, Facts(num_nodes, Streams(0)))
     loop, ledger = VirtualLoop(), KeptLedger()
     fabric = loop.source = Fabric(
-        VirtualClock(loop), 0, Links(LinksSpec(rules, {}, num_nodes), Streams(0), schedule), changing=bool(events)
+        VirtualClock(loop),
+        0,
+        ledger,
+        Links(LinksSpec(rules, {}, num_nodes), Streams(0), schedule),
+        changing=bool(events),
     )
 
     async def main() -> None:
-        transports = [SimulatedTransport(fabric, node, ledger) for node in range(num_nodes)]
+        transports = [SimulatedTransport(fabric, node) for node in range(num_nodes)]
         for node, transport in enumerate(transports):
             transport.attach((sinks or {}).get(node) or KeptSink())
         for event in schedule:
@@ -156,10 +160,10 @@ def data_array(values: np.ndarray[Any, Any]) -> Any:
 
 def test_what_comes_for_a_crashed_node_fails() -> None:
     loop, ledger = VirtualLoop(), KeptLedger()
-    fabric = loop.source = Fabric(VirtualClock(loop), 0)
+    fabric = loop.source = Fabric(VirtualClock(loop), 0, ledger)
 
     async def main() -> None:
-        a, b = (SimulatedTransport(fabric, node, ledger) for node in range(2))
+        a, b = (SimulatedTransport(fabric, node) for node in range(2))
         a.attach(KeptSink())
         b.attach(KeptSink(capacity=1))
         await a.send(unicasts([data_message((0, 1), t, Payload()) for t in range(2)]))
@@ -206,9 +210,9 @@ def test_every_message_ends_once_and_never_arrives_before_it_left(
 
 def test_a_node_keeps_few_queues_on_a_graph_that_is_redrawn() -> None:
     loop = VirtualLoop()
-    fabric = Fabric(VirtualClock(loop), 0)
+    fabric = Fabric(VirtualClock(loop), 0, KeptLedger())
     for node in range(400):
-        fabric.join(node, KeptLedger())
+        fabric.join(node)
     for round in range(39):
         dsts = tuple(range(1 + 10 * round, 11 + 10 * round))
         fabric.send(Multicast(0, dsts, MessageId(Kind.DATA, 0, StepId(round, 0), 0, 0), (Payload(),) * 10))

@@ -1,19 +1,25 @@
-"""A node's ledger in the simulated world: the fabric itself knows what is in flight, so this one only counts."""
+"""The ledgers of the simulated world: one for the fleet, which counts by sender and records what ends at once as one.
+
+The fabric itself knows what is in flight, so that a node's own ledger only counts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
-from netdfl.core.types import Edge, Kind, Message, Multicast, NodeId, Payload, StepId
-from netdfl.node.ledger import EdgeCount, NodeLedger, goes_on
-from netdfl.record.base import as_outcome
-from netdfl.record.event_log import LoggingRecorder
-from netdfl.transport.base import Fate, Ledger
-from netdfl.transport.edge_queues import NO_LANES, Arrivals, Due, Lanes, Volley
+from netdfl.core.clock import Clock
+from netdfl.core.fates import FateReason, MessageCounts
+from netdfl.core.outcome import Outcome
+from netdfl.core.types import Edge, Kind, MessageId, Multicast, NodeId, Payload, StepId
+from netdfl.node.ledger import ASIDE, EdgeCount, NodeLedger, goes_on
+from netdfl.record.base import Recorder
+from netdfl.transport.base import Fate
 
-MOST_SENT, MOST_DELIVERED = 64, 512
-"""So many lines of either kind a ledger keeps before it writes them down by edge."""
+MOST_SENT, MOST_DELIVERED = 64, 1 << 16
+"""Lines that a node's ledger keeps, and deliveries that the fleet's does, before they are written down by edge."""
 
 
 @dataclass(slots=True, eq=False)
@@ -28,16 +34,24 @@ class _Sent:
 
 
 class SimulatedLedger(NodeLedger):
-    """Counts and records; keeps by name only what was lost.
+    """Counts; keeps by name only what was lost.
 
-    What is sent to several receivers at once, and what is delivered, is written down by edge when somebody asks for
-    `edges`, or there is much of it: a node whose receivers stay has one line for all rounds.
+    What is sent to several receivers at once is written down by edge when somebody asks for `edges`, or there is much
+    of it: a node whose receivers stay has one line for all rounds. `before_look` is called before anybody looks.
     """
+
+    def __init__(
+        self, node: NodeId, clock: Clock, recorder: Recorder, before_look: Callable[[], None] = lambda: None
+    ) -> None:
+        """Count for `node`."""
+        self._before_look = before_look
+        super().__init__(node, clock, recorder)
 
     @property
     def edges(self) -> dict[NodeId, EdgeCount]:
         """What was counted of each edge."""
-        if self._sent or self._delivered:
+        self._before_look()
+        if self._sent:
             self._write_down()
         return self._by_dst
 
@@ -45,53 +59,59 @@ class SimulatedLedger(NodeLedger):
     def edges(self, by_dst: dict[NodeId, EdgeCount]) -> None:
         self._by_dst = by_dst
         self._sent: list[_Sent] = []
-        self._delivered: list[NodeId] = []
 
-    def sent(self, message: Message, nbytes: int, at_ns: int) -> None:
-        """Count a message handed to the fabric."""
-        edge = self.edges.get(message[1]) if message[2] is Kind.DATA else None
-        (edge or self._edge(message)).remember(message)
-        self.bytes_sent += nbytes
-        self.sent_count += 1
+    @property
+    def counts(self) -> MessageCounts:
+        """What became of all that was sent; what is on its way counts as unfinished."""
+        self._before_look()
+        return super().counts
 
-    def sent_together(self, multicast: Multicast, nbytes: int, lanes: Lanes) -> None:
-        """Count messages handed to the fabric at once, of `nbytes` together; see `Book`."""
-        kind, incarnation, slot, _, _ = multicast.id
-        if lanes is NO_LANES or kind is not Kind.DATA:
-            self._count_each(multicast)
+    def sent(self, multicast: Multicast, nbytes: int, at_ns: int) -> None:
+        """Count messages of `nbytes` together that were handed to the fabric."""
+        _, dsts, id, _ = multicast
+        if id.kind is Kind.DATA and len(dsts) > 1:
+            self._count_together(dsts, id)
         else:
-            life = kind, incarnation
-            last = self._sent[-1] if self._sent else None
-            if last is not None and last.dsts is lanes.dsts and last.life == life and goes_on(last.last, slot):
-                last.last, last.times = slot, last.times + 1
-            else:
-                if last is not None and last.life == life:
-                    life = last.life  # one for all
-                self._sent.append(_Sent(lanes.dsts, life, slot, slot))
-                if len(self._sent) > MOST_SENT:
-                    self._write_down()
+            self._count_each(dsts, id)
         self.bytes_sent += nbytes
-        self.sent_count += len(multicast.dsts)
+        self.sent_count += len(dsts)
 
-    def _count_each(self, multicast: Multicast) -> None:
-        edges, (kind, incarnation, slot, _, _) = self.edges, multicast.id
+    def _count_together(self, dsts: tuple[NodeId, ...], id: MessageId) -> None:
+        kind, incarnation, slot, _, _ = id
+        life, last = (kind, incarnation), self._sent[-1] if self._sent else None
+        if last is not None and last.dsts == dsts and last.life == life and goes_on(last.last, slot):
+            last.last, last.times = slot, last.times + 1
+            return
+        if last is not None:  # one tuple for all that are alike
+            life = last.life if last.life == life else life
+            dsts = last.dsts if last.dsts == dsts else dsts
+        self._sent.append(_Sent(dsts, life, slot, slot))
+        if len(self._sent) > MOST_SENT:
+            self._write_down()
+
+    def _count_each(self, dsts: Sequence[NodeId], id: MessageId) -> None:
+        kind, incarnation, slot, _, _ = id
         life = kind, incarnation
-        for message in multicast.messages:
-            edge = edges.get(message.dst) if kind is Kind.DATA else None
+        if self._sent:
+            self._write_down()
+        edges = self._by_dst
+        for dst in dsts:
+            edge = edges.get(dst) if kind is Kind.DATA else None
             if edge is not None and edge.slots and edge.slots[0].life == life:
                 edge.sent += 1
                 edge.slots[0].add(slot, slot)
             else:
-                (edge or self._edge(message)).remember(message)
+                (edge or self._edge(kind, dst)).remember(id)
 
     def _write_down(self) -> None:
         """Count by edge what was counted for several."""
-        sent, delivered, self._sent, self._delivered = self._sent, self._delivered, [], []
+        sent, self._sent = self._sent, []
         for each in sent:
             for dst in each.dsts:
                 self._to(dst).remember_run(each.life, each.first, each.last, each.times)
-        for dst in delivered:
-            self._to(dst).delivered += 1
+
+    def _edge(self, kind: Kind, dst: NodeId) -> EdgeCount:
+        return super()._edge(kind, dst) if kind in ASIDE else self._to(dst)
 
     def _to(self, dst: NodeId) -> EdgeCount:
         edge = self._by_dst.get(dst)
@@ -99,88 +119,58 @@ class SimulatedLedger(NodeLedger):
             edge = self._by_dst[dst] = EdgeCount()
         return edge
 
-    def settled(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: Fate) -> None:
-        """Record a message's fate: one row."""
-        if fate is Fate.DELIVERED:
-            if message[2] is Kind.DATA and len(self._delivered) < MOST_DELIVERED:
-                self._delivered.append(message[1])
-                self.arrived_count += 1
-            else:
-                self.count_delivered(message)
-            outcome = as_outcome((((message.src, message.dst),), message.id, nbytes, sent_ns, arrived_ns, fate))
-            self.recorder.outcome(outcome, (message.payload,))
+    def count(self, dst: NodeId, outcome: Outcome) -> None:
+        """Count the fate of the message to `dst`."""
+        if outcome.fate is not Fate.DELIVERED:
+            super().count(dst, outcome)
         else:
-            super().settled(message, nbytes, sent_ns, arrived_ns, fate)
+            self.took(outcome.id.kind, dst, 1)
 
-    def came(self, multicast: Multicast) -> None:
-        """Count messages that all receivers took."""
-        if multicast.id.kind is Kind.DATA:
-            self._delivered += multicast.dsts
-            self.arrived_count += len(multicast.dsts)
-            if len(self._delivered) > MOST_DELIVERED:
+    def took(self, kind: Kind, dst: NodeId, times: int) -> None:
+        """Count messages that `dst` took."""
+        self._edge(kind, dst).delivered += times
+        self.arrived_count += times
+
+
+class FleetLedger:
+    """Counts what became of messages in their senders' ledgers, and records those that end alike as one. A `Ledger`."""
+
+    def __init__(self, clock: Clock, recorder: Recorder) -> None:
+        """Record in `recorder`."""
+        self._clock, self._recorder = clock, recorder
+        self._nodes: dict[NodeId, SimulatedLedger] = {}
+        self._delivered: list[Sequence[Edge]] = []
+        self._num_delivered = 0
+
+    def of(self, node: NodeId) -> SimulatedLedger:
+        """Give the ledger of `node`, in all of its lives."""
+        if node not in self._nodes:
+            self._nodes[node] = SimulatedLedger(node, self._clock, self._recorder, self._write_down)
+        return self._nodes[node]
+
+    def sent(self, multicast: Multicast, nbytes: int, at_ns: int) -> None:
+        """Count messages of `nbytes` together that were handed to the fabric."""
+        self._nodes[multicast.src].sent(multicast, nbytes, at_ns)
+
+    def settled(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:
+        """Count and record the fate of messages, which may have several senders."""
+        if outcome.fate is Fate.DELIVERED and outcome.id.kind is Kind.DATA:
+            self._delivered.append(outcome.edges)
+            self._num_delivered += len(outcome.edges)
+            if self._num_delivered > MOST_DELIVERED:
                 self._write_down()
         else:
-            for message in multicast.messages:
-                self.count_delivered(message)
-
-    def count_delivered(self, message: Message) -> None:
-        """Count a message that its receiver took."""
-        if message[2] is Kind.DATA:
-            self._delivered.append(message[1])
-            if len(self._delivered) > MOST_DELIVERED:
-                self._write_down()
-        else:
-            self._edge(message).delivered += 1
-        self.arrived_count += 1
-
-
-class FleetBook:
-    """Counts and records what arrives at one instant for all ledgers of a fleet in one go. A `Book`."""
-
-    def __init__(self, recorder: LoggingRecorder) -> None:
-        """Record where all `SimulatedLedger`s of the fleet record."""
-        self._recorder = recorder
-
-    def sent(self, ledger: Ledger, multicast: Multicast, nbytes: int, lanes: Lanes) -> None:
-        """See `Book`."""
-        assert isinstance(ledger, SimulatedLedger)
-        ledger.sent_together(multicast, nbytes, lanes)
-
-    def delivered(self, arrivals: Sequence[Due], now_ns: int) -> None:
-        """See `Book`."""
-        data, edges, payloads = Kind.DATA, list[Edge](), list[Payload]()
-        _, _, first, nbytes, sent_ns, _, _ = arrivals[0]
-        of = first[2:7]
-        for _, queue, message, size, at_ns, _, _ in arrivals:
-            ledger: SimulatedLedger = queue.ledger  # type: ignore[assignment]  # a `cast` is a call a message
-            if message[2] is data and len(ledger._delivered) < MOST_DELIVERED:
-                ledger._delivered.append(message[1])
-                ledger.arrived_count += 1
-            else:
-                ledger.count_delivered(message)
-            if at_ns != sent_ns or size != nbytes or message[2:7] != of:
-                self._record(edges, first, nbytes, sent_ns, now_ns, payloads)
-                edges, payloads, first, of, nbytes, sent_ns = [], [], message, message[2:7], size, at_ns
-            edges.append(message[:2])
-            payloads.append(message[7])
-        self._record(edges, first, nbytes, sent_ns, now_ns, payloads)
-
-    def came(self, volleys: Sequence[Volley], arrivals: Arrivals, now_ns: int) -> None:
-        """See `Book`."""
-        for lanes, multicast, *_ in volleys:
-            ledger: SimulatedLedger = lanes.queues[0].ledger  # type: ignore[assignment]
-            ledger.came(multicast)
-        edges, messages = list[Edge](), list[Message]()
-        for target, come in arrivals:
-            dst = target.node
-            edges += [(message[0], dst) for message in come]
-            messages += come
-        first, payloads = volleys[0], [message[7] for message in messages]
-        self._record(edges, messages[0], first.nbytes, first.sent_ns, now_ns, payloads)
-
-    def _record(
-        self, edges: Sequence[Edge], first: Message, nbytes: int, sent_ns: int, now_ns: int, payloads: Sequence[Payload]
-    ) -> None:
-        """Messages on `edges` that were delivered now, and differ from the first in their edges and contents alone."""
-        outcome = as_outcome((edges, first.id, nbytes, sent_ns, now_ns, Fate.DELIVERED))
+            for src, dst in outcome.edges:
+                self._nodes[src].count(dst, outcome)
         self._recorder.outcome(outcome, payloads)
+
+    def _write_down(self) -> None:
+        """Count by edge what was delivered: most messages are, and many go over the same edges."""
+        if self._num_delivered:
+            delivered, self._delivered, self._num_delivered = self._delivered, [], 0
+            for (src, dst), times in Counter(chain.from_iterable(delivered)).items():
+                self._nodes[src].took(Kind.DATA, dst, times)
+
+    def refused(self, edge: Edge | None, reason: FateReason, what: str) -> None:
+        """Nothing foreign comes into a fabric."""
+        raise AssertionError(what)

@@ -21,7 +21,7 @@ from netdfl.transport.fabric import Fabric
 from netdfl.transport.simulated import SimulatedTransport
 from netdfl.worlds.base import Beside, News
 from netdfl.worlds.simulated.compute import ComputeTime
-from netdfl.worlds.simulated.ledger import SimulatedLedger
+from netdfl.worlds.simulated.ledger import FleetLedger
 from netdfl.worlds.simulated.loop import VirtualClock
 from netdfl.worlds.simulated.replay import Memory, RememberingWorker
 from netdfl.worlds.simulated.training import Training, VirtualWorker
@@ -35,6 +35,7 @@ class Surroundings:
     directory: RunDirectory
     clock: VirtualClock
     fabric: Fabric
+    ledger: FleetLedger
     training: Training
     compute: ComputeTime
     recorder: LoggingRecorder
@@ -50,8 +51,8 @@ class Resident:
     def __init__(self, around: Surroundings, node: NodeId) -> None:
         """Prepare the place; nobody lives in it yet."""
         self.id, self._around, self._blueprint = node, around, around.blueprint
-        self.ledger = SimulatedLedger(node, around.clock, around.recorder)
-        transport = SimulatedTransport(around.fabric, node, self.ledger)
+        self.ledger = around.ledger.of(node)
+        transport = SimulatedTransport(around.fabric, node)
         self.parts = Parts(
             clock=around.clock,
             device=device_of(around.blueprint),

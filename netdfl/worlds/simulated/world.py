@@ -37,7 +37,7 @@ from netdfl.transport.fabric import Fabric
 from netdfl.transport.wire import frame_size
 from netdfl.worlds.base import Figures, Found, Looker, News, Setting
 from netdfl.worlds.simulated.arithmetic import exact_arithmetic, rare_collections
-from netdfl.worlds.simulated.ledger import FleetBook
+from netdfl.worlds.simulated.ledger import FleetLedger
 from netdfl.worlds.simulated.loop import NoSource, VirtualClock, VirtualLoop
 from netdfl.worlds.simulated.measuring import compute_time
 from netdfl.worlds.simulated.resident import Resident, Surroundings
@@ -117,13 +117,13 @@ class SimulatedWorld:
         luck = self.streams if self._luck is None else Streams(self._luck)
         links = Links(blueprint.links, luck, blueprint.schedule, default_table() if packets else None)
         scheduled = [event for event in blueprint.schedule if event.acts_on_links and event.at_ns is not None]
-        book = FleetBook(self._recorder)
+        ledger = FleetLedger(self.clock, self._recorder)
         self.fabric = Fabric(
             self.clock,
             self.streams.integer("ties"),
+            ledger,
             links,
             changing=bool(scheduled),
-            book=book,
             size=_size_of(self.scenario),
         )
         self._changes = FaultInjection(scheduled, self.clock, self.fabric.change)
@@ -133,6 +133,7 @@ class SimulatedWorld:
             directory=self.directory,
             clock=self.clock,
             fabric=self.fabric,
+            ledger=ledger,
             training=Training(self.clock, self.service.compute, at_once=blueprint.plain),
             compute=compute,
             recorder=self._recorder,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,10 +13,9 @@ import netdfl
 from netdfl.core.types import Kind, MessageId, Multicast, Payload, StepId
 from netdfl.record.run import Run
 from netdfl.record.store import STORE
-from netdfl.transport.edge_queues import Due, Lanes, Volley
-from netdfl.transport.instants import Instants
+from netdfl.transport.edge_queues import Due
+from netdfl.transport.instants import Instants, ScheduledMulticast, apart
 from netdfl.transport.simulated import SimulatedTransport
-from netdfl.transport.volleys import apart
 from tests.agreeing import agreeing_fleet
 
 CASES: dict[str, dict[str, Any]] = {
@@ -38,21 +38,24 @@ def play(out: Path, case: str) -> Run:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_run_is_the_same_without_volleys(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_the_same_where_each_message_is_scheduled_alone(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fired: list[int] = []
 
-    def counted(self: Instants, volley: Volley, at_ns: int) -> None:
-        fired.append(len(volley.multicast.dsts))
-        fire(self, volley, at_ns)
+    def counted(self: Instants, multicast: ScheduledMulticast, at_ns: int) -> None:
+        fired.append(len(multicast.multicast.dsts))
+        schedule(self, multicast, at_ns)
 
-    fire = Instants.fire
-    monkeypatch.setattr(Instants, "fire", counted)
+    def taken_apart(self: Instants, multicast: ScheduledMulticast, at_ns: int) -> None:
+        self.entries(at_ns).extend(multicast.dues())
+
+    schedule = Instants.schedule
+    monkeypatch.setattr(Instants, "schedule", counted)
     together = play(tmp_path / "together", case)
     assert sum(fired) > 100
-    monkeypatch.setattr(Multicast, "shared", None)
-    fired.clear()
+    monkeypatch.setattr(Instants, "schedule", taken_apart)
     apart = play(tmp_path / "apart", case)
-    assert not fired
     assert together.result["event_log_hash"] == apart.result["event_log_hash"]
     for table in ("messages", "metrics", "waits"):
         rows = [(run.path / STORE / f"{table}-fleet.jsonl").read_text() for run in (together, apart)]
@@ -80,22 +83,21 @@ def due(number: int) -> Due:
     return (number, None, None, 10, 0, None, 0)  # type: ignore[return-value]
 
 
-def volley(*ties: int) -> Volley:
-    lanes = Lanes(ties, [None] * len(ties), 5, [], list(ties))  # type: ignore[list-item]
-    multicast = Multicast(0, ties, MessageId(Kind.DATA, 0, StepId(0, 0), 0, 0), (Payload(),) * len(ties))
-    return Volley(lanes, multicast, 10, 0, 0)
+def multicast(*ties: int) -> ScheduledMulticast:
+    sent = Multicast(0, ties, MessageId(Kind.DATA, 0, StepId(0, 0), 0, 0), (Payload(),) * len(ties))
+    return ScheduledMulticast(sent, [SimpleNamespace(tie=tie) for tie in ties], 10, 0, 0)  # type: ignore[misc]
 
 
-def test_an_instant_holds_volleys_or_single_messages_in_the_order_in_which_they_came() -> None:
+def test_an_instant_holds_multicasts_or_single_messages_in_the_order_in_which_they_came() -> None:
     instants = Instants()
-    instants.fire(volley(1, 2), 5)
-    instants.fire(volley(3, 4), 5)
-    instants.fire(first := volley(8), 4)
+    instants.schedule(multicast(1, 2), 5)
+    instants.schedule(multicast(3, 4), 5)
+    instants.schedule(first := multicast(8), 4)
     assert instants.next_ns() == 4
     assert instants.pop(4) == ([first], [])
     instants.entries(5).append(due(5))
-    instants.fire(volley(6, 7), 5)
+    instants.schedule(multicast(6, 7), 5)
     assert instants.next_ns() == 5
     assert [each[0] for each in instants.pop(5)[1]] == [1, 2, 3, 4, 5, 6, 7]
     assert instants.next_ns() is None
-    assert [each[0] for each in apart([volley(2, 1), volley(3)])] == [2, 1, 3]
+    assert [each[0] for each in apart([multicast(2, 1), multicast(3)])] == [2, 1, 3]

@@ -1,0 +1,37 @@
+"""The same thing to many at one instant has one form, `Multicast`, and what became of it another, `Outcome`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[1] / "netdfl"
+GONE = {
+    "Copies", "ToAll", "Lanes", "Volley", "take_together", "BatchSink", "TakenApart", "Book", "FleetBook", "as_copies",
+    "of_one_slot", "FanOut", "RowBatch",
+}  # fmt: skip
+"""Other forms that a multicast or an outcome had on its way."""
+FIELDS = 2, 7
+"""Where the fields stand that tell messages of an edge apart: `message.id` has them."""
+
+
+def nodes() -> Iterator[tuple[Path, ast.AST]]:
+    for file in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            yield file, node
+
+
+def test_nothing_on_the_way_of_a_message_has_another_form_of_it() -> None:
+    kinds = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    defined = {(file.name, node.name) for file, node in nodes() if isinstance(node, kinds)}
+    assert {each for each in defined if each[1] in GONE} == set()
+
+
+def test_what_tells_messages_apart_is_their_id_and_not_a_slice_of_them() -> None:
+    slices = [(file.name, node) for file, node in nodes() if isinstance(node, ast.Slice)]
+    bounds = [
+        (name, tuple(each.value for each in (node.lower, node.upper) if isinstance(each, ast.Constant)))
+        for name, node in slices
+    ]
+    assert [name for name, each in bounds if each == FIELDS] == []
