@@ -6,6 +6,11 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+from netdfl.core.types import Payload
+from netdfl.testing.transports import KeptSink, data_message
+
 PACKAGE = Path(__file__).resolve().parents[1] / "netdfl"
 GONE = {
     "Copies", "ToAll", "Lanes", "Volley", "take_together", "BatchSink", "TakenApart", "Book", "FleetBook", "as_copies",
@@ -35,3 +40,9 @@ def test_what_tells_messages_apart_is_their_id_and_not_a_slice_of_them() -> None
         for name, node in slices
     ]
     assert [name for name, each in bounds if each == FIELDS] == []
+
+
+def test_a_transport_that_delivers_as_it_was_done_before_is_told_how_it_is_done() -> None:
+    message = data_message((0, 1), 0, Payload())
+    with pytest.raises(TypeError, match=r"`fates = sink\.deliver\(\[message\]\)`"):
+        KeptSink().deliver(message)  # type: ignore[arg-type]

@@ -82,7 +82,9 @@ class KeptSink:
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def deliver(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
-        """Take as many messages as there is room for."""
+        """Take as many messages as there is room for. Raises TypeError for a message that does not come in a list."""
+        if isinstance(messages, Message):
+            raise TypeError("a sink takes all that comes at one instant: `fates = sink.deliver([message])`")
         room = len(messages) if self.capacity is None else max(0, self.capacity - len(self.messages))
         taken = messages[:room]
         self.messages += taken
