@@ -1,8 +1,9 @@
 """Run all that CI runs: the README's first command, then pytest, in three parts; checks of the code beside them.
 
-Most tests measure nothing of the machine: these go first, a worker for each core, real fleets among them. Beside them
-go fleets in namespaces and in containers, one after the other: they wait for the kernel and for Docker more than they
-compute, and keep off each other's networks; then some that wait for time. What measures the machine follows, alone.
+Most tests measure nothing of the machine: these go first, a worker for each core and one more, real fleets among
+them. Beside them go fleets in namespaces and in containers, one after the other: they wait for the kernel and for
+Docker more than they compute, and keep off each other's networks; then some that wait for time. What measures the
+machine follows, alone.
 
 `sh nodes/start.sh test` calls it. `test checks` stops after the checks; any other arguments are pytest's,
 and then only pytest runs.
@@ -42,7 +43,9 @@ BESIDE = (
     *WAITING,
 )
 ALONE = "tests/namespaces"
-TOGETHER = ("-n", "auto", "--dist", "worksteal")
+WORKERS = (os.cpu_count() or 1) + 1
+"""One more than there are cores: many tests wait for processes, for some of their time."""
+TOGETHER = ("-n", str(WORKERS), "--dist", "worksteal")
 SLOWEST = "--durations=40"
 
 CHECKS = {

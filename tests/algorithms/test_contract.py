@@ -20,7 +20,7 @@ from netdfl.testing.contract import CHECKS, check_algorithm
 from netdfl.training.base import Update
 
 TO_THE_END = ("agrees_without_gradient", "converges_on_a_quadratic")
-THOROUGH = {"warmup_rounds": 12, "distil_iterations": 300, "input_lr": 0.1, "rate_lr": 0.002}
+THOROUGH = {"warmup_rounds": 12, "distil_iterations": 100, "input_lr": 0.1, "rate_lr": 0.002}
 """DynaFed's model goes where its examples are, so for the checks of where it ends they must be good."""
 
 
