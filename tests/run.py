@@ -1,7 +1,7 @@
 """Run all that CI runs: the README's first command, then pytest, in three parts; checks of the code beside them.
 
-Most tests measure nothing of the machine: these go first, a worker for each core and one more, real fleets among
-them. Beside them go fleets in namespaces and in containers, one after the other: they wait for the kernel and for
+Most tests measure nothing of the machine: these go first, a worker for each core, real fleets among them.
+Beside them go fleets in namespaces and in containers, one after the other: they wait for the kernel and for
 Docker more than they compute, and keep off each other's networks; then some that wait for time. What measures the
 machine follows, alone.
 
@@ -43,9 +43,7 @@ BESIDE = (
     *WAITING,
 )
 ALONE = "tests/namespaces"
-WORKERS = (os.cpu_count() or 1) + 1
-"""One more than there are cores: many tests wait for processes, for some of their time."""
-TOGETHER = ("-n", str(WORKERS), "--dist", "worksteal")
+TOGETHER = ("-n", "auto", "--dist", "worksteal")
 SLOWEST = "--durations=40"
 
 CHECKS = {

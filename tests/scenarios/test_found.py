@@ -65,7 +65,11 @@ def here_and_now() -> dict[str, dict[str, str]]:
     ("settings", "what"),
     [
         ({"ATEN_CPU_CAPABILITY": "avx2", "MKL_CBWR": "COMPATIBLE", "OMP_NUM_THREADS": "2", "LC_ALL": "C"}, "event_log"),
-        ({"ATEN_CPU_CAPABILITY": "default", "PYTHONHASHSEED": "7", "HOME": "/nonexistent"}, "happened"),
+        pytest.param(
+            {"ATEN_CPU_CAPABILITY": "default", "PYTHONHASHSEED": "7", "HOME": "/nonexistent"},
+            "happened",
+            marks=pytest.mark.soak,  # `tests.soak.another_machine` does it, too
+        ),
     ],
     ids=["a usual processor of another maker", "a processor without vectors"],
 )
