@@ -122,7 +122,7 @@ class Watched(ExactWatch):
             host.node._next,
             host.node.born_ns,
             _wait_of(host.node) if state in ("runs", "paused") else None,
-            frozenset(message.dst for message in host.parts.outgoing.held_up[0]),
+            frozenset(dst for multicast in host.parts.outgoing.held_up[0] for dst in multicast.dsts),
             host.node.requests.serving,
         )
 
