@@ -1,9 +1,9 @@
 """What is due in a fabric, and when.
 
 Most of what a fleet sends leaves a node for all of its neighbors at one instant, and where their links take the same
-time it arrives at one instant too. Such a multicast is one entry until it arrives: that halves the time that a message
-takes. An instant holds either multicasts or single messages: where it has to hold others, or somebody looks at what
-is under way, its multicasts are taken apart first.
+time it arrives at one instant too. Such a multicast is one entry until it arrives, which saves an entry and a look at
+each of its messages (`docs/performance.md` says how much). An instant holds either multicasts or single messages:
+where it has to hold others, or somebody looks at what is under way, its multicasts are taken apart first.
 """
 
 from __future__ import annotations
