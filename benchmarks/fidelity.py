@@ -28,9 +28,9 @@ from netdfl.core.types import unicasts
 from netdfl.links.channel import Links
 from netdfl.links.spec import LinksSpec
 from netdfl.testing.transports import KeptLedger, KeptSink, data_message, vector_payload
-from netdfl.transport.emulated import Emulated
-from netdfl.transport.grpc import GrpcTransport
-from netdfl.transport.identity import Identity
+from netdfl.transport.emulated.transport import Emulated
+from netdfl.transport.grpc.transport import GrpcTransport
+from netdfl.transport.security.identity import Identity
 from netdfl.transport.wire import frame_size
 
 MB, MS, S = 1_000_000, 1_000_000, 1_000_000_000

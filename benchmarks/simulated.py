@@ -43,8 +43,8 @@ from netdfl.topology.catalog import TOPOLOGIES
 from netdfl.topology.network import Network
 from netdfl.training.base import Update
 from netdfl.training.sgd import PlainStart
-from netdfl.transport.fabric import Fabric
-from netdfl.transport.simulated import SimulatedTransport
+from netdfl.transport.simulated.fabric import Fabric
+from netdfl.transport.simulated.transport import SimulatedTransport
 from netdfl.worlds.simulated.arithmetic import rare_collections
 from netdfl.worlds.simulated.ledger import FleetLedger
 from netdfl.worlds.simulated.loop import VirtualClock, VirtualLoop

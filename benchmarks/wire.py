@@ -32,12 +32,12 @@ from netdfl.core.outcome import Outcome
 from netdfl.core.process import keep_freed
 from netdfl.core.types import Array, Kind, Message, Payload, unicasts
 from netdfl.testing.transports import KeptLedger
-from netdfl.transport.authority import Authority
 from netdfl.transport.base import Fate
-from netdfl.transport.bodies import SharedMemory
-from netdfl.transport.credentials import Credentials
-from netdfl.transport.grpc import GrpcOptions, GrpcTransport
-from netdfl.transport.identity import Identity
+from netdfl.transport.grpc.transport import GrpcOptions, GrpcTransport
+from netdfl.transport.security.authority import Authority
+from netdfl.transport.security.credentials import Credentials
+from netdfl.transport.security.identity import Identity
+from netdfl.transport.shared_memory.bodies import SharedMemory
 from netdfl.transport.v1.data_pb2 import Frame, Receipt
 
 TUNED = {

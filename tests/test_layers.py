@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 LIGHT = [
     "import netdfl.cli",
-    "import netdfl.links.path, netdfl.transport.grpc",
+    "import netdfl.links.path, netdfl.transport.grpc.transport",
     "import netdfl; netdfl.load('scenarios/quickstart.yaml')",
     "import netdfl.scenario.explain.keys as c; [c.rows(what) for what in c.CATALOGUE]",
     "from netdfl.scenario.build import build_network; import netdfl; "

@@ -1,6 +1,6 @@
 """What the one who looks after a fleet and its nodes say to each other: orders go down, reports come up.
 
-Plain typed values, matched with `match`. How they cross a wire is `netdfl.transport.control_codec`'s affair alone.
+Plain typed values, matched with `match`. How they cross a wire is `netdfl.transport.control.codec`'s affair alone.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from netdfl.host.workers import SlowWorker
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.worker import Worker
 from netdfl.record.store import StoreWriter
-from netdfl.transport.grpc import Service
+from netdfl.transport.grpc.transport import Service
 
 FLUSH_S = 0.25
 STOPPED_S = 1.0

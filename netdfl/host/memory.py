@@ -8,7 +8,7 @@ from pathlib import Path
 
 from netdfl.core.types import NodeId
 from netdfl.host.blueprint import Blueprint
-from netdfl.transport.bodies import SharedMemory
+from netdfl.transport.shared_memory.bodies import SharedMemory
 
 MOST_VECTORS = 8
 """Bodies of a node that its neighbors have not read, or that wait on slow links; what has no room goes inline."""

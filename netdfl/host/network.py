@@ -14,14 +14,14 @@ from netdfl.host.blueprint import Blueprint
 from netdfl.links.channel import Links
 from netdfl.node.mailbox import Mailbox
 from netdfl.transport.base import Fate, Ledger, Transport
-from netdfl.transport.bodies import SharedMemory
-from netdfl.transport.credentials import Credentials
-from netdfl.transport.emulated import Emulated
-from netdfl.transport.options import GrpcOptions
+from netdfl.transport.emulated.transport import Emulated
+from netdfl.transport.grpc.options import GrpcOptions
+from netdfl.transport.security.credentials import Credentials
+from netdfl.transport.shared_memory.bodies import SharedMemory
 
 if TYPE_CHECKING:
-    from netdfl.transport.grpc import GrpcTransport, Service
-    from netdfl.transport.sharing import Shared
+    from netdfl.transport.grpc.connections import Shared
+    from netdfl.transport.grpc.transport import GrpcTransport, Service
 
 
 class NodeTransport(Transport, Protocol):
@@ -78,8 +78,8 @@ def make_transport(
     Its server answers `services` too.
     """
 
-    from netdfl.transport.grpc import GrpcTransport  # simulated nodes need no gRPC
-    from netdfl.transport.identity import Identity
+    from netdfl.transport.grpc.transport import GrpcTransport  # simulated nodes need no gRPC
+    from netdfl.transport.security.identity import Identity
 
     me = Identity(node, epoch, endpoint.run_id, endpoint.scenario_hash)
 

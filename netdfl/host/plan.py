@@ -20,7 +20,7 @@ from netdfl.core.types import NodeId
 from netdfl.scenario.loading.resolved import to_yaml
 from netdfl.scenario.model.plugins import files_beside
 from netdfl.scenario.model.schema import Scenario
-from netdfl.transport.credentials import Credentials
+from netdfl.transport.security.credentials import Credentials
 
 if TYPE_CHECKING:
     from netdfl.host.blueprint import Blueprint

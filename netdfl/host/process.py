@@ -28,9 +28,9 @@ from netdfl.host.network import Endpoint, message_options
 from netdfl.host.plan import Command, Plan
 from netdfl.host.workers import make_worker
 from netdfl.node.worker import Worker
-from netdfl.transport.bodies import SharedMemory
-from netdfl.transport.control import ControlClient, control_channels
-from netdfl.transport.sharing import Channels, Shared
+from netdfl.transport.control.attendance import ControlClient, control_channels
+from netdfl.transport.grpc.connections import Channels, Shared
+from netdfl.transport.shared_memory.bodies import SharedMemory
 from netdfl.transport.wire import PROTOCOL_VERSION
 
 EXIT_LOST = 6

@@ -14,7 +14,7 @@ from netdfl.record.status import ENDED, Phase
 from netdfl.replaying.happenings import ASIDE
 from netdfl.replaying.playing import Playing
 from netdfl.replaying.until import check_node
-from netdfl.transport.under_way import Flight
+from netdfl.transport.simulated.under_way import Flight
 
 BY_HAND = FateReason("by_hand")
 """The reason of a loss that somebody wanted."""

@@ -13,7 +13,7 @@ from netdfl.core.types import Edge, Kind, MessageId, NodeId, Payload
 from netdfl.record.base import Store
 from netdfl.record.event_log import EventLog, LoggingRecorder
 from netdfl.replaying.checking import Record
-from netdfl.transport.under_way import Flight
+from netdfl.transport.simulated.under_way import Flight
 
 ASIDE = frozenset({Kind.HEARTBEAT, Kind.PROBE, Kind.QUERY, Kind.STATUS})
 """Kinds that are not numbered: what goes on beside the rounds."""

@@ -19,7 +19,7 @@ from netdfl.links.rules.base import Departure, Dropped, LinkRule
 from netdfl.mixing.base import has_mass
 from netdfl.replaying.happenings import ASIDE, News, seconds
 from netdfl.replaying.playing import Playing
-from netdfl.transport.under_way import Flight
+from netdfl.transport.simulated.under_way import Flight
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -17,7 +17,7 @@ from netdfl.core.types import NodeId
 from netdfl.scenario.model.schema import Scenario
 
 if TYPE_CHECKING:
-    from netdfl.transport.authority import Authority
+    from netdfl.transport.security.authority import Authority
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OWNERS, _EVERYBODYS, _OTHERS = 0o600, 0o644, 0o077
@@ -43,7 +43,7 @@ def write_credentials(scenario: Scenario, folder: Path, *, mounted: bool = False
 
 def bundles(num_nodes: int) -> dict[NodeId, str]:
     """What each node's file holds, by an authority that is thrown away."""
-    from netdfl.transport.authority import Authority
+    from netdfl.transport.security.authority import Authority
 
     authority = Authority.make(secrets.token_hex(8))
     return {node: authority.of_node(node).to_pem() for node in range(num_nodes)}
@@ -58,7 +58,7 @@ def _write(file: Path, text: str, mode: int) -> Path:
 
 def read_credentials(file: Path, node: NodeId) -> Authority:
     """The authority of `node` from its file, which nobody else may be able to read. Raises InputError."""
-    from netdfl.transport.authority import Authority
+    from netdfl.transport.security.authority import Authority
 
     mounted = MOUNTED in file.parents
     try:

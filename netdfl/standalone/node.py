@@ -37,8 +37,8 @@ from netdfl.standalone.accounts import QUIET_NS, Accounts
 from netdfl.standalone.record import Crash, NodeRecord, Stage
 from netdfl.standalone.request import Request
 from netdfl.standalone.start import Beginning, Ended, Gathering
-from netdfl.transport.identity import Identity
-from netdfl.transport.rendezvous import FINISHED, RUNNING, Line, Rendezvous
+from netdfl.transport.control.rendezvous import FINISHED, RUNNING, Line, Rendezvous
+from netdfl.transport.security.identity import Identity
 
 KILLED = 137
 FAREWELL_S, FAREWELL_CALL_S = 0.2, 1.0

@@ -15,7 +15,7 @@ from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.schedule.returns import Return, find_return
 from netdfl.record.directory import RunDirectory
 from netdfl.record.forms import OPEN, Count, Nanoseconds, NodeField, Seconds, read_form
-from netdfl.transport.identity import MOST_EPOCH
+from netdfl.transport.security.identity import MOST_EPOCH
 
 NODE_FILE = "node.json"
 

@@ -18,10 +18,10 @@ from netdfl.core.types import NodeId
 from netdfl.core.units import parse_time_ns
 from netdfl.scenario.model.schema import Scenario
 from netdfl.standalone.credentials import read_credentials
-from netdfl.transport.credentials import Credentials
+from netdfl.transport.security.credentials import Credentials
 
 if TYPE_CHECKING:
-    from netdfl.transport.authority import Authority
+    from netdfl.transport.security.authority import Authority
 
 START_TIMEOUT_NS = 60 * NS_PER_S
 WORLDS = ("processes", "namespaces", "containers")

@@ -23,9 +23,9 @@ from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.schedule.returns import fresh_round
 from netdfl.standalone.record import NodeRecord, Stage
 from netdfl.standalone.request import Request
-from netdfl.transport.identity import Identity, plainly
-from netdfl.transport.rendezvous import FINISHED, Line, Reply, StrangerError, make_call
-from netdfl.transport.rendezvous import Rendezvous as Meeting
+from netdfl.transport.control.rendezvous import FINISHED, Line, Reply, StrangerError, make_call
+from netdfl.transport.control.rendezvous import Rendezvous as Meeting
+from netdfl.transport.security.identity import Identity, plainly
 
 LEAD_NS = 1_000_000_000
 """How long before the start it is agreed on, so that all have learned it, and measured it, before."""

@@ -15,14 +15,14 @@ from netdfl.core.types import NodeId
 from netdfl.host.plan import Command, Plan, spread
 from netdfl.record.base import Store
 from netdfl.scenario.loading.identity import scenario_hash
-from netdfl.transport.control import Attendee, ControlServer
-from netdfl.transport.credentials import SUPERVISOR, Credentials
+from netdfl.transport.control.attendance import Attendee, ControlServer
+from netdfl.transport.security.credentials import SUPERVISOR, Credentials
 from netdfl.worlds.base import Beside, Figures, Found, News, Setting, run_in_real_time
 from netdfl.worlds.fork_client import ForkServer
 
 if TYPE_CHECKING:
     from netdfl.packets.network import Watched
-    from netdfl.transport.authority import Authority
+    from netdfl.transport.security.authority import Authority
 
 T = TypeVar("T")
 LEAD_NS = 20_000_000
@@ -38,7 +38,7 @@ class Place:
 
 
 def _authority(run_id: str) -> Authority:
-    from netdfl.transport.authority import Authority
+    from netdfl.transport.security.authority import Authority
 
     return Authority.make(run_id)
 

@@ -25,7 +25,7 @@ STORE_AND_WIRE = {
     "explore/rows.py",  # the store's rows in memory, as predicates of users read them
 }
 IN_WORDS = {
-    "transport/control.py",  # why a node is turned away
+    "transport/control/attendance.py",  # why a node is turned away
     "node/state_transfer.py",  # why no model came
 }
 """Where a reason is a sentence, or is no message's."""

@@ -10,8 +10,8 @@ import pytest
 import netdfl
 from netdfl.record.run import Run
 from netdfl.record.store import STORE
-from netdfl.transport import edge_queues
-from netdfl.transport.edge_queues import EdgeQueue
+from netdfl.transport.simulated import edge_queues
+from netdfl.transport.simulated.edge_queues import EdgeQueue
 from tests.agreeing import agreeing_fleet
 
 REDRAWN = {"topology": {"kind": "random_sym", "neighbors": 4, "redraw_every": 1}}

@@ -13,9 +13,9 @@ import netdfl
 from netdfl.core.types import Kind, MessageId, Multicast, Payload, StepId
 from netdfl.record.run import Run
 from netdfl.record.store import STORE
-from netdfl.transport.edge_queues import Due
-from netdfl.transport.instants import Instants, ScheduledMulticast, apart
-from netdfl.transport.simulated import SimulatedTransport
+from netdfl.transport.simulated.edge_queues import Due
+from netdfl.transport.simulated.instants import Instants, ScheduledMulticast, apart
+from netdfl.transport.simulated.transport import SimulatedTransport
 from tests.agreeing import agreeing_fleet
 
 CASES: dict[str, dict[str, Any]] = {

@@ -14,8 +14,8 @@ from netdfl.scenario.load import loads
 from netdfl.standalone.record import NodeRecord, Stage
 from netdfl.standalone.request import Request
 from netdfl.standalone.start import Beginning, Ended, Gathering
-from netdfl.transport.identity import Identity
-from netdfl.transport.rendezvous import READY, Answer, Rendezvous, Reply
+from netdfl.transport.control.rendezvous import READY, Answer, Rendezvous, Reply
+from netdfl.transport.security.identity import Identity
 
 SCENARIO = """
 schema: netdfl/1

@@ -12,8 +12,8 @@ import pytest
 from netdfl.core.versions import Versions, deciding, grouped, mixed, only_told, taken, versions_here
 from netdfl.record.judge import ExitCode
 from netdfl.standalone.collect import collect
-from netdfl.transport.identity import Identity
-from netdfl.transport.rendezvous import READY, Rendezvous, make_call
+from netdfl.transport.control.rendezvous import READY, Rendezvous, make_call
+from netdfl.transport.security.identity import Identity
 from tests.standalone.hand_fleet import HandFleet
 
 FLEET = """

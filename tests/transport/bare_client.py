@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import grpc
 import grpc.aio
 
-from netdfl.transport.credentials import Credentials
+from netdfl.transport.security.credentials import Credentials
 
 HELLO, PUSH, CHUNKS = "/netdfl.v1.Node/Hello", "/netdfl.v1.Node/Push", "/netdfl.v1.Node/PushChunks"
 

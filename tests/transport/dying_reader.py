@@ -15,8 +15,8 @@ from multiprocessing.connection import Connection
 import numpy as np
 
 from netdfl.core.types import unicasts
-from netdfl.transport.bodies import SharedMemory
-from netdfl.transport.shelf import DOUBT_NS, PAGE
+from netdfl.transport.shared_memory.bodies import SharedMemory
+from netdfl.transport.shared_memory.shelf import DOUBT_NS, PAGE
 
 
 async def read(memory: SharedMemory, pipe: Connection) -> None:

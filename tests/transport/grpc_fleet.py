@@ -12,10 +12,10 @@ import grpc.aio
 
 from netdfl.core.clock import RealClock
 from netdfl.testing.transports import KeptLedger
-from netdfl.transport.authority import Authority
 from netdfl.transport.base import Ledger
-from netdfl.transport.grpc import GrpcOptions, GrpcTransport
-from netdfl.transport.identity import Identity
+from netdfl.transport.grpc.transport import GrpcOptions, GrpcTransport
+from netdfl.transport.security.authority import Authority
+from netdfl.transport.security.identity import Identity
 from netdfl.transport.v1.data_pb2 import HelloReply
 
 RUN_ID = b"run-0001"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netdfl.transport.answers import BROKEN_CALL, HELLO_FIRST, as_word, of_word
 from netdfl.transport.base import MOST_NS, Fate, may_be_told
+from netdfl.transport.shared_memory.answers import BROKEN_CALL, HELLO_FIRST, as_word, of_word
 
 IN_WORDS = (Fate.DELIVERED, Fate.LATE, Fate.DUPLICATE, Fate.IN_FLIGHT, None)
 

@@ -20,13 +20,14 @@ from grpc_fleet import OPTIONS, connect, foreign_node, make, until
 
 from netdfl.core.types import Message, unicasts
 from netdfl.testing.transports import KeptLedger, KeptSink, data_message, vector_payload
-from netdfl.transport import grpc_out, grpc_stream, wire
-from netdfl.transport.answers import as_word
+from netdfl.transport import wire
 from netdfl.transport.base import Fate
-from netdfl.transport.bodies import Bodies, SharedMemory
-from netdfl.transport.grpc import GrpcTransport
-from netdfl.transport.grpc_in import Inlet
-from netdfl.transport.shelf import PAGE
+from netdfl.transport.grpc import sending, stream
+from netdfl.transport.grpc.receiving import Inlet
+from netdfl.transport.grpc.transport import GrpcTransport
+from netdfl.transport.shared_memory.answers import as_word
+from netdfl.transport.shared_memory.bodies import Bodies, SharedMemory
+from netdfl.transport.shared_memory.shelf import PAGE
 from netdfl.transport.v1.data_pb2 import Receipt
 
 MS = 1_000_000
@@ -89,7 +90,7 @@ async def test_a_fate_is_told_with_its_time_though_nothing_follows(monkeypatch: 
 
 async def test_the_next_message_tells_the_fate_of_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     """No clock is needed for it."""
-    monkeypatch.setattr(grpc_stream, "LOOK_S", 3600.0)
+    monkeypatch.setattr(stream, "LOOK_S", 3600.0)
     ledger = KeptLedger()
     async with pair(ledger) as (a, b):
         b.attach(sink := KeptSink())
@@ -105,21 +106,21 @@ async def test_the_next_message_tells_the_fate_of_the_last(monkeypatch: pytest.M
 
 async def test_the_last_of_many_under_way_is_answered_over_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody looks by the clock here: a look between two of them would make room for one more in memory."""
-    monkeypatch.setattr(grpc_stream, "LOOK_S", 3600.0)
-    monkeypatch.setattr(grpc_stream, "SOON_S", 3600.0)
+    monkeypatch.setattr(stream, "LOOK_S", 3600.0)
+    monkeypatch.setattr(stream, "SOON_S", 3600.0)
     kept, ledger = kept_receipts(monkeypatch), KeptLedger()
     async with pair(ledger) as (a, b):
         b.attach(sink := KeptSink())
-        await a.send(unicasts(numbered(1 + 2 * grpc_out.MOST_UNDER_WAY)))
-        await ledger.until_settled(1 + 2 * grpc_out.MOST_UNDER_WAY)
+        await a.send(unicasts(numbered(1 + 2 * sending.MOST_UNDER_WAY)))
+        await ledger.until_settled(1 + 2 * sending.MOST_UNDER_WAY)
     assert [m.round for m in sink.messages] == [row.message.round for row in ledger.rows] == list(range(9))
     assert len(kept) == 3
 
 
 async def test_a_very_large_message_is_answered_over_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its sender has use for the memory at once."""
-    monkeypatch.setattr(grpc_stream, "LOOK_S", 3600.0)
-    monkeypatch.setattr(grpc_out, "MOST_IN_CELL_BYTES", 12_000)
+    monkeypatch.setattr(stream, "LOOK_S", 3600.0)
+    monkeypatch.setattr(sending, "MOST_IN_CELL_BYTES", 12_000)
     kept, ledger = kept_receipts(monkeypatch), KeptLedger()
     async with pair(ledger) as (a, b):
         b.attach(KeptSink())
@@ -196,7 +197,7 @@ async def test_a_damaged_body_behind_others_is_refused_alone() -> None:
 
 async def test_what_lies_in_memory_is_told_when_the_sender_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where its peer is given up; what has no answer yet is in flight, or gone."""
-    monkeypatch.setattr(grpc_stream, "LOOK_S", 3600.0)
+    monkeypatch.setattr(stream, "LOOK_S", 3600.0)
     ledger = KeptLedger()
     async with pair(ledger) as (a, b):
         b.attach(sink := KeptSink(capacity=3))

@@ -18,14 +18,14 @@ from netdfl.core.clock import RealClock
 from netdfl.core.errors import MalformedMessage, MessageError, OversizedMessage
 from netdfl.core.types import Payload, unicasts
 from netdfl.testing.transports import TRANSPORT_CHECKS, KeptLedger, KeptSink, contents, data_message, vector_payload
-from netdfl.transport import bodies as bodies_module
 from netdfl.transport import wire
 from netdfl.transport.base import Ledger
-from netdfl.transport.bodies import Bodies, SharedMemory
-from netdfl.transport.grpc import GrpcTransport
-from netdfl.transport.grpc_in import Inlet
-from netdfl.transport.identity import Identity
-from netdfl.transport.shelf import DOUBT_NS, PAGE
+from netdfl.transport.grpc.receiving import Inlet
+from netdfl.transport.grpc.transport import GrpcTransport
+from netdfl.transport.security.identity import Identity
+from netdfl.transport.shared_memory import bodies as bodies
+from netdfl.transport.shared_memory.bodies import Bodies, SharedMemory
+from netdfl.transport.shared_memory.shelf import DOUBT_NS, PAGE
 from netdfl.transport.v1.data_pb2 import Frame, HelloRequest, Receipt
 
 LIMITS = wire.Limits(max_bytes=1 << 20)
@@ -80,7 +80,7 @@ async def test_a_body_is_written_once_for_all_neighbors_and_read_where_it_lies(m
         written.append(payload)
         write(payload, into)
 
-    monkeypatch.setattr(bodies_module.wire, "write_body", counting)
+    monkeypatch.setattr(bodies.wire, "write_body", counting)
     monkeypatch.setattr(wire, "join", None)  # nothing goes inline
     ledger, sinks = KeptLedger(), [KeptSink() for _ in range(3)]
     payload = vector_payload(VECTOR)
@@ -105,7 +105,7 @@ async def test_nodes_of_another_machine_are_sent_the_body_itself(monkeypatch: An
     """0 and 1 have a memory, 2 has another, for itself."""
     written: list[bytes] = []
     write = wire.write_body
-    monkeypatch.setattr(bodies_module.wire, "write_body", lambda *args: (written.append(b""), write(*args)))
+    monkeypatch.setattr(bodies.wire, "write_body", lambda *args: (written.append(b""), write(*args)))
     ledger, sinks = KeptLedger(), [KeptSink() for _ in range(3)]
     payload = vector_payload(VECTOR)
     async with sharing_fleet(3, ledger, of_a_machine=2) as transports:
@@ -177,9 +177,9 @@ def test_what_a_reference_says_is_checked(change: dict[str, int], error: type[Me
     writer, reader = Bodies(memory, 0, 0), Bodies(memory, 1, 0)
     place, ticket, reference = lent(writer, vector_payload(VECTOR))
     names = ("offset", "nbytes", "token", "cell", "in_cell")
-    said = dict(zip(names, bodies_module._REFERENCE.unpack(reference), strict=True)) | change
+    said = dict(zip(names, bodies._REFERENCE.unpack(reference), strict=True)) | change
     src = said.pop("src", 0)
-    hostile = bodies_module._REFERENCE.pack(*(said[name] for name in names))
+    hostile = bodies._REFERENCE.pack(*(said[name] for name in names))
     with pytest.raises(error, match=words):
         wire.read_body(reader.borrow(src, hostile, LIMITS).body, LIMITS)
     gc.collect()
@@ -287,8 +287,8 @@ def test_a_reader_that_is_killed_holds_nothing(monkeypatch: Any) -> None:
     assert os.read(ready, 1) == b"k"
     writer.answered(place, ticket, sure=False)
     writer.drop(payload, place)
-    late = bodies_module.time.monotonic_ns() + DOUBT_NS
-    monkeypatch.setattr(bodies_module.time, "monotonic_ns", lambda: late)
+    late = bodies.time.monotonic_ns() + DOUBT_NS
+    monkeypatch.setattr(bodies.time, "monotonic_ns", lambda: late)
     assert writer.keep(other, 9000) is None
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)

@@ -9,7 +9,7 @@ from grpc_fleet import until
 
 from netdfl.core.control import Bye, Hello, Order, Probe, Progress, Report
 from netdfl.core.errors import TransportError
-from netdfl.transport.control import Attendee, ControlClient, ControlServer
+from netdfl.transport.control.attendance import Attendee, ControlClient, ControlServer
 
 
 class Supervisor:

@@ -33,7 +33,7 @@ from netdfl.core.control import (
 )
 from netdfl.core.fates import MessageCounts
 from netdfl.core.types import Kind
-from netdfl.transport.control_codec import decode_order, decode_report, encode
+from netdfl.transport.control.codec import decode_order, decode_report, encode
 
 ORDERS = [
     Peers({0: "here:1", 3: "there:2"}),

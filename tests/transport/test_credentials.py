@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from netdfl.core.control import EVALUATOR
 from netdfl.core.errors import InputError
-from netdfl.transport.authority import Authority
-from netdfl.transport.credentials import SUPERVISOR, Certified, name_of, names_of, read_names
+from netdfl.transport.security.authority import Authority
+from netdfl.transport.security.credentials import SUPERVISOR, Certified, name_of, names_of, read_names
 
 RUN = "0123456789abcdef"
 AUTHORITY = Authority.make(RUN)

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 from grpc_fleet import until
 
-from netdfl.transport.departures import _OPENING, Watch, _departures
+from netdfl.transport.security.departures import _OPENING, Watch, _departures
 
 GREETING = bytes(46)
 

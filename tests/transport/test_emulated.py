@@ -24,11 +24,11 @@ from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.schedule.when import Facts
 from netdfl.links.spec import LinksSpec
 from netdfl.testing.transports import TRANSPORT_CHECKS, KeptLedger, KeptSink, data_message, vector_payload
-from netdfl.transport import grpc_stream
 from netdfl.transport.base import Ledger
-from netdfl.transport.bodies import SharedMemory
-from netdfl.transport.emulated import Emulated
+from netdfl.transport.emulated.transport import Emulated
+from netdfl.transport.grpc import stream
 from netdfl.transport.link_header import LinkHeader, read_link_header
+from netdfl.transport.shared_memory.bodies import SharedMemory
 from netdfl.transport.wire import frame_size
 from tests.links.driving import drive
 
@@ -93,7 +93,7 @@ async def test_conformance_with_bodies_and_answers_in_memory(check):
 @pytest.mark.parametrize("give_up", [lambda a: a.set_gone(1), lambda a: a.set_peer(1, "127.0.0.1:1", epoch=1)])
 async def test_what_a_peer_that_is_given_up_holds_is_gone_though_nobody_looked(give_up, monkeypatch):
     """That it holds the message lies in memory, and is looked for when it is given up."""
-    monkeypatch.setattr(grpc_stream, "LOOK_S", 3600.0)
+    monkeypatch.setattr(stream, "LOOK_S", 3600.0)
     ledger, sink = KeptLedger(), KeptSink(capacity=1)
     async with emulated_fleet(2, ledger, memory=SharedMemory(range(2), 1 << 20, 0)) as (a, b):
         b.attach(sink)

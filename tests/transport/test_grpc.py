@@ -20,8 +20,8 @@ from netdfl.core.errors import MachineError
 from netdfl.core.types import Kind, Message, Payload, unicasts
 from netdfl.testing.transports import TRANSPORT_CHECKS, KeptLedger, KeptSink, data_message, vector_payload
 from netdfl.transport import wire
-from netdfl.transport.authority import Authority
 from netdfl.transport.base import Fate
+from netdfl.transport.security.authority import Authority
 
 MS = 1_000_000
 

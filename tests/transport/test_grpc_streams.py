@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from netdfl.core.types import Kind, Message, unicasts
 from netdfl.testing.transports import KeptLedger, KeptSink, data_message, vector_payload
 from netdfl.transport import wire
-from netdfl.transport.answers import LEFT
 from netdfl.transport.base import Fate
-from netdfl.transport.chunks import split
-from netdfl.transport.identity import Identity
+from netdfl.transport.grpc.chunks import split
+from netdfl.transport.security.identity import Identity
+from netdfl.transport.shared_memory.answers import LEFT
 from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest, Receipt
 
 MS = 1_000_000

@@ -11,8 +11,8 @@ import grpc.aio
 import pytest
 
 from netdfl.core.errors import TransportError
-from netdfl.transport.identity import Identity
-from netdfl.transport.rendezvous import FINISHED, READY, RUNNING, Line, Rendezvous, Reply, make_call
+from netdfl.transport.control.rendezvous import FINISHED, READY, RUNNING, Line, Rendezvous, Reply, make_call
+from netdfl.transport.security.identity import Identity
 
 RUN = bytes(range(8))
 Ask = Callable[..., Any]

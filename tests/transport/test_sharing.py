@@ -21,9 +21,9 @@ from grpc_fleet import OPTIONS, RUN_ID, make, until
 from netdfl.core.types import Kind, Message, Payload, unicasts
 from netdfl.testing.transports import TRANSPORT_CHECKS, KeptLedger, KeptSink, data_message, vector_payload
 from netdfl.transport.base import Fate, Ledger
-from netdfl.transport.bodies import SharedMemory
-from netdfl.transport.grpc import GrpcOptions, GrpcTransport
-from netdfl.transport.sharing import Shared
+from netdfl.transport.grpc.connections import Shared
+from netdfl.transport.grpc.transport import GrpcOptions, GrpcTransport
+from netdfl.transport.shared_memory.bodies import SharedMemory
 from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest
 
 SMALL = vector_payload(np.zeros(5))
@@ -226,7 +226,7 @@ async def test_a_stranger_at_a_shared_port_is_counted_once() -> None:
 
 
 async def test_idle_outlets_end_and_open_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("netdfl.transport.grpc.IDLE_NS", 0)
+    monkeypatch.setattr("netdfl.transport.grpc.transport.IDLE_NS", 0)
     ledger = KeptLedger()
     async with fleet_in_processes(4, ledger) as transports:
         attach_all(transports)

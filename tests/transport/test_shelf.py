@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from netdfl.transport.shelf import DOUBT_NS, PAGE, Place, Shelf, Ticket
+from netdfl.transport.shared_memory.shelf import DOUBT_NS, PAGE, Place, Shelf, Ticket
 
 FIRST, END = 3 * PAGE, 15 * PAGE
 INDEX = st.integers(0, 99)

@@ -21,8 +21,8 @@ from netdfl.links.schedule.when import Facts
 from netdfl.links.spec import LinksSpec
 from netdfl.testing.transports import TRANSPORT_CHECKS, FleetFactory, KeptLedger, KeptSink, LedgerRow, data_message
 from netdfl.transport.base import Ledger
-from netdfl.transport.fabric import Fabric
-from netdfl.transport.simulated import SimulatedTransport
+from netdfl.transport.simulated.fabric import Fabric
+from netdfl.transport.simulated.transport import SimulatedTransport
 from netdfl.worlds.simulated.loop import VirtualClock, VirtualLoop
 
 MS, S = 10**6, 10**9

@@ -28,12 +28,12 @@ from netdfl.record.verdict import RunFacts
 from netdfl.testing.transports import KeptLedger, KeptSink, data_message, vector_payload
 from netdfl.transport import wire
 from netdfl.transport.base import MOST_NS
-from netdfl.transport.grpc_in import Inlet
-from netdfl.transport.grpc_out import SERVICE
-from netdfl.transport.identity import MOST_EPOCH, Identity
+from netdfl.transport.control.rendezvous import Line, Rendezvous
+from netdfl.transport.emulated.receipts import Receipts, SentMessage, report
+from netdfl.transport.grpc.receiving import Inlet
+from netdfl.transport.grpc.sending import SERVICE
 from netdfl.transport.link_header import LinkHeader, read_link_header
-from netdfl.transport.receipts import Receipts, SentMessage, report
-from netdfl.transport.rendezvous import Line, Rendezvous
+from netdfl.transport.security.identity import MOST_EPOCH, Identity
 from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest, Receipt
 from netdfl.transport.v1.meeting_pb2 import Answer, Call
 

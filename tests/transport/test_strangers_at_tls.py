@@ -24,14 +24,14 @@ from netdfl.core.errors import TransportError
 from netdfl.core.types import Kind, Message, unicasts
 from netdfl.testing.transports import KeptLedger, KeptSink, data_message, vector_payload
 from netdfl.transport import wire
-from netdfl.transport.authority import Authority
-from netdfl.transport.chunks import split
-from netdfl.transport.control import Attendee, ControlClient, ControlServer, control_channels
-from netdfl.transport.credentials import SUPERVISOR, Credentials, name_of
-from netdfl.transport.grpc import GrpcTransport
-from netdfl.transport.identity import Identity
-from netdfl.transport.rendezvous import READY, RUNNING, Line, Rendezvous, make_call
-from netdfl.transport.tls import why_not
+from netdfl.transport.control.attendance import Attendee, ControlClient, ControlServer, control_channels
+from netdfl.transport.control.rendezvous import READY, RUNNING, Line, Rendezvous, make_call
+from netdfl.transport.grpc.chunks import split
+from netdfl.transport.grpc.transport import GrpcTransport
+from netdfl.transport.security.authority import Authority
+from netdfl.transport.security.credentials import SUPERVISOR, Credentials, name_of
+from netdfl.transport.security.identity import Identity
+from netdfl.transport.security.tls import why_not
 from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest, Receipt
 
 RUN = RUN_ID.hex()

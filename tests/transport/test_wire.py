@@ -18,7 +18,7 @@ from netdfl.core.errors import ForeignMessage, MalformedMessage, MessageError, O
 from netdfl.core.types import ITEM_BYTES, Array, Kind, Message, Payload
 from netdfl.testing.transports import contents
 from netdfl.transport import wire
-from netdfl.transport.chunks import Assembly, split
+from netdfl.transport.grpc.chunks import Assembly, split
 from netdfl.transport.v1.data_pb2 import Chunk, Frame
 
 RUN = b"run-0001"
@@ -285,8 +285,9 @@ def test_metadata_that_can_not_travel_is_the_senders_error():
 
 
 def test_the_wire_does_not_import_grpc():
-    modules = "wire, chunks, options, identity, base"
-    code = f"import sys; from netdfl.transport import {modules}; import netdfl.testing.transports; print(*sys.modules)"
+    modules = ("base", "wire", "link_header", "grpc.chunks", "grpc.options", "security.identity")
+    names = ", ".join(f"netdfl.transport.{name}" for name in modules)
+    code = f"import sys; import {names}, netdfl.testing.transports; print(*sys.modules)"
     root = Path(__file__).parents[2]
     run = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     loaded = run.stdout.split()

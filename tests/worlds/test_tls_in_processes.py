@@ -17,9 +17,9 @@ from netdfl.core.errors import TransportError
 from netdfl.record.judge import WELL
 from netdfl.scenario.load import loads
 from netdfl.supervisor.supervisor import Supervisor
-from netdfl.transport.authority import Authority
-from netdfl.transport.control import ControlClient, control_channels
-from netdfl.transport.credentials import SUPERVISOR, Credentials, name_of
+from netdfl.transport.control.attendance import ControlClient, control_channels
+from netdfl.transport.security.authority import Authority
+from netdfl.transport.security.credentials import SUPERVISOR, Credentials, name_of
 from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest
 from netdfl.worlds import processes
 

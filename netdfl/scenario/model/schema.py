@@ -42,7 +42,7 @@ from netdfl.scenario.model.parts import Part
 from netdfl.scenario.model.signatures import Record
 from netdfl.scenario.model.task import TASK, Train, Training
 from netdfl.scenario.model.world import DETECTOR, WORLD, FailureDetector, WorldOptions
-from netdfl.transport.options import GrpcOptions
+from netdfl.transport.grpc.options import GrpcOptions
 
 SCHEMA = "netdfl/1"
 KEPT_BYTES = 64 << 20

@@ -16,7 +16,7 @@ from netdfl.core.errors import RunError
 from netdfl.core.types import NodeId
 from netdfl.host.plan import Command, Plan
 from netdfl.record.directory import RunDirectory
-from netdfl.transport.credentials import Credentials
+from netdfl.transport.security.credentials import Credentials
 from netdfl.worlds.containers.compose import HOME, NODE_LABEL
 from netdfl.worlds.containers.docker import Docker, call
 from netdfl.worlds.containers.node import COMMANDS, PLAN, SECRET, command_file

@@ -19,7 +19,7 @@ from pathlib import Path
 from netdfl.core.errors import InputError
 from netdfl.core.types import NodeId
 from netdfl.host.plan import Command, Plan, read
-from netdfl.transport.credentials import Credentials
+from netdfl.transport.security.credentials import Credentials
 from netdfl.worlds.containers.compose import HOME
 from netdfl.worlds.forkserver import redirect
 

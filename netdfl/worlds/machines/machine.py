@@ -14,7 +14,7 @@ from netdfl.core.types import NodeId
 from netdfl.core.versions import Versions, objection, taken
 from netdfl.host.plan import Command, Plan, spread
 from netdfl.scenario.model.world import Site
-from netdfl.transport.credentials import Credentials
+from netdfl.transport.security.credentials import Credentials
 from netdfl.worlds.fork_client import ForkServer
 from netdfl.worlds.machines.lifeline import Lifeline, Lifelines
 

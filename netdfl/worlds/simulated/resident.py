@@ -17,8 +17,8 @@ from netdfl.host.node import NodeHost, Parts, most_kept
 from netdfl.record.base import Store
 from netdfl.record.directory import CHECKPOINTS, RunDirectory
 from netdfl.record.event_log import LoggingRecorder
-from netdfl.transport.fabric import Fabric
-from netdfl.transport.simulated import SimulatedTransport
+from netdfl.transport.simulated.fabric import Fabric
+from netdfl.transport.simulated.transport import SimulatedTransport
 from netdfl.worlds.base import Beside, News
 from netdfl.worlds.simulated.compute import ComputeTime
 from netdfl.worlds.simulated.ledger import FleetLedger

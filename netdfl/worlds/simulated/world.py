@@ -33,7 +33,7 @@ from netdfl.scenario.model.task import Train
 from netdfl.scenario.model.world import SimulatedOptions
 from netdfl.training.alone import Alone
 from netdfl.training.catalog import SIZED_NBYTES
-from netdfl.transport.fabric import Fabric
+from netdfl.transport.simulated.fabric import Fabric
 from netdfl.transport.wire import frame_size
 from netdfl.worlds.base import Figures, Found, Looker, News, Setting
 from netdfl.worlds.simulated.arithmetic import exact_arithmetic, rare_collections

@@ -21,8 +21,8 @@ import grpc
 import grpc.aio
 
 from netdfl.core.types import NodeId
-from netdfl.transport.credentials import NOBODY, Certified, Credentials, name_of, read_names, who
-from netdfl.transport.departures import PROBE_S, greeting
+from netdfl.transport.security.credentials import NOBODY, Certified, Credentials, name_of, read_names, who
+from netdfl.transport.security.departures import PROBE_S, greeting
 
 Options: TypeAlias = Sequence[tuple[str, int | str]]
 _Peer: TypeAlias = tuple[str, int]

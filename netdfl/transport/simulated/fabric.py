@@ -26,7 +26,7 @@ from netdfl.links.rules.base import DROPPED, Departure, Dropped, Held, LinkRule,
 from netdfl.links.rules.disorder import with_bit_flipped
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.transport.base import Ledger, Sink
-from netdfl.transport.edge_queues import (
+from netdfl.transport.simulated.edge_queues import (
     Computed,
     Due,
     EdgeQueue,
@@ -39,8 +39,8 @@ from netdfl.transport.edge_queues import (
     in_turn,
     tie_of,
 )
-from netdfl.transport.instants import Instants, ScheduledMulticast, apart, are_alike
-from netdfl.transport.under_way import Flight, UnderWay, content_of, unit_for
+from netdfl.transport.simulated.instants import Instants, ScheduledMulticast, apart, are_alike
+from netdfl.transport.simulated.under_way import Flight, UnderWay, content_of, unit_for
 from netdfl.transport.wire import frame_size
 
 QUEUE = 64

@@ -18,9 +18,9 @@ from netdfl.core.errors import TransportError
 from netdfl.core.types import NodeId
 from netdfl.core.versions import Versions, objection, taken
 from netdfl.transport.base import MOST_NS
-from netdfl.transport.credentials import Certified, Credentials
-from netdfl.transport.identity import MOST_EPOCH, Identity
-from netdfl.transport.tls import Guard, open_channel, why_not
+from netdfl.transport.security.credentials import Certified, Credentials
+from netdfl.transport.security.identity import MOST_EPOCH, Identity
+from netdfl.transport.security.tls import Guard, open_channel, why_not
 from netdfl.transport.v1.data_pb2 import HelloRequest
 from netdfl.transport.v1.meeting_pb2 import ASKING, FINISHED, READY, RUNNING, Answer, Call, Phase
 from netdfl.transport.wire import PROTOCOL_VERSION

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from netdfl.core.types import Message, NodeId
 from netdfl.links.rules.base import LinkRule, Transit
-from netdfl.transport.edge_queues import EdgeQueue, End, Parcel
-from netdfl.transport.instants import Instants, is_void
+from netdfl.transport.simulated.edge_queues import EdgeQueue, End, Parcel
+from netdfl.transport.simulated.instants import Instants, is_void
 
 
 class Flight(NamedTuple):

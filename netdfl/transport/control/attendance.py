@@ -19,13 +19,13 @@ import grpc.aio
 from netdfl.core.control import Hello, Order, Report
 from netdfl.core.errors import MachineError, TransportError
 from netdfl.core.types import NodeId
-from netdfl.transport.control_codec import decode_order, decode_report, encode
-from netdfl.transport.credentials import SUPERVISOR, Credentials
-from netdfl.transport.departures import Watch, watched
-from netdfl.transport.identity import plainly
-from netdfl.transport.options import patient
-from netdfl.transport.sharing import Channels, Trunk
-from netdfl.transport.tls import Guard, open_port, why_not
+from netdfl.transport.control.codec import decode_order, decode_report, encode
+from netdfl.transport.grpc.connections import Channels, Trunk
+from netdfl.transport.grpc.options import patient
+from netdfl.transport.security.credentials import SUPERVISOR, Credentials
+from netdfl.transport.security.departures import Watch, watched
+from netdfl.transport.security.identity import plainly
+from netdfl.transport.security.tls import Guard, open_port, why_not
 from netdfl.transport.wire import PROTOCOL_VERSION
 
 _SERVICE = "netdfl.v1.Control"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from netdfl.core.types import Multicast, NodeId
 from netdfl.transport.base import Sink
-from netdfl.transport.fabric import Fabric
+from netdfl.transport.simulated.fabric import Fabric
 
 
 class SimulatedTransport:

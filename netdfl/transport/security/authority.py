@@ -16,7 +16,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from netdfl.core.errors import InputError
 from netdfl.core.types import NodeId
-from netdfl.transport.credentials import Certified, Credentials, name_of, names_of
+from netdfl.transport.security.credentials import Certified, Credentials, name_of, names_of
 
 EARLIER, LIFETIME = timedelta(days=1), timedelta(days=366)
 _ROOT, _OF_NODE = 1, 0  # how many authorities may stand below

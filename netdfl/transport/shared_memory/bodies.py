@@ -31,7 +31,7 @@ import numpy as np
 from netdfl.core.errors import MalformedMessage, OversizedMessage
 from netdfl.core.types import NodeId, Payload
 from netdfl.transport import wire
-from netdfl.transport.shelf import CELL_WORDS, CELLS, PAGE, Place, Shelf, Ticket
+from netdfl.transport.shared_memory.shelf import CELL_WORDS, CELLS, PAGE, Place, Shelf, Ticket
 
 _REFERENCE = Struct("<QQQHB")
 _WORD = 8

@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from netdfl.core.types import Multicast
-from netdfl.transport.edge_queues import Due, EdgeQueue
+from netdfl.transport.simulated.edge_queues import Due, EdgeQueue
 
 
 class ScheduledMulticast(NamedTuple):

@@ -15,10 +15,10 @@ import grpc
 import grpc.aio
 
 from netdfl.core.types import NodeId
-from netdfl.transport.credentials import Credentials
-from netdfl.transport.departures import Watch, watched
-from netdfl.transport.options import GrpcOptions
-from netdfl.transport.tls import Guard, Options, open_channel, open_port
+from netdfl.transport.grpc.options import GrpcOptions
+from netdfl.transport.security.credentials import Credentials
+from netdfl.transport.security.departures import Watch, watched
+from netdfl.transport.security.tls import Guard, Options, open_channel, open_port
 
 CALLEE = "netdfl-callee"
 """The metadata key that says which node a call is for."""

@@ -19,10 +19,10 @@ from google.protobuf.message import DecodeError
 
 from netdfl.core.fates import FateReason
 from netdfl.core.types import Message
-from netdfl.transport.answers import BROKEN_CALL, HELLO_FIRST, LEFT, of_receipt, of_word
 from netdfl.transport.base import Fate
-from netdfl.transport.bodies import Lent
-from netdfl.transport.shelf import Place
+from netdfl.transport.shared_memory.answers import BROKEN_CALL, HELLO_FIRST, LEFT, of_receipt, of_word
+from netdfl.transport.shared_memory.bodies import Lent
+from netdfl.transport.shared_memory.shelf import Place
 from netdfl.transport.v1.data_pb2 import Receipt
 
 DEADLINE = Fate.failed(FateReason("deadline"))

@@ -26,12 +26,12 @@ from netdfl.links.rules.base import Transit
 from netdfl.links.rules.disorder import with_bit_flipped
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.transport.base import Fate, Ledger, Sink, deliver_one
+from netdfl.transport.emulated.receipts import REPORT, Receipts, SentMessage, report
 from netdfl.transport.link_header import LinkHeader, read_link_header
-from netdfl.transport.receipts import REPORT, Receipts, SentMessage, report
 from netdfl.transport.wire import frame_size
 
 if TYPE_CHECKING:
-    from netdfl.transport.grpc import GrpcTransport
+    from netdfl.transport.grpc.transport import GrpcTransport
 
 LEAD_NS = 5_000_000
 LEAD_NS_PER_BYTE = 10

@@ -22,16 +22,16 @@ from netdfl.core.fates import FOREIGN, Fate
 from netdfl.core.outcome import outcome_of
 from netdfl.core.types import Message, NodeId, unicast
 from netdfl.transport import wire
-from netdfl.transport.answers import BROKEN_CALL, HELLO_FIRST, Answer, of_receipt
 from netdfl.transport.base import Ledger
-from netdfl.transport.bodies import Bodies, Lent
-from netdfl.transport.chunks import split
-from netdfl.transport.grpc_stream import Queued, Stream, fate_of
-from netdfl.transport.identity import Identity, plainly
+from netdfl.transport.grpc.chunks import split
+from netdfl.transport.grpc.connections import Channels, Trunk, for_node
+from netdfl.transport.grpc.options import GrpcOptions
+from netdfl.transport.grpc.stream import Queued, Stream, fate_of
 from netdfl.transport.link_header import LINK_HEADER
-from netdfl.transport.options import GrpcOptions
-from netdfl.transport.sharing import Channels, Trunk, for_node
-from netdfl.transport.tls import why_not
+from netdfl.transport.security.identity import Identity, plainly
+from netdfl.transport.security.tls import why_not
+from netdfl.transport.shared_memory.answers import BROKEN_CALL, HELLO_FIRST, Answer, of_receipt
+from netdfl.transport.shared_memory.bodies import Bodies, Lent
 from netdfl.transport.v1.data_pb2 import HelloReply, Receipt
 
 SERVICE = "netdfl.v1.Node"

@@ -14,14 +14,14 @@ from netdfl.core.fates import FOREIGN
 from netdfl.core.types import Kind, Message, Multicast, NodeId, messages_of
 from netdfl.transport import wire
 from netdfl.transport.base import Fate, Ledger, Sink
-from netdfl.transport.bodies import Bodies, SharedMemory
-from netdfl.transport.credentials import Credentials
-from netdfl.transport.grpc_in import Inlet
-from netdfl.transport.grpc_out import Outlet
-from netdfl.transport.identity import Identity
-from netdfl.transport.options import GrpcOptions
-from netdfl.transport.sharing import Resident, Shared
-from netdfl.transport.tls import Guard
+from netdfl.transport.grpc.connections import Resident, Shared
+from netdfl.transport.grpc.options import GrpcOptions
+from netdfl.transport.grpc.receiving import Inlet
+from netdfl.transport.grpc.sending import Outlet
+from netdfl.transport.security.credentials import Credentials
+from netdfl.transport.security.identity import Identity
+from netdfl.transport.security.tls import Guard
+from netdfl.transport.shared_memory.bodies import Bodies, SharedMemory
 
 __all__ = ["GrpcOptions", "GrpcTransport"]
 

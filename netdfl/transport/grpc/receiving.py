@@ -17,16 +17,16 @@ from netdfl.core.errors import ForeignMessage, MalformedMessage, MessageError
 from netdfl.core.fates import FOREIGN, MALFORMED, Fate, FateReason
 from netdfl.core.types import Edge, Message, NodeId, Payload
 from netdfl.transport import wire
-from netdfl.transport.answers import HELLO_FIRST, LEFT, as_receipt, as_word
 from netdfl.transport.base import Ledger, Sink, deliver_one
-from netdfl.transport.bodies import Bodies, Borrowed
-from netdfl.transport.chunks import Assembly
-from netdfl.transport.credentials import Certified
-from netdfl.transport.grpc_out import GO_ON, SERVICE, wake
-from netdfl.transport.identity import Identity, plainly
+from netdfl.transport.grpc.chunks import Assembly
+from netdfl.transport.grpc.options import GrpcOptions
+from netdfl.transport.grpc.sending import GO_ON, SERVICE, wake
 from netdfl.transport.link_header import LINK_HEADER, LinkHeaderSink
-from netdfl.transport.options import GrpcOptions
-from netdfl.transport.tls import Guard
+from netdfl.transport.security.credentials import Certified
+from netdfl.transport.security.identity import Identity, plainly
+from netdfl.transport.security.tls import Guard
+from netdfl.transport.shared_memory.answers import HELLO_FIRST, LEFT, as_receipt, as_word
+from netdfl.transport.shared_memory.bodies import Bodies, Borrowed
 from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest, Receipt
 
 NO_ROUND = -1

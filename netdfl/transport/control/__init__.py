@@ -1,0 +1,1 @@
+"""Calls beside the messages: between supervisor and nodes, and among nodes that have no supervisor."""

@@ -1,0 +1,1 @@
+"""Messages over gRPC: a server for each process, an open stream for each destination."""

@@ -1,0 +1,1 @@
+"""The identities of a run's nodes and what proves them: names, certificates, TLS, strangers."""

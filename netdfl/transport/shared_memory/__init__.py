@@ -1,0 +1,1 @@
+"""Bodies of messages in memory that the processes of one machine share."""

@@ -1,0 +1,1 @@
+"""The scenario's links in virtual time: all messages of a fleet in one process."""
