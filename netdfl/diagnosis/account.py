@@ -107,7 +107,8 @@ class Account:
     `again` are the messages that it, or a later life of it, will send again by itself.
     To those in `gone`, as its failure detector says, it sends nothing; each in `left_out` it left out of the rounds
     from one to another. `next` is the first round and step for which it may still send something. It is in step
-    `step` of the `steps` of its round, and keeps `early` messages that it does not wait for yet.
+    `step` of the `steps` of its round, and keeps `early` messages that it does not wait for yet. `resumes_ns` is when
+    the scenario resumes it next, as far as it has come in its rounds; None: never.
     """
 
     node: NodeId
@@ -127,6 +128,7 @@ class Account:
     left_out: Mapping[NodeId, tuple[RoundRun, ...]] = field(default_factory=dict)
     next: StepId | None = None
     born_ns: int = 0
+    resumes_ns: int | None = None
     wait: WaitAccount | None = None
     edges: Mapping[NodeId, EdgeAccount] = field(default_factory=dict)
     stack: str = ""
@@ -164,6 +166,7 @@ def give_account(
     finished: bool = False,
     ended: bool = False,
     paused: bool = False,
+    resumes_ns: int | None = None,
     flying: Flying | None = None,
     stack: str = "",
 ) -> Account:
@@ -183,7 +186,8 @@ def give_account(
         at_ns=now,
         state=state,
         round=max(node.round, 0),
-        since_ns=wait.since_ns if wait is not None else node.waits.went_on_ns if fetching_ns is None else fetching_ns,
+        resumes_ns=resumes_ns,
+        since_ns=wait.since_ns if wait is not None else _busy_since_ns(node),
         serves=node.requests.serving,
         asked=node.requests.kept,
         again=() if node.delivery is None else node.delivery.left if ended else node.delivery.due_again,
@@ -216,6 +220,11 @@ def waits_in_vain(account: Account, server: NodeId) -> bool:
     """Whether a client waits for its `server` alone, and has nothing of it that it did not read: it need not go on."""
     wait = account.wait
     return wait is not None and wait.essential and wait.sources == (server,) and not wait.have and not account.early
+
+
+def _busy_since_ns(node: Node) -> int:
+    """Since when a node that does not wait fetches a model, or else works."""
+    return max(node.born_ns, node.waits.went_on_ns) if node.models.since_ns is None else node.models.since_ns
 
 
 def _state_of(wait: WaitAccount | None, fetching_ns: int | None) -> State:

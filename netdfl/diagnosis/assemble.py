@@ -140,7 +140,7 @@ class _Fleet:
         data, notice = LogicalId(Kind.DATA, slot), LogicalId(Kind.NOTICE, slot)
         known = self.sent(edge, data, any_epoch=past)
         if known is None and self.again(edge, data):
-            return Awaited(AwaitedFate.IN_FLIGHT, edge=edge)
+            return Awaited() if self.is_down_for_good(edge[0]) else Awaited(AwaitedFate.IN_FLIGHT, edge=edge)
         known = known or self.sent(edge, notice, any_epoch=past)
         if known is None and past:
             known = self.forgotten(edge, data) or self.forgotten(edge, notice)
@@ -263,8 +263,12 @@ class _Fleet:
         down = self.down.get(node)
         return down is None or down.state is not State.CRASHED or down.back_ns is not None
 
+    def is_down_for_good(self, node: NodeId) -> bool:
+        """Whether nothing that is due of `node` comes: it is paused, say, and never resumed."""
+        return node in self.down and self.down_node(node).is_down_for_good
+
     def again(self, edge: Edge, id: LogicalId) -> bool:
-        """Whether it is sent again; of a reply, whether it is asked for again."""
+        """Whether it is sent again, unless its sender is down; of a reply, whether it is asked for again."""
         if id.kind is Kind.REPLY:
             edge, id = edge[::-1], id._replace(kind=Kind.REQUEST)
         account = self.accounts.get(edge[0])

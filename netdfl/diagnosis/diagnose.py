@@ -76,9 +76,10 @@ def find_livelock(before: Snapshot, now: Snapshot) -> Finding | None:
     """Messages passed between the two snapshots, no node finished a round, and none is about to.
 
     Who was at work all the time may be, and who has only just returned, and so may who got on in the steps of its
-    round, where at that pace the rest of them take no longer than `LONGEST_ROUND_NS`.
+    round, where at that pace the rest of them take no longer than `LONGEST_ROUND_NS`. Who is down for good is not.
     """
-    alive = [n for n, own in now.nodes.items() if own.state not in (State.FINISHED, State.CRASHED)]
+    ended = (State.FINISHED, State.CRASHED)
+    alive = [n for n, own in now.nodes.items() if own.state not in ended and not own.is_down_for_good]
     if not alive or any(now.nodes[n].finished != before.nodes[n].finished for n in now.nodes):
         return None
     if any(_unmoved(before, now, node) or _will_end(before, now, node) for node in alive):

@@ -42,7 +42,7 @@ def _from_state(giver: NodeNow, awaited: Awaited) -> Supply:
     if giver.state in (State.RUNNING, State.FETCHING, State.BLOCKED):
         return Supply.SURE
     if giver.state in DOWN:
-        return Supply.NEVER if giver.back_ns is None else Supply.SURE
+        return Supply.NEVER if giver.is_down_for_good else Supply.SURE
     if awaited.fate is AwaitedFate.LOST and awaited.resent:
         return Supply.SURE
     return Supply.NEVER if giver.state is State.FINISHED else Supply.IF_RELEASED

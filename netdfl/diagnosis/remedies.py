@@ -270,6 +270,8 @@ class Recovery:
         if any(each.in_vain for each in _awaited(snapshot, finding)):
             return []
         lost = [_lost(snapshot, root, culprit) for root, culprit in finding.witness]
+        if any(snapshot.nodes[src].state in DOWN for src, _ in lost):  # who is paused sends once it is resumed
+            return []
         if any(self.resent[each] >= MOST_RESENDS or not self.can_send_again(*each) for each in lost):
             return []
         self.resent.update(lost)

@@ -38,8 +38,11 @@ def _together(snapshot: Snapshot, pair: Edge) -> Hashable:
 
 
 def _is_young(snapshot: Snapshot, pair: Edge, patience_ns: int) -> bool:
-    """Whether what is waited for has hardly been on its way: its link was down before, and that is over."""
-    return snapshot.at_ns - awaited_of(snapshot, pair).since_ns < patience_ns
+    """Whether what is waited for has hardly been on its way, or at work: what held it up before is over."""
+    since_ns = awaited_of(snapshot, pair).since_ns
+    if why_of(snapshot, *pair) is Why.AT_WORK:
+        since_ns = snapshot.nodes[pair[1]].since_ns
+    return snapshot.at_ns - since_ns < patience_ns
 
 
 def _by_message(snapshot: Snapshot, pair: Edge) -> bool:

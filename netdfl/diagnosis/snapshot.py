@@ -166,6 +166,11 @@ class NodeNow:
     early: int = 0
     stack: str = ""
 
+    @property
+    def is_down_for_good(self) -> bool:
+        """Whether it is down and nothing lets it return: whatever is still due of it, like a message again, is not."""
+        return self.state in DOWN and self.back_ns is None
+
 
 @dataclass(frozen=True, slots=True)
 class MessageNow:

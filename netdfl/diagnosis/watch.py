@@ -14,7 +14,7 @@ from statistics import median
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.types import NodeId
 from netdfl.diagnosis.finding import Finding
-from netdfl.diagnosis.snapshot import Snapshot
+from netdfl.diagnosis.snapshot import DOWN, Snapshot
 
 FIRST_NS = 30 * NS_PER_S
 FIRST_LOOK_NS = 2 * NS_PER_S
@@ -86,17 +86,23 @@ class Pace:
 
 
 class Window:
-    """Since when no node has begun a round: messages that pass all that time may be a livelock."""
+    """Since when no node has begun a round, gone down or returned: what passes all that time may be a livelock."""
 
     def __init__(self) -> None:
         """Nothing seen yet."""
         self._first: Snapshot | None = None
 
     def before(self, snapshot: Snapshot, pace: Pace) -> Snapshot | None:
-        """The first snapshot after a node last began a round, once that was long enough ago."""
-        if self._first is None or self._first.at_ns < pace.last_ns:
+        """The first snapshot after a node last began a round, went down or returned, once that was long enough ago."""
+        first = self._first
+        if first is None or first.at_ns < pace.last_ns or _down(first) != _down(snapshot):
             self._first = snapshot
-        return self._first if snapshot.at_ns - self._first.at_ns >= pace.livelock_ns else None
+            return None
+        return first if snapshot.at_ns - first.at_ns >= pace.livelock_ns else None
+
+
+def _down(snapshot: Snapshot) -> set[NodeId]:
+    return {node for node, now in snapshot.nodes.items() if now.state in DOWN}
 
 
 class Watch:

@@ -41,6 +41,12 @@ class FaultInjection:
         self._clocked = [event for event in events if event.at_ns is not None]
         self._by_round = [event for event in events if event.at_round is not None]
         self._timers: list[Timer] = []
+        self._due: list[tuple[int, CompiledEvent]] = []
+
+    def due_ns(self, action: str) -> int | None:
+        """When `action` happens next, of what has its time; None: never."""
+        now = self._clock.now_ns()
+        return min((at_ns for at_ns, event in self._due if event.action == action and at_ns > now), default=None)
 
     def begin(self, after_round: int | None = None) -> None:
         """Set the timers. In a later life, rounds up to `after_round` have had their events, and so has the past.
@@ -83,6 +89,7 @@ class FaultInjection:
         first = events[0]
         name: TimerName = (SCHEDULED, first.source, first.action, *first.nodes)
         timer = self._clock.call_at(at_ns, name, partial(self._all_happen, events))
+        self._due += [(at_ns, event) for event in events if event.action in ON_NODES]
         if not first.acts_on_links:  # links go on without the node
             self._timers.append(timer)
 

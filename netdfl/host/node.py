@@ -117,6 +117,8 @@ class NodeHost:
         )
         self.door = Door(self.node.mailbox)
         self.node.transport.attach(self.door)
+        if self.node.waits.asking is not None:
+            self.node.waits.asking.still = self._stands_still
         if self.node.delivery is not None:
             self.node.delivery.still, self.node.delivery.keeps = self._stands_still, parts.kept.saves
         self.node.heartbeats = self._make_heartbeats()
@@ -284,6 +286,7 @@ class NodeHost:
             finished=self.finished,
             ended=ended,
             paused=self.gate.closed,
+            resumes_ns=self.injection.due_ns("resume"),
             flying=flying,
             stack=stack,
         )
@@ -326,6 +329,7 @@ class NodeHost:
             self.tell("resume")
             self.door.open()
             self.worker.resume()
+            self.node.waits.went_on_ns = self.clock.now_ns()
             self.gate.open()
 
     def _stand(self) -> None:

@@ -107,12 +107,14 @@ class Asking:
         """Ask for `node` by `send`, which returns at once; `head` gives the node's epoch.
 
         Set `is_past`, which says whether this node will send a peer nothing (more) for a slot, before a query comes;
-        `lost` and `silent`, told of senders whose message will not come, and of those that do not answer.
+        `lost` and `silent`, told of senders whose message will not come, and of those that do not answer; and `still`:
+        while it holds (a paused node, which hears no answer), nobody is asked, and nobody is silent.
         """
         self.node, self._clock, self._send, self._epoch = node, clock, send, head
         self.is_past: Callable[[NodeId, StepId], bool] = lambda peer, slot: False
         self.lost: Callable[[NodeId], None] = lambda peer: None
         self.silent: Callable[[Collection[NodeId]], None] = lambda peers: None
+        self.still: Callable[[], bool] = lambda: False
         self.answers = AnswerTime()
         self._first_ns = FIRST_NS
         self._lasted: deque[int] = deque(maxlen=LAST_WAITS)
@@ -162,6 +164,9 @@ class Asking:
         """Ask whom it is time to ask, give up who is silent."""
         missing, now = self._missing, self._clock.now_ns()
         if missing is None:
+            return
+        if self.still():
+            self._arm(now + self.answers.timeout_ns())
             return
         awaited, answer_ns = sorted(missing.awaited()), self.answers.longest_ns()
         silent = [peer for peer in awaited if missing.is_silent(missing.asked.get(peer), now, answer_ns)]

@@ -26,6 +26,8 @@ from netdfl.diagnosis.remedies import RESEND, SKIP, Allows, Recovery
 from netdfl.diagnosis.snapshot import DOWN, Snapshot, State
 from netdfl.diagnosis.watch import LEAST_NS, Pace, Watch, Window
 from netdfl.diagnosis.why import Grounds, Why
+from netdfl.links.schedule.events import STANDING
+from netdfl.links.schedule.returns import find_return
 from netdfl.record.status import Phase, WaitingStatus
 from netdfl.scenario.build import build_links
 from netdfl.scenario.load import loads
@@ -175,13 +177,16 @@ class StallWatch:
             back = self.restarts.backs[node]
             return Down(State.CRASHED, round, since_ns, max(back.at_ns, now_ns), back.keep_state)
         if account is not None and account.state is State.PAUSED:
-            return Down(State.PAUSED, round, since_ns, self._resumes_ns(node, since_ns, now_ns))
+            return Down(State.PAUSED, round, since_ns, self._goes_on_ns(account, now_ns))
         return None
 
-    def _resumes_ns(self, node: NodeId, since_ns: int, now_ns: int) -> int | None:
-        events = [event for event in self.fleet.schedule if event.action == "resume" and node in event.nodes]
-        whens = [since_ns + event.after_ns if event.at_ns is None else event.at_ns for event in events]
-        return min((when for when in whens if when > now_ns), default=None)
+    def _goes_on_ns(self, account: Account, now_ns: int) -> int | None:
+        """When a paused node goes on: it is resumed, or crashes as it is and returns; None: never."""
+        node, crash_ns, whens = account.node, self.outages.ends_ns(account.node, now_ns), [account.resumes_ns]
+        if crash_ns is not None:
+            back = find_return(self.fleet.returns.get(node, ()), node, crash_ns, source=STANDING, at_round=None)
+            whens += [] if back is None else [back.at_ns]
+        return min((when for when in whens if when is not None and when > now_ns), default=None)
 
     # telling and acting
 

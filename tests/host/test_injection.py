@@ -93,6 +93,20 @@ def test_what_goes_by_the_clock_happens_to_the_nodes_it_names_and_to_no_other():
         assert kept.seen == [(at * MS, action) for at, action in expected]
 
 
+async def test_when_something_happens_next_is_known_as_far_as_the_rounds_have_come():
+    events = schedule({"at": "10ms", "for": "90ms", "pause": 1}, {"at_round": 3, "for": "20ms", "pause": 1})
+    its, _, clock = script(events, 1)
+    its.begin()
+    assert (its.due_ns("pause"), its.due_ns("resume"), its.due_ns("crash")) == (10 * MS, 100 * MS, None)
+    clock.move(50 * MS)
+    await its.begin_round(3)
+    assert (its.due_ns("pause"), its.due_ns("resume")) == (None, 70 * MS)
+    clock.move(70 * MS)
+    assert its.due_ns("resume") == 100 * MS
+    clock.move(100 * MS)
+    assert its.due_ns("resume") is None
+
+
 def test_a_life_that_is_over_has_no_events_any_more():
     its, kept, clock = script(schedule({"at": "10ms", "for": "20ms", "pause": 1}), 1)
     its.begin()

@@ -365,3 +365,23 @@ async def test_where_answers_take_a_minute_nobody_is_silent_before_they_can_have
     assert not task.done()
     desk.move_on(200 * NS_PER_S)
     assert (await task)[1].ended is Ended.DEADLINE
+
+
+async def test_a_node_that_stands_still_asks_nobody_and_gives_nobody_up() -> None:
+    """It hears no answer; once it goes on it asks, and goes by that."""
+    desk, still = Desk(), [True]
+    desk.asking.still = lambda: still[0]
+    task = desk.start(1, deadline_ns="auto")
+    await settle()
+    desk.move_on(100 * NS_PER_S)
+    assert (desk.sent, task.done()) == ([], False)
+    still.clear()
+    still.append(False)
+    desk.move_on(FIRST_NS)
+    (query,) = desk.questions()
+    assert query.dst == 1
+    desk.say(query, False)
+    desk.move_on(FIRST_NS)
+    assert not task.done()
+    desk.arrive(1)
+    assert list((await task)[0].missing) == []

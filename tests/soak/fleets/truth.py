@@ -203,10 +203,10 @@ class _Decision:
             return fact._replace(what="held" if held else "full", events=held)
         if any(m.arrived_ns is not None and m.fate in ARRIVED and m.arrived_ns >= born_ns for m in found):
             self.odd.append(f"node {stand.node} waits for what came of node {source}")
-        if last.fate in ARRIVED:
-            return fact._replace(what="receiver restarted")
         if edge[0] == source and self.sends_again(last):
             return fact._replace(what="down")
+        if last.fate in ARRIVED:
+            return fact._replace(what="receiver restarted")
         if last.fate == "failed:gone":
             return fact._replace(what="receiver down", loss=last.fate)
         loss, events = last.fate.removeprefix("dropped:"), self.rules.losers(last)
@@ -217,7 +217,9 @@ class _Decision:
         delivery: Any = self.scenario.delivery
         again = delivery.kind == "acknowledged" and message.kind in (Kind.DATA, Kind.REQUEST)
         given_up = (message.src, message.dst, message.round, message.step) in self.given_up_ns
-        return again and self.stands[message.src].state == "paused" and not given_up
+        acks = self.sent.get((message.dst, message.src, Kind.ACK, message.round, message.step), ())
+        settled = given_up or any(ack.fate in ARRIVED for ack in acks)
+        return again and self.stands[message.src].state == "paused" and not settled
 
     def not_sent(self, stand: Stand, giver: Stand, wait: Wait) -> Fact:
         pair, edge = (stand.node, giver.node), (giver.node, stand.node)
