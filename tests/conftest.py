@@ -1,4 +1,8 @@
-"""What all tests have in common: no property is judged by its time, and the heap of torch is looked through once."""
+"""What all tests have in common: no property is judged by its time, and the heap of torch is looked through once.
+
+A process computes by one thread, as a node does: there are as many processes as cores, and threads of torch that wait
+for each other would take these from the tests beside.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,8 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when torch, or NumPy, is first imported
 
 from tests.warm import own_of_this_process, warm_fork_servers
 

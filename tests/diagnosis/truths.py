@@ -274,8 +274,8 @@ TRUTHS = (
     ),
     server(
         "a quorum, and a client that is paused until long after its server's end",
-        wait={"for": {"quorum": 3}, "deadline": "1h"},
-        events=[{"at_round": 3, "pause": 2, "for": "2h"}],
+        wait={"for": {"quorum": 3}, "deadline": "5m"},
+        events=[{"at_round": 3, "pause": 2, "for": "10m"}],
     ),
     server("broadcasts lost at random, deadlines", wait={"deadline": "auto"}, links={"default": {"loss": 0.2}}),
     server(
