@@ -15,7 +15,7 @@ from netdfl.core.errors import NetdflError
 from netdfl.core.installing import pip_install
 from netdfl.doctor.checks import HERE, Gathered
 from netdfl.host.facts import facts
-from netdfl.host.measuring import Served
+from netdfl.host.measuring import MeasurementServer
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.task import Train
 from netdfl.worlds.catalog import entry_of
@@ -93,7 +93,7 @@ async def _to_here(machine: Machine) -> Mapping[str, Any]:
     """How a machine reaches this one, where the supervisor would be."""
     token = token_hex(16)
     try:
-        with Served("::" if ":" in machine.address else "0.0.0.0", token) as served:
+        with MeasurementServer("::" if ":" in machine.address else "0.0.0.0", token) as served:
             threading.Thread(target=served.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
             target = {HERE: (address_towards(machine.address), served.port)}
             asked = {"what": "round_trip_s", "token": token, "targets": target}

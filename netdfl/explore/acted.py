@@ -1,4 +1,4 @@
-"""Whether a drawn fault acted in a run.
+"""Counts of drawn faults that had an effect in a run.
 
 A crash of a node that had ended before, or a cut that no message met, proves nothing.
 """
@@ -14,13 +14,13 @@ from netdfl.core.types import Edge, Json
 from netdfl.core.units import parse_time_ns
 from netdfl.explore.execute import ExploredRun
 from netdfl.explore.mutations import is_priority
-from netdfl.explore.rows import Sent
+from netdfl.explore.rows import MessageRow
 from netdfl.explore.trial import Event
 
 Acted: TypeAlias = dict[str, tuple[int, int]]
-"""By the kind of fault: how often it was drawn, and how often it acted."""
+"""By the kind of fault: how often it was drawn, and how often it had an effect."""
 SCHEDULE = "schedule"
-"""The kind of what a schedule of priorities delays."""
+"""The kind of the delays of a priority schedule."""
 _NAMES = {
     "link": "cut",
     "partition": "partition",
@@ -33,7 +33,7 @@ _DROPPED = (Fate.dropped(DOWN).text, Fate.dropped(RESET).text)
 
 
 def acted_of(run: ExploredRun, events: Sequence[Event]) -> Acted:
-    """How often each kind of fault among the drawn `events` was there, and acted in `run`."""
+    """Return how often each kind of fault among the drawn `events` occurs, and had an effect in `run`."""
     drawn, acted = Counter[str](), Counter[str]()
     for event in events:
         kind = kind_of(event)
@@ -43,13 +43,13 @@ def acted_of(run: ExploredRun, events: Sequence[Event]) -> Acted:
 
 
 def added(one: Acted, other: Acted) -> Acted:
-    """The sums of both."""
+    """Return the sums of two counts."""
     sums = {kind: (one.get(kind, (0, 0)), other.get(kind, (0, 0))) for kind in {**one, **other}}
     return {kind: (a[0] + b[0], a[1] + b[1]) for kind, (a, b) in sums.items()}
 
 
 def kind_of(event: Event) -> str:
-    """The kind of a drawn fault, as `explore.rates` names it."""
+    """Return the kind of a drawn fault, as `explore.rates` names it."""
     if "crash" in event:
         lost = "crash_lost" if event.get("state") == "lost" else "crash_kept"
         return lost if "restart_after" in event else "crash"
@@ -78,8 +78,8 @@ def _is_at(event: Event, at_ns: int, round: int) -> bool:
     return at_ns == parse_time_ns(event["at"])
 
 
-def _is_named(event: Event, action: str, message: Sent) -> bool:
-    """Whether an event that names messages means this one."""
+def _is_named(event: Event, action: str, message: MessageRow) -> bool:
+    """Return whether an event that names messages names this one."""
     src, _, dst = str(event[action]).partition("->")
     if str(message.src) != src or dst not in ("*", str(message.dst)) or not _is_in_rounds(event, message.round):
         return False
@@ -95,8 +95,8 @@ def _is_in_rounds(event: Event, round: int) -> bool:
     return first is None or bool(first <= round < first + event.get("for_rounds", 1))
 
 
-def _is_cut(event: Json, message: Sent) -> bool:
-    """Whether a link that is down, or a partition, lost this message or held it up."""
+def _is_cut(event: Json, message: MessageRow) -> bool:
+    """Return whether a link that is down, or a partition, lost this message or delayed it."""
     if not _is_between(event, (message.src, message.dst)) or not _is_in_rounds(event, message.round):
         return False
     if "at_round" in event:

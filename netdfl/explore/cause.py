@@ -1,6 +1,6 @@
-"""What counts as found, and its cause, so that many runs with one bug are one finding, whichever nodes it hit.
+"""The causes of failures. Many runs with one bug have one cause, whichever nodes the bug hits.
 
-Beside the verdict, predicates of one's own over a run say what counts.
+A run fails by its verdict, or by a user's predicate over the run.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from netdfl.scenario.model.schema import Scenario
 _NETDFL = Path(__file__).resolve().parents[1]
 
 
-class Cause(NamedTuple):
-    """What is equal for equal failures: `key`; and what this one was, in a sentence.
+class FailureCause(NamedTuple):
+    """The cause of a failure: a `key` that equal failures share, and a sentence about this one.
 
-    `variant` is how the cause looked in this run, `round` where it did; of no one round: -1.
+    `variant` describes this occurrence, `round` is its round (-1: no particular one).
     """
 
     key: str
@@ -38,55 +38,58 @@ class Cause(NamedTuple):
     round: int = -1
 
 
-def cause_of(run: ExploredRun, predicates: Sequence[Predicate] = (), *, verdict: bool = True) -> Cause | None:
-    """Why `run` is a finding: it broke netdfl, a predicate holds or raises, or its verdict is none that ends well."""
+def cause_of(run: ExploredRun, predicates: Sequence[Predicate] = (), *, verdict: bool = True) -> FailureCause | None:
+    """Return the cause by which `run` is a finding; None if it is none.
+
+    A run is a finding if netdfl broke, a predicate holds or raises, or its verdict is not a good one.
+    """
     if run.error is not None:
         return _broken(run.error)
     for predicate in predicates:
         try:
             if told := predicate(run):
-                return Cause(f"predicate {predicate.name}: {_plain(told)}", told)
+                return FailureCause(f"predicate {predicate.name}: {_plain(told)}", told)
         except PredicateError as error:
-            return Cause(f"raised {predicate.name}", str(error))
+            return FailureCause(f"raised {predicate.name}", str(error))
     if not verdict or run.verdict in WELL:
         return None
     return _stall(run) or _unmet(run)
 
 
-def is_raised(cause: Cause) -> bool:
-    """Whether it is that a predicate raised."""
+def is_raised(cause: FailureCause) -> bool:
+    """Return whether the cause is an error of a predicate."""
     return cause.key.startswith("raised ")
 
 
-def _broken(error: BaseException) -> Cause:
-    """By the exception, and where it was raised: a user's own line, or the innermost function of netdfl's it passed."""
+def _broken(error: BaseException) -> FailureCause:
+    """Return the cause for an exception: by a user's own line, or by netdfl's innermost function in its traceback."""
     if (told := error if isinstance(error, OwnCodeError) else theirs(error)) is not None:
         raised = told.__cause__ or told
-        return Cause(f"own code {type(raised).__name__} {own_place(raised) or _plain(said(raised))}", str(told))
+        return FailureCause(f"own code {type(raised).__name__} {own_place(raised) or _plain(said(raised))}", str(told))
     frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).is_relative_to(_NETDFL)]
     where = f"{Path(frames[-1].filename).name}:{frames[-1].name}" if frames else "outside netdfl"
-    return Cause(f"broke {type(error).__name__} {where}", f"netdfl itself broke in {where}: {error!r}")
+    return FailureCause(f"broke {type(error).__name__} {where}", f"netdfl itself broke in {where}: {error!r}")
 
 
 STALL = "stall "
-"""The keys of stalls begin so."""
+"""Prefix of the keys of stalls."""
 _KINDS: Mapping[Why, str] = {
     **dict.fromkeys(NEVER_SENT, "never_sent"),
     Why.UNKNOWN_SENDERS: "unknown_senders",
     **dict.fromkeys((Why.RECEIVER_DOWN, Why.RECEIVER_RESTARTED), "receiver_down"),
 }
-"""Reasons that are one kind of failure: the same would end them. Each other one is a kind of its own."""
+"""Reasons that count as one kind of failure, as one remedy would end them. Other reasons are kinds of their own."""
 
 
 def is_stall(key: str) -> bool:
-    """Whether a cause is that a fleet stands still."""
+    """Return whether a cause's key names a stall."""
     return key.startswith(STALL)
 
 
-def _stall(run: ExploredRun) -> Cause | None:
-    """By the gravest reason of the first stall that is left, for good where one is, and that the scenario expects not.
+def _stall(run: ExploredRun) -> FailureCause | None:
+    """Return the cause for the first unexpected stall that is left, permanent ones first, by its gravest reason.
 
-    Not by which nodes it is, how many, in which round or on which link.
+    Nodes, their number, round and link do not count.
     """
     expect = run.scenario.expect.entries()
     left = [stall for stall in run.stalls if not stall.over and expect.get(_entry(stall), "none") == "none"]
@@ -95,11 +98,11 @@ def _stall(run: ExploredRun) -> Cause | None:
     first = min(left, key=lambda stall: (not stall.permanent, stall.began_ns, stall.round, stall.roots))
     whys = sorted({reason.why for reason in first.grounds.reasons}, key=_gravity)
     kind = _KINDS.get(whys[0], whys[0].value) if whys else "outside"
-    return Cause(f"{STALL}{first.cause.value} {kind}", first.what, _variant(first), first.round)
+    return FailureCause(f"{STALL}{first.cause.value} {kind}", first.what, _variant(first), first.round)
 
 
 def _entry(stall: Finding) -> str:
-    """The entry of `expect` that is about it."""
+    """Return the entry of `expect` about a stall."""
     return "deadlock" if stall.cause is StallCause.DEADLOCK and not stall.suspected else "stall"
 
 
@@ -108,7 +111,7 @@ def _gravity(why: Why) -> tuple[int, str]:
 
 
 def _variant(stall: Finding) -> str:
-    """All its reasons, as `lost:scripted+returned_past`."""
+    """Return all reasons of a stall, as `lost:scripted+returned_past`."""
     reasons = stall.grounds.reasons
     said = {f"{r.why.value}:{r.loss}" if r.why is Why.LOST and r.loss else r.why.value for r in reasons}
     return "+".join(sorted(said)) or stall.cause.value
@@ -127,7 +130,7 @@ _WORDS = {
 
 
 def in_words(variant: str) -> str:
-    """`a message dropped by name`, and what was there besides."""
+    """Return a variant in words: `a message dropped by name`, and the other reasons."""
     return " and ".join(map(_in_words, variant.split("+")))
 
 
@@ -139,24 +142,29 @@ def _in_words(part: str) -> str:
 
 OF_VERDICT = "verdict "
 DIED = f"{OF_VERDICT}died "
-"""The keys of what the verdict says begin so, and those of a node's death."""
+"""Prefixes of the keys of verdicts, and of deaths."""
 
 
 def is_of_words(key: str) -> bool:
-    """Whether a key goes by the words of a verdict, as those of netdfl 0.2.0 did."""
+    """Return whether a key consists of a verdict's words, as in netdfl 0.2.0."""
     return key.startswith(OF_VERDICT) and not key.startswith(DIED) and len(key.split()) > 2
 
 
-def _unmet(run: ExploredRun) -> Cause:
-    """By the entry of `expect` that the gravest reason, the first, is about; a death by its error, without numbers."""
+def _unmet(run: ExploredRun) -> FailureCause:
+    """Return the cause for a bad verdict: the entry of `expect` behind its first reason.
+
+    The cause of a death is its error, without numbers.
+    """
     if not run.reasons:
-        return Cause(f"{OF_VERDICT}unknown", "the verdict is unknown")
+        return FailureCause(f"{OF_VERDICT}unknown", "the verdict is unknown")
     entry, first = run.unmet[0], run.reasons[0]
-    return Cause(f"{DIED}{_plain(first.partition(': ')[2])}" if entry == "died" else f"{OF_VERDICT}{entry}", first)
+    return FailureCause(
+        f"{DIED}{_plain(first.partition(': ')[2])}" if entry == "died" else f"{OF_VERDICT}{entry}", first
+    )
 
 
 def _plain(text: str) -> str:
-    """A sentence without its numbers, lists of numbers as one."""
+    """Return a sentence with its numbers, and lists of numbers, replaced by one sign."""
     plain = re.sub(r"[-+]?\d[\d.,]*(e[-+]?\d+)?%?", "#", text)
     return re.sub(r"#((,? and |, |->)#)+", "#", plain)[:200]
 
@@ -166,13 +174,13 @@ VERDICT = "verdict"
 
 @dataclass(frozen=True)
 class Predicate:
-    """A callable `(run) -> bool | str`: true, or in words, where a run is what is looked for."""
+    """A callable `(run) -> bool | str` that is true, or a text, for the runs to be found."""
 
     name: str
     holds: Callable[[ExploredRun], object]
 
     def __call__(self, run: ExploredRun) -> str:
-        """What it says of `run`; empty where it does not hold. Raises PredicateError."""
+        """Return the predicate's text about `run`; empty if it does not hold. Raises PredicateError."""
         try:
             found = self.holds(run)
         except Exception as error:
@@ -183,10 +191,10 @@ class Predicate:
 
 
 class PredicateError(Exception):
-    """A predicate raised."""
+    """An error that a predicate raised."""
 
     def __init__(self, name: str, error: Exception) -> None:
-        """Name the line of `error`."""
+        """Name the predicate and the line that raised `error`."""
         place = own_place(error) or _last_line(error)
         super().__init__(f"the predicate {name} raised {type(error).__name__} at {place}: {said(error)}")
 
@@ -197,7 +205,7 @@ def _last_line(error: BaseException) -> str:
 
 
 def find_predicates(scenario: Scenario, names: Sequence[str] | None = None) -> list[Predicate]:
-    """The predicates of the scenario's `explore.find`. Raises InputError where one is not to be found."""
+    """Return the predicates of the scenario's `explore.find`. Raises InputError if one can't be found."""
     directory = str(scenario.file.parent) if scenario.file is not None else "."
     return [_find(name, directory) for name in names or scenario.explore.find if name != VERDICT]
 

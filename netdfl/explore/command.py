@@ -1,4 +1,4 @@
-"""`netdfl explore`: search, shrink what was found, write it down, and say it."""
+"""`netdfl explore`: search, shrink the findings, write them to files, and print them."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from netdfl.core.errors import InputError
 from netdfl.core.files import write_whole
 from netdfl.explore.cause import is_raised
-from netdfl.explore.explore import Budget, Exploration, Explored, Found, Show, by_rate
-from netdfl.explore.findings import Findings, Written, tell_of
+from netdfl.explore.explore import Budget, Discovery, Exploration, ExplorationResult, Show, by_rate
+from netdfl.explore.findings import FindingScenarios, FindingText, tell_of
 
 FOUND, INTERRUPTED = 1, 130
 
 
 def explore(exploration: Exploration, budget: Budget, console: Console, *, shrink: bool = True) -> int:
-    """Search, shrink and tell; the exit code: 0 nothing found, 1 something, 130 interrupted."""
+    """Search, shrink and print; return the exit code: 0 nothing found, 1 something, 130 interrupted."""
     for kind, why in exploration.left_out.items():
         console.print(f"no {kind}: {why}", style="dim", highlight=False)
     with _progress(console, budget) as show:
         explored = exploration.run(budget, show)
-    interrupted, shown = explored.why_stopped == "interrupted", dict[str, Shown]()
+    interrupted, shown = explored.why_stopped == "interrupted", dict[str, ShownFinding]()
     try:
         _write(exploration, explored, console, shown, shrink=shrink, interrupted=interrupted)
     except KeyboardInterrupt:
@@ -38,16 +38,16 @@ def explore(exploration: Exploration, budget: Budget, console: Console, *, shrin
     return FOUND if explored.findings else 0
 
 
-class Shown(NamedTuple):
-    """Where a finding is written, the sentence of that run, and what there is to say of its kind."""
+class ShownFinding(NamedTuple):
+    """A finding as it is printed: its file, the sentence about its run, and further sentences about its kind."""
 
     path: Path
     sentence: str
     told: Sequence[str]
 
 
-def tell(explored: Explored, shown: Mapping[str, Shown], console: Console) -> None:
-    """Print what was found, most often met first, as its file shows it."""
+def tell(explored: ExplorationResult, shown: Mapping[str, ShownFinding], console: Console) -> None:
+    """Print the findings, the most frequent first, as their files show them."""
     fresh = f"{explored.num_fresh} of them drawn by themselves"
     more = f"; {explored.refused} could not begin" if explored.refused else ""
     console.print(f"{explored.runs} runs, {fresh}, reached {explored.reached} kinds of moments{more}")
@@ -67,8 +67,8 @@ def tell(explored: Explored, shown: Mapping[str, Shown], console: Console) -> No
             console.print(f"   netdfl run {of.path}", highlight=False, markup=False, soft_wrap=True)
 
 
-def _acted(explored: Explored) -> str:
-    """How often each kind of fault acted: one that never does proves nothing."""
+def _acted(explored: ExplorationResult) -> str:
+    """Return how often each kind of fault had an effect: one that never has proves nothing."""
     often = sorted(explored.acted.items(), key=lambda item: (-item[1][0], item[0]))
     each = ", ".join(f"{kind} {acted} of {drawn}" for kind, (drawn, acted) in often)
     return f"faults that acted, of those that were drawn: {each}"
@@ -76,26 +76,26 @@ def _acted(explored: Explored) -> str:
 
 def _write(
     exploration: Exploration,
-    explored: Explored,
+    explored: ExplorationResult,
     console: Console,
-    shown: dict[str, Shown],
+    shown: dict[str, ShownFinding],
     *,
     shrink: bool,
     interrupted: bool,
 ) -> None:
-    """A scenario for each finding, with the traceback where netdfl broke; then with what ends it, as small as it gets.
+    """Write a scenario for each finding, with the traceback if netdfl broke; then try remedies and shrink it.
 
-    What is written goes into `shown`. Files of findings that are none any more are removed.
+    Written findings go into `shown`. Files of earlier findings that no longer exist are removed.
     """
     if exploration.folder is None:
         return
-    findings = Findings(exploration, explored)
+    findings = FindingScenarios(exploration, explored)
     all_of = [each for each in enumerate(by_rate(explored), start=1) if not is_raised(each[1].cause)]
 
-    def show(place: int, found: Found, write: Callable[[Found], Written]) -> None:
+    def show(place: int, found: Discovery, write: Callable[[Discovery], FindingText]) -> None:
         path, (text, cause) = _path(exploration, place), write(found)
         write_whole(path, text.encode())
-        shown[found.cause.key] = Shown(path, cause.text, findings.tell(found))
+        shown[found.cause.key] = ShownFinding(path, cause.text, findings.tell(found))
 
     with console.status("") as status:
         for place, found in all_of:
@@ -123,7 +123,7 @@ def _path(exploration: Exploration, place: int, suffix: str = ".yaml") -> Path:
 
 
 def _remove_others(folder: Path, paths: Sequence[Path]) -> None:
-    """Take away what an earlier search wrote of findings that are now others, or one."""
+    """Remove files of an earlier search whose findings now have another number, or were merged."""
     for path in folder.glob("finding-*.yaml"):
         if path not in paths and re.fullmatch(r"finding-\d+", path.stem):
             path.unlink()
@@ -136,7 +136,7 @@ def _progress(console: Console, budget: Budget) -> Iterator[Show]:
     with Progress(*columns, TextColumn("{task.fields[found]}"), console=console) as progress:
         task = progress.add_task("", total=budget.runs, found="")
 
-        def show(explored: Explored) -> None:
+        def show(explored: ExplorationResult) -> None:
             found = f"{len(explored.findings)} findings, {explored.reached} kinds of moments"
             progress.update(task, completed=explored.runs, found=found)
 

@@ -1,4 +1,4 @@
-"""What can be taken away from a scenario, as plain values: events, nodes, links, times, and keys that say nothing."""
+"""Edits that make a scenario smaller, on plain values: fewer events, nodes, links and keys, shorter times."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from netdfl.core.types import Edge, Json
 from netdfl.core.units import format_time, parse_time_ns
-from netdfl.explore.rows import Sent
+from netdfl.explore.rows import MessageRow
 
 Plain: TypeAlias = dict[str, Any]
 """A scenario as plain values, in its normal form."""
@@ -22,18 +22,19 @@ _TIMES = ("for", "by", "restart_after", "at")
 MOST_PAIRED = 8
 MOST_TOGETHER = 3
 LEAST_NS = 1_000_000
-"""No time is made shorter than this: people read it as a short one."""
+"""Times are not made shorter than this: below it, people see no difference."""
 
 
 def with_events(plain: Plain, events: Sequence[Json]) -> Plain:
-    """The same with these events."""
+    """Return the scenario with these events."""
     return {**plain, "events": [dict(event) for event in events]}
 
 
 def fewer_events(plain: Plain) -> Iterator[Plain]:
-    """The same without two events at once, or with one that lasts for both, where they differ in their rounds alone.
+    """Yield the scenario without two events at once, or with one event in place of two.
 
-    Two may go together of which neither can go alone. Of more than `MOST_PAIRED` events no pairs are made.
+    One event replaces two that differ in their rounds alone, and lasts for both. Of more than `MOST_PAIRED` events no
+    pairs are tried.
     """
     for pair in combinations(plain["events"], 2) if len(plain["events"]) <= MOST_PAIRED else ():
         rest = [event for event in plain["events"] if event not in pair]
@@ -43,7 +44,7 @@ def fewer_events(plain: Plain) -> Iterator[Plain]:
 
 
 def _lasting(one: Json, other: Json) -> Plain | None:
-    """One from the first round of both to the last; None where they are about different things, or go by the clock."""
+    """Return one event from the first round of both to the last; None if they differ otherwise, or have clock times."""
     what, same = ({key: event[key] for key in event if key not in _ROUNDS} for event in (one, other))
     if what != same or not all("at_round" in event for event in (one, other)):
         return None
@@ -56,7 +57,7 @@ def _lasting(one: Json, other: Json) -> Plain | None:
 
 
 def fewer_nodes(plain: Plain) -> Iterator[Plain]:
-    """The same with half the clients, or some fewer, or one."""
+    """Yield the scenario with half the clients, with a few fewer, and with one fewer."""
     for many in dict.fromkeys((plain["nodes"] // 2, plain["nodes"] // 4, 2)):
         smaller: Plain | None = plain
         for _ in range(many):
@@ -69,7 +70,7 @@ def fewer_nodes(plain: Plain) -> Iterator[Plain]:
 
 
 def without_node(plain: Plain, gone: int) -> Plain | None:
-    """The same without a client; those behind it move up. None where something names nodes in other ways."""
+    """Return the scenario without a client; later clients move up. None if nodes are named in other ways."""
     if plain["nodes"] < 2 or plain.get("groups") or gone >= plain["nodes"]:
         return None
     moved = deepcopy(plain)
@@ -105,7 +106,7 @@ def _without_node(event: Json, gone: int) -> Plain | None:
 
 
 def _rename(text: str, gone: int) -> str | None:
-    """A selector without a node; None where it was about that. Raises ValueError for ranges and lists."""
+    """Return a selector with later nodes moved up; None if it names the removed one. Raises ValueError for ranges."""
     if ".." in text or "," in text:
         raise ValueError(text)
     if str(gone) in re.findall(r"\d+", text):
@@ -118,7 +119,7 @@ def _moved(node: int, gone: int) -> int:
 
 
 def with_edges(plain: Plain, edges: Sequence[Edge]) -> Plain:
-    """The same on a graph of exactly these links, one way each or, where all have their reverse, both ways."""
+    """Return the scenario on a graph of exactly these links; both ways if every link has its reverse."""
     both = all(edge[::-1] in edges for edge in edges)
     listed = [list(edge) for edge in edges if not both or edge[0] < edge[1]]
     kept = {key: plain["topology"][key] for key in ("weights", "selection") if key in plain["topology"]}
@@ -130,7 +131,7 @@ def with_edges(plain: Plain, edges: Sequence[Edge]) -> Plain:
 
 
 def with_rounds(plain: Plain, rounds: int) -> Plain:
-    """The same with fewer rounds; events of later ones are left out, and none lasts beyond."""
+    """Return the scenario with fewer rounds, without events of later rounds, and with none that lasts longer."""
     events = []
     for event in plain["events"]:
         if event.get("at_round", 0) >= rounds:
@@ -141,7 +142,7 @@ def with_rounds(plain: Plain, rounds: int) -> Plain:
 
 
 def earlier(plain: Plain) -> Iterator[Plain]:
-    """Everything that goes by rounds so much earlier that something happens in round 0, or in 1; each alone, too."""
+    """Yield the scenario with all events by rounds moved to begin in round 0 or 1, and each event moved alone."""
     events = plain["events"]
     first = min((event["at_round"] for event in events if "at_round" in event), default=0)
     for to in (0, 1):
@@ -157,14 +158,14 @@ def earlier(plain: Plain) -> Iterator[Plain]:
 
 
 def _together(plain: Plain) -> Iterator[Plain]:
-    """What goes by the clock, in the first rounds instead, two or three at once: they may have to meet."""
+    """Yield the scenario with two or three clock events moved into the first rounds at once: they may have to meet."""
     forms = [[event, *_by_rounds(event)] for event in plain["events"]]
     if 1 < sum(len(each) > 1 for each in forms) <= MOST_TOGETHER:
         yield from (with_events(plain, events) for events in product(*forms) if list(events) != plain["events"])
 
 
 def _by_rounds(event: Json) -> Iterator[Plain]:
-    """What goes by the clock, in one of the first rounds instead."""
+    """Yield a clock event as an event of one of the first rounds."""
     if "at" not in event or "partition" in event or str(event.get("state")) in ("down_hold", "down_reset"):
         return
     left = {key: value for key, value in event.items() if key not in ("at", "for" if "link" in event else "")}
@@ -173,7 +174,7 @@ def _by_rounds(event: Json) -> Iterator[Plain]:
 
 
 def shorter(plain: Plain) -> Iterator[Plain]:
-    """Each event with a shorter time, a rounder one, or with a key less."""
+    """Yield the scenario with one event of a shorter or rounder time, or without one of its keys."""
     for place, event in enumerate(plain["events"]):
         for key in (key for key in ("kind", "step", "attempt", "mode", "state", "for_rounds") if key in event):
             if key != "state" or "link" not in event:
@@ -188,7 +189,7 @@ def shorter(plain: Plain) -> Iterator[Plain]:
 
 
 def _round_down(ns: int, digits: int = 1) -> int:
-    """So many digits of it."""
+    """Return `ns` rounded down to this number of digits."""
     unit = int(10 ** max(0, len(str(ns)) - digits))
     return ns // unit * unit
 
@@ -197,8 +198,8 @@ def _with(plain: Plain, place: int, event: Mapping[str, object]) -> Plain:
     return with_events(plain, [*plain["events"][:place], event, *plain["events"][place + 1 :]])
 
 
-def single_delays(event: Json, messages: Sequence[Sent]) -> Iterator[Plain]:
-    """A delay for each round and link of a node's messages, in the place of one of all of them."""
+def single_delays(event: Json, messages: Sequence[MessageRow]) -> Iterator[Plain]:
+    """Yield delays of single messages, by round and link, in place of a delay of all of a node's messages."""
     node, first = int(str(event["delay"]).partition("->")[0]), event.get("at_round", 0)
     sent = {(m.round, m.dst) for m in messages if m.src == node and m.round >= max(first, 0)}
     for round, to in sorted(sent):
@@ -211,11 +212,11 @@ Path: TypeAlias = tuple[str, ...]
 _NEEDED = ("schema", "name", "nodes", "rounds", "algorithm", "topology", "task", "world", "events", "expect")
 _CHOICES = ("kind", "name", "dist", "model")
 STUDIED = ("algorithm", "wait", "delivery", "compression", "failure_detector", "expect")
-"""What a finding is about: another one would be another finding, whatever shows in it."""
+"""Keys that a finding is about: with another value it would be another finding."""
 
 
 def keys_of(plain: Plain, but: Sequence[str] = (), path: Path = ()) -> Iterator[Path]:
-    """The keys that might be left out, at any depth, outer ones first; none of `but`."""
+    """Yield the paths of keys that might be left out, outer ones first, without the keys in `but`."""
     here = _at(plain, path)
     for key, value in here.items():
         if not path and key in but:
@@ -227,7 +228,7 @@ def keys_of(plain: Plain, but: Sequence[str] = (), path: Path = ()) -> Iterator[
 
 
 def without_key(plain: Plain, path: Path) -> Plain | None:
-    """The same without a key; None where it has none such any more."""
+    """Return the scenario without a key; None if it no longer has that key."""
     without = deepcopy(plain)
     try:
         del _at(without, path[:-1])[path[-1]]

@@ -1,4 +1,4 @@
-"""The settings that end a whole kind of stall, tried in runs that show it, one of each of its variants."""
+"""The settings that end a whole kind of stall, tried in one run of each of its variants."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from netdfl.diagnosis.finding import DEADLINE
 from netdfl.diagnosis.remedies import ALL, ANSWERED, ANY, FEWER_STEPS, HALVES, HEARTBEATS, RESEND, SKIP
 from netdfl.explore.cause import cause_of, is_stall
 from netdfl.explore.execute import Executor
-from netdfl.explore.explore import Found
+from netdfl.explore.explore import Discovery
 from netdfl.explore.trial import Trial, variant
 from netdfl.scenario.load import loads
 from netdfl.scenario.loading.resolved import to_plain
@@ -20,17 +20,17 @@ from netdfl.supervisor.stalls import settings_of
 
 SETTINGS = (DEADLINE, RESEND, ANSWERED, HEARTBEATS, HALVES, FEWER_STEPS, ALL, ANY, SKIP)
 MOST_TRIED = 4
-"""In so many runs of a finding each setting is tried."""
+"""Number of runs of a finding in which each setting is tried."""
 
 
-class Ends(NamedTuple):
-    """The settings that ended each of the runs of these `trials`."""
+class EndingSettings(NamedTuple):
+    """The settings that end the stall in every one of the runs of `trials`."""
 
     settings: tuple[str, ...] = ()
     trials: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        """One sentence."""
+        """Return one sentence about the settings."""
         if not self.settings:
             return "No setting that could be tried ends it."
         runs = f"all {len(self.trials)} runs" if len(self.trials) > 1 else "the run"
@@ -38,22 +38,22 @@ class Ends(NamedTuple):
         return f"{each if len(self.settings) > 1 else f'`{self.settings[0]}`'} ends {runs} in which it was tried."
 
 
-def tried_in(found: Found) -> Sequence[Trial]:
-    """The trials in which settings are tried: the one that is shown, then one of each variant, oftener ones first."""
+def tried_in(found: Discovery) -> Sequence[Trial]:
+    """Return the trials in which settings are tried: the shown one, then one of each variant, frequent ones first."""
     shown = [found.trial, *(found.examples[each] for each, _ in found.variants.most_common())]
     return list({trial.number: trial for trial in shown}.values())[:MOST_TRIED]
 
 
-def find_ends(found: Found, scenario: Scenario, executor: Executor) -> Ends:
-    """Try each setting that `scenario` could be given, in each of these trials, until one still stalls."""
+def find_ends(found: Discovery, scenario: Scenario, executor: Executor) -> EndingSettings:
+    """Return the possible settings of `scenario` that end the stall in all tried trials."""
     trials, allows = tried_in(found), settings_of(scenario)
     shown = [variant(scenario, trial.events, trial.luck) for trial in trials]
     ends = [each for each in SETTINGS if allows(each) and all(_goes_on(one, each, executor) for one in shown)]
-    return Ends(tuple(ends), tuple(trial.number for trial in trials))
+    return EndingSettings(tuple(ends), tuple(trial.number for trial in trials))
 
 
 def _goes_on(scenario: Scenario, setting: str, executor: Executor) -> bool:
-    """Whether a run with `setting` comes to its end without a stall."""
+    """Return whether a run with `setting` ends without a stall."""
     try:
         run = executor.run(_changed(scenario, setting))
     except InputError:

@@ -1,6 +1,6 @@
-"""One explored run: the fleet under the supervisor in the simulated world, and nothing on the disk.
+"""One explored run: the fleet under the supervisor in the simulated world, without files.
 
-What runs of one scenario share is made once; what is judged is held in memory.
+Parts that runs of one scenario share are made once; the record is held in memory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from types import FrameType
 from netdfl.core.errors import NetdflError, RunError
 from netdfl.diagnosis.finding import Finding
 from netdfl.explore.observed import facts_of, observe
-from netdfl.explore.rows import Rows
+from netdfl.explore.rows import MemoryStore
 from netdfl.host.blueprint import Blueprint
 from netdfl.record.directory import RunDirectory
 from netdfl.record.judge import Verdict
@@ -29,23 +29,23 @@ from netdfl.worlds.base import Setting
 from netdfl.worlds.simulated.world import SimulatedWorld
 
 LIMIT_S = 30.0
-"""How long one run may compute; a simulated second costs what happens in it, so this is an endless loop."""
+"""Longest computing time of a run in seconds. A run that needs more has an endless loop."""
 
 
-class TookTooLong(SystemExit):
-    """A run that did not end; of a kind that passes through event loops."""
+class RunTimeout(SystemExit):
+    """A run that did not end in time. A SystemExit, as these pass through event loops."""
 
 
 @dataclass(frozen=True)
 class ExploredRun:
-    """One run as a predicate sees it: what was recorded, what stalled, and the verdict, with its reasons.
+    """One run as a predicate sees it: its record, its stalls, and the verdict with its reasons.
 
-    `unmet` are the entries of `expect` that these are about.
-    `broke` is the traceback of what broke netdfl itself; then there is no verdict but `unknown`.
+    `unmet` holds the entry of `expect` behind each reason.
+    `broke` is a traceback where netdfl itself broke; then the verdict is `unknown`.
     """
 
     scenario: Scenario
-    rows: Rows
+    rows: MemoryStore
     stalls: tuple[Finding, ...] = ()
     unfinished: tuple[str, ...] = ()
     verdict: Verdict = "unknown"
@@ -59,17 +59,17 @@ class ExploredRun:
 
 
 class Executor:
-    """Runs variants of one scenario, which differ in events, luck and expectations; others get parts of their own."""
+    """An executor of variants of one scenario. Variants that differ in events, luck and expectations share parts."""
 
     def __init__(self, limit_s: float = LIMIT_S) -> None:
-        """Nothing is made before the first run; each may compute for `limit_s`."""
+        """Prepare; parts are made for the first run. Each run may compute for `limit_s` seconds."""
         self._limit_s = limit_s
         self._shared: tuple[dict[str, object], Blueprint] | None = None
         self._runs = 0
 
     def run(self, scenario: Scenario) -> ExploredRun:
-        """Run `scenario` to its end, whatever that is. Raises InputError where it can't begin."""
-        rows = Rows()
+        """Run `scenario` to its end, good or bad. Raises InputError if it can't begin."""
+        rows = MemoryStore()
         evaluation = scenario.evaluation.model_copy(update={"keep_models": False})
         scenario = scenario.model_copy(update={"checkpoint": Checkpoint(every=None), "evaluation": evaluation})
         self._runs += 1
@@ -79,12 +79,12 @@ class Executor:
         try:
             with _limited(self._limit_s):
                 return self._supervise(scenario, rows)
-        except (Exception, TookTooLong) as error:
+        except (Exception, RunTimeout) as error:
             if isinstance(error, NetdflError) and not isinstance(error, RunError):
                 raise
             return ExploredRun(scenario, rows, broke=traceback.format_exc(), error=error)
 
-    def _supervise(self, scenario: Scenario, rows: Rows) -> ExploredRun:
+    def _supervise(self, scenario: Scenario, rows: MemoryStore) -> ExploredRun:
         directory = RunDirectory(Path("nowhere"), page=False, kept=False)
         world = SimulatedWorld(Setting(scenario, directory, _silent, blueprint=self._blueprint(scenario)))
         supervisor = Supervisor(scenario, directory, world, note=_silent, show=_silent, store=rows)
@@ -112,10 +112,10 @@ class Executor:
         )
 
     def _watch(self, scenario: Scenario, supervisor: Supervisor, world: SimulatedWorld) -> None:
-        """Put another watch for stalls in the place of the supervisor's own, in a subclass that has one."""
+        """Do nothing; a subclass may replace the supervisor's watch for stalls here."""
 
     def _blueprint(self, scenario: Scenario) -> Blueprint:
-        """What all nodes share: made anew only where the scenario differs in more than a blueprint can take."""
+        """Return the parts that all nodes share, made anew only if `scenario` needs other ones."""
         key = {name: getattr(scenario, name) for name in _DECIDES}
         if self._shared is None or self._shared[0] != key:
             self._shared = (key, Blueprint.of(scenario))
@@ -126,18 +126,18 @@ _DECIDES = ("seed", "nodes", "rounds", "task", "algorithm", "topology", "compres
 
 
 def _silent(*said: object) -> None:
-    """Nobody watches."""
+    """Do nothing: nobody watches an explored run."""
 
 
 @contextmanager
 def _limited(limit_s: float) -> Iterator[None]:
-    """Raise `TookTooLong` in what computes for longer, where this is the thread that gets signals."""
+    """Raise `RunTimeout` in computations that take longer, if this is the thread that receives signals."""
     if threading.current_thread() is not threading.main_thread() or not limit_s:
         yield
         return
 
     def ring(number: int, frame: FrameType | None) -> None:
-        raise TookTooLong(f"the run was not over after {limit_s:g} s")
+        raise RunTimeout(f"the run was not over after {limit_s:g} s")
 
     before = signal.signal(signal.SIGVTALRM, ring)
     signal.setitimer(signal.ITIMER_VIRTUAL, limit_s)

@@ -1,4 +1,4 @@
-"""An exploration: trials of a scenario until the budget is spent, grouped by the cause of what failed."""
+"""An exploration: trials of a scenario until the budget is spent, grouped by the cause of their failures."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from typing import NamedTuple
 from netdfl.core.errors import InputError
 from netdfl.core.files import version_of
 from netdfl.explore.acted import Acted, added
-from netdfl.explore.cause import Cause, find_predicates, is_raised
+from netdfl.explore.cause import FailureCause, find_predicates, is_raised
 from netdfl.explore.execute import Executor, ExploredRun
-from netdfl.explore.faults import Course, allowed
+from netdfl.explore.faults import Baseline, allowed
 from netdfl.explore.journal import Journal
-from netdfl.explore.pool import Laboratory, Ran, RunAll, workers
+from netdfl.explore.pool import RunAll, TrialResult, TrialRunner, workers
 from netdfl.explore.search import Search
 from netdfl.explore.trial import Trial
 from netdfl.scenario.loading.identity import hashes
@@ -31,25 +31,25 @@ from netdfl.scenario.model.world import SimulatedOptions
 from netdfl.worlds.catalog import entry_of
 
 BATCH = 32
-"""Trials between two looks at what was reached: the search does not depend on how many processes there are."""
+"""Number of trials between two updates of the search, so that it does not depend on the number of processes."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How long to search: so many runs, or so many seconds of the wall clock, whichever is over first."""
+    """The length of a search: a number of runs, or of seconds of the wall clock; the first to be reached counts."""
 
     runs: int | None = None
     seconds: float | None = None
 
 
 @dataclass
-class Found:
-    """One finding: the cause, a trial that shows it with as few events as any did, and how often it was met.
+class Discovery:
+    """One finding: its cause, a trial with the fewest events that shows it, and how often it was met.
 
-    `rounds` are those in which it was, `variants` how often it looked how, `examples` a trial of each.
+    `rounds` are the rounds of its occurrences, `variants` counts its variants, `examples` has a trial of each.
     """
 
-    cause: Cause
+    cause: FailureCause
     trial: Trial
     broke: str = ""
     numbers: list[int] = field(default_factory=list)
@@ -58,8 +58,8 @@ class Found:
     variants: Counter[str] = field(default_factory=Counter)
     examples: dict[str, Trial] = field(default_factory=dict)
 
-    def take(self, trial: Trial, cause: Cause, broke: str) -> None:
-        """Count a trial that shows it."""
+    def take(self, trial: Trial, cause: FailureCause, broke: str) -> None:
+        """Count a trial that shows the finding."""
         self.numbers.append(trial.number)
         self.num_fresh += trial.fresh
         if cause.round >= 0:
@@ -76,15 +76,15 @@ def _shorter(one: Trial, other: Trial) -> bool:
 
 
 @dataclass
-class Explored:
-    """What an exploration came to.
+class ExplorationResult:
+    """The result of an exploration.
 
-    `num_fresh` of the runs were drawn independently of all others: rates are of these. `left_out` are kinds of faults
-    that the scenario can't have, and why; `refused` trials could not begin. `acted` counts the faults that were drawn.
+    `num_fresh` of the runs were drawn independently of all others; rates refer to them. `left_out` maps kinds of faults
+    that the scenario can't have to reasons; `refused` trials could not begin. `acted` counts the drawn faults.
     """
 
     scenario: Scenario
-    findings: dict[str, Found] = field(default_factory=dict)
+    findings: dict[str, Discovery] = field(default_factory=dict)
     runs: int = 0
     num_fresh: int = 0
     refused: int = 0
@@ -93,31 +93,31 @@ class Explored:
     why_stopped: str = ""
     acted: Acted = field(default_factory=dict)
 
-    def rate(self, found: Found) -> Rate:
-        """How often a run that is drawn afresh is this finding."""
+    def rate(self, found: Discovery) -> RateEstimate:
+        """Return how often a freshly drawn run shows the finding."""
         return wilson(found.num_fresh, self.num_fresh)
 
-    def take(self, trial: Trial, ran: Ran) -> None:
-        """Count what came of a trial."""
+    def take(self, trial: Trial, ran: TrialResult) -> None:
+        """Count the result of a trial."""
         self.runs += 1
         self.num_fresh += trial.fresh
         self.refused += bool(ran.refused)
         self.acted = added(self.acted, ran.acted)
         if ran.cause is None:
             return
-        found = self.findings.setdefault(ran.cause.key, Found(ran.cause, trial, ran.broke))
+        found = self.findings.setdefault(ran.cause.key, Discovery(ran.cause, trial, ran.broke))
         found.take(trial, ran.cause, ran.broke)
 
 
-Show = Callable[[Explored], None]
+Show = Callable[[ExplorationResult], None]
 
 
 @dataclass
 class Exploration:
-    """One exploration of `scenario`; the same seed searches the same way.
+    """One exploration of `scenario`. The same seed searches in the same way.
 
-    `stop_on_error`: end where a predicate raises, rather than count it as a finding. `guided`: change what reached
-    something new, rather than draw every trial afresh. `predicates` are found by the scenario where there are none.
+    `stop_on_error`: end when a predicate raises, instead of counting a finding. `guided`: change trials that reached
+    something new, instead of drawing each trial afresh. The scenario names the predicates.
     """
 
     scenario: Scenario
@@ -129,24 +129,24 @@ class Exploration:
     executor: Executor = field(default_factory=Executor)
 
     def __post_init__(self) -> None:
-        """Check that it can be, by two runs. Raises InputError."""
+        """Check by two runs that the scenario can be explored. Raises InputError."""
         check_explorable(self.scenario)
         self.predicates = find_predicates(self.scenario)
-        self.course = Course.of(self._repeated())
+        self.course = Baseline.of(self._repeated())
         self.rates, self.left_out = allowed(self.scenario, self.course)
-        self.laboratory = Laboratory(self.scenario, self.predicates, self.executor)
+        self.trial_runner = TrialRunner(self.scenario, self.predicates, self.executor)
 
-    def run(self, budget: Budget, show: Show = lambda explored: None) -> Explored:
-        """Search until the budget is spent, going on where the folder was left; `show` is told after each run."""
+    def run(self, budget: Budget, show: Show = lambda explored: None) -> ExplorationResult:
+        """Search until the budget is spent, continuing a search in the folder; call `show` after each run."""
         search = Search(self.scenario, self.course, self.rates, self.seed, self.guided)
-        explored = Explored(self.scenario, left_out=self.left_out)
+        explored = ExplorationResult(self.scenario, left_out=self.left_out)
         journal = None if self.folder is None else Journal(self.folder, *self._settings())
         if journal is not None and self.scenario.file is not None:  # what was found has its parts from there
             journal.write(ORIGIN, json.dumps({"directory": str(self.scenario.file.parent)}) + "\n")
         lines = () if journal is None else journal.read()
         known = {trial.number: (trial, ran) for trial, ran in lines if not ran.is_of_old_form}
         try:
-            with workers(self.laboratory, self.jobs) as run_all:
+            with workers(self.trial_runner, self.jobs) as run_all:
                 self._search(search, explored, budget, known, journal, run_all, show)
         except KeyboardInterrupt:
             explored.why_stopped = "interrupted"
@@ -158,9 +158,9 @@ class Exploration:
     def _search(
         self,
         search: Search,
-        explored: Explored,
+        explored: ExplorationResult,
         budget: Budget,
-        known: Mapping[int, tuple[Trial, Ran]],
+        known: Mapping[int, tuple[Trial, TrialResult]],
         journal: Journal | None,
         run_all: RunAll,
         show: Show,
@@ -169,7 +169,7 @@ class Exploration:
         for first in range(0, budget.runs if budget.runs is not None else 1 << 62, BATCH):
             last = first + BATCH if budget.runs is None else min(first + BATCH, budget.runs)
             trials = [search.draw(number) for number in range(first, last)]
-            done: dict[int, Ran] = {}
+            done: dict[int, TrialResult] = {}
             left = [trial for trial in trials if trial.number not in known]
             old = [known[trial.number][1] for trial in trials if trial.number in known]
             for ran in chain(old, run_all(left)):
@@ -189,7 +189,7 @@ class Exploration:
                 search.learn(trial, done[trial.number].features)
 
     def _repeated(self) -> ExploredRun:
-        """The run without drawn faults; it must give the same twice. Raises InputError."""
+        """Return the run without drawn faults, which must be the same twice. Raises InputError."""
         first, again = (self.executor.run(self.scenario) for _ in range(2))
         if first.event_log_hash != again.event_log_hash:
             raise InputError(
@@ -199,7 +199,7 @@ class Exploration:
         return first
 
     def _settings(self) -> list[dict[str, object]]:
-        """What must be equal for an exploration to go on: as this version writes it, and as earlier ones did."""
+        """Return the settings that must be equal to continue a search, as this and earlier versions write them."""
         rest = {
             "parts": _parts(self.scenario),
             "seed": self.seed,
@@ -210,7 +210,7 @@ class Exploration:
 
 
 def check_explorable(scenario: Scenario) -> None:
-    """Raise InputError where runs of `scenario` don't repeat, or can't be made in memory."""
+    """Raise InputError if runs of `scenario` don't repeat, or can't be made in memory."""
     kind, world = scenario.world.kind, scenario.world
     if not isinstance(world, SimulatedOptions):
         why = "runs on the real clock, and" if not entry_of(scenario).repeatable else "is a world of one's own, and"
@@ -228,15 +228,15 @@ def check_explorable(scenario: Scenario) -> None:
 
 
 def _parts(scenario: Scenario) -> str:
-    """A hash of the modules beside the scenario, which its own parts and predicates may be made of."""
+    """Return a hash of the modules beside the scenario, which its own parts and predicates may use."""
     if scenario.file is None:
         return ""
     texts = [path.read_bytes() for path in files_beside(scenario.file) if path.is_file()]
     return sha256(b"\0".join(texts)).hexdigest()
 
 
-def by_rate(explored: Explored) -> Sequence[Found]:
-    """The findings, those that were met most often first."""
+def by_rate(explored: ExplorationResult) -> Sequence[Discovery]:
+    """Return the findings, the most frequent first."""
     return sorted(explored.findings.values(), key=lambda found: (-len(found.numbers), found.cause.key))
 
 
@@ -244,8 +244,8 @@ Z = 1.959964
 """The quantile of the normal distribution for an interval of 95 %."""
 
 
-class Rate(NamedTuple):
-    """`hits` of `runs`, with Wilson's interval of 95 %."""
+class RateEstimate(NamedTuple):
+    """A rate of `hits` in `runs`, with Wilson's interval of 95 %."""
 
     hits: int
     runs: int
@@ -253,21 +253,21 @@ class Rate(NamedTuple):
     high: float
 
     def __str__(self) -> str:
-        """`12 of 400 (3.0 %, 1.7 to 5.2)`."""
+        """Return the rate in words: `12 of 400 (3.0 %, 1.7 to 5.2)`."""
         share = self.hits / max(1, self.runs)
         return f"{self.hits} of {self.runs} ({100 * share:.3g} %, {_percent(self.low)} to {_percent(self.high)})"
 
 
 def _percent(share: float) -> str:
-    """Two digits, or 100."""
+    """Return a share in percent with two digits, or as 100."""
     return f"{100 * share:.2g}" if share < 0.1 else f"{100 * share:.0f}"
 
 
-def wilson(hits: int, runs: int) -> Rate:
-    """The rate of `hits` in `runs` (Wilson 1927); from 0 to 1 where there was no run."""
+def wilson(hits: int, runs: int) -> RateEstimate:
+    """Return the rate of `hits` in `runs` (Wilson 1927); its interval is 0 to 1 if there was no run."""
     if not runs:
-        return Rate(hits, runs, 0.0, 1.0)
+        return RateEstimate(hits, runs, 0.0, 1.0)
     share, z2 = hits / runs, Z * Z
     middle = (share + z2 / (2 * runs)) / (1 + z2 / runs)
     half = Z / (1 + z2 / runs) * sqrt(share * (1 - share) / runs + z2 / (4 * runs * runs))
-    return Rate(hits, runs, max(0.0, middle - half), min(1.0, middle + half))
+    return RateEstimate(hits, runs, max(0.0, middle - half), min(1.0, middle + half))

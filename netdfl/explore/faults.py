@@ -1,4 +1,4 @@
-"""The fault model: draws faults of a scenario as entries of its `events`, by what a run without any shows."""
+"""The fault model: draws faults of a scenario as entries of its `events`, based on a run without faults."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TypeAlias
 from netdfl.core.types import NodeId
 from netdfl.core.units import format_time, parse_time_ns
 from netdfl.explore.execute import ExploredRun
-from netdfl.explore.rows import Sent
+from netdfl.explore.rows import MessageRow
 from netdfl.explore.trial import Event
 from netdfl.scenario.checks.catalog import find_problems
 from netdfl.scenario.loading.document import Document
@@ -20,7 +20,7 @@ from netdfl.scenario.model.explore import FaultKind
 from netdfl.scenario.model.schema import Scenario
 
 LEAST_ROUND_NS = 1_000_000
-"""What a round takes, for the length of faults, where it takes no time."""
+"""Assumed length of a round, for the length of faults, where rounds take no time."""
 
 
 _WHO = ("link", "drop", "delay", "crash", "pause", "slow_down", "partition")
@@ -29,24 +29,25 @@ NARROW_NODES, NARROW_ROUNDS = 3, 3
 
 
 @dataclass(frozen=True)
-class Course:
-    """How the scenario goes without drawn faults: whose messages pass when, and what a round takes.
+class Baseline:
+    """The baseline for drawing faults: the messages of a run without faults, and the length of its rounds.
 
-    Faults are drawn for the nodes `who`, in the rounds `when`, and of `messages`: at first all there are. They last for
-    `longest` rounds at most.
+    Faults are drawn for the nodes `who`, in the rounds `when`, and for `messages`: at first all there are. They last
+    for
+    at most `longest` rounds.
     """
 
     nodes: int
     rounds: int
     round_ns: int
-    messages: Sequence[Sent]
+    messages: Sequence[MessageRow]
     who: Sequence[NodeId]
     when: range
     longest: float = 8.0
 
     @classmethod
-    def of(cls, run: ExploredRun) -> Course:
-        """By a run."""
+    def of(cls, run: ExploredRun) -> Baseline:
+        """Return the baseline of a run."""
         scenario = run.scenario
         began = [0, *(each.at_ns for each in run.rows.measured if each.name == "round_s")]
         ended = 1 + max((each.round for each in run.rows.measured if each.name == "round_s"), default=0)
@@ -54,15 +55,15 @@ class Course:
         everybody, always = range(scenario.num_nodes), range(scenario.rounds)
         return cls(scenario.num_nodes, scenario.rounds, round_ns, tuple(run.rows.messages), everybody, always)
 
-    def narrowed(self, rng: Random) -> Course:
-        """A node and some that it exchanges messages with, in a few rounds, so that what is drawn comes together.
+    def narrowed(self, rng: Random) -> Baseline:
+        """Return a baseline of one node and some that it talks to, in a few rounds, so that faults meet.
 
-        What is drawn may outlast the run by far: what waits for its end comes to the end of its patience.
+        Drawn faults may outlast the run by far, so that nodes that wait for their end run out of patience.
         """
         return self._around(rng.choice(self.who), rng.choice(self.when), rng)
 
-    def near(self, events: Sequence[Event], rng: Random) -> Course:
-        """The same about one of the nodes that `events` are about, in their rounds; of no such node, about any."""
+    def near(self, events: Sequence[Event], rng: Random) -> Baseline:
+        """Return a narrow baseline around a node and a round of `events`; around any, if `events` name none."""
         named = [str(event[key]) for event in events for key in _WHO if key in event]
         nodes = [int(node) for text in named for node in re.findall(r"\d+", text)]
         rounds = [r for event in events if (r := self._round_of(event)) in self.when]
@@ -72,7 +73,7 @@ class Course:
         at = event.get("at_round")
         return int(at) if at is not None else parse_time_ns(event.get("at", "0s")) // self.round_ns
 
-    def _around(self, one: NodeId, first: int, rng: Random) -> Course:
+    def _around(self, one: NodeId, first: int, rng: Random) -> Baseline:
         others = sorted({other for m in self.messages for other in (m.src, m.dst) if one in (m.src, m.dst)} - {one})
         who = [one, *rng.sample(others, min(len(others), rng.randint(0, NARROW_NODES - 1)))]
         when = range(first, min(self.rounds, first + rng.randint(1, NARROW_ROUNDS)))
@@ -81,17 +82,17 @@ class Course:
         return replace(self, who=who, when=when, messages=near or self.messages, longest=longest)
 
     def moment_ns(self, rng: Random) -> float:
-        """Any time of its rounds."""
+        """Return any time of the baseline's rounds."""
         return rng.uniform(self.when.start * self.round_ns, self.when.stop * self.round_ns)
 
 
-Draw: TypeAlias = Callable[["Course", Random], Event]
+Draw: TypeAlias = Callable[["Baseline", Random], Event]
 
 
 def draw_faults(
-    course: Course, rates: Mapping[FaultKind, float], most: int, rng: Random, least: int = 0
+    course: Baseline, rates: Mapping[FaultKind, float], most: int, rng: Random, least: int = 0
 ) -> list[Event]:
-    """From `least` to `most` faults of the kinds in `rates`."""
+    """Draw between `least` and `most` faults of the kinds in `rates`."""
     kinds = list(rates)
     if not kinds:
         return []
@@ -99,14 +100,14 @@ def draw_faults(
     return [KINDS[kind](course, rng) for kind in chosen]
 
 
-def allowed(scenario: Scenario, course: Course) -> tuple[dict[FaultKind, float], dict[FaultKind, str]]:
-    """The kinds of faults that the scenario can have, with their rates, and why it can't have the others."""
+def allowed(scenario: Scenario, course: Baseline) -> tuple[dict[FaultKind, float], dict[FaultKind, str]]:
+    """Return the kinds of faults that the scenario can have, with their rates, and why it can't have the others."""
     rates = scenario.explore.rates
     why = {kind: _refusal(scenario, course, kind) for kind in rates}
     return {kind: rates[kind] for kind in rates if not why[kind]}, {kind: why[kind] for kind in rates if why[kind]}
 
 
-def _refusal(scenario: Scenario, course: Course, kind: FaultKind) -> str:
+def _refusal(scenario: Scenario, course: Baseline, kind: FaultKind) -> str:
     if kind in ("loss", "delay") and not course.messages:
         return "no message was ever sent"
     if kind in ("cut", "partition", "loss", "delay") and course.nodes < 2:
@@ -120,46 +121,46 @@ def _refusal(scenario: Scenario, course: Course, kind: FaultKind) -> str:
 # when
 
 
-def _length(course: Course, rng: Random, least: float = 0.25, most: float | None = None) -> str:
-    """A time from a quarter of a round to `longest` of them, all orders of magnitude equally likely."""
+def _length(course: Baseline, rng: Random, least: float = 0.25, most: float | None = None) -> str:
+    """Draw a time from a quarter of a round to `longest` rounds; all orders of magnitude are equally likely."""
     ns = course.round_ns * math.exp(rng.uniform(math.log(least), math.log(most or course.longest)))
     return format_time(rounded(ns))
 
 
 def rounded(ns: float) -> int:
-    """Two digits of a time, as people write it."""
+    """Round a time to two digits, as people write it."""
     digits = max(0, len(str(round(ns))) - 2)
     return max(1, round(round(ns), -digits))
 
 
-def _moment(course: Course, rng: Random) -> dict[str, object]:
-    """The beginning of a node's round, or any time of the run."""
+def _moment(course: Baseline, rng: Random) -> dict[str, object]:
+    """Draw the beginning of a node's round, or any time of the run."""
     if rng.random() < 0.5:
         return {"at_round": rng.choice(course.when)}
     return {"at": format_time(rounded(course.moment_ns(rng)))}
 
 
-def _some_rounds(course: Course, rng: Random) -> dict[str, object]:
+def _some_rounds(course: Baseline, rng: Random) -> dict[str, object]:
     return {"at_round": rng.choice(course.when), "for_rounds": rng.randint(1, 3)}
 
 
 # the kinds
 
 
-def _crash(course: Course, rng: Random) -> Event:
+def _crash(course: Baseline, rng: Random) -> Event:
     return {**_moment(course, rng), "crash": rng.choice(course.who)}
 
 
-def _crash_kept(course: Course, rng: Random) -> Event:
+def _crash_kept(course: Baseline, rng: Random) -> Event:
     return {**_crash(course, rng), "restart_after": _length(course, rng)}
 
 
-def _crash_lost(course: Course, rng: Random) -> Event:
+def _crash_lost(course: Baseline, rng: Random) -> Event:
     return {**_crash_kept(course, rng), "state": "lost"}
 
 
-def _cut(course: Course, rng: Random) -> Event:
-    """A link that loses everything one way, for some rounds or a time."""
+def _cut(course: Baseline, rng: Random) -> Event:
+    """Draw a link that loses everything one way, for some rounds or for a time."""
     link = _link(course, rng)
     if rng.random() < 0.5:
         return {**_some_rounds(course, rng), "link": link, "state": "down_drop"}
@@ -167,8 +168,8 @@ def _cut(course: Course, rng: Random) -> Event:
     return {**when, "link": link, "state": rng.choice(["down_drop", "down_hold", "down_reset"])}
 
 
-def _partition(course: Course, rng: Random) -> Event:
-    """Some nodes and the others, for a time."""
+def _partition(course: Baseline, rng: Random) -> Event:
+    """Draw a partition of some nodes from the others, for a time."""
     nodes = list(range(course.nodes))
     first, size = rng.choice(course.who), rng.randint(1, max(1, course.nodes // 2))
     part = sorted(nodes[(first + place) % course.nodes] for place in range(size))
@@ -177,27 +178,27 @@ def _partition(course: Course, rng: Random) -> Event:
     return {**when, "partition": [part, rest], "mode": rng.choice(["down_drop", "down_hold"])}
 
 
-def _pause(course: Course, rng: Random) -> Event:
+def _pause(course: Baseline, rng: Random) -> Event:
     return {**_moment(course, rng), "pause": rng.choice(course.who), "for": _length(course, rng)}
 
 
-def _slow(course: Course, rng: Random) -> Event:
+def _slow(course: Baseline, rng: Random) -> Event:
     return {**_some_rounds(course, rng), "slow_down": rng.choice(course.who), "factor": rng.choice([2.0, 5.0, 20.0])}
 
 
-def _loss(course: Course, rng: Random) -> Event:
-    """Of one message that is sent where nothing goes wrong, the first time that it is."""
+def _loss(course: Baseline, rng: Random) -> Event:
+    """Draw the loss of one message of the baseline."""
     return name_message(rng.choice(course.messages), course.messages, "drop")
 
 
-def _delay(course: Course, rng: Random) -> Event:
-    """Likewise."""
+def _delay(course: Baseline, rng: Random) -> Event:
+    """Draw the delay of one message of the baseline."""
     late = name_message(rng.choice(course.messages), course.messages, "delay")
     return {**late, "by": _length(course, rng, 0.01, 4.0)}
 
 
-def name_message(sent: Sent, among: Sequence[Sent], action: str) -> dict[str, object]:
-    """The event that is about one message, with no more of its name than tells it from others of its link and round."""
+def name_message(sent: MessageRow, among: Sequence[MessageRow], action: str) -> dict[str, object]:
+    """Return the event about one message, with only as many keys as tell it from others of its link and round."""
     event: dict[str, object] = {"at_round": max(0, sent.round), action: f"{sent.src}->{sent.dst}"}
     others = [m for m in among if m.round == sent.round and m.src == sent.src and m.dst == sent.dst]
     if any(m.kind != sent.kind for m in others):
@@ -209,7 +210,7 @@ def name_message(sent: Sent, among: Sequence[Sent], action: str) -> dict[str, ob
     return event
 
 
-def _link(course: Course, rng: Random) -> str:
+def _link(course: Baseline, rng: Random) -> str:
     sent = rng.choice(course.messages) if course.messages else None
     src, dst = (sent.src, sent.dst) if sent is not None else rng.sample(range(course.nodes), 2)
     return f"{src}->{dst}"

@@ -1,10 +1,10 @@
-"""What a run reached, as a set of numbers: two runs that reached the same have the same.
+"""The features of a run, as a set of numbers: runs that reached the same situations have the same features.
 
-Counted are, without the names of nodes: how waits ended, beside which kinds of faults of the same round, and after
-which wait; what became of messages, likewise; which messages came in which order at a node, and who came last in the
-rounds one after the other; what happened to nodes (`missing`, `gone`, `rejoin`, ...), beside which faults, after what
-else, and to how many of them in one round; what became of whom in the first, the last or another round, while how many
-nodes were down; who went and came back while a node waited; and the kinds of stalls.
+Features do not contain names of nodes. They are: how each wait ended, after which wait, and beside which kinds of
+faults of its round; the fate of each message, likewise; the order in which messages came to a node, and the last
+senders of consecutive rounds; events of nodes (`missing`, `gone`, `rejoin`, ...) beside which faults, after which
+other events, and at how many nodes in one round; fates and events in the last or another round, with the number of
+nodes that were down; which nodes went and came back during a wait; and the kinds of stalls.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from xxhash import xxh32_intdigest
 
 from netdfl.core.fates import Fate
 from netdfl.explore.execute import ExploredRun
-from netdfl.explore.rows import Sent
+from netdfl.explore.rows import MessageRow
 from netdfl.links.schedule.compile import ACTIONS
-from netdfl.record.base import Waited
+from netdfl.record.base import WaitRecord
 
 Faults = Mapping[int, tuple[str, ...]]
-"""The kinds of faults by the rounds in which they act; by the clock: the round in which the fleet was then."""
+"""The kinds of faults by the rounds in which they act. A clock event counts for the fleet's round at that time."""
 ROWS = (3, 4, 5, 6)
 _DELIVERED = Fate.DELIVERED.text
 _DOWN = {"crash": 1, "restart": -1}
 _OF_THE_FLEET = ("start", "finish", "training", "stall")
 NEAR = 1
-"""So many rounds after a fault count as its own, too."""
+"""Number of rounds after a fault that count as its own, too."""
 
 
 def features_of(run: ExploredRun) -> frozenset[int]:
-    """The features of `run`."""
+    """Return the features of `run`."""
     faults = _faults(run)
     found = {
         *_waits(run, faults),
@@ -71,8 +71,8 @@ def _waits(run: ExploredRun, faults: Faults) -> Iterator[tuple[object, ...]]:
 
 
 def _in_a_row(run: ExploredRun) -> Iterator[tuple[object, ...]]:
-    """At each node, each wait with the one before, and who came last in up to six of them, whoever that was."""
-    of_node: defaultdict[int, list[Waited]] = defaultdict(list)
+    """Yield, for each node, pairs of consecutive waits, and the pattern of last senders of up to six waits."""
+    of_node: defaultdict[int, list[WaitRecord]] = defaultdict(list)
     for wait in run.rows.waits:
         of_node[wait.node].append(wait)
     for waits in of_node.values():
@@ -85,7 +85,7 @@ def _in_a_row(run: ExploredRun) -> Iterator[tuple[object, ...]]:
 
 
 def renamed(names: Sequence[object]) -> tuple[int, ...]:
-    """The same pattern with the names 0, 1, ... in the order of their first places."""
+    """Return the pattern with names replaced by 0, 1, ... in the order of their first places."""
     known: dict[object, int] = {}
     return tuple(known.setdefault(name, len(known)) for name in names)
 
@@ -98,8 +98,8 @@ def _fates(run: ExploredRun, faults: Faults) -> Iterator[tuple[object, ...]]:
 
 
 def _orders(run: ExploredRun) -> Iterator[tuple[object, ...]]:
-    """At each node, each message with the next: of which kinds, how many rounds apart, of which sender first."""
-    came: defaultdict[int, list[Sent]] = defaultdict(list)
+    """Yield, for each node, features of consecutive messages: kinds, distance in rounds, order of senders."""
+    came: defaultdict[int, list[MessageRow]] = defaultdict(list)
     for message in run.rows.messages:
         if message.arrived_ns is not None:
             came[message.dst].append(message)
@@ -125,7 +125,7 @@ def _happened(run: ExploredRun, faults: Faults) -> Iterator[tuple[object, ...]]:
 
 
 def _while_down(run: ExploredRun) -> Iterator[tuple[object, ...]]:
-    """What happened to messages and nodes, and how waits ended, beside who was down then, or went, or came back."""
+    """Yield events, fates and ends of waits beside the number of nodes down then, or nodes that went or came back."""
     changes = sorted((e.at_ns, e.kind, e.node) for e in run.rows.events if e.kind in _DOWN)
     if not changes:
         return

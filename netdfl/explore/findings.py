@@ -1,4 +1,4 @@
-"""From the findings of an exploration to the scenario files that show them, with a sentence on what happens."""
+"""The findings of an exploration as scenario files that show them, with sentences about them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing_extensions import TypedDict
 from netdfl.core.errors import InputError
 from netdfl.core.files import read_plain, write_whole
 from netdfl.diagnosis import words
-from netdfl.explore.cause import Cause, in_words, is_stall
+from netdfl.explore.cause import FailureCause, in_words, is_stall
 from netdfl.explore.edits import Plain
-from netdfl.explore.ends import Ends, find_ends, tried_in
-from netdfl.explore.explore import Exploration, Explored, Found
-from netdfl.explore.shrink import MOST_RUNS, Shrinker, Shrunk, beside
+from netdfl.explore.ends import EndingSettings, find_ends, tried_in
+from netdfl.explore.explore import Discovery, Exploration, ExplorationResult
+from netdfl.explore.shrink import MOST_RUNS, Shrinker, ShrunkScenario, beside
 from netdfl.explore.trial import variant
 from netdfl.scenario.loading.resolved import plain_to_yaml
 from netdfl.scenario.model.explore import Explore
@@ -25,43 +25,46 @@ from netdfl.scenario.model.schema import Scenario
 
 SHRUNK = "shrunk.json"
 MOST_LISTED = 5
-"""So many variants are told of a finding."""
+"""Number of variants of a finding that are listed."""
 
 
-class _Kept(TypedDict):
-    """The scenario to which a finding was shrunk, by the trial that showed it; and what ended which of its trials."""
+class _KeptFinding(TypedDict):
+    """The kept form of a finding: the shrunk scenario with its trial's number, and the settings that end its stall."""
 
     trial: int
     scenario: Plain
     ends: NotRequired[tuple[list[str], list[int]]]
 
 
-_KEPT: TypeAdapter[dict[str, _Kept]] = TypeAdapter(dict[str, _Kept])
+_KEPT: TypeAdapter[dict[str, _KeptFinding]] = TypeAdapter(dict[str, _KeptFinding])
 
 
-class Written(NamedTuple):
-    """The text of a scenario that shows a finding, and the cause of the run that it shows."""
+class FindingText(NamedTuple):
+    """The text of a scenario that shows a finding, and the cause of its failure in that run."""
 
     text: str
-    cause: Cause
+    cause: FailureCause
 
 
-class Findings:
-    """The findings of an exploration as texts of scenarios. Each is shrunk once: its folder keeps what it came to."""
+class FindingScenarios:
+    """The findings of an exploration as texts of scenarios. Each is shrunk once; the folder keeps the result."""
 
-    def __init__(self, exploration: Exploration, explored: Explored) -> None:
-        """Read what was kept before. Raises InputError where that is damaged."""
+    def __init__(self, exploration: Exploration, explored: ExplorationResult) -> None:
+        """Read the kept findings. Raises InputError if the file is damaged."""
         self._exploration, self._explored = exploration, explored
         self._file = None if exploration.folder is None else exploration.folder / SHRUNK
         self._kept = _read(self._file) if self._file is not None and self._file.exists() else {}
-        self._ends: dict[str, Ends] = {}
+        self._ends: dict[str, EndingSettings] = {}
 
-    def is_shrunk(self, found: Found) -> bool:
-        """Whether it was shrunk before, as the trial that shows it now."""
+    def is_shrunk(self, found: Discovery) -> bool:
+        """Return whether the finding's present trial has been shrunk before."""
         return found.cause.key in self._kept and self._kept[found.cause.key]["trial"] == found.trial.number
 
-    def written(self, found: Found) -> Written:
-        """What it was shrunk to before, else what was found, by one run. Raises InputError where it shows no more."""
+    def written(self, found: Discovery) -> FindingText:
+        """Return the text of the kept shrunk scenario, else of the trial, after one run.
+
+        Raises InputError if it no longer shows the finding.
+        """
         if self.is_shrunk(found):
             try:
                 kept = beside(self._exploration.scenario, self._kept[found.cause.key]["scenario"])
@@ -70,29 +73,32 @@ class Findings:
                 del self._kept[found.cause.key]
         return self._text(found, self._shrink(found, self._as_found(found), most_runs=1))
 
-    def shrunk(self, found: Found, most_runs: int = MOST_RUNS) -> Written:
-        """It, as small as so many more runs make it; kept. Raises InputError where it shows no more."""
+    def shrunk(self, found: Discovery, most_runs: int = MOST_RUNS) -> FindingText:
+        """Shrink the finding in at most `most_runs` more runs, and keep the result.
+
+        Raises InputError if it no longer shows the finding.
+        """
         shrunk = self._shrink(found, self._as_found(found), most_runs)
         self._keep(found, {"trial": found.trial.number, "scenario": shrunk.plain})
         return self._text(found, shrunk)
 
-    def tell(self, found: Found) -> list[str]:
-        """Sentences on how often it was met, how it looked, and what would end it, where that was tried."""
+    def tell(self, found: Discovery) -> list[str]:
+        """Return sentences about the finding: its frequency, its variants, and the settings that end it, if tried."""
         return tell_of(found, self._explored, self._ends.get(found.cause.key))
 
-    def ends(self, found: Found) -> Ends | None:
-        """The settings that end all runs of its kind: tried once, and kept; None of what is no stall."""
+    def ends(self, found: Discovery) -> EndingSettings | None:
+        """Return the settings that end all runs of a stall, tried once and kept; None if it is no stall."""
         if not is_stall(found.cause.key):
             return None
         key, trials = found.cause.key, tuple(trial.number for trial in tried_in(found))
         settings, tried = self._kept[key].get("ends", ([], [])) if key in self._kept else ([], [])
-        ends = Ends(tuple(settings), tuple(tried))
+        ends = EndingSettings(tuple(settings), tuple(tried))
         if ends.trials != trials:
             ends = find_ends(found, self._exploration.scenario, self._exploration.executor)
         self._ends[key] = ends
         return ends
 
-    def _keep(self, found: Found, kept: _Kept) -> None:
+    def _keep(self, found: Discovery, kept: _KeptFinding) -> None:
         ends = self._ends.get(found.cause.key)
         if ends is not None:
             kept["ends"] = list(ends.settings), list(ends.trials)
@@ -100,21 +106,21 @@ class Findings:
         if self._file is not None:
             write_whole(self._file, (json.dumps(self._kept) + "\n").encode())
 
-    def _as_found(self, found: Found) -> Scenario:
+    def _as_found(self, found: Discovery) -> Scenario:
         return variant(self._exploration.scenario, found.trial.events, found.trial.luck)
 
-    def _shrink(self, found: Found, scenario: Scenario, most_runs: int) -> Shrunk:
+    def _shrink(self, found: Discovery, scenario: Scenario, most_runs: int) -> ShrunkScenario:
         shrinker = Shrinker(self._exploration.predicates, self._exploration.executor, most_runs)
         return shrinker.shrink(scenario, found.cause.key)
 
-    def _text(self, found: Found, shrunk: Shrunk) -> Written:
+    def _text(self, found: Discovery, shrunk: ShrunkScenario) -> FindingText:
         how = f"Found by `netdfl explore`, seed {self._exploration.seed}, run {found.trial.number}"
         text = write_finding(shrunk, " ".join([f"{how}:", *self.tell(found)]))
-        return Written(text, shrunk.cause)
+        return FindingText(text, shrunk.cause)
 
 
-def tell_of(found: Found, explored: Explored, ends: Ends | None) -> list[str]:
-    """Sentences on how often a finding was met, in which rounds and how it looked, and what would end it."""
+def tell_of(found: Discovery, explored: ExplorationResult, ends: EndingSettings | None) -> list[str]:
+    """Return sentences about a finding: its frequency, rounds, variants, and the settings that end it, if tried."""
     many, rounds = len(found.numbers), f" in {words.rounds(found.rounds)}" if found.rounds else ""
     rate = f"of those that were drawn by themselves {explored.rate(found)}"
     said = [f"{many} run{'s' * (many != 1)}{rounds}; {rate}."]
@@ -126,7 +132,7 @@ def tell_of(found: Found, explored: Explored, ends: Ends | None) -> list[str]:
     return [*said, *([str(ends)] if ends is not None else [])]
 
 
-def _read(file: Path) -> dict[str, _Kept]:
+def _read(file: Path) -> dict[str, _KeptFinding]:
     try:
         return _KEPT.validate_json(read_plain(file))
     except ValidationError as error:
@@ -137,8 +143,8 @@ _SHORT = {"algorithm": "name", "topology": "kind", "weights": "kind", "selection
 _SHORT_LINKS = {"latency": ("dist", "constant", "delay"), "loss": ("model", "bernoulli", "probability")}
 
 
-def write_finding(shrunk: Shrunk, note: str = "") -> str:
-    """The YAML of a shrunk finding, headed by what happens, and the hash by which its replay is known."""
+def write_finding(shrunk: ShrunkScenario, note: str = "") -> str:
+    """Return the YAML of a shrunk finding, headed by the cause, and by the hash that its replay must have."""
     text = f"{shrunk.cause.text}{'' if shrunk.cause.text.endswith('.') else '.'}"
     lines = [fill(text, 116, initial_indent="# ", subsequent_indent="# ", break_long_words=False)]
     if note:
@@ -149,7 +155,7 @@ def write_finding(shrunk: Shrunk, note: str = "") -> str:
 
 
 def _short(plain: Plain) -> Plain:
-    """In the short forms that people write."""
+    """Return the scenario in the short forms that people write."""
     found = {key: _shortened(key, value) for key, value in plain.items()}
     for selector, rules in found.get("links", {}).items():
         found["links"][selector] = {key: _short_rule(key, value) for key, value in rules.items()}

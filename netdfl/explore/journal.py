@@ -1,4 +1,4 @@
-"""An exploration on disk: a line for every run that ended, so that what was interrupted goes on."""
+"""The journal of an exploration on disk: a line for every ended run, so that a search can be continued."""
 
 from __future__ import annotations
 
@@ -13,24 +13,23 @@ from pydantic import TypeAdapter, ValidationError
 
 from netdfl.core.errors import InputError, RunError
 from netdfl.core.files import open_append, read_plain, write_whole, writing
-from netdfl.explore.pool import Ran
+from netdfl.explore.pool import TrialResult
 from netdfl.explore.trial import Trial
 
 RUNS, SETTINGS, VERSION = "runs.jsonl", "settings.json", "netdfl"
-_TRIAL, _RAN = TypeAdapter(Trial), TypeAdapter(Ran)
+_TRIAL, _RAN = TypeAdapter(Trial), TypeAdapter(TrialResult)
 """The two halves of a line."""
 KEPT = "; what was found is kept"
 
 
 class Journal:
-    """The folder of an exploration with these settings."""
+    """The folder of an exploration."""
 
     def __init__(self, folder: Path, settings: dict[str, object], *earlier: dict[str, object]) -> None:
-        """Make the folder, or go on in it, whose settings may be written as `earlier` versions wrote them.
+        """Make the folder, or continue in it if its settings are equal to `settings` or an `earlier` form.
 
-        What another version of netdfl ran is kept beside, and run again.
-
-        Raises InputError where it is of another exploration, or can't be.
+        Runs of another version of netdfl are set aside, and run again.
+        Raises InputError if the folder belongs to another exploration, or can't be used.
         """
         self.folder = folder
         with writing(folder, more="; name another with --out DIR"):
@@ -56,19 +55,19 @@ class Journal:
         write_whole(file, (json.dumps(settings, indent=1) + "\n").encode())
 
     def _set_aside(self, version: str) -> None:
-        """Keep the runs of another version beside: this one may search, and run, in other ways."""
+        """Rename the runs of another version: this one may search, and run, in other ways."""
         runs = self.folder / RUNS
         if runs.exists():
             runs.replace(self.folder / f"runs-{re.sub(r'[^0-9.]', '', version)}.jsonl")
 
-    def add(self, trial: Trial, ran: Ran) -> None:
-        """Keep what came of a trial. Raises RunError on a full disk."""
+    def add(self, trial: Trial, ran: TrialResult) -> None:
+        """Append the result of a trial. Raises RunError on a full disk."""
         line = asdict(trial) | asdict(ran) | {"features": sorted(ran.features)}
         with writing(self.folder / RUNS, RunError, KEPT):
             os.write(self._fd, (json.dumps(line, separators=(",", ":")) + "\n").encode())
 
-    def read(self) -> Iterator[tuple[Trial, Ran]]:
-        """What was kept before; a torn last line is left out. Raises InputError for what is no such line."""
+    def read(self) -> Iterator[tuple[Trial, TrialResult]]:
+        """Yield the kept trials and results, without a torn last line. Raises InputError for a damaged line."""
         text = read_plain(self.folder / RUNS)
         whole = text[: text.rfind("\n") + 1]
         if len(whole) != len(text):
@@ -87,5 +86,5 @@ class Journal:
         return path
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """Close the file of runs."""
         os.close(self._fd)

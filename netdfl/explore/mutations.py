@@ -1,15 +1,13 @@
-"""What can be changed of a schedule: its faults at other times, of other nodes; and schedules by priority.
+"""Mutations of a trial's faults (other times, other nodes), and priority schedules.
 
-In a priority-based schedule (probabilistic concurrency testing) every node has a drawn priority, and what it sends
-comes later by its place times a step, as `delay` events. At d - 1 drawn moments, each a node's round, that node goes
-to the last place of all for the rest of the run. So things that lie closer together than a step happen in the order of
-priorities, and a step is drawn from a nanosecond, which only decides between equal times, up to the longest delay that
-the scenario wants.
-
-The bound: let a failure need d things of different nodes in some order, each less than a step from the next, among n
-nodes of k rounds. Then a schedule brings it about with a probability of at least 1 / (n (n k)^(d-1)): the first thing's
-node must have the right one of n places, and each of d - 1 changes the right one of n k moments. (Burckhardt et al.
-2010, with rounds of nodes in the place of a thread's steps.)
+In a priority schedule (probabilistic concurrency testing) every node has a drawn place, and its messages are delayed,
+by `delay` events, by its place times a step. At d - 1 drawn moments, each a round of a node, that node moves to the
+last place for the rest of the run. So events closer together than a step happen in the order of the places. A step is
+drawn from a nanosecond, which decides between equal times alone, up to the longest delay that the scenario allows.
+The bound: let a failure need d events of different nodes in some order, each less than a step from the next, among n
+nodes of k rounds. Then a schedule causes it with a probability of at least 1 / (n (n k)^(d-1)): the node of the first
+event must have the right one of n places, and each of d - 1 changes the right one of n k moments. (Burckhardt et al.
+2010, with rounds of nodes in place of a thread's steps.)
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from typing import TypeAlias
 from netdfl.core.types import NodeId
 from netdfl.core.units import format_time, parse_time_ns
 from netdfl.explore.edits import ON_LINKS, ON_NODES
-from netdfl.explore.faults import Course, rounded
+from netdfl.explore.faults import Baseline, rounded
 from netdfl.explore.trial import Event
 
 Renaming: TypeAlias = Sequence[NodeId]
@@ -32,8 +30,8 @@ _LENGTHS = (0.25, 0.5, 0.8, 1.25, 2, 4)
 _NODES = ("crash", "pause", "slow_down")
 
 
-def moved(event: Event, course: Course, rng: Random) -> Event:
-    """The same some rounds earlier or later, or longer, or at a time close by."""
+def moved(event: Event, course: Baseline, rng: Random) -> Event:
+    """Return the event some rounds earlier or later, of another length, or at a time close by."""
     changed = dict(event)
     keys = [key for key in ("at_round", "at", "for", "by", "restart_after") if key in event]
     key = rng.choice(keys) if keys else ""
@@ -47,8 +45,8 @@ def moved(event: Event, course: Course, rng: Random) -> Event:
     return changed
 
 
-def later(event: Event, rounds: int, course: Course) -> Event:
-    """The same so many rounds later, but not beyond the first or the last."""
+def later(event: Event, rounds: int, course: Baseline) -> Event:
+    """Return the event moved by `rounds` rounds, but not beyond the first or the last."""
     changed = dict(event)
     if "at_round" in event:
         changed["at_round"] = at = max(0, min(course.rounds - 1, event["at_round"] + rounds))
@@ -60,7 +58,7 @@ def later(event: Event, rounds: int, course: Course) -> Event:
 
 
 def aligned(event: Event, other: Event, rng: Random) -> Event:
-    """`event` at the time of `other`, or to the same nodes, or both, where these have a common form."""
+    """Return `event` at the time of `other`, or at its nodes, or both, if their forms allow."""
     found = dict(event)
     when = next((key for key in ("at_round", "at") if key in other), "")
     if rng.random() < 0.7 and when in event:
@@ -73,7 +71,7 @@ def aligned(event: Event, other: Event, rng: Random) -> Event:
 
 
 def renamed(event: Event, names: Renaming) -> Event:
-    """The same of other nodes."""
+    """Return the event with the nodes renamed."""
     found = dict(event)
     for key in event:
         if key == "partition":
@@ -84,8 +82,8 @@ def renamed(event: Event, names: Renaming) -> Event:
     return found
 
 
-def symmetries(course: Course) -> list[Renaming]:
-    """Names for the nodes that leave the graph of messages as it is: turns, mirrors, two nodes exchanged."""
+def symmetries(course: Baseline) -> list[Renaming]:
+    """Return renamings of the nodes that keep the graph of messages: rotations, reflections, exchanges of two."""
     edges = {(m.src, m.dst) for m in course.messages}
     return [names for names in _renamings(course.nodes) if {(names[src], names[dst]) for src, dst in edges} == edges]
 
@@ -100,8 +98,8 @@ def _renamings(nodes: int) -> Iterator[Renaming]:
             yield [other if node == one else one if node == other else node for node in range(nodes)]
 
 
-def draw_schedule(course: Course, depth: int, most_ns: int, rng: Random) -> list[Event]:
-    """One schedule of `depth`, that delays nothing by more than `most_ns`."""
+def draw_schedule(course: Baseline, depth: int, most_ns: int, rng: Random) -> list[Event]:
+    """Draw a priority schedule of `depth` that delays no message by more than `most_ns`."""
     places = list(range(course.nodes))
     rng.shuffle(places)
     widest = most_ns / (course.nodes + depth)
@@ -119,7 +117,7 @@ def draw_schedule(course: Course, depth: int, most_ns: int, rng: Random) -> list
 
 
 def is_priority(event: Event) -> bool:
-    """Whether an event is of a schedule of priorities, and no fault."""
+    """Return whether an event belongs to a priority schedule, and is no fault."""
     return str(event.get("delay", "")).endswith("->*")
 
 

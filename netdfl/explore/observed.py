@@ -1,6 +1,6 @@
-"""The record of an explored run as its verdict goes by it, read from rows in memory.
+"""The observations of an explored run for its verdict, read from rows in memory.
 
-`netdfl.record.result` reads the same from the files of a run; a test holds the two to each other.
+`netdfl.record.result` reads the same from the files of a run; a test compares the two.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from math import isfinite
 from netdfl.core.fates import Fate, FateClass, FateReason, MessageCounts
 from netdfl.core.types import Kind, NodeId, Scalar
 from netdfl.diagnosis.finding import Cause, Finding
-from netdfl.explore.rows import Noted, Rows
-from netdfl.record.base import Ended
+from netdfl.explore.rows import EventRow, MemoryStore
+from netdfl.record.base import WaitEnd
 from netdfl.record.cautions import HeldWeight
 from netdfl.record.evaluated import EvaluatedValue, Series
 from netdfl.record.remarks import reason_of_death
-from netdfl.record.verdict import Death, Observed, Odd, RunFacts
+from netdfl.record.verdict import Death, Observations, OddMessages, RunFacts
 from netdfl.scenario.model.schema import Scenario
 
 
 def facts_of(scenario: Scenario, stalls: Sequence[Finding], unfinished: Sequence[str], length_ns: int) -> RunFacts:
-    """Return what the verdict goes by beside the record; nothing is judged by the computer's own time."""
+    """Return the facts for the verdict that are not in the record; the computer's own time does not count."""
     confirmed = [each for each in stalls if each.cause is Cause.DEADLOCK and not each.suspected and not each.over]
     return RunFacts(
         scenario=scenario.name,
@@ -41,15 +41,15 @@ def facts_of(scenario: Scenario, stalls: Sequence[Finding], unfinished: Sequence
     )
 
 
-def observe(rows: Rows) -> Observed:
-    """Read what a verdict goes by."""
+def observe(rows: MemoryStore) -> Observations:
+    """Return the observations for the verdict."""
     losses = _last_losses(rows)
-    return Observed(
+    return Observations(
         series=_series(rows),
         messages=_count(rows),
         nbytes=sum(message.nbytes for message in rows.messages),
         train_loss=sum(losses) / len(losses) if losses else None,
-        timed_out=sum(wait.ended is Ended.DEADLINE and bool(wait.missing) for wait in rows.waits),
+        timed_out=sum(wait.ended is WaitEnd.DEADLINE and bool(wait.missing) for wait in rows.waits),
         waits=len(rows.waits),
         lost_weight=_given_up(rows) + sum(_lost_by_restarts(rows)),
         least=_least_weight(rows),
@@ -61,16 +61,16 @@ def observe(rows: Rows) -> Observed:
     )
 
 
-def _count(rows: Rows) -> MessageCounts:
-    """Messages by class."""
+def _count(rows: MemoryStore) -> MessageCounts:
+    """Return the messages by class."""
     found: Counter[FateClass] = Counter()
     for fate, number in Counter(message.fate for message in rows.messages).items():
         found[Fate.read(fate).counts_as] += number
     return MessageCounts(sent=len(rows.messages), **{name.value: number for name, number in found.items()})
 
 
-def _series(rows: Rows) -> Series:
-    """Every figure of the fleet, in order of rounds."""
+def _series(rows: MemoryStore) -> Series:
+    """Return every figure of the fleet, in order of rounds."""
     found: dict[str, list[tuple[int, int, float]]] = {}
     for at_ns, node, round, name, value in rows.measured:
         if node is None:
@@ -84,7 +84,7 @@ def _series(rows: Rows) -> Series:
     }
 
 
-def _last_losses(rows: Rows) -> list[float]:
+def _last_losses(rows: MemoryStore) -> list[float]:
     last: dict[NodeId | None, tuple[int, float]] = {}
     for _, node, round, name, value in rows.measured:
         if name == "train_loss" and isfinite(value) and (node not in last or round > last[node][0]):
@@ -92,8 +92,8 @@ def _last_losses(rows: Rows) -> list[float]:
     return [value for _, value in last.values()]
 
 
-def _least_weight(rows: Rows) -> HeldWeight | None:
-    """The smallest push-sum weight that a node held; one that rejoined without any has 0 for a while."""
+def _least_weight(rows: MemoryStore) -> HeldWeight | None:
+    """Return the smallest positive push-sum weight of a node; one that rejoins without any has 0 for a while."""
     held = (
         HeldWeight(value, round, node)
         for _, node, round, name, value in rows.measured
@@ -102,8 +102,8 @@ def _least_weight(rows: Rows) -> HeldWeight | None:
     return min(held, default=None)
 
 
-def _given_up(rows: Rows) -> float:
-    """The push-sum weight in messages that were given up and never came."""
+def _given_up(rows: MemoryStore) -> float:
+    """Return the push-sum weight of messages that were given up and never arrived."""
     given_up = [event for event in rows.events if event.kind == "given_up"]
     came = {
         (m.src, m.dst, m.round, m.step)
@@ -114,8 +114,8 @@ def _given_up(rows: Rows) -> float:
     return sum(_number(event.details["weight"]) for event in lost)
 
 
-def _lost_by_restarts(rows: Rows) -> Iterator[float]:
-    """The push-sum weight that nodes held when they crashed and lost their state."""
+def _lost_by_restarts(rows: MemoryStore) -> Iterator[float]:
+    """Yield the push-sum weight of each node that crashed and lost its state."""
     held: dict[NodeId, float] = {}
     back: dict[NodeId, float] = {}
     for event in rows.events:
@@ -133,8 +133,8 @@ def _number(value: Scalar) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
 
 
-def _deaths(rows: Rows) -> Iterator[Death]:
-    """The first unplanned end of each node."""
+def _deaths(rows: MemoryStore) -> Iterator[Death]:
+    """Yield the first unplanned end of each node."""
     told = set[NodeId]()
     for event in rows.events:
         if event.kind in ("died", "training_error") and event.node is not None and event.node not in told:
@@ -142,8 +142,8 @@ def _deaths(rows: Rows) -> Iterator[Death]:
             yield Death(event.node, event.round, reason_of_death(event.kind, event.details))
 
 
-def _not_finite(rows: Rows) -> list[tuple[NodeId | None, int]]:
-    """Each node whose loss was not finite, and the fleet, with the first such round."""
+def _not_finite(rows: MemoryStore) -> list[tuple[NodeId | None, int]]:
+    """Return each node whose loss was not finite, and the fleet, with the first such round."""
     first: dict[NodeId | None, int] = {}
     for event in rows.events:
         if event.kind == "not_finite":
@@ -154,15 +154,15 @@ def _not_finite(rows: Rows) -> list[tuple[NodeId | None, int]]:
     return sorted(first.items(), key=lambda item: (item[1], item[0] is None, item[0] or 0))
 
 
-def _by_sender(rows: Rows, kind: str) -> list[Odd]:
-    """Events about messages with something wrong, by their sender and what it is."""
-    found: defaultdict[tuple[int | None, FateReason], list[Noted]] = defaultdict(list)
+def _by_sender(rows: MemoryStore, kind: str) -> list[OddMessages]:
+    """Return the events about odd messages, by their sender and reason."""
+    found: defaultdict[tuple[int | None, FateReason], list[EventRow]] = defaultdict(list)
     for event in rows.events:
         if event.kind == kind:
             src, reason = event.details.get("src"), event.details.get("reason", "not_finite")
             found[src if isinstance(src, int) else None, FateReason(str(reason))].append(event)
     odd = [
-        Odd(
+        OddMessages(
             src,
             reason,
             sum(int(_number(event.details.get("messages", 1))) for event in events),

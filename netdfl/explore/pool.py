@@ -1,4 +1,4 @@
-"""Runs trials: here, or in processes forked from this one, which share what it has made."""
+"""The running of trials: in this process, or in processes forked from it, which share its parts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from netdfl.core.errors import InputError, RunError
 from netdfl.explore.acted import Acted, acted_of
-from netdfl.explore.cause import VERDICT, Cause, Predicate, cause_of, is_of_words, is_stall
+from netdfl.explore.cause import VERDICT, FailureCause, Predicate, cause_of, is_of_words, is_stall
 from netdfl.explore.execute import Executor
 from netdfl.explore.features import features_of
 from netdfl.explore.trial import Trial, variant
@@ -21,14 +21,14 @@ from netdfl.scenario.model.schema import Scenario
 
 
 @dataclass(frozen=True)
-class Ran:
-    """What came of a trial. `refused` says why it could not begin; `broke` is a traceback.
+class TrialResult:
+    """The result of a trial. `refused` says why it could not begin; `broke` is a traceback.
 
-    `acted` says of its faults how many acted.
+    `acted` counts its faults, and those that had an effect.
     """
 
     number: int
-    cause: Cause | None = None
+    cause: FailureCause | None = None
     features: frozenset[int] = frozenset()
     event_log_hash: str = ""
     refused: str = ""
@@ -37,44 +37,44 @@ class Ran:
 
     @property
     def is_of_old_form(self) -> bool:
-        """Whether its cause is the words of a sentence, as netdfl 0.2.0 kept it: it has to be run again."""
+        """Whether the cause consists of a sentence's words, as in netdfl 0.2.0: the trial must run again."""
         cause = self.cause
         return cause is not None and ((is_stall(cause.key) and not cause.variant) or is_of_words(cause.key))
 
 
 @dataclass(frozen=True)
-class Laboratory:
-    """Where trials of one scenario are run."""
+class TrialRunner:
+    """A runner of trials of one scenario."""
 
     scenario: Scenario
     predicates: Sequence[Predicate]
     executor: Executor
 
-    def run(self, trial: Trial) -> Ran:
-        """Run one."""
+    def run(self, trial: Trial) -> TrialResult:
+        """Run one trial."""
         try:
             run = self.executor.run(variant(self.scenario, trial.events, trial.luck))
         except InputError as error:
-            return Ran(trial.number, refused=str(error))
+            return TrialResult(trial.number, refused=str(error))
         cause = cause_of(run, self.predicates, verdict=VERDICT in self.scenario.explore.find)
-        return Ran(
+        return TrialResult(
             trial.number, cause, features_of(run), run.event_log_hash, "", run.broke, acted_of(run, trial.events)
         )
 
 
-RunAll: TypeAlias = Callable[[Sequence[Trial]], Iterator[Ran]]
-_here: Laboratory | None = None
+RunAll: TypeAlias = Callable[[Sequence[Trial]], Iterator[TrialResult]]
+_here: TrialRunner | None = None
 
 
 @contextmanager
-def workers(laboratory: Laboratory, jobs: int) -> Iterator[RunAll]:
-    """Run trials on `jobs` processes; they come back in any order. Raises RunError where such a process dies."""
+def workers(trial_runner: TrialRunner, jobs: int) -> Iterator[RunAll]:
+    """Give a function that runs trials on `jobs` processes, in any order. Raises RunError if a process dies."""
     if jobs == 1:
-        yield lambda trials: map(laboratory.run, trials)
+        yield lambda trials: map(trial_runner.run, trials)
         return
-    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("fork"), _begin, (laboratory,))
+    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("fork"), _begin, (trial_runner,))
 
-    def run_all(trials: Sequence[Trial]) -> Iterator[Ran]:
+    def run_all(trials: Sequence[Trial]) -> Iterator[TrialResult]:
         try:
             for done in as_completed([pool.submit(_run, trial) for trial in trials]):
                 yield done.result()
@@ -87,13 +87,13 @@ def workers(laboratory: Laboratory, jobs: int) -> Iterator[RunAll]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _begin(laboratory: Laboratory) -> None:
+def _begin(trial_runner: TrialRunner) -> None:
     global _here
-    _here = laboratory
+    _here = trial_runner
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
-def _run(trial: Trial) -> Ran:
+def _run(trial: Trial) -> TrialResult:
     assert _here is not None
     return _here.run(trial)

@@ -1,18 +1,20 @@
-"""What an explored run records: the rows of the store's four tables, in memory."""
+"""The record of an explored run: the rows of the store's four tables, in memory."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from typing_extensions import override
+
 from netdfl.core.fates import FATE_TEXTS
 from netdfl.core.outcome import Outcome
 from netdfl.core.types import Kind, NodeId, Payload, Scalar
-from netdfl.record.base import Waited
+from netdfl.record.base import Store, WaitRecord
 
 
-class Sent(NamedTuple):
-    """A message and the text of its fate; times in nanoseconds, `arrived_ns` is None where it never arrived."""
+class MessageRow(NamedTuple):
+    """A message and the text of its fate. Times are nanoseconds; `arrived_ns` is None if it never arrived."""
 
     src: NodeId
     dst: NodeId
@@ -27,8 +29,8 @@ class Sent(NamedTuple):
     fate: str
 
 
-class Measured(NamedTuple):
-    """A number of a round; no `node` is the fleet."""
+class MetricRow(NamedTuple):
+    """A number of a round; the `node` None is the fleet."""
 
     at_ns: int
     node: NodeId | None
@@ -37,8 +39,8 @@ class Measured(NamedTuple):
     value: float
 
 
-class Noted(NamedTuple):
-    """Something that happened to a node, or to the fleet."""
+class EventRow(NamedTuple):
+    """An event of a node, or of the fleet."""
 
     at_ns: int
     node: NodeId | None
@@ -47,38 +49,39 @@ class Noted(NamedTuple):
     details: Mapping[str, Scalar]
 
 
-class Rows:
-    """A `Store` that keeps all rows as they come."""
+class MemoryStore(Store):
+    """A store that keeps all rows in memory, in their order."""
 
     def __init__(self) -> None:
-        """Begin with none."""
-        self.messages: list[Sent] = []
-        self.measured: list[Measured] = []
-        self.events: list[Noted] = []
-        self.waits: list[Waited] = []
+        """Begin with no rows."""
+        self.messages: list[MessageRow] = []
+        self.measured: list[MetricRow] = []
+        self.events: list[EventRow] = []
+        self.waits: list[WaitRecord] = []
 
     def outcome(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:
         """Keep a row for each message."""
         edges, (kind, epoch, (round, step), _, attempt), nbytes, sent_ns, arrived_ns, fate = outcome
         text = FATE_TEXTS[fate]
         self.messages += [
-            Sent(src, dst, kind, epoch, round, step, attempt, nbytes, sent_ns, arrived_ns, text) for src, dst in edges
+            MessageRow(src, dst, kind, epoch, round, step, attempt, nbytes, sent_ns, arrived_ns, text)
+            for src, dst in edges
         ]
 
+    @override
     def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
-        """See `Recorder`."""
-        self.measured += [Measured(at_ns, node, round, name, float(value)) for name, value in figures.items()]
+        self.measured += [MetricRow(at_ns, node, round, name, float(value)) for name, value in figures.items()]
 
+    @override
     def event(self, at_ns: int, node: NodeId | None, round: int, kind: str, **details: Scalar) -> None:
-        """See `Recorder`."""
-        self.events.append(Noted(at_ns, node, round, kind, details))
+        self.events.append(EventRow(at_ns, node, round, kind, details))
 
-    def wait(self, waited: Waited) -> None:
-        """See `Recorder`."""
+    @override
+    def wait(self, waited: WaitRecord) -> None:
         self.waits.append(waited)
 
     def flush(self) -> None:
-        """Rows are kept as they come."""
+        """Do nothing: rows are in memory at once."""
 
     def close(self) -> None:
-        """Rows stay."""
+        """Do nothing: the rows stay."""

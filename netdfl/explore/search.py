@@ -1,11 +1,10 @@
-"""The search: which trial comes next.
+"""The search: the choice of the next trials.
 
-A quarter is drawn by the fault model that the scenario states, each by itself, so that rates can be told. A quarter has
-its faults close together: of few kinds, of a few nodes that exchange messages, in a few rounds. The others change a
-trial that reached what few did: the fewer, and the less often it was changed, the likelier.
-
-Trials come in batches. A batch depends on the seed and on the batches before it, in the order of their numbers, so the
-search is the same on however many processes.
+A quarter of the trials is drawn afresh by the scenario's fault model, so that rates can be estimated. A quarter has
+faults close together: of few kinds, at a few nodes that exchange messages, in a few rounds. The others are changes of
+a trial with rare features; the rarer, and the less often it was changed, the likelier it is chosen.
+Trials come in batches. A batch depends on the seed and on earlier batches in the order of their numbers, so the
+search is the same on any number of processes.
 """
 
 from __future__ import annotations
@@ -16,24 +15,24 @@ from dataclasses import dataclass, field
 from random import Random
 
 from netdfl.core.rng import Streams
-from netdfl.explore.faults import Course, draw_faults
+from netdfl.explore.faults import Baseline, draw_faults
 from netdfl.explore.mutations import aligned, draw_schedule, is_priority, later, moved, renamed, symmetries
 from netdfl.explore.trial import Event, Trial, possible
 from netdfl.scenario.model.explore import Rates
 from netdfl.scenario.model.schema import Scenario
 
 FRESH, NARROW = 0.25, 0.25
-"""The shares of trials that are drawn by themselves, and whose faults are drawn close together."""
+"""The shares of trials that are drawn afresh, and that are drawn with faults close together."""
 SCHEDULES = 0.5
-"""The share of trials by themselves that have a schedule of priorities."""
+"""The share of fresh trials with a priority schedule."""
 MOST_LUCK = 1 << 31
 MOST_SYMMETRIC = 64
-"""In a larger fleet no symmetries are looked for."""
+"""Largest fleet in which symmetries are sought."""
 
 
 @dataclass
-class _Kept:
-    """A trial that reached something new, what it reached, and how often it was changed since."""
+class _CorpusEntry:
+    """A trial that reached something new, its features, and how often it was changed since."""
 
     trial: Trial
     features: frozenset[int]
@@ -42,23 +41,23 @@ class _Kept:
 
 @dataclass
 class Search:
-    """Draws the trials of one exploration of `scenario`, whose run without faults went as `course` says."""
+    """The search of one exploration of `scenario`, based on the run without faults in `course`."""
 
     scenario: Scenario
-    course: Course
+    course: Baseline
     rates: Rates
     seed: int
     guided: bool = True
     _reached: Counter[int] = field(default_factory=Counter)
-    _corpus: list[_Kept] = field(default_factory=list)
+    _corpus: list[_CorpusEntry] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Prepare its streams."""
+        """Prepare the random streams."""
         self._streams = Streams(self.seed)
         self._symmetries = symmetries(self.course) if self.course.nodes <= MOST_SYMMETRIC else []
 
     def draw(self, number: int) -> Trial:
-        """The trial `number`, by what was learnt so far."""
+        """Return the trial `number`, based on the features so far."""
         rng = Random(self._streams.integer("explore", number))
         how = rng.random() if self.guided else 0.0
         if how < FRESH:
@@ -68,15 +67,15 @@ class Search:
         return self._changed(number, rng)
 
     def learn(self, trial: Trial, features: frozenset[int]) -> None:
-        """What the run of `trial` reached; it is kept where that was new."""
+        """Add the features of the run of `trial`; keep the trial if some are new."""
         new = features - self._reached.keys()
         self._reached.update(features)
         if new and self.guided:
-            self._corpus.append(_Kept(trial, features))
+            self._corpus.append(_CorpusEntry(trial, features))
 
     @property
     def num_reached(self) -> int:
-        """How many features were reached."""
+        """The number of features reached."""
         return len(self._reached)
 
     def _fresh(self, number: int, rng: Random) -> Trial:
@@ -88,7 +87,7 @@ class Search:
         return Trial(number, possible(self.scenario, events), luck)
 
     def _narrow(self, number: int, rng: Random) -> Trial:
-        """As many faults as there may be, of few kinds, of a few nodes that talk to each other, in a few rounds."""
+        """Draw as many faults as allowed, of few kinds, at a few nodes that exchange messages, in a few rounds."""
         spec, kinds = self.scenario.explore, list(self.rates)
         some = set(rng.choices(kinds, [self.rates[kind] for kind in kinds], k=rng.randint(1, 3))) if kinds else set()
         few = {kind: self.rates[kind] for kind in kinds if kind in some}
@@ -112,13 +111,13 @@ class Search:
             luck = rng.randrange(MOST_LUCK)
         return Trial(number, possible(self.scenario, events), luck, parent.trial.number)
 
-    def _energy(self, kept: _Kept) -> float:
-        """How seldom the rarest thing is reached that this trial reached, for each time that it was changed."""
+    def _energy(self, kept: _CorpusEntry) -> float:
+        """Return the weight of a trial: the rarity of its rarest feature, divided by its number of changes."""
         rarest = min((self._reached[each] for each in kept.features), default=1)
         return 1 / (rarest * (1 + kept.changes))
 
     def _change(self, events: list[Event], rng: Random) -> list[Event]:
-        """A fault more, a fault less, one moved, one for another, or some of another trial's; or all moved together."""
+        """Add, remove, move or replace a fault, add some of another trial, or rename or move all together."""
         how = rng.random()
         faults = [event for event in events if not is_priority(event)]
         which = faults if faults and rng.random() < 0.7 else events
@@ -141,7 +140,7 @@ class Search:
         return [*events, *rng.sample(other, min(len(other), self.scenario.explore.faults - len(faults)))]
 
     def _drawn(self, beside: Sequence[Event], rng: Random) -> list[Event]:
-        """A new fault, in half of the cases in the round, or to the node, of one that is there."""
+        """Draw a new fault; in half of the cases at the time, or at the node, of an existing one."""
         drawn = draw_faults(self.course, self.rates, 1, rng, least=1)
         if beside and rng.random() < 0.5:
             return [aligned(event, rng.choice(beside), rng) for event in drawn]

@@ -1,8 +1,8 @@
-"""Shrinking: the smallest scenario that shows a finding, by delta debugging over everything that it is made of.
+"""Shrinking: the smallest scenario that shows a finding, by delta debugging over all its parts.
 
-What is random of links is written out first: each message that was lost, as an event. Then everything is taken away
-that can be while the cause stays the same: events, rounds, nodes, links, time, keys; again and again, until nothing
-more can. (Zeller and Hildebrandt 2002.)
+First the randomness of links is written out: each lost message becomes an event. Then events, rounds, nodes, links,
+times and keys are removed or reduced as long as the cause stays the same, again and again until nothing more can be.
+(Zeller and Hildebrandt 2002.)
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import TypeVar
 from netdfl.core.errors import InputError, NetdflError
 from netdfl.core.fates import CORRUPT, LOSS, Fate
 from netdfl.explore import edits
-from netdfl.explore.cause import VERDICT, Cause, Predicate, cause_of
+from netdfl.explore.cause import VERDICT, FailureCause, Predicate, cause_of
 from netdfl.explore.edits import Plain
 from netdfl.explore.execute import Executor, ExploredRun
-from netdfl.explore.faults import Course, allowed, draw_faults, name_message
+from netdfl.explore.faults import Baseline, allowed, draw_faults, name_message
 from netdfl.explore.mutations import aligned, is_priority
 from netdfl.scenario.build import build_network
 from netdfl.scenario.load import load
@@ -30,31 +30,31 @@ from netdfl.scenario.model.schema import Scenario
 T = TypeVar("T")
 MOST_RUNS = 600
 MOST_SINGLE = 300
-"""More single delays than these are not tried in the place of a schedule."""
+"""Most single delays that are tried in place of a schedule."""
 EXCHANGES = 120
-"""So many faults are tried in the place of two."""
+"""Number of faults that are tried in place of two."""
 _BY_LUCK = (Fate.dropped(LOSS).text, Fate.dropped(CORRUPT).text)
 _RANDOM = ("loss", "duplicate", "corrupt", "reorder")
 
 
 @dataclass
-class Shrunk:
-    """The smallest scenario found, its run, and how many runs it took."""
+class ShrunkScenario:
+    """The smallest scenario found, its run, and the number of runs it took."""
 
     scenario: Scenario
     plain: Plain
     run: ExploredRun
-    cause: Cause
+    cause: FailureCause
     runs: int
 
 
-class OutOfRuns(Exception):
-    """Shrinking has had as many runs as it may."""
+class RunBudgetSpent(Exception):
+    """Raised when shrinking has used all its runs."""
 
 
 @dataclass
 class Shrinker:
-    """Shrinks scenarios whose runs are findings of one cause."""
+    """A shrinker of scenarios whose runs fail by one cause."""
 
     predicates: Sequence[Predicate]
     executor: Executor
@@ -62,24 +62,24 @@ class Shrinker:
     _runs: int = 0
     _seen: dict[str, bool] = field(default_factory=dict)
 
-    def shrink(self, scenario: Scenario, key: str) -> Shrunk:
-        """The smallest variant of `scenario` whose cause is `key`. Raises InputError where its own is not."""
+    def shrink(self, scenario: Scenario, key: str) -> ShrunkScenario:
+        """Return the smallest variant of `scenario` whose cause is `key`. Raises InputError if its own is not."""
         self._key, self._scenario = key, scenario
         self._verdict = VERDICT in scenario.explore.find
         plain = to_plain(scenario)
         plain = _fewer_keys(plain, self._means_the_same(plain))
         if not self._shows(plain):
             raise InputError(f"{scenario.name} does not show {key}: it, or its parts, have changed since")
-        with suppress(OutOfRuns):
+        with suppress(RunBudgetSpent):
             self._smaller(self._written_out(plain))
         best = self._best
         smallest = _fewer_keys(best, self._means_the_same(best))
-        return Shrunk(beside(self._scenario, smallest), smallest, self._run, self._cause, self._runs)
+        return ShrunkScenario(beside(self._scenario, smallest), smallest, self._run, self._cause, self._runs)
 
     # trying
 
     def _shows(self, plain: Plain) -> bool:
-        """Whether a candidate shows the finding still; the last that does is the best."""
+        """Return whether a candidate still shows the finding; the last that does is the best."""
         text = repr(plain)
         if text in self._seen:
             return self._seen[text]
@@ -89,7 +89,7 @@ class Shrinker:
         except NetdflError:
             return False
         if self._runs >= self.most_runs:
-            raise OutOfRuns
+            raise RunBudgetSpent
         self._runs += 1
         try:
             run = self.executor.run(scenario)
@@ -103,11 +103,11 @@ class Shrinker:
         return True
 
     def _first(self, candidates: Iterator[Plain], plain: Plain) -> Plain:
-        """The first candidate that shows the finding, else `plain`."""
+        """Return the first candidate that shows the finding, else `plain`."""
         return next((candidate for candidate in candidates if self._shows(candidate)), plain)
 
     def _greedily(self, candidates: Callable[[Plain], Iterator[Plain]], plain: Plain) -> Plain:
-        """Take candidates of what is best so far as long as one shows the finding."""
+        """Replace `plain` by candidates made from it, as long as one shows the finding."""
         while (found := self._first(candidates(plain), plain)) is not plain:
             plain = found
         return plain
@@ -131,7 +131,7 @@ class Shrinker:
         return plain
 
     def _written_out(self, plain: Plain) -> Plain:
-        """Without the luck of links: what was lost is written out."""
+        """Return the scenario without random links, with an event for each lost message."""
         if "luck" in plain["world"]:
             own = deepcopy(plain)
             del own["world"]["luck"]
@@ -152,7 +152,7 @@ class Shrinker:
         return edits.with_events(plain, events) if len(events) < len(plain.get("events", [])) else plain
 
     def _single_delays(self, plain: Plain) -> Plain:
-        """Delays of single messages in the place of those of all that a node sends, where fewer of them do."""
+        """Replace delays of all messages of a node by delays of single messages, if fewer suffice."""
         wide = [event for event in plain.get("events", []) if is_priority(event)]
         if not wide or not self._shows(plain):  # the run that is looked at is that of `plain`
             return plain
@@ -165,11 +165,11 @@ class Shrinker:
         return fewer if len(fewer["events"]) < len(plain["events"]) else plain
 
     def _one_for_two(self, plain: Plain) -> Plain:
-        """One fault in the place of two, drawn close to where they are: a pair may stand for what one does as well."""
+        """Replace two faults by one drawn close to them, if it shows the finding as well."""
         if len(plain["events"]) < 2 or not self._shows(plain):  # the run that is looked at is that of `plain`
             return plain
         scenario, rng = beside(self._scenario, plain), Random(len(plain["events"]))
-        course = Course.of(self._run)
+        course = Baseline.of(self._run)
         rates, _ = allowed(scenario, course)
         for _ in range(EXCHANGES if rates else 0):
             gone = rng.sample(plain["events"], 2)
@@ -187,7 +187,7 @@ class Shrinker:
         return self._first((edits.with_rounds(plain, n) for n in sorted(few) if 0 < n < rounds), plain)
 
     def _smaller_graph(self, plain: Plain) -> Plain:
-        """Fewer links, where the graph is the same in each round and the algorithm takes any."""
+        """Remove links, if the graph is fixed and the algorithm accepts any."""
         scenario = beside(self._scenario, plain)
         network = build_network(scenario)
         if network.varies or scenario.has_server or scenario.num_nodes > 12:
@@ -215,14 +215,14 @@ class Shrinker:
 
 
 def beside(scenario: Scenario, plain: Plain) -> Scenario:
-    """`plain` as if it came from the file of `scenario`, with the parts beside that. Raises InputError."""
+    """Load `plain` as if from the file of `scenario`, with the parts beside that file. Raises InputError."""
     found = load(plain, directory="." if scenario.file is None else str(scenario.file.parent))
     found._file = scenario.file
     return found
 
 
 def _fewer_keys(plain: Plain, holds: Callable[[Plain], bool], but: Sequence[str] = ()) -> Plain:
-    """Without each key that can be left out while `holds`; those of `but` stay."""
+    """Remove each key, except those in `but`, whose absence keeps `holds` true."""
     for path in list(edits.keys_of(plain, but)):
         without = edits.without_key(plain, path)
         if without is not None and holds(without):
@@ -231,7 +231,7 @@ def _fewer_keys(plain: Plain, holds: Callable[[Plain], bool], but: Sequence[str]
 
 
 def minimize(items: Sequence[T], holds: Callable[[Sequence[T]], bool]) -> list[T]:
-    """A smallest part of `items` for which `holds` is true still, as ddmin finds it; of none where that holds."""
+    """Return a minimal part of `items` for which `holds` is still true, found by ddmin; empty if that suffices."""
     left, parts = list(items), 2
     if left and holds([]):
         return []

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.types import NodeId
 from netdfl.record.forms import read_details
-from netdfl.record.history import EndedRound, History, Waiting, Why
+from netdfl.record.history import EndedRound, History, LagReason, TimedWait
 from netdfl.record.kept_stalls import kept_stalls
 from netdfl.record.run import Run
 from netdfl.record.time_spent import read_history
@@ -113,7 +113,7 @@ def _does(history: History, node: NodeId) -> Iterator[Span]:
         yield from _works(track, round, [wait for wait in waits if wait.until > round.begin and wait.since < round.end])
 
 
-def _works(track: Track, round: EndedRound, waits: Sequence[Waiting]) -> Iterator[Span]:
+def _works(track: Track, round: EndedRound, waits: Sequence[TimedWait]) -> Iterator[Span]:
     begin, end, train = _ns(round.begin), _ns(round.end), _ns(round.train)
     free, at = [], begin
     for wait in waits:
@@ -130,7 +130,7 @@ def _works(track: Track, round: EndedRound, waits: Sequence[Waiting]) -> Iterato
             yield Span(track, first, last, "mixing and sending", details)
 
 
-def _waits(wait: Waiting) -> str:
+def _waits(wait: TimedWait) -> str:
     missing = f", without {', '.join(map(str, wait.missing[:8]))}" if wait.missing else ""
     return f"waiting until node {wait.last_src} came" if wait.ended == "came" else f"waiting ({wait.ended}{missing})"
 
@@ -138,7 +138,7 @@ def _waits(wait: Waiting) -> str:
 def _outages(history: History, end_s: float) -> Iterator[Span]:
     for node, outages in history.outages.items():
         for each in outages:
-            name = {Why.PAUSE: "paused", Why.STOPPED: "not running"}.get(each.why, "down")
+            name = {LagReason.PAUSE: "paused", LagReason.STOPPED: "not running"}.get(each.why, "down")
             until = max(min(each.end, end_s), each.begin)
             yield Span(Track(node, Lane.ROUNDS), _ns(each.begin), _ns(until), name)
 

@@ -1,1 +1,1 @@
-"""What runs where nodes live, in virtual and in real time alike."""
+"""The hosting of nodes: everything that runs on a node's machine, in virtual and in real time alike."""

@@ -1,7 +1,7 @@
-"""What a node does that shares neither a disk nor a clock with its supervisor.
+"""Clock and files of a node that shares neither a disk nor a clock with its supervisor.
 
-Its files travel in chunks over the control plane, beside the training: never more is on its way than one chunk. The
-supervisor's clock is asked for a few times, and the fastest answer is the truest.
+Its files travel in chunks over the control plane, beside the training, one chunk at a time. The supervisor's clock is
+read several times; the fastest answer has the smallest error.
 """
 
 from __future__ import annotations
@@ -18,38 +18,38 @@ from netdfl.core.types import NodeId
 ASKS = 8
 CHUNK_BYTES = 256 * 1024
 RECEIPTS = 1 << 20
-"""Numbers from here on ask for no time, but whether a file has arrived."""
+"""Numbers of clock questions from here on serve as receipts of files; their time is not used."""
 GROWING = ("store", "logs")
-"""Folders of a run directory whose files are only added to."""
+"""Folders of a run directory whose files are only appended to."""
 
 
 class ClockOffset:
-    """How far another monotonic clock is ahead of this machine's. Sans-I/O: it asks by a report, and is told."""
+    """The offset of another monotonic clock to this machine's. Sans-I/O: it asks by reports and takes answers."""
 
     def __init__(self, ask: Callable[[Report], None], monotonic_ns: Callable[[], int]) -> None:
-        """Ask by `ask`, once begun; `monotonic_ns` reads the clock of this machine."""
+        """Ask by `ask`, after `begin`; `monotonic_ns` reads the clock of this machine."""
         self._ask, self._monotonic_ns = ask, monotonic_ns
         self._asked_ns: list[int] = []
         self._best: tuple[int, int] | None = None
 
     @property
     def known(self) -> bool:
-        """Whether it was asked often enough."""
+        """Whether enough answers have come."""
         return len(self._asked_ns) > ASKS
 
     @property
     def ahead_ns(self) -> int:
-        """By how much the other clock is ahead; wrong by at most half of what the fastest answer took."""
+        """Nanoseconds by which the other clock is ahead, within half of the fastest round trip."""
         assert self._best is not None
         return self._best[1]
 
     def begin(self) -> None:
-        """Ask for the first time."""
+        """Send the first question."""
         self._asked_ns.append(self._monotonic_ns())
         self._ask(AskClock(0))
 
     def told(self, reading: ClockReading) -> None:
-        """Take an answer; ask again where that is not enough. An answer to no open question tells nothing."""
+        """Take an answer, and ask again if more are needed. An answer to no open question is ignored."""
         if self.known or reading.number != len(self._asked_ns) - 1:
             return
         now, asked = self._monotonic_ns(), self._asked_ns[-1]
@@ -60,32 +60,32 @@ class ClockOffset:
             self._ask(AskClock(len(self._asked_ns) - 1))
 
 
-class Stream(Protocol):
-    """What carries reports, and files in parts."""
+class ReportStream(Protocol):
+    """A carrier of reports and of parts of files."""
 
     def report(self, report: Report) -> None:
-        """Take a report."""
+        """Queue a report."""
         ...
 
     async def flushed(self) -> None:
-        """Return once what was reported so far is on its way: more would only wait here."""
+        """Return once all queued reports have been sent."""
         ...
 
 
-class Shipping:
-    """Takes the files of a node to the supervisor."""
+class FileUpload:
+    """The upload of a node's files to the supervisor."""
 
-    def __init__(self, directory: Path, node: NodeId, stream: Stream) -> None:
-        """Ship over `stream` what `node` writes below `directory`, where other nodes of its machine write too."""
+    def __init__(self, directory: Path, node: NodeId, stream: ReportStream) -> None:
+        """Send the files of `node` below `directory` over `stream`; other nodes may write there too."""
         self._directory, self._node, self._stream = directory, node, stream
         self._shipped: dict[Path, int] = {}
         self._lock = asyncio.Lock()
         self._arrived: dict[int, asyncio.Event] = {}
 
     async def surely(self, path: Path) -> None:
-        """Ship the file at `path`, which is complete, and return once the supervisor has written it down.
+        """Send the complete file at `path`, and return once the supervisor has written it to disk.
 
-        It answers in order: what its clock says, asked for after the last part, says that too.
+        The supervisor handles reports in order, so an answer to a clock question after the last part is a receipt.
         """
         await self.whole(path)
         number = RECEIPTS + len(self._arrived)
@@ -94,16 +94,16 @@ class Shipping:
         await self._arrived[number].wait()
 
     def told(self, reading: ClockReading) -> None:
-        """Take an answer, if it is one to `surely`."""
+        """Take an answer of the supervisor's clock, if it is a receipt for `surely`."""
         if reading.number in self._arrived:
             self._arrived[reading.number].set()
 
     async def whole(self, path: Path) -> None:
-        """Ship the file at `path`, which is complete."""
+        """Send the complete file at `path`."""
         await self._ship(path, 0, grows=False)
 
     async def grown(self) -> None:
-        """Ship what was added to the files that grow."""
+        """Send all data appended to growing files since the last call."""
         async with self._lock:
             for folder in GROWING:
                 for path in sorted((self._directory / folder).glob(f"*{self._node:03d}*")):

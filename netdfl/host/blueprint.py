@@ -1,4 +1,4 @@
-"""From a resolved scenario to the parts of a fleet; every world builds its nodes here."""
+"""The construction of a fleet's parts from a resolved scenario; every world builds its nodes here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from netdfl.core.errors import InputError
 from netdfl.core.rng import Streams
 from netdfl.core.types import Edge, NodeId, View
 from netdfl.host.injection import by_node
-from netdfl.host.problem import Problem
+from netdfl.host.problem import FleetProblem
 from netdfl.host.task_setup import is_plain, make_problem
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.schedule.returns import keeps_state, returns_by_node
@@ -43,7 +43,7 @@ from netdfl.transport.base import Transport
 
 
 def make_algorithm(scenario: Scenario) -> Algorithm:
-    """The algorithm with the scenario's wait and compression."""
+    """Return the scenario's algorithm with its wait policy and compression."""
     wait = scenario.wait
     announce = wait.need == "all" and not isinstance(wait.deadline, int) if wait.announce is None else wait.announce
     delivery = delivery_of(scenario)
@@ -79,12 +79,12 @@ def make_algorithm(scenario: Scenario) -> Algorithm:
 
 
 def needs_torch(scenario: Scenario) -> bool:
-    """Whether the nodes of `scenario` need PyTorch: something trains, or a part of the algorithm asks for it."""
+    """Return whether the nodes of `scenario` need PyTorch: to train, or for a part of the algorithm."""
     return not is_plain(scenario, make_algorithm(scenario))
 
 
 def resending(scenario: Scenario) -> Resending | None:
-    """How nodes send again what is not answered; None where nobody answers."""
+    """Return the rule for sending unacknowledged messages again; None if the delivery has no acknowledgements."""
     delivery = scenario.delivery
     if not isinstance(delivery, AcknowledgedDelivery):
         return None
@@ -93,19 +93,19 @@ def resending(scenario: Scenario) -> Resending | None:
 
 @dataclass(frozen=True)
 class Blueprint:
-    """What all nodes of a fleet have in common: made once, before any node exists."""
+    """The parts that all nodes of a fleet share, made once, before any node exists."""
 
     scenario: Scenario
     streams: Streams
     network: Network
     algorithm: Algorithm
-    problem: Problem
+    problem: FleetProblem
     plain: bool
     """Whether vectors are `netdfl.compression.vector`'s, so that nothing needs torch."""
 
     @classmethod
     def of(cls, scenario: Scenario) -> Blueprint:
-        """Build it. Raises InputError where the scenario asks for what can't be."""
+        """Build the blueprint of `scenario`. Raises InputError where parts of the scenario do not fit."""
         streams = Streams(scenario.seed)
         try:
             network = build_network(scenario)
@@ -133,11 +133,11 @@ class Blueprint:
         return by_node(self.schedule)
 
     def events_of(self, node: NodeId) -> list[CompiledEvent]:
-        """What the schedule does to `node` where it lives; see `netdfl.host.injection`."""
+        """Return the scheduled events that take effect at `node`, as `netdfl.host.injection` defines them."""
         return self._by_node.get(node, [])
 
     def keeps_state(self, node: NodeId) -> bool:
-        """Whether `node` may have to begin again with the state of its last round's end."""
+        """Return whether `node` may have to restart with the state of its last ended round."""
         return keeps_state(self._returns.get(node, ()), node)
 
     @cached_property
@@ -146,18 +146,18 @@ class Blueprint:
 
     @property
     def emulates_messages(self) -> bool:
-        """Whether links act on messages above the real transport: there are rules, and packets don't bear them."""
+        """Whether links act on messages above the real transport: rules exist, and packets do not carry them out."""
         scripted = any(event.acts_on_links or event.names_messages for event in self.schedule)
         layer = self.scenario.world.loss_layer
         return layer == "message" and (bool(self.scenario.links) or scripted)
 
     @property
     def node_ids(self) -> range:
-        """All nodes; the server, where there is one, is the last."""
+        """All nodes; a server is the last."""
         return range(self.network.num_nodes)
 
     def possible_neighbors(self, node: NodeId) -> frozenset[NodeId]:
-        """Whom `node` may ever exchange messages with: everybody, where the graph varies."""
+        """Return the nodes with which `node` may ever exchange messages: all, where the graph varies."""
         if self.network.topology.time_varying:
             return frozenset(self.node_ids) - {node}
         edges = self.network.topology.graph(0).edges
@@ -165,13 +165,13 @@ class Blueprint:
 
     @cached_property
     def _links_used(self) -> frozenset[Edge] | None:
-        """The links of a graph that has one-way links; None: whoever sends may be sent to."""
+        """The links of a graph with one-way links; None if every link works both ways."""
         topology = self.network.topology
         return used_links(self.scenario, topology) if topology.directed else None
 
     @cached_property
     def mutual(self) -> Mapping[NodeId, Sequence[NodeId]] | None:
-        """By node, those to whom links work both ways; None: between any two. Made once: it takes every link."""
+        """The nodes to which links work both ways, by node; None: all nodes. Cached: it visits every link."""
         links = used_links(self.scenario, self.network.topology)
         if links is None:
             return None
@@ -182,19 +182,22 @@ class Blueprint:
         return found
 
     def can_ask(self, node: NodeId, peers: Iterable[NodeId]) -> bool:
-        """Whether links work both ways between `node` and all `peers`, so that a question gets its answer."""
+        """Return whether links work both ways between `node` and all `peers`, so that questions get answers."""
         links = self._links_used
         return links is None or all((node, peer) in links and (peer, node) in links for peer in peers)
 
     def joining(self, node: NodeId, round: int, weight: int) -> Joining:
-        """How `node`, which lost its state, joins in `round` or later: it asks whom it can, the next one first."""
+        """Return how `node`, which lost its state, joins in `round` or later: its round, peers and weight.
+
+        It asks the peers in order, beginning with the next higher id.
+        """
         num, mutual = self.network.num_nodes, self.mutual
         others = range(num) if mutual is None else mutual.get(node, ())
         peers = sorted((each for each in others if each != node), key=lambda each: (each - node) % num)
         return Joining(round=round, peers=tuple(peers), weight=weight if is_push(self.scenario) else None)
 
     def held_weight(self, node: Node) -> float | None:
-        """What a crash's event says of the push-sum weight that is the node's alone; None where that means nothing."""
+        """Return the push-sum weight that is the node's alone, for a crash's event; None if it has no meaning."""
         summed = self.scenario.delivery.kind == "running_sums"
         return node.held_weight if is_push(self.scenario) and not summed else None
 
@@ -210,17 +213,20 @@ class Blueprint:
         return range(self.network.num_nodes) if server is None else range(server, server + 1)
 
     def view(self, node: NodeId, round: int, gone: frozenset[NodeId]) -> View:
-        """What `node` knows of `round`, without the peers that it takes for gone."""
+        """Return the view that `node` has of `round`, without the peers that it takes for gone."""
         view = self.network.view(node, round)
         return without(view, gone, keep="columns" if self.push else "rows") if gone else view
 
     def evaluates(self, round: int) -> bool:
-        """Whether models are judged at the end of `round`."""
+        """Return whether models are judged at the end of `round`."""
         every = self.scenario.evaluation.every
         return (round + 1) % every == 0 or round + 1 == self.scenario.rounds
 
     def keeps_models(self, round: int) -> bool:
-        """Whether every node's model is kept at the end of `round`: the last, where wanted or all are small."""
+        """Return whether every node's model is kept at the end of `round`.
+
+        Only the last round's models are kept, where the scenario asks or all are small.
+        """
         return round + 1 == self.scenario.rounds and self._keeps_last_models
 
     @cached_property
@@ -244,7 +250,7 @@ class Blueprint:
         hooks: Hooks,
         epoch: int = 0,
     ) -> Node:
-        """One node, ready to run."""
+        """Build one node, ready to run."""
         task = self.problem.idle() if node == self.network.server else self.problem.task(node, device)
         return Node(
             id=node,

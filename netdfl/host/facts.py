@@ -1,6 +1,7 @@
-"""What is so on this machine: what a person who deploys a fleet would look up by hand, and its network.
+"""Facts about this machine and its network that a person needs who deploys a fleet.
 
-A fork server has a child answer, so that it stays as it is. Questions and answers are plain data.
+A forked child of a fork server answers, so that the server itself does not change. Questions and answers are plain
+data.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 
 from netdfl.core.types import Json
 from netdfl.core.versions import PACKAGES, source_hash, versions_here
-from netdfl.host.measuring import Served, measured
+from netdfl.host.measuring import MeasurementServer, measured
 
 COMMANDS = ("ip", "tc", "docker", "docker-compose", "srun", "nvidia-smi")
 _SIOCGIFADDR, _OF_A_LINK = 0x8915, "20"
@@ -30,9 +31,9 @@ Answer = dict[str, Any]
 
 
 def answer(question: Json, say: Callable[[Answer], None]) -> None:
-    """Answer one question by `say`; who serves measurements goes on until it is killed."""
+    """Answer one question by calls of `say`. A question to serve measurements is served until the process is killed."""
     if "serve" in question:
-        with Served(**question["serve"]) as served:
+        with MeasurementServer(**question["serve"]) as served:
             say({"port": served.port, "pid": os.getpid()})
             served.serve_forever()
     elif "measure" in question:
@@ -51,7 +52,7 @@ def answer(question: Json, say: Callable[[Answer], None]) -> None:
 
 
 def interfaces() -> dict[str, list[str]]:
-    """The interfaces of this machine that have addresses, and these, those of IPv4 first; none of a link alone."""
+    """Return the addresses of this machine by interface, IPv4 first, without link-local ones."""
     found: dict[str, list[str]] = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
@@ -68,7 +69,7 @@ def interfaces() -> dict[str, list[str]]:
 
 
 def address_in(network: str) -> str:
-    """This machine's address in `network`, which is an interface or like 10.0.0.0/8; empty: it has none."""
+    """Return this machine's address in `network`, an interface or a range like 10.0.0.0/8; empty if it has none."""
     has = interfaces()
     if network in has:
         return has[network][0]
@@ -81,9 +82,9 @@ def address_in(network: str) -> str:
 
 
 def facts(wanted: Json) -> dict[str, Any]:
-    """What there is; `wanted` may name a `listen` address that nodes would listen at, and `names` to look up.
+    """Return facts about this machine. `wanted` may name a `listen` address, `names` to resolve, and `datasets`.
 
-    Of the `addresses` of nodes, `host:port`, those of this machine are listened at, which shows who else has the port.
+    Of the nodes' `addresses` (`host:port`), each on this machine is bound once, to find ports that are taken.
     """
     return {
         "host": socket.gethostname(),
@@ -131,14 +132,14 @@ def _open_files() -> int:
 
 
 def _taken(where: str) -> str:
-    """Why a node can't listen at `where`, `host:port`; empty where it can, and where that is another machine's."""
+    """Return why a node can't listen at `where` (`host:port`); empty if it can, or if the host is another machine."""
     host, _, port = where.rpartition(":")
     address = _address(host.strip("[]"))
     return _listens(address, int(port)) if address and not _listens(address) else ""
 
 
 def _listens(address: str, port: int = 0) -> str:
-    """Why nobody can listen at `address` here, on any port or on one; empty: one can."""
+    """Return why nobody can listen at `address` here, on `port` (0: any); empty if one can."""
     try:
         with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as tried:
             tried.bind((address, port))
@@ -156,7 +157,7 @@ def _address(name: str) -> str:
 
 
 def _has_dataset(name: str) -> bool:
-    """Whether the dataset is here: in a package, or fetched."""
+    """Return whether the dataset is on this machine: in a package, or fetched."""
     from netdfl.training.data.dataset import data_root
     from netdfl.training.data.fetch import RECIPES
 
@@ -165,7 +166,7 @@ def _has_dataset(name: str) -> bool:
 
 
 def _gpus() -> int:
-    """Those that PyTorch can use; whoever asks is thrown away, or runs no nodes: a fork after this could use none."""
+    """Return the number of GPUs that PyTorch can use. The caller must not fork afterwards: a child could use none."""
     import torch
 
     return torch.cuda.device_count() if torch.backends.cuda.is_built() else 0

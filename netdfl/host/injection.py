@@ -1,6 +1,6 @@
-"""Fault injection: when the compiled schedule acts where nodes live, by the clock and by the rounds that they begin.
+"""Fault injection: events of the compiled schedule, by the clock and by the rounds that nodes begin.
 
-What an event does is the affair of who hosts the nodes: it is handed each event when its time has come.
+The host of a node carries out each event; this module calls it when an event is due.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from netdfl.core.types import NodeId
 from netdfl.links.schedule.events import CompiledEvent
 
 ON_NODES = ("crash", "pause", "resume", "slow_down")
-"""What the schedule does to a node where it lives. A restart is the affair of who looks after it."""
+"""Actions of the schedule on a node's own machine. A restart is left to its supervisor."""
 
 
 def by_node(events: Sequence[CompiledEvent]) -> dict[NodeId, list[CompiledEvent]]:
-    """What the schedule does to each node where it lives, and to links when a node begins a round."""
+    """Return the events that take effect at each node: actions on it, and changes of links at a round's begin."""
     found: dict[NodeId, list[CompiledEvent]] = {}
     for event in events:
         if event.action in ON_NODES or (event.acts_on_links and event.at_round is not None):
@@ -30,9 +30,9 @@ def by_node(events: Sequence[CompiledEvent]) -> dict[NodeId, list[CompiledEvent]
 
 
 class FaultInjection:
-    """Hands every event of one node, or of the links, to `happen` when its time has come.
+    """The timing of events of one node, or of the links: `happen` is called with each when it is due.
 
-    The events of one instant have one timer, so that they happen in the schedule's order.
+    Events of one instant share one timer, so that they happen in the schedule's order.
     """
 
     def __init__(self, events: Sequence[CompiledEvent], clock: Clock, happen: Callable[[CompiledEvent], None]) -> None:
@@ -49,9 +49,9 @@ class FaultInjection:
         return min((at_ns for at_ns, event in self._due if event.action == action and at_ns > now), default=None)
 
     def begin(self, after_round: int | None = None) -> None:
-        """Set the timers. In a later life, rounds up to `after_round` have had their events, and so has the past.
+        """Set the timers. In a later life, skip events of rounds up to `after_round` and of the past.
 
-        Of these the pace remains; when a past round began is not known, so a pace that it set for a time is over.
+        Only changes of pace among them are applied again, without those that last for a time: their begin is unknown.
         """
         now = self._clock.now_ns()
         if after_round is not None:
@@ -65,12 +65,12 @@ class FaultInjection:
                 self._pace(list(group))
 
     def end(self) -> None:
-        """This life is over: nothing happens to the node any more."""
+        """Cancel all timers: this life is over."""
         for timer in self._timers:
             timer.cancel()
 
     async def begin_round(self, round: int) -> None:
-        """The node begins `round`: do, once, what is scripted for that."""
+        """Carry out the events scripted for the begin of `round`, once."""
         due = [event for event in self._by_round if event.at_round == round]
         if not due:
             return

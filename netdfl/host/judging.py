@@ -1,6 +1,6 @@
-"""The figures of a round: of the average of its nodes' models, and of some models alone. One rule for every world.
+"""The figures of a round: of the average of its nodes' models, and of some models alone, in every world alike.
 
-Never more than two models are in memory beside the average.
+At most two models are in memory beside the average.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from netdfl.compression.vector import SHORT_BYTES, Vector, vector
 from netdfl.core.control import of_node
 from netdfl.core.types import NodeId
 from netdfl.host.blueprint import Blueprint
-from netdfl.host.models import Snapshot, read_snapshot
+from netdfl.host.models import ModelSnapshot, read_snapshot
 from netdfl.mixing.base import LEAST_WEIGHT, has_mass
 from netdfl.training.base import NOTHING, Kept
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 Judge: TypeAlias = "Callable[[Tensor], Mapping[str, float]]"
 JudgeLocal: TypeAlias = "Callable[[NodeId, Tensor], Mapping[str, float]]"
-Read = Callable[[], Snapshot]
+Read = Callable[[], ModelSnapshot]
 MEANS = {"test_": "mean_local_", "personal_": "mean_personal_"}
-"""How figures of a local model begin, and how their means over the nodes do."""
+"""Prefixes of a local model's figures, and the prefixes of their means over the nodes."""
 ALONE = "test_"
-"""How those begin that are kept of each node."""
+"""Prefix of the figures that are kept for each node."""
 
 
 def judge_files(blueprint: Blueprint, paths: Mapping[NodeId, Path]) -> dict[str, float]:
-    """Figures of the average of the models in `paths`. Raises InputError where one is damaged."""
+    """Return the figures of the average of the models in `paths`. Raises InputError if a file is damaged."""
     dim = blueprint.problem.judged_dim
     return judge(
         blueprint, {node: partial(read_snapshot, path, dim, torch=not blueprint.plain) for node, path in paths.items()}
@@ -43,11 +43,11 @@ def judge_files(blueprint: Blueprint, paths: Mapping[NodeId, Path]) -> dict[str,
 
 
 def judge(blueprint: Blueprint, models: Mapping[NodeId, Read]) -> dict[str, float]:
-    """Figures of the average of `models`, each of which is read twice, as the scenario wants them."""
+    """Return the figures of the average of `models` that the scenario asks for. Each model is read twice."""
     wanted, problem = blueprint.scenario.evaluation.local, blueprint.problem
     local = wanted if isinstance(wanted, int) else sys.maxsize if wanted == "all" else 0
     alone = len(models) == 1 and not blueprint.scenario.has_server
-    kept = _Remembered()
+    kept = _KeptBuffers()
     ordered = {node: partial(kept.remember, take) for node, take in sorted(models.items())}
     return judge_average(
         ordered,
@@ -58,14 +58,14 @@ def judge(blueprint: Blueprint, models: Mapping[NodeId, Read]) -> dict[str, floa
     )
 
 
-class _Remembered:
-    """The buffers that the first model with mass kept for itself, and those of the one that was read last."""
+class _KeptBuffers:
+    """The buffers of the first model with mass, and of the model that was read last."""
 
     first: Kept = NOTHING
     last: Kept = NOTHING
 
-    def remember(self, take: Read) -> Snapshot:
-        """The model that `take` reads."""
+    def remember(self, take: Read) -> ModelSnapshot:
+        """Read a model with `take`, and keep its buffers."""
         snapshot = take()
         self.last = snapshot.kept
         if self.last is not NOTHING and self.first is NOTHING and has_mass(snapshot.weight):
@@ -76,11 +76,11 @@ class _Remembered:
 def judge_average(
     read: Mapping[NodeId, Read], judge: Judge, judge_local: JudgeLocal, local: int, *, push: bool
 ) -> dict[str, float]:
-    """Figures of the average model over the nodes of `read`, each of which is read twice.
+    """Return the figures of the average model over the nodes of `read`. Each model is read twice.
 
-    The average is the sum of x over the sum of w; where nobody has mass there is none. `consensus_distance` is
+    The average is the sum of x over the sum of w; without any mass there is none. `consensus_distance` is
     the root of the mean over nodes of |z_i - average|^2, with z = x / w; a node without mass (w next to 0) has no z.
-    `local` models at most are judged alone; see `of_node` for what their figures are called.
+    At most `local` models are judged alone; `of_node` gives the names of their figures.
     `weight_sum`, the sum of w over n, is a figure of push-sum (`push`) alone.
     """
     together = _short_rows(list(read.values()))
@@ -94,14 +94,14 @@ def judge_average(
     return figures
 
 
-class _Rows(NamedTuple):
-    """Short models as rows: what costs a few calls for each costs a few for all; the figures have the same bits."""
+class _ModelRows(NamedTuple):
+    """Short models as the rows of one array: a few calls for all instead of a few for each, with the same bits."""
 
     x: NDArray[Any]
     weights: list[float]
 
     def averaged(self) -> tuple[Tensor | None, float]:
-        """See `averaged`."""
+        """Return the average and the sum of w, as the function `averaged` does."""
         weights = 0.0
         for weight in self.weights:
             weights += weight
@@ -111,11 +111,11 @@ class _Rows(NamedTuple):
         return vector(total / weights, self.x.dtype), weights
 
     def _with_mass(self) -> NDArray[np.bool_]:
-        """As `has_mass` says of each, without a call for each."""
+        """Return which nodes have mass, as `has_mass` does for one."""
         return np.abs(self.weights) >= LEAST_WEIGHT
 
     def squares(self, average: Tensor) -> list[float]:
-        """Of each node with mass, its squared distance from `average`."""
+        """Return the squared distance from `average` of each node with mass."""
         weights = np.array(self.weights, self.x.dtype)
         some = self._with_mass()
         z = self.x[some] / weights[some, None]
@@ -124,18 +124,18 @@ class _Rows(NamedTuple):
         return [float(norm * norm) for norm in norms]
 
 
-def _short_rows(read: Sequence[Read]) -> _Rows | None:
-    """The models, where they are short vectors without torch."""
+def _short_rows(read: Sequence[Read]) -> _ModelRows | None:
+    """Return the models as rows if they are short vectors without torch; None otherwise."""
     first = read[0]().x
     if not isinstance(first, Vector) or first.nbytes > SHORT_BYTES or first.size < 2:  # a column is summed in pairs
         return None
     snapshots = [take() for take in read]
     rows = np.frombuffer(b"".join([snapshot.x for snapshot in snapshots]), first.dtype)
-    return _Rows(rows.reshape(len(snapshots), -1), [snapshot.weight for snapshot in snapshots])
+    return _ModelRows(rows.reshape(len(snapshots), -1), [snapshot.weight for snapshot in snapshots])
 
 
 def averaged(read: Sequence[Read]) -> tuple[Tensor | None, float]:
-    """The sum of x over the sum of w, None where nobody has mass; and that sum of w."""
+    """Return the sum of x over the sum of w (None if no node has mass), and the sum of w."""
     total, weights, some, dtype = None, 0.0, False, None
     for snapshot in (take() for take in read):
         total = _copy(snapshot.x) if total is None else total.add_(snapshot.x)
@@ -146,7 +146,7 @@ def averaged(read: Sequence[Read]) -> tuple[Tensor | None, float]:
 
 
 def _copy(x: Tensor) -> Tensor:
-    """In float64."""
+    """Return a copy in float64."""
     double = x.double()
     return x.clone() if double is x else double
 
@@ -158,7 +158,10 @@ def _spread(
     local: int,
     squares: list[float] | None,
 ) -> dict[str, float]:
-    """How far models are from their average (`squares`, where that is known), and the figures of `local` alone."""
+    """Return the consensus distance, and the figures of `local` models alone.
+
+    `squares` are the models' squared distances from their average, where they are known already.
+    """
     apart = [] if squares is None else squares
     alone: dict[NodeId, Mapping[str, float]] = {}
     for node, take in read.items():

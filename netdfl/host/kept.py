@@ -1,4 +1,4 @@
-"""What a later life of a node begins with: its state at its last round's end, kept in a checkpoint or in memory."""
+"""The state with which a later life of a node begins, kept in a checkpoint or in memory."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Protocol
+
+from typing_extensions import override
 
 from netdfl.algorithms.base import NodeState
 from netdfl.core.errors import RunError
@@ -17,42 +19,45 @@ from netdfl.node.runtime import Node
 from netdfl.record.directory import CHECKPOINTS
 
 
-class Kept(Protocol):
-    """Where one node's state is kept over its lives. `saves`: it is, so answers wait until it is durable."""
+class StateKeeper(Protocol):
+    """A keeper of one node's state over its lives. If it `saves`, answers wait until the state is durable."""
 
     saves: bool
 
     async def save(self, node: Node, state: NodeState) -> None:
-        """A round has ended with `state`: keep it where that is due. Raises RunError where the disk refuses it."""
+        """Keep `state`, with which a round has ended, if it is due. Raises RunError if the disk refuses."""
         ...
 
     def load(self, fresh: NodeState) -> tuple[NodeState, Remembered | None]:
-        """What was kept, which has the form of `fresh`; that, and None, where nothing was. Raises InputError."""
+        """Return the kept state, in the form of `fresh`, and the node's memory; (`fresh`, None) if nothing was kept.
+
+        Raises InputError if the checkpoint is damaged.
+        """
         ...
 
 
-class InMemory:
-    """A `Kept` of a node whose lives share a process."""
+class MemoryStateKeeper(StateKeeper):
+    """A keeper for a node whose lives share a process."""
 
     def __init__(self, *, returns: bool) -> None:
-        """Keep only what is needed: `returns` says that the schedule lets the node return with its state."""
+        """Keep states only if `returns`: the schedule lets the node return with its state."""
         self.saves = returns
         self._kept: tuple[NodeState, Remembered] | None = None
 
+    @override
     async def save(self, node: Node, state: NodeState) -> None:
-        """See `Kept`."""
         if self.saves:
             memory = remember(node)
             self._kept = state, memory
             durable(node, memory)
 
+    @override
     def load(self, fresh: NodeState) -> tuple[NodeState, Remembered | None]:
-        """See `Kept`."""
         return (fresh, None) if self._kept is None else self._kept
 
 
-class CheckpointFile:
-    """A `Kept` on disk, which outlives the node's process."""
+class CheckpointFile(StateKeeper):
+    """A keeper on disk; the state outlives the node's process."""
 
     def __init__(
         self,
@@ -63,9 +68,9 @@ class CheckpointFile:
         every: int | None,
         ship: Callable[[Path], Awaitable[None]] | None = None,
     ) -> None:
-        """Write below `directory`: each round where the node `returns`, else each `every` rounds and at the end.
+        """Write below `directory`: each round if the node `returns`, else each `every` rounds and at the end.
 
-        With `ship`, what is written each `every` rounds has to be where that takes it before it counts as durable.
+        With `ship`, the checkpoint of each `every` rounds counts as durable only once `ship` has delivered it.
         """
         self._ship = ship
         self.path = directory / CHECKPOINTS / f"{node:03d}.safetensors"
@@ -73,7 +78,7 @@ class CheckpointFile:
         self._returns, self._every = returns, every
 
     async def save(self, node: Node, state: NodeState) -> None:
-        """See `Kept`: the next round's messages leave only when the checkpoint is durable."""
+        """Write the state if it is due. The next round's messages leave only when it is durable."""
         if not self._is_due(state.round, node.num_rounds):
             return
         memory = remember(node)
@@ -84,8 +89,8 @@ class CheckpointFile:
             await self._ship(self.path)
         durable(node, memory)
 
+    @override
     def load(self, fresh: NodeState) -> tuple[NodeState, Remembered | None]:
-        """See `Kept`."""
         if not self.path.exists():
             return fresh, None
         return load_state(self.path, (fresh, Remembered()))

@@ -1,4 +1,4 @@
-"""A node on the real clock: it listens, lives beside its clockwork, and leaves in good order or as a crash does."""
+"""A node on the real clock: it listens, runs, and leaves the network in good order or by a crash."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from netdfl.core.rng import seed_streams
 from netdfl.core.types import NodeId
 from netdfl.diagnosis.fidelity import EVENT
 from netdfl.diagnosis.outgoing import Outgoing
-from netdfl.host.apart import ClockOffset, Shipping, Stream
+from netdfl.host.apart import ClockOffset, FileUpload, ReportStream
 from netdfl.host.blueprint import Blueprint
 from netdfl.host.kept import CheckpointFile
-from netdfl.host.models import OnDisk
+from netdfl.host.models import ModelFiles
 from netdfl.host.network import Endpoint, make_transport
-from netdfl.host.node import NodeHost, Parts, most_kept
+from netdfl.host.node import NodeHost, NodeParts, most_kept
 from netdfl.host.workers import SlowWorker
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.worker import Worker
@@ -34,30 +34,34 @@ from netdfl.transport.grpc.transport import Service
 
 FLUSH_S = 0.25
 STOPPED_S = 1.0
-"""Whose process was not let run for longer than that says so: nothing else tells it from a slow link."""
+"""Pauses of the process longer than this are reported: others can't tell them from a slow link."""
 MOST_REPORTS = 400
-"""So many a second come of all nodes of a fleet that are in no new round; a thousand took a tenth of a processor."""
+"""Most progress reports per second of all nodes together that have begun no new round.
+
+A thousand took a tenth of a processor.
+"""
 
 
-class Superior(Stream, Protocol):
-    """Whom a living node answers to: a supervisor at the other end of a stream, or a journal."""
+class Controller(ReportStream, Protocol):
+    """The controller of a living node: a supervisor at the other end of a stream, or a journal."""
 
     launched: bool
 
     async def dismissed(self) -> None:
-        """Return when the node is needed no more."""
+        """Return when the node is no longer needed."""
         ...
 
     async def part(self, code: int, crash: Crashed | None) -> None:
-        """The node has left the network with exit code `code`, or crashed: say so, and end the talk."""
+        """Report that the node has left the network with exit code `code`, or crashed, and close the stream."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
-class Birth:
-    """What one life of a node in real time is made from. Its server answers `services` beside messages.
+class NodeConfig:
+    """The configuration of one life of a node in real time. Its server answers `services` beside messages.
 
-    Where it shares no disk with its superior, its files travel; where no clock, the superior's is asked for.
+    Without a shared disk, its files are uploaded to the controller; without a shared clock, the controller's is asked
+    for.
     """
 
     node: NodeId
@@ -73,21 +77,21 @@ class Birth:
 
 
 def record_name(node: NodeId, epoch: int, shares_disk: bool) -> str:
-    """What a life's record is called: elsewhere, a later life may be on a disk that lacks the earlier ones."""
+    """Return the name of a life's record. On another machine a later life may lack the earlier files."""
     return f"{node:03d}" if shares_disk or not epoch else f"{node:03d}-{epoch}"
 
 
 class LivingNode:
-    """Drives a `NodeHost` on the real clock."""
+    """The driver of a `NodeHost` on the real clock."""
 
-    def __init__(self, blueprint: Blueprint, birth: Birth, superior: Superior) -> None:
-        """Prepare; nothing runs yet."""
+    def __init__(self, blueprint: Blueprint, birth: NodeConfig, superior: Controller) -> None:
+        """Prepare the node; nothing runs yet."""
         seed_streams(blueprint.streams.integer("process", birth.node, birth.life.epoch))
         self.blueprint, self.id, self.superior = blueprint, birth.node, superior
         self.clock, self.crashing = RealClock(birth.monotonic_ns(), birth.monotonic_ns), asyncio.Event()
         self._offset = None if birth.shares_clock else ClockOffset(superior.report, birth.monotonic_ns)
         self._start: Start | None = None
-        self._shipping = None if birth.shares_disk else Shipping(birth.directory, birth.node, superior)
+        self._shipping = None if birth.shares_disk else FileUpload(birth.directory, birth.node, superior)
         name = record_name(birth.node, birth.life.epoch, birth.shares_disk)
         self.store = StoreWriter(birth.directory, name, blueprint.scenario.record.sampling)
         ledger = NodeLedger(birth.node, self.clock, self.store)
@@ -95,7 +99,7 @@ class LivingNode:
             blueprint, birth.endpoint, birth.node, birth.life.epoch, self.clock, ledger, birth.services
         )
         ship = None if self._shipping is None else self._shipping.whole
-        self.models = OnDisk(birth.directory, birth.node, superior.report, ship)
+        self.models = ModelFiles(birth.directory, birth.node, superior.report, ship)
         kept = CheckpointFile(
             birth.directory,
             birth.node,
@@ -103,7 +107,7 @@ class LivingNode:
             every=blueprint.scenario.checkpoint.every,
             ship=None if self._shipping is None else self._shipping.surely,
         )
-        parts = Parts(
+        parts = NodeParts(
             clock=self.clock,
             device=birth.device,
             transport=self.transport,
@@ -120,7 +124,7 @@ class LivingNode:
         self.host = NodeHost(blueprint, birth.node, birth.life, parts, self.crashing.set)
 
     def obey(self, order: Order) -> None:
-        """Carry out one order; an order to stop is the superior's to heed."""
+        """Carry out one order; the controller handles an order to stop."""
         match order:
             case Stop():
                 return
@@ -139,12 +143,12 @@ class LivingNode:
             self.host.obey(start)
 
     def attend(self) -> None:
-        """The superior hears this node now: ask for its clock, where that is another."""
+        """Begin to ask for the controller's clock, if it is another one. The controller can hear this node now."""
         if self._offset is not None:
             self._offset.begin()
 
     async def run(self) -> int:
-        """Live beside the clockwork, until dismissed or ended by what happens; return the exit code."""
+        """Run until dismissed, crashed or failed; return the exit code."""
         works = (self._live(), self._tick(), self.superior.dismissed(), self._crashed(), self.models.write())
         tasks = [asyncio.create_task(work) for work in (*works, *self._beside())]
         try:
@@ -157,7 +161,7 @@ class LivingNode:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def leave(self, code: int) -> None:
-        """Settle what is in flight, flush, say goodbye."""
+        """Settle messages in flight, flush the record, and report the end."""
         crash = self.host.crash
         self.host.fall_silent()
         with suppress(RunError):
@@ -178,7 +182,7 @@ class LivingNode:
             yield self._once_begun(work)
 
     async def _live(self) -> None:
-        """Live from the fleet's start on, then keep answering neighbors until the end."""
+        """Run from the fleet's start on, then keep answering neighbors until the end."""
         await self._once_begun(self.host.live)
         await asyncio.Event().wait()
 
@@ -188,7 +192,7 @@ class LivingNode:
         await work()
 
     async def _crashed(self) -> None:
-        """Return when the schedule has this node crash, with the models handed over of rounds that it had ended."""
+        """Return when the schedule has this node crash and the models of its ended rounds are delivered."""
         await self.crashing.wait()
         grace_s = self.blueprint.scenario.transport.close_grace / NS_PER_S
         with suppress(TimeoutError):
@@ -196,7 +200,10 @@ class LivingNode:
                 await self.models.delivered()
 
     async def _tick(self) -> None:
-        """Flush the record, a few times a second, and report progress: a new round's at once, else as there is time."""
+        """Flush the record a few times a second, and report progress.
+
+        A new round is reported at once, other progress as there is time.
+        """
         apart_s = self.blueprint.scenario.num_nodes / MOST_REPORTS - FLUSH_S
         said, due_s = -1, 0.0
         while True:
@@ -209,7 +216,7 @@ class LivingNode:
                 said, due_s = self.host.round, time.monotonic() + apart_s
 
     async def _nap(self) -> None:
-        """Sleep until it is time to flush; say so where nobody let this process run meanwhile."""
+        """Sleep until the next flush; report a pause if this process was stopped meanwhile."""
         began_s, cpu_s = time.monotonic(), time.process_time()  # the fleet's clock is set at the start
         await asyncio.sleep(FLUSH_S)
         late_s = time.monotonic() - began_s - FLUSH_S

@@ -1,7 +1,7 @@
-"""What the network between two machines does: the round trip of a few bytes, and the rate of a stream.
+"""Measurements of the network between two machines: the round trip of a few bytes, and the rate of a stream.
 
-One side serves, the other calls; both know a token. Nothing of netdfl's own transport is in it: what is measured is
-what the network gives to any TCP connection.
+One side serves, the other calls; both know a token. Nothing of netdfl's own transport takes part: the figures hold
+for any TCP connection.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 CONNECT_S, QUIET_S = 3.0, 3.0
 PINGS = 10
 RATE_S, RATE_BYTES = 0.2, 8 << 20
-"""A stream is measured for so long, or for so many bytes; the first part of it is not counted."""
+"""A stream is measured for this time (s), or for this number of bytes, without its first part."""
 UNCOUNTED = 0.25
 _TOKEN_BYTES, _PING, _STREAM = 32, b"p", b"s"
 _PIECE = bytes(1 << 16)
@@ -28,8 +28,8 @@ _PIECE = bytes(1 << 16)
 Target = tuple[str, int]
 
 
-class Served(socketserver.ThreadingTCPServer):
-    """Answers whoever knows the token."""
+class MeasurementServer(socketserver.ThreadingTCPServer):
+    """A server of measurements for callers that know the token."""
 
     daemon_threads, allow_reuse_address, block_on_close = True, True, False
 
@@ -37,24 +37,24 @@ class Served(socketserver.ThreadingTCPServer):
         """Listen at a free port of `address`. Raises OSError."""
         self.token = token.encode()
         self.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        super().__init__((address, 0), _Answer)
+        super().__init__((address, 0), _MeasurementRequest)
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port at which the server listens."""
         return int(self.server_address[1])
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A caller that is gone is its own affair."""
+        """Ignore errors of connections: a caller may leave at any time."""
 
 
-class _Answer(socketserver.BaseRequestHandler):
+class _MeasurementRequest(socketserver.BaseRequestHandler):
     def handle(self) -> None:
         line: socket.socket = self.request
         line.settimeout(QUIET_S)
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         served = self.server
-        assert isinstance(served, Served)
+        assert isinstance(served, MeasurementServer)
         if not hmac.compare_digest(_exactly(line, _TOKEN_BYTES), served.token):
             return
         while kind := line.recv(1):
@@ -76,7 +76,7 @@ def _exactly(line: socket.socket, count: int) -> bytes:
 
 
 def _rate_of(line: socket.socket) -> float:
-    """The bits per second that come, after the first part of the time or of the bytes; 0: too few to tell."""
+    """Return the rate (bit/s) of incoming bytes, without the first part; 0 if there were too few to tell."""
     got, counted, since = 0, 0, 0.0
     began = now = time.monotonic()
     while got < RATE_BYTES and now - began < RATE_S:
@@ -99,7 +99,7 @@ def _call(target: Target, token: str) -> socket.socket:
 
 
 def round_trip_s(target: Target, token: str) -> float:
-    """The median of some round trips to who serves at `target`. Raises OSError."""
+    """Return the median of some round trips to the server at `target`. Raises OSError."""
     took = []
     with _call(target, token) as line:
         for _ in range(PINGS):
@@ -112,7 +112,7 @@ def round_trip_s(target: Target, token: str) -> float:
 
 
 def rate_bps(target: Target, token: str) -> float:
-    """The rate at which a stream reaches who serves at `target`. Raises OSError."""
+    """Return the rate (bit/s) at which a stream reaches the server at `target`. Raises OSError."""
     with _call(target, token) as line:
         line.sendall(_STREAM)
         sent, until = 0, time.monotonic() + 2 * RATE_S
@@ -128,12 +128,12 @@ def rate_bps(target: Target, token: str) -> float:
 
 
 def best_rate_bps(target: Target, token: str) -> float:
-    """The higher of two rates: whatever else keeps a busy machine from sending makes one too low. Raises OSError."""
+    """Return the higher of two rates: other load on a busy machine makes single rates too low. Raises OSError."""
     return max(rate_bps(target, token) for _ in range(2))
 
 
 def measured(what: str, targets: Mapping[str, Target], token: str) -> dict[str, Any]:
-    """The `round_trip_s` or the `rate_bps` to each of `targets`; in words, why one can't be reached."""
+    """Return the `round_trip_s` or the `rate_bps` of each of `targets`, or in words why it can't be reached."""
     measure = {"round_trip_s": round_trip_s, "rate_bps": best_rate_bps}[what]
     found: dict[str, Any] = {}
     for name, (host, port) in targets.items():

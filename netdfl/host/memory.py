@@ -1,4 +1,4 @@
-"""How much memory the processes of a fleet on one machine share for the bodies of large messages."""
+"""The amount of memory that the processes of a fleet share on one machine for bodies of large messages."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from netdfl.host.blueprint import Blueprint
 from netdfl.transport.shared_memory.bodies import SharedMemory
 
 MOST_VECTORS = 8
-"""Bodies of a node that its neighbors have not read, or that wait on slow links; what has no room goes inline."""
+"""Bodies of a node that are unread, or wait on slow links, at most; others travel inline."""
 BESIDE_BYTES = 1 << 16
-"""What a body may have beside a vector."""
+"""Room in a body beside its vector, in bytes."""
 MOST_OF_FREE = 0.5
 _MEMINFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
 
 
 def shared_memory(blueprint: Blueprint, nodes: Sequence[NodeId]) -> SharedMemory | None:
-    """Memory for a few vectors of each of `nodes`, as far as this machine has it; None: all bodies go inline.
+    """Return shared memory for a few vectors of each of `nodes`; None if all bodies must travel inline.
 
-    Pages are taken when they are written to, so that most nodes use two or three vectors.
+    Pages are taken when they are first written, so most nodes use two or three vectors.
     """
     nbytes, least = 4 * blueprint.problem.dim, getattr(blueprint.scenario.world, "shared_from", None)
     part = min(MOST_VECTORS * (nbytes + BESIDE_BYTES), int(MOST_OF_FREE * free_bytes()) // len(nodes))
@@ -35,7 +35,7 @@ def shared_memory(blueprint: Blueprint, nodes: Sequence[NodeId]) -> SharedMemory
 
 
 def free_bytes() -> int:
-    """What processes may still take on this machine, or in this container."""
+    """Return the bytes that processes may still take on this machine, or in this container."""
     return max(0, min(_bounds(), default=0))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from safetensors import SafetensorError
+from typing_extensions import override
 
 from netdfl.compression.tensor_files import as_bytes, read
 from netdfl.core.control import ModelSaved, Report
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 _KEPT = "kept:"
 
 
-class Snapshot(NamedTuple):
-    """A node's vector (the numerator, for push-sum), its push-sum weight, and what its module keeps for itself."""
+class ModelSnapshot(NamedTuple):
+    """A node's vector (the numerator, for push-sum), its push-sum weight, and the buffers that its module keeps."""
 
     x: Tensor
     weight: float
@@ -32,50 +33,50 @@ class Snapshot(NamedTuple):
 
 
 class Models(Protocol):
-    """Where one node's models go: those to be judged, and the last where the scenario keeps it."""
+    """The destination of one node's models: those to be judged, and the last if the scenario keeps it."""
 
     async def judge(self, round: int, x: Tensor, weight: float, kept: Kept = NOTHING) -> None:
-        """Have the model of `round` judged, beside the next round."""
+        """Hand over the model of `round` to be judged during the next round."""
         ...
 
     async def keep(self, x: Tensor, weight: float, kept: Kept = NOTHING) -> None:
-        """Keep the last model in the run directory. Raises RunError where the disk refuses it."""
+        """Keep the last model in the run directory. Raises RunError if the disk refuses."""
         ...
 
     async def delivered(self) -> None:
-        """Return once every model that was to be judged is where the evaluator finds it."""
+        """Return once the evaluator can find every model that is to be judged."""
         ...
 
 
-class InOneProcess:
-    """The `Models` of nodes that share a process with who judges them: `found` holds them, by round and node."""
+class ModelsInMemory(Models):
+    """Models of nodes in the evaluator's own process: `found` holds them, by round and node."""
 
     def __init__(
         self,
         directory: Path,
         node: NodeId,
-        found: dict[tuple[int, NodeId], Snapshot],
+        found: dict[tuple[int, NodeId], ModelSnapshot],
         report: Callable[[Report], None],
     ) -> None:
         """Put the models of `node` into `found`; keep its last below `directory`."""
         self._directory, self._node, self._found, self._report = directory, node, found, report
 
+    @override
     async def judge(self, round: int, x: Tensor, weight: float, kept: Kept = NOTHING) -> None:
-        """See `Models`."""
         apart = {name: value.cpu() for name, value in kept.items()} if kept else NOTHING
-        self._found[round, self._node] = Snapshot(x.detach().cpu(), weight, apart)
+        self._found[round, self._node] = ModelSnapshot(x.detach().cpu(), weight, apart)
         self._report(ModelSaved(round))
 
+    @override
     async def keep(self, x: Tensor, weight: float, kept: Kept = NOTHING) -> None:
-        """See `Models`."""
-        keep_model(self._directory, self._node, Snapshot(x, weight, kept))
+        keep_model(self._directory, self._node, ModelSnapshot(x, weight, kept))
 
     async def delivered(self) -> None:
-        """They always are."""
+        """Return at once: models in memory are delivered immediately."""
 
 
-class OnDisk:
-    """The `Models` of a node with a directory, which the evaluator reads too, or gets. Vectors are never changed."""
+class ModelFiles(Models):
+    """Models written to a directory that the evaluator reads, or that are uploaded. Vectors are never changed."""
 
     def __init__(
         self,
@@ -84,26 +85,26 @@ class OnDisk:
         report: Callable[[Report], None],
         ship: Callable[[Path], Awaitable[None]] | None = None,
     ) -> None:
-        """Write below `directory`; `write` does, until it is cancelled. `ship` takes files to the supervisor."""
+        """Write below `directory`, while `write` runs. `ship` uploads files to the supervisor."""
         self._directory, self._node, self._report, self._ship = directory, node, report, ship
-        self._due: asyncio.Queue[tuple[int, Snapshot]] = asyncio.Queue(maxsize=2)
+        self._due: asyncio.Queue[tuple[int, ModelSnapshot]] = asyncio.Queue(maxsize=2)
 
     async def judge(self, round: int, x: Tensor, weight: float, kept: Kept = NOTHING) -> None:
-        """See `Models`; waits while two are still to be written."""
-        await self._due.put((round, Snapshot(x, weight, kept)))
+        """Queue the model of `round`; wait while two others are still to be written."""
+        await self._due.put((round, ModelSnapshot(x, weight, kept)))
 
+    @override
     async def keep(self, x: Tensor, weight: float, kept: Kept = NOTHING) -> None:
-        """See `Models`."""
-        await asyncio.to_thread(keep_model, self._directory, self._node, Snapshot(x, weight, kept))
+        await asyncio.to_thread(keep_model, self._directory, self._node, ModelSnapshot(x, weight, kept))
         if self._ship is not None:
             await self._ship(model_path(self._directory, self._node))
 
+    @override
     async def delivered(self) -> None:
-        """See `Models`."""
         await self._due.join()
 
     async def write(self) -> None:
-        """Write what is due, and report it. Raises RunError where the disk refuses it."""
+        """Write and report queued models until cancelled. Raises RunError if the disk refuses."""
         while True:
             round, snapshot = await self._due.get()
             path = snapshot_path(self._directory, round, self._node)
@@ -117,12 +118,12 @@ class OnDisk:
 
 
 def snapshot_path(directory: Path, round: int, node: NodeId) -> Path:
-    """Where a node's snapshot of a round lies until it is judged."""
+    """Return the path of a node's snapshot of a round, which exists until it is judged."""
     return directory / "snapshots" / f"{round:06d}-{node:03d}.safetensors"
 
 
 def model_path(directory: Path, node: NodeId) -> Path:
-    """Where a node's last model is kept."""
+    """Return the path of a node's last model."""
     return directory / "models" / f"{node:03d}.safetensors"
 
 
@@ -132,15 +133,15 @@ def write_snapshot(path: Path, x: Tensor, weight: float, kept: Kept = NOTHING) -
     write_whole(path, as_bytes(tensors, {"weight": repr(weight)}))
 
 
-def read_snapshot(path: Path, dim: int | None = None, *, torch: bool = True) -> Snapshot:
-    """Read what `write_snapshot` wrote, of a model with `dim` parameters; without `torch` as a `Vector`.
+def read_snapshot(path: Path, dim: int | None = None, *, torch: bool = True) -> ModelSnapshot:
+    """Read a file of `write_snapshot`, a model with `dim` parameters; without `torch` as a `Vector`.
 
-    Raises InputError for anything else.
+    Raises InputError if the file is anything else.
     """
     try:
         tensors, metadata = read(path, torch=torch)
         kept = {name.removeprefix(_KEPT): value for name, value in tensors.items() if name.startswith(_KEPT)}
-        found = Snapshot(tensors["x"], float(metadata["weight"]), kept)
+        found = ModelSnapshot(tensors["x"], float(metadata["weight"]), kept)
     except (OSError, SafetensorError, KeyError, ValueError) as error:
         raise InputError(f"{path} is no model that a node wrote: {error!r}; delete it to go on without it") from error
     if found.x.ndim != 1 or not found.x.is_floating_point():
@@ -151,8 +152,8 @@ def read_snapshot(path: Path, dim: int | None = None, *, torch: bool = True) -> 
     return found
 
 
-def keep_model(directory: Path, node: NodeId, last: Snapshot) -> None:
-    """Keep a node's final model in the run `directory`. Raises RunError where the disk refuses it."""
+def keep_model(directory: Path, node: NodeId, last: ModelSnapshot) -> None:
+    """Keep a node's final model in the run `directory`. Raises RunError if the disk refuses."""
     path = model_path(directory, node)
     with writing(path, RunError):
         path.parent.mkdir(exist_ok=True)

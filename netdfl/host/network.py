@@ -1,4 +1,4 @@
-"""A real node's end of the network: gRPC, with netdfl's links above it where the scenario has any."""
+"""A real node's end of the network: gRPC, with netdfl's links above it if the scenario has any."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 class NodeTransport(Transport, Protocol):
-    """A transport as a real node needs it, beside what its algorithm does."""
+    """A transport with the further methods that a real node's host needs."""
 
     async def start(self) -> str:
         """Listen; return the address. Raises MachineError."""
         ...
 
     def begin(self) -> None:
-        """The fleet's time has begun."""
+        """Note that the fleet's time has begun."""
         ...
 
     def set_peer(self, node: NodeId, address: str, epoch: int = 0) -> None:
@@ -40,20 +40,21 @@ class NodeTransport(Transport, Protocol):
         ...
 
     def set_gone(self, node: NodeId) -> None:
-        """Give `node` up, until `set_peer`."""
+        """Give up `node` until the next `set_peer`."""
         ...
 
     async def hand_over(self) -> None:
-        """Let go what was sent, settle the rest as `in_flight`, send nothing more: this node is about to crash."""
+        """Let sent messages go, settle the others as `in_flight`, and send no more: a crash follows."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """Where a real node listens, as `host:port` (port 0: any), and which run's messages it takes.
+    """The address of a real node, `host:port` (port 0: any), and the run whose messages it accepts.
 
-    With `credentials` it speaks mutual TLS; large bodies lie in `memory`, where processes share some. Server and
-    connections are those of `shared`, where nodes of one process have them together.
+    With `credentials` it speaks mutual TLS; large bodies lie in `memory`, where processes share some. Nodes of one
+    process
+    may have the server and connections of `shared` in common.
     """
 
     listen: str
@@ -73,7 +74,7 @@ def make_transport(
     ledger: Ledger,
     services: Sequence[Service] = (),
 ) -> tuple[NodeTransport, Meter]:
-    """The transport of `node` in its life `epoch`, and the meter of its emulated links.
+    """Return the transport of `node` in its life `epoch`, and the meter of its emulated links.
 
     Its server answers `services` too.
     """
@@ -105,15 +106,15 @@ def make_transport(
 
 
 def message_options(blueprint: Blueprint) -> GrpcOptions:
-    """The scenario's gRPC options; where it names no `max_message`, its model's vector and three extras have room."""
+    """Return the scenario's gRPC options. By default `max_message` has room for a vector and three extras."""
     asked = blueprint.scenario.transport
     if asked.max_message != GrpcOptions.max_message:
         return asked
     return replace(asked, max_message=4 * 8 * blueprint.problem.dim + 1024 * 1024)
 
 
-class Door:
-    """In front of a mailbox: while it is closed, nothing is taken and senders keep what they have. A `Sink`."""
+class PausableSink:
+    """A sink in front of a mailbox. While it is closed it takes no messages, and senders keep theirs."""
 
     def __init__(self, mailbox: Mailbox) -> None:
         """Deliver into `mailbox` while open; begin open."""
@@ -122,7 +123,7 @@ class Door:
         self.closed = False
 
     def close(self) -> None:
-        """Take nothing from now on."""
+        """Take no messages from now on."""
         self.closed = True
 
     def open(self) -> None:
@@ -137,7 +138,7 @@ class Door:
         return [None] * len(messages) if self.closed else self._mailbox.deliver(messages)
 
     def when_room(self, callback: Callable[[], None]) -> None:
-        """Call back when the mailbox has room, or the door opens."""
+        """Call `callback` when the mailbox has room, or the sink opens."""
         if self.closed:
             self._waiters.append(callback)
         else:

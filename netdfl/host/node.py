@@ -1,7 +1,7 @@
-"""One node where it lives, in virtual and in real time alike: what the schedule, its orders and its lives do to it.
+"""One node on its machine, in virtual and in real time alike: its events, its orders and its lives.
 
-A driver gives it its parts, calls `live` once the fleet's time has begun, and is told when the schedule has the node
-crash. Everything else that concerns the node happens here.
+A driver hands over the parts, calls `live` once the fleet's time has begun, and gets a call when the schedule has the
+node crash. All else that concerns the node happens here.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from netdfl.diagnosis.outgoing import MOST_KEPT, Outgoing
 from netdfl.diagnosis.probing import AFTER_NS, Probing
 from netdfl.host.blueprint import Blueprint
 from netdfl.host.injection import FaultInjection
-from netdfl.host.kept import Kept
+from netdfl.host.kept import StateKeeper
 from netdfl.host.models import Models
-from netdfl.host.network import Door, NodeTransport
+from netdfl.host.network import NodeTransport, PausableSink
 from netdfl.host.workers import PacedWorker
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.node.heartbeats import Heartbeats
@@ -57,12 +57,13 @@ EXIT_TRAINING, EXIT_DISK = 5, 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parts:
-    """What a world gives a node to live with.
+class NodeParts:
+    """The parts that a world gives to a node.
 
-    `recorder` takes what the node does, `journal` what happens to it. `report` tells who looks after it.
-    `elsewhere` gets what the schedule does to links when this node begins a round. `begins` is told of each
-    round and the last train loss when it begins, where time is virtual. `launched`: somebody looks after the fleet.
+    `recorder` records what the node does, `journal` what happens to it. `report` sends reports to the supervisor.
+    `elsewhere` takes changes of links at the begin of this node's rounds. `begins`, used where time is virtual, is
+    called
+    with each round and the last train loss. `launched` is true where a supervisor watches the fleet.
     """
 
     clock: Clock
@@ -73,7 +74,7 @@ class Parts:
     worker: PacedWorker
     recorder: Recorder
     journal: Recorder
-    kept: Kept
+    kept: StateKeeper
     models: Models
     report: Callable[[Report], None]
     elsewhere: Callable[[CompiledEvent], None] | None = None
@@ -82,17 +83,17 @@ class Parts:
 
 
 def most_kept(blueprint: Blueprint) -> int:
-    """How many of its messages a node keeps, to send one again where that ends a stall."""
+    """Return how many of its messages a node keeps, to send one again where that ends a stall."""
     return MOST_KEPT if blueprint.scenario.wait.on_stall == "resend" else 0
 
 
 class NodeHost:
-    """One life of one node. A `Hooks`."""
+    """One life of one node, and the hooks of its runtime."""
 
     def __init__(
-        self, blueprint: Blueprint, node: NodeId, life: Life, parts: Parts, crashed: Callable[[], None]
+        self, blueprint: Blueprint, node: NodeId, life: Life, parts: NodeParts, crashed: Callable[[], None]
     ) -> None:
-        """Prepare; nothing runs yet. `crashed` is called when the schedule has the node crash."""
+        """Prepare the node; nothing runs yet. `crashed` is called when the schedule has the node crash."""
         self.blueprint, self.id, self.life, self.parts = blueprint, node, life, parts
         self.clock, self.report, self.worker = parts.clock, parts.report, parts.worker
         self.worker.factor = 1.0
@@ -115,7 +116,7 @@ class NodeHost:
             hooks=self,
             epoch=life.epoch,
         )
-        self.door = Door(self.node.mailbox)
+        self.door = PausableSink(self.node.mailbox)
         self.node.transport.attach(self.door)
         if self.node.waits.asking is not None:
             self.node.waits.asking.still = self._stands_still
@@ -127,7 +128,7 @@ class NodeHost:
             self._rejoin(life.rejoin)
 
     def _events(self) -> list[CompiledEvent]:
-        """What the schedule does here, and, where the links are elsewhere in this process, when a round begins here."""
+        """Return the scheduled events of this node, with changes of links if they act in this process."""
         own = self.blueprint.events_of(self.id)
         return own if self.parts.elsewhere is not None else [event for event in own if not event.acts_on_links]
 
@@ -137,7 +138,7 @@ class NodeHost:
     # its course
 
     def begin(self, start: Start) -> None:
-        """The fleet's time has begun, or has long since where this is a later life."""
+        """Begin to run: the fleet's time has begun now, or earlier if this is a later life."""
         self.node.catch_up, self.node.without = start.catch_up, start.without
         if self._remembered is not None:
             recall(self.node, self._remembered)
@@ -146,27 +147,27 @@ class NodeHost:
         self.started.set()
 
     async def live(self) -> None:
-        """Run every round that is left. Raises TrainingError, RunError."""
+        """Run every remaining round. Raises TrainingError, RunError."""
         await self.gate.run(self.node.run())
         await self.parts.models.delivered()
         self.finished = True
         self.progress()
 
     def beside(self) -> Iterator[Callable[[], Coroutine[Any, Any, None]]]:
-        """What runs beside it, from the common start on."""
+        """Yield the coroutines that run beside the node from the common start on."""
         if self.node.heartbeats is not None:
             yield self.node.heartbeats.run
         if self.probing is not None:
             yield self.probing.run
 
     def fall_silent(self) -> None:
-        """This life is over: nothing is due any more, and nothing is sent again."""
+        """End this life: cancel its events, and send nothing again."""
         self.injection.end()
         if self.node.delivery is not None:
             self.node.delivery.close()
 
     def fail(self, error: BaseException) -> int:
-        """Say what ended the node, by name; return the exit code that stands for it."""
+        """Report the error that ended the node; return its exit code."""
         error = self.told(error)
         reason = str(error) if isinstance(error, NetdflError) else f"{type(error).__name__}: {error}"
         if isinstance(error, RunError):
@@ -177,18 +178,18 @@ class NodeHost:
         return EXIT_TRAINING if kind == "training_error" else 1
 
     def told(self, error: BaseException) -> BaseException:
-        """The error, or what is told of it where a user's own code raised it."""
+        """Return the error to report: where a user's own code raised it, one that says so."""
         return theirs(error, f"round {self.round}: ") or error
 
     @property
     def round(self) -> int:
-        """The round that it is in, or begins with; in a life after the last round, that one."""
+        """The current round, or the one to begin with; after the last round, the last."""
         if self.node.round >= 0 or self.node.kept is None:
             return max(self.node.round, 0)
         return min(self.node.kept.round, self.node.num_rounds - 1)
 
     def progress(self) -> None:
-        """Say where this node stands."""
+        """Report the node's progress."""
         ledger = self.parts.ledger
         self.report(
             Progress(
@@ -209,13 +210,13 @@ class NodeHost:
     # hooks
 
     async def begin_round(self, round: int) -> None:
-        """Scripted events of this node's round happen here."""
+        """Carry out the events scripted for this node's round."""
         if self.parts.begins is not None:
             self.parts.begins(round, self._train_loss)
         await self.injection.begin_round(round)
 
     async def end_round(self, state: NodeState, view: View, weight: float) -> None:
-        """Keep the state where it may be needed, and hand over the model where it is judged or kept."""
+        """Keep the state if it may be needed, and hand over the model if it is judged or kept."""
         cpu_s, self.worker.cpu_s = self.worker.cpu_s, None
         if cpu_s is not None and self.parts.device == "cpu":
             self.parts.recorder.metrics(self.clock.now_ns(), self.id, view.round, {"train_cpu_s": cpu_s})
@@ -230,7 +231,7 @@ class NodeHost:
     # orders
 
     def obey(self, order: Order) -> None:
-        """Carry out one order; `Stop` is the driver's affair."""
+        """Carry out one order; the driver handles `Stop`."""
         match order:
             case Peers(addresses):
                 self._meet(addresses)
@@ -246,7 +247,10 @@ class NodeHost:
                 self._recover(order)
 
     def _meet(self, addresses: Mapping[NodeId, str]) -> None:
-        """Learn where the others listen. Who is not in the first list is one that a resumed run left down."""
+        """Set the addresses of the other nodes.
+
+        Nodes missing from the first list are gone: a resumed run left them down.
+        """
         for node, address in addresses.items():
             if node != self.id:
                 self.parts.transport.set_peer(node, address)
@@ -256,20 +260,20 @@ class NodeHost:
         self._has_met = True
 
     def _lose(self, node: NodeId) -> None:
-        """Neither wait for the node nor send to it, until it returns."""
+        """Neither wait for `node` nor send to it, until it returns."""
         if self.started.is_set():
             self.tell("gone", peer=node)
         self.node.waits.set_gone(node)
         self.parts.transport.set_gone(node)
 
     def _welcome(self, back: Returned) -> None:
-        """The node is back, at a new address."""
+        """Reach a returned node at its new address."""
         self.tell("returned", peer=back.node)
         self.parts.transport.set_peer(back.node, back.address, back.epoch)
         self.node.waits.set_returned(back.node)
 
     def _recover(self, order: Recover) -> None:
-        """Wait no more for some nodes; send some messages again, if they are still kept."""
+        """Stop waiting for some nodes, and send some messages again if they are still kept."""
         if order.skip:
             self.node.waits.skip(frozenset(order.skip))
         for again in order.again:
@@ -279,7 +283,7 @@ class NodeHost:
                 task.add_done_callback(self._sending.discard)
 
     def account(self, *, ended: bool = False, flying: Flying | None = None, stack: str = "") -> Account:
-        """What the node does now; see `give_account`."""
+        """Return an account of what the node does now, made by `give_account`."""
         return give_account(
             self.node,
             self.parts.outgoing,
@@ -324,7 +328,7 @@ class NodeHost:
             self._crashed()
 
     def _resume(self) -> None:
-        """Go on, unless this life is over."""
+        """Continue after a pause, unless this life is over."""
         if self.crash is None:
             self.tell("resume")
             self.door.open()
@@ -378,7 +382,7 @@ class NodeHost:
         self.node.waits.set_returned(peer)
 
     def _make_probing(self) -> Probing | None:
-        """Where the scenario wants it, or nobody looks after the fleet."""
+        """Return the probing of deadlocks, if the scenario asks for it or no supervisor watches the fleet."""
         wait = self.blueprint.scenario.wait
         after_ns = wait.probes if isinstance(wait.probes, int) else None
         if wait.probes == "auto" and not self.parts.launched:
@@ -396,5 +400,5 @@ class NodeHost:
             self.node.waits.skip(frozenset(source for _, source in finding.witness))
 
     def tell(self, kind: str, **details: Scalar) -> None:
-        """Record what happened to this node."""
+        """Record an event of this node."""
         self.parts.journal.event(self.clock.now_ns(), self.id, self.round, kind, **details)

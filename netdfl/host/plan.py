@@ -1,6 +1,7 @@
-"""What a supervisor's side hands to processes that it starts: the run that they are part of, and whom to be in it.
+"""The run plan and the commands for processes that a supervisor starts.
 
-To another machine go what it needs of this one's disk, too: the scenario, the user's own modules, the files it names.
+A process on another machine also gets files of the supervisor's disk: the scenario, the user's own modules, and the
+files that the scenario names.
 """
 
 from __future__ import annotations
@@ -30,15 +31,16 @@ SCENARIO, NAMED = "scenario.yaml", "files"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What a process needs to know to become nodes of a run.
+class RunPlan:
+    """The facts that a process needs to become nodes of a run.
 
-    `directory` is where it writes, and finds the resolved scenario; parts of the user's own lie in
-    `scenario_directory`. `control` is the address at which to attend with the `token`. Where the supervisor does not
-    share the directory, or the machine's clock, what is needed of them travels over the control plane; `luggage` is
-    what it needs of the supervisor's disk from the first: files by their names, as base64. `share_memory`: nodes that
-    are forked from one process, so that large bodies between them lie in memory. `tells_versions`: nodes say what they
-    run on, as it may be something else than what the supervisor does.
+    The process writes to `directory`, which holds the resolved scenario; the user's own parts lie in
+    `scenario_directory`. `control` is the supervisor's address, `token` the proof of belonging to the run. Where
+    `shares_disk` or `shares_clock` is false, files or clock readings travel over the control plane; `luggage` then
+    holds
+    the first files needed, by name, as base64. `share_memory` lists nodes that are forked from one process, whose large
+    bodies lie in shared memory. With `tells_versions`, nodes report their versions, which may differ from the
+    supervisor's.
     """
 
     directory: str
@@ -53,14 +55,14 @@ class Plan:
     luggage: Mapping[str, str] = field(default_factory=dict)
     tells_versions: bool = False
 
-    def settled(self, folder: Path) -> Plan:
-        """The plan of a process that has `folder` to itself, where its luggage lies from now on."""
+    def settled(self, folder: Path) -> RunPlan:
+        """Unpack the luggage into `folder`; return the plan of a process that has `folder` to itself."""
         unpack({name: b64decode(content) for name, content in self.luggage.items()}, folder)
         (folder / "snapshots").mkdir()
         return replace(self, directory=str(folder), scenario_directory=str(folder), luggage={})
 
     def blueprint(self) -> Blueprint:
-        """Build what all nodes have in common. Raises InputError."""
+        """Build the parts that all nodes share. Raises InputError."""
         from netdfl.host.blueprint import Blueprint
         from netdfl.scenario.load import loads
 
@@ -70,10 +72,11 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """Become these nodes, for this life of theirs, at `address` (port 0: any), in a network namespace if one is named.
+    """An order to a process to become some nodes, for one life, at `address` (port 0: any).
 
-    The node -1 is the evaluator. `credentials` are there where all speak mutual TLS: they go down a pipe to whoever
-    starts these nodes, and into no file.
+    The process enters the network namespace `namespace` if given. The node -1 is the evaluator. `credentials` exist
+    where
+    nodes speak mutual TLS: they reach the new process through a pipe, and no file.
     """
 
     nodes: tuple[NodeId, ...]
@@ -86,12 +89,12 @@ class Command:
 
 
 def read(kind: type[T], plain: object) -> T:
-    """A `Plan` or a `Command`, from plain data. Raises ValueError where it is none."""
+    """Convert plain data to a `RunPlan` or a `Command`. Raises ValueError if it does not fit."""
     return TypeAdapter(kind).validate_python(plain)
 
 
 def spread(device: str, num_gpus: int, num_nodes: int) -> list[str]:
-    """A device per node: `auto` takes the GPUs in turn where there are any, else the CPU.
+    """Return a device per node: `auto` takes the GPUs in turn if there are any, else the CPU.
 
     Raises:
         MachineError: the scenario asks for a GPU that this machine does not have.
@@ -108,7 +111,7 @@ def spread(device: str, num_gpus: int, num_nodes: int) -> list[str]:
 
 
 def pack(scenario: Scenario) -> dict[str, bytes]:
-    """Files by their names in the folder that they are for; the scenario in it names what lies beside it."""
+    """Return the files that another machine needs, by their names there; the scenario refers to those names."""
     files: dict[str, bytes] = {}
     text = to_yaml(scenario)
     for number, path in enumerate(named_files(scenario)):
@@ -119,7 +122,7 @@ def pack(scenario: Scenario) -> dict[str, bytes]:
 
 
 def unpack(files: Mapping[str, bytes], folder: Path) -> None:
-    """Lay what was packed into `folder`."""
+    """Write packed files into `folder`."""
     for name, content in files.items():
         place = folder / name
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -127,7 +130,7 @@ def unpack(files: Mapping[str, bytes], folder: Path) -> None:
 
 
 def named_files(scenario: Scenario) -> list[Path]:
-    """The files that `scenario` names, like traces; absolute."""
+    """Return the absolute paths of files that `scenario` names, such as traces."""
     return sorted(set(_paths(json.loads(scenario.model_dump_json()))))
 
 

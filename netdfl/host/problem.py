@@ -1,4 +1,4 @@
-"""What a fleet's nodes are given to compute, and how a model is judged: the contract of a task in a fleet."""
+"""The contract of a fleet's problem: the tasks of its nodes, and the evaluation of models."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 Figures = Mapping[str, float]
 
 
-class Problem(Protocol):
-    """Made once per process, before nodes are forked from it; what it loads they share."""
+class FleetProblem(Protocol):
+    """The problem of a fleet, made once per process before nodes are forked from it, so that they share its data."""
 
     @property
     def dim(self) -> int:
@@ -24,46 +24,46 @@ class Problem(Protocol):
 
     @property
     def judged_dim(self) -> int | None:
-        """Numbers of a model that is judged: `dim`, or more with what nodes keep for themselves; None: either."""
+        """Length of a judged model: `dim`, or more with buffers that nodes keep; None if both occur."""
         ...
 
     @property
     def notes(self) -> Sequence[str]:
-        """What is to be said of the data before a run, a sentence each."""
+        """Remarks on the data before a run, a sentence each."""
         ...
 
     def task(self, node: NodeId, device: str) -> Task:
-        """The training task of one client."""
+        """Return the training task of one client."""
         ...
 
     def idle(self) -> Task:
-        """The task of a node that holds no data: the server's."""
+        """Return the task of a node that holds no data: the server's."""
         ...
 
     def evaluate(self, x: Tensor, kept: Kept, *, alone: bool) -> Figures:
-        """Figures of one model on the test set, by the names of the record's metrics.
+        """Return the figures of one model on the test set, by the names of the record's metrics.
 
         `kept` are buffers that a node keeps for itself; `alone`: the model is that node's own, not an average.
         """
         ...
 
     def evaluate_local(self, node: NodeId, x: Tensor, kept: Kept, *, alone: bool) -> Figures:
-        """Figures of the model of one node, by itself; `alone`: no other node's was averaged with it."""
+        """Return the figures of one node's own model; `alone`: no other model was averaged with it."""
         ...
 
     def partition(self) -> Json | None:
-        """Who holds which labels: `classes` and `counts` per client; None where there are none."""
+        """Return the labels of each client's data, `classes` and `counts`; None if there are no labels."""
         ...
 
 
-class Idle:
+class IdleTask:
     """The task of a server: parameters to start from, and nothing to train."""
 
     num_samples = 0
     last_loss = float("nan")
 
     def __init__(self, start: Tensor, objective: Objective) -> None:
-        """Start from `start`, shape (d,); `objective` is the clients' loss, for examples that are made."""
+        """Start from `start`, shape (d,). `objective` is the clients' loss, used for synthetic examples."""
         self._start, self.objective = start, objective
 
     @property
@@ -76,5 +76,5 @@ class Idle:
         return self._start
 
     def data(self, round: int) -> Any:
-        """There is none."""
+        """Raise AssertionError: a server has no data."""
         raise AssertionError("a server does not train")

@@ -1,4 +1,4 @@
-"""A process of the fleet: one node (or a few), or the evaluator, attending at the supervisor.
+"""A process of the fleet: one node (or a few), or the evaluator, connected to the supervisor.
 
 This is the first module that imports grpc, and it is imported in forked children only.
 """
@@ -22,10 +22,10 @@ from netdfl.core.versions import versions_here
 from netdfl.core.whose import theirs
 from netdfl.host.blueprint import Blueprint
 from netdfl.host.judging import judge_files
-from netdfl.host.living import Birth, LivingNode
+from netdfl.host.living import LivingNode, NodeConfig
 from netdfl.host.models import snapshot_path
 from netdfl.host.network import Endpoint, message_options
-from netdfl.host.plan import Command, Plan
+from netdfl.host.plan import Command, RunPlan
 from netdfl.host.workers import make_worker
 from netdfl.node.worker import Worker
 from netdfl.transport.control.attendance import ControlClient, control_channels
@@ -36,10 +36,10 @@ from netdfl.transport.wire import PROTOCOL_VERSION
 EXIT_LOST = 6
 
 
-def run_process(blueprint: Blueprint, plan: Plan, command: Command, memory: SharedMemory | None = None) -> int:
-    """Run the nodes that `command` names, or the evaluator, to the end; return the exit code.
+def run_process(blueprint: Blueprint, plan: RunPlan, command: Command, memory: SharedMemory | None = None) -> int:
+    """Run the nodes of `command`, or the evaluator, to the end; return the exit code.
 
-    Large bodies lie in `memory`, where all processes of the fleet have it.
+    `memory`, shared by all processes of the fleet, holds large bodies.
     """
     if not blueprint.plain:
         import torch
@@ -47,9 +47,9 @@ def run_process(blueprint: Blueprint, plan: Plan, command: Command, memory: Shar
         torch.set_num_threads(1)
     keep_freed()
     worker = make_worker(blueprint, len(command.nodes))
-    common = InCommon.of(blueprint, command, worker, memory)
+    common = ProcessResources.of(blueprint, command, worker, memory)
     members = [
-        Evaluator(blueprint, plan, command) if node == EVALUATOR else Member(blueprint, plan, command, node, common)
+        Evaluator(blueprint, plan, command) if node == EVALUATOR else HostedNode(blueprint, plan, command, node, common)
         for node in command.nodes
     ]
 
@@ -63,7 +63,7 @@ def run_process(blueprint: Blueprint, plan: Plan, command: Command, memory: Shar
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """The fast event loop where it is installed; None: the usual one."""
+    """Return the factory of the fast event loop if it is installed; None for the usual one."""
     with suppress(ModuleNotFoundError):
         import uvloop
 
@@ -72,8 +72,11 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InCommon:
-    """What the nodes of a process have in common; `control` and `shared` where several speak plain text."""
+class ProcessResources:
+    """Resources that the nodes of a process share.
+
+    `control` and `shared` exist where several nodes speak plain text.
+    """
 
     worker: Worker
     memory: SharedMemory | None
@@ -81,20 +84,22 @@ class InCommon:
     shared: Shared | None = None
 
     @classmethod
-    def of(cls, blueprint: Blueprint, command: Command, worker: Worker, memory: SharedMemory | None) -> InCommon:
-        """For the nodes of `command`: with mutual TLS, each has connections that prove who it is."""
+    def of(
+        cls, blueprint: Blueprint, command: Command, worker: Worker, memory: SharedMemory | None
+    ) -> ProcessResources:
+        """Return the resources for the nodes of `command`. With mutual TLS each node has its own connections."""
         if len(command.nodes) == 1 or command.credentials:
             return cls(worker=worker, memory=memory)
         return cls(worker=worker, memory=memory, control=control_channels(), shared=Shared(message_options(blueprint)))
 
 
-class Attendance:
-    """A stream to the supervisor: reports go up, orders come down. A `Superior`, but for who parts how."""
+class SupervisorStream:
+    """A stream to the supervisor: reports go up, orders come down. Part of a `Controller`."""
 
     launched = True
 
-    def __init__(self, plan: Plan, channels: Channels) -> None:
-        """Attend at the supervisor that `plan` names, on one of `channels`, once asked to."""
+    def __init__(self, plan: RunPlan, channels: Channels) -> None:
+        """Prepare a stream to the supervisor of `plan`, on one of `channels`."""
         self.plan, self.channels = plan, channels
         self.stopped = asyncio.Event()
         self.control: ControlClient | None = None
@@ -109,7 +114,7 @@ class Attendance:
         *,
         trains: bool,
     ) -> None:
-        """Open the stream, whose orders `obey` gets; `trains`: PyTorch is needed. Raises TransportError."""
+        """Open the stream and pass its orders to `obey`; `trains`: PyTorch is needed. Raises TransportError."""
         hello = Hello(
             node=node,
             role=role,
@@ -132,42 +137,42 @@ class Attendance:
         )
 
     def report(self, report: Report) -> None:
-        """Tell the supervisor."""
+        """Send a report to the supervisor."""
         if self.control is not None:
             self.control.report(report)
 
     async def flushed(self) -> None:
-        """Return once what was reported is on its way."""
+        """Return once all reports have been sent."""
         if self.control is not None:
             await self.control.flushed()
 
     async def dismissed(self) -> None:
-        """Return when the supervisor says stop, or is gone."""
+        """Return when the supervisor orders to stop, or is gone."""
         await self.stopped.wait()
 
     async def part(self, code: int, crash: Crashed | None) -> None:
-        """Say goodbye, or that this is a crash that the schedule wants."""
+        """Report the end of the node, or the crash that the schedule asked for, and close the stream."""
         if self.control is not None:
             self.report(Bye("done" if code == 0 else f"exit code {code}") if crash is None else crash)
             with suppress(TransportError):
                 await self.control.aclose()
 
 
-class Member:
-    """One node of a process, by itself or beside a few others."""
+class HostedNode:
+    """One node of a process, alone or beside a few others."""
 
     def __init__(
         self,
         blueprint: Blueprint,
-        plan: Plan,
+        plan: RunPlan,
         command: Command,
         node: NodeId,
-        common: InCommon,
+        common: ProcessResources,
     ) -> None:
         """Prepare `node`; nothing runs yet."""
         self.alone, self.trains = command.nodes == (node,), not blueprint.plain
         credentials = command.credentials.get(node)
-        self.attendance = Attendance(plan, common.control or control_channels(credentials))
+        self.attendance = SupervisorStream(plan, common.control or control_channels(credentials))
         self.role = Role.SERVER if node == blueprint.network.server else Role.CLIENT
         endpoint = Endpoint(
             listen=f"{command.address}:{command.port}",
@@ -177,7 +182,7 @@ class Member:
             memory=common.memory,
             shared=common.shared,
         )
-        birth = Birth(
+        birth = NodeConfig(
             node=node,
             life=command.life,
             device=command.device,
@@ -190,7 +195,7 @@ class Member:
         self.node, self.epoch = LivingNode(blueprint, birth, self.attendance), command.life.epoch
 
     async def main(self) -> int:
-        """Start, run, linger until the supervisor says stop, leave."""
+        """Start, run, keep answering until the supervisor orders to stop, leave; return the exit code."""
         node = self.node
         try:
             address = await node.transport.start()
@@ -209,16 +214,16 @@ class Member:
 
 
 class Evaluator:
-    """Judges the average model of a round from the nodes' snapshots, and deletes them."""
+    """A judge of each round's average model. It reads the nodes' snapshots and deletes them."""
 
-    def __init__(self, blueprint: Blueprint, plan: Plan, command: Command) -> None:
+    def __init__(self, blueprint: Blueprint, plan: RunPlan, command: Command) -> None:
         """Judge by the blueprint's problem."""
         self.blueprint, self.directory = blueprint, Path(plan.directory)
-        self.attendance = Attendance(plan, control_channels(command.credentials.get(EVALUATOR)))
+        self.attendance = SupervisorStream(plan, control_channels(command.credentials.get(EVALUATOR)))
         self.queue: asyncio.Queue[Evaluate] = asyncio.Queue()
 
     async def main(self) -> int:
-        """Judge what is ordered, one round after the other, until stopped."""
+        """Judge one ordered round after the other until stopped; return the exit code."""
         try:
             await self.attendance.attend(EVALUATOR, "evaluator", self.obey, trains=not self.blueprint.plain)
         except NetdflError as error:
@@ -237,12 +242,12 @@ class Evaluator:
         return 0
 
     def obey(self, order: Order) -> None:
-        """Queue a round."""
+        """Queue the round of an order."""
         if isinstance(order, Evaluate):
             self.queue.put_nowait(order)
 
     async def work(self) -> None:
-        """Judge, report, delete."""
+        """Judge queued rounds, report their figures, and delete their snapshots."""
         while True:
             order = await self.queue.get()
             paths = {node: snapshot_path(self.directory, order.round, node) for node in order.nodes}

@@ -1,4 +1,4 @@
-"""What a fleet computes: every node's task, and how a model is judged."""
+"""A fleet's problem, made from its scenario: every node's task, and the evaluation of models."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.plain_parts import needs_torch
 from netdfl.core.rng import Streams
 from netdfl.core.types import NodeId
-from netdfl.host.problem import Figures, Idle, Problem
+from netdfl.host.problem import Figures, FleetProblem, IdleTask
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.task import Training
 from netdfl.training.base import NOTHING, Kept
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 class ToyProblem:
-    """A toy problem whose answer is known: the mean of the starts, or the minimum of the mean quadratic."""
+    """A toy problem with a known answer: the mean of the starts, or the minimum of the mean quadratic."""
 
     notes: Sequence[str] = ()
 
     def __init__(self, scenario: Scenario, streams: Streams, num_clients: int, *, plain: bool = False) -> None:
-        """Make every client's task; they are small. `plain`: on vectors that do not need torch."""
+        """Make every client's task; tasks are small. `plain`: on vectors that do not need torch."""
         part: Any = scenario.task
         build = partial(without_torch, **part.params) if plain else part.build
         self.tasks: list[Quadratic] = [build(node, streams) for node in range(num_clients)]
@@ -41,42 +41,42 @@ class ToyProblem:
 
     @property
     def judged_dim(self) -> int:
-        """The same."""
+        """Number of coordinates."""
         return self.dim
 
     def task(self, node: NodeId, device: str) -> Quadratic:
         """The client's quadratic; toy problems stay on the CPU."""
         return self.tasks[node]
 
-    def idle(self) -> Idle:
-        """The server's task: it starts where client 0 does, and its loss has the clients' mean curvature."""
+    def idle(self) -> IdleTask:
+        """Return the server's task, which starts where client 0 does, with the clients' mean curvature."""
         import torch
 
         first = self.tasks[0]
         apart = torch.stack([task.curvature - first.curvature for task in self.tasks]).mean(0)
-        return Idle(first.start, replace(first.objective, curvature=first.curvature + apart))
+        return IdleTask(first.start, replace(first.objective, curvature=first.curvature + apart))
 
     def evaluate(self, x: Tensor, kept: Kept = NOTHING, *, alone: bool = False) -> Figures:
-        """`error`: the root mean square distance to the answer, per coordinate."""
+        """Return `error`: the root mean square distance to the answer, per coordinate."""
         return {"error": float((x - self.answer).square().mean().sqrt())}
 
     def evaluate_local(self, node: NodeId, x: Tensor, kept: Kept = NOTHING, *, alone: bool = False) -> Figures:
-        """None: a local model's distance to the answer says nothing that the average's and the consensus's do not."""
+        """Return no figures: the average's error and the consensus distance say all there is."""
         return {}
 
     def partition(self) -> None:
-        """There are no labels."""
+        """Return None: there are no labels."""
         return
 
 
 def is_plain(scenario: Scenario, algorithm: Algorithm) -> bool:
-    """Whether nobody trains, and no part of the algorithm needs torch."""
+    """Return whether nothing is trained and no part of the algorithm needs torch."""
     training_free = not isinstance(scenario.task, Training) and scenario.task.kind in TRAINING_FREE
     return training_free and not needs_torch(algorithm)
 
 
-def make_problem(scenario: Scenario, streams: Streams, *, plain: bool = False) -> Problem:
-    """The scenario's problem; `plain`: on vectors that do not need torch, for whom `is_plain` says so."""
+def make_problem(scenario: Scenario, streams: Streams, *, plain: bool = False) -> FleetProblem:
+    """Return the scenario's problem; `plain`: on vectors that do not need torch, if `is_plain` holds."""
     if isinstance(scenario.task, Training):
         from netdfl.host.training_problem import TrainingProblem
 

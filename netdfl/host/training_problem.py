@@ -1,4 +1,4 @@
-"""A model trained on data that are shared out over the clients: netdfl's own, or a user's."""
+"""The problem of training a model, netdfl's own or a user's, on data shared out over the clients."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from netdfl.core.errors import InputError
 from netdfl.core.rng import Key, Streams
 from netdfl.core.types import Json, NodeId
-from netdfl.host.problem import Figures, Idle
+from netdfl.host.problem import Figures, IdleTask
 from netdfl.scenario.model.schema import Scenario
 from netdfl.training.base import NOTHING, Kept
 from netdfl.training.classification import Classification, CrossEntropy, answers, outcome
@@ -30,14 +30,14 @@ from netdfl.training.tasks.recipe import made, one_form, recipe_of, refusal
 from netdfl.training.trial import EXAMPLES, fit_ways
 
 SETTLING = 1024
-"""Training examples from which running statistics are taken anew, at most."""
+"""Most training examples from which running statistics are computed anew."""
 
 
 class TrainingProblem:
-    """Data shared out over the clients, and one model that all start from."""
+    """Data shared out over the clients, and one model from which all start."""
 
     def __init__(self, scenario: Scenario, streams: Streams, num_clients: int) -> None:
-        """Load the data and share it out. Raises DatasetError, or InputError where they do not fit."""
+        """Load the data and share them out. Raises DatasetError, or InputError where they do not fit."""
         with seeded(streams.integer("data"), torch.device("cpu")):
             self._load(scenario, streams, num_clients)
 
@@ -49,7 +49,7 @@ class TrainingProblem:
         self.data = recipe.data
         self.shared = one_form(recipe.data, self.split.test, streams)
         self.notes = list(self.shared.notes)
-        """What is to be said of the data, a sentence each."""
+        """Remarks on the data, a sentence each."""
         try:
             self.parts, self.client_tests = self._share_out()
             self.model, self.metrics = made(recipe, self.shared, spec.settings, streams.integer("model"))
@@ -64,16 +64,16 @@ class TrainingProblem:
         self.start = self.model.flat()
 
     def _loss_of(self, examples: Samples) -> float:
-        """The first model's loss on some examples."""
+        """Return the initial model's loss on some examples."""
         return outcome(self.model, self.model.flat(), examples, len(examples)).loss
 
     def fit_ways(self, local: object) -> list[str]:
-        """Let no way of computing lead elsewhere than plain PyTorch, by a trial of the algorithm's local solver."""
+        """Turn off shortcuts whose results differ from plain PyTorch's, by a trial of the local solver."""
         x, y = self.shared.train.take(torch.arange(min(EXAMPLES, len(self.shared.train))))
         return fit_ways(self.model, local, x, y, self.spec.batch_size, rows=self.spec.batching == "auto")
 
     def _check_batches(self) -> None:
-        """The model can be trained on a minibatch of one example, where there is one. Raises ValueError."""
+        """Check that the model can be trained on a batch of one, if there is one. Raises ValueError."""
         size, drops = self.spec.batch_size, self.spec.drop_last
         for client, part in enumerate(self.parts):
             if size == 1 or len(part) == 1 or (len(part) % size == 1 and not drops):
@@ -85,7 +85,7 @@ class TrainingProblem:
                 raise ValueError(f"{what}, on which the model can't be trained ({why}): set {remedy}")
 
     def _not_used(self) -> Iterator[str]:
-        """What is written and does nothing with these data, a sentence each."""
+        """Yield a sentence for each setting that has no effect on these data."""
         size, most = self.spec.batch_size, max(map(len, self.parts), default=0)
         if size > most and size > type(self.spec).model_fields["batch_size"].get_default():
             yield f"task.batch_size {size} is more than any client's {most} examples: every minibatch is all of them"
@@ -97,7 +97,10 @@ class TrainingProblem:
             yield f"partition {split.partition.kind} is not used: the data are given by client"
 
     def _share_out(self) -> tuple[list[NDArray[np.int64]], Sequence[Examples] | None]:
-        """Which client has which training examples, and what its model is judged by alone. Raises ValueError."""
+        """Return each client's training examples, and each client's own test set if there are any.
+
+        Raises ValueError where the data do not fit the scenario.
+        """
         data, num = self.shared, self.num_clients
         if data.parts is not None:
             if len(data.parts) != num:
@@ -135,7 +138,7 @@ class TrainingProblem:
 
     @property
     def judged_dim(self) -> int | None:
-        """With the statistics that each client keeps; a server has none."""
+        """Length of a judged model; None where clients add statistics of their own and a server has none."""
         own = self.model.policy == "local" and self.model.buffers.size > 0
         return None if own else self.dim
 
@@ -145,7 +148,7 @@ class TrainingProblem:
         return shape_of(self.shared.first()[0])
 
     def task(self, node: NodeId, device: str) -> Classification:
-        """The client's part of the training set, standardised, on its device."""
+        """Return the client's task on its standardized part of the training set, on `device`."""
         self.model.to(device)
         augment = getattr(self.split, "augment", None)
         chosen = None if augment is None or augment.kind == no_augmentation.__name__ else augment
@@ -161,23 +164,23 @@ class TrainingProblem:
             drop_last=self.spec.drop_last,
         )
 
-    def idle(self) -> Idle:
-        """The server's task."""
-        return Idle(self.start, CrossEntropy(self.model, self.shape, self.shared.num_classes, self.streams))
+    def idle(self) -> IdleTask:
+        """Return the server's task."""
+        return IdleTask(self.start, CrossEntropy(self.model, self.shape, self.shared.num_classes, self.streams))
 
     @cached_property
     def test(self) -> Samples:
-        """The test set, standardised."""
+        """The standardized test set."""
         assert self.shared.test is not None
         with self._drawing("test"):
             return in_memory(self.shared.test)
 
     def _drawing(self, *key: Key) -> AbstractContextManager[object]:
-        """What a user's code draws at random when models are judged is the same each time."""
+        """Fix the random draws of a user's code while models are judged, so that they repeat."""
         return seeded(self.streams.integer("judging", *key), self.start.device)
 
     def evaluate(self, x: Tensor, kept: Kept = NOTHING, *, alone: bool = False) -> Figures:
-        """Loss and figures on the whole test set."""
+        """Return the loss and the figures on the whole test set."""
         with self._drawing(), self._judging(x, kept, self.shared.train, alone=alone) as at:
             assert self.shared.test is not None
             if self.metrics is None:
@@ -186,10 +189,10 @@ class TrainingProblem:
             return self._judged(at, self.shared.test, "test")
 
     def evaluate_local(self, node: NodeId, x: Tensor, kept: Kept = NOTHING, *, alone: bool = False) -> Figures:
-        """Figures on the whole test set, and `personal_...` on what stands for the client's own data.
+        """Return figures on the whole test set, and `personal_...` on the client's own kind of data.
 
-        That is the client's own test set where there is one, else the test set with labels as the client's data has
-        them.
+        The latter come from the client's own test set if there is one, else from the test set, weighted by the client's
+        labels.
         """
         with self._drawing(node), self._judging(x, kept, self._examples_of(node), alone=alone) as at:
             return self._figures_of(node, at)
@@ -216,16 +219,16 @@ class TrainingProblem:
         return figures | {f"{where}_loss": judged.loss}
 
     def module(self, x: Tensor, node: NodeId | None = None, kept: Kept = NOTHING, *, alone: bool = False) -> nn.Module:
-        """A module of its own, as `x` was judged, in evaluation mode: the model of `node`, or of all."""
+        """Return a new module in evaluation mode as `x` was judged: the model of `node`, or of all."""
         with self._judging(x, kept, self._examples_of(node), alone=alone) as at:
             return self.model.made(at)
 
     @contextmanager
     def _judging(self, x: Tensor, kept: Kept, examples: Examples, *, alone: bool) -> Iterator[Tensor]:
-        """The model `x` with its running statistics, within which the module has the other buffers that belong to it.
+        """Set the buffers that belong to the model `x`; give `x` with its running statistics.
 
-        A node that is `alone` has them. Where models were averaged nobody has: those that one node `kept` are renewed
-        by passes over training examples in training mode.
+        A node that is `alone` has its own buffers. An average has none: the buffers that one node `kept` are renewed by
+        passes over training examples in training mode.
         """
         if not alone and (kept or self.model.keeps_buffers):
             kept = self.model.renewed(x, kept, self._batches(examples))
@@ -233,19 +236,19 @@ class TrainingProblem:
             yield self._settled(x, examples)
 
     def _examples_of(self, node: NodeId | None) -> Examples:
-        """The training examples of a client; of nobody, or of a server, all."""
+        """Return the training examples of a client; all examples for None or a server."""
         if node is None or node >= self.num_clients:
             return self.shared.train
         return self.shared.train.only(self.parts[node])
 
     def _settled(self, x: Tensor, examples: Examples) -> Tensor:
-        """A model with its running statistics; those that it comes without are taken from training examples."""
+        """Return a model with running statistics; missing ones are computed from training examples."""
         if not self.model.buffers.size or len(x) > self.model.num_trained:
             return x
         return self.model.settled(x, self._batches(examples))
 
     def _batches(self, examples: Examples) -> Iterator[Tree]:
-        """Inputs of training examples, by which buffers are renewed."""
+        """Yield inputs of training examples, by which buffers are renewed."""
         chosen = np.linspace(0, len(examples) - 1, min(SETTLING, len(examples))).astype(np.int64)
         batches = (inputs for inputs, _ in in_batches(examples.only(chosen), max(2, self.spec.batch_size)))
         return (inputs for inputs in batches if len(next(leaves(inputs))) > 1)
@@ -257,7 +260,7 @@ class TrainingProblem:
         return label_counts(self.shared.labels, self.parts, self.shared.num_classes)
 
     def partition(self) -> Json | None:
-        """Label counts per client; None where targets are no classes."""
+        """Return label counts per client; None where targets are no classes."""
         if self.shared.labels is None:
             return None
         return {"classes": [str(c) for c in range(self.shared.num_classes)], "counts": self.counts.tolist()}

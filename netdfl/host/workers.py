@@ -1,4 +1,4 @@
-"""What computes for the nodes of a host: on its share of the cores, at the pace that the schedule sets."""
+"""The workers that compute for a host's nodes, on their share of the cores and at the scheduled pace."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from netdfl.training.alone import cores, one_by_one
 
 T = TypeVar("T")
 STARVED_S = 0.02
-"""A local round that a processor left out for less than that is not worth a row."""
+"""Shortest lack of processor time in a local round that is recorded, in seconds."""
 
 
 class PacedWorker(Worker, Protocol):
-    """A worker whose local rounds take `factor` times as long as they would, and stand still in a pause.
+    """A worker whose local rounds take `factor` times their usual time, and stand still in a pause.
 
-    `cpu_s` is what this process got of a processor in the last local round, where that is less than half of its time
-    and more than `STARVED_S` less; else None.
+    `cpu_s` is the processor time of the last local round, if that is less than half of its time and at least
+    `STARVED_S`
+    less; else None.
     """
 
     factor: float
@@ -32,12 +33,12 @@ class PacedWorker(Worker, Protocol):
         ...
 
     def resume(self) -> None:
-        """Go on; what stood still takes as much longer."""
+        """Continue; paused work takes that much longer."""
         ...
 
 
 class SlowWorker:
-    """A `PacedWorker` in real time. What a thread computes goes on in a pause: nobody reads its result."""
+    """A `PacedWorker` in real time. Threads go on computing in a pause: nobody reads their results."""
 
     def __init__(self, worker: Worker) -> None:
         """Compute by `worker`, at its own pace at first."""
@@ -46,7 +47,7 @@ class SlowWorker:
         self.cpu_s: float | None = None
 
     async def run(self, what: str, function: Callable[..., T], *args: Any) -> T:
-        """Run `function(*args)`; a local round ends only after `factor` times what it took (at least 1)."""
+        """Run `function(*args)`; a local round ends only after `factor` (at least 1) times its own time."""
         began, cpu_began = time.monotonic_ns(), time.process_time()
         result = await self._worker.run(what, function, *args)
         took_s, cpu_s = (time.monotonic_ns() - began) / NS_PER_S, time.process_time() - cpu_began
@@ -58,18 +59,18 @@ class SlowWorker:
         return result
 
     def spare(self, numel: int) -> bool:
-        """Whether work on `numel` numbers is short enough to run inline."""
+        """Return whether work on `numel` numbers is short enough to run inline."""
         return self._worker.spare(numel)
 
     def pause(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def resume(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
 def make_worker(blueprint: Blueprint, hosted: int) -> ThreadWorker:
-    """The worker of a process that hosts as many nodes: a thread for each while there are cores, or batches."""
+    """Return the worker of a process with `hosted` nodes: a thread for each while there are cores, or batches."""
     num_processes = -(-len(blueprint.node_ids) // getattr(blueprint.scenario.world, "nodes_per_process", 1))
     threads = max(1, min(hosted, cores() // num_processes))
     batching = blueprint.scenario.batching

@@ -42,7 +42,7 @@ from netdfl.node.shares import unacknowledged, weight_in
 from netdfl.node.state_transfer import Joining, StateTransfer
 from netdfl.node.waits import OpenWait, Waits
 from netdfl.node.worker import Worker
-from netdfl.record.base import Ended, Recorder, Waited
+from netdfl.record.base import Recorder, WaitEnd, WaitRecord
 from netdfl.training.base import Task, Update
 from netdfl.transport.base import Transport
 
@@ -355,11 +355,11 @@ class Node:
     def _record(self, wait: OpenWait, missing: Sequence[NodeId]) -> None:
         """Record a wait that took time: one for which all was there took none."""
         now, since, limit = self.clock.now_ns(), wait.since_ns, wait.deadline_ns
-        at_once = wait.ended is Ended.CAME and wait.last_src is None
+        at_once = wait.ended is WaitEnd.CAME and wait.last_src is None
         if now > since and wait.ended is not None and not at_once:
             deadline = None if limit is None or wait.asks else limit - since  # who asks goes by the answers
             head = (self.id, wait.round, wait.step, wait.kind, since, now)
-            self.recorder.wait(Waited(*head, deadline, wait.ended, wait.last_src, tuple(missing)))
+            self.recorder.wait(WaitRecord(*head, deadline, wait.ended, wait.last_src, tuple(missing)))
 
     async def _screened(self, inbox: Inbox) -> Inbox:
         """What of the messages is to be mixed, as the scenario says of those that hold NaN or infinity."""

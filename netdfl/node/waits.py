@@ -19,7 +19,7 @@ from netdfl.node.deadline import AutoDeadline, Silence
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.own_draws import OwnDraws
 from netdfl.node.worker import settle
-from netdfl.record.base import Ended
+from netdfl.record.base import WaitEnd
 from netdfl.transport.base import Fate
 
 _ALL = 2**31
@@ -49,7 +49,7 @@ class OpenWait:
     asks: bool = False
     unanswered: bool = False
     last_src: NodeId | None = None
-    ended: Ended | None = None
+    ended: WaitEnd | None = None
 
 
 class Waits:
@@ -290,17 +290,17 @@ class Waits:
                 self.silence.missed(node)
         return Inbox(messages, missing), wait
 
-    def _how(self, wait: OpenWait, timed_out: bool) -> Ended:
+    def _how(self, wait: OpenWait, timed_out: bool) -> WaitEnd:
         if timed_out:
-            return Ended.DEADLINE
+            return WaitEnd.DEADLINE
         if len(wait.have) >= wait.need or wait.sources is None:
-            return Ended.CAME
+            return WaitEnd.CAME
         missing = wait.sources - wait.have
         if missing <= self.gone:
-            return Ended.GONE
+            return WaitEnd.GONE
         if missing <= self.gone | wait.given_up:  # of whom nothing was lost: the wait was for the others
-            return Ended.GONE if wait.last_src is None else Ended.CAME
-        return Ended.LOST
+            return WaitEnd.GONE if wait.last_src is None else WaitEnd.CAME
+        return WaitEnd.LOST
 
     def skip(self, nodes: frozenset[NodeId]) -> None:
         """Do not wait for `nodes` any more this time; they are missing where they do not come before the end."""

@@ -1,1 +1,1 @@
-"""What a run leaves: rows in a store, files in a directory, and the result with its verdict."""
+"""The record of a run: rows in a store, files in a directory, the result and its verdict."""

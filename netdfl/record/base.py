@@ -1,4 +1,4 @@
-"""What is recorded, and through what: one narrow interface for nodes, links and the fleet."""
+"""The interfaces through which nodes, links and the fleet record a run."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from netdfl.core.outcome import Outcome
 from netdfl.core.types import Kind, NodeId, Payload, Scalar
 
 
-class Ended(StrEnum):
-    """How a wait ended."""
+class WaitEnd(StrEnum):
+    """The reason why a wait ended. The values are stored."""
 
     CAME = "came"
     DEADLINE = "deadline"
@@ -19,13 +19,14 @@ class Ended(StrEnum):
     LOST = "lost"
 
 
-class Waited(NamedTuple):
-    """A wait of a node that took time: for messages of `kind`, in a round and step, from `since_ns` to `until_ns`.
+class WaitRecord(NamedTuple):
+    """A wait of a node that took time, for messages of `kind` in one round and step.
 
-    `deadline_ns` is how long it would have lasted at most, None: without end, or as long as those that were asked say.
-    It ended because what suffices had `came`, at the `deadline` (or as nobody answered), because who was missing is
-    `gone`, or because a later message or an answer told that one was `lost`.
-    `last_src` sent what came last, `missing` are those whose messages were awaited and had not come.
+    The wait lasted from `since_ns` to `until_ns`. `deadline_ns` is its longest allowed length; None means that the wait
+    had no limit, or that answers of the awaited nodes set it.
+    `ended` is `came` when enough messages arrived, `deadline` when time ran out or nobody answered, `gone` when every
+    missing node counts as gone, and `lost` when a later message or an answer showed that a message was lost.
+    `last_src` is the sender of the last message that arrived; `missing` are the awaited nodes whose message did not.
     """
 
     node: NodeId
@@ -35,38 +36,38 @@ class Waited(NamedTuple):
     since_ns: int
     until_ns: int
     deadline_ns: int | None
-    ended: Ended
+    ended: WaitEnd
     last_src: NodeId | None
     missing: tuple[NodeId, ...]
 
 
 class Recorder(Protocol):
-    """Takes rows. Synchronous, buffered, cheap: a call costs about a microsecond and never blocks.
+    """A taker of rows. Calls are synchronous, buffered and cheap: about a microsecond, and never blocking.
 
     Times are the clock's nanoseconds; the store holds seconds. `node` is None for the fleet.
     """
 
     def outcome(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:
-        """Take the fate of messages, and the contents of each in the order of their edges."""
+        """Record the fate of messages; `payloads` holds their contents in the order of the edges."""
 
     def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
-        """Numbers of one round by name: `train_loss`, `round_s`, `weight`, `test_accuracy`, ...
+        """Record numbers of one round by name: `train_loss`, `round_s`, `weight`, `test_accuracy`, ...
 
-        Nobody changes `figures` any more.
+        The caller must not change `figures` afterwards.
         """
 
     def event(self, at_ns: int, node: NodeId | None, round: int, kind: str, **details: Scalar) -> None:
-        """Something that happened: `round_begin`, `crash`, `missing`, `gone`, `refused`, ..."""
+        """Record something that happened: `round_begin`, `crash`, `missing`, `gone`, `refused`, ..."""
 
-    def wait(self, waited: Waited) -> None:
-        """A wait that is over."""
+    def wait(self, waited: WaitRecord) -> None:
+        """Record a wait that is over."""
 
     def flush(self) -> None:
-        """Make everything taken so far durable and readable by others, in whole rows."""
+        """Make all rows so far durable and readable by other processes; rows are always whole."""
 
 
 class Store(Recorder, Protocol):
-    """A recorder that keeps what it takes."""
+    """A recorder that keeps its rows until it is closed."""
 
     def close(self) -> None:
-        """Nothing more will come. Raises RunError where what came can't be kept."""
+        """Write the last rows and close. Raises RunError where they can't be written."""

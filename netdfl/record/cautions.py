@@ -1,18 +1,18 @@
-"""What a reader of a run has to know before its figures, whatever its scenario expects: a sentence each.
+"""Cautions: sentences that a reader needs before a run's figures, whatever the scenario expects.
 
-Thresholds are chosen so that a healthy run does not reach them, and each sentence holds the figures that led to it:
-
-- `collapsed`: the average model lost more than half of what its best accuracy had above chance, where that was
-  ten points or more. Chance is one over the number of classes.
+A healthy run does not reach the thresholds. Each sentence holds the figures that led to it:
+- `collapsed`: the average model lost more than half of its best gain over chance, where that gain was ten points or
+  more. Chance is one over the number of classes.
 - `diverged`: the consensus distance (or the test loss, or a toy problem's error) is more than a hundred times the
   largest of the first tenth of its evaluations, and more than 10. A round adds at most its own drift, so without
   divergence the growth after a tenth of the rounds is about tenfold at most, however slowly the graph mixes.
-- `timeouts`: deadlines ended more than a tenth of the waits that took time, with somebody missing.
-- `weight_lost`: more than a hundredth of the push-sum weight is gone. With plain delivery that is what nodes do not
-  hold at the end, where messages were lost or could not be delivered; else what deliveries gave up and crashes lost.
-- `low_weight`: a node's push-sum weight fell below a ten-thousandth, and not with the weight of all. Its local steps
-  move its model by lr / w, so training may diverge there, and from there.
-- `versions`: nodes ran on other versions than most of them, or did not say on which.
+- `timeouts`: deadlines ended more than a tenth of the waits that took time, with a message missing.
+- `weight_lost`: more than a hundredth of the push-sum weight is gone. With plain delivery this is the weight that
+  nodes lack at the end, where messages were lost or undeliverable; else the weight that deliveries gave up and
+  crashes lost.
+- `low_weight`: a node's push-sum weight fell below a ten-thousandth, and the other nodes' did not. Its local steps
+  move its model by lr / w, so its training may diverge, and the divergence may spread.
+- `versions`: some nodes ran on other versions than most nodes, or did not report theirs.
 - `not_finite`: a loss, a model or a message was not finite.
 """
 
@@ -37,7 +37,7 @@ LOW_WEIGHT = 1e-4
 
 
 class CautionKind(StrEnum):
-    """What a caution is about."""
+    """The subject of a caution."""
 
     COLLAPSED = "collapsed"
     DIVERGED = "diverged"
@@ -50,14 +50,14 @@ class CautionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Caution:
-    """One of them, in a sentence."""
+    """A caution: its subject and its sentence."""
 
     kind: CautionKind
     text: str
 
 
 def by_kind(cautions: Sequence[Caution]) -> dict[str, list[str]]:
-    """Their sentences, by what they are about."""
+    """Return the sentences of `cautions` by subject."""
     found: dict[str, list[str]] = {}
     for caution in cautions:
         found.setdefault(caution.kind.value, []).append(caution.text)
@@ -65,7 +65,7 @@ def by_kind(cautions: Sequence[Caution]) -> dict[str, list[str]]:
 
 
 class HeldWeight(NamedTuple):
-    """What a node held of push-sum weight at the end of a round."""
+    """The push-sum weight of a node at the end of a round."""
 
     weight: float
     round: int
@@ -73,14 +73,16 @@ class HeldWeight(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Course:
-    """What cautions are found in: how a run's figures went, oldest first, and its counts.
+class RunFigures:
+    """The figures of a run in which cautions are sought, oldest first, and its counts.
 
-    `accuracy` has the test accuracies of the average model, `chance` that of a guess. `grown` are figures that
-    divergence shows in, by their names in words. `timed_out` of `waits` were ended by deadlines. `weight` is the last
-    sum of w over n, `least` the smallest w above 0 that a node held, `gave_up` the part of all weight that deliveries
-    and crashes are known to have lost; `plain` says that messages are sent once; `versions` are sentences about those
-    that nodes ran on.
+    `accuracy` holds the test accuracies of the average model, `chance` is the accuracy of a guess. `grown` maps the
+    names
+    of figures that show divergence, in words, to their values. Deadlines ended `timed_out` of `waits` waits. `weight`
+    is
+    the last sum of w over n, `least` the smallest w above 0 of any node, `gave_up` the share of all weight that
+    deliveries and crashes are known to have lost. `plain` is true where each message is sent once. `versions` holds
+    sentences about versions that differ between nodes.
     """
 
     accuracy: Sequence[float] = ()
@@ -97,8 +99,8 @@ class Course:
     versions: Sequence[str] = ()
 
 
-def find_cautions(course: Course) -> list[Caution]:
-    """Everything that a reader has to know, the gravest first."""
+def find_cautions(course: RunFigures) -> list[Caution]:
+    """Return all cautions of a run, the gravest first."""
     return [
         *(Caution(CautionKind.NOT_FINITE, text) for text in course.not_finite),
         *_collapse(course),
@@ -109,7 +111,7 @@ def find_cautions(course: Course) -> list[Caution]:
     ]
 
 
-def _collapse(course: Course) -> Iterator[Caution]:
+def _collapse(course: RunFigures) -> Iterator[Caution]:
     if not course.accuracy:
         return
     best, last = max(course.accuracy), course.accuracy[-1]
@@ -119,7 +121,7 @@ def _collapse(course: Course) -> Iterator[Caution]:
         yield Caution(CautionKind.COLLAPSED, text)
 
 
-def _divergence(course: Course) -> Iterator[Caution]:
+def _divergence(course: RunFigures) -> Iterator[Caution]:
     for name, values in course.grown.items():
         if not values:
             continue
@@ -129,14 +131,14 @@ def _divergence(course: Course) -> Iterator[Caution]:
             yield Caution(CautionKind.DIVERGED, text)
 
 
-def _timeouts(course: Course) -> Iterator[Caution]:
+def _timeouts(course: RunFigures) -> Iterator[Caution]:
     if course.timed_out > TIMEOUTS * course.waits:
         share = f"{course.timed_out / course.waits:.0%}"
         text = f"deadlines ended {course.timed_out:,} of {course.waits:,} waits ({share}) with a message missing"
         yield Caution(CautionKind.TIMEOUTS, text)
 
 
-def _low_weight(course: Course) -> Iterator[Caution]:
+def _low_weight(course: RunFigures) -> Iterator[Caution]:
     if course.least is not None and course.least.weight < LOW_WEIGHT:
         weight, round, node = course.least
         text = f"the push-sum weight of node {node} was down to {weight:.3g} in round {round}"
@@ -144,7 +146,7 @@ def _low_weight(course: Course) -> Iterator[Caution]:
         yield Caution(CautionKind.LOW_WEIGHT, f"{text}: steps are divided by it, and training may diverge; {remedy}")
 
 
-def _weight(course: Course) -> Iterator[Caution]:
+def _weight(course: RunFigures) -> Iterator[Caution]:
     if course.weight is None:
         return
     lost, never_came = course.gave_up, course.messages.lost + course.messages.undeliverable

@@ -1,8 +1,8 @@
 """The critical path of a run: a chain of causes from the end of the last node back to the start.
 
-A node is busy, or waits. Where its wait ended with a message, the chain goes on at the sender, at the time when that
-message left; where it ended by a deadline, or for a node that was rounds behind since it was down or paused, at the
-beginning of the wait. So every moment of the run is counted once, under what the fleet spent it on.
+A node either is busy or waits. From a wait that ended with a message, the chain continues at the sender, at the time
+when the message left. From a wait that ended by a deadline, or for a node that was rounds behind after an outage, it
+continues at the beginning of the wait. So every moment of the run is counted once, under one cause.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from statistics import median
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from netdfl.core.types import Kind, NodeId
-from netdfl.record.base import Ended
-from netdfl.record.history import EndedRound, History, Waiting, Why
+from netdfl.record.base import WaitEnd
+from netdfl.record.history import EndedRound, History, LagReason, TimedWait
 
 T = TypeVar("T")
 BEHIND = 2
-"""Rounds by which a sender must be behind its receiver to count as behind: one is usual between neighbors."""
+"""Number of rounds from which a sender counts as behind its receiver: one is usual between neighbors."""
 LEAST_S = 1e-9
-"""Less than the record's resolution is nothing."""
+"""Times below the record's resolution count as nothing."""
 SLOW = 2.0
-"""A local round of more than so many times the median of its round counts, beyond that, as a wait for a slow node."""
+"""Local rounds longer than this multiple of their round's median count as a wait for a slow node, in part."""
 
 
 class TimeUse(StrEnum):
-    """What a part of the run's time was spent on."""
+    """The cause of a part of a run's time."""
 
     COMPUTE = "compute"
     LINKS = "links"
@@ -43,16 +43,16 @@ class TimeUse(StrEnum):
 
 
 class Leg(NamedTuple):
-    """A part of the path. `nodes` are waited for, or their messages are.
+    """A part of the path. `nodes` are the nodes that were waited for, or whose messages were.
 
-    `rounds` is how far behind they were, `times` how many times the usual time their training took. `begin` is when a
-    part on links began.
+    `rounds` says how many rounds they were behind, `times` how many times the usual their training took. `begin` is the
+    start of a part on links, in seconds.
     """
 
     cause: TimeUse
     seconds: float
     nodes: tuple[NodeId, ...] = ()
-    why: Why = Why.UNKNOWN
+    why: LagReason = LagReason.UNKNOWN
     rounds: int = 0
     by_deadline: bool = False
     times: float = 1.0
@@ -64,14 +64,16 @@ Moment: TypeAlias = tuple[float, NodeId]
 
 
 def critical_path(history: History, total_s: float) -> list[Leg]:
-    """The parts of the path from the end back to the start; their seconds add up to `total_s`, or what was recorded.
+    """Return the parts of the path from the end back to the start.
 
-    What is not known of a round that was never ended counts as training up to what the node's rounds usually took.
+    Their seconds add up to `total_s`, or to the recorded length of the run. In a round that never ended, time of
+    unknown
+    use counts as training, up to the usual training time of the node.
     """
-    return list(_Walk(history).legs(total_s))
+    return list(_PathWalk(history).legs(total_s))
 
 
-class _Walk:
+class _PathWalk:
     def __init__(self, history: History) -> None:
         self._history = history
         self._final = max((rounds[-1].round + 1 for rounds in history.rounds.values() if rounds), default=0)
@@ -83,7 +85,7 @@ class _Walk:
         return self._history.usual()
 
     def legs(self, total_s: float) -> Iterator[Leg]:
-        """The path, the last part first."""
+        """Yield the parts of the path, the last part first."""
         ends = self._history.ends()
         if not ends:
             return
@@ -97,7 +99,7 @@ class _Walk:
             at, node = yield from self._waited(node, wait)
 
     def _unfinished(self, ends: Sequence[Moment], total_s: float) -> Iterator[Leg]:
-        """From the last that any node is known to have done to the end of the run: who could still have gone on?"""
+        """Yield the time from the last recorded moment to the end of the run, in which a node might have continued."""
         last = ends[0][0]
         if total_s <= last:
             return
@@ -114,11 +116,11 @@ class _Walk:
         return self._history.outages[node][-1].end < inf
 
     def _stragglers(self, ends: Sequence[Moment]) -> Legs[Moment]:
-        """Nodes that were rounds behind when the others had ended: the fleet waits for them as a node would."""
+        """Yield the time in which the fleet waited for nodes that were rounds behind when the others had ended."""
         for (end, node), (others, _) in pairwise(ends):
             lag = self._final - self._history.round_at(node, others)
             why = self._why_behind(node, end)
-            if lag < BEHIND or why is Why.UNKNOWN:
+            if lag < BEHIND or why is LagReason.UNKNOWN:
                 return end, node
             yield Leg(TimeUse.BEHIND, end - others, (node,), why, lag)
         return ends[-1]
@@ -126,7 +128,7 @@ class _Walk:
     # a node is busy
 
     def _busy(self, node: NodeId, begin: float, end: float) -> Iterator[Leg]:
-        """What `node` did in a time in which it waited for nobody; it may have been down for a part of it."""
+        """Yield what `node` did in a time without waits; it may have been down for a part of that time."""
         up = begin
         for outage in self._history.outages.get(node, ()):
             first, last = max(outage.begin, up), min(outage.end, end)
@@ -159,9 +161,9 @@ class _Walk:
             yield from self._held_up(node, begin, end, other)
 
     def _held_up(self, node: NodeId, begin: float, end: float, other: float) -> Iterator[Leg]:
-        """A time in which `node` neither trained nor waited for a message.
+        """Yield a time in which `node` neither trained nor waited for a message.
 
-        While another process stands still that is its doing: its mailbox is full, so that no send to it ends.
+        While the process of another node is stopped, that node is blamed: its full mailbox blocks sends to it.
         """
         stands = [
             (seconds, other_node, why)
@@ -169,46 +171,46 @@ class _Walk:
             if other_node != node
             for why, seconds in self._history.stops(other_node, begin, end).items()
         ]
-        seconds, standing, why = max(stands, default=(0.0, node, Why.UNKNOWN))
+        seconds, standing, why = max(stands, default=(0.0, node, LagReason.UNKNOWN))
         if seconds > 0:
             yield Leg(TimeUse.BEHIND, min(seconds, other), (standing,), why)
         if other - seconds > LEAST_S:
             yield Leg(TimeUse.REST, other - seconds)
 
     def _ended(self, node: NodeId, at: float) -> bool:
-        """Whether what `node` did up to then belongs to a round that it ended."""
+        """Return whether the work of `node` at that time belongs to a round that it ended."""
         rounds = self._history.rounds.get(node, ())
         place = bisect_left(rounds, at, key=lambda each: each.end)
         return place < len(rounds) and rounds[place].begin < at
 
     def _split(self, node: NodeId, round: int, took: float, trained: float, cpu: float | None) -> Iterator[Leg]:
-        """Training that took several times the usual is a wait for a slow node, but for the usual part.
+        """Split long training into its usual part and a wait for a slow node.
 
-        Where a processor was at it for no longer than usual, it waited for one: that is none of the node's.
+        Where the processor time was not longer than usual, the node itself had to wait for a processor.
         """
         usual = self._usual[round]
         slow = took * (1 - usual / trained) if trained > SLOW * usual else 0.0
         yield Leg(TimeUse.COMPUTE, took - slow)
         if slow:
-            why = Why.BUSY if cpu is not None and cpu <= SLOW * usual else Why.SLOW
+            why = LagReason.BUSY if cpu is not None and cpu <= SLOW * usual else LagReason.SLOW
             yield Leg(TimeUse.BEHIND, slow, (node,), why, times=trained / usual)
 
     # a node waits
 
-    def _waited(self, node: NodeId, wait: Waiting) -> Legs[Moment]:
-        """Say what a wait of `node` was for; return where and when the chain goes on."""
+    def _waited(self, node: NodeId, wait: TimedWait) -> Legs[Moment]:
+        """Yield the causes of a wait of `node`; return the moment at which the chain continues."""
         src, sent, arrived = wait.last_src, wait.last_sent, wait.arrived
-        if wait.ended == Ended.CAME and src is not None and sent is not None and arrived is not None:
+        if wait.ended == WaitEnd.CAME and src is not None and sent is not None and arrived is not None:
             arrived = max(wait.since, min(arrived, wait.until))
             yield from self._busy(node, arrived, wait.until)
             return (yield from self._came(node, wait, src, min(sent, arrived), arrived))
         yield self._missed(node, wait)
         return wait.since, node
 
-    def _came(self, node: NodeId, wait: Waiting, src: NodeId, sent: float, arrived: float) -> Legs[Moment]:
+    def _came(self, node: NodeId, wait: TimedWait, src: NodeId, sent: float, arrived: float) -> Legs[Moment]:
         lag = wait.round - self._history.round_at(src, wait.since) if wait.kind == Kind.DATA else 0
         why = self._why_behind(src, arrived)
-        if lag >= BEHIND and sent > wait.since and why is not Why.UNKNOWN:
+        if lag >= BEHIND and sent > wait.since and why is not LagReason.UNKNOWN:
             yield from self._on_link(src, node, sent, arrived)
             yield Leg(TimeUse.BEHIND, sent - wait.since, (src,), why, lag)
             return wait.since, node
@@ -225,7 +227,7 @@ class _Walk:
         return first, src
 
     def _on_link(self, src: NodeId, dst: NodeId, sent: float, arrived: float) -> Iterator[Leg]:
-        """A message's way; while a process at one of its ends does not run, it lies there."""
+        """Yield a message's time on its link, without the time in which the process at either end was stopped."""
         left = arrived - sent
         for node in (dst, src):
             for why, seconds in self._history.stops(node, sent, arrived).items():
@@ -235,41 +237,41 @@ class _Walk:
         yield Leg(TimeUse.LINKS, left, begin=sent)
 
     def _kept_waiting(self, asked: NodeId, since: float, replied: float) -> bool:
-        """Whether who was asked waited itself before it replied."""
+        """Return whether the node `asked` waited itself before it replied."""
         wait = self._history.last_wait(asked, replied)
         return wait is not None and wait.until > since
 
-    def _missed(self, waiter: NodeId, wait: Waiting) -> Leg:
-        """A wait of `waiter` that ended without messages of some nodes, or with what nobody recorded."""
+    def _missed(self, waiter: NodeId, wait: TimedWait) -> Leg:
+        """Return the cause of a wait that ended without messages of some nodes, or with an unrecorded message."""
         seconds = wait.until - wait.since
-        if wait.ended == Ended.CAME:
+        if wait.ended == WaitEnd.CAME:
             return Leg(TimeUse.LINKS, seconds, begin=wait.since)
         blamed = {node: self._blame(waiter, node, wait) for node in wait.missing}
         if blamed and all(blamed.values()):
             node, (why, lag) = max(
                 ((node, found) for node, found in blamed.items() if found is not None), key=lambda item: item[1][1]
             )
-            return Leg(TimeUse.BEHIND, seconds, (node,), why, lag, by_deadline=wait.ended == Ended.DEADLINE)
+            return Leg(TimeUse.BEHIND, seconds, (node,), why, lag, by_deadline=wait.ended == WaitEnd.DEADLINE)
         without = tuple(node for node, found in blamed.items() if found is None)
-        return Leg(TimeUse.DEADLINES if wait.ended == Ended.DEADLINE else TimeUse.LOST, seconds, without)
+        return Leg(TimeUse.DEADLINES if wait.ended == WaitEnd.DEADLINE else TimeUse.LOST, seconds, without)
 
-    def _blame(self, waiter: NodeId, node: NodeId, wait: Waiting) -> tuple[Why, int] | None:
-        """Why nothing could come of `node` to `waiter`; None: something could.
+    def _blame(self, waiter: NodeId, node: NodeId, wait: TimedWait) -> tuple[LagReason, int] | None:
+        """Return why `node` could send nothing to `waiter`, and how many rounds it was behind; None if it could.
 
-        It was down, or behind since then, or taken for gone, or had itself taken the waiter for gone.
+        It was down, or behind since an outage, or taken for gone, or had itself taken the waiter for gone.
         """
         lag = wait.round - self._history.round_at(node, wait.since)
         outage = self._history.longest_outage(node, wait.since, wait.until)
         if outage is not None:
             return outage.why, lag
         why = self._why_behind(node, wait.until)
-        if lag >= BEHIND and why is not Why.UNKNOWN:
+        if lag >= BEHIND and why is not LagReason.UNKNOWN:
             return why, lag
-        if wait.ended == Ended.LOST and self._history.sent_nothing(node, waiter, wait.round, wait.until):
-            return Why.SENT_NOTHING, 0
-        return (Why.GONE, 0) if wait.ended == Ended.GONE else None
+        if wait.ended == WaitEnd.LOST and self._history.sent_nothing(node, waiter, wait.round, wait.until):
+            return LagReason.SENT_NOTHING, 0
+        return (LagReason.GONE, 0) if wait.ended == WaitEnd.GONE else None
 
-    def _why_behind(self, node: NodeId, at: float) -> Why:
-        """Why `node` is behind: by the outage that took it longest."""
+    def _why_behind(self, node: NodeId, at: float) -> LagReason:
+        """Return the reason of the longest outage of `node` before `at`."""
         outages = [each for each in self._history.outages.get(node, ()) if each.end > 0 and each.begin < at]
-        return max(outages, key=lambda each: min(each.end, at) - each.begin).why if outages else Why.UNKNOWN
+        return max(outages, key=lambda each: min(each.end, at) - each.begin).why if outages else LagReason.UNKNOWN

@@ -1,7 +1,7 @@
-"""The database that reads a run's tables: it opens the files of that run's store and nothing else.
+"""The database that reads a run's tables: it can open the files of that run's store and no others.
 
-A run directory may come from anybody. What stands in its files reaches a query as a typed parameter, never as
-text; and should text of theirs become SQL all the same, it can't open other files, load extensions or undo this.
+A run directory may come from anybody. Its contents reach a query as typed parameters, never as text. Should such
+text become SQL all the same, it can't open other files, load extensions or undo these restrictions.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ TableName: TypeAlias = Literal["messages", "metrics", "events", "waits"]
 TABLES: Sequence[TableName] = get_args(TableName)
 TotalsName: TypeAlias = Literal["link_totals", "round_totals"]
 TOTALS: Sequence[TotalsName] = get_args(TotalsName)
-"""What is counted of all messages, whether each has a row or not."""
+"""Tables of counts over all messages, those without a row included."""
 
 
 def _columns(text: str) -> Mapping[str, str]:
-    """The names of columns and their types."""
+    """Return the types of columns by name."""
     return dict(column.split() for column in text.split(", "))
 
 
@@ -44,14 +44,14 @@ COLUMNS: Mapping[TableName | TotalsName, Mapping[str, str]] = {
     ),
 }
 MOST_NODES = 1_000_001
-"""As many as a scenario may have, with a server."""
+"""The most nodes that a scenario may have, its server included."""
 MOST_S = 1e9
 MOST_NBYTES = 1 << 50
 _LOCKED = ("autoinstall_known_extensions", "autoload_known_extensions", "enable_external_access")
 
 
 def connect(store: Path, writes: Path | None = None) -> DuckDBPyConnection:
-    """Open an empty database that may read the folder `store`, and write the file `writes`, and no other."""
+    """Open an empty database that may read the folder `store`, write the file `writes`, and open nothing else."""
     import duckdb
 
     database = duckdb.connect()
@@ -68,23 +68,23 @@ def connect(store: Path, writes: Path | None = None) -> DuckDBPyConnection:
 def _hide_progress(database: DuckDBPyConnection) -> None:
     """Show no progress of slow queries: it would stand amid a command's own output.
 
-    Where progress is off already nothing is set: in Jupyter without ipywidgets DuckDB refuses the very setting.
+    Where progress is off already, set nothing: in Jupyter without ipywidgets DuckDB refuses even that setting.
     """
     if database.execute("SELECT current_setting('enable_progress_bar')").fetchall() != [(False,)]:
         database.execute("SET enable_progress_bar = false")
 
 
-class Pieces(NamedTuple):
-    """The files that hold a table's rows: JSON lines, and segments in Parquet."""
+class RowFiles(NamedTuple):
+    """The files with a table's rows: JSON lines, and segments in Parquet."""
 
     lines: Sequence[Path]
     segments: Sequence[Path]
 
 
-def view(table: TableName | TotalsName, pieces: Pieces, num_nodes: int) -> str:
-    """The query whose rows are the table's: those of `pieces` that are whole, and of nodes below `num_nodes`.
+def view(table: TableName | TotalsName, pieces: RowFiles, num_nodes: int) -> str:
+    """Return a query for the rows of `table` in `pieces`: whole rows of nodes below `num_nodes`.
 
-    A torn line is read as a row of nulls; so is a number that its column can't hold.
+    A torn line is read as a row of nulls; a number that does not fit its column is read as null.
     """
     columns = COLUMNS[table]
     parts = []
@@ -119,7 +119,7 @@ _SELECTED: Mapping[TableName | TotalsName, str] = {
 }
 _EACH = "(SELECT *, 1 AS messages, coalesce(arrived_s, sent_s) AS until_s FROM messages)"
 COUNTED: Mapping[TotalsName, str] = {totals: _SELECTED[totals].format(_EACH) for totals in TOTALS}
-"""The totals of a run that records every message."""
+"""Queries for the totals of a run that records every message."""
 _FATES = f"split_part(fate, ':', 1) IN {tuple(fate.value for fate in FateKind)}"
 _COUNTS = f"messages BETWEEN 1 AND {MOST_NBYTES} AND nbytes BETWEEN 0 AND {MOST_NBYTES} AND {_FATES}"
 _SOUND: Mapping[TableName | TotalsName, str] = {
@@ -136,7 +136,7 @@ _SOUND: Mapping[TableName | TotalsName, str] = {
 
 
 def quoted(text: str) -> str:
-    """A literal of SQL."""
+    """Return `text` as a literal of SQL."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -145,5 +145,5 @@ def _literals(files: Sequence[Path]) -> str:
 
 
 def _literal(file: Path) -> str:
-    """A path as a literal, with the characters of a glob pattern taken as they are."""
+    """Return a path as a literal of SQL, with the characters of a glob pattern escaped."""
     return quoted(str(file).replace("[", "[[]").replace("*", "[*]").replace("?", "[?]"))

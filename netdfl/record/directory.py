@@ -1,4 +1,4 @@
-"""The run directory, made by the supervisor, and the lock of who writes it: one process at a time."""
+"""The run directory, made by the supervisor, and its lock: one process writes at a time."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ LOCK = ".lock"
 
 @dataclass(frozen=True, slots=True)
 class RunDirectory:
-    """Where one run writes. Every file but the store appears whole or not at all.
+    """The directory to which one run writes. Every file but the store appears whole or not at all.
 
-    `page` says that the run ends with a report; a run that is not `kept` writes nothing at all.
+    `page` is true where the run ends with a report; a run that is not `kept` writes nothing.
     """
 
     path: Path
@@ -37,10 +37,9 @@ class RunDirectory:
     def create(
         cls, root: Path | str, scenario_name: str, seed: int, out: Path | str | None = None, *, overwrite: bool = False
     ) -> Self:
-        """Make `root/<scenario>/<UTC time>-<seed>/` and point `latest` beside it there; or make `out`.
+        """Make `root/<scenario>/<UTC time>-<seed>/` and point the link `latest` at it; or make `out`.
 
-        With `overwrite`, an ended run that lies in `out` is removed first; anything else there is kept, and refused.
-
+        With `overwrite`, an ended run in `out` is removed first; any other content is kept, and refused.
         Raises:
             InputError: `out` exists and is not an empty directory, or nothing can be written there.
         """
@@ -59,11 +58,11 @@ class RunDirectory:
 
     @property
     def recorded(self) -> bool:
-        """Whether a node or the fleet has recorded anything yet."""
+        """Whether any row has been recorded yet."""
         return any(file.stat().st_size for file in (self.path / STORE).glob("*"))
 
     def abandon(self) -> None:
-        """Remove what was written for a run that was refused; `latest` points at the run before it again."""
+        """Remove all files of a refused run, and point `latest` at the run before it again."""
         for each in self.path.iterdir():
             shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
         link = self.path.parent / "latest"
@@ -73,7 +72,7 @@ class RunDirectory:
             _point(link, earlier) if earlier else link.unlink()
 
     def write(self, name: str, text: str) -> Path:
-        """Write `name` (`scenario.yaml`, say) atomically. Raises RunError where the disk refuses it."""
+        """Write the file `name` (such as `scenario.yaml`) atomically. Raises RunError if the disk refuses."""
         target = self.path / name
         if self.kept:
             with writing(target, RunError, "; everything recorded so far is kept"):
@@ -81,7 +80,7 @@ class RunDirectory:
         return target
 
     def write_json(self, name: str, value: object) -> Path:
-        """Write `fleet.json`, `result.json`, `graph.json`, `partition.json` as readable JSON."""
+        """Write `fleet.json`, `result.json`, `graph.json` or `partition.json` as readable JSON."""
         return self.write(name, dump_json(value, indent=1) + "\n")
 
     def write_events(self, events: Sequence[Mapping[str, object]]) -> Path:
@@ -100,7 +99,7 @@ def _make_empty(path: Path) -> Path:
 
 
 def _remove_run(path: Path) -> None:
-    """Empty `path` where it is the directory of a run that has ended. Raises InputError where the run goes on."""
+    """Empty `path` if it is the directory of an ended run. Raises InputError if the run goes on."""
     if path.is_symlink() or not all((path / name).exists() for name in (LOCK, "scenario.yaml")):
         return
     with hold(path):
@@ -109,7 +108,7 @@ def _remove_run(path: Path) -> None:
 
 
 def _make_new(parent: Path, name: str) -> Path:
-    """Make `parent/name`, or `parent/name-2` and so on where another run of this second has it."""
+    """Make `parent/name`, or `parent/name-2` and so on where another run of this second has that name."""
     parent.mkdir(parents=True, exist_ok=True)
     number = 1
     while True:
@@ -130,11 +129,11 @@ def _point(link: Path, target: str) -> None:
 
 @contextmanager
 def hold(path: Path) -> Iterator[None]:
-    """Hold the run directory `path`. The system lets go of it when this process ends, however it ends.
+    """Hold the lock of the run directory `path`. The system releases it when this process ends in any way.
 
     Raises:
-        InputError: another process holds it: its run is still going on.
-        RunError: the disk refuses it.
+        InputError: another process holds the lock: its run is still going on.
+        RunError: the disk refuses the lock file.
     """
     with writing(path / LOCK, RunError):
         file = os.fdopen(open_append(path / LOCK), "a")
@@ -151,11 +150,14 @@ def hold(path: Path) -> Iterator[None]:
 
 
 _held: dict[Path, int] = {}
-"""The descriptors of the locks that this process holds, by run directory."""
+"""The file descriptors of the locks that this process holds, by run directory."""
 
 
 def place_of(path: Path) -> Path:
-    """Where the held run directory `path` is now: somebody may have moved it. Raises RunError where it is gone."""
+    """Return the current path of the held run directory `path`, which may have been moved.
+
+    Raises RunError if it was removed.
+    """
     lock = _held.get(path)
     if lock is None or _is_same(path / LOCK, lock):
         return path
@@ -174,7 +176,7 @@ def _is_same(file: Path, descriptor: int) -> bool:
 
 
 def is_held(path: Path) -> bool:
-    """Whether some process of this machine holds the run directory `path`: its run is still going on."""
+    """Return whether a process of this machine holds the run directory `path`: its run is still going on."""
     try:
         fd = os.open(path / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

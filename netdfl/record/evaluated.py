@@ -1,4 +1,4 @@
-"""The fleet's evaluations, as rows of the store, and what they come to."""
+"""The fleet's evaluations, read from rows of the store, and figures computed from them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Series: TypeAlias = Mapping[str, Sequence[EvaluatedValue]]
 
 
 def all_evaluations(run: Run) -> dict[str, list[EvaluatedValue]]:
-    """Every evaluation of every fleet metric, by its name, in order of rounds."""
+    """Return every evaluation of every fleet metric, by its name, in order of rounds."""
     found: dict[str, list[EvaluatedValue]] = {}
     for name, *row in run.rows("SELECT name, round, at_s, value FROM metrics WHERE node IS NULL ORDER BY round, at_s"):
         found.setdefault(name, []).append(EvaluatedValue(*row))
@@ -30,18 +30,18 @@ def all_evaluations(run: Run) -> dict[str, list[EvaluatedValue]]:
 
 
 def last_of(series: Series, name: str) -> float | None:
-    """The figure's last value."""
+    """Return the last value of a figure; None if it was never evaluated or not finite."""
     found = series.get(name)
     return found[-1].value if found else None
 
 
 def values_of(series: Series, name: str) -> list[float]:
-    """The figure's values, as far as they are finite."""
+    """Return the finite values of a figure."""
     return [each.value for each in series.get(name, ()) if each.value is not None]
 
 
 def digest_of(accuracy: Sequence[EvaluatedValue]) -> dict[str, float | None]:
-    """The last value, the best, and the mean of the last five."""
+    """Return the last value, the best, and the mean of the last five."""
     values = [evaluation.value for evaluation in accuracy if evaluation.value is not None]
     if not values:
         return {"last": None, "best": None, "mean_last_5": None}
@@ -50,14 +50,17 @@ def digest_of(accuracy: Sequence[EvaluatedValue]) -> dict[str, float | None]:
 
 
 def course_of(found: Sequence[EvaluatedValue]) -> dict[str, float | None]:
-    """The last value of a figure, its least and most, and the mean of the last five."""
+    """Return the last value of a figure, its least and most, and the mean of the last five."""
     digest = digest_of(found)
     least = min((each.value for each in found if each.value is not None), default=None)
     return {"last": digest["last"], "least": least, "most": digest["best"], "mean_last_5": digest["mean_last_5"]}
 
 
 def reach_of(run: Run, series: Series, target: float | Mapping[str, Any]) -> dict[str, object]:
-    """Rounds, bytes and seconds until the fleet first had the accuracy, or the figure, that `target` asks for."""
+    """Return the rounds, bytes and seconds until the fleet first reached `target`.
+
+    A `target` is an accuracy, or a mapping with `metric` and `at_least` or `at_most`.
+    """
     if isinstance(target, Mapping):
         name, least, most = target["metric"], target.get("at_least"), target.get("at_most")
         asked = {"metric": name, **({"at_most": most} if least is None else {"at_least": least})}

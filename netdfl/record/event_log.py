@@ -1,8 +1,8 @@
 """The event log of a simulated run: every message's time, fate and content, and every metric, as one hash.
 
-An entry is a line of text, written at a virtual instant. Entries of one instant are put in the order of
-a keyed hash of what they are about (edge, kind, epoch, round, step, attempt; or node, round, name), so
-the hash does not depend on the order in which equal times were worked through.
+An entry is a line of text, written at a virtual instant. Entries of one instant are sorted by a keyed hash of their
+subject (edge, kind, epoch, round, step, attempt; or node, round, name). So the hash does not depend on the order in
+which events of equal time were handled.
 """
 
 from __future__ import annotations
@@ -21,44 +21,47 @@ from netdfl.core.clock import Clock
 from netdfl.core.fates import FATE_TEXTS
 from netdfl.core.outcome import Outcome
 from netdfl.core.types import NodeId, Payload, Scalar
-from netdfl.record.base import Store, Waited
+from netdfl.record.base import Store, WaitRecord
 
 MOST_ENTRIES = 1000
 SOME = 512
 FEW = 50
-"""Up to here Python has put entries in order before numpy begins."""
+"""Up to this number of entries Python sorts faster than numpy."""
 _Told: TypeAlias = tuple[list[int], list[str]]
-"""Entries of one instant: the keyed hashes of what they are about, and their lines."""
+"""Entries of one instant: the keyed hashes of their subjects, and their lines."""
 _Tell: TypeAlias = "Callable[[Any, Any, int, int, _Told], None]"
 _Group: TypeAlias = tuple[int, _Tell, object, object]
-"""When, what tells its entries, and of what, besides the instant and the seed: they become text with many others."""
+"""A group of entries: the instant, the function that writes them, and its first two arguments.
+
+Groups become text later, many at a time.
+"""
 _at = itemgetter(0)
 
 
 class Lines(Protocol):
-    """Where the lines of a kept log go."""
+    """A taker of the lines of a kept log."""
 
     def write(self, text: str, /) -> object:
-        """Take lines."""
+        """Write lines of text."""
 
 
 class EventLog:
-    """Hashes entries as they come; `kept`, if given, gets their lines too."""
+    """A hash over entries in their order; `kept`, if given, gets their lines too."""
 
     def __init__(self, clock: Clock, seed: int, kept: Lines | None = None) -> None:
-        """`seed` keys the order within an instant."""
+        """Begin an empty log. `seed` keys the order within an instant."""
         self._clock, self._seed, self._kept = clock, seed, kept
         self._hash = xxh3_128()
         self._groups: list[_Group] = []
         self._num, self._most = 0, MOST_ENTRIES
 
     def outcome(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:
-        """Take the fate of messages, and the contents of each in the order of their edges."""
+        """Add the fate of messages; `payloads` holds their contents in the order of the edges."""
         digests = [payload.digest or content_digest(payload) for payload in payloads]
         self._add(len(digests), _messages, outcome, digests)
 
     def metrics(self, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
-        """Numbers of one round, which nobody changes any more."""
+        """Add numbers of one round. The caller must not change `figures` afterwards."""
         self._add(len(figures), _metrics, (node, round), figures)
 
     def _add(self, num: int, tell: _Tell, about: object, rest: object) -> None:
@@ -70,7 +73,7 @@ class EventLog:
             self._most = self._num + MOST_ENTRIES
 
     def _digest(self, count: int) -> None:
-        """Write the first `count` groups, which are all of their instants."""
+        """Write the first `count` groups, which must end at the end of an instant."""
         lines: list[str] = []
         told: _Told = ([], [])
         instant = 0
@@ -88,13 +91,13 @@ class EventLog:
             self._kept.write(text)
 
     def hexdigest(self) -> str:
-        """The hash of all entries so far, 32 hex digits."""
+        """Return the hash of all entries so far, as 32 hex digits."""
         self._digest(len(self._groups))
         return self._hash.hexdigest()
 
 
 def _in_order(told: _Told) -> list[str]:
-    """The lines of an instant."""
+    """Return the lines of an instant in order."""
     hashes, lines = told
     if len(lines) < 2:
         return lines
@@ -132,7 +135,7 @@ def _metrics(of: tuple[NodeId | None, int], figures: Mapping[str, float], at_ns:
 
 
 def content_digest(payload: Payload) -> str:
-    """A digest of a payload's names, shapes, bytes and metadata, computed once per payload."""
+    """Return a digest of a payload's names, shapes, bytes and metadata, computed once per payload."""
     if payload.digest is None:
         digest = xxh3_128(repr(dict(payload.meta)).encode())
         for name, array in payload.arrays.items():
@@ -143,37 +146,37 @@ def content_digest(payload: Payload) -> str:
 
 
 class LoggingRecorder:
-    """A `Recorder` that writes to a store and to the event log."""
+    """A `Recorder` that writes to both a store and an event log."""
 
     def __init__(self, store: Store, log: EventLog) -> None:
-        """Tell both."""
+        """Record to `store` and `log`."""
         self._store, self._log = store, log
 
     def outcome(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:
-        """Take the fate of messages, and the contents of each in the order of their edges."""
+        """Record the fate of messages; `payloads` holds their contents in the order of the edges."""
         self._store.outcome(outcome, payloads)
         self._log.outcome(outcome, payloads)
 
     def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
-        """Numbers of one round."""
+        """Record numbers of one round."""
         self._store.metrics(at_ns, node, round, figures)
         self._log.metrics(node, round, figures)
 
     def event(self, at_ns: int, node: NodeId | None, round: int, kind: str, **details: Scalar) -> None:
-        """Something that happened; not part of the log."""
+        """Record an event in the store; the log has none."""
         self._store.event(at_ns, node, round, kind, **details)
 
-    def wait(self, waited: Waited) -> None:
-        """A wait that is over; not part of the log, which has the messages."""
+    def wait(self, waited: WaitRecord) -> None:
+        """Record a wait in the store; the log has the messages instead."""
         self._store.wait(waited)
 
     def flush(self) -> None:
-        """Make the store durable."""
+        """Make the rows of the store durable."""
         self._store.flush()
 
 
 def first_difference(one: Path, other: Path) -> str | None:
-    """The first entry in which two kept logs differ, in words; None where they are equal."""
+    """Return the first entry in which two kept logs differ, in words; None if they are equal."""
     with one.open() as first, other.open() as second:
         for number, (a, b) in enumerate(zip_longest(first, second), start=1):
             if a != b:

@@ -1,4 +1,4 @@
-"""What the files of a run directory must hold: each is checked as if it had come over the network."""
+"""Forms of the files of a run directory. Each file is checked like input from the network."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ Nanoseconds: TypeAlias = Annotated[int, Field(strict=True, ge=-MOST_S * 1e9, le=
 Seconds: TypeAlias = Annotated[float, Field(strict=True, ge=-MOST_S, le=MOST_S, allow_inf_nan=False)]
 Pair: TypeAlias = Annotated[list[NodeField], Field(min_length=2, max_length=2)]
 Named: TypeAlias = dict[str, list[NodeField]]
-"""Names of sets of nodes."""
+"""Sets of nodes by name."""
 Place: TypeAlias = Annotated[list[Annotated[float, Field(ge=-1e6, le=1e6)]], Field(min_length=2, max_length=2)]
 OPEN = ConfigDict(extra="allow")
-"""Of a form that has more fields than those that are read."""
+"""Configuration of a form that may have more fields than are read."""
 
 
 @with_config(OPEN)
 class GraphForm(TypedDict):
-    """`graph.json`."""
+    """Form of `graph.json`."""
 
     num_nodes: Annotated[int, Field(strict=True, ge=1, le=MOST_NODES)]
     edges: list[Pair]
@@ -48,14 +48,14 @@ class GraphForm(TypedDict):
 
 @with_config(ConfigDict(extra="ignore"))
 class SizeForm(TypedDict):
-    """`graph.json`, of which only the size is read: a large fleet's edges are many objects."""
+    """Form of `graph.json` that reads the size alone: a large fleet's edges are many objects."""
 
     num_nodes: Annotated[int, Field(strict=True, ge=1, le=MOST_NODES)]
 
 
 @with_config(OPEN)
 class PartitionForm(TypedDict):
-    """`partition.json`: how many samples of each class each client has."""
+    """Form of `partition.json`: the number of samples of each class at each client."""
 
     classes: Annotated[list[str | int], Field(max_length=MOST_NODES)]
     counts: Annotated[list[list[Annotated[float, Field(ge=0, le=1e15)]]], Field(min_length=1, max_length=MOST_NODES)]
@@ -63,7 +63,7 @@ class PartitionForm(TypedDict):
 
 @with_config(OPEN)
 class FleetForm(TypedDict, total=False):
-    """`fleet.json`, as far as the report of an unfinished run reads it."""
+    """Form of `fleet.json`, with the fields that the report of an unfinished run reads."""
 
     scenario: str
     rounds: Count
@@ -72,7 +72,7 @@ class FleetForm(TypedDict, total=False):
 
 @with_config(OPEN)
 class LinkEventForm(TypedDict):
-    """A line of `events.jsonl` about links."""
+    """Form of a line of `events.jsonl` about links."""
 
     action: Literal["set", "unset"]
     source: Count
@@ -106,12 +106,12 @@ RESULT: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, object])
 
 
 _WRONG = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
-"""What reading raises where files hold what nobody wrote."""
+"""Errors that a damaged file may raise while it is read."""
 
 
 @contextmanager
 def damaged(path: Path, doing: str) -> Iterator[None]:
-    """Within it, what files lack or hold beside their forms is their fault, and an InputError about `path`."""
+    """Turn errors that damaged files raise within the context into an InputError about `path`."""
     try:
         yield
     except InputError:
@@ -124,13 +124,13 @@ def damaged(path: Path, doing: str) -> Iterator[None]:
 
 
 def read_details(text: str | None) -> dict[str, Any]:
-    """The details of an event; none where they are no object."""
+    """Return the details of an event; empty where they are no object."""
     found = _from_column(text)
     return found if isinstance(found, dict) else {}
 
 
 def read_nodes(text: str | None) -> list[NodeId]:
-    """The nodes that a column lists; none where there is no list."""
+    """Return the nodes that a column lists; none where it holds no list."""
     found = _from_column(text)
     return [each for each in found if type(each) is int] if isinstance(found, list) else []
 
@@ -143,7 +143,7 @@ def _from_column(text: str | None) -> object:
 
 
 def read_lines(path: Path, form: TypeAdapter[T]) -> list[T]:
-    """What each line of the file `path` holds; nothing where there is no file. Raises InputError."""
+    """Return the parsed lines of the file `path`; none if there is no file. Raises InputError if it is damaged."""
     try:
         return [form.validate_json(line) for line in read_plain(path).splitlines()]
     except FileNotFoundError:
@@ -153,7 +153,7 @@ def read_lines(path: Path, form: TypeAdapter[T]) -> list[T]:
 
 
 def read_form(path: Path, form: TypeAdapter[T]) -> T | None:
-    """What the JSON file `path` holds; None where there is none. Raises InputError where it has not that form."""
+    """Return the parsed JSON file `path`; None if there is none. Raises InputError if it is damaged."""
     try:
         return form.validate_json(read_plain(path))
     except FileNotFoundError:

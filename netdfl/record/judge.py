@@ -1,4 +1,4 @@
-"""The verdict on a run: what must hold, what the scenario expects instead, and the exit code."""
+"""The verdict on a run: default rules, the scenario's expectations, and the exit code."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from netdfl.core.types import NodeId
 
 Verdict: TypeAlias = Literal["pass", "done", "fail", "unknown"]
 WELL = ("pass", "done")
-"""The verdicts of runs that ended well: with what was expected, or without anything that must not be."""
+"""Verdicts of runs that ended well: `pass` met expectations, `done` had none and broke no default rule."""
 
 CAUTIONS = ("collapsed", "diverged", "weight_lost")
-"""What an `expect` entry may forbid or ask for, beside what must not be in any run; see `netdfl.record.cautions`."""
+"""Cautions that an `expect` entry may forbid or ask for; `netdfl.record.cautions` defines them."""
 
 FIGURES = (
     "test_accuracy",
@@ -34,29 +34,29 @@ FIGURES = (
     *NOT_DELIVERED,
     "timeouts",
 )
-"""What an `expect` entry may bound with `at_least` and `at_most`."""
+"""Figures that an `expect` entry may bound with `at_least` and `at_most`."""
 
 _MEASURED = re.compile(r"(test|mean_local|mean_personal)_[A-Za-z]\w*")
-"""Names of figures that a task has of its own: `test_mae`, `mean_personal_mae`."""
+"""Names of figures that a task defines itself: `test_mae`, `mean_personal_mae`."""
 
 
 def is_measured(name: str) -> bool:
-    """Whether `name` can be a figure of a model that a task defines."""
+    """Return whether `name` can be a figure of a model that a task defines."""
     return _MEASURED.fullmatch(name) is not None
 
 
 def own_figure(name: str) -> str:
-    """What of a model `name` is a figure of, where a task defines it: `mae` of `test_mae`; else nothing."""
+    """Return the task's own name of the figure `name`: `mae` for `test_mae`; empty if no task defines it."""
     found = None if name in FIGURES else _MEASURED.fullmatch(name)
     return "" if found is None else name.removeprefix(f"{found[1]}_")
 
 
 SHARES = frozenset({"test_accuracy", "mean_local", "mean_personal", "timeouts", *NOT_DELIVERED})
-"""Those that people read in percent: shares of tests, of messages sent, of waits."""
+"""Figures that people read in percent: shares of tests, of messages sent, of waits."""
 
 
 class ExitCode(IntEnum):
-    """What `netdfl run` exits with."""
+    """The exit code of `netdfl run`."""
 
     PASS = 0
     FAIL = 1
@@ -67,16 +67,15 @@ class ExitCode(IntEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Findings:
-    """What a run is judged by.
+class Evidence:
+    """The evidence by which a run is judged.
 
-    `died` maps each node that died unplanned to what happened to it; `deadlocks`, `open_stalls`
-    and `not_finite` are sentences; `broke` and `fidelity_missed` are empty where all is well.
-    `fell` are nodes whose own numbers were not finite, `refused_not_finite` sentences about messages with
-    such numbers that were refused, `num_refused` how many these were of `num_delivered`; `unfinished` are sentences
-    about nodes that should have finished and have not.
-    `mass_error` says that a resumed run is not the one that was never killed. `cautions` are sentences by the names of
-    `CAUTIONS`; `figures` holds the final numbers under those of `FIGURES`.
+    `died` maps each node that died unplanned to a sentence. `deadlocks`, `open_stalls` and `not_finite` hold sentences;
+    `broke` and `fidelity_missed` are empty where all is well. `fell` are nodes whose own numbers were not finite.
+    `refused_not_finite` holds sentences about messages that were refused as not finite; they are `num_refused` of
+    `num_delivered` messages. `unfinished` holds sentences about nodes that should have finished and did not.
+    `mass_error` says why a resumed run differs from one that was never killed. `cautions` maps names of `CAUTIONS` to
+    sentences; `figures` maps names of `FIGURES` to final values.
     """
 
     died: Mapping[NodeId, str] = field(default_factory=dict)
@@ -96,15 +95,15 @@ class Findings:
     interrupted: bool = False
 
 
-class Unmet(NamedTuple):
-    """A claim that does not hold: the entry of `expect` that it is about, or what else; and a sentence."""
+class UnmetClaim(NamedTuple):
+    """A claim that does not hold: a sentence, and the entry of `expect` (or another rule) that makes the claim."""
 
     entry: str
     text: str
 
 
 class Judgement(NamedTuple):
-    """The verdict, its reasons (empty for `pass` and `done`), the exit code, and which entry each reason is about."""
+    """The verdict, its reasons (none for `pass` and `done`), the exit code, and the entry behind each reason."""
 
     verdict: Verdict
     reasons: list[str]
@@ -112,35 +111,33 @@ class Judgement(NamedTuple):
     entries: tuple[str, ...] = ()
 
     @staticmethod
-    def of(verdict: Verdict, unmet: Sequence[Unmet], exit_code: ExitCode) -> Judgement:
-        """That verdict for what does not hold."""
+    def of(verdict: Verdict, unmet: Sequence[UnmetClaim], exit_code: ExitCode) -> Judgement:
+        """Return a judgement with the unmet claims as its reasons."""
         texts = [each.text for each in unmet]
         return Judgement(verdict, texts, exit_code, tuple(each.entry for each in unmet))
 
 
-def judge(findings: Findings, expect: Mapping[str, object]) -> Judgement:
-    """Judge a run by its defaults and by `expect`, an entry of which replaces its default.
+def judge(findings: Evidence, expect: Mapping[str, object]) -> Judgement:
+    """Judge a run by its defaults and by `expect`; an entry of `expect` replaces its default.
 
-    What ends well is `pass` where anything is expected, and `done` where nothing is: nobody said what would be good.
+    A run that ends well is `pass` where anything is expected, and `done` where nothing is.
     `deadlock`, `stall`, `unfinished` and `not_finite` are `none` (the default), `some` (at least one must occur) or
     `any`. `died` may also be the list of exactly those nodes that must die. Where `not_finite` is not `none`, a node
-    may die of numbers of its own that are not finite. A message that was refused for such numbers is `some`, and so
-    breaks a `none` that is said; where nothing is said of it, only if most messages were. The names of `CAUTIONS` are
-    `any` by default: they are told, and judged where that is asked for. A name of `FIGURES` is bounded by
-    `{at_least: x, at_most: y}`.
-
+    may die of its own numbers that are not finite. A message that was refused as not finite counts against an explicit
+    `none`; against the default only if most messages were refused. The names of `CAUTIONS` are `any` by default: they
+    are reported, and judged where the scenario asks. A name of `FIGURES` is bounded by `{at_least: x, at_most: y}`.
     Raises:
         InputError: an entry of `expect` means nothing.
     """
     grave, other = _unmet(findings, expect)
     if findings.interrupted:
-        interrupted = Unmet("interrupted", "the run was interrupted")
+        interrupted = UnmetClaim("interrupted", "the run was interrupted")
         return Judgement.of("unknown", [interrupted, *grave], ExitCode.INTERRUPTED)
     if findings.broke:
-        return Judgement.of("unknown", [Unmet("broke", findings.broke), *grave], ExitCode.BROKE)
+        return Judgement.of("unknown", [UnmetClaim("broke", findings.broke), *grave], ExitCode.BROKE)
     if grave:
         return Judgement.of("fail", grave + other, ExitCode.FAIL)
-    doubts = [Unmet("fidelity", findings.fidelity_missed), Unmet("mass", findings.mass_error)]
+    doubts = [UnmetClaim("fidelity", findings.fidelity_missed), UnmetClaim("mass", findings.mass_error)]
     if any(each.text for each in doubts):
         return Judgement.of("unknown", [*(each for each in doubts if each.text), *other], ExitCode.UNKNOWN)
     if other:
@@ -148,8 +145,8 @@ def judge(findings: Findings, expect: Mapping[str, object]) -> Judgement:
     return Judgement("pass" if expect else "done", [], ExitCode.PASS)
 
 
-def _unmet(findings: Findings, expect: Mapping[str, object]) -> tuple[list[Unmet], list[Unmet]]:
-    """What does not hold: by crash, deadlock or loss, which no missed fidelity excuses; and otherwise."""
+def _unmet(findings: Evidence, expect: Mapping[str, object]) -> tuple[list[UnmetClaim], list[UnmetClaim]]:
+    """Return the unmet claims: crashes, deadlocks and losses, which no missed fidelity excuses; and all others."""
     not_finite = expect.get("not_finite", "none")
     refused = findings.refused_not_finite if "not_finite" in expect else _mostly_refused(findings)
     met = [*findings.not_finite, *refused]
@@ -168,34 +165,36 @@ def _unmet(findings: Findings, expect: Mapping[str, object]) -> tuple[list[Unmet
     return grave, other
 
 
-def _mostly_refused(findings: Findings) -> list[str]:
-    """Where more than half of what came was refused as not finite, who sent it, and how much it was."""
+def _mostly_refused(findings: Evidence) -> list[str]:
+    """Return sentences about refused messages, if more than half of all messages were refused as not finite."""
     if 2 * findings.num_refused <= findings.num_delivered:
         return []
     share = f"{findings.num_refused:,} of {findings.num_delivered:,} messages held NaN or infinity and were refused"
     return [share, *findings.refused_not_finite]
 
 
-def _occurrences(name: str, found: Sequence[str], expected: object) -> list[Unmet]:
+def _occurrences(name: str, found: Sequence[str], expected: object) -> list[UnmetClaim]:
     if expected == "any":
         return []
     if expected == "some":
-        return [] if found else [Unmet(name, f"{name}: some was expected, none occurred")]
+        return [] if found else [UnmetClaim(name, f"{name}: some was expected, none occurred")]
     if expected == "none":
-        return [Unmet(name, text) for text in found]
+        return [UnmetClaim(name, text) for text in found]
     raise InputError(f"expect.{name} is {expected!r}; choose none, some or any")
 
 
-def _deaths(died: Mapping[NodeId, str], expected: object, excused: Collection[NodeId]) -> list[Unmet]:
+def _deaths(died: Mapping[NodeId, str], expected: object, excused: Collection[NodeId]) -> list[UnmetClaim]:
     unexcused = {node: text for node, text in died.items() if node not in excused}
     if not isinstance(expected, Sequence) or isinstance(expected, str):
         return _occurrences("died", list((unexcused if expected == "none" else died).values()), expected)
     survived = sorted(set(expected) - set(died))
     others = [text for node, text in unexcused.items() if node not in expected]
-    return [Unmet("died", text) for text in (*others, *(f"node {i} was expected to die and did not" for i in survived))]
+    return [
+        UnmetClaim("died", text) for text in (*others, *(f"node {i} was expected to die and did not" for i in survived))
+    ]
 
 
-def _bounds(name: str, figures: Mapping[str, float | None], bounds: object) -> list[Unmet]:
+def _bounds(name: str, figures: Mapping[str, float | None], bounds: object) -> list[UnmetClaim]:
     known = name in FIGURES or is_measured(name)
     if not known or not isinstance(bounds, Mapping) or not set(bounds) <= {"at_least", "at_most"}:
         raise InputError(
@@ -206,10 +205,10 @@ def _bounds(name: str, figures: Mapping[str, float | None], bounds: object) -> l
     value = figures.get(name)
     if value is None:
         never = f"{name} was expected to be {_words(name, limits)} and was never measured"
-        return [Unmet(name, never)] if limits else []
+        return [UnmetClaim(name, never)] if limits else []
     met = limits.get("at_least", value) <= value <= limits.get("at_most", value)
     missed = f"{name} was expected to be {_words(name, limits)} and is {_number(name, value)}"
-    return [] if met else [Unmet(name, missed)]
+    return [] if met else [UnmetClaim(name, missed)]
 
 
 def _words(name: str, limits: Mapping[str, float]) -> str:
@@ -217,5 +216,5 @@ def _words(name: str, limits: Mapping[str, float]) -> str:
 
 
 def _number(name: str, value: float, digits: int = 6) -> str:
-    """As people read it, with enough digits to tell it from a bound close by."""
+    """Return `value` as people read it, with enough digits to tell it from a bound close by."""
     return f"{100 * value:.{digits}g}%" if name in SHARES else f"{value:.{digits}g}"

@@ -1,4 +1,4 @@
-"""The stalls that were kept of a run: each finding, with what its nodes waited for."""
+"""The stalls that a run's diagnosis kept: each finding, with the waits of its nodes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ MOST_KEPT = 50
 
 
 @with_config(OPEN)
-class Told(TypedDict):
-    """A finding as it is kept, as far as the report reads it."""
+class FindingForm(TypedDict):
+    """Form of a kept finding, with the fields that the report reads."""
 
     text: str
     round: Count
@@ -31,36 +31,36 @@ class Told(TypedDict):
 
 @with_config(OPEN)
 class WaitForm(TypedDict):
-    """What a node waits for, and since when: the awaited nodes are the keys."""
+    """Form of a node's wait: its start, and the awaited nodes as keys."""
 
     since_ns: NotRequired[Nanoseconds]
     awaited: dict[Annotated[str, Field(pattern=r"^\d{1,7}$")], Any]
 
 
 @with_config(OPEN)
-class Now(TypedDict):
-    """One node of the snapshot."""
+class NodeForm(TypedDict):
+    """Form of one node of the snapshot."""
 
     node: NodeField
     wait: WaitForm | None
 
 
 @with_config(OPEN)
-class Kept(TypedDict):
-    """One file of the folder."""
+class StallForm(TypedDict):
+    """Form of one file of the folder."""
 
-    finding: Told
-    nodes: list[Now]
-
-
-_KEPT: TypeAdapter[Kept] = TypeAdapter(Kept)
+    finding: FindingForm
+    nodes: list[NodeForm]
 
 
-def kept_stalls(run: Path) -> list[Kept]:
-    """What a run's diagnosis kept, those that nothing ends first, then in the order in which they were found.
+_KEPT: TypeAdapter[StallForm] = TypeAdapter(StallForm)
+
+
+def kept_stalls(run: Path) -> list[StallForm]:
+    """Return the stalls that a run kept: the permanent ones first, then in the order of their discovery.
 
     Raises:
-        InputError: one of them is damaged.
+        InputError: a file is damaged.
     """
     files = sorted((run / FOLDER).glob("*.json"))[:MOST_KEPT]
     kept = [found for path in files if (found := read_form(path, _KEPT)) is not None]

@@ -1,4 +1,4 @@
-"""What became of a run's messages, by class and reason, of the fleet and of each link."""
+"""Counts of a run's messages by class and reason, of the fleet and of each link."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from netdfl.record.run import Run
 
 @dataclass(frozen=True, slots=True)
 class MessageTotals:
-    """A run's messages by class; `why` has the reasons within a class, such as `loss` and `queue` of what was lost.
+    """A run's messages by class; `why` has the reasons within a class, such as `loss` and `queue` for lost.
 
-    A late message has the reason `deadline` where its receiver had waited for it up to a deadline, and `went_on`
-    where it had gone on otherwise: with enough from others, or because it expected nothing, or no more.
+    A late message has the reason `deadline` where its receiver had waited until a deadline, and `went_on` where the
+    receiver had enough messages from others, or expected none.
     """
 
     counts: MessageCounts
     why: Mapping[FateClass, Mapping[str, int]]
 
     def to_json(self) -> dict[str, object]:
-        """What `result.json` has under `messages`."""
+        """Return the entry `messages` of `result.json`."""
         return asdict(self.counts) | {"why": {name.value: dict(reasons) for name, reasons in self.why.items()}}
 
 
 def shares(counts: MessageCounts) -> dict[str, float]:
-    """What was not delivered, by class, as shares of what was sent."""
+    """Return the messages that were not delivered, by class, as shares of all messages sent."""
     return {name: getattr(counts, name) / max(1, counts.sent) for name in NOT_DELIVERED}
 
 
 def count_messages(run: Run) -> MessageTotals:
-    """Count what `run` recorded."""
+    """Count the messages that `run` recorded."""
     counts: Counter[str] = Counter()
     why: dict[FateClass, dict[str, int]] = {}
     for text, number in run.rows("SELECT fate, sum(messages)::BIGINT FROM round_totals GROUP BY fate ORDER BY fate"):
@@ -56,9 +56,9 @@ def _why_late(run: Run) -> dict[str, int]:
 
 
 def count_timeouts(run: Run) -> tuple[int, int]:
-    """Waits that their deadline ended though somebody was missing, and all waits that took time.
+    """Return the number of waits that a deadline ended with a message missing, and of all waits that took time.
 
-    Where a receiver can't know who sends, a deadline is how waits end and nobody is missing.
+    Where a receiver can't know its senders, every wait ends by a deadline and nothing is missing.
     """
     ((timed_out, waits),) = run.rows(
         "SELECT count(*) FILTER (ended = 'deadline' AND json_array_length(missing) > 0), count(*) FROM waits"
@@ -68,7 +68,7 @@ def count_timeouts(run: Run) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class LinkTraffic:
-    """What crossed one link: `delay_s` is the median of what is recorded to have arrived, None where nothing is."""
+    """The traffic of one link. `delay_s` is the median of the recorded arrivals; None if there is none."""
 
     edge: Edge
     counts: MessageCounts
@@ -77,7 +77,7 @@ class LinkTraffic:
 
 
 def count_by_link(run: Run) -> list[LinkTraffic]:
-    """Every link that carried something, those that lost most first, then those that carried most."""
+    """Return the traffic of every link that carried messages, the most lossy first, then the busiest."""
     rows = run.rows("SELECT src, dst, fate, messages, nbytes FROM link_totals")
     counts: defaultdict[Edge, Counter[str]] = defaultdict(Counter)
     carried: Counter[Edge] = Counter()

@@ -27,7 +27,7 @@ def plain(value: object) -> object:
 
 
 def _parts(value: object) -> dict[Any, object] | list[object] | None:
-    """What a value that is made of others is to JSON; None for any other."""
+    """Return a composite value as a dict or a list; None for any other value."""
     if _fields(type(value)):
         return shallow(value)
     if isinstance(value, Mapping):
@@ -38,12 +38,12 @@ def _parts(value: object) -> dict[Any, object] | list[object] | None:
 
 
 def shallow(value: object) -> dict[str, object]:
-    """The fields of a data class, as they are."""
+    """Return the fields of a data class, unconverted."""
     return {name: getattr(value, name) for name in _fields(type(value))}
 
 
 def _names(kind: type) -> tuple[str, ...]:
-    """Those of a data class's fields; none for any other type."""
+    """Return the names of a data class's fields; none for any other type."""
     return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
 
 
@@ -61,7 +61,7 @@ def dump_json(value: object, *, indent: int | None = None) -> str:
 
 
 def _simpler(value: object) -> object:
-    """What stands for a value that JSON has not; see `plain`."""
+    """Convert a value that JSON does not have into one that it has."""
     parts = _parts(value)
     if parts is None:
         raise TypeError(f"{type(value).__name__} is nothing that JSON has")
@@ -69,7 +69,7 @@ def _simpler(value: object) -> object:
 
 
 def dump_by_line(value: Mapping[str, object]) -> str:
-    """Return `value` as strict JSON text with a line for each entry, and for each item of one that is a list."""
+    """Return `value` as strict JSON text, with a line for each entry and for each item of a list."""
     return "{" + ",\n".join(f"{dump_json(key)}:{_in_lines(entry)}" for key, entry in value.items()) + "}\n"
 
 

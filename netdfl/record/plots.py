@@ -1,4 +1,4 @@
-"""`run.plot`: figures of matplotlib of what a run recorded, to look at in a notebook, to change, and to save."""
+"""Figures of a run (`run.plot`) drawn with matplotlib: to look at in a notebook, to change, and to save."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ ARROW = {"arrowstyle": "-|>", "color": STALLED, "shrinkA": 10, "shrinkB": 11, "c
 ACCURACIES = {"test_accuracy": "average model", "mean_local_accuracy": "mean of local models"}
 
 
-class Recorded(Protocol):
-    """What is read of a run; see `netdfl.record.run.Run`."""
+class RecordedRun(Protocol):
+    """The part of a run that the figures need; `netdfl.record.run.Run` has it."""
 
     @property
     def path(self) -> Path:
-        """Its directory."""
+        """The run directory."""
 
     @property
     def num_nodes(self) -> int:
-        """How many nodes it has."""
+        """The number of nodes."""
 
     @property
     def partition(self) -> PartitionForm | None:
-        """How its data are shared out."""
+        """The partition of the data over clients."""
 
     def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """Rows of its tables."""
+        """Return the rows of a query."""
 
 
 class Plots:
-    """Figures of one run. Each method draws a new one; colors that a colour-blind reader tells apart."""
+    """Figures of one run. Each method draws a new figure, in colors that color-blind readers can tell apart."""
 
-    def __init__(self, run: Recorded) -> None:
-        """Draw `run`."""
+    def __init__(self, run: RecordedRun) -> None:
+        """Draw figures of `run`."""
         self._run = run
 
     def accuracy(self) -> Figure:
-        """Test accuracy by round, of the average model and at the mean of local models.
+        """Draw the test accuracy by round, of the average model and the mean of local models.
 
         Raises:
             InputError: no accuracy was measured.
@@ -71,10 +71,10 @@ class Plots:
         return figure
 
     def curve(self, name: str, *, log: bool = False) -> Figure:
-        """A figure of the fleet by round: `test_loss`, `consensus_distance`, `error`.
+        """Draw a figure of the fleet by round: `test_loss`, `consensus_distance`, `error`.
 
         Raises:
-            InputError: there is none of that name.
+            InputError: the run has no figure of that name.
         """
         points = self._of_fleet(name)
         if not points:
@@ -93,7 +93,7 @@ class Plots:
         return figure
 
     def partition(self) -> Figure:
-        """Who got which data: a column a client, a row a class, a dot as large as their number of examples.
+        """Draw the data of each client: a column a client, a row a class, a dot sized by number of examples.
 
         Raises:
             InputError: the run has no examples of classes.
@@ -107,7 +107,7 @@ class Plots:
         return figure
 
     def links(self) -> Figure:
-        """What each link lost of what it was given, and its median delay: two maps, a row a sender."""
+        """Draw the share of messages lost on each link, and its median delay: two maps, a row a sender."""
         import numpy as np
 
         num, size = self._run.num_nodes, (8.0, 4.0)
@@ -131,10 +131,11 @@ class Plots:
         return figure
 
     def waits(self, at: float) -> Figure:
-        """Who waits for whom at `at` seconds: an arrow from who waits to whom it waits for.
+        """Draw the wait-for graph at `at` seconds: an arrow from each waiting node to each awaited node.
 
-        Of a wait that ended it is known who came last and who never came; a wait that never ended is drawn as the
-        stall has it that was found in it.
+        Of a wait that ended, only the last sender and the missing ones are recorded; a wait that never ended is drawn
+        from
+        the snapshot of its stall.
         """
         expect(is_number(at), "at", at, "seconds since the start")
         edges, waiting = self.waits_at(at)
@@ -158,7 +159,7 @@ class Plots:
         return figure
 
     def timeline(self) -> Figure:
-        """A lane a node: its rounds, what of them it waited, when it was down or paused, and where it stalled."""
+        """Draw a lane a node: its rounds, its waits, times when it was down or paused, and its stalls."""
         num = self._run.num_nodes
         figure, axes = _canvas((9.0, min(12.0, 1.2 + 0.25 * num)))
         ended = self._run.rows("SELECT node, at_s - value, value FROM metrics WHERE name = 'round_s' AND node >= 0")
@@ -174,7 +175,7 @@ class Plots:
         return figure
 
     def waits_at(self, at: float) -> tuple[list[Edge], set[NodeId]]:
-        """The edges of the wait-for graph at `at` seconds, and who waits, as far as it was recorded."""
+        """Return the recorded edges of the wait-for graph at `at` seconds, and the nodes that wait."""
         edges: set[Edge] = set()
         waiting: set[NodeId] = set()
         for node, last, missing in self._run.rows(
@@ -203,12 +204,12 @@ class Plots:
         return float(end_s or 0.0)
 
     def _outages(self) -> list[tuple[NodeId, float, float]]:
-        """When nodes were down or paused: node, since when, how long."""
+        """Return when nodes were down or paused: node, begin, length (s)."""
         end_s = self._end_s
         return [(node, begin, min(end, end_s) - begin) for node, _, begin, end in read_outages(self._run.rows)]
 
     def _open_waits(self) -> list[tuple[NodeId, float, tuple[NodeId, ...]]]:
-        """Waits that never ended: node, since when, for whom."""
+        """Return waits that never ended: node, begin (s), awaited nodes."""
         last: Mapping[NodeId, float] = dict(self._run.rows("SELECT node, max(until_s) FROM waits GROUP BY node"))
         found: dict[NodeId, tuple[NodeId, float, tuple[NodeId, ...]]] = {}
         for kept in kept_stalls(self._run.path):
@@ -224,7 +225,7 @@ class Plots:
 
 
 def draw_partition(axes: Axes, counts: Sequence[Sequence[float]], classes: Sequence[object]) -> None:
-    """Dots whose areas are the numbers of examples: `counts` has a row a client, a number a class."""
+    """Draw dots with the numbers of examples as areas: `counts` has a row a client, a number a class."""
     most = max(max(row) for row in counts)
     dots = [(client, label, n) for client, row in enumerate(counts) for label, n in enumerate(row) if n]
     clients, labels, numbers = zip(*dots, strict=True)
@@ -236,23 +237,23 @@ def draw_partition(axes: Axes, counts: Sequence[Sequence[float]], classes: Seque
 
 
 def _canvas(size: tuple[float, float], *, axes: bool = True) -> tuple[Figure, Any]:
-    """A figure of that size in inches, which shows itself in a notebook, and its axes."""
+    """Return a figure of that size in inches, which a notebook shows, and its axes."""
     from matplotlib.figure import Figure as Canvas
 
-    class Shown(Canvas):
-        """A figure that a notebook shows by itself."""
+    class NotebookFigure(Canvas):
+        """A figure that a notebook shows without a call."""
 
         def _repr_png_(self) -> bytes:
             picture = io.BytesIO()
             self.savefig(picture, format="png", dpi=100)
             return picture.getvalue()
 
-    figure = Shown(figsize=size, layout="constrained")
+    figure = NotebookFigure(figsize=size, layout="constrained")
     return figure, figure.add_subplot() if axes else None
 
 
 def _whole(*along: Axis) -> None:
-    """Nodes and rounds are whole numbers."""
+    """Set ticks at whole numbers only, as nodes and rounds are."""
     from matplotlib.ticker import MaxNLocator
 
     for axis in along:
@@ -260,7 +261,7 @@ def _whole(*along: Axis) -> None:
 
 
 def _lanes(axes: Axes, spans: Sequence[tuple[NodeId, float, float]], color: str, label: str) -> None:
-    """Bars in the lanes of their nodes."""
+    """Draw bars in the lanes of their nodes."""
     by_node: dict[NodeId, list[tuple[float, float]]] = {}
     for node, since_s, lasts_s in spans:
         by_node.setdefault(node, []).append((since_s, lasts_s))

@@ -1,5 +1,6 @@
-"""What to know of a run beside its verdict: who died, and who waited for them; restarts, and what they did to the
-fleet's push-sum mass; messages given up; scripted events that never came.
+"""Remarks on a run beside its verdict: deaths, restarts, messages given up, and events that never happened.
+
+A death comes with the nodes that waited for the dead one, a restart with its effect on the fleet's push-sum mass.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from netdfl.record.run import Run
 
 
 def find_deaths(run: Run) -> list[Json]:
-    """Nodes that died unplanned, in order of time: node, round, reason, and who waited for it in which round.
+    """Return the nodes that died unplanned, in order of time: node, round, reason, and who waited for it.
 
-    What was before the last resumption of the run counts no more.
+    Deaths before the last resumption of the run do not count.
     """
     first = run.rows(
         "SELECT node, arg_min(round, at_s), arg_min(kind, at_s), arg_min(details, at_s) FROM events "
@@ -44,7 +45,7 @@ def find_deaths(run: Run) -> list[Json]:
 
 
 def reason_of_death(kind: str, details: Mapping[str, object]) -> str:
-    """`killed by SIGKILL`, `exit code 3`, `training error: out of memory`, from an event's details."""
+    """Return the reason in an event's details: `killed by SIGKILL`, `exit code 3`, `training error: ...`."""
     said = details.get("reason") or details.get("error")
     if kind == "training_error":
         return f"training error: {said}" if said else "training error"
@@ -60,11 +61,11 @@ _KINDS = ("crash", "died", "restart", "rejoin")
 
 
 def find_restarts(run: Run) -> list[dict[str, object]]:
-    """Every restart in order of time: node, when it crashed and returned (s), and with which state.
+    """Return every restart in order of time: node, times of crash and return (s), and whether its state was kept.
 
-    Where its state was lost: `rejoined_in` is its round, `model_of` the neighbor whose model it began with (None:
+    Where its state was lost, `rejoined_in` is its round, `model_of` the neighbor whose model it began with (None:
     nobody's, and `reason` says why), `lost_weight` the push-sum weight that it held when it crashed (None where it was
-    killed), and `new_weight` the one that it began with; both None for methods without weights.
+    killed), and `new_weight` the weight that it began with; both None for methods without weights.
     """
     rows = run.rows(
         "SELECT kind, node, round, at_s, details FROM events WHERE kind IN ? AND node IS NOT NULL", [_KINDS]
@@ -91,8 +92,8 @@ def find_restarts(run: Run) -> list[dict[str, object]]:
     return found
 
 
-class GivenUp(NamedTuple):
-    """How many `messages` were given up, how many of them never arrived (`lost`), and the weight in those.
+class GivenUpCounts(NamedTuple):
+    """The number of messages that were given up, of those that never arrived (`lost`), and their weight.
 
     `lost_weight` is the push-sum weight that is gone for good; 0 for methods without weights.
     """
@@ -102,10 +103,11 @@ class GivenUp(NamedTuple):
     lost_weight: float
 
 
-def count_given_up(run: Run) -> GivenUp:
-    """Count them in what `run` recorded.
+def count_given_up(run: Run) -> GivenUpCounts:
+    """Count the messages that `run` recorded as given up.
 
-    Where messages are sampled, one has come that has no row of its first sending: whatever was not delivered has one.
+    In a sampled record, a message without a row of its first sending has arrived: every message that was not delivered
+    has a row.
     """
     came = "SELECT DISTINCT src, dst, round, step FROM messages WHERE kind = 'data' AND fate = 'delivered'"
     if not run.sampling.is_all:
@@ -119,12 +121,12 @@ def count_given_up(run: Run) -> GivenUp:
         "SELECT count(*), count(*) FILTER (came.src IS NULL), "
         "coalesce(sum(weight) FILTER (came.src IS NULL), 0) FROM given LEFT JOIN came USING (src, dst, round, step)"
     )
-    return GivenUp(messages, lost, weight)
+    return GivenUpCounts(messages, lost, weight)
 
 
 @with_config(OPEN)
 class ScheduledForm(TypedDict):
-    """A compiled event, as `events.jsonl` holds it."""
+    """Form of a compiled event in `events.jsonl`."""
 
     action: str
     source: Count
@@ -137,9 +139,9 @@ _SCRIPTED: TypeAdapter[ScheduledForm] = TypeAdapter(ScheduledForm)
 
 
 def find_unreached(run: Run) -> dict[str, object] | None:
-    """Entries of `events` of which nothing came, as no node lived so long: `count`, `first`, `ended_s`; None: all came.
+    """Return the entries of `events` that never happened because the run ended first; None if all happened.
 
-    `first` is the earliest compiled event of these, as `events.jsonl` has it.
+    The keys are `count`, `first` (the earliest such compiled event, as in `events.jsonl`) and `ended_s`.
     """
     events: list[Any] = read_lines(run.path / "events.jsonl", _SCRIPTED)
     if not events:

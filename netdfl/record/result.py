@@ -1,4 +1,4 @@
-"""`result.json`: what a run came to, computed from its store and from what the supervisor knows."""
+"""`result.json`: the outcome of a run, computed from its store and from facts that the supervisor knows."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from netdfl.core.types import Json
 from netdfl.core.versions import grouped
 from netdfl.record.cautions import HeldWeight
 from netdfl.record.evaluated import Series, all_evaluations, course_of, digest_of, reach_of
-from netdfl.record.judge import Findings, Judgement, is_measured, judge
+from netdfl.record.judge import Evidence, Judgement, is_measured, judge
 from netdfl.record.messages import MessageTotals, count_messages, count_timeouts
-from netdfl.record.remarks import GivenUp, count_given_up, find_deaths, find_restarts, find_unreached
+from netdfl.record.remarks import GivenUpCounts, count_given_up, find_deaths, find_restarts, find_unreached
 from netdfl.record.run import Run
 from netdfl.record.time_spent import find_time_spent
-from netdfl.record.verdict import Death, Observed, Odd, RunFacts, conclude
+from netdfl.record.verdict import Death, Observations, OddMessages, RunFacts, conclude
 
 SCHEMA = "netdfl/result/1"
 PACKAGES = ("netdfl", "torch", "numpy", "grpcio")
 
 
 class Summary(NamedTuple):
-    """What goes into `result.json`, and the judgement with the exit code."""
+    """The contents of `result.json`, and the judgement with its exit code."""
 
     result: dict[str, object]
     judgement: Judgement
 
 
-def _by_sender(run: Run, kind: str) -> list[Odd]:
+def _by_sender(run: Run, kind: str) -> list[OddMessages]:
     rows = run.rows(
         "SELECT TRY_CAST(details->>'src' AS INTEGER) AS src, coalesce(details->>'reason', 'not_finite') AS reason, "
         "sum(coalesce(TRY_CAST(details->>'messages' AS INTEGER), 1))::BIGINT, min(round), "
@@ -40,25 +40,25 @@ def _by_sender(run: Run, kind: str) -> list[Odd]:
         "GROUP BY 1, 2 ORDER BY 1 NULLS LAST, 2",
         [kind],
     )
-    return [Odd(src, FateReason(reason), *rest) for src, reason, *rest in rows]
+    return [OddMessages(src, FateReason(reason), *rest) for src, reason, *rest in rows]
 
 
-class Read(NamedTuple):
-    """The record of a run: what its verdict goes by, and what else `result.json` tells of it."""
+class StoredRecord(NamedTuple):
+    """The stored record of a run: the observations for its verdict, and the rest of `result.json`."""
 
-    observed: Observed
+    observed: Observations
     messages: MessageTotals
-    given_up: GivenUp
+    given_up: GivenUpCounts
     restarts: Sequence[Json]
     deaths: Sequence[Json]
 
     @classmethod
     def of(cls, run: Run) -> Self:
-        """Read the record."""
+        """Read the record of `run`."""
         messages, given_up, deaths = count_messages(run), count_given_up(run), find_deaths(run)
         restarts: Sequence[Json] = find_restarts(run)
         timed_out, waits = count_timeouts(run)
-        observed = Observed(
+        observed = Observations(
             series=all_evaluations(run),
             messages=messages.counts,
             nbytes=_scalar(run, "SELECT coalesce(sum(nbytes), 0)::BIGINT FROM round_totals"),
@@ -91,8 +91,11 @@ _NOT_FINITE = (
 
 
 def summarize(run: Run, facts: RunFacts) -> Summary:
-    """Compute the contents of `result.json`, the verdict included, from what `run` recorded; many queries: hold it."""
-    observed, messages, given_up, restarts, deaths = Read.of(run)
+    """Compute the contents of `result.json`, with the verdict, from the record of `run`.
+
+    It makes many queries: hold the run's tables first.
+    """
+    observed, messages, given_up, restarts, deaths = StoredRecord.of(run)
     figures, cautions, judgement = conclude(observed, facts)
     length_s = facts.duration_s if facts.virtual_duration_s is None else facts.virtual_duration_s
     result = {
@@ -122,12 +125,12 @@ def summarize(run: Run, facts: RunFacts) -> Summary:
 
 
 def unjudged(facts: RunFacts, why: str, status: Mapping[str, Any]) -> Summary:
-    """What goes into `result.json` of a run whose record could not be read: `why`, and what is known otherwise.
+    """Return the contents of `result.json` for a run whose record could not be read, and the reason `why`.
 
-    `status` is the contents of `fleet.json`. What is not known is None, or empty.
+    `status` is the contents of `fleet.json`. Unknown entries are None, or empty.
     """
     told = ["; ".join(each for each in (facts.broke, why) if each)]
-    broke = Findings(
+    broke = Evidence(
         died={},
         deadlocks=[f"deadlock: {deadlock['text']}" for deadlock in facts.deadlocks],
         figures={},
@@ -147,7 +150,7 @@ def unjudged(facts: RunFacts, why: str, status: Mapping[str, Any]) -> Summary:
         **dict.fromkeys(figures),
         "targets": [],
         "messages": MessageTotals(counts, {}).to_json(),
-        "given_up": GivenUp(0, 0, 0.0)._asdict(),
+        "given_up": GivenUpCounts(0, 0, 0.0)._asdict(),
         **{name: [] for name in ("refused", "mixed_not_finite", "died", "restarts", "events_not_reached")},
         "bytes_sent": status.get("bytes_sent", 0),
         "duration_s": facts.duration_s,
@@ -161,7 +164,7 @@ def unjudged(facts: RunFacts, why: str, status: Mapping[str, Any]) -> Summary:
 
 
 def _measured(run: Run, facts: RunFacts, series: Series, figures: Json) -> dict[str, object]:
-    """What the fleet came to, in figures."""
+    """Return the final figures of the fleet."""
     return {
         "test_accuracy": {
             "average_model": digest_of(series.get("test_accuracy", [])),
@@ -190,7 +193,7 @@ def _what_ran(facts: RunFacts) -> dict[str, object]:
 
 
 def _where_it_applies(facts: RunFacts) -> dict[str, object]:
-    """What only runs that were resumed, are simulated, or whose nodes lived elsewhere, have."""
+    """Return entries of runs that were resumed, are simulated, or had nodes on other machines."""
     found = {
         "resumed": [dict(each) for each in facts.resumed] or None,
         "virtual_duration_s": facts.virtual_duration_s,
@@ -201,7 +204,7 @@ def _where_it_applies(facts: RunFacts) -> dict[str, object]:
 
 
 def _recorded(run: Run) -> dict[str, object]:
-    """What of the messages is recorded, where that is not all."""
+    """Return which messages are recorded, if not all are."""
     if run.sampling.is_all:
         return {}
     ((rows,),) = run.rows("SELECT count(*) FROM messages")
@@ -209,7 +212,7 @@ def _recorded(run: Run) -> dict[str, object]:
 
 
 def _least_weight(run: Run) -> HeldWeight | None:
-    """The smallest push-sum weight that a node held; one that rejoined without any has 0 for a while."""
+    """Return the smallest positive push-sum weight of a node; one that rejoins without any has 0 for a while."""
     rows = run.rows(
         "SELECT value, round, node FROM metrics WHERE name = 'weight' AND node IS NOT NULL AND value > 0 "
         "ORDER BY value, round, node LIMIT 1"
@@ -222,7 +225,7 @@ def _scalar(run: Run, sql: str) -> Any:
 
 
 def _chance(run: Run) -> float:
-    """The accuracy of a guess; 0 where there are no classes."""
+    """Return the accuracy of a guess; 0 where there are no classes."""
     partition = run.partition
     return 1 / len(partition["classes"]) if partition is not None and partition["classes"] else 0.0
 

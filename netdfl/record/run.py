@@ -1,4 +1,4 @@
-"""What a run left, opened by whoever reads what happened."""
+"""A run as a reader opens it: its tables and files."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MOST_HELD = 1 << 28
-"""A table with more bytes than these, as lines, is not held in memory."""
+"""Tables with more bytes of lines are not held in memory."""
 MOST_TRIES = 3
-"""A file that was there when they were listed may be rolled up before it is read: then they are listed again."""
+"""Number of attempts at listing and reading the files: one may be rolled up between the two."""
 Parameters: TypeAlias = Sequence[object] | Mapping[str, object]
 
 
 class Run:
-    """What one run left, or has left so far: tables as DuckDB relations, files as plain data.
+    """A run, finished or going on: its tables as DuckDB relations, its files as plain data.
 
     A relation reads the store anew when it is evaluated: `run.metrics.df()` for pandas, `run.metrics.fetchall()`.
     Rows come in no particular order; a torn last line is skipped.
@@ -61,7 +61,7 @@ class Run:
         return Plots(self)
 
     def _repr_html_(self) -> str:
-        """The run in a notebook: what it is, and what it came to."""
+        """Return the run's name, verdict and reasons as a notebook shows them."""
         result = self.result if self.finished else {}
         head = f"<b>{escape(str(result.get('scenario', self.path.name)))}</b> {escape(str(self.path))}"
         told = [str(result.get("verdict", "no result yet")), *map(str, result.get("reasons", ()))]
@@ -71,7 +71,7 @@ class Run:
     def messages(self) -> DuckDBPyRelation:
         """The fate of each message: src, dst, kind, epoch, round, step, attempt, nbytes, sent_s, arrived_s, fate.
 
-        `sampling` says which have a row.
+        `sampling` says which messages have a row.
         """
         return self.query("FROM messages")
 
@@ -82,7 +82,7 @@ class Run:
 
     @property
     def events(self) -> DuckDBPyRelation:
-        """What happened: at_s, node (null: the fleet), round, kind, details (JSON)."""
+        """Events: at_s, node (null: the fleet), round, kind, details (JSON)."""
         return self.query("FROM events")
 
     @property
@@ -94,8 +94,8 @@ class Run:
         """Return the relation of a query over the tables `messages`, `metrics`, `events` and `waits`.
 
         `link_totals` (src, dst, fate, messages, nbytes) and `round_totals` (kind, epoch, round, fate, messages, nbytes,
-        until_s) count all messages, those too that a sampled record has no row of.
-        `parameters` are what `?`, or `$name`, stands for. Nothing but the run's store can be read or written.
+        until_s) count all messages, also those without a row in a sampled record.
+        `parameters` are the values of `?` or `$name`. Nothing but the run's store can be read or written.
         """
         _check_query(sql, parameters)
         with self._reading():
@@ -119,7 +119,7 @@ class Run:
         return {name: np.ma.filled(np.ma.asarray(column, dtype=float), np.nan) for name, column in found.items()}
 
     def _read(self, work: Callable[[], T], *, hold: bool = False) -> T:
-        """What `work` reads of the tables: as they are now, or as they are held."""
+        """Return the result of `work` on the tables, as they are now or as they are held."""
         import duckdb
 
         with self._reading():
@@ -135,7 +135,7 @@ class Run:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Read the tables once for all `rows` within, which see nothing of what is written meanwhile.
+        """Read the tables once; `rows` within the context see nothing that is written meanwhile.
 
         Raises:
             InputError: the store is damaged.
@@ -165,7 +165,7 @@ class Run:
             raise InputError(f"{self.path / STORE} is damaged: {told}") from exc
 
     def _is_sound(self) -> bool:
-        """Whether all tables can be read, so that an error is the query's own."""
+        """Return whether all tables can be read, so that an error is the query's own."""
         import duckdb
 
         try:
@@ -176,7 +176,7 @@ class Run:
         return True
 
     def roll_up(self) -> str:
-        """Make segments of large tables, once nobody writes any more; why not, where that was not possible."""
+        """Make segments of large tables once nobody writes any more; return the reason if that failed, else ""."""
         import duckdb
 
         try:
@@ -186,13 +186,13 @@ class Run:
         return ""
 
     def copy(self, sql: str, target: Path) -> None:
-        """Carry out a COPY of the tables that writes the file `target`."""
+        """Run a COPY statement over the tables that writes the file `target`."""
         with self._open(target) as database:
             self._lay_out(database)
             database.execute(sql)
 
     def _lay_out(self, database: DuckDBPyConnection, *, hold: bool = False) -> None:
-        """Make the tables of what the store holds now; what the schedule did to links is among the events."""
+        """Make the tables from the store's present files; add changes of links by schedule to the events."""
         tables = TABLES if self.sampling.is_all else (*TABLES, *TOTALS)
         files = {table: pieces(self.path / STORE, table) for table in tables}
         views = {table: view(table, files[table], self._num_nodes) for table in tables}
@@ -230,7 +230,7 @@ class Run:
 
     @cached_property
     def sampling(self) -> Sampling:
-        """Which messages have a row; the totals `link_totals` and `round_totals` count all of them."""
+        """The rule by which messages have a row; `link_totals` and `round_totals` count all of them."""
         found = read_form(self.path / SAMPLING, SAMPLING_FORM)
         return EVERYTHING if found is None else Sampling.of(found["messages"])
 
@@ -241,7 +241,7 @@ class Run:
 
     @property
     def result(self) -> dict[str, Any]:
-        """The contents of `result.json`. Raises InputError where the run has not got so far."""
+        """The contents of `result.json`. Raises InputError if the run has not ended."""
         result = read_form(self.path / "result.json", RESULT)
         if result is None:
             raise InputError(f"{self.path} has no result.json yet: the run is still going on, or it was killed")
@@ -264,7 +264,7 @@ class Run:
 
     @property
     def num_nodes(self) -> int:
-        """How many nodes the graph has; without one, as many as have told figures."""
+        """The number of nodes in the graph; without a graph, the number of nodes with metrics."""
         if (graph := self.graph) is not None:
             return graph["num_nodes"]
         ((most,),) = self.rows("SELECT max(node) FROM metrics")
@@ -283,20 +283,20 @@ def _check_query(sql: object, parameters: object) -> None:
 
 
 class WithoutPandas:
-    """A relation where pandas is not installed: all but its data frames."""
+    """A relation where pandas is not installed: it has all methods but those that return data frames."""
 
     def __init__(self, relation: DuckDBPyRelation) -> None:
-        """Stand for `relation`."""
+        """Wrap `relation`."""
         self._relation = relation
 
     def __getattr__(self, name: str) -> object:
-        """Whatever the relation has."""
+        """Return the relation's attribute. Raises InputError for a method that needs pandas."""
         if name in ("df", "fetchdf", "fetch_df", "to_df"):
             raise InputError(f".{name}() gives a data frame of pandas, which is not installed: {pip_install('pandas')}")
         return getattr(self._relation, name)
 
     def __repr__(self) -> str:
-        """The relation's table."""
+        """Return the relation's table as text."""
         return repr(self._relation)
 
 
@@ -304,7 +304,7 @@ def open_run(path: Path | str) -> Run:
     """Open a run directory, finished or not.
 
     Raises:
-        InputError: there is no run at `path`, or it holds what is no plain file.
+        InputError: there is no run at `path`, or it holds a file that is not a plain one.
     """
     if not isinstance(path, str | Path):
         raise InputError(f"{str(path)[:80]!r} is no run: expected the path of a run directory")

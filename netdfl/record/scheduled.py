@@ -1,8 +1,8 @@
-"""What the schedule did to links, as rows of `events`: a partition is one row where it begins, and one where it ends.
+"""Scheduled changes of links as rows of `events`: a partition has a row where it begins and one where it ends.
 
-Every world writes its compiled schedule as `events.jsonl` before the run. Here it meets what the nodes recorded: a
-change by the clock came if some node still did something then, one by rounds came when the first node was through with
-the round before. So the rows are the same in every world, in a run that goes on, and in one that was killed.
+Every world writes its compiled schedule as `events.jsonl` before the run. This module joins it with the nodes' record:
+a change by the clock happened if some node was still active then; a change by rounds happened when the first node had
+ended the round before. So the rows are the same in every world, in a run that goes on, and in a killed one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 ENDS = "_ends"
-"""What the kind of an event has after the action's name where a change ends: `partition_ends`."""
+"""Suffix of an event's kind where a change ends: `partition_ends`."""
 _EVENT: TypeAdapter[LinkEventForm] = TypeAdapter(LinkEventForm)
 
 
@@ -38,7 +38,7 @@ class ScheduledChange(NamedTuple):
 
 
 def read_script(path: Path) -> list[ScheduledChange]:
-    """The events on links in `events.jsonl`, without lines that are none."""
+    """Return the events on links in `events.jsonl`; other lines are skipped."""
     if not path.is_file():
         return []
     found = []
@@ -64,7 +64,10 @@ def put_script(database: DuckDBPyConnection, script: Sequence[ScheduledChange]) 
 
 
 def put_scheduled(database: DuckDBPyConnection, recorded: str) -> None:
-    """Make the table `scheduled` of what is in `script` and came, by `metrics` and the `recorded` events (a query)."""
+    """Make the table `scheduled`: rows of `script` that happened by the run's metrics and events.
+
+    `recorded` is a query for the recorded events.
+    """
     database.execute(f"CREATE OR REPLACE TEMP TABLE scheduled AS {_SCHEDULED.format(recorded=recorded)}")
 
 

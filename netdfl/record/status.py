@@ -1,4 +1,4 @@
-"""What the supervisor knows of a fleet while it runs: shown on the terminal and written to `fleet.json`."""
+"""The status of a running fleet, shown on the terminal and written to `fleet.json`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _quote = lru_cache(maxsize=1024)(dump_json)
 
 
 class Phase(StrEnum):
-    """How far a node's process is."""
+    """The state of a node's process."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -29,7 +29,10 @@ ENDED = (Phase.FINISHED, Phase.CRASHED, Phase.DIED)
 
 @dataclass(slots=True)
 class NodeStatus:
-    """One node: `round` is the last that it began, `loss` its last train loss; `returns`: it is down and due back."""
+    """The status of one node. `round` is the last that it began, `loss` its last train loss.
+
+    `returns` is true while the node is down and scheduled to return.
+    """
 
     node: NodeId
     pid: int | None = None
@@ -40,7 +43,7 @@ class NodeStatus:
     returns: bool = False
 
     def to_text(self) -> str:
-        """The fields as an object of JSON."""
+        """Return the fields as a JSON object."""
         pid, loss = self.pid or "null", self.loss
         return (
             f'{{"node":{self.node},"pid":{pid},"address":{_quote(self.address)},"round":{self.round},'
@@ -61,7 +64,7 @@ class EvaluationStatus:
 
 @dataclass(frozen=True, slots=True)
 class WaitingStatus:
-    """A node that waits in `round` since `since_s` for those `awaited`; they are none where it can't know who sends."""
+    """A node that has waited in `round` since `since_s` for the nodes `awaited`; none if its senders are unknown."""
 
     node: NodeId
     round: int
@@ -71,10 +74,10 @@ class WaitingStatus:
 
 @dataclass(slots=True)
 class FleetStatus:
-    """The whole fleet. The supervisor keeps it up to date; views and `fleet.json` read it.
+    """The status of the whole fleet. The supervisor updates it; displays and `fleet.json` read it.
 
-    `waiting` are the few nodes that have waited longest, as far as that is known. `elapsed_s` is the fleet's time,
-    `wall_s` the seconds that a person has waited for it: other ones where time is virtual.
+    `waiting` holds the few nodes known to have waited longest. `elapsed_s` is the fleet's time, `wall_s` the seconds of
+    the wall clock: they differ where time is virtual.
     """
 
     scenario: str
@@ -91,17 +94,17 @@ class FleetStatus:
 
     @property
     def running(self) -> list[NodeStatus]:
-        """Nodes that still have rounds before them."""
+        """The nodes that have rounds left."""
         return [node for node in self.nodes.values() if node.phase not in ENDED]
 
     @property
     def slowest(self) -> NodeStatus | None:
-        """The running node that is furthest back, the lowest id of several; None where all ended."""
+        """The running node in the lowest round, of several the one with the lowest id; None if all ended."""
         return min(self.running, key=lambda node: (node.round, node.node), default=None)
 
     @property
     def rounds_done(self) -> int:
-        """Rounds that every node still in the run has behind it, those included that are down and due back."""
+        """The number of rounds that all remaining nodes have ended, nodes due to return included."""
         if self.slowest is not None:
             return min(node.round for node in self.nodes.values() if node.phase not in ENDED or node.returns)
         finished = any(node.phase is Phase.FINISHED for node in self.nodes.values())
@@ -114,13 +117,13 @@ class FleetStatus:
         return self.wall_s / done * (self.rounds - done) if done else None
 
     def to_text(self) -> str:
-        """The contents of `fleet.json`: the fields, what follows from them, and the nodes as a list, a node a line."""
+        """Return the contents of `fleet.json`: the fields, figures derived from them, and a line a node."""
         head = dump_json(self._head(), indent=1).removesuffix("\n}")
         rows = ",\n  ".join([self.nodes[node].to_text() for node in sorted(self.nodes)])
         return f'{head},\n "nodes": [\n  {rows}\n ]\n}}\n'
 
     def _head(self) -> dict[str, object]:
-        """All but the nodes."""
+        """Return all entries but the nodes."""
         slowest, evaluation = self.slowest, self.evaluation
         return {
             "scenario": self.scenario,
@@ -139,10 +142,10 @@ class FleetStatus:
 
 
 class Display(Protocol):
-    """Something that shows a fleet while it runs."""
+    """A view of a fleet while it runs."""
 
     def update(self, status: FleetStatus) -> None:
-        """Show the fleet as it is now. Cheap; call it as often as something changed."""
+        """Show the present status. The call is cheap and may come after every change."""
 
     def note(self, text: str) -> None:
-        """Say something once, above the rest: a node died, a default was chosen."""
+        """Show a message once, above the rest: a node died, a default was chosen."""

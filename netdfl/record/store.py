@@ -1,23 +1,18 @@
-"""The store: rows as JSON lines, of which a `kill -9` tears at most the last, readable while the run goes on.
+"""The store: rows as JSON lines, readable while the run goes on; a `kill -9` tears at most the last.
 
 Four tables lie in `RUN/store/`, each in a file per writer (`messages-003.jsonl` is node 3's):
-
 - `messages`: src, dst, kind, epoch, round, step, attempt, nbytes, sent_s, arrived_s, fate
 - `metrics`: at_s, node, round, name, value
 - `events`: at_s, node, round, kind, details (an object)
 - `waits`: node, round, step, kind, since_s, until_s, deadline_s, ended, last_src, missing (a list)
-
-Where not every message is recorded (`netdfl.record.sampling`), two more hold what is counted of all of them; rows of
-one link, or of one round, add up:
-
+Where not every message is recorded (`netdfl.record.sampling`), two more tables hold counts over all messages; rows
+of one link, or of one round, add up:
 - `link_totals`: src, dst, fate, messages, nbytes
 - `round_totals`: kind, epoch, round, fate, messages, nbytes, until_s
-
 When the run has ended, large tables become Parquet (`netdfl.record.segments`).
-
 Times are seconds since the fleet's common start, exact to the nanosecond. A null `node` is the fleet,
 a null `arrived_s` a message that never arrived. A null `value` is a number that was not finite: JSON
-has no NaN, and text in its place would turn the column of numbers into one of strings in polars.
+has no NaN, and text in its place would turn the column of numbers into a column of strings in polars.
 """
 
 from __future__ import annotations
@@ -35,13 +30,13 @@ from netdfl.core.fates import Fate
 from netdfl.core.files import open_append
 from netdfl.core.outcome import Outcome
 from netdfl.core.types import NodeId, Payload, Scalar
-from netdfl.record.base import Waited
+from netdfl.record.base import WaitRecord
 from netdfl.record.plain_json import dump_json
 from netdfl.record.sampling import EVERYTHING, LinkKey, RoundKey, Sampling, Totals
 
 STORE = "store"
 FLUSH_ROWS = 512
-"""Rows that are appended together: some 64 KB."""
+"""Number of rows that are appended together: some 64 KB."""
 READ_BYTES = 1 << 16
 
 _quote = lru_cache(maxsize=1024)(json.dumps)
@@ -49,11 +44,11 @@ _quote = lru_cache(maxsize=1024)(json.dumps)
 
 Row = TypeVar("Row")
 Figures: TypeAlias = tuple[int, NodeId | None, int, Mapping[str, float]]
-"""When, whose, of which round, and what by name: a row each."""
+"""Numbers of one round: time (ns), node, round, and values by name. Each value becomes a row."""
 
 
 class _Table(Generic[Row]):
-    """One file of rows: kept here as values, of which lines are made in one go, and appended whole.
+    """One file of rows. Values are buffered, turned into lines together, and appended as whole lines.
 
     A value may stand for several rows.
     """
@@ -67,14 +62,14 @@ class _Table(Generic[Row]):
         self._num, self._left = 0, b""
 
     def add(self, row: Row, num: int = 1) -> None:
-        """Take a value that stands for `num` rows."""
+        """Buffer a value that stands for `num` rows."""
         self._rows.append(row)
         self._num += num
         if self._num >= FLUSH_ROWS:
             self.flush()
 
     def flush(self) -> None:
-        """Append what is buffered in one write. Rows that the disk refused stay buffered."""
+        """Append the buffered rows in one write. Rows that the disk refused stay buffered."""
         if not self._rows and not self._left:
             return
         data = self._left = self._left + "".join(self._lines(self._rows)).encode()
@@ -93,7 +88,7 @@ class _Table(Generic[Row]):
         self._left = b""
 
     def _write_rest(self, data: bytes, written: int) -> int:
-        """Go on after a short write; where that fails, cut the torn row off and keep the rest for later."""
+        """Continue after a short write; if that fails, cut off the torn row and keep the rest for later."""
         assert self._fd is not None
         try:
             return written + os.write(self._fd, data[written:])
@@ -113,7 +108,7 @@ class _Table(Generic[Row]):
 
 
 def _open_whole(path: Path) -> int:
-    """Open `path` for appending, without the torn row that a killed predecessor may have left."""
+    """Open `path` for appending, and cut off a torn row that a killed predecessor may have left."""
     fd = open_append(path)
     end = os.fstat(fd).st_size
     while end > 0:
@@ -128,8 +123,8 @@ def _open_whole(path: Path) -> int:
     return fd
 
 
-class _Seconds(dict[int | None, str]):
-    """Times as they are stored, each written once: many rows have one instant.
+class _SecondsText(dict[int | None, str]):
+    """A cache of times as stored text: many rows share one instant.
 
     One division and nine decimals give back every nanosecond of a run of up to 48 days.
     """
@@ -140,8 +135,8 @@ class _Seconds(dict[int | None, str]):
 
 
 def _message_lines(outcomes: Sequence[Outcome]) -> list[str]:
-    """Rows that follow one another have much in common: what one has like the last is not written anew."""
-    at, lines = _Seconds(), []
+    """Return the lines of messages. Consecutive outcomes often differ in their edges alone and share text."""
+    at, lines = _SecondsText(), []
     last: object = None
     text = ""
     for outcome in outcomes:
@@ -153,7 +148,7 @@ def _message_lines(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def _outcome_text(outcome: Outcome, at: Mapping[int | None, str]) -> str:
-    """The part of a row that all messages of an outcome have in common."""
+    """Return the part of a row that all messages of an outcome have in common."""
     _, (kind, epoch, (round, step), _, attempt), nbytes, sent, arrived, fate = outcome
     return (
         f'"kind":"{kind._value_}","epoch":{epoch},"round":{round},"step":{step},"attempt":{attempt},'
@@ -162,8 +157,8 @@ def _outcome_text(outcome: Outcome, at: Mapping[int | None, str]) -> str:
 
 
 def _metric_lines(rows: Sequence[Figures]) -> list[str]:
-    """A round's figures have all but their names and values in common."""
-    at, lines = _Seconds(), []
+    """Return the lines of metrics. Figures of a round share all text but their names and values."""
+    at, lines = _SecondsText(), []
     for at_ns, node, round, figures in rows:
         head = f'{{"at_s":{at[at_ns]},"node":{"null" if node is None else node},"round":{round},"name":'
         lines += [
@@ -173,8 +168,8 @@ def _metric_lines(rows: Sequence[Figures]) -> list[str]:
     return lines
 
 
-def _wait_lines(rows: Sequence[Waited]) -> list[str]:
-    at = _Seconds()
+def _wait_lines(rows: Sequence[WaitRecord]) -> list[str]:
+    at = _SecondsText()
     return [
         f'{{"node":{wait.node},"round":{wait.round},"step":{wait.step},"kind":"{wait.kind._value_}",'
         f'"since_s":{at[wait.since_ns]},"until_s":{at[wait.until_ns]},"deadline_s":{at[wait.deadline_ns]},'
@@ -192,7 +187,7 @@ def _link_lines(rows: Sequence[tuple[LinkKey, Sequence[int]]]) -> list[str]:
 
 
 def _round_lines(rows: Sequence[tuple[RoundKey, Sequence[int]]]) -> list[str]:
-    at = _Seconds()
+    at = _SecondsText()
     return [
         f'{{"kind":{_quote(kind)},"epoch":{epoch},"round":{round},"fate":{_quote(fate.text)},"messages":{messages},'
         f'"nbytes":{nbytes},"until_s":{at[until_ns]}}}\n'
@@ -216,8 +211,8 @@ class _Messages(_Table[Outcome]):
             self.add(outcome._replace(edges=some), len(some))
 
 
-class _Sampled:
-    """The table of messages where only some are recorded: the others are counted."""
+class _SampledMessages:
+    """The table of messages where only some are recorded, and the totals of all."""
 
     def __init__(self, store: Path, name: str, sampling: Sampling) -> None:
         self._rows = _Messages(store, name)
@@ -243,7 +238,7 @@ class _Sampled:
         self._totals.written()
 
     def flush(self) -> None:
-        """Append what is buffered; totals once they stand for many messages."""
+        """Append the buffered rows; totals only once they stand for many messages."""
         if self._totals.due:
             self._write_totals()
         for table in (self._rows, self._links, self._rounds):
@@ -254,8 +249,8 @@ class _Sampled:
         _close(self._rows, self._links, self._rounds)
 
 
-def _close(*tables: _Table[Any] | _Sampled) -> None:
-    """Close all of them. Raises the first RunError where the disk refuses the last rows."""
+def _close(*tables: _Table[Any] | _SampledMessages) -> None:
+    """Close all tables. Raises the first RunError of a table whose last rows the disk refuses."""
     failure: RunError | None = None
     for table in tables:
         try:
@@ -269,47 +264,52 @@ def _close(*tables: _Table[Any] | _Sampled) -> None:
 class StoreWriter:
     """A `Recorder` that appends to `DIR/store/*-<name>.jsonl`.
 
-    One writer per name, used from one thread. A restarted node goes on in its predecessor's files.
+    There is one writer per name, used from one thread. A restarted node continues its predecessor's files.
     Flushed rows survive the death of the process (not a power cut: nothing is fsynced).
     """
 
     def __init__(self, directory: Path | str, name: str, sampling: Sampling = EVERYTHING) -> None:
         """Write below the run directory `directory`; `name` is `003` for node 3, or `fleet`.
 
-        Of messages those are recorded that `sampling` says.
+        `sampling` chooses the messages that get a row.
         """
         store = Path(directory) / STORE
         try:
             store.mkdir(parents=True, exist_ok=True)
         except OSError as exc:
             raise RunError(f"the record's directory {store} can't be made: {exc.strerror}") from exc
-        self._messages = _Messages(store, name) if sampling.is_all else _Sampled(store, name, sampling)
+        self._messages = _Messages(store, name) if sampling.is_all else _SampledMessages(store, name, sampling)
         self._metrics = _Table(store / f"metrics-{name}.jsonl", _metric_lines)
         self._events: _Table[str] = _Table(store / f"events-{name}.jsonl", iter)
         self._waits = _Table(store / f"waits-{name}.jsonl", _wait_lines)
-        self._tables: tuple[_Table[Any] | _Sampled, ...] = (self._messages, self._metrics, self._events, self._waits)
+        self._tables: tuple[_Table[Any] | _SampledMessages, ...] = (
+            self._messages,
+            self._metrics,
+            self._events,
+            self._waits,
+        )
 
     def outcome(self, outcome: Outcome, payloads: Sequence[Payload] = ()) -> None:
-        """Take messages and their fate; contents are not kept. Raises RunError where a due flush fails."""
+        """Record messages and their fate, without their contents. Raises RunError where a due flush fails."""
         self._messages.outcome(outcome)
 
     def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
-        """Take numbers; one that is not finite is stored as null. Raises RunError where a due flush fails."""
+        """Record numbers, as null if not finite. Raises RunError where a due flush fails."""
         self._metrics.add((at_ns, node, round, figures), len(figures))
 
     def event(self, at_ns: int, node: NodeId | None, round: int, kind: str, **details: Scalar) -> None:
-        """Take one event. Raises RunError where a due flush fails."""
+        """Record one event. Raises RunError where a due flush fails."""
         self._events.add(
             f'{{"at_s":{at_ns / 1e9:.9f},"node":{"null" if node is None else node},"round":{round},'
             f'"kind":{_quote(kind)},"details":{dump_json(details)}}}\n'
         )
 
-    def wait(self, waited: Waited) -> None:
-        """Take a wait that is over. Raises RunError where a due flush fails."""
+    def wait(self, waited: WaitRecord) -> None:
+        """Record a wait that is over. Raises RunError where a due flush fails."""
         self._waits.add(waited)
 
     def flush(self) -> None:
-        """Append everything taken so far, in whole rows. Raises RunError where the disk refuses it."""
+        """Append all buffered rows as whole lines. Raises RunError where the disk refuses."""
         for table in self._tables:
             table.flush()
 

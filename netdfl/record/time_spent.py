@@ -1,4 +1,4 @@
-"""Where a run's time went: its critical path in figures and in one sentence, and the length of its rounds."""
+"""The use of a run's time: its critical path in figures and in a sentence, and the length of its rounds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from statistics import median
 from netdfl.core.types import NodeId
 from netdfl.record.critical_path import Leg, TimeUse, critical_path
 from netdfl.record.forms import read_nodes
-from netdfl.record.history import EndedRound, History, NodeOutage, Waiting, Why, read_outages, read_stops
+from netdfl.record.history import EndedRound, History, LagReason, NodeOutage, TimedWait, read_outages, read_stops
 from netdfl.record.run import Run
 
 LEAST_SHARE = 0.005
@@ -21,19 +21,19 @@ MOST_PARTS = 4
 
 
 @dataclass
-class Behind:
-    """What the fleet spent on waiting for one node: `rounds` and `times` are the most of what `Leg` has."""
+class NodeLag:
+    """The time that the fleet spent waiting for one node. `rounds` and `times` are the maxima over its legs."""
 
     node: NodeId
     seconds: float = 0.0
     by_deadline_s: float = 0.0
     rounds: int = 0
     times: float = 1.0
-    why: Why = Why.UNKNOWN
-    _of: dict[Why, float] = field(default_factory=dict)
+    why: LagReason = LagReason.UNKNOWN
+    _of: dict[LagReason, float] = field(default_factory=dict)
 
     def add(self, leg: Leg) -> None:
-        """Count one leg; the reason is that of the most seconds."""
+        """Add one leg; the reason with the most seconds is the reason of all."""
         self.seconds += leg.seconds
         self.by_deadline_s += leg.seconds if leg.by_deadline else 0.0
         self.rounds, self.times = max(self.rounds, leg.rounds), max(self.times, leg.times)
@@ -41,20 +41,20 @@ class Behind:
         self.why = max(self._of, key=lambda why: self._of[why])
 
     def to_json(self) -> dict[str, object]:
-        """What `result.json` has of it."""
+        """Return the node's entry under `time.behind` in `result.json`."""
         return {name: value for name, value in asdict(self).items() if name != "_of"}
 
     def words(self) -> str:
-        """`290 s waiting for node 3, which was 9 rounds behind after its crash`."""
+        """Return a phrase: `290 s waiting for node 3, which was 9 rounds behind after its crash`."""
         after = {
-            Why.CRASH: " after its crash",
-            Why.PAUSE: " after its pause",
-            Why.STOPPED: " after its process had not run",
-            Why.SILENT: " when it answered no more",
+            LagReason.CRASH: " after its crash",
+            LagReason.PAUSE: " after its pause",
+            LagReason.STOPPED: " after its process had not run",
+            LagReason.SILENT: " when it answered no more",
         }.get(self.why, "")
-        if self.why is Why.BUSY:
+        if self.why is LagReason.BUSY:
             which = "had to wait for a processor: its machine was busy"
-        elif self.why is Why.SLOW:
+        elif self.why is LagReason.SLOW:
             which = f"took up to {self.times:.3g} times as long to compute as the median node"
         else:
             which = f"was {self.rounds} rounds behind{after}" if self.rounds > 1 else _WHY[self.why]
@@ -62,14 +62,14 @@ class Behind:
         return f"{seconds(self.seconds)} waiting for node {self.node}, which {which}{limit}"
 
 
-_WHY: Mapping[Why, str] = {
-    Why.CRASH: "had crashed",
-    Why.PAUSE: "was paused",
-    Why.STOPPED: "did not run: its process was stopped, or its machine busy",
-    Why.SILENT: "answered no more: its process stood still, or its event loop was blocked",
-    Why.GONE: "was taken for gone",
-    Why.SENT_NOTHING: "took others for gone and sent them nothing",
-    Why.UNKNOWN: "was behind",
+_WHY: Mapping[LagReason, str] = {
+    LagReason.CRASH: "had crashed",
+    LagReason.PAUSE: "was paused",
+    LagReason.STOPPED: "did not run: its process was stopped, or its machine busy",
+    LagReason.SILENT: "answered no more: its process stood still, or its event loop was blocked",
+    LagReason.GONE: "was taken for gone",
+    LagReason.SENT_NOTHING: "took others for gone and sent them nothing",
+    LagReason.UNKNOWN: "was behind",
 }
 
 
@@ -77,7 +77,7 @@ NOTHING = "none: the scenario has neither compute time nor delays"
 
 
 def seconds(value: float) -> str:
-    """`32 ms`, `4.21 s`, `501 s`, `2 h 41 min`."""
+    """Return a time in words: `32 ms`, `4.21 s`, `16 min 41 s`, `2 h 41 min`."""
     if value < 0.9995:  # above, three digits of milliseconds would be 1e+03
         return f"{value * 1e3:.3g} ms"
     if value < 1000:
@@ -88,14 +88,14 @@ def seconds(value: float) -> str:
 
 
 def find_time_spent(run: Run, total_s: float, num_rounds: int) -> dict[str, object] | None:
-    """Where the `total_s` of `run`, of `num_rounds`, went, as `result.json` has it; None where no round was ended.
+    """Return the use of the `total_s` seconds of `run` as in `result.json`; None where no round ended.
 
-    `text` says it in one sentence. `compute_s`, `links_s` (delay, queues), `resending_s` (until what was lost was
-    sent again), `deadlines_s`, `lost_s` (until a later message told of the loss), `behind_s`, `rest_s` and `end_s`
-    (after the last that any node did) add up to `total_s`; `behind` has the nodes that were waited for. `rounds`
-    holds, by round, its length at the median and at the slowest node, and the deadline in force (None: none).
-    `links_parted_s` is the part of `links_s` in which a partition was in force. Where not every message is recorded
-    what ended a wait may have no row: then all parts are 0 and the sentence says so.
+    `text` is the summary in one sentence. `compute_s`, `links_s` (delay, queues), `resending_s` (until a lost message
+    was sent again), `deadlines_s`, `lost_s` (until a later message revealed the loss), `behind_s`, `rest_s` and `end_s`
+    (after the last action of any node) add up to `total_s`; `behind` lists the nodes that were waited for. `rounds`
+    holds, by round, the length at the median and at the slowest node, and the deadline in force (None: none).
+    `links_parted_s` is the part of `links_s` during partitions. In a sampled record the message that ended a wait may
+    have no row: then all parts are 0 and the sentence says so.
     """
     history, deadlines = read_history(run)
     rounds = _rounds(history, deadlines, num_rounds)
@@ -103,10 +103,10 @@ def find_time_spent(run: Run, total_s: float, num_rounds: int) -> dict[str, obje
         return None
     path = critical_path(history, total_s) if run.sampling.is_all else []
     spent = {cause: math.fsum(leg.seconds for leg in path if leg.cause is cause) for cause in TimeUse}
-    behind: dict[NodeId, Behind] = {}
+    behind: dict[NodeId, NodeLag] = {}
     for leg in path:
         if leg.cause is TimeUse.BEHIND:
-            behind.setdefault(leg.nodes[0], Behind(leg.nodes[0])).add(leg)
+            behind.setdefault(leg.nodes[0], NodeLag(leg.nodes[0])).add(leg)
     parted_s = _parted(run, path)
     nodes = sorted(behind.values(), key=lambda each: (-each.seconds, each.node))
     untold = f"{seconds(total_s)}; not told what for: {run.sampling.words}"
@@ -121,7 +121,7 @@ def find_time_spent(run: Run, total_s: float, num_rounds: int) -> dict[str, obje
 
 
 def _sentence(
-    total_s: float, spent: Mapping[TimeUse, float], nodes: Sequence[Behind], path: Sequence[Leg], parted_s: float
+    total_s: float, spent: Mapping[TimeUse, float], nodes: Sequence[NodeLag], path: Sequence[Leg], parted_s: float
 ) -> str:
     least = LEAST_SHARE * total_s
     parted = f" ({seconds(parted_s)} of it while the fleet was parted)" if parted_s > least else ""
@@ -140,7 +140,7 @@ def _sentence(
 
 
 def _parted(run: Run, path: Sequence[Leg]) -> float:
-    """How much of the path's time on links fell into partitions."""
+    """Return the seconds of the path's time on links that fell into partitions."""
     rows = run.rows("SELECT at_s, kind = 'partition' FROM events WHERE node IS NULL AND kind LIKE 'partition%'")
     parted, began, depth = 0.0, 0.0, 0
     legs = [(leg.begin, leg.begin + leg.seconds) for leg in path if leg.cause is TimeUse.LINKS]
@@ -152,7 +152,7 @@ def _parted(run: Run, path: Sequence[Leg]) -> float:
 
 
 def _what(cause: TimeUse, path: Sequence[Leg], parted: str) -> str:
-    """What a part was spent on, in words."""
+    """Return the cause of a part of the time, in words."""
     nodes = sorted({node for leg in path if leg.cause is cause for node in leg.nodes})
     whose = "" if not nodes or len(nodes) > 2 else f" of node{'s' * (len(nodes) > 1)} {' and '.join(map(str, nodes))}"
     return {
@@ -186,12 +186,12 @@ def _rounds(
 
 
 def read_history(run: Run) -> tuple[History, dict[int, list[float]]]:
-    """What the path is found in, and the deadlines of each round's waits."""
-    waits: defaultdict[NodeId, list[Waiting]] = defaultdict(list)
+    """Return the history for the critical path, and the deadlines of each round's waits."""
+    waits: defaultdict[NodeId, list[TimedWait]] = defaultdict(list)
     deadlines: defaultdict[int, list[float]] = defaultdict(list)
     for node, deadline_s, text, *row in run.rows(_WAITS):
         missing = () if text == "[]" else tuple(read_nodes(text))
-        wait = Waiting._make((missing, *row))
+        wait = TimedWait._make((missing, *row))
         waits[node].append(wait)
         if deadline_s is not None:
             deadlines[wait.round].append(deadline_s)
@@ -202,7 +202,7 @@ def read_history(run: Run) -> tuple[History, dict[int, list[float]]]:
         rounds[node].append(each._replace(cpu=starved.get((node, each.round))))
     outages: defaultdict[NodeId, list[NodeOutage]] = defaultdict(list)
     for node, kind, begin, end in read_outages(run.rows):
-        outages[node].append(NodeOutage(begin, end, Why.PAUSE if kind == "pause" else Why.CRASH))
+        outages[node].append(NodeOutage(begin, end, LagReason.PAUSE if kind == "pause" else LagReason.CRASH))
     for node, why, begin, end in read_stops(run.rows):
         outages[node].append(NodeOutage(begin, end, why))
         outages[node].sort()

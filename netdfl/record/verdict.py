@@ -1,7 +1,7 @@
-"""The verdict on a run: its final figures, what they warn of, and whether it did what its scenario expects.
+"""The verdict on a run: its final figures, cautions, and whether it met its scenario's expectations.
 
-It goes by an `Observed`, which is read from the files of a run (`netdfl.record.result`) or from rows in memory
-(`netdfl.explore.observed`). Both say the same of the same run.
+It is based on `Observations`, read from the files of a run (`netdfl.record.result`) or from rows in memory
+(`netdfl.explore.observed`). Both give the same verdict on the same run.
 """
 
 from __future__ import annotations
@@ -13,31 +13,32 @@ from typing import Any, NamedTuple
 from netdfl.core.fates import FateReason, MessageCounts
 from netdfl.core.types import NodeId
 from netdfl.core.versions import Versions, deciding, mixed
-from netdfl.record.cautions import Caution, Course, HeldWeight, by_kind, find_cautions
+from netdfl.record.cautions import Caution, HeldWeight, RunFigures, by_kind, find_cautions
 from netdfl.record.evaluated import Series, last_of, values_of
-from netdfl.record.judge import FIGURES, Findings, Judgement, is_measured, judge
+from netdfl.record.judge import FIGURES, Evidence, Judgement, is_measured, judge
 from netdfl.record.messages import shares
 
 MASS_TOLERANCE = 1e-6
 GROWING = ("consensus_distance", "test_loss", "error")
-"""Figures that divergence shows in."""
+"""Figures that show divergence."""
 NAMES = {"mean_local": "mean_local_accuracy", "mean_personal": "mean_personal_accuracy"}
 """Figures of `expect` that have another name among the metrics."""
 LAST = ("test_accuracy", "mean_local", "mean_personal", "test_loss", "error", "consensus_distance", "weight_sum")
-"""Figures of which the last evaluation counts."""
+"""Figures whose last evaluation counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunFacts:
-    """What the store does not hold. Stalls are mappings with `text` and, once they ended, `over: true`.
+    """Facts about a run that the store does not hold.
 
-    `targets` are those of `report.targets`, an accuracy or a mapping with `metric` and `at_least` or `at_most`;
-    `delivery` is the kind of the scenario's; `broke` and `fidelity_missed` say in a sentence what went wrong outside
-    the scenario; `links` names the layer on which links act, and what carried them out, `link_rules` what each rule
-    comes to; `resumed` has an entry for each time that real nodes were resumed; `unfinished` are sentences about
-    nodes that should have finished and have not; `software` is what each node runs on, where that may be something else
-    than here; `event_log_hash` and `virtual_duration_s` are the simulated world's
-    alone.
+    `stalls` and `deadlocks` are mappings with `text` and, once they ended, `over: true`. `targets` are the entries of
+    `report.targets`: an accuracy, or a mapping with `metric` and `at_least` or `at_most`. `delivery` is the kind of the
+    scenario's delivery. `broke` and `fidelity_missed` are sentences about failures outside the scenario. `links` names
+    the
+    layer on which links act and the device that applies them, `link_rules` the effect of each rule. `resumed` has an
+    entry for each resumption of real nodes. `unfinished` holds sentences about nodes that should have finished and did
+    not. `software` holds the versions of each node, where they may differ from this process's. `event_log_hash` and
+    `virtual_duration_s` exist in the simulated world alone.
     """
 
     scenario: str
@@ -66,10 +67,10 @@ class RunFacts:
     software: Mapping[NodeId, Versions] = field(default_factory=dict)
 
 
-class Odd(NamedTuple):
-    """Messages of one sender with the same thing wrong, and which nodes got them; `first_round` is -1 if unknown.
+class OddMessages(NamedTuple):
+    """Messages of one sender with the same defect, and the nodes that received them.
 
-    No node: they came to the supervisor.
+    `first_round` is -1 if unknown. Messages without a receiving node went to the supervisor.
     """
 
     src: NodeId | None
@@ -79,7 +80,7 @@ class Odd(NamedTuple):
     nodes: list[NodeId]
 
     def sentence(self, done: str) -> str:
-        """In words: who sent, and what became of it."""
+        """Return a sentence that names the sender, and says what was `done` with the messages."""
         num = f"{self.messages} message{'s' * (self.messages != 1)}"
         nodes = f"node{'s' * (len(self.nodes) != 1)} {', '.join(map(str, self.nodes))}"
         return f"node {self.src} sent NaN or infinity, first in round {self.first_round}: {num} {done} by {nodes}"
@@ -94,14 +95,17 @@ class Death(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Observed:
-    """The record of a run, as far as its verdict goes by it.
+class Observations:
+    """The observations of a run by which it is judged.
 
-    `series` are the fleet's figures; `train_loss` is the mean of the nodes' last ones, None: there is none. Deadlines
-    ended `timed_out` of `waits` waits with somebody missing. `lost_weight` is the push-sum weight that deliveries gave
-    up and restarts lost, `least` the smallest that a node held. `not_finite` names the nodes whose loss was not finite
-    (None: the average model) with the first such round, in order of rounds; `fell` those that said so of themselves.
-    `refused` and `mixed` are messages that were. `chance` is the accuracy of a guess, 0 where there are no classes.
+    `series` are the fleet's figures; `train_loss` is the mean over nodes of the last one, or None. Deadlines ended
+    `timed_out` of `waits` waits with a message missing. `lost_weight` is the push-sum weight that deliveries gave up
+    and
+    restarts lost, `least` the smallest that a node held. `not_finite` pairs nodes with a loss that was not finite
+    (None:
+    the average model) with the first such round, in order of rounds; `fell` are the nodes that reported such numbers of
+    their own. `refused` and `mixed` are messages with odd contents that were refused or mixed. `chance` is the accuracy
+    of a guess, 0 where there are no classes.
     """
 
     series: Series
@@ -115,27 +119,27 @@ class Observed:
     deaths: Sequence[Death]
     not_finite: Sequence[tuple[NodeId | None, int]]
     fell: Collection[NodeId]
-    refused: Sequence[Odd]
-    mixed: Sequence[Odd]
+    refused: Sequence[OddMessages]
+    mixed: Sequence[OddMessages]
     chance: float = 0.0
 
 
-class Concluded(NamedTuple):
-    """The final figures by the names that `expect` knows, what a reader has to know before them, and the verdict."""
+class Conclusion(NamedTuple):
+    """The final figures by the names that `expect` knows, the cautions, and the judgement."""
 
     figures: dict[str, float | None]
     cautions: list[Caution]
     judgement: Judgement
 
 
-def conclude(observed: Observed, facts: RunFacts) -> Concluded:
-    """Judge a run by its record and by what the record does not hold."""
+def conclude(observed: Observations, facts: RunFacts) -> Conclusion:
+    """Judge a run by its observations and by facts that the record does not hold."""
     figures = figures_of(observed, facts)
     not_finite = list(_not_finite(observed))
     refused = [each for each in observed.refused if each.reason == "not_finite"]
     sentences = [each.sentence("refused") for each in refused]
     cautions = find_cautions(_course(observed, facts, figures, [*not_finite, *sentences]))
-    findings = Findings(
+    findings = Evidence(
         died={node: f"node {node} died in round {round}: {why}" for node, round, why in observed.deaths},
         deadlocks=[f"deadlock: {each['text']}" for each in facts.deadlocks],
         open_stalls=[f"stalled at the end: {each['text']}" for each in facts.stalls if not each.get("over")],
@@ -152,11 +156,11 @@ def conclude(observed: Observed, facts: RunFacts) -> Concluded:
         broke=facts.broke,
         interrupted=facts.interrupted,
     )
-    return Concluded(figures, cautions, judge(findings, facts.expect))
+    return Conclusion(figures, cautions, judge(findings, facts.expect))
 
 
-def figures_of(observed: Observed, facts: RunFacts) -> dict[str, float | None]:
-    """Return the final figures, by the names that `expect` knows, and those that a task has of its own."""
+def figures_of(observed: Observations, facts: RunFacts) -> dict[str, float | None]:
+    """Return the final figures by the names that `expect` knows, and those that a task defines."""
     series = observed.series
     return {
         **{name: last_of(series, NAMES.get(name, name)) for name in LAST},
@@ -171,10 +175,10 @@ def figures_of(observed: Observed, facts: RunFacts) -> dict[str, float | None]:
 
 
 def _course(
-    observed: Observed, facts: RunFacts, figures: Mapping[str, float | None], not_finite: Sequence[str]
-) -> Course:
-    """What cautions go by."""
-    return Course(
+    observed: Observations, facts: RunFacts, figures: Mapping[str, float | None], not_finite: Sequence[str]
+) -> RunFigures:
+    """Return the figures in which cautions are sought."""
+    return RunFigures(
         accuracy=values_of(observed.series, "test_accuracy"),
         chance=observed.chance,
         grown={name.replace("_", " "): values_of(observed.series, name) for name in GROWING},
@@ -190,8 +194,8 @@ def _course(
     )
 
 
-def _not_finite(observed: Observed) -> Iterator[str]:
-    """One sentence per node (and one for the fleet) whose loss was not finite, and per sender of what was mixed."""
+def _not_finite(observed: Observations) -> Iterator[str]:
+    """Yield a sentence for each node or fleet whose loss was not finite, and for each sender of mixed messages."""
     for node, round in observed.not_finite:
         who = "the average model" if node is None else f"node {node}"
         yield f"{who} had a loss that is not finite in round {round}"
@@ -200,7 +204,7 @@ def _not_finite(observed: Observed) -> Iterator[str]:
 
 
 def _mass_error(resumed: Sequence[Mapping[str, object]], weight_sum: float | None) -> str:
-    """What a resumed run lacks of the one that was never killed, or has too much; empty where it lacks nothing."""
+    """Return how a resumed run's mass differs from a run that was never killed; empty if it does not."""
     doubts = [f"at {each['at_s']:.4g} s {each['doubt']}" for each in resumed if each["doubt"]]
     wrong = weight_sum is not None and abs(weight_sum - 1) > MASS_TOLERANCE
     if not doubts and not (resumed and wrong):

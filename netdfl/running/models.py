@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from netdfl.host.blueprint import Blueprint
-    from netdfl.host.models import Snapshot
+    from netdfl.host.models import ModelSnapshot
 
 
 class TrainedRun(Run):
@@ -82,7 +82,7 @@ class TrainedRun(Run):
 
         return model_path(self.path, node)
 
-    def _last(self, node: int) -> Snapshot:
+    def _last(self, node: int) -> ModelSnapshot:
         from netdfl.host.models import read_snapshot
 
         path = self._path(node)

@@ -32,7 +32,7 @@ from netdfl.worlds.catalog import entry_of
 from netdfl.worlds.forkserver import count_gpus
 
 if TYPE_CHECKING:
-    from netdfl.host.problem import Problem as TaskOfFleet
+    from netdfl.host.problem import FleetProblem as TaskOfFleet
 
 
 def prepare(scenario: Scenario, directory: RunDirectory) -> None:

@@ -21,7 +21,7 @@ from netdfl.diagnosis.account import Account, stack_of, waits_in_vain
 from netdfl.diagnosis.ending import AFTER_SERVER_NS, time_is_up
 from netdfl.diagnosis.watch import Pace
 from netdfl.host.blueprint import Blueprint
-from netdfl.host.living import Birth, LivingNode
+from netdfl.host.living import LivingNode, NodeConfig
 from netdfl.host.network import Endpoint
 from netdfl.host.node import EXIT_DISK
 from netdfl.host.plan import spread
@@ -131,7 +131,7 @@ class HandNode:
             scenario_hash=start.scenario_hash,
             credentials=start.credentials,
         )
-        birth = Birth(
+        birth = NodeConfig(
             node=request.node,
             life=beginning.life,
             device=devices[request.node],

@@ -17,7 +17,7 @@ from netdfl.record.plain_json import dump_json
 from netdfl.study.cells import Ran
 from netdfl.study.outcome import WARNED
 from netdfl.study.summary import markdown_table
-from netdfl.study.trials import Trial
+from netdfl.study.trials import FigureSetup
 
 SCHEMA = "netdfl/reproduction/1"
 
@@ -55,7 +55,9 @@ class ComparisonRow:
     runs: tuple[Json, ...] = ()
 
 
-def row_of(trial: Trial, ran: Sequence[Ran], rounds_of_paper: int | None = None, why_not: str = "") -> ComparisonRow:
+def row_of(
+    trial: FigureSetup, ran: Sequence[Ran], rounds_of_paper: int | None = None, why_not: str = ""
+) -> ComparisonRow:
     """The row of `trial`, measured by the runs `ran`, of which there may be none yet."""
     figure = trial.figure
     row = ComparisonRow(

@@ -24,7 +24,7 @@ from netdfl.scenario.model.schema import Scenario
 from netdfl.study.cells import CellJob, Ran, StudyProgress, finished, look, run_all
 from netdfl.study.compare import HEADINGS, SCHEMA, TERMINAL, WORDS, Comparison, ComparisonRow, row_of, shown
 from netdfl.study.plan import Cell
-from netdfl.study.trials import Trial, published, scenario_of, select, trials
+from netdfl.study.trials import FigureSetup, published, scenario_of, select, trials
 from netdfl.training.data.dataset import data_root
 
 SCENARIOS = shipped("scenarios") / "papers"
@@ -54,7 +54,7 @@ class Reproduction:
 class _Work:
     """A trial with its runs: those to be made, or why there are none, and those made so far."""
 
-    trial: Trial
+    trial: FigureSetup
     rounds_of_paper: int | None = None
     why_not: str = ""
     cells: list[Cell] = field(default_factory=list)
@@ -117,7 +117,7 @@ def _open(request: Reproduction, out: Path) -> _Book:
     return book
 
 
-def _work(trial: Trial, request: Reproduction) -> _Work:
+def _work(trial: FigureSetup, request: Reproduction) -> _Work:
     """What has to run for `trial`, or why nothing can."""
     work = _Work(trial)
     if trial.why_not:
@@ -177,7 +177,7 @@ class _Book:
     request: Reproduction
     paper: str
     table: str
-    every: Sequence[Trial]
+    every: Sequence[FigureSetup]
     works: Sequence[_Work]
     out: Path
 
@@ -236,7 +236,7 @@ class _Book:
         rows = {trial: self._known[trial.label] for trial in self.every if trial.label in self._known.keys() - asked}
         return {trial.label: row for trial, row in rows.items() if all(self._run_holds(run, trial) for run in row.runs)}
 
-    def _run_holds(self, run: Json, trial: Trial) -> bool:
+    def _run_holds(self, run: Json, trial: FigureSetup) -> bool:
         if (*trial.sets, *self.request.extra, f"seed={run['seed']}") != tuple(run["sets"]):
             return False
         try:

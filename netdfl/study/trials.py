@@ -86,7 +86,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 @dataclass(frozen=True)
-class Trial:
+class FigureSetup:
     """A printed number with its name, and either the scenario and overrides that measure it or why there are none.
 
     `label` is `dataset/partition/graph/algorithm/compressor/row`, without what the table has only one of.
@@ -99,7 +99,7 @@ class Trial:
     why_not: str = ""
 
 
-def trials(figures: Sequence[PublishedFigure]) -> list[Trial]:
+def trials(figures: Sequence[PublishedFigure]) -> list[FigureSetup]:
     """A trial for every number of a table, in its order."""
     parts = [_parts(figure) for figure in figures]
     varies = [len({part[i] for part in parts}) > 1 for i in range(len(parts[0]))]
@@ -127,11 +127,11 @@ def _variant(figure: PublishedFigure) -> papers.Methods | None:
     return papers.VARIANTS.get((figure.table, figure.notes))
 
 
-def _trial(figure: PublishedFigure, label: str) -> Trial:
+def _trial(figure: PublishedFigure, label: str) -> FigureSetup:
     try:
-        return Trial(figure, label, *_resolve(figure))
+        return FigureSetup(figure, label, *_resolve(figure))
     except KeyError as reason:
-        return Trial(figure, label, why_not=reason.args[0])
+        return FigureSetup(figure, label, why_not=reason.args[0])
 
 
 def _resolve(figure: PublishedFigure) -> tuple[str, tuple[str, ...]]:
@@ -168,7 +168,7 @@ def _known(table: Mapping[Any, object], key: object, what: str) -> Any:
     return table[key]
 
 
-def select(found: Sequence[Trial], globs: Sequence[str]) -> list[Trial]:
+def select(found: Sequence[FigureSetup], globs: Sequence[str]) -> list[FigureSetup]:
     """The trials whose label, or a part of it, matches one of `globs`, whatever the case; all where there are none.
 
     Raises InputError for a glob that matches nothing.
@@ -180,7 +180,7 @@ def select(found: Sequence[Trial], globs: Sequence[str]) -> list[Trial]:
     return [trial for trial in found if not globs or any(_matches(trial, glob) for glob in globs)]
 
 
-def _matches(trial: Trial, glob: str) -> bool:
+def _matches(trial: FigureSetup, glob: str) -> bool:
     return any(fnmatchcase(name.lower(), glob.lower().rstrip("/")) for name in _names(trial.label))
 
 
@@ -190,6 +190,6 @@ def _names(label: str) -> Iterator[str]:
     yield from ("/".join(parts[i:j]) for i in range(len(parts)) for j in range(i + 1, len(parts) + 1))
 
 
-def scenario_of(trial: Trial, folder: Path) -> Path:
+def scenario_of(trial: FigureSetup, folder: Path) -> Path:
     """The file of a trial's scenario in `folder`."""
     return folder / f"{trial.file}.yaml"

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 from netdfl.core.types import Json
 
 if TYPE_CHECKING:
-    from netdfl.explore.explore import Exploration, Explored
+    from netdfl.explore.explore import Exploration, ExplorationResult
     from netdfl.scenario.model.schema import Scenario
 
 __all__ = ["explore"]
 
 
-def explore(scenario: Scenario | str | Path | Json, *, runs: int = 200, seed: int = 0, jobs: int = 1) -> Explored:
+def explore(
+    scenario: Scenario | str | Path | Json, *, runs: int = 200, seed: int = 0, jobs: int = 1
+) -> ExplorationResult:
     """Assert that no run of `scenario` fails, whatever is drawn of what its `explore` says: one line of a test.
 
     The same seed searches the same way. Raises AssertionError with each cause, and the first of them as the smallest
@@ -32,11 +34,11 @@ def explore(scenario: Scenario | str | Path | Json, *, runs: int = 200, seed: in
     return explored
 
 
-def _told(exploration: Exploration, explored: Explored) -> str:
+def _told(exploration: Exploration, explored: ExplorationResult) -> str:
     """Every cause with how often it was met, and the scenario of the first."""
     from netdfl.core.errors import InputError
     from netdfl.explore.explore import by_rate
-    from netdfl.explore.findings import Findings
+    from netdfl.explore.findings import FindingScenarios
 
     found = by_rate(explored)
     lines = [f"{len(found)} {'causes' if len(found) > 1 else 'cause'} of failure in {explored.runs} runs:"]
@@ -45,7 +47,7 @@ def _told(exploration: Exploration, explored: Explored) -> str:
         if each.broke:
             lines.append(each.broke.rstrip())
     try:
-        shown = Findings(exploration, explored).shrunk(found[0]).text
+        shown = FindingScenarios(exploration, explored).shrunk(found[0]).text
     except InputError as error:
         shown = str(error)
     return "\n".join([*lines, "", "The first, as `netdfl run` shows it:", "", shown])

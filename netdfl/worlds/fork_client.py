@@ -20,7 +20,7 @@ from netdfl.core.errors import InputError, MachineError, RunError
 from netdfl.core.noticed import noticed_timeout
 from netdfl.core.process import Child, allow_open_files, end_child
 from netdfl.core.types import Json, NodeId
-from netdfl.host.plan import Command, Plan
+from netdfl.host.plan import Command, RunPlan
 
 ENVIRONMENT = {
     "GRPC_VERBOSITY": "NONE",
@@ -104,7 +104,7 @@ class ForkServer:
         if self._reading is None:
             self._reading = asyncio.create_task(self._read())
 
-    async def plan(self, plan: Plan, on_exit: OnExit) -> Loaded:
+    async def plan(self, plan: RunPlan, on_exit: OnExit) -> Loaded:
         """Hand over the plan; return what was found. `on_exit` hears of every node whose process ends.
 
         Raises:

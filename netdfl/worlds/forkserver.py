@@ -44,7 +44,7 @@ from netdfl.core.whose import theirs
 
 if TYPE_CHECKING:
     from netdfl.host.blueprint import Blueprint
-    from netdfl.host.plan import Command, Plan
+    from netdfl.host.plan import Command, RunPlan
     from netdfl.transport.shared_memory.bodies import SharedMemory
 
 LEAVE_S = 10.0
@@ -65,7 +65,7 @@ def main() -> None:
 class _Forks:
     """The state of the process: its plan, once it was told, and its children."""
 
-    loaded: tuple[Blueprint, Plan]
+    loaded: tuple[Blueprint, RunPlan]
 
     def __init__(self, folders: ExitStack) -> None:
         """Watch the input and the children; where no disk is shared with the supervisor, one of `folders` is made."""
@@ -105,10 +105,10 @@ class _Forks:
 
     def obey(self, command: dict[str, Any]) -> None:
         """Carry out one command."""
-        from netdfl.host.plan import Command, Plan, read
+        from netdfl.host.plan import Command, RunPlan, read
 
         if "plan" in command:
-            self.make_plan(read(Plan, command["plan"]))
+            self.make_plan(read(RunPlan, command["plan"]))
         elif "spawn" in command:
             self.spawn(read(Command, command["spawn"]))
         elif "file" in command:
@@ -122,7 +122,7 @@ class _Forks:
         elif "kill" in command and command["kill"] in self.children:
             os.kill(command["kill"], signal.SIGKILL)
 
-    def make_plan(self, plan: Plan) -> None:
+    def make_plan(self, plan: RunPlan) -> None:
         """Load what all nodes share, once."""
         try:
             if plan.luggage:

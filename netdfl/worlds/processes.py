@@ -12,7 +12,7 @@ from netdfl.core.clock import RealClock
 from netdfl.core.control import EVALUATOR, Hello, Life, Order, Report
 from netdfl.core.errors import RunError
 from netdfl.core.types import NodeId
-from netdfl.host.plan import Command, Plan, spread
+from netdfl.host.plan import Command, RunPlan, spread
 from netdfl.record.base import Store
 from netdfl.scenario.loading.identity import scenario_hash
 from netdfl.transport.control.attendance import Attendee, ControlServer
@@ -95,8 +95,8 @@ class ProcessesWorld:
         await self._spawn([EVALUATOR], Life())
         return Found(loaded.partition, loaded.notes)
 
-    async def _make_plan(self) -> Plan:
-        return Plan(
+    async def _make_plan(self) -> RunPlan:
+        return RunPlan(
             directory=str(self.directory.path),
             scenario_directory=str(self.scenario.file.parent if self.scenario.file else "."),
             control=await self._control.start(),

@@ -10,7 +10,7 @@ import pytest
 import netdfl
 from netdfl.diagnosis.finding import Cause
 from netdfl.record.directory import RunDirectory
-from netdfl.record.judge import WELL, Findings, judge
+from netdfl.record.judge import WELL, Evidence, judge
 from netdfl.running.supervise import supervise
 
 FOLDER = Path(__file__).resolve().parents[2] / "scenarios" / "faults"
@@ -31,7 +31,7 @@ def test_the_diagnosis_is_the_announced_one(name: str, cause: str, tmp_path: Pat
     open_stalls = [finding["text"] for finding in stalled["stalls"] if not finding["over"]]
     deadlocks = [finding["text"] for finding in stalled["deadlocks"]]
     expect = {key: value for key, value in scenario.expect.entries().items() if key in ("deadlock", "stall")}
-    verdict = judge(Findings(deadlocks=deadlocks, open_stalls=open_stalls), expect)
+    verdict = judge(Evidence(deadlocks=deadlocks, open_stalls=open_stalls), expect)
     assert verdict.verdict in WELL, verdict.reasons
 
 

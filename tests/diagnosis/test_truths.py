@@ -10,7 +10,7 @@ from stall_terms import BASE
 from truths import TRUTHS, Truth
 
 from netdfl.record.directory import RunDirectory
-from netdfl.record.judge import Findings, judge
+from netdfl.record.judge import Evidence, judge
 from netdfl.running.supervise import supervise
 from netdfl.scenario.load import loads
 
@@ -25,7 +25,7 @@ def test_a_fleet_gets_to_its_end_or_is_told_why_not(truth: Truth, tmp_path: Path
     assert [f["text"] for f in found if f["permanent"] and f["over"]] == [], "for good, and over all the same"
     told = [(f["cause"], f["roots"], f["culprits"]) for f in left]
     assert sorted(told) == sorted((h.cause, list(h.roots), list(h.culprits)) for h in truth.held), said
-    findings = Findings(
+    findings = Evidence(
         open_stalls=[f["text"] for f in left],
         unfinished=outcome.unfinished,
         figures={"virtual_duration_s": outcome.figures.virtual_duration_s},

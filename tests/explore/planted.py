@@ -12,7 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 from netdfl.core.types import Message
-from netdfl.host.network import Door
+from netdfl.host.network import PausableSink
 from netdfl.host.node import NodeHost
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.runtime import Node
@@ -272,13 +272,13 @@ def _door_of_a_later_life() -> list[Any]:
         return around
 
     def opened(inner: Callable[..., Any]) -> Wrapper:
-        def around(self: Door) -> None:
+        def around(self: PausableSink) -> None:
             bug(getattr(self, "later", False) and bool(self._waiters), "messages at the door of a later life")
             inner(self)
 
         return around
 
-    return [(NodeHost, "_resume", resume), (Door, "open", opened)]
+    return [(NodeHost, "_resume", resume), (PausableSink, "open", opened)]
 
 
 BUGS = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from netdfl.explore.explore import Found
+from netdfl.explore.explore import Discovery
 
 RING: dict[str, Any] = {
     "schema": "netdfl/1",
@@ -32,7 +32,7 @@ KINDS = {
 }
 
 
-def kinds_of(found: Found) -> set[str]:
+def kinds_of(found: Discovery) -> set[str]:
     """The kinds of its variants: of one that has several reasons, of the gravest."""
     order = list(dict.fromkeys(KINDS.values()))
     grave = ("returned", *(kind for kind in order if kind != "returned"))

@@ -15,21 +15,21 @@ import netdfl
 from netdfl.core.errors import InputError
 from netdfl.explore.command import FOUND, INTERRUPTED, explore
 from netdfl.explore.edits import Plain
-from netdfl.explore.explore import Budget, Exploration, Found
-from netdfl.explore.findings import SHRUNK, Findings
+from netdfl.explore.explore import Budget, Discovery, Exploration
+from netdfl.explore.findings import SHRUNK, FindingScenarios
 from netdfl.explore.shrink import Shrinker
 
 
 @pytest.fixture
 def shrunk(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The causes whose findings were shrunk."""
-    inner, causes = Findings.shrunk, list[str]()
+    inner, causes = FindingScenarios.shrunk, list[str]()
 
-    def counted(self: Findings, found: Found) -> str:
+    def counted(self: FindingScenarios, found: Discovery) -> str:
         causes.append(found.cause.key)
         return inner(self, found)
 
-    monkeypatch.setattr(Findings, "shrunk", counted)
+    monkeypatch.setattr(FindingScenarios, "shrunk", counted)
     return causes
 
 

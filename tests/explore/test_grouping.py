@@ -16,19 +16,19 @@ import netdfl
 from netdfl.core.errors import OwnPartError
 from netdfl.core.whose import theirs
 from netdfl.explore.acted import acted_of
-from netdfl.explore.cause import Cause, cause_of
+from netdfl.explore.cause import FailureCause, cause_of
 from netdfl.explore.command import explore
 from netdfl.explore.ends import find_ends
 from netdfl.explore.execute import Executor, ExploredRun
-from netdfl.explore.explore import Budget, Exploration, Explored, Found
+from netdfl.explore.explore import Budget, Discovery, Exploration, ExplorationResult
 from netdfl.explore.findings import SHRUNK
 from netdfl.explore.journal import RUNS, SETTINGS
-from netdfl.explore.pool import Ran
-from netdfl.explore.rows import Rows
+from netdfl.explore.pool import TrialResult
+from netdfl.explore.rows import MemoryStore
 from netdfl.explore.trial import Event, Trial, variant
 
 
-def cause(text: dict[str, Any], *events: Event) -> Cause:
+def cause(text: dict[str, Any], *events: Event) -> FailureCause:
     found = cause_of(Executor().run(variant(netdfl.load(text), events, None)))
     assert found is not None
     return found
@@ -117,7 +117,7 @@ def test_a_part_of_ones_own_is_one_cause_in_whichever_node_and_round(
 
     def key(did: str, where: str) -> str:
         error = theirs(wrapped(OwnPartError(did)), where)
-        found = cause_of(ExploredRun(netdfl.load(small), Rows(), error=error))
+        found = cause_of(ExploredRun(netdfl.load(small), MemoryStore(), error=error))
         assert found is not None
         return found.key
 
@@ -137,7 +137,7 @@ def test_a_part_of_ones_own_is_one_cause_in_whichever_node_and_round(
     ],
 )
 def test_what_goes_by_words_is_run_again(key: str, is_old: bool) -> None:
-    assert Ran(0, Cause(key, "it stands still")).is_of_old_form is is_old
+    assert TrialResult(0, FailureCause(key, "it stands still")).is_of_old_form is is_old
 
 
 def printed(text: dict[str, Any], folder: Path, runs: int, **more: Any) -> str:
@@ -166,10 +166,10 @@ def test_terminal_and_file_tell_of_one_run(small: dict[str, Any], tmp_path: Path
     assert "faults that acted, of those that were drawn: " in told
 
 
-def found_in(*trials: Trial) -> Found:
-    found = Found(Cause("stall lost_message lost", ""), trials[0])
+def found_in(*trials: Trial) -> Discovery:
+    found = Discovery(FailureCause("stall lost_message lost", ""), trials[0])
     for number, trial in enumerate(trials):
-        found.take(trial, Cause("stall lost_message lost", "", f"variant {number}", 0), "")
+        found.take(trial, FailureCause("stall lost_message lost", "", f"variant {number}", 0), "")
     return found
 
 
@@ -224,7 +224,7 @@ def test_faults_that_acted_are_counted_over_the_runs(small: dict[str, Any], tmp_
     assert Exploration(only, folder=tmp_path).run(Budget(runs=8)).acted == explored.acted
 
 
-def outcome(explored: Explored) -> dict[str, list[int]]:
+def outcome(explored: ExplorationResult) -> dict[str, list[int]]:
     return {key: sorted(found.numbers) for key, found in explored.findings.items()}
 
 

@@ -11,12 +11,12 @@ from netdfl.core.fates import Fate
 from netdfl.core.outcome import Outcome
 from netdfl.core.types import Kind, MessageId, Payload, StepId
 from netdfl.explore.observed import observe
-from netdfl.explore.rows import Rows
-from netdfl.record.base import Ended, Waited
-from netdfl.record.result import Read
+from netdfl.explore.rows import MemoryStore
+from netdfl.record.base import WaitEnd, WaitRecord
+from netdfl.record.result import StoredRecord
 from netdfl.record.run import open_run
 from netdfl.record.store import StoreWriter
-from netdfl.record.verdict import Observed
+from netdfl.record.verdict import Observations
 
 MS = 1_000_000
 
@@ -35,8 +35,8 @@ def metric(at_ms: int, node: int | None, round: int, **figures: float) -> tuple[
     return "metrics", (at_ms * MS, node, round, figures), {}
 
 
-def wait(node: int, ended: Ended, *missing: int) -> tuple[Any, ...]:
-    return "wait", (Waited(node, 0, 0, Kind.DATA, 0, MS, MS, ended, None, missing),), {}
+def wait(node: int, ended: WaitEnd, *missing: int) -> tuple[Any, ...]:
+    return "wait", (WaitRecord(node, 0, 0, Kind.DATA, 0, MS, MS, ended, None, missing),), {}
 
 
 def sent(*outcomes: Outcome) -> list[tuple[Any, ...]]:
@@ -58,7 +58,12 @@ RECORDS: dict[str, list[tuple[Any, ...]]] = {
         metric(4, 0, 3, train_loss=NAN, weight=0.0),
         *(metric(round, 1, round, weight=2.0**-round) for round in (1, 4, 2)),
     ],
-    "waits": [wait(0, Ended.CAME), wait(1, Ended.DEADLINE, 0, 2), wait(1, Ended.DEADLINE), wait(2, Ended.GONE, 1)],
+    "waits": [
+        wait(0, WaitEnd.CAME),
+        wait(1, WaitEnd.DEADLINE, 0, 2),
+        wait(1, WaitEnd.DEADLINE),
+        wait(2, WaitEnd.GONE, 1),
+    ],
     "deaths, and another node's pause after them": [
         event(3, 1, 4, "died", reason="killed by SIGKILL"),
         event(4, 2, 4, "training_error", error="out of memory"),
@@ -94,14 +99,14 @@ RECORDS: dict[str, list[tuple[Any, ...]]] = {
 }
 
 
-def both(record: list[tuple[Any, ...]], path: Path) -> tuple[Observed, Observed]:
+def both(record: list[tuple[Any, ...]], path: Path) -> tuple[Observations, Observations]:
     (path / "scenario.yaml").write_text("name: observed\n")
-    rows = Rows()
+    rows = MemoryStore()
     with StoreWriter(path, "fleet") as store:
         for recorder in (rows, store):
             for method, args, more in record:
                 getattr(recorder, method)(*args, **more)
-    return observe(rows), Read.of(open_run(path)).observed
+    return observe(rows), StoredRecord.of(open_run(path)).observed
 
 
 @pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS)

@@ -9,7 +9,7 @@ import pytest
 
 import netdfl
 from netdfl.explore.explore import Budget, Exploration, by_rate
-from netdfl.explore.findings import Findings
+from netdfl.explore.findings import FindingScenarios
 
 OWN = '''
 import torch
@@ -57,6 +57,6 @@ def test_a_figure_of_ones_own_is_found_where_it_misses_what_is_expected(small: d
     found = next(each for each in by_rate(explored) if "test_furthest" in each.cause.key)
     assert "test_furthest was expected to be at most" in found.cause.text
     finding = tmp_path / "explored" / "it" / "finding.yaml"
-    finding.write_text(Findings(exploration, explored).shrunk(found, most_runs=10).text)
+    finding.write_text(FindingScenarios(exploration, explored).shrunk(found, most_runs=10).text)
     shown = netdfl.run(finding, out=tmp_path / "shown", page=False).result
     assert any("test_furthest was expected" in reason for reason in shown["reasons"])

@@ -14,15 +14,15 @@ import netdfl
 from netdfl.core.errors import InputError
 from netdfl.explore.cause import Predicate, cause_of
 from netdfl.explore.execute import Executor, ExploredRun
-from netdfl.explore.explore import Budget, Exploration, Explored, wilson
+from netdfl.explore.explore import Budget, Exploration, ExplorationResult, wilson
 from netdfl.explore.findings import write_finding
-from netdfl.explore.rows import Rows, Sent
+from netdfl.explore.rows import MemoryStore, MessageRow
 from netdfl.explore.shrink import Shrinker, minimize
 from netdfl.explore.trial import Event, variant
 from netdfl.scenario.model.schema import Scenario
 
 
-def outcome(explored: Explored) -> dict[str, list[int]]:
+def outcome(explored: ExplorationResult) -> dict[str, list[int]]:
     return {key: sorted(found.numbers) for key, found in explored.findings.items()}
 
 
@@ -45,7 +45,7 @@ def test_the_same_on_two_processes_and_in_parts(small: dict[str, Any], tmp_path:
 
 
 def test_ctrl_c_keeps_what_was_found(small: dict[str, Any], tmp_path: Path) -> None:
-    def stop(explored: Explored) -> None:
+    def stop(explored: ExplorationResult) -> None:
         if explored.runs == 4:
             raise KeyboardInterrupt
 
@@ -90,7 +90,7 @@ def test_random_losses_are_written_out(small: dict[str, Any]) -> None:
     assert [list(event)[1] for event in shrunk.plain["events"]] == ["drop"]
 
 
-def dropped(run: ExploredRun) -> list[Sent]:
+def dropped(run: ExploredRun) -> list[MessageRow]:
     return [message for message in run.rows.messages if message.fate.endswith("scripted")]
 
 
@@ -153,7 +153,7 @@ def test_what_does_not_repeat_is_refused(changes: dict[str, Any], why: str, smal
 def test_parts_that_draw_from_no_seed_are_refused(small: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     inner, seeds = Executor._supervise, count()
 
-    def supervise(self: Executor, scenario: Scenario, rows: Rows) -> ExploredRun:
+    def supervise(self: Executor, scenario: Scenario, rows: MemoryStore) -> ExploredRun:
         return inner(self, scenario.model_copy(update={"seed": next(seeds)}), rows)
 
     monkeypatch.setattr(Executor, "_supervise", supervise)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from netdfl.core.control import AskClock, ClockReading, FilePart, Report
 from netdfl.host import apart
-from netdfl.host.apart import ASKS, ClockOffset, Shipping
+from netdfl.host.apart import ASKS, ClockOffset, FileUpload
 from netdfl.supervisor.mirror import mirror
 
 DELAYS = st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 10**9)), min_size=ASKS, max_size=ASKS)
@@ -72,7 +72,7 @@ async def test_files_that_grow_arrive_part_by_part_and_never_much_is_on_its_way(
     monkeypatch.setattr(apart, "CHUNK_BYTES", 10)
     here, there = folders
     carrier = Carrier(there, 3)
-    shipping, file = Shipping(here, 3, carrier), here / "store/messages-003.jsonl"
+    shipping, file = FileUpload(here, 3, carrier), here / "store/messages-003.jsonl"
     for text in ("first line\n", "a second line, a longer one\n", "", "third\n"):
         with file.open("a") as written:
             written.write(text)
@@ -87,7 +87,7 @@ async def test_nodes_that_share_a_folder_ship_their_own_files_alone(folders: tup
     carrier = Carrier(there, 3)
     for name in ("messages-003", "messages-004", "messages-003-1", "metrics-1003"):
         (here / "store" / f"{name}.jsonl").write_text("a line\n")
-    await Shipping(here, 3, carrier).grown()
+    await FileUpload(here, 3, carrier).grown()
     assert sorted(path.stem for path in (there / "store").iterdir()) == ["messages-003", "messages-003-1"]
 
 
@@ -97,7 +97,7 @@ async def test_a_model_appears_whole_and_a_newer_one_takes_its_place(
     monkeypatch.setattr(apart, "CHUNK_BYTES", 4)
     here, there = folders
     carrier = Carrier(there, 3)
-    shipping = Shipping(here, 3, carrier)
+    shipping = FileUpload(here, 3, carrier)
     file, arrived = (folder / "models/003.safetensors" for folder in folders)
     file.write_bytes(b"0123456789")
     await shipping.whole(file)

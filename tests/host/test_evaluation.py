@@ -12,7 +12,7 @@ from torch import Tensor
 from netdfl.compression.vector import vector
 from netdfl.core.rng import Streams
 from netdfl.host.judging import judge_average
-from netdfl.host.models import Snapshot, read_snapshot
+from netdfl.host.models import ModelSnapshot, read_snapshot
 from netdfl.host.task_setup import make_problem
 from netdfl.host.training_problem import TrainingProblem
 from netdfl.running.run import run
@@ -43,7 +43,7 @@ def test_the_average_weighs_numerators_and_a_local_model_is_their_ratio() -> Non
     def judge_local(node: int, model: Tensor) -> dict[str, float]:
         return judge(model) | ({"personal_accuracy": 0.25} if node == 1 else {})
 
-    read = {i: (lambda i=i: Snapshot(x[i], w[i])) for i in range(3)}
+    read = {i: (lambda i=i: ModelSnapshot(x[i], w[i])) for i in range(3)}
     figures = judge_average(read, judge, judge_local, 2, push=True)
     average = x.sum(0) / sum(w)
     z = torch.stack([x[i] / w[i] for i in range(3)])
@@ -61,7 +61,7 @@ def test_the_average_weighs_numerators_and_a_local_model_is_their_ratio() -> Non
 def test_short_models_are_judged_as_rows_with_the_same_bits(dim: int, dtype: str) -> None:
     """As `torch`-free vectors they are judged together, up to 4 KiB each; one by one where that is forbidden."""
     rng = np.random.default_rng(dim)
-    models = [Snapshot(vector(rng.standard_normal(dim), dtype), w) for w in (1.0, 0.3, 0.0, 1.7, 1.0)]
+    models = [ModelSnapshot(vector(rng.standard_normal(dim), dtype), w) for w in (1.0, 0.3, 0.0, 1.7, 1.0)]
     read = {i: (lambda i=i: models[i]) for i in range(5)}
 
     def judge(x: Tensor) -> dict[str, float]:
@@ -74,7 +74,7 @@ def test_short_models_are_judged_as_rows_with_the_same_bits(dim: int, dtype: str
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("netdfl.host.judging.SHORT_BYTES", 0)
         assert judged() == together
-    massless = {0: lambda: Snapshot(models[0].x, 0.0)}
+    massless = {0: lambda: ModelSnapshot(models[0].x, 0.0)}
     assert judge_average(massless, judge, lambda node, x: judge(x), 2, push=True) == {"weight_sum": 0.0}
 
 

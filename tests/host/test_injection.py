@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from netdfl.core.fates import Fate
 from netdfl.core.rng import Streams
 from netdfl.host.injection import FaultInjection, by_node
-from netdfl.host.network import Door
+from netdfl.host.network import PausableSink
 from netdfl.host.workers import SlowWorker
 from netdfl.links.schedule.compile import compile_events
 from netdfl.links.schedule.events import CompiledEvent
@@ -209,7 +209,7 @@ async def test_a_slowed_worker_sleeps_after_training_alone(monkeypatch: pytest.M
 
 def test_a_closed_door_refuses_and_calls_back_when_it_opens():
     sink, called = KeptSink(), []
-    door = Door(sink)
+    door = PausableSink(sink)
     message = data_message((0, 1), 0, vector_payload(np.zeros(1)))
     door.close()
     assert deliver_one(door, message) is None

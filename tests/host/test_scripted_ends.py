@@ -16,8 +16,8 @@ from netdfl.core.rng import Streams
 from netdfl.core.types import NodeId
 from netdfl.host import models
 from netdfl.host.blueprint import Blueprint
-from netdfl.host.living import Birth, LivingNode
-from netdfl.host.models import OnDisk, write_snapshot
+from netdfl.host.living import LivingNode, NodeConfig
+from netdfl.host.models import ModelFiles, write_snapshot
 from netdfl.host.network import Endpoint
 from netdfl.links.schedule.compile import compile_events
 from netdfl.links.schedule.events import CompiledEvent
@@ -73,7 +73,7 @@ class Silent:
 def node(directory: Path, *sets: str) -> tuple[LivingNode, Silent]:
     """Node 1, as its process makes it; nothing runs yet."""
     superior = Silent()
-    birth = Birth(
+    birth = NodeConfig(
         node=1,
         life=Life(),
         device="cpu",
@@ -126,10 +126,10 @@ async def test_a_node_that_crashes_hands_over_the_models_of_rounds_that_it_had_e
 async def test_a_disk_that_never_answers_holds_a_crash_for_the_grace_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def never(self: OnDisk) -> None:
+    async def never(self: ModelFiles) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(OnDisk, "write", never)
+    monkeypatch.setattr(ModelFiles, "write", never)
     living, superior = node(tmp_path, "transport={close_grace: 1ms}")
     await living.models.judge(2, torch.ones(3), 1.0)
     living.host.happen(CRASH)

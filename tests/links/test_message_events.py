@@ -9,7 +9,7 @@ import pytest
 import netdfl
 from netdfl.core.errors import ScenarioError
 from netdfl.explore.execute import Executor, ExploredRun
-from netdfl.explore.rows import Sent
+from netdfl.explore.rows import MessageRow
 
 BASE: dict[str, Any] = {
     "schema": "netdfl/1",
@@ -29,7 +29,7 @@ def run(*events: dict[str, object], **changes: object) -> ExploredRun:
     return Executor().run(netdfl.load(BASE | {"events": list(events)} | changes))
 
 
-def came(run: ExploredRun, src: int, dst: int, kind: str = "data") -> dict[int, Sent]:
+def came(run: ExploredRun, src: int, dst: int, kind: str = "data") -> dict[int, MessageRow]:
     return {m.round: m for m in run.rows.messages if (m.src, m.dst, m.kind) == (src, dst, kind) and not m.attempt}
 
 

@@ -15,10 +15,10 @@ import pytest
 from netdfl.core.control import EVALUATOR, AskClock, ClockReading, FilePart, Hello, Report
 from netdfl.core.errors import InputError, MachineError
 from netdfl.diagnosis.fidelity import Ways, _sentence
-from netdfl.host.apart import ASKS, ClockOffset, Shipping
+from netdfl.host.apart import ASKS, ClockOffset, FileUpload
 from netdfl.host.facts import address_in, interfaces
 from netdfl.host.living import record_name
-from netdfl.host.measuring import Served, measured
+from netdfl.host.measuring import MeasurementServer, measured
 from netdfl.host.plan import Command, pack, unpack
 from netdfl.scenario.load import load
 from netdfl.scenario.model.world import Site
@@ -107,7 +107,7 @@ def test_a_site_that_no_machine_has_is_named_with_those_that_there_are() -> None
 
 
 def test_the_network_is_measured_from_one_who_serves(capsys: pytest.CaptureFixture[str]) -> None:
-    with Served("127.0.0.1", "a" * 32) as served:
+    with MeasurementServer("127.0.0.1", "a" * 32) as served:
         thread = threading.Thread(target=served.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         here = {"here": ("127.0.0.1", served.port)}
@@ -147,7 +147,7 @@ class Supervised:
     """A control stream, and a supervisor at its end that answers in order."""
 
     def __init__(self, directory: Path) -> None:
-        self.directory, self.shipping, self.parts = directory, Shipping(directory / "there", 3, self), 0
+        self.directory, self.shipping, self.parts = directory, FileUpload(directory / "there", 3, self), 0
 
     def report(self, report: Report) -> None:
         if isinstance(report, FilePart):

@@ -26,7 +26,7 @@ from netdfl.node.asking import (
 )
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.waits import OpenWait, Waits
-from netdfl.record.base import Ended
+from netdfl.record.base import WaitEnd
 from netdfl.transport.base import Fate, deliver_one
 
 
@@ -141,12 +141,12 @@ async def test_a_wait_without_one_that_was_given_up_ends_as_the_others_come_and_
     desk.arrive(1)
     await settle()
     desk.move_on(60 * NS_PER_S)
-    assert (await task)[1].ended is Ended.DEADLINE
+    assert (await task)[1].ended is WaitEnd.DEADLINE
     task = desk.start(1, 2, round=1)
     await settle()
     desk.arrive(1, round=1)
-    assert (await task)[1].ended is Ended.CAME
-    assert (await desk.start(2, round=2))[1].ended is Ended.GONE
+    assert (await task)[1].ended is WaitEnd.CAME
+    assert (await desk.start(2, round=2))[1].ended is WaitEnd.GONE
     task = desk.start(1, 2, 3, round=3)
     desk.arrive(1, round=3)
     await settle()
@@ -154,7 +154,7 @@ async def test_a_wait_without_one_that_was_given_up_ends_as_the_others_come_and_
     for query in desk.questions():
         if query.dst == 3 and query.round == 3:
             desk.say(query, True)
-    assert (await task)[1].ended is Ended.LOST
+    assert (await task)[1].ended is WaitEnd.LOST
 
 
 async def test_where_links_keep_no_order_one_word_is_not_enough() -> None:
@@ -282,7 +282,7 @@ async def test_one_answer_that_took_long_does_not_put_off_the_questions_of_the_n
     desk.move_on(9 * NS_PER_S)
     desk.say(first, past=True)
     await settle()
-    assert (await task)[1].ended is Ended.LOST
+    assert (await task)[1].ended is WaitEnd.LOST
     assert desk.asking.answers.longest_ns() > 5 * LATEST_FIRST_NS
     desk.sent.clear()
     task = desk.start(1, round=1)
@@ -364,7 +364,7 @@ async def test_where_answers_take_a_minute_nobody_is_silent_before_they_can_have
     assert len(desk.sent) > TRIES
     assert not task.done()
     desk.move_on(200 * NS_PER_S)
-    assert (await task)[1].ended is Ended.DEADLINE
+    assert (await task)[1].ended is WaitEnd.DEADLINE
 
 
 async def test_a_node_that_stands_still_asks_nobody_and_gives_nobody_up() -> None:

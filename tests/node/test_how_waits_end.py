@@ -15,7 +15,7 @@ from netdfl.core.types import Inbox, Kind, Message, Payload
 from netdfl.node.asking import PAST, Asking
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.waits import OpenWait, Waits
-from netdfl.record.base import Ended
+from netdfl.record.base import WaitEnd
 from netdfl.transport.base import deliver_one
 
 S = NS_PER_S
@@ -66,23 +66,23 @@ def missed(node: int, times: int = 2) -> Step:
 
 
 NOTHING: list[Step] = []
-ENDS: dict[str, tuple[dict[str, Any], list[Step], list[Step], Ended, tuple[int, ...], int | None]] = {
-    "all came": (PLAIN, NOTHING, [come(1, 3), come(2)], Ended.CAME, (), 2),
-    "all were there": (PLAIN, [come(1, 2, 3)], NOTHING, Ended.CAME, (), None),
-    "enough came": (PLAIN | {"need": 2}, NOTHING, [come(3), come(1)], Ended.CAME, (2,), 1),
-    "the deadline": ({"deadline_ns": S}, NOTHING, [come(3), at(S)], Ended.DEADLINE, (1, 2), 3),
-    "one is gone": (PLAIN, NOTHING, [come(1, 3), gone(2)], Ended.GONE, (2,), 3),
-    "one was gone": (PLAIN, [gone(2)], [come(1), come(3)], Ended.GONE, (2,), 3),
-    "one is ahead": (AUTO, NOTHING, [come(1, 3), come(2, round=5)], Ended.LOST, (2,), 3),
-    "one was ahead": (AUTO, [come(2, round=5)], [come(1, 3)], Ended.LOST, (2,), 3),
-    "one is ahead by a step": (AUTO, NOTHING, [come(1, 3), come(2, step=2)], Ended.LOST, (2,), 3),
-    "one is skipped": (PLAIN, NOTHING, [come(1, 3), skip(2)], Ended.LOST, (2,), 3),
-    "one was silent": (AUTO, [missed(2)], [come(1), come(3)], Ended.CAME, (2,), 3),
-    "all were silent": (AUTO, [missed(1), missed(2), missed(3)], NOTHING, Ended.GONE, (1, 2, 3), None),
-    "one was silent and one is gone": (AUTO, [missed(2)], [come(1), gone(3)], Ended.CAME, (2, 3), 1),
-    "a silent one is not waited for and may come": (AUTO, [missed(2)], [come(2), come(1), come(3)], Ended.CAME, (), 3),
+ENDS: dict[str, tuple[dict[str, Any], list[Step], list[Step], WaitEnd, tuple[int, ...], int | None]] = {
+    "all came": (PLAIN, NOTHING, [come(1, 3), come(2)], WaitEnd.CAME, (), 2),
+    "all were there": (PLAIN, [come(1, 2, 3)], NOTHING, WaitEnd.CAME, (), None),
+    "enough came": (PLAIN | {"need": 2}, NOTHING, [come(3), come(1)], WaitEnd.CAME, (2,), 1),
+    "the deadline": ({"deadline_ns": S}, NOTHING, [come(3), at(S)], WaitEnd.DEADLINE, (1, 2), 3),
+    "one is gone": (PLAIN, NOTHING, [come(1, 3), gone(2)], WaitEnd.GONE, (2,), 3),
+    "one was gone": (PLAIN, [gone(2)], [come(1), come(3)], WaitEnd.GONE, (2,), 3),
+    "one is ahead": (AUTO, NOTHING, [come(1, 3), come(2, round=5)], WaitEnd.LOST, (2,), 3),
+    "one was ahead": (AUTO, [come(2, round=5)], [come(1, 3)], WaitEnd.LOST, (2,), 3),
+    "one is ahead by a step": (AUTO, NOTHING, [come(1, 3), come(2, step=2)], WaitEnd.LOST, (2,), 3),
+    "one is skipped": (PLAIN, NOTHING, [come(1, 3), skip(2)], WaitEnd.LOST, (2,), 3),
+    "one was silent": (AUTO, [missed(2)], [come(1), come(3)], WaitEnd.CAME, (2,), 3),
+    "all were silent": (AUTO, [missed(1), missed(2), missed(3)], NOTHING, WaitEnd.GONE, (1, 2, 3), None),
+    "one was silent and one is gone": (AUTO, [missed(2)], [come(1), gone(3)], WaitEnd.CAME, (2, 3), 1),
+    "a silent one is not awaited and may come": (AUTO, [missed(2)], [come(2), come(1), come(3)], WaitEnd.CAME, (), 3),
     "what suffices by one that is ahead of all": (
-        PLAIN | {"cumulative": True}, NOTHING, [come(1, 3), come(2, round=7)], Ended.LOST, (2,), 3,
+        PLAIN | {"cumulative": True}, NOTHING, [come(1, 3), come(2, round=7)], WaitEnd.LOST, (2,), 3,
     ),
 }  # fmt: skip
 
@@ -135,7 +135,7 @@ async def test_a_wait_goes_on_where_what_is_missing_may_come(
     assert not task.done()
     desk.arrive(2)
     inbox, wait = await asyncio.wait_for(task, 5)
-    assert (wait.ended, 2 in {m.src for m in inbox}) == (Ended.CAME, True)
+    assert (wait.ended, 2 in {m.src for m in inbox}) == (WaitEnd.CAME, True)
 
 
 async def test_where_nobody_knows_who_sends_what_came_is_all_once_it_is_skipped() -> None:
@@ -146,7 +146,7 @@ async def test_where_nobody_knows_who_sends_what_came_is_all_once_it_is_skipped(
     assert not task.done()
     desk.waits.skip(frozenset())
     inbox, wait = await asyncio.wait_for(task, 5)
-    assert ([m.src for m in inbox], inbox.missing, wait.ended, wait.need) == ([1, 7], (), Ended.CAME, 2)
+    assert ([m.src for m in inbox], inbox.missing, wait.ended, wait.need) == ([1, 7], (), WaitEnd.CAME, 2)
 
 
 async def test_a_node_that_returned_is_waited_for_again() -> None:
@@ -280,7 +280,7 @@ async def test_a_first_wait_is_cut_short_where_a_notice_makes_half_of_what_came(
     assert desk.waits.current.deadline_ns == 4 * S
     desk.clock.move_to(4 * S)
     inbox, wait = await asyncio.wait_for(task, 5)
-    assert (inbox.missing, wait.ended) == ((2,), Ended.DEADLINE)
+    assert (inbox.missing, wait.ended) == ((2,), WaitEnd.DEADLINE)
 
 
 async def test_what_comes_late_teaches_how_late_it_comes() -> None:
@@ -338,7 +338,7 @@ async def test_who_is_past_it_says_so_once_where_links_keep_order_and_else_twice
         answer = Message(3, 9, Kind.STATUS, 0, query.round, query.step, query.attempt, Payload(meta={PAST: True}))
         deliver_one(desk.mailbox, answer)
     inbox, wait = await asyncio.wait_for(task, 5)
-    assert (inbox.missing, wait.ended) == ((3,), Ended.LOST)
+    assert (inbox.missing, wait.ended) == ((3,), WaitEnd.LOST)
 
 
 @pytest.mark.parametrize("asks", [True, False])

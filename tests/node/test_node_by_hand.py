@@ -25,7 +25,7 @@ from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.runtime import Node
 from netdfl.node.shares import unacknowledged
-from netdfl.record.base import Ended, Waited
+from netdfl.record.base import WaitEnd, WaitRecord
 from netdfl.testing.loopback import LastState, SilentRecorder
 from netdfl.topology.catalog import TOPOLOGIES
 from netdfl.topology.network import Network
@@ -44,7 +44,7 @@ class Notes(SilentRecorder):
     def __init__(self) -> None:
         self.events: list[tuple[Any, ...]] = []
         self.figures: list[tuple[Any, ...]] = []
-        self.waits: list[Waited] = []
+        self.waits: list[WaitRecord] = []
 
     def event(self, *said: object, **details: object) -> None:
         self.events.append((*said, details))
@@ -52,7 +52,7 @@ class Notes(SilentRecorder):
     def metrics(self, *said: object) -> None:
         self.figures.append(said)
 
-    def wait(self, waited: Waited) -> None:
+    def wait(self, waited: WaitRecord) -> None:
         self.waits.append(waited)
 
 
@@ -354,7 +354,7 @@ async def test_who_was_missing_is_recorded_with_the_wait_that_it_took() -> None:
     inbox = await desk.during(desk.node.gather(desk.view(), 1, replace(ALL, deadline_ns=3 * S)), *steps)
     assert ([m.src for m in inbox], inbox.missing) == ([0, 3], (1, 4))
     assert desk.notes.events == [(4 * S, ME, 4, "missing", {"step": 1, "awaited": [1, 4]})]
-    assert desk.notes.waits == [Waited(ME, 4, 1, Kind.DATA, S, 4 * S, 3 * S, Ended.DEADLINE, 3, (1, 4))]
+    assert desk.notes.waits == [WaitRecord(ME, 4, 1, Kind.DATA, S, 4 * S, 3 * S, WaitEnd.DEADLINE, 3, (1, 4))]
     assert desk.node._waited_ns == 3 * S
 
 
@@ -362,7 +362,7 @@ async def test_a_wait_in_which_nobody_came_is_recorded() -> None:
     desk = Desk(wait=replace(ALL, deadline_ns=3 * S))
     waiting = desk.node.gather(desk.view(), 0, replace(ALL, deadline_ns=3 * S))
     await desk.during(waiting, lambda: desk.clock.move_to(3 * S))
-    assert desk.notes.waits == [Waited(ME, 4, 0, Kind.DATA, 0, 3 * S, 3 * S, Ended.DEADLINE, None, (0, 1, 3, 4))]
+    assert desk.notes.waits == [WaitRecord(ME, 4, 0, Kind.DATA, 0, 3 * S, 3 * S, WaitEnd.DEADLINE, None, (0, 1, 3, 4))]
 
 
 async def test_a_wait_for_what_was_there_is_not_recorded_though_time_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -381,7 +381,7 @@ async def test_a_wait_for_what_was_there_or_that_took_no_time_is_not_recorded() 
     assert (desk.notes.waits, desk.notes.events) == ([], [])
     late = lambda: setattr(desk.clock, "ns", S)  # noqa: E731
     await desk.during(desk.node.gather(desk.view(6), 0, ALL), late, lambda: desk.arrive(0, 1, 3, 4, round=6))
-    assert desk.notes.waits == [Waited(ME, 6, 0, Kind.DATA, 0, S, None, Ended.CAME, 4, ())]
+    assert desk.notes.waits == [WaitRecord(ME, 6, 0, Kind.DATA, 0, S, None, WaitEnd.CAME, 4, ())]
 
 
 async def test_of_a_wait_whose_late_ones_are_asked_no_deadline_is_recorded() -> None:

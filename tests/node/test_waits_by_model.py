@@ -13,7 +13,7 @@ from netdfl.algorithms.exchange import WaitPolicy
 from netdfl.core.types import Kind, Message, NodeId, Payload
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.waits import Waits
-from netdfl.record.base import Ended
+from netdfl.record.base import WaitEnd
 from netdfl.transport.base import Fate, deliver_one
 
 SLOT, NEXT, FAR = (3, 0), (3, 1), (4, 0)
@@ -40,16 +40,16 @@ class Plain:
         left_out = self.given_up | (set() if self.policy.essential else self.gone)
         return self.sources is not None and bool(self.gone | self.given_up) and self.sources <= self.have | left_out
 
-    def how(self, timed_out: bool) -> Ended:
+    def how(self, timed_out: bool) -> WaitEnd:
         need = self.policy.count(10**9 if self.sources is None else len(self.sources))
         if timed_out:
-            return Ended.DEADLINE
+            return WaitEnd.DEADLINE
         if self.sources is None or len(self.have) >= need:
-            return Ended.CAME
+            return WaitEnd.CAME
         missing = self.sources - self.have
         if missing <= self.gone:
-            return Ended.GONE
-        return Ended.LOST
+            return WaitEnd.GONE
+        return WaitEnd.LOST
 
 
 TELLS = {

@@ -15,7 +15,7 @@ from netdfl.algorithms.exchange import WaitPolicy
 from netdfl.core.types import Kind, Message, Payload
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.waits import OpenWait, Waits
-from netdfl.record.base import Ended
+from netdfl.record.base import WaitEnd
 from netdfl.transport.base import deliver_one
 
 MS = 1_000_000
@@ -64,7 +64,7 @@ async def waited(policy: WaitPolicy, came: list[Any], sources: frozenset[int] | 
 def said(wait: OpenWait) -> dict[str, Any]:
     """Without what is of no account: when a wait would have ended that has, and who else is ahead."""
     silent = wait.silent if wait.sources is None else wait.silent & wait.sources  # whose notice came is no source
-    deadline_ns = None if wait.ended in (Ended.CAME, Ended.LOST) else wait.deadline_ns
+    deadline_ns = None if wait.ended in (WaitEnd.CAME, WaitEnd.LOST) else wait.deadline_ns
     return asdict(replace(wait, last_src=None, silent=silent, deadline_ns=deadline_ns))
 
 
@@ -98,4 +98,4 @@ async def test_a_wait_whose_sender_choose_alone_is_skipped_with_what_has_come(ca
     assert not task.done()
     waits.skip(frozenset())
     inbox, wait = await asyncio.wait_for(task, timeout=60)
-    assert ([m.src for m in inbox], wait.need, wait.ended) == (list(range(came)), came, Ended.CAME)
+    assert ([m.src for m in inbox], wait.need, wait.ended) == (list(range(came)), came, WaitEnd.CAME)

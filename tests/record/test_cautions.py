@@ -11,7 +11,7 @@ import pytest
 
 from netdfl.core.errors import ScenarioError
 from netdfl.core.fates import MessageCounts
-from netdfl.record.cautions import CautionKind, Course, HeldWeight, find_cautions
+from netdfl.record.cautions import CautionKind, HeldWeight, RunFigures, find_cautions
 from netdfl.report.html import render
 from netdfl.report.words import warnings
 from netdfl.running.judged import Finished
@@ -23,7 +23,7 @@ LOSSY = MessageCounts(sent=100, delivered=90, lost=10)
 
 def kinds(**course: Any) -> list[str]:
     given: dict[str, Any] = {"grown": {}, "messages": MessageCounts(sent=100, delivered=100)}
-    return [caution.kind.value for caution in find_cautions(Course(**(given | course)))]
+    return [caution.kind.value for caution in find_cautions(RunFigures(**(given | course)))]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_divergence_is_growth_beyond_what_rounds_add(values: Sequence[float], di
 
 def test_deadlines_that_ended_more_than_a_tenth_of_the_waits_are_told() -> None:
     assert kinds(timed_out=10, waits=100) == kinds(timed_out=0, waits=0) == []
-    (caution,) = find_cautions(Course(grown={}, messages=LOSSY, timed_out=376, waits=1480))
+    (caution,) = find_cautions(RunFigures(grown={}, messages=LOSSY, timed_out=376, waits=1480))
     assert caution.text == "deadlines ended 376 of 1,480 waits (25%) with a message missing"
 
 
@@ -97,7 +97,7 @@ def test_a_weight_so_small_that_steps_get_long_is_told(course: dict[str, Any], t
 
 
 def test_the_notice_of_a_small_weight_says_whose_when_and_what_to_do() -> None:
-    (caution,) = find_cautions(Course(grown={}, messages=MessageCounts(), least=HeldWeight(1.6e-11, 7, 3)))
+    (caution,) = find_cautions(RunFigures(grown={}, messages=MessageCounts(), least=HeldWeight(1.6e-11, 7, 3)))
     assert caution.text == (
         "the push-sum weight of node 3 was down to 1.6e-11 in round 7: steps are divided by it, and training may "
         "diverge; let it receive from more nodes, or give its steps a clip_norm"
@@ -106,7 +106,7 @@ def test_the_notice_of_a_small_weight_says_whose_when_and_what_to_do() -> None:
 
 def test_a_loss_that_is_not_finite_comes_first() -> None:
     text = "node 1 had a loss that is not finite in round 3"
-    found = find_cautions(Course(grown={}, messages=LOSSY, not_finite=[text], weight=0.2))
+    found = find_cautions(RunFigures(grown={}, messages=LOSSY, not_finite=[text], weight=0.2))
     assert (found[0].kind, found[0].text) == (CautionKind.NOT_FINITE, text)
 
 

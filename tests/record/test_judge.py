@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from netdfl.core.errors import InputError
-from netdfl.record.judge import CAUTIONS, ExitCode, Findings, judge
+from netdfl.record.judge import CAUTIONS, Evidence, ExitCode, judge
 
-WELL = Findings(figures={"test_accuracy": 0.8, "consensus_distance": None})
+WELL = Evidence(figures={"test_accuracy": 0.8, "consensus_distance": None})
 # In order of precedence: what goes wrong, and the verdict and exit code that it brings.
 WRONGS: list[tuple[dict[str, Any], str, int]] = [
     ({"interrupted": True}, "unknown", 130),
@@ -59,18 +59,18 @@ def test_missed_fidelity_wins_over_a_missed_accuracy_but_not_over_a_death() -> N
     ],
 )
 def test_who_falls_by_its_own_nan_may_where_nan_is_expected(not_finite: str, died: object, verdict: str) -> None:
-    findings = Findings(died={3: "node 3 died"}, not_finite=["node 3: NaN"], fell={3})
+    findings = Evidence(died={3: "node 3 died"}, not_finite=["node 3: NaN"], fell={3})
     assert judge(findings, {"not_finite": not_finite, "died": died}).verdict == verdict
 
 
 def test_another_death_is_none_of_nan() -> None:
-    findings = Findings(died={3: "node 3 died", 4: "node 4 died"}, not_finite=["node 3: NaN"], fell={3})
+    findings = Evidence(died={3: "node 3 died", 4: "node 4 died"}, not_finite=["node 3: NaN"], fell={3})
     assert judge(findings, {"not_finite": "any", "died": "none"}).reasons == ["node 4 died"]
 
 
 @pytest.mark.parametrize(("expected", "verdict"), [("none", "fail"), ("some", "pass"), ("any", "pass")])
 def test_a_refused_nan_is_one_of_some_and_breaks_a_none_that_is_said(expected: str, verdict: str) -> None:
-    findings = Findings(refused_not_finite=["node 1 sent NaN"], num_refused=1, num_delivered=100)
+    findings = Evidence(refused_not_finite=["node 1 sent NaN"], num_refused=1, num_delivered=100)
     assert judge(findings, {"not_finite": expected}).verdict == verdict
     assert judge(findings, {}).verdict == "done"
 
@@ -78,7 +78,7 @@ def test_a_refused_nan_is_one_of_some_and_breaks_a_none_that_is_said(expected: s
 @pytest.mark.parametrize("num", [0, 1, 50, 51, 100])
 def test_where_nothing_is_said_of_nan_most_messages_may_not_have_been_refused_for_it(num: int) -> None:
     sentences = ["node 1 sent NaN"] * bool(num)
-    findings = Findings(refused_not_finite=sentences, num_refused=num, num_delivered=100)
+    findings = Evidence(refused_not_finite=sentences, num_refused=num, num_delivered=100)
     for expect in ({}, {"deadlock": "none"}):
         judgement = judge(findings, expect)
         assert (judgement.exit_code is ExitCode.FAIL) is (num > 50)

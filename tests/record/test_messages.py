@@ -10,7 +10,7 @@ import pytest
 import netdfl
 from netdfl.core.fates import MEANINGS, Fate, FateClass, FateKind
 from netdfl.core.types import Kind, Message, Payload
-from netdfl.record.base import Ended, Waited
+from netdfl.record.base import WaitEnd, WaitRecord
 from netdfl.record.directory import RunDirectory
 from netdfl.record.messages import count_by_link, count_messages
 from netdfl.record.run import open_run
@@ -99,8 +99,8 @@ def test_a_late_message_whose_receiver_had_gone_on_is_told_from_one_it_waited_fo
             writer.outcome(
                 outcome_of(Message(0, 1, Kind.DATA, 0, round, 0, 0, Payload()), 9, round, round + 5, Fate.read("late"))
             )
-        for round, ended in enumerate((Ended.DEADLINE, Ended.GONE)):
-            writer.wait(Waited(1, round, 0, Kind.DATA, 0, 3, 3, ended, None, (0,)))
+        for round, ended in enumerate((WaitEnd.DEADLINE, WaitEnd.GONE)):
+            writer.wait(WaitRecord(1, round, 0, Kind.DATA, 0, 3, 3, ended, None, (0,)))
     found = count_messages(open_run(directory.path))
     assert dict(found.why[FateClass.LATE]) == {"deadline": 1, "went_on": 2}
 

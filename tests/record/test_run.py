@@ -17,7 +17,7 @@ from netdfl.core.fates import Fate
 from netdfl.core.types import Kind, Message, Payload
 from netdfl.exports.export import export as export_anything
 from netdfl.exports.export import export_table as export
-from netdfl.record.base import Ended, Waited
+from netdfl.record.base import WaitEnd, WaitRecord
 from netdfl.record.database import COLUMNS, TableName
 from netdfl.record.directory import LOCK, RunDirectory, hold
 from netdfl.record.run import Run, open_run
@@ -187,7 +187,7 @@ def run(tmp_path: Path) -> Run:
             )
             writer.metrics(round, None, round, {"test_loss": float("inf") if round else 0.1})
             writer.event(round, 0, round, "missing", awaited=[1, 2])
-            writer.wait(Waited(0, round, 0, Kind.DATA, round, 9, None, Ended.DEADLINE, None, (1, 2)))
+            writer.wait(WaitRecord(0, round, 0, Kind.DATA, round, 9, None, WaitEnd.DEADLINE, None, (1, 2)))
     return open_run(directory.path)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from netdfl.core.errors import ScenarioError
-from netdfl.host.plan import Plan
+from netdfl.host.plan import RunPlan
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.resolved import to_yaml
 from netdfl.scenario.model.schema import Scenario
@@ -104,7 +104,7 @@ def test_a_process_of_nodes_finds_it_again(tmp_path: Path) -> None:
     run.mkdir()
     (run / "scenario.yaml").write_text(to_yaml(load(file)))
     where = {"directory": str(run), "scenario_directory": str(file.parent)}
-    blueprint = Plan(**where, control="", token="", run_id="", scenario_hash="").blueprint()
+    blueprint = RunPlan(**where, control="", token="", run_id="", scenario_hash="").blueprint()
     assert blueprint.network.topology.who == "a"  # type: ignore[attr-defined]
 
 

@@ -23,8 +23,8 @@ from netdfl.core.errors import InputError
 from netdfl.explore import edits
 from netdfl.explore.cause import cause_of
 from netdfl.explore.execute import Executor
-from netdfl.explore.explore import Budget, Exploration, Explored, Found
-from netdfl.explore.shrink import Shrinker, Shrunk
+from netdfl.explore.explore import Budget, Discovery, Exploration, ExplorationResult
+from netdfl.explore.shrink import Shrinker, ShrunkScenario
 from netdfl.explore.trial import variant
 from tests.soak.tally import ROOT, append, repeat
 
@@ -45,12 +45,12 @@ class Met(Exception):
     """The bug was met."""
 
 
-def search(bug: Planted, runs: int, seed: int) -> tuple[Exploration, Found | None, int]:
+def search(bug: Planted, runs: int, seed: int) -> tuple[Exploration, Discovery | None, int]:
     """The exploration, what it met, and the number of runs that it took."""
     exploration = Exploration(netdfl.load(bug.scenario), seed=seed)
-    met: list[tuple[Found, int]] = []
+    met: list[tuple[Discovery, int]] = []
 
-    def stop(explored: Explored) -> None:
+    def stop(explored: ExplorationResult) -> None:
         for found in explored.findings.values():
             if "PlantedBug" in found.cause.key:
                 met.append((found, explored.runs))
@@ -73,13 +73,13 @@ def by_seeds(bug: Planted, runs: int) -> int | None:
     return None
 
 
-def shrink(exploration: Exploration, found: Found) -> Shrunk:
+def shrink(exploration: Exploration, found: Discovery) -> ShrunkScenario:
     """What matters of it."""
     shown = variant(exploration.scenario, found.trial.events, found.trial.luck)
     return Shrinker((), exploration.executor).shrink(shown, found.cause.key)
 
 
-def fewer_would_do(shrunk: Shrunk, executor: Executor) -> bool:
+def fewer_would_do(shrunk: ShrunkScenario, executor: Executor) -> bool:
     """Whether the same shows with any one node less."""
     for node in range(shrunk.scenario.nodes):
         smaller = edits.without_node(shrunk.plain, node)
@@ -110,7 +110,7 @@ def hunt(bug: Planted, runs: int, searches: int) -> dict[str, Any]:
     return row
 
 
-def sizes(exploration: Exploration, found: Found) -> dict[str, Any]:
+def sizes(exploration: Exploration, found: Discovery) -> dict[str, Any]:
     """What is left of a finding."""
     shrunk = shrink(exploration, found)
     small = {"faults": len(shrunk.plain["events"]), "nodes": shrunk.scenario.nodes, "rounds": shrunk.scenario.rounds}

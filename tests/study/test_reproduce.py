@@ -25,7 +25,7 @@ from netdfl.study.cells import Ran
 from netdfl.study.compare import row_of
 from netdfl.study.plan import Cell
 from netdfl.study.reproduce import SCENARIOS, Reproduction, parse_seeds, reproduce
-from netdfl.study.trials import Trial, figures, published, scenario_of, select, trials
+from netdfl.study.trials import FigureSetup, figures, published, scenario_of, select, trials
 
 TABLES = list(dict.fromkeys((figure.paper, figure.table) for figure in figures()))
 STAND_IN = '''
@@ -56,7 +56,7 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def scenario_for(trial: Trial, *sets: str) -> Scenario:
+def scenario_for(trial: FigureSetup, *sets: str) -> Scenario:
     return load(scenario_of(trial, SCENARIOS), (*trial.sets, *sets))
 
 
@@ -330,9 +330,9 @@ def ran(seed: int, *, verdict: str = "pass", accuracy: float = 0.5, reached: int
     return Ran(Cell("", (), seed, ()), Path("cell"), 0 if verdict in WELL else 1, result)
 
 
-def a_trial(metric: str) -> Trial:
+def a_trial(metric: str) -> FigureSetup:
     figure = next(f for f in figures() if f.metric == metric and not f.beyond)
-    return Trial(figure, "cell")
+    return FigureSetup(figure, "cell")
 
 
 def test_a_run_that_failed_counts_for_nothing_and_is_named() -> None:

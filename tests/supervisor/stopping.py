@@ -103,7 +103,7 @@ STEPS: Mapping[str, Step] = {
     "the supervisor hears the first node": Step("netdfl.supervisor.supervisor:Supervisor._on_hello", _attended),
     "the supervisor begins": Step("netdfl.supervisor.supervisor:Supervisor._begin", lambda own: True),
     "the supervisor has begun": Step("netdfl.supervisor.supervisor:Supervisor._begin", lambda own: True, after=True),
-    "a node attends": Step("netdfl.host.process:Attendance.attend", partial(_attends, epoch=0)),
+    "a node attends": Step("netdfl.host.process:SupervisorStream.attend", partial(_attends, epoch=0)),
     "a node is told to begin": Step("netdfl.host.living:LivingNode.obey", partial(_is_told, epoch=0)),
     # in its rounds
     IN_A_ROUND: Step("netdfl.host.node:NodeHost.end_round", _ends_a_round),
@@ -121,7 +121,7 @@ STEPS: Mapping[str, Step] = {
     "the supervisor has heard of a crash": Step("netdfl.supervisor.restarts:Restarts.crashed", _hears, after=True),
     "the supervisor has a node live again": Step("netdfl.supervisor.restarts:Restarts._launch", _hears, after=True),
     "the supervisor hears of a return": Step("netdfl.supervisor.restarts:Restarts.attends", lambda own, hello: True),
-    "a node that lives again attends": Step("netdfl.host.process:Attendance.attend", partial(_attends, epoch=1)),
+    "a node that lives again attends": Step("netdfl.host.process:SupervisorStream.attend", partial(_attends, epoch=1)),
     "a node that lives again is told to begin": Step("netdfl.host.living:LivingNode.obey", partial(_is_told, epoch=1)),
     # the end, and departures
     "the supervisor hears that a node has finished": Step(
@@ -131,7 +131,7 @@ STEPS: Mapping[str, Step] = {
         "netdfl.supervisor.supervisor:Supervisor._stop", lambda own, grace_s: True
     ),
     "a node that has finished leaves": Step("netdfl.host.living:LivingNode.leave", partial(_leaves, crashed=False)),
-    "a node says goodbye": Step("netdfl.host.process:Attendance.part", lambda own, code, crash: crash is None),
+    "a node says goodbye": Step("netdfl.host.process:SupervisorStream.part", lambda own, code, crash: crash is None),
 }
 
 

@@ -12,7 +12,7 @@ from netdfl.algorithms.families import first_state, joining_state
 from netdfl.core.errors import ScenarioError
 from netdfl.host.blueprint import Blueprint
 from netdfl.host.judging import judge_average
-from netdfl.host.models import Snapshot
+from netdfl.host.models import ModelSnapshot
 from netdfl.record.judge import WELL
 from netdfl.report.words import remarks
 from netdfl.running.judged import Finished
@@ -162,7 +162,7 @@ def test_it_keeps_the_fetched_model_until_mass_comes() -> None:
 
 
 def test_a_node_without_mass_counts_in_the_average_alone() -> None:
-    snapshots = [Snapshot(torch.tensor([2.0, 4.0]), 2.0), Snapshot(torch.tensor([1.0, 1.0]), 0.0)]
+    snapshots = [ModelSnapshot(torch.tensor([2.0, 4.0]), 2.0), ModelSnapshot(torch.tensor([1.0, 1.0]), 0.0)]
     judged = list[torch.Tensor]()
     read = {node: (lambda each=each: each) for node, each in enumerate(snapshots)}
     judge = lambda x: judged.append(x) or {"test_accuracy": 0.5}  # noqa: E731

@@ -16,14 +16,14 @@ from netdfl.core import process as processes
 from netdfl.core.control import Exit
 from netdfl.core.errors import RunError
 from netdfl.core.types import NodeId
-from netdfl.host.plan import Command, Plan
+from netdfl.host.plan import Command, RunPlan
 from netdfl.worlds.fork_client import ForkServer
 
 EXIT_LOST = 6
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's death")
 
 
-PLAN = Plan(directory="nowhere", scenario_directory=".", control="", token="", run_id="", scenario_hash="")
+PLAN = RunPlan(directory="nowhere", scenario_directory=".", control="", token="", run_id="", scenario_hash="")
 
 
 class Ended(Exception):

@@ -25,7 +25,7 @@ from netdfl.core.errors import NetdflError
 from netdfl.core.types import NodeId, Role
 from netdfl.host.blueprint import Blueprint
 from netdfl.host.judging import judge_files
-from netdfl.host.living import Birth, LivingNode
+from netdfl.host.living import LivingNode, NodeConfig
 from netdfl.host.models import snapshot_path
 from netdfl.host.network import Endpoint
 from netdfl.host.workers import make_worker
@@ -140,7 +140,7 @@ class NodeThread(threading.Thread):
         endpoint = Endpoint(
             listen="127.0.0.1:0", run_id=self.world.run_id, scenario_hash=scenario_hash(self.world.scenario)
         )
-        birth = Birth(
+        birth = NodeConfig(
             node=self.node,
             life=self.life,
             device="cpu",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from netdfl.core.clock import NS_PER_S
-from netdfl.record.kept_stalls import Kept, kept_stalls
+from netdfl.record.kept_stalls import StallForm, kept_stalls
 from netdfl.record.run import Run
 from netdfl.report.data.frame import Made
 
@@ -23,7 +23,7 @@ def stalls(run: Run) -> list[Made]:
     return [_stall(kept, last) for kept in kept_stalls(run.path)[:MOST_STALLS]]
 
 
-def _stall(kept: Kept, last: Mapping[tuple[object, ...], Made]) -> Made:
+def _stall(kept: StallForm, last: Mapping[tuple[object, ...], Made]) -> Made:
     found = kept["finding"]
     order = dict.fromkeys([*found["roots"], *found["culprits"], *found["behind"]])
     nodes = list(order)[:MOST_NODES]

@@ -14,7 +14,7 @@ from pathlib import Path
 from netdfl.core.control import Exit, Life
 from netdfl.core.errors import RunError
 from netdfl.core.types import NodeId
-from netdfl.host.plan import Command, Plan
+from netdfl.host.plan import Command, RunPlan
 from netdfl.record.directory import RunDirectory
 from netdfl.transport.security.credentials import Credentials
 from netdfl.worlds.containers.compose import HOME, NODE_LABEL
@@ -66,7 +66,7 @@ class Containers:
         """The compose file."""
         return self.home / COMMANDS / "docker-compose.yaml"
 
-    async def start(self, plan: Plan, num_nodes: int) -> None:
+    async def start(self, plan: RunPlan, num_nodes: int) -> None:
         """Start every container; each waits for its word. Raises MachineError."""
         RunDirectory(self.home / COMMANDS).write_json(PLAN, asdict(plan))
         give(self.home)
@@ -189,6 +189,6 @@ def take_back(home: Path) -> None:
             os.chown(path, 0, 0, follow_symlinks=False)
 
 
-def inside(plan: Plan) -> Plan:
+def inside(plan: RunPlan) -> RunPlan:
     """The plan as containers see it."""
-    return Plan(**asdict(plan) | {"directory": HOME, "control": f"unix:{HOME}/control.sock"})
+    return RunPlan(**asdict(plan) | {"directory": HOME, "control": f"unix:{HOME}/control.sock"})

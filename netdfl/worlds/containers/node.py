@@ -18,7 +18,7 @@ from pathlib import Path
 
 from netdfl.core.errors import InputError
 from netdfl.core.types import NodeId
-from netdfl.host.plan import Command, Plan, read
+from netdfl.host.plan import Command, RunPlan, read
 from netdfl.transport.security.credentials import Credentials
 from netdfl.worlds.containers.compose import HOME
 from netdfl.worlds.forkserver import redirect
@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
     node, home = int(arguments[0]), Path(HOME)
     redirect(home / "logs" / f"{node:03d}.log")
     try:
-        plan = read(Plan, json.loads((home / COMMANDS / PLAN).read_text(encoding="utf-8")))
+        plan = read(RunPlan, json.loads((home / COMMANDS / PLAN).read_text(encoding="utf-8")))
         blueprint = plan.blueprint()
     except (OSError, InputError) as error:
         print(f"node {node}: {error}", file=sys.stderr)

@@ -12,7 +12,7 @@ from netdfl.core.control import Exit, Life
 from netdfl.core.errors import MachineError, NetdflError, RunError
 from netdfl.core.types import NodeId
 from netdfl.core.versions import Versions, objection, taken
-from netdfl.host.plan import Command, Plan, spread
+from netdfl.host.plan import Command, RunPlan, spread
 from netdfl.scenario.model.world import Site
 from netdfl.transport.security.credentials import Credentials
 from netdfl.worlds.fork_client import ForkServer
@@ -118,7 +118,7 @@ class Machine:
         if self._forks is not None:
             self._forks.kill(pid)
 
-    async def settle(self, plan: Plan, device: str, exited: Callable[[NodeId, Exit], None]) -> None:
+    async def settle(self, plan: RunPlan, device: str, exited: Callable[[NodeId, Exit], None]) -> None:
         """Let the fork server load the plan. `exited` hears of every node whose process ends.
 
         Raises NetdflError, which names the machine, where it can't be had or misses something.

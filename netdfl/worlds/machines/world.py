@@ -19,7 +19,7 @@ from netdfl.core.errors import InputError, MachineError, NetdflError, RunError
 from netdfl.core.types import NodeId
 from netdfl.core.versions import versions_here
 from netdfl.host.blueprint import needs_torch
-from netdfl.host.plan import Plan, pack
+from netdfl.host.plan import RunPlan, pack
 from netdfl.record.directory import CHECKPOINTS
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import MachinesOptions
@@ -90,7 +90,7 @@ class MachinesWorld(AroundProcesses):
     def _checkpoint(self, node: NodeId) -> Path:
         return self._setting.directory.path / CHECKPOINTS / f"{node:03d}.safetensors"
 
-    def _plan_for(self, machine: Machine) -> Plan:
+    def _plan_for(self, machine: Machine) -> RunPlan:
         plan = self._processes.plan
         port = plan.control.rpartition(":")[2]
         return replace(

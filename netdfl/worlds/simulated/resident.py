@@ -11,9 +11,9 @@ from netdfl.core.errors import OwnCodeError, TrainingError
 from netdfl.core.types import NodeId, Role
 from netdfl.diagnosis.outgoing import Outgoing
 from netdfl.host.blueprint import Blueprint
-from netdfl.host.kept import InMemory
-from netdfl.host.models import InOneProcess, Snapshot
-from netdfl.host.node import NodeHost, Parts, most_kept
+from netdfl.host.kept import MemoryStateKeeper
+from netdfl.host.models import ModelsInMemory, ModelSnapshot
+from netdfl.host.node import NodeHost, NodeParts, most_kept
 from netdfl.record.base import Store
 from netdfl.record.directory import CHECKPOINTS, RunDirectory
 from netdfl.record.event_log import LoggingRecorder
@@ -40,7 +40,7 @@ class Surroundings:
     compute: ComputeTime
     recorder: LoggingRecorder
     store: Store
-    models: dict[tuple[int, NodeId], Snapshot]
+    models: dict[tuple[int, NodeId], ModelSnapshot]
     news: News
     begins: Callable[[NodeId, int, float | None], None]
 
@@ -53,7 +53,7 @@ class Resident:
         self.id, self._around, self._blueprint = node, around, around.blueprint
         self.ledger = around.ledger.of(node)
         transport = SimulatedTransport(around.fabric, node)
-        self.parts = Parts(
+        self.parts = NodeParts(
             clock=around.clock,
             device=device_of(around.blueprint),
             transport=transport,
@@ -62,8 +62,8 @@ class Resident:
             worker=self._make_worker(),
             recorder=around.recorder,
             journal=around.store,
-            kept=InMemory(returns=around.blueprint.keeps_state(node)),
-            models=InOneProcess(around.directory.path, node, around.models, self._report),
+            kept=MemoryStateKeeper(returns=around.blueprint.keeps_state(node)),
+            models=ModelsInMemory(around.directory.path, node, around.models, self._report),
             report=self._report,
             elsewhere=around.fabric.change,
             begins=partial(around.begins, node),

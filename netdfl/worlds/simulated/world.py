@@ -21,7 +21,7 @@ from netdfl.diagnosis.account import Account, WaitInBrief, stack_of, wait_in_bri
 from netdfl.host.blueprint import Blueprint, make_algorithm
 from netdfl.host.injection import FaultInjection
 from netdfl.host.judging import judge
-from netdfl.host.models import Snapshot
+from netdfl.host.models import ModelSnapshot
 from netdfl.host.plan import spread
 from netdfl.host.task_setup import is_plain
 from netdfl.links.channel import Links
@@ -69,7 +69,7 @@ class SimulatedWorld:
         self.clock = VirtualClock(self.loop)
         self.residents: dict[NodeId, Resident] = {}
         self.begins: Callable[[NodeId, int, float | None], None] = _nobody
-        self._models: dict[tuple[int, NodeId], Snapshot] = {}
+        self._models: dict[tuple[int, NodeId], ModelSnapshot] = {}
         self._stack = ExitStack()
 
     def recorder(self, store: Store) -> LoggingRecorder:

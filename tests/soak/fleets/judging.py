@@ -12,7 +12,7 @@ from netdfl.core.types import NodeId
 from netdfl.diagnosis.finding import Cause, Finding
 from netdfl.diagnosis.why import NEVER_SENT, Reason, Why
 from netdfl.explore.execute import ExploredRun
-from netdfl.explore.rows import Rows
+from netdfl.explore.rows import MemoryStore
 from netdfl.record.judge import WELL
 from netdfl.scenario.load import loads
 from netdfl.scenario.loading.resolved import to_plain
@@ -51,7 +51,7 @@ def judge(scenario: Scenario, player: Player) -> Judged:
     try:
         return _judged(scenario, player)
     except Exception as error:
-        return Judged(Truth(False), Played(ExploredRun(scenario, Rows())), [("broke", repr(error))])
+        return Judged(Truth(False), Played(ExploredRun(scenario, MemoryStore())), [("broke", repr(error))])
 
 
 def _judged(scenario: Scenario, player: Player) -> Judged:

@@ -17,7 +17,7 @@ from netdfl.core.units import parse_time_ns
 from netdfl.diagnosis.finding import Finding
 from netdfl.diagnosis.snapshot import Snapshot
 from netdfl.explore.execute import Executor, ExploredRun
-from netdfl.explore.rows import Rows
+from netdfl.explore.rows import MemoryStore
 from netdfl.record.status import Phase
 from netdfl.scenario.model.schema import Scenario
 from netdfl.supervisor.stalls import ExactWatch, settings_of
@@ -82,7 +82,7 @@ class Played:
     cpu_s: float = 0.0
 
     @property
-    def rows(self) -> Rows:
+    def rows(self) -> MemoryStore:
         """What it recorded."""
         return self.run.rows
 

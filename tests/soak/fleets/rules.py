@@ -7,7 +7,7 @@ from typing import Any
 
 from netdfl.core.types import Edge
 from netdfl.core.units import parse_time_ns
-from netdfl.explore.rows import Sent
+from netdfl.explore.rows import MessageRow
 from netdfl.scenario.model.schema import Scenario
 
 _LOSSES = {"loss": "loss", "down": "state", "reset": "state"}
@@ -23,11 +23,11 @@ class Rules:
         self.events = list(enumerate(scenario.events))
         self.links = {key: entry.written() for key, entry in scenario.links.items() if key != "default"}
 
-    def losers(self, message: Sent) -> frozenset[int | None]:
+    def losers(self, message: MessageRow) -> frozenset[int | None]:
         """Those that may have lost it."""
         return frozenset(self._losers(message, message.fate.partition(":")[2]))
 
-    def _losers(self, message: Sent, reason: str) -> Iterator[int | None]:
+    def _losers(self, message: MessageRow, reason: str) -> Iterator[int | None]:
         edge = message.src, message.dst
         if reason == "scripted":
             yield from (i for i, event in self.events if "drop" in event and _names(event, message))
@@ -39,7 +39,7 @@ class Rules:
         if key == "loss" and "loss" in self.links.get(f"{edge[0]}->{edge[1]}", {}):
             yield None
 
-    def are_by_chance(self, message: Sent) -> bool:
+    def are_by_chance(self, message: MessageRow) -> bool:
         """Whether one of the rules that may have lost it loses some messages, and not all."""
         events = dict(self.events)
         edge = f"{message.src}->{message.dst}"
@@ -70,7 +70,7 @@ def _acts_on(event: Mapping[str, Any], edge: Edge) -> bool:
     )
 
 
-def _holds(event: Mapping[str, Any], message: Sent) -> bool:
+def _holds(event: Mapping[str, Any], message: MessageRow) -> bool:
     """Whether the entry acts on messages of that round, or did while it was under way."""
     if "at_round" in event:
         first = event["at_round"]
@@ -80,7 +80,7 @@ def _holds(event: Mapping[str, Any], message: Sent) -> bool:
     return end is None or message.sent_ns < end
 
 
-def _names(event: Mapping[str, Any], message: Sent) -> bool:
+def _names(event: Mapping[str, Any], message: MessageRow) -> bool:
     if event["drop"] != f"{message.src}->{message.dst}" or not _holds({**event, "for_rounds": 1}, message):
         return False
     return event.get("kind", message.kind) == message.kind and event.get("attempt", message.attempt) == message.attempt

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from netdfl.core.types import Edge, Kind, NodeId
-from netdfl.explore.rows import Sent
+from netdfl.explore.rows import MessageRow
 from netdfl.scenario.model.schema import Scenario
 from tests.soak.fleets.playing import Played, Stand, Wait
 from tests.soak.fleets.rules import Rules
@@ -92,7 +92,7 @@ class _Decision:
         self.lost_in_knots: dict[Pair, Fact] = {}
         given_up = (event for event in played.rows.events if event.kind == "given_up")
         self.given_up_ns = {(e.node, e.details["dst"], e.round, e.details["step"]): e.at_ns for e in given_up}
-        self.sent: dict[tuple[NodeId, NodeId, Kind, int, int], list[Sent]] = {}
+        self.sent: dict[tuple[NodeId, NodeId, Kind, int, int], list[MessageRow]] = {}
         for message in played.rows.messages:
             key = message.src, message.dst, message.kind, message.round, message.step
             self.sent.setdefault(key, []).append(message)
@@ -212,7 +212,7 @@ class _Decision:
         loss, events = last.fate.removeprefix("dropped:"), self.rules.losers(last)
         return fact._replace(what="lost", events=events, loss=loss, by_chance=self.rules.are_by_chance(last))
 
-    def sends_again(self, message: Sent) -> bool:
+    def sends_again(self, message: MessageRow) -> bool:
         """Whether a node that is paused for good would send it again if it went on."""
         delivery: Any = self.scenario.delivery
         again = delivery.kind == "acknowledged" and message.kind in (Kind.DATA, Kind.REQUEST)

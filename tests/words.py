@@ -1,0 +1,151 @@
+"""Names of classes and first lines of docstrings, held to the field's words: `python -m tests.words` counts by package."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+NETDFL = Path(__file__).resolve().parents[1] / "netdfl"
+GENERATED = "transport/v1"
+CLEAN = frozenset({"explore", "host", "record"})
+"""Packages without a violation. A package enters when it has none, and none leaves."""
+
+SHARED: Mapping[str, str] = {}
+"""Names that several modules give to their classes, a protocol and its implementations apart, each with the reason."""
+PROTOCOLS: Mapping[str, str] = {}
+"""Names that a protocol and its implementation share, each with the reason."""
+MOST_SHARED = 25
+
+NOUNS: Mapping[str, str] = {
+    "Finding": "the result of a diagnosis or of a check",
+    "Sampling": "the choice of messages that are recorded",
+}
+"""Classes whose name looks like a participle and is a noun of the field, each with the reason."""
+_PARTICLES = ("In", "Up", "Out", "Off", "By", "Anew", "Apart", "Over")
+_IRREGULAR = frozenset(
+    "Begun Broke Broken Built Came Chosen Come Cut Dealt Done Drawn Fallen Felt Found Given Gone Got Grown Heard Held "
+    "Hidden Kept Known Laid Led Left Lent Lost Made Met Paid Put Ran Read Said Seen Sent Shown Shrunk Split "
+    "Spoken Spread Stood Taken Taught Told Understood Went Withdrawn Worn Written".split()
+)
+_NO_NOUNS = frozenset("Again Alone Around Beneath Beside Down How Now Once Then Until What When Where Who Why".split())
+
+PATTERNS: Mapping[str, str] = {
+    "begins with a question word or a pronoun": r"^(What|Who|Whom|Whose|It|Its|They|Their|That|Those|These|Which)\b",
+    "sends elsewhere and says nothing": r"^(See|As|Likewise|The same)\b",
+    "of whom": r"\b[Oo]f whom\b",
+    "that of, those of": r"\b([Tt]hat|[Tt]hose) of\b",
+    "is told": r"\b(is|are|was) told\b",
+    "whoever": r"\b[Ww](hoever|homever)\b",
+    "whether that": r"\b[Ww]hether that\b",
+}
+"""Patterns that the first line of a docstring may not have."""
+BRITISH = re.compile(
+    r"\b\w*(colour|neighbour|behaviour|favour|standardis|normalis|initialis|optimis(e|i|ation)|organis|recognis|"
+    r"serialis|summaris|minimis|maximis|randomis)\w*|\b(centre|modelling|labelled|signalling|travelling)\w*",
+    re.IGNORECASE,
+)
+"""Spellings that are not American, anywhere in a docstring."""
+
+
+class Docstring(NamedTuple):
+    """A docstring, with its package and its place."""
+
+    package: str
+    place: str
+    text: str
+
+
+class NamedClass(NamedTuple):
+    """A class, with its package and its module."""
+
+    package: str
+    module: str
+    name: str
+
+
+def package_of(file: Path) -> str:
+    """Return the package of a file below netdfl; the simulated world counts as one of its own."""
+    parts = file.relative_to(NETDFL).parts
+    return "/".join(parts[:2]) if parts[:2] == ("worlds", "simulated") else parts[0] if len(parts) > 1 else "."
+
+
+@cache
+def modules() -> Mapping[Path, ast.Module]:
+    """Parse every module of netdfl once."""
+    files = (file for file in sorted(NETDFL.rglob("*.py")) if GENERATED not in file.as_posix())
+    return {file: ast.parse(file.read_text(encoding="utf-8")) for file in files}
+
+
+def packages() -> set[str]:
+    return {package_of(file) for file in modules()}
+
+
+def classes() -> Iterator[NamedClass]:
+    for file, tree in modules().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                yield NamedClass(package_of(file), file.relative_to(NETDFL).as_posix(), node.name)
+
+
+def docstrings() -> Iterator[Docstring]:
+    for file, tree in modules().items():
+        for node in ast.walk(tree):
+            for line, text in _texts(node):
+                yield Docstring(package_of(file), f"{file.relative_to(NETDFL).as_posix()}:{line}", text)
+
+
+def _texts(node: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield the docstring of a module, class or function, and the texts below assignments."""
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        if (text := ast.get_docstring(node)) is not None:
+            yield node.body[0].lineno, text
+        for before, each in zip(node.body, node.body[1:], strict=False):
+            value = each.value if isinstance(each, ast.Expr) else None
+            if isinstance(before, ast.Assign | ast.AnnAssign) and isinstance(value, ast.Constant):
+                yield each.lineno, str(value.value)
+
+
+def is_no_noun(name: str) -> bool:
+    """Whether a class's name is a participle, alone or with a particle, or another word that is no noun."""
+    words = re.findall(r"[A-Z][a-z0-9]*", name)
+    if not words or len(words) > 2 or (len(words) == 2 and words[1] not in _PARTICLES):
+        return False
+    first = words[0]
+    participle = re.fullmatch(r"\w{2,}(ed|ing)", first) is not None and first not in ("Need", "Seed", "Speed")
+    return participle or first in _IRREGULAR | _NO_NOUNS
+
+
+def faults_of(text: str) -> list[str]:
+    """Return the names of the patterns that a docstring has and may not have."""
+    first = text.strip().splitlines()[0] if text.strip() else ""
+    found = [name for name, pattern in PATTERNS.items() if re.search(pattern, first)]
+    return [*found, *(["not American"] if BRITISH.search(text) else [])]
+
+
+def shared_names() -> dict[str, set[NamedClass]]:
+    """Return the classes whose name stands in several modules, by name."""
+    found = defaultdict(set)
+    for each in classes():
+        found[each.name].add(each)
+    return {name: all_of for name, all_of in found.items() if len(all_of) > 1}
+
+
+def table() -> Iterator[tuple[str, int, int, int]]:
+    """Yield, for each package, its classes with a shared name, those without a noun, and docstrings with faults."""
+    known = {**SHARED, **PROTOCOLS}
+    twice = Counter(each.package for name, all_of in shared_names().items() if name not in known for each in all_of)
+    nouns = Counter(each.package for each in classes() if is_no_noun(each.name) and each.name not in NOUNS)
+    texts = Counter(each.package for each in docstrings() if faults_of(each.text))
+    for package in sorted(packages()):
+        yield package, twice[package], nouns[package], texts[package]
+
+
+if __name__ == "__main__":
+    print(f"{'package':<18}{'shared names':>13}{'no nouns':>10}{'docstrings':>12}")
+    for name, *counts in table():
+        print(f"{name:<18}{counts[0]:>13}{counts[1]:>10}{counts[2]:>12}{'' if name in CLEAN else '   open'}")
