@@ -1,14 +1,14 @@
-"""Names of classes and first lines of docstrings, held to the field's words: `python -m tests.words` counts by package."""
+"""Names of classes and docstrings, held to the field's words: `python -m tests.words` counts faults by package."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 NETDFL = Path(__file__).resolve().parents[1] / "netdfl"
 GENERATED = "transport/v1"
@@ -74,40 +74,56 @@ def package_of(file: Path) -> str:
     return "/".join(parts[:2]) if parts[:2] == ("worlds", "simulated") else parts[0] if len(parts) > 1 else "."
 
 
+Scope: TypeAlias = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
 @cache
-def modules() -> Mapping[Path, ast.Module]:
-    """Parse every module of netdfl once."""
+def modules() -> Mapping[Path, Sequence[Scope]]:
+    """Parse every module of netdfl once; return it with its classes and functions."""
     files = (file for file in sorted(NETDFL.rglob("*.py")) if GENERATED not in file.as_posix())
-    return {file: ast.parse(file.read_text(encoding="utf-8")) for file in files}
+    return {file: list(_scopes(ast.parse(file.read_text(encoding="utf-8")))) for file in files}
+
+
+def _scopes(node: ast.AST) -> Iterator[Scope]:
+    if isinstance(node, Scope):
+        yield node
+    for each in ast.iter_child_nodes(node):
+        if isinstance(each, ast.stmt | ast.ExceptHandler):
+            yield from _scopes(each)
 
 
 def packages() -> set[str]:
     return {package_of(file) for file in modules()}
 
 
-def classes() -> Iterator[NamedClass]:
-    for file, tree in modules().items():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef):
-                yield NamedClass(package_of(file), file.relative_to(NETDFL).as_posix(), node.name)
+@cache
+def classes() -> Sequence[NamedClass]:
+    return [
+        NamedClass(package_of(file), file.relative_to(NETDFL).as_posix(), node.name)
+        for file, scopes in modules().items()
+        for node in scopes
+        if isinstance(node, ast.ClassDef)
+    ]
 
 
-def docstrings() -> Iterator[Docstring]:
-    for file, tree in modules().items():
-        for node in ast.walk(tree):
-            for line, text in _texts(node):
-                yield Docstring(package_of(file), f"{file.relative_to(NETDFL).as_posix()}:{line}", text)
+@cache
+def docstrings() -> Sequence[Docstring]:
+    return [
+        Docstring(package_of(file), f"{file.relative_to(NETDFL).as_posix()}:{line}", text)
+        for file, scopes in modules().items()
+        for node in scopes
+        for line, text in _texts(node)
+    ]
 
 
-def _texts(node: ast.AST) -> Iterator[tuple[int, str]]:
+def _texts(node: Scope) -> Iterator[tuple[int, str]]:
     """Yield the docstring of a module, class or function, and the texts below assignments."""
-    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-        if (text := ast.get_docstring(node)) is not None:
-            yield node.body[0].lineno, text
-        for before, each in zip(node.body, node.body[1:], strict=False):
-            value = each.value if isinstance(each, ast.Expr) else None
-            if isinstance(before, ast.Assign | ast.AnnAssign) and isinstance(value, ast.Constant):
-                yield each.lineno, str(value.value)
+    if (text := ast.get_docstring(node, clean=False)) is not None:
+        yield node.body[0].lineno, text
+    for before, each in zip(node.body, node.body[1:], strict=False):
+        value = each.value if isinstance(each, ast.Expr) else None
+        if isinstance(before, ast.Assign | ast.AnnAssign) and isinstance(value, ast.Constant):
+            yield each.lineno, str(value.value)
 
 
 def is_no_noun(name: str) -> bool:

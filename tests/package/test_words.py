@@ -1,4 +1,4 @@
-"""The package is written in the field's words: a class is a noun and stands in one module, a docstring says what it is."""
+"""The package is written in the field's words: a class is a noun of one module, a docstring says what it is."""
 
 from __future__ import annotations
 
