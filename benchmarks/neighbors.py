@@ -27,7 +27,7 @@ from figures import Row, show
 from netdfl.core.outcome import Outcome
 from netdfl.core.process import die_with_parent, keep_freed
 from netdfl.core.types import Array, Kind, Message, Payload, unicasts
-from netdfl.transport.shared_memory.bodies import SharedMemory
+from netdfl.transport.shared_memory.memory import SharedMemory
 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 os.environ.setdefault("GRPC_EXPERIMENTS", "-event_engine_client,-event_engine_listener")

@@ -37,7 +37,7 @@ from netdfl.transport.grpc.transport import GrpcOptions, GrpcTransport
 from netdfl.transport.security.authority import Authority
 from netdfl.transport.security.credentials import Credentials
 from netdfl.transport.security.identity import Identity
-from netdfl.transport.shared_memory.bodies import SharedMemory
+from netdfl.transport.shared_memory.memory import SharedMemory
 from netdfl.transport.v1.data_pb2 import Frame, Receipt
 
 TUNED = {

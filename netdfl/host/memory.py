@@ -8,7 +8,7 @@ from pathlib import Path
 
 from netdfl.core.types import NodeId
 from netdfl.host.blueprint import Blueprint
-from netdfl.transport.shared_memory.bodies import SharedMemory
+from netdfl.transport.shared_memory.memory import SharedMemory
 
 MOST_VECTORS = 8
 """Bodies of a node that are unread, or wait on slow links, at most; others travel inline."""

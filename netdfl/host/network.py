@@ -17,7 +17,7 @@ from netdfl.transport.base import Fate, Ledger, Transport
 from netdfl.transport.emulated.transport import Emulated
 from netdfl.transport.grpc.options import GrpcOptions
 from netdfl.transport.security.credentials import Credentials
-from netdfl.transport.shared_memory.bodies import SharedMemory
+from netdfl.transport.shared_memory.memory import SharedMemory
 
 if TYPE_CHECKING:
     from netdfl.transport.grpc.connections import Shared

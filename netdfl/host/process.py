@@ -30,7 +30,7 @@ from netdfl.host.workers import make_worker
 from netdfl.node.worker import Worker
 from netdfl.transport.control.attendance import ControlClient, control_channels
 from netdfl.transport.grpc.connections import Channels, Shared
-from netdfl.transport.shared_memory.bodies import SharedMemory
+from netdfl.transport.shared_memory.memory import SharedMemory
 from netdfl.transport.wire import PROTOCOL_VERSION
 
 EXIT_LOST = 6

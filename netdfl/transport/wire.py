@@ -1,7 +1,7 @@
 """The frame: how a message becomes bytes and comes back, wire compatible with `Frame` of data.proto.
 
     frame = 0x0A len header | 0x12 varint(len) body         (body begins at byte 48; a link header may follow)
-          | 0x0A len header | 0x22 len reference            (the body lies in shared memory: `bodies.py`)
+          | 0x0A len header | 0x22 len reference            (the body lies in shared memory)
     body  = u32 length of metadata | msgpack metadata | arrays, each at a multiple of 16 | u64 xxh3_64
 
 Arrays are neither copied when they are read nor touched when a body is sent in pieces. Whatever the

@@ -45,7 +45,7 @@ from netdfl.core.whose import theirs
 if TYPE_CHECKING:
     from netdfl.host.blueprint import Blueprint
     from netdfl.host.plan import Command, RunPlan
-    from netdfl.transport.shared_memory.bodies import SharedMemory
+    from netdfl.transport.shared_memory.memory import SharedMemory
 
 LEAVE_S = 10.0
 """How long nodes may take to write down what they know once their supervisor has died, on a busy machine."""

@@ -8,15 +8,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import time
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 
 import numpy as np
 
 from netdfl.core.types import unicasts
-from netdfl.transport.shared_memory.bodies import SharedMemory
-from netdfl.transport.shared_memory.shelf import DOUBT_NS, PAGE
+from netdfl.transport.shared_memory.memory import PAGE, SharedMemory
 
 
 async def read(memory: SharedMemory, pipe: Connection) -> None:
@@ -55,11 +53,9 @@ async def write(memory: SharedMemory, pipe: Connection, reader: int) -> None:
     await ledger.until_settled(6)
     for row in ledger.rows:
         print(f"{row.message.round}:{row.fate.text}")
-    bodies = node._bodies
-    assert bodies is not None
-    await asyncio.sleep(1.1 * DOUBT_NS / 1e9)
-    bodies._shelf.take(1, time.monotonic_ns())
-    print(f"places:{len(bodies._shelf.places) - 1}")
+    buffers = node._buffers
+    assert buffers is not None
+    print(f"buffers:{sum(not buffer.is_free for buffer in buffers._pool.buffers)}")
     await node.aclose()
 
 

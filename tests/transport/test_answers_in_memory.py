@@ -23,12 +23,14 @@ from netdfl.testing.transports import KeptLedger, KeptSink, data_message, vector
 from netdfl.transport import wire
 from netdfl.transport.base import Fate
 from netdfl.transport.grpc import sending, stream
-from netdfl.transport.grpc.receiving import Inlet
+from netdfl.transport.grpc.receiving import DataServicer
 from netdfl.transport.grpc.transport import GrpcTransport
-from netdfl.transport.shared_memory.answers import as_word
-from netdfl.transport.shared_memory.bodies import Bodies, SharedMemory
-from netdfl.transport.shared_memory.shelf import PAGE
-from netdfl.transport.v1.data_pb2 import Receipt
+from netdfl.transport.shared_memory.answer_word import as_word
+from netdfl.transport.shared_memory.base import Answer
+from netdfl.transport.shared_memory.buffers import SharedBuffers
+from netdfl.transport.shared_memory.memory import ANSWER, PAGE, SharedMemory, slot_at
+from netdfl.transport.shared_memory.pool import REFERENCE
+from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest, Receipt
 
 MS = 1_000_000
 HERE = Path(__file__).parent
@@ -64,15 +66,15 @@ async def one_by_one(a: GrpcTransport, ledger: KeptLedger, messages: list[Messag
 def kept_receipts(monkeypatch: pytest.MonkeyPatch) -> list[Receipt]:
     """What is answered over streams from now on."""
     kept: list[Receipt] = []
-    take = Inlet._take
+    take = DataServicer._take
 
-    async def taking(self: Inlet, *args: Any) -> Receipt | None:
+    async def taking(self: DataServicer, *args: Any) -> Receipt | None:
         receipt = await take(self, *args)
         if receipt is not None:
             kept.append(receipt)
         return receipt
 
-    monkeypatch.setattr(Inlet, "_take", taking)
+    monkeypatch.setattr(DataServicer, "_take", taking)
     return kept
 
 
@@ -120,7 +122,7 @@ async def test_the_last_of_many_under_way_is_answered_over_the_stream(monkeypatc
 async def test_a_very_large_message_is_answered_over_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its sender has use for the memory at once."""
     monkeypatch.setattr(stream, "LOOK_S", 3600.0)
-    monkeypatch.setattr(sending, "MOST_IN_CELL_BYTES", 12_000)
+    monkeypatch.setattr(sending, "MOST_QUIET_BYTES", 12_000)
     kept, ledger = kept_receipts(monkeypatch), KeptLedger()
     async with pair(ledger) as (a, b):
         b.attach(KeptSink())
@@ -182,13 +184,11 @@ async def test_a_damaged_body_behind_others_is_refused_alone() -> None:
         await a.send(unicasts(numbered(1)))
         await ledger.until_settled(1)
         await a.send(unicasts(numbered(3, first=1)))
-        bodies = a._bodies
-        assert bodies is not None
-        await until(lambda: len(bodies._lent) == 3)
-        place = next(
-            place for place in bodies._lent.values() if bodies._body(place.offset + 200, 4) == b"\x00\x00\x00@"
-        )
-        bodies._body(place.offset, place.nbytes)[2000] ^= 1  # of round 2
+        buffers = a._buffers
+        assert buffers is not None
+        await until(lambda: len(buffers._pool.needed) == 3)
+        lent = [buffers._body(each.offset, each.nbytes) for each in buffers._pool.needed.values()]
+        next(body for body in lent if body[200:204] == b"\x00\x00\x00@")[2000] ^= 1  # of round 2
         sink.make_room()
         await ledger.until_settled(4)
     assert [row.fate.text for row in ledger.rows] == ["delivered", "delivered", "refused:malformed", "delivered"]
@@ -237,6 +237,12 @@ async def test_a_message_in_pieces_waits_for_those_before_it() -> None:
 # receivers that are not ours
 
 
+def answer_with(memory: SharedMemory, reference: bytes, word: int) -> None:
+    """Answer with a word, whatever it is."""
+    offset, _, _, _, index, _ = REFERENCE.unpack(reference)
+    memory.words[slot_at(offset, index) + ANSWER] = word
+
+
 @dataclass
 class Reader:
     """Serves frames by hand: of each, what `answers` says of its number. It begins none after one without answer."""
@@ -248,9 +254,11 @@ class Reader:
     streams: int = 0
     _number: int = 0
 
+    def __post_init__(self) -> None:
+        self.buffers = SharedBuffers(self.memory, 1, 0)
+
     async def push(self, frames: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
         self.streams += 1
-        bodies = Bodies(self.memory, 1, 0)
         async for frame in frames:
             number, self._number = self._number, self._number + 1
             answer = self.answers(number)
@@ -262,23 +270,28 @@ class Reader:
                 await asyncio.Event().wait()
             referred = wire.split_reference(memoryview(frame))
             assert referred is not None
-            borrowed = bodies.borrow(0, referred[1], LIMITS)
+            body = self.buffers.borrow(0, referred[1], LIMITS)
             self.taken.append(referred[0].round)
             if isinstance(answer, bytes):
                 yield answer
-            elif borrowed.cell is None:
+            elif not REFERENCE.unpack(referred[1])[-1]:
                 self.over_stream.append(self.taken[-1])
                 yield DELIVERED
             else:
                 assert isinstance(answer, int)
-                assert bodies.answer(borrowed, answer)
+                answer_with(self.memory, referred[1], answer)
+            del body
+
+    async def hello(self, request: bytes, context: Any) -> bytes:
+        self.buffers.renew(0, HelloRequest.FromString(request).renewal)
+        return HelloReply(accepted=True).SerializeToString()
 
 
 @asynccontextmanager
 async def sender_to(reader: Reader, ledger: KeptLedger, options: Any = OPTIONS) -> AsyncIterator[GrpcTransport]:
     a = make(0, ledger, memory=reader.memory, options=options)
     await a.start()
-    async with foreign_node(push=reader.push) as address:
+    async with foreign_node(push=reader.push, hello=reader.hello) as address:
         a.set_peer(1, address)
         await a.send(unicasts(numbered(1)))
         await ledger.until_settled(1)
@@ -292,14 +305,14 @@ def shared() -> SharedMemory:
     return SharedMemory(range(2), 64 * PAGE, least_bytes=0)
 
 
-ANSWER = as_word(Fate.DELIVERED, 7)
+TAKEN = as_word(Answer(Fate.DELIVERED, 7))
 
 
 @pytest.mark.parametrize("end", ["end", "break"])
 async def test_a_stream_that_ends_costs_the_first_without_answer_and_the_others_go_again(end: str) -> None:
     """Of rounds 1 and 2 the answer lies in memory, 3 has none, 4 is written to the stream that ends."""
     ledger = KeptLedger()
-    reader = Reader(shared(), lambda number: end if number == 3 else ANSWER)
+    reader = Reader(shared(), lambda number: end if number == 3 else TAKEN)
     async with sender_to(reader, ledger) as a:
         await a.send(unicasts(numbered(3, first=1)))
         await a.send(unicasts(numbered(2, first=4)))
@@ -315,7 +328,7 @@ async def test_a_stream_that_ends_costs_the_first_without_answer_and_the_others_
 
 async def test_a_receiver_that_never_answers_costs_a_message_its_deadline_and_no_other() -> None:
     ledger = KeptLedger()
-    reader = Reader(shared(), lambda number: "silent" if number == 2 else ANSWER)
+    reader = Reader(shared(), lambda number: "silent" if number == 2 else TAKEN)
     async with sender_to(reader, ledger, replace(OPTIONS, call_deadline=300 * MS)) as a:
         await a.send(unicasts(numbered(4, first=1)))
         await ledger.until_settled(5)
@@ -324,10 +337,10 @@ async def test_a_receiver_that_never_answers_costs_a_message_its_deadline_and_no
     assert reader.taken == [0, 1, 3, 4]
 
 
-@pytest.mark.parametrize("word", [6, 1 << 63, ANSWER | 7])
+@pytest.mark.parametrize("word", [6, 1 << 63, TAKEN | 7])
 async def test_a_word_that_is_none_fails_that_message_alone(word: int) -> None:
     ledger = KeptLedger()
-    reader = Reader(shared(), lambda number: word if number == 1 else ANSWER)
+    reader = Reader(shared(), lambda number: word if number == 1 else TAKEN)
     async with sender_to(reader, ledger) as a:
         await one_by_one(a, ledger, numbered(2, first=1))
     assert [row.fate.text for row in ledger.rows] == ["delivered", "failed:broken_call", "delivered"]
@@ -338,7 +351,7 @@ async def test_nothing_is_sent_again_before_others_that_follow_it(said: str) -> 
     """Who is to answer in memory may refuse over the stream, but not have a message offered again."""
     ledger = KeptLedger()
     answer = Receipt(fate=said).SerializeToString()
-    reader = Reader(shared(), lambda number: answer if number == 1 else ANSWER)
+    reader = Reader(shared(), lambda number: answer if number == 1 else TAKEN)
     async with sender_to(reader, ledger) as a:
         await a.send(unicasts(numbered(2, first=1)))
         await ledger.until_settled(3)
@@ -360,23 +373,24 @@ async def test_an_answer_that_nobody_awaits_ends_the_stream() -> None:
         a.set_peer(1, address)
         for t in range(3):
             await one_by_one(a, ledger, numbered(1, first=t))
-            await until(lambda: a._outlets[1][0]._stream is None)
+            await until(lambda: a._senders[1][0]._stream is None)
         await a.aclose()
     assert [row.fate.text for row in ledger.rows] == ["delivered"] * 3
 
 
-def test_only_who_holds_a_place_answers_there() -> None:
+def test_only_who_holds_a_body_answers_there() -> None:
     memory = shared()
-    writer, reader = Bodies(memory, 0, 0), Bodies(memory, 1, 0)
+    lender, reader = SharedBuffers(memory, 0, 0), SharedBuffers(memory, 1, 0)
     payload = vector_payload(np.zeros(3000))
-    place = writer.keep(payload, wire.frame_size(payload) - wire.BODY_AT)
-    assert place is not None
-    told = writer.tell(place, 1, in_cell=True)
-    assert told is not None
-    borrowed = reader.borrow(0, told[1], LIMITS)
-    reader.give_all_back()
-    assert not reader.answer(borrowed, ANSWER)
-    assert writer.receipt(place, told[0]) == 0
+    lease = lender.lend(payload, wire.frame_size(payload) - wire.BODY_AT, 1)
+    assert lease is not None
+    reference = lease.reference(quiet=True)
+    assert reference is not None
+    body = reader.borrow(0, reference, LIMITS)
+    reader.close()
+    assert not reader.answer(reference, Answer(Fate.DELIVERED, 7))
+    assert lease.poll() is None
+    assert len(body) > 3000
 
 
 def test_a_receiver_that_is_killed_leaves_nothing_untold() -> None:
@@ -393,6 +407,6 @@ def test_a_receiver_that_is_killed_leaves_nothing_untold() -> None:
     assert done.stdout.split() == [
         *(f"{t}:delivered" for t in range(3)),
         *(f"{t}:failed:unavailable" for t in range(3, 6)),
-        "places:0",
+        "buffers:0",
         "shm:0",
     ]

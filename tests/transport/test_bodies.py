@@ -20,16 +20,19 @@ from netdfl.core.types import Payload, unicasts
 from netdfl.testing.transports import TRANSPORT_CHECKS, KeptLedger, KeptSink, contents, data_message, vector_payload
 from netdfl.transport import wire
 from netdfl.transport.base import Ledger
-from netdfl.transport.grpc.receiving import Inlet
+from netdfl.transport.grpc.receiving import DataServicer
 from netdfl.transport.grpc.transport import GrpcTransport
 from netdfl.transport.security.identity import Identity
-from netdfl.transport.shared_memory import bodies as bodies
-from netdfl.transport.shared_memory.bodies import Bodies, SharedMemory
-from netdfl.transport.shared_memory.shelf import DOUBT_NS, PAGE
+from netdfl.transport.shared_memory import buffers
+from netdfl.transport.shared_memory.base import Lease
+from netdfl.transport.shared_memory.buffers import SharedBuffers
+from netdfl.transport.shared_memory.memory import PAGE, SharedMemory
+from netdfl.transport.shared_memory.pool import REFERENCE
 from netdfl.transport.v1.data_pb2 import Frame, HelloRequest, Receipt
 
 LIMITS = wire.Limits(max_bytes=1 << 20)
 VECTOR = np.arange(3000, dtype=np.float32)
+NBYTES = wire.frame_size(vector_payload(VECTOR)) - wire.BODY_AT
 
 
 @asynccontextmanager
@@ -63,13 +66,13 @@ def shared(nbytes: int = 64 * PAGE, nodes: int = 3) -> SharedMemory:
     return SharedMemory(range(nodes), nbytes, least_bytes=0)
 
 
-def lent(writer: Bodies, payload: Payload, reader: int = 1) -> tuple[Any, Any, bytes]:
-    """The place of a payload, and what to say of it to `reader`."""
-    place = writer.keep(payload, wire.frame_size(payload) - wire.BODY_AT)
-    assert place is not None
-    told = writer.tell(place, reader)
-    assert told is not None
-    return place, *told
+def lent(lender: SharedBuffers, payload: Payload, reader: int = 1) -> tuple[Lease, bytes]:
+    """The lease of a payload, and what to say of it to `reader`."""
+    lease = lender.lend(payload, wire.frame_size(payload) - wire.BODY_AT, reader)
+    assert lease is not None
+    reference = lease.reference(quiet=False)
+    assert reference is not None
+    return lease, reference
 
 
 async def test_a_body_is_written_once_for_all_neighbors_and_read_where_it_lies(monkeypatch: Any) -> None:
@@ -80,7 +83,7 @@ async def test_a_body_is_written_once_for_all_neighbors_and_read_where_it_lies(m
         written.append(payload)
         write(payload, into)
 
-    monkeypatch.setattr(bodies.wire, "write_body", counting)
+    monkeypatch.setattr(buffers.wire, "write_body", counting)
     monkeypatch.setattr(wire, "join", None)  # nothing goes inline
     ledger, sinks = KeptLedger(), [KeptSink() for _ in range(3)]
     payload = vector_payload(VECTOR)
@@ -105,7 +108,7 @@ async def test_nodes_of_another_machine_are_sent_the_body_itself(monkeypatch: An
     """0 and 1 have a memory, 2 has another, for itself."""
     written: list[bytes] = []
     write = wire.write_body
-    monkeypatch.setattr(bodies.wire, "write_body", lambda *args: (written.append(b""), write(*args)))
+    monkeypatch.setattr(buffers.wire, "write_body", lambda *args: (written.append(b""), write(*args)))
     ledger, sinks = KeptLedger(), [KeptSink() for _ in range(3)]
     payload = vector_payload(VECTOR)
     async with sharing_fleet(3, ledger, of_a_machine=2) as transports:
@@ -121,36 +124,102 @@ async def test_nodes_of_another_machine_are_sent_the_body_itself(monkeypatch: An
     assert not ledger.refusals
 
 
-def test_a_place_is_free_when_its_reader_has_done() -> None:
+def test_a_buffer_is_free_when_its_reader_has_done() -> None:
     memory = shared(4 * PAGE)
-    writer, reader = Bodies(memory, 0, 0), Bodies(memory, 1, 0)
+    lender, reader = SharedBuffers(memory, 0, 0), SharedBuffers(memory, 1, 0)
     payload, other = vector_payload(VECTOR), vector_payload(VECTOR + 1)
-    place, ticket, reference = lent(writer, payload)
-    read = wire.read_body(reader.borrow(0, reference, LIMITS).body, LIMITS)
+    lease, reference = lent(lender, payload)
+    read = wire.read_body(reader.borrow(0, reference, LIMITS), LIMITS)
     view = read.arrays["x"].data
-    writer.answered(place, ticket, sure=True)
-    writer.drop(payload, place)
+    lease.answered()
+    lease.release()
     del read
     gc.collect()
-    assert writer.keep(other, 9000) is None, "a view of the body is in use still"
+    assert lender.lend(other, 9000, 1) is None, "a view of the body is in use still"
     assert bytes(view) == VECTOR.tobytes()
     del view
-    assert writer.keep(other, wire.frame_size(other) - wire.BODY_AT) is not None
+    assert lender.lend(other, wire.frame_size(other) - wire.BODY_AT, 1) is not None
 
 
-def test_who_is_told_no_more_may_not_begin() -> None:
+def test_a_buffer_whose_reader_has_said_nothing_is_kept_however_long_it_takes() -> None:
+    """The sender has given the message up, and the reader may still begin it."""
+    memory = shared(4 * PAGE)
+    lender, reader = SharedBuffers(memory, 0, 0), SharedBuffers(memory, 1, 0)
+    lease, reference = lent(lender, vector_payload(VECTOR))
+    lease.release()
+    assert lender.lend(vector_payload(VECTOR + 1), NBYTES, 1) is None
+    assert contents(wire.read_body(reader.borrow(0, reference, LIMITS), LIMITS)) == contents(vector_payload(VECTOR))
+    gc.collect()
+    assert lender.lend(vector_payload(VECTOR + 1), NBYTES, 1) is not None
+
+
+def test_who_accepts_a_renewal_begins_nothing_older() -> None:
     memory = shared()
-    writer, reader = Bodies(memory, 0, 0), Bodies(memory, 1, 0)
-    place, ticket, reference = lent(writer, vector_payload(VECTOR))
-    writer.answered(place, ticket, sure=False)
+    lender, reader = SharedBuffers(memory, 0, 0), SharedBuffers(memory, 1, 0)
+    (begun, first), (refused, second) = lent(lender, vector_payload(VECTOR)), lent(lender, vector_payload(VECTOR + 1))
+    queued = lender.lend(vector_payload(VECTOR + 2), NBYTES, 1)
+    assert queued is not None
+    body = reader.borrow(0, first, LIMITS)
+    number = lender.renewal()
+    assert reader.renew(0, number)
+    assert not reader.renew(0, number), "a hello may come twice"
+    with pytest.raises(MalformedMessage, match="does not lend"):
+        reader.borrow(0, second, LIMITS)
+    lender.renewed(1, number)
+    after = queued.reference(quiet=False)
+    assert after is not None
+    for lease in (begun, refused, queued):
+        lease.release()
+    free = [buffer.is_free for buffer in lender._pool.buffers]
+    assert free == [False, True, False], "one is read, one may be begun"
+    assert len(body) + len(reader.borrow(0, after, LIMITS)) > 20_000
+
+
+def test_another_life_of_a_reader_is_lent_nothing_by_a_reference_to_the_earlier_one() -> None:
+    """For the lender has the buffer back as soon as it sees that the earlier life is over."""
+    memory = shared(4 * PAGE)
+    lender, reader = SharedBuffers(memory, 0, 0), SharedBuffers(memory, 1, 0)
+    lease, reference = lent(lender, vector_payload(VECTOR))
+    lease.release()
+    later = SharedBuffers(memory, 1, 1)
+    with pytest.raises(MalformedMessage, match="does not lend"):
+        later.borrow(0, reference, LIMITS)
+    reader.close()
+    with pytest.raises(MalformedMessage, match="does not lend"):
+        reader.borrow(0, reference, LIMITS)
+    again = lender.lend(vector_payload(VECTOR), NBYTES, 1)
+    assert again is not None
+    assert again.reference(quiet=False) is not None, "the later life is still there"
+
+
+def test_nothing_is_lent_to_a_node_that_is_not_there() -> None:
+    memory = shared()
+    lender, reader = SharedBuffers(memory, 0, 0), SharedBuffers(memory, 1, 0)
+    reader.close()
+    lease = lender.lend(vector_payload(VECTOR), NBYTES, 1)
+    assert lease is not None
+    assert lease.reference(quiet=False) is None
+
+
+def test_a_reference_is_taken_once() -> None:
+    """It may come again, and the lender has the buffer back by then."""
+    memory = shared()
+    lender, reader = SharedBuffers(memory, 0, 0), SharedBuffers(memory, 1, 0)
+    _, reference = lent(lender, vector_payload(VECTOR))
+    held = [reader.borrow(0, reference, LIMITS)]
+    with pytest.raises(MalformedMessage, match="does not lend"):
+        reader.borrow(0, reference, LIMITS)
+    held.clear()
+    gc.collect()
     with pytest.raises(MalformedMessage, match="does not lend"):
         reader.borrow(0, reference, LIMITS)
 
 
 def test_a_later_life_writes_nowhere() -> None:
     """Readers may still hold what the earlier one wrote."""
-    writer = Bodies(shared(), 0, 1)
-    assert writer.keep(vector_payload(VECTOR), 13_000) is None
+    memory = shared()
+    SharedBuffers(memory, 1, 0)
+    assert SharedBuffers(memory, 0, 1).lend(vector_payload(VECTOR), 13_000, 1) is None
 
 
 @pytest.mark.parametrize(
@@ -164,33 +233,37 @@ def test_a_later_life_writes_nowhere() -> None:
         ({"nbytes": 5}, MalformedMessage, "too short"),
         ({"nbytes": 9000}, MalformedMessage, "checksum"),
         ({"token": 1}, MalformedMessage, "does not lend"),
-        ({"token": 0}, MalformedMessage, "cell 0"),
-        ({"cell": 170}, MalformedMessage, "cell 170"),
-        ({"in_cell": 2}, MalformedMessage, "cell 0"),
-        ({"cell": 7}, MalformedMessage, "does not lend"),
+        ({"token": 0}, MalformedMessage, "slot 0"),
+        ({"mark": 0}, MalformedMessage, "does not lend"),
+        ({"mark": 1}, MalformedMessage, "does not lend"),
+        ({"slot": 170}, MalformedMessage, "slot 170"),
+        ({"quiet": 2}, MalformedMessage, "slot 0"),
+        ({"slot": 7}, MalformedMessage, "does not lend"),
         ({"src": 9}, MalformedMessage, "its part goes from 0 to 0"),
         ({"src": 1}, MalformedMessage, "its part goes from"),
     ],
 )
 def test_what_a_reference_says_is_checked(change: dict[str, int], error: type[MessageError], words: str) -> None:
     memory = shared()
-    writer, reader = Bodies(memory, 0, 0), Bodies(memory, 1, 0)
-    place, ticket, reference = lent(writer, vector_payload(VECTOR))
-    names = ("offset", "nbytes", "token", "cell", "in_cell")
-    said = dict(zip(names, bodies._REFERENCE.unpack(reference), strict=True)) | change
+    lender, reader = SharedBuffers(memory, 0, 0), SharedBuffers(memory, 1, 0)
+    lease, reference = lent(lender, vector_payload(VECTOR))
+    names = ("offset", "nbytes", "token", "mark", "slot", "quiet")
+    said = dict(zip(names, REFERENCE.unpack(reference), strict=True))
+    nbytes = said["nbytes"]
+    said |= change
     src = said.pop("src", 0)
-    hostile = bodies._REFERENCE.pack(*(said[name] for name in names))
+    hostile = REFERENCE.pack(*(said[name] for name in names))
     with pytest.raises(error, match=words):
-        wire.read_body(reader.borrow(src, hostile, LIMITS).body, LIMITS)
+        wire.read_body(reader.borrow(src, hostile, LIMITS), LIMITS)
     gc.collect()
-    writer.answered(place, ticket, sure=True)
-    assert not reader._borrowed
-    assert contents(wire.read_body(memory.bytes[PAGE : PAGE + place.nbytes], LIMITS))
+    lease.answered()
+    assert not reader._held
+    assert contents(wire.read_body(memory.bytes[PAGE : PAGE + nbytes], LIMITS))
 
 
 def test_a_reference_of_odd_length_is_refused() -> None:
     with pytest.raises(MalformedMessage, match="by 3 bytes"):
-        Bodies(shared(), 1, 0).borrow(0, b"abc", LIMITS)
+        SharedBuffers(shared(), 1, 0).borrow(0, b"abc", LIMITS)
 
 
 class Caller:
@@ -202,12 +275,12 @@ class Caller:
 
 async def taken(frame: bytes, memory: SharedMemory | None, ledger: KeptLedger) -> Receipt:
     """What node 1, which knows node 0, answers to a frame."""
-    inlet = Inlet(
+    inlet = DataServicer(
         Identity(1, 0, RUN_ID, "abc"),
         RealClock(),
         ledger,
         OPTIONS,
-        bodies=None if memory is None else Bodies(memory, 1, 0),
+        buffers=None if memory is None else SharedBuffers(memory, 1, 0),
     )
     inlet.attach(KeptSink())
     inlet.introduce(0)
@@ -220,27 +293,29 @@ def referring(memory: SharedMemory, run_id: bytes = RUN_ID) -> bytes:
     """A frame of node 0 that refers to a body that it lends to node 1."""
     payload = vector_payload(VECTOR)
     message = data_message((0, 1), 0, payload)
-    return wire.referring(wire.encode_header(message, run_id, 0), lent(Bodies(memory, 0, 0), payload)[2])
+    SharedBuffers(memory, 1, 0)  # the node that it is lent to is there
+    return wire.referring(wire.encode_header(message, run_id, 0), lent(SharedBuffers(memory, 0, 0), payload)[1])
 
 
 def test_a_reference_to_the_memory_of_another_machine_is_refused() -> None:
-    here, there = shared(nodes=1), SharedMemory([1], 64 * PAGE, least_bytes=0)
-    _, _, reference = lent(Bodies(here, 0, 0), vector_payload(VECTOR))
+    here, there = shared(nodes=2), SharedMemory([1], 64 * PAGE, least_bytes=0)
+    SharedBuffers(here, 1, 0)
+    _, reference = lent(SharedBuffers(here, 0, 0), vector_payload(VECTOR))
     with pytest.raises(MalformedMessage, match="its part goes from 0 to 0"):
-        Bodies(there, 1, 0).borrow(0, reference, LIMITS)
+        SharedBuffers(there, 1, 0).borrow(0, reference, LIMITS)
 
 
 async def test_hostile_references_are_refused_and_counted() -> None:
     memory, ledger = shared(), KeptLedger()
     frame = referring(memory)
     assert (await taken(frame, memory, KeptLedger())).fate == "delivered"
-    assert Frame.FromString(frame).reference == frame[-27:]
+    assert Frame.FromString(frame).reference == frame[-REFERENCE.size :]
     for hostile, held, reason in (
         (referring(memory, b"other-01"), memory, "foreign"),
         (frame, None, "malformed"),
         (frame[:-1], memory, "malformed"),
         (frame[:40] + frame[42:], memory, "malformed"),
-        (wire.referring(frame[2:42], bytes(27)), memory, "malformed"),
+        (wire.referring(frame[2:42], bytes(REFERENCE.size)), memory, "malformed"),
     ):
         receipt = await taken(hostile, held, ledger)
         assert receipt.fate == f"refused:{reason}"
@@ -269,35 +344,36 @@ def in_a_child(work: Callable[[], object]) -> int:
     return pid
 
 
-def test_a_reader_that_is_killed_holds_nothing(monkeypatch: Any) -> None:
-    """Neither its place, nor anything in /dev/shm."""
+def test_a_reader_that_is_killed_holds_nothing() -> None:
+    """Neither its buffer, nor anything in /dev/shm."""
     before = set(os.listdir("/dev/shm"))
     memory = shared(4 * PAGE)
-    writer, reader = Bodies(memory, 0, 0), Bodies(memory, 1, 0)
+    lender = SharedBuffers(memory, 0, 0)
     payload, other = vector_payload(VECTOR), vector_payload(VECTOR + 1)
-    place, ticket, reference = lent(writer, payload)
-    ready, told = os.pipe()
+    (ready, told), (its, mine) = os.pipe(), os.pipe()
     held: list[object] = []
 
     def read() -> None:
-        held.append(reader.borrow(0, reference, LIMITS).body)
+        reader = SharedBuffers(memory, 1, 0)
+        os.write(told, b"t")
+        held.append(reader.borrow(0, os.read(its, 100), LIMITS))
         os.write(told, b"k")
 
     pid = in_a_child(read)
+    assert os.read(ready, 1) == b"t"
+    lease, reference = lent(lender, payload)
+    os.write(mine, reference)
     assert os.read(ready, 1) == b"k"
-    writer.answered(place, ticket, sure=False)
-    writer.drop(payload, place)
-    late = bodies.time.monotonic_ns() + DOUBT_NS
-    monkeypatch.setattr(bodies.time, "monotonic_ns", lambda: late)
-    assert writer.keep(other, 9000) is None
+    lease.release()
+    assert lender.lend(other, 9000, 1) is None
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-    assert writer.keep(other, wire.frame_size(other) - wire.BODY_AT) is not None
+    assert lender.lend(other, wire.frame_size(other) - wire.BODY_AT, 1) is not None
     assert set(os.listdir("/dev/shm")) == before
 
 
 async def test_a_reader_that_takes_nothing_stalls_nobody() -> None:
-    """It keeps its place; what has no room beside it goes inline."""
+    """It keeps its buffer; what has no room beside it goes inline."""
     ledger, sink = KeptLedger(), KeptSink()
     async with sharing_fleet(3, ledger, 8 * PAGE) as transports:
         transports[2].attach(sink)

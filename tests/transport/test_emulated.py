@@ -28,7 +28,7 @@ from netdfl.transport.base import Ledger
 from netdfl.transport.emulated.transport import Emulated
 from netdfl.transport.grpc import stream
 from netdfl.transport.link_header import LinkHeader, read_link_header
-from netdfl.transport.shared_memory.bodies import SharedMemory
+from netdfl.transport.shared_memory.memory import SharedMemory
 from netdfl.transport.wire import frame_size
 from tests.links.driving import drive
 

@@ -275,7 +275,7 @@ async def test_a_heartbeat_passes_data_that_waits():
         b.attach(Deaf())
         await a.send(unicasts([data_message((0, 1), 0, vector_payload(np.zeros(5)))]))
         await a.send(unicasts([Message(0, 1, Kind.HEARTBEAT, 0, 0, 0, 0, Payload())]))
-        await b._inlet.sink.until(1)
+        await b._servicer.sink.until(1)
 
 
 class Deaf(KeptSink):

@@ -21,8 +21,8 @@ from netdfl.testing.transports import KeptLedger, KeptSink, data_message, vector
 from netdfl.transport import wire
 from netdfl.transport.base import Fate
 from netdfl.transport.grpc.chunks import split
+from netdfl.transport.grpc.receipts import LEFT
 from netdfl.transport.security.identity import Identity
-from netdfl.transport.shared_memory.answers import LEFT
 from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest, Receipt
 
 MS = 1_000_000
@@ -198,7 +198,7 @@ async def test_a_message_on_a_stream_that_has_ended_goes_over_a_new_one():
         for t in range(3):
             await a.send(unicasts([data_message((0, 1), t, vector_payload(np.zeros(5)))]))
             await ledger.until_settled(t + 1)
-            await until(lambda: a._outlets[1][0]._stream is None)
+            await until(lambda: a._senders[1][0]._stream is None)
     assert [row.fate.text for row in ledger.rows] == ["delivered"] * 3
     assert len(served) == 3
 

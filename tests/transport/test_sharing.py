@@ -23,7 +23,7 @@ from netdfl.testing.transports import TRANSPORT_CHECKS, KeptLedger, KeptSink, da
 from netdfl.transport.base import Fate, Ledger
 from netdfl.transport.grpc.connections import Shared
 from netdfl.transport.grpc.transport import GrpcOptions, GrpcTransport
-from netdfl.transport.shared_memory.bodies import SharedMemory
+from netdfl.transport.shared_memory.memory import SharedMemory
 from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest
 
 SMALL = vector_payload(np.zeros(5))
@@ -225,7 +225,7 @@ async def test_a_stranger_at_a_shared_port_is_counted_once() -> None:
     assert [len(ledger.refusals) for ledger in ledgers] == [0, 0, 0, 1, 1, 0]
 
 
-async def test_idle_outlets_end_and_open_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_idle_senders_end_and_open_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("netdfl.transport.grpc.transport.IDLE_NS", 0)
     ledger = KeptLedger()
     async with fleet_in_processes(4, ledger) as transports:
@@ -236,7 +236,7 @@ async def test_idle_outlets_end_and_open_again(monkeypatch: pytest.MonkeyPatch) 
             await transports[0].send(unicasts([data_message((0, 2), round, SMALL)]))
             await ledger.until_settled(round + 1)
             transports[0]._close_idle()
-            assert set(transports[0]._outlets) == {3}
+            assert set(transports[0]._senders) == {3}
         full.make_room()
         await ledger.until_settled(6)
     assert {row.fate.text for row in ledger.rows} == {"delivered"}
@@ -248,7 +248,7 @@ async def test_nothing_is_left_when_all_have_left() -> None:
         attach_all(transports[:2])
         await send_all(transports, crossing(0, 2))
         shared = transports[0]._shared
-    assert shared.messages._trunks == shared.heartbeats._trunks == {}
+    assert shared.messages._open == shared.heartbeats._open == {}
     await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})
     async with grpc.aio.insecure_channel(transports[0].address) as stranger:
         with pytest.raises(grpc.aio.AioRpcError) as failed:

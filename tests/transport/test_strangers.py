@@ -30,7 +30,7 @@ from netdfl.transport import wire
 from netdfl.transport.base import MOST_NS
 from netdfl.transport.control.rendezvous import Line, Rendezvous
 from netdfl.transport.emulated.receipts import Receipts, SentMessage, report
-from netdfl.transport.grpc.receiving import Inlet
+from netdfl.transport.grpc.receiving import DataServicer
 from netdfl.transport.grpc.sending import SERVICE
 from netdfl.transport.link_header import LinkHeader, read_link_header
 from netdfl.transport.security.identity import MOST_EPOCH, Identity
@@ -51,9 +51,9 @@ class Caller:
         return ()
 
 
-def inlet(ledger: Any) -> Inlet:
+def inlet(ledger: Any) -> DataServicer:
     """Node 0, which knows node 1."""
-    made = Inlet(ME, RealClock(), ledger, OPTIONS)
+    made = DataServicer(ME, RealClock(), ledger, OPTIONS)
     made.attach(KeptSink())
     made.introduce(1)
     return made

@@ -20,7 +20,7 @@ from netdfl.core.control import Hello, Order, Report
 from netdfl.core.errors import MachineError, TransportError
 from netdfl.core.types import NodeId
 from netdfl.transport.control.codec import decode_order, decode_report, encode
-from netdfl.transport.grpc.connections import Channels, Trunk
+from netdfl.transport.grpc.connections import Channels, SharedChannel
 from netdfl.transport.grpc.options import patient
 from netdfl.transport.security.credentials import SUPERVISOR, Credentials
 from netdfl.transport.security.departures import Watch, watched
@@ -179,10 +179,10 @@ class ControlClient:
     """A node's side: made by `connect`."""
 
     def __init__(
-        self, trunk: Trunk, call: Any, on_order: Callable[[Order], None], on_lost: Callable[[str], None]
+        self, shared: SharedChannel, call: Any, on_order: Callable[[Order], None], on_lost: Callable[[str], None]
     ) -> None:
         """Take over a call that was welcomed."""
-        self._trunk = trunk
+        self._shared = shared
         self._call = call
         self._on_lost = on_lost
         self._reports: asyncio.Queue[Report] = asyncio.Queue()
@@ -209,8 +209,8 @@ class ControlClient:
         """
         channels = channels or control_channels()
         credentials = channels.credentials
-        trunk = channels.to(address, SUPERVISOR)
-        attend = trunk.channel.stream_stream(f"/{_SERVICE}/Attend", encode, decode_order)
+        shared = channels.to(address, SUPERVISOR)
+        attend = shared.channel.stream_stream(f"/{_SERVICE}/Attend", encode, decode_order)
         call = attend(metadata=((_TOKEN, token),))
         welcomed = False
         with suppress(grpc.RpcError, asyncio.InvalidStateError):
@@ -218,11 +218,11 @@ class ControlClient:
             welcomed = _WELCOME in await call.initial_metadata()
         if not welcomed:
             details = await call.details()
-            await trunk.leave()
+            await shared.leave()
             refused = credentials is not None and await call.code() is grpc.StatusCode.UNAVAILABLE
             reason = await why_not(address, SUPERVISOR, credentials) if refused else ""
             raise TransportError(f"node {hello.node} can't attend at the supervisor {address}: {reason or details}")
-        return cls(trunk, call, on_order, on_lost)
+        return cls(shared, call, on_order, on_lost)
 
     def report(self, report: Report) -> None:
         """Send a report, after those before it; never waits."""
@@ -245,7 +245,7 @@ class ControlClient:
         self._reader.cancel()
         await asyncio.wait([self._writer, self._reader])
         self._call.cancel()
-        await self._trunk.leave()
+        await self._shared.leave()
 
     async def _read(self, on_order: Callable[[Order], None]) -> None:
         reason = "the supervisor ended the stream"

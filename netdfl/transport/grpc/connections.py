@@ -114,7 +114,7 @@ class _Reception(grpc.GenericRpcHandler):  # type: ignore[misc]
         return next((handler for handler in found if handler is not None), None)
 
 
-class Trunk:
+class SharedChannel:
     """A channel to an address, for all who call there."""
 
     def __init__(self, channel: grpc.aio.Channel, let_go: Callable[[], object]) -> None:
@@ -145,16 +145,16 @@ class Channels:
     def __init__(self, options: Options, credentials: Credentials | None = None) -> None:
         """Open none yet."""
         self.credentials, self._options = credentials, options
-        self._trunks: dict[tuple[str, NodeId | None], Trunk] = {}
+        self._open: dict[tuple[str, NodeId | None], SharedChannel] = {}
 
-    def to(self, address: str, callee: NodeId) -> Trunk:
-        """The trunk on which to call `callee` at `address`; to be released."""
+    def to(self, address: str, callee: NodeId) -> SharedChannel:
+        """Return the channel on which to call `callee` at `address`; to be released."""
         key = address, None if self.credentials is None else callee
-        trunk = self._trunks.get(key)
-        if trunk is None:
+        shared = self._open.get(key)
+        if shared is None:
             channel = open_channel(address, callee, self._options, self.credentials)
-            trunk = self._trunks[key] = Trunk(channel, lambda: self._trunks.pop(key))
-        return trunk.use()
+            shared = self._open[key] = SharedChannel(channel, lambda: self._open.pop(key))
+        return shared.use()
 
 
 class Shared:

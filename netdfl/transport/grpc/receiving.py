@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -20,13 +21,13 @@ from netdfl.transport import wire
 from netdfl.transport.base import Ledger, Sink, deliver_one
 from netdfl.transport.grpc.chunks import Assembly
 from netdfl.transport.grpc.options import GrpcOptions
+from netdfl.transport.grpc.receipts import HELLO_FIRST, LEFT, as_receipt
 from netdfl.transport.grpc.sending import GO_ON, SERVICE, wake
 from netdfl.transport.link_header import LINK_HEADER, LinkHeaderSink
 from netdfl.transport.security.credentials import Certified
 from netdfl.transport.security.identity import Identity, plainly
 from netdfl.transport.security.tls import Guard
-from netdfl.transport.shared_memory.answers import HELLO_FIRST, LEFT, as_receipt, as_word
-from netdfl.transport.shared_memory.bodies import Bodies, Borrowed
+from netdfl.transport.shared_memory.base import Answer, BufferStore
 from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest, Receipt
 
 NO_ROUND = -1
@@ -34,7 +35,7 @@ NO_ROUND = -1
 _T = TypeVar("_T")
 
 
-class Inlet:
+class DataServicer:
     """What a node's gRPC server answers.
 
     A message is answered when the sink has taken it. While the mailbox is full the answer
@@ -48,13 +49,13 @@ class Inlet:
         ledger: Ledger,
         options: GrpcOptions,
         guard: Guard | None = None,
-        bodies: Bodies | None = None,
+        buffers: BufferStore | None = None,
     ) -> None:
-        """Know nobody yet. With a `guard`, whoever calls is who its certificate says, and says so too.
+        """Know nobody yet. With a `guard`, the caller's certificate must match the node in each message.
 
-        With `bodies`, messages may refer to shared memory.
+        With `buffers`, messages may refer to shared memory.
         """
-        self._bodies = bodies
+        self._buffers = buffers
         self.sink: Sink | None = None
         self._header_sink: LinkHeaderSink | None = None
         self._me = me
@@ -69,6 +70,7 @@ class Inlet:
         self._epochs: dict[NodeId, int] = {}
         self._introduced_epochs: dict[NodeId, int] = {}
         self._waiting: Counter[NodeId] = Counter()
+        self._borrowing: dict[NodeId, set[asyncio.Task[Any]]] = {}
         self._attached: list[asyncio.Future[None]] = []
         self._calls: set[asyncio.Task[Any]] = set()
         self._left = False
@@ -139,7 +141,18 @@ class Inlet:
             self._ledger.refused(self._edge(caller.node, certified), FOREIGN, reason + _whence(context))
             return HelloReply(reason=reason)
         self._epochs[caller.node] = caller.epoch
+        await self._renew(caller.node, caller.renewal)
         return HelloReply(accepted=True)
+
+    async def _renew(self, src: NodeId, number: int) -> None:
+        """Begin nothing that `src` lent before a renewal, and end the calls that wait for room with such a message."""
+        if self._buffers is None or not self._buffers.renew(src, number):
+            return
+        waiting = self._borrowing.pop(src, set())
+        for call in waiting:
+            call.cancel()
+        if waiting:
+            await asyncio.wait(waiting)
 
     def _objection(self, caller: HelloRequest, certified: Certified | None) -> str:
         if certified is not None and (reason := certified.objection(caller.node, caller.epoch)):
@@ -154,7 +167,7 @@ class Inlet:
         return ""
 
     async def push(self, frames: object, context: Any) -> None:
-        """Take messages one after the other, each in a frame, and answer each here or in memory."""
+        """Take messages one after the other, each in a frame, and answer each here or quietly, in memory."""
         caller = self._caller(context)
         while (data := await context.read()) is not grpc.aio.EOF:
             if (receipt := await self._take(data, caller)) is not None:
@@ -165,36 +178,32 @@ class Inlet:
         return None if self._guard is None else self._guard.caller(context)
 
     async def _take(self, data: bytes, caller: Certified | None = None) -> Receipt | None:
-        """The receipt for a frame; None: it lies in memory."""
+        """Take the message of a frame. Returns its receipt; None: it was answered in memory."""
         header: wire.Header | None = None
-        borrowed: Borrowed | None = None
+        reference: bytes | None = None
         try:
             frame, link_header = wire.split_link_header(data)
             if (referred := wire.split_reference(frame)) is not None:
                 header, reference = referred
                 self._admit(header, caller)
-                borrowed = self._borrow(header.src, reference)
-                payload = wire.read_body(borrowed.body, self._limits)
+                body = self._borrow(header.src, reference)
+                payload = wire.read_body(body, self._limits)
             else:
                 header, payload = wire.decode(frame, self._limits)
                 self._admit(header, caller)
             passed = None if link_header is None else bytes(link_header)
-            fate, arrived_ns = await self._deliver(header, payload, passed, borrowed)
+            answer = await self._deliver(header, payload, passed, reference)
         except MessageError as error:
             return self._refuse(error, header, caller)
-        return None if self._told(borrowed, fate, arrived_ns) else as_receipt(fate, arrived_ns)
+        return None if self._answered_quietly(reference, answer) else as_receipt(answer)
 
-    def _told(self, borrowed: Borrowed | None, fate: Fate | None, at_ns: int) -> bool:
-        """Answer in memory, if that is where it is looked for; whether it is."""
-        if borrowed is None or borrowed.cell is None or self._bodies is None:
-            return False
-        word = as_word(fate, at_ns)
-        return bool(word) and self._bodies.answer(borrowed, word)
+    def _answered_quietly(self, reference: bytes | None, answer: Answer) -> bool:
+        return reference is not None and self._buffers is not None and self._buffers.answer(reference, answer)
 
-    def _borrow(self, src: NodeId, reference: bytes) -> Borrowed:
-        if self._bodies is None:
+    def _borrow(self, src: NodeId, reference: bytes) -> memoryview:
+        if self._buffers is None:
             raise MalformedMessage(f"node {src} refers to shared memory, node {self._me.node} shares none")
-        return self._bodies.borrow(src, reference, self._limits)
+        return self._buffers.borrow(src, reference, self._limits)
 
     async def push_chunks(self, chunks: Any, context: Any) -> Receipt:
         """Take a message in pieces; its size and sender are checked before anything is stored."""
@@ -209,8 +218,7 @@ class Inlet:
             await context.send_initial_metadata(((GO_ON, "1"),))
             async for chunk in stream:
                 assembly.add(chunk)
-            fate, arrived_ns = await self._deliver(header, assembly.finish(), _link_header_of(context))
-            return as_receipt(fate, arrived_ns)
+            return as_receipt(await self._deliver(header, assembly.finish(), _link_header_of(context)))
         except MessageError as error:
             return self._refuse(error, header, caller)
 
@@ -234,22 +242,33 @@ class Inlet:
             )
 
     async def _deliver(
-        self, header: wire.Header, payload: Payload, link_header: bytes | None, borrowed: Borrowed | None = None
-    ) -> tuple[Fate | None, int]:
-        """Its fate and when it arrived. Who looks into memory for that is told there that it still waits for room."""
+        self, header: wire.Header, payload: Payload, link_header: bytes | None, reference: bytes | None = None
+    ) -> Answer:
+        """Offer a message until the mailbox takes it. A sender that polls memory learns there that it still waits."""
         message = Message(
             header.src, self._me.node, header.kind, header.epoch, header.round, header.step, header.attempt, payload
         )
         fate = self._offer(message, link_header)
         if fate is None:
-            self._waiting[header.src] += 1
-            try:
+            with self._counted(header.src, reference is not None):
                 fate = await self._offer_again(message, link_header)
-                while fate is None and self._told(borrowed, None, self._clock.now_ns()):
+                while fate is None and self._answered_quietly(reference, Answer(None, self._clock.now_ns())):
                     fate = await self._offer_again(message, link_header)
-            finally:
-                self._waiting[header.src] -= 1
-        return fate, self._clock.now_ns()
+        return Answer(fate, self._clock.now_ns())
+
+    @contextmanager
+    def _counted(self, src: NodeId, borrows: bool) -> Iterator[None]:
+        """Count this call among those of `src` that wait, and those that hold a borrowed body meanwhile."""
+        call, borrowing = asyncio.current_task(), self._borrowing.setdefault(src, set()) if borrows else None
+        self._waiting[src] += 1
+        if borrowing is not None and call is not None:
+            borrowing.add(call)
+        try:
+            yield
+        finally:
+            self._waiting[src] -= 1
+            if borrowing is not None and call is not None:
+                borrowing.discard(call)
 
     def _offer(self, message: Message, link_header: bytes | None) -> Fate | None:
         if link_header is None or self.sink is None:

@@ -1,8 +1,17 @@
-"""The sending half of the gRPC transport: one outlet per destination, in order.
+"""The sending half of the gRPC transport: a queue for each destination, emptied in order.
 
-Messages that fit into a frame follow one another on one stream, which stays open: that costs half of
-what a call for each would. A larger message is a call of its own, in chunks. One message is under way at a time,
-but for those whose receiver answers in shared memory.
+    put ──▶ queued ──greet if needed, lend──▶ frame on the stream ──answer──▶ settled in the ledger
+              ▲                       └─ or a call of its own, in chunks ──┘        │
+              └───── mailbox full, hello needed, or not begun when a stream ended ──┘
+
+Messages that fit into a frame follow one another on one stream, which stays open: that costs half of what a call for
+each would. A larger message is a call of its own, in chunks. One message is under way at a time, but for those whose
+receiver answers quietly, in the memory that it shares (`stream.py`).
+
+A message that was handed back by a stream that ended may still be begun: its body is lent until the reader says
+otherwise. So the next hello is a *renewal*: once the receiver accepts it, it begins nothing that it was told before,
+and whatever it had begun has its answer in memory. Then such a message either has its answer, or goes again. Each
+message is taken once, though no side can take back what it has told the other.
 """
 
 from __future__ import annotations
@@ -24,28 +33,28 @@ from netdfl.core.types import Message, NodeId, unicast
 from netdfl.transport import wire
 from netdfl.transport.base import Ledger
 from netdfl.transport.grpc.chunks import split
-from netdfl.transport.grpc.connections import Channels, Trunk, for_node
+from netdfl.transport.grpc.connections import Channels, SharedChannel, for_node
 from netdfl.transport.grpc.options import GrpcOptions
+from netdfl.transport.grpc.receipts import HELLO_FIRST, of_receipt
 from netdfl.transport.grpc.stream import Queued, Stream, fate_of
 from netdfl.transport.link_header import LINK_HEADER
 from netdfl.transport.security.identity import Identity, plainly
 from netdfl.transport.security.tls import why_not
-from netdfl.transport.shared_memory.answers import BROKEN_CALL, HELLO_FIRST, Answer, of_receipt
-from netdfl.transport.shared_memory.bodies import Bodies, Lent
+from netdfl.transport.shared_memory.base import BROKEN_CALL, Answer, BufferStore, Lease
 from netdfl.transport.v1.data_pb2 import HelloReply, Receipt
 
 SERVICE = "netdfl.v1.Node"
 GO_ON = "go-on"
 MOST_UNDER_WAY = 4
 """Of so many messages that are under way at a time the last is answered over the stream, and waited for."""
-MOST_IN_CELL_BYTES = 4 << 20
-"""A larger one is, too: the receipt costs little beside it, and its place is free at once."""
+MOST_QUIET_BYTES = 4 << 20
+"""A larger one is, too: the receipt costs little beside it, and its buffer is free at once."""
 
 
-class Outlet:
+class PeerSender:
     """One destination's queue, and the calls that empty it, on a channel that others may share.
 
-    Whatever happens to a message is told to the ledger, once; nothing is raised.
+    Each message is settled in the ledger once, whatever happens to it; nothing is raised.
     """
 
     def __init__(
@@ -58,13 +67,13 @@ class Outlet:
         ledger: Ledger,
         options: GrpcOptions,
         channels: Channels,
-        bodies: Bodies | None = None,
+        buffers: BufferStore | None = None,
     ) -> None:
         """Open nothing yet: the first message takes the channel to `address` of `channels`.
 
-        With `bodies`, large ones lie in shared memory, as far as there is room.
+        With `buffers`, large bodies lie in shared memory, as far as there is room.
         """
-        self._bodies = bodies
+        self._buffers = buffers
         self._channels = channels
         self._probed = False
         self.address = address
@@ -82,7 +91,7 @@ class Outlet:
         self._worker: asyncio.Task[None] | None = None
         self._waiters: list[asyncio.Future[None]] = []
         self._shutting: asyncio.Task[None] | None = None
-        self._trunk: Trunk | None = None
+        self._shared_channel: SharedChannel | None = None
         self._push: Any = None
         self._stream: Stream | None = None
         self._push_chunks: Any = None
@@ -104,7 +113,7 @@ class Outlet:
         return not self._num_open and self._used_ns < at_ns
 
     def look(self) -> None:
-        """Tell of the messages whose answer lies in memory."""
+        """Settle the messages that have a quiet answer."""
         if self._stream is not None:
             self._stream.look()
 
@@ -143,8 +152,7 @@ class Outlet:
         if self._closed_as:
             self._ledger.settled(outcome_of(message, nbytes, now, None, self._closed_as), (message.payload,))
             return
-        place = None if self._bodies is None else self._bodies.keep(message.payload, nbytes - wire.BODY_AT)
-        self._queue.append(Queued(message, header, nbytes, now, link_header, place))
+        self._queue.append(Queued(message, header, nbytes, now, link_header, self._lend(message, nbytes)))
         self._num_open += 1
         self._open_bytes += nbytes
         self._go_on()
@@ -155,12 +163,13 @@ class Outlet:
 
     def close(self, fate: Fate) -> None:
         """Settle all that is queued or under way as `fate`, and so all that comes; cancel the call under way."""
-        opened = self._trunk if not self._closed_as else None
+        opened = self._shared_channel if not self._closed_as else None
         self._closed_as = fate
         if self._stream is not None:
             self._stream.close(fate)
         while self._queue:
-            self._settle(self._queue.popleft(), fate, None)
+            entry = self._queue.popleft()
+            self._told(entry, _answered_before(entry) or Answer(fate, None))
         if opened is not None:
             unused = opened.channel if opened.release() else None
             self._shutting = asyncio.get_running_loop().create_task(self._shut(unused))
@@ -182,20 +191,19 @@ class Outlet:
 
     async def _empty(self) -> None:
         while self._queue:
-            entry, answer = self._queue[0], None
             try:
-                answer = await self._hand_over(entry)
+                answer = await self._hand_over(self._queue[0])
             except grpc.aio.AioRpcError as error:
-                answer = fate_of(error.code(), error.details()), None
+                answer = Answer(fate_of(error.code(), error.details()), None)
                 if error.code() is grpc.StatusCode.UNAVAILABLE:
                     await self._ask_why()
             except (grpc.aio.BaseError, asyncio.InvalidStateError, DecodeError):
-                answer = BROKEN_CALL, None
+                answer = Answer(BROKEN_CALL, None)
             if self._closed_as:
                 return
             if answer is not None:
-                self._queue.popleft()
-                self._told(entry, *answer)
+                entry = self._queue.popleft()
+                self._told(entry, _answered_before(entry) or answer)
         self._worker = None
 
     async def _ask_why(self) -> None:
@@ -207,21 +215,20 @@ class Outlet:
         if reason := await why_not(self.address, self._peer, credentials):
             self._ledger.refused((self._me.node, self._peer), FOREIGN, reason)
 
-    def _told(self, entry: Queued, fate: Fate | None, arrived_ns: int | None) -> None:
-        """A message was answered, or has failed."""
-        if fate == HELLO_FIRST and not self._just_greeted:
+    def _told(self, entry: Queued, answer: Answer) -> None:
+        """Settle a message that was answered or has failed, or queue it again."""
+        if again := answer.fate == HELLO_FIRST and not self._just_greeted:
             self._greeted = False  # the peer was restarted behind the same address
-            self._queue.appendleft(entry)
-        elif fate is None:
+        if again or answer.fate is None:
             self._queue.appendleft(entry)
         else:
-            self._settle(entry, fate, arrived_ns)
+            self._settle(entry, answer.fate, answer.arrived_ns)
 
     def _settle(self, entry: Queued, fate: Fate, arrived_ns: int | None) -> None:
         self._num_open -= 1
         self._open_bytes -= entry.nbytes
-        if self._bodies is not None and entry.place is not None:
-            self._bodies.drop(entry.message.payload, entry.place)
+        if entry.lease is not None:
+            entry.lease.release()
         outcome = outcome_of(entry.message, entry.nbytes, entry.sent_ns, arrived_ns, fate)
         self._ledger.settled(outcome, (entry.message.payload,))
         wake(self._waiters)
@@ -231,34 +238,43 @@ class Outlet:
         self._just_greeted = not self._greeted
         if self._just_greeted and (refusal := await self._greet()):
             self._ledger.refused((self._me.node, self._peer), FOREIGN, refusal)
-            return Fate.refused(FOREIGN), None
+            return Answer(Fate.refused(FOREIGN), None)
+        if entry.told and entry.lease is not None:
+            if (answer := _answered_before(entry)) is not None:
+                return answer
+            again = entry._replace(lease=self._lend(entry.message, entry.nbytes), told=False)
+            entry.lease.release()  # the reader may still have the body
+            entry = self._queue[0] = again
         stream = self._stream or self._open()
-        lent, frame = self._refer(stream, entry)
-        if not frame and entry.nbytes > self._options.frame_max:
+        quiet = self._is_quiet(stream, entry)
+        reference = None if entry.lease is None else entry.lease.reference(quiet)
+        if reference is None and entry.nbytes > self._options.frame_max:
             await stream.answered()
             if self._queue[0] is not entry:  # some that are before it go again
                 return None
             pieces = split(entry.header, wire.body_parts(entry.message.payload), self._options.chunk)
             return of_receipt(Receipt.FromString(await self._send_chunks(pieces, entry.link_header)))
-        frame = frame or wire.join(entry.header, entry.message.payload)
+        if reference is None:
+            frame, quiet = wire.join(entry.header, entry.message.payload), False
+        else:
+            frame, entry = wire.referring(entry.header, reference), entry._replace(told=True)
         if entry.link_header is not None:
             frame = wire.with_link_header(frame, entry.link_header)
         self._queue.popleft()
-        await stream.write(entry, frame, lent)
-        if lent is None or not lent.in_cell:
+        await stream.write(entry, frame, quiet)
+        if not quiet:
             await stream.answered()
         return None
 
-    def _refer(self, stream: Stream, entry: Queued) -> tuple[Lent | None, bytes]:
-        """Lend a body in shared memory: that, and the frame that says where it lies; the first is answered here."""
-        if self._bodies is None or entry.place is None:
-            return None, b""
-        known = stream.heard and not self._just_greeted
-        in_cell = known and entry.nbytes <= MOST_IN_CELL_BYTES and stream.num_under_way < MOST_UNDER_WAY - 1
-        told = self._bodies.tell(entry.place, self._peer, in_cell)
-        if told is None:
-            return None, b""
-        return Lent(self._bodies, entry.place, told[0], in_cell), wire.referring(entry.header, told[1])
+    def _is_quiet(self, stream: Stream, entry: Queued) -> bool:
+        """Whether to have a message answered in memory; the first of a stream is not, for it may meet a stranger."""
+        known = entry.lease is not None and stream.heard and not self._just_greeted
+        return known and entry.nbytes <= MOST_QUIET_BYTES and stream.num_under_way < MOST_UNDER_WAY - 1
+
+    def _lend(self, message: Message, nbytes: int) -> Lease | None:
+        if self._buffers is None:
+            return None
+        return self._buffers.lend(message.payload, nbytes - wire.BODY_AT, self._peer)
 
     def _open(self) -> Stream:
         call = self._push(metadata=self._callee)
@@ -266,8 +282,9 @@ class Outlet:
         return self._stream
 
     def _ended(self, fate: Fate, again: Sequence[Queued]) -> None:
-        """The stream has ended, and with it the first message that was under way; the others go over another one."""
+        """Queue again what the stream that ended hands back; whether any was begun, a renewal will tell."""
         self._stream = None
+        self._greeted = self._greeted and not any(entry.told for entry in again)
         self._queue.extendleft(reversed(again))
         if self._queue:
             self._go_on()
@@ -290,15 +307,24 @@ class Outlet:
 
     async def _greet(self) -> str:
         """Take the channel and say hello. Returns why the peer refuses this node, or nothing."""
-        if self._trunk is None:
-            self._trunk = self._channels.to(self.address, self._peer)
-            self._push = self._trunk.channel.stream_stream(f"/{SERVICE}/Push")
-            self._push_chunks = self._trunk.channel.stream_unary(f"/{SERVICE}/PushChunks")
-        hello = self._trunk.channel.unary_unary(f"/{SERVICE}/Hello")
-        greeting = self._me.greeting(self._peer).SerializeToString()
+        if self._shared_channel is None:
+            self._shared_channel = self._channels.to(self.address, self._peer)
+            self._push = self._shared_channel.channel.stream_stream(f"/{SERVICE}/Push")
+            self._push_chunks = self._shared_channel.channel.stream_unary(f"/{SERVICE}/PushChunks")
+        hello = self._shared_channel.channel.unary_unary(f"/{SERVICE}/Hello")
+        renewal = 0 if self._buffers is None else self._buffers.renewal()
+        greeting = self._me.greeting(self._peer, renewal).SerializeToString()
         reply = HelloReply.FromString(await hello(greeting, timeout=self._deadline_s, metadata=self._callee))
         self._greeted = reply.accepted
+        if reply.accepted and self._buffers is not None:
+            self._buffers.renewed(self._peer, renewal)
         return "" if reply.accepted else plainly(reply.reason, 500)
+
+
+def _answered_before(entry: Queued) -> Answer | None:
+    """Return the answer to a message that was begun, though its stream has ended since."""
+    answer = entry.lease.poll() if entry.told and entry.lease is not None else None
+    return None if answer is None or answer.fate is None else answer
 
 
 def wake(waiters: list[asyncio.Future[None]]) -> None:

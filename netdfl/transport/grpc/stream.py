@@ -1,8 +1,12 @@
 """An open stream of frames to one destination, and the messages that are under way on it, in order.
 
-A receiver answers each message: over the stream, or, where the body lies in shared memory, in the cell of its place.
-There the answer wakes nobody: it is looked for when the next message is sent, and a little later where none is.
-Once a stream has ended, its first message that has no answer has failed; those behind it were not begun, and go again.
+    write ──▶ under way ──answered over the stream, or quietly in memory──▶ `told` of its answer
+                  └── the stream ended: the first has failed (`told`), the others are handed back (`ended`)
+
+A receiver answers each message over the stream, which wakes the sender, or *quietly*, through the lease of a body that
+lies in shared memory. A quiet answer wakes nobody: it is polled for when the next message is sent, and a little later
+where none is. Answers come in the order of the messages. Whether the receiver had begun a message that the stream's end
+left without an answer is not known here; who opens the next stream finds out (`sending.py`).
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import grpc
@@ -20,9 +24,8 @@ from google.protobuf.message import DecodeError
 from netdfl.core.fates import FateReason
 from netdfl.core.types import Message
 from netdfl.transport.base import Fate
-from netdfl.transport.shared_memory.answers import BROKEN_CALL, HELLO_FIRST, LEFT, of_receipt, of_word
-from netdfl.transport.shared_memory.bodies import Lent
-from netdfl.transport.shared_memory.shelf import Place
+from netdfl.transport.grpc.receipts import HELLO_FIRST, LEFT, of_receipt
+from netdfl.transport.shared_memory.base import BROKEN_CALL, Answer, Lease
 from netdfl.transport.v1.data_pb2 import Receipt
 
 DEADLINE = Fate.failed(FateReason("deadline"))
@@ -45,39 +48,37 @@ def fate_of(code: grpc.StatusCode, details: str | None) -> Fate:
 
 
 class Queued(NamedTuple):
-    """A message for a destination, with the header that its frame has, and where in shared memory its body lies."""
+    """A message for a destination, with the header of its frame, and the lease of its body in shared memory.
+
+    `told`: the destination was sent the lease's reference.
+    """
 
     message: Message
     header: bytes
     nbytes: int
     sent_ns: int
     link_header: bytes | None
-    place: Place | None
+    lease: Lease | None
+    told: bool = False
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class WrittenFrame:
-    """A frame without an answer yet: when it was written, what of its body was lent, the last word of it (`said`)."""
+    """A frame without an answer yet: whether that comes quietly, and when the receiver was last heard of."""
 
     entry: Queued
-    lent: Lent | None
+    quiet: bool
     since_s: float
-    said: int = 0
-
-    @property
-    def in_cell(self) -> bool:
-        """Whether it is answered in memory."""
-        return self.lent is not None and self.lent.in_cell
 
 
-Told = Callable[[Queued, Fate | None, int | None], None]
-"""Told of each message once: its `Answer`, which may have it sent again."""
+Told = Callable[[Queued, Answer], None]
+"""Called once for each message with its answer, which may have it sent again."""
 Ended = Callable[[Fate, Sequence[Queued]], None]
 """Told once how a stream has ended, and which messages are to go over another one."""
 
 
 class Stream:
-    """Writes frames, and tells what became of each, in order."""
+    """Writes frames, and tells the fate of each message, in order."""
 
     def __init__(self, call: Any, deadline_s: float, told: Told, ended: Ended) -> None:
         """Go on until `call` ends. A message that has no answer for `deadline_s` ends it."""
@@ -99,9 +100,9 @@ class Stream:
         """How many messages are under way, as far as it was looked."""
         return len(self._under_way)
 
-    async def write(self, entry: Queued, frame: bytes, lent: Lent | None) -> None:
-        """Write a message's frame; it is under way until `told` hears of it, or `ended` has it back."""
-        self._under_way.append(WrittenFrame(entry, lent, self._loop.time()))
+    async def write(self, entry: Queued, frame: bytes, quiet: bool) -> None:
+        """Write a message's frame; it is under way until `told` is called with it, or `ended` has it back."""
+        self._under_way.append(WrittenFrame(entry, quiet, self._loop.time()))
         self._arm()
         try:
             await self._call.write(frame)
@@ -125,23 +126,22 @@ class Stream:
         self._arm()
 
     def look(self) -> None:
-        """Tell of the messages that are answered in memory."""
-        while self._under_way:
+        """Tell of the messages that have a quiet answer."""
+        while self._under_way and self._under_way[0].quiet:
             first = self._under_way[0]
-            if first.lent is None or not first.lent.in_cell or (said := first.lent.receipt()) == first.said:
+            assert first.entry.lease is not None
+            answer = first.entry.lease.poll()
+            if answer is None:
                 return
-            fate, arrived_ns = of_word(said)
-            if fate is None:  # it waits for room, and says so again and again
-                first.said, first.since_s = said, self._loop.time()
+            if answer.fate is None:  # it waits for room, and says so again and again
+                self._under_way[0] = replace(first, since_s=self._loop.time())
                 return
-            self._tell(fate, arrived_ns, sure=True)
+            self._tell(answer)
 
-    def _tell(self, fate: Fate | None, arrived_ns: int | None, sure: bool) -> None:
+    def _tell(self, answer: Answer) -> None:
         first = self._under_way.popleft()
-        if first.lent is not None:
-            first.lent.answered(sure)
         self._alive_s = self._loop.time()
-        self._told(first.entry, fate, arrived_ns)
+        self._told(first.entry, answer)
         if not self._under_way:
             self._pause_s = LOOK_S
             self._wake()
@@ -158,7 +158,7 @@ class Stream:
             return
         now, first = self._loop.time(), self._under_way[0]
         due_s = max(first.since_s, self._alive_s) + self._deadline_s
-        if first.in_cell:
+        if first.quiet:
             due_s = min(due_s, now + self._pause_s)
         if self._timer is not None:
             if self._due_s <= due_s:
@@ -194,35 +194,34 @@ class Stream:
         self._end(fate)
 
     def _came(self, data: bytes) -> None:
-        """An answer is for the first message that has none: those before it have theirs in memory."""
+        """Take an answer for the first message that has none: the messages before it have quiet ones."""
         self.heard = True
         self.look()
         if not self._under_way:
             self._end(BROKEN_CALL)
             return
-        in_cell = self._under_way[0].in_cell
+        first = self._under_way[0]
         try:
-            fate, arrived_ns = of_receipt(Receipt.FromString(data))
+            answer = of_receipt(Receipt.FromString(data))
         except DecodeError:
-            fate, arrived_ns = BROKEN_CALL, None
-        if in_cell and fate in (None, HELLO_FIRST):  # nobody would be asked to send it again while others follow it
-            fate, arrived_ns = BROKEN_CALL, None
-        self._tell(fate, arrived_ns, sure=True)
+            answer = Answer(BROKEN_CALL, None)
+        if first.quiet and answer.fate in (None, HELLO_FIRST):  # it can't be sent again, for others follow it
+            answer = Answer(BROKEN_CALL, None)
+        if first.entry.lease is not None:
+            first.entry.lease.answered()
+        self._tell(answer)
 
     def _end(self, fate: Fate) -> None:
-        """No message that is under way may be begun any more; then what has no answer was not."""
+        """Tell what has an answer; then the first has failed, and the others are handed back."""
         if self._closed_as:
             return
-        for each in self._under_way:
-            if each.lent is not None:
-                each.lent.answered(sure=False)
         self.look()
         self._close(fate)
         again = [each.entry for each in self._under_way][1:]
         if self._under_way:
             first = self._under_way[0].entry
             self._under_way.clear()
-            self._told(first, fate, None)
+            self._told(first, Answer(fate, None))
         self._ended(fate, again)
 
     def close(self, fate: Fate) -> None:
@@ -232,7 +231,7 @@ class Stream:
         self.look()
         self._close(fate)
         while self._under_way:
-            self._tell(fate, None, sure=False)
+            self._tell(Answer(fate, None))
 
     def _close(self, fate: Fate) -> None:
         self._closed_as = fate

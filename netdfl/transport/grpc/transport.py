@@ -1,4 +1,4 @@
-"""The transport of real worlds: gRPC servers, and an outlet for each destination."""
+"""The transport of real worlds: gRPC servers, and a sender for each destination."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from netdfl.transport import wire
 from netdfl.transport.base import Fate, Ledger, Sink
 from netdfl.transport.grpc.connections import Resident, Shared
 from netdfl.transport.grpc.options import GrpcOptions
-from netdfl.transport.grpc.receiving import Inlet
-from netdfl.transport.grpc.sending import Outlet
+from netdfl.transport.grpc.receiving import DataServicer
+from netdfl.transport.grpc.sending import PeerSender
 from netdfl.transport.security.credentials import Credentials
 from netdfl.transport.security.identity import Identity
 from netdfl.transport.security.tls import Guard
-from netdfl.transport.shared_memory.bodies import Bodies, SharedMemory
+from netdfl.transport.shared_memory.buffers import SharedBuffers
+from netdfl.transport.shared_memory.memory import SharedMemory
 
 __all__ = ["GrpcOptions", "GrpcTransport"]
 
@@ -35,7 +36,7 @@ class GrpcTransport:
     """One node's end of a network of gRPC servers.
 
     `start` binds the server and gives its address; `set_peer` says where others listen. Heartbeats
-    have an outlet and a connection of their own: one that waits behind a model says nothing. Nodes of
+    have a sender and a connection of their own: one that waits behind a model says nothing. Nodes of
     one process may share servers and connections; with mutual TLS each has its own. Import this module
     only in the process that uses it: a process forked after grpc was used hangs.
     """
@@ -73,13 +74,13 @@ class GrpcTransport:
         self._options = options or GrpcOptions()
         guard = None if credentials is None else Guard(credentials, self._refuse)
         self._shared = shared or Shared(self._options, credentials, guard)
-        self._bodies = None if memory is None else Bodies(memory, me.node, me.epoch)
-        self._inlet = Inlet(self._me, clock, ledger, self._options, guard, self._bodies)
-        handlers = self._inlet.methods(), *(service(guard) for service in services)
-        self._resident = Resident(me.node, handlers, self._refuse, self._inlet.leave)
+        self._buffers = None if memory is None else SharedBuffers(memory, me.node, me.epoch)
+        self._servicer = DataServicer(self._me, clock, ledger, self._options, guard, self._buffers)
+        handlers = self._servicer.methods(), *(service(guard) for service in services)
+        self._resident = Resident(me.node, handlers, self._refuse, self._servicer.leave)
         self._places: dict[NodeId, tuple[str, int] | None] = {}
-        self._outlets: dict[NodeId, tuple[Outlet, Outlet]] = {}
-        self._retired: list[Outlet] = []
+        self._senders: dict[NodeId, tuple[PeerSender, PeerSender]] = {}
+        self._retired: list[PeerSender] = []
         self._handed_over = False
         self._look_ns = IDLE_NS
 
@@ -98,14 +99,14 @@ class GrpcTransport:
 
     def attach(self, sink: Sink) -> None:
         """Deliver what arrives into `sink`."""
-        self._inlet.attach(sink)
+        self._servicer.attach(sink)
 
     def set_peer(self, node: NodeId, address: str, epoch: int = 0) -> None:
         """Reach `node` at `address` from now on; what was queued for an earlier address or epoch fails."""
         if self._places.get(node) == (address, epoch):
             return
         self._close(node, Fate.GONE)
-        self._inlet.introduce(node, epoch)
+        self._servicer.introduce(node, epoch)
         self._places[node] = address, epoch
 
     def set_gone(self, node: NodeId) -> None:
@@ -114,9 +115,9 @@ class GrpcTransport:
         self._close(node, Fate.GONE)
 
     def _close(self, node: NodeId, fate: Fate) -> None:
-        pair = self._outlets.pop(node, ())
-        for outlet in pair:
-            outlet.close(fate)
+        pair = self._senders.pop(node, ())
+        for sender in pair:
+            sender.close(fate)
         self._retired += pair
 
     def _close_idle(self) -> None:
@@ -125,9 +126,9 @@ class GrpcTransport:
         if now < self._look_ns:
             return
         self._look_ns = now + IDLE_NS // 2
-        for node in [n for n, pair in self._outlets.items() if all(each.idle_since(now - IDLE_NS) for each in pair)]:
+        for node in [n for n, pair in self._senders.items() if all(each.idle_since(now - IDLE_NS) for each in pair)]:
             self._close(node, Fate.IN_FLIGHT)
-        self._retired = [outlet for outlet in self._retired if outlet.shutting]
+        self._retired = [sender for sender in self._retired if sender.shutting]
 
     async def send(self, multicasts: Sequence[Multicast]) -> None:
         """Queue messages for their destinations; wait only for those whose queue is full.
@@ -138,37 +139,37 @@ class GrpcTransport:
         """
         messages = messages_of(multicasts)
         held: list[Message] = []
-        full: set[Outlet] = set()
+        full: set[PeerSender] = set()
         for message in messages:  # of all first: what is written next has room where the last has been read
-            self._outlet(message).look()
+            self._sender(message).look()
         for message in messages:
-            outlet = self._outlet(message)
+            sender = self._sender(message)
             nbytes = wire.frame_size(message.payload)
-            if outlet in full or not outlet.has_room(nbytes):
-                full.add(outlet)
+            if sender in full or not sender.has_room(nbytes):
+                full.add(sender)
                 held.append(message)
             else:
-                outlet.put(message, nbytes)
+                sender.put(message, nbytes)
         for message in held:
             nbytes = wire.frame_size(message.payload)
-            while not (outlet := self._outlet(message)).has_room(nbytes):
-                await outlet.settled_one()
-            outlet.put(message, nbytes)
+            while not (sender := self._sender(message)).has_room(nbytes):
+                await sender.settled_one()
+            sender.put(message, nbytes)
 
     def carry(self, message: Message, link_header: bytes) -> None:
         """Queue one message with a link header, whether there is room or not. Raises as `send` does."""
-        outlet = self._outlet(message)
-        outlet.look()
-        outlet.put(message, wire.frame_size(message.payload), link_header)
+        sender = self._sender(message)
+        sender.look()
+        sender.put(message, wire.frame_size(message.payload), link_header)
 
     def has_room(self, message: Message) -> bool:
         """Whether the queue to the message's destination takes it now."""
-        return self._outlet(message).has_room(wire.frame_size(message.payload))
+        return self._sender(message).has_room(wire.frame_size(message.payload))
 
     async def room(self, message: Message) -> None:
         """Return when the queue to the message's destination takes it."""
         while not self.has_room(message):
-            await self._outlet(message).settled_one()
+            await self._sender(message).settled_one()
 
     def begin(self) -> None:
         """The fleet's time has begun; nothing here depends on it."""
@@ -176,37 +177,36 @@ class GrpcTransport:
     async def hand_over(self) -> None:
         """Let what is queued leave within the grace, settle the rest as `in_flight`, and send nothing more."""
         grace_s = self._options.close_grace / NS_PER_S
-        busy = [outlet for pair in self._outlets.values() for outlet in pair if outlet.busy]
-        await asyncio.gather(*(outlet.drained(grace_s) for outlet in busy))
+        busy = [sender for pair in self._senders.values() for sender in pair if sender.busy]
+        await asyncio.gather(*(sender.drained(grace_s) for sender in busy))
         self._handed_over = True
-        for node in list(self._outlets):
+        for node in list(self._senders):
             self._close(node, Fate.IN_FLIGHT)
 
     async def aclose(self) -> None:
         """Let what is queued leave within the grace, then settle the rest as `in_flight` and stop."""
         await self.hand_over()
         await self._shared.port.leave(self._resident)
-        await asyncio.gather(*(outlet.wait_closed() for outlet in self._retired))
-        if self._bodies is not None:
-            self._bodies.give_all_back()
+        await asyncio.gather(*(sender.wait_closed() for sender in self._retired))
+        if self._buffers is not None:
+            self._buffers.close()
 
-    def _outlet(self, message: Message) -> Outlet:
-        pair = self._outlets.get(message.dst)
+    def _sender(self, message: Message) -> PeerSender:
+        pair = self._senders.get(message.dst)
         if pair is None:
-            pair = self._outlets[message.dst] = self._open(message.dst)
+            pair = self._senders[message.dst] = self._open(message.dst)
         return pair[message.kind in (Kind.HEARTBEAT, Kind.PROBE)]
 
-    def _open(self, node: NodeId) -> tuple[Outlet, Outlet]:
-        """Outlets are made when they are needed: a large fleet has many more pairs of nodes than talk to each other."""
+    def _open(self, node: NodeId) -> tuple[PeerSender, PeerSender]:
+        """Make senders when they are needed: of a large fleet's pairs of nodes most never talk to each other."""
         self._close_idle()
         place = self._places[node]
         address, epoch = place or ("", 0)
-        lends = self._bodies if self._bodies is not None and self._bodies.reach(node) else None
         data, beats = (
-            Outlet(self._me, node, address, epoch, self._clock, self._ledger, self._options, channels, bodies)
-            for channels, bodies in ((self._shared.messages, lends), (self._shared.heartbeats, None))
+            PeerSender(self._me, node, address, epoch, self._clock, self._ledger, self._options, channels, buffers)
+            for channels, buffers in ((self._shared.messages, self._buffers), (self._shared.heartbeats, None))
         )
         if place is None or self._handed_over:
-            for outlet in (data, beats):
-                outlet.close(Fate.GONE if place is None else Fate.IN_FLIGHT)
+            for sender in (data, beats):
+                sender.close(Fate.GONE if place is None else Fate.IN_FLIGHT)
         return data, beats

@@ -22,8 +22,8 @@ class Identity:
     run_id: bytes
     scenario_hash: str
 
-    def greeting(self, callee: NodeId) -> HelloRequest:
-        """What this node says to `callee`."""
+    def greeting(self, callee: NodeId, renewal: int = 0) -> HelloRequest:
+        """Make the hello of this node to `callee`, which renews what it lends to it in shared memory."""
         return HelloRequest(
             protocol_version=PROTOCOL_VERSION,
             run_id=self.run_id,
@@ -31,6 +31,7 @@ class Identity:
             node=self.node,
             epoch=self.epoch,
             callee=callee,
+            renewal=renewal,
         )
 
     def objection(self, caller: HelloRequest) -> str:

@@ -24,23 +24,23 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14netdfl/v1/data.proto\x12\tnetdfl.v1\"|\n\x0cHelloRequest\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x0e\n\x06run_id\x18\x02 \x01(\x0c\x12\x15\n\rscenario_hash\x18\x03 \x01(\t\x12\x0c\n\x04node\x18\x04 \x01(\r\x12\r\n\x05\x65poch\x18\x05 \x01(\r\x12\x0e\n\x06\x63\x61llee\x18\x06 \x01(\r\".\n\nHelloReply\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x08\x12\x0e\n\x06reason\x18\x02 \x01(\t\"G\n\x05\x46rame\x12\x0e\n\x06header\x18\x01 \x01(\x0c\x12\x0c\n\x04\x62ody\x18\x02 \x01(\x0c\x12\r\n\x05stamp\x18\x03 \x01(\x0c\x12\x11\n\treference\x18\x04 \x01(\x0c\"4\n\x05\x43hunk\x12\x0e\n\x06header\x18\x01 \x01(\x0c\x12\r\n\x05total\x18\x02 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\";\n\x07Receipt\x12\x0c\n\x04\x66\x61te\x18\x01 \x01(\t\x12\x12\n\narrived_ns\x18\x02 \x01(\x12\x12\x0e\n\x06reason\x18\x03 \x01(\t2\xa7\x01\n\x04Node\x12\x37\n\x05Hello\x12\x17.netdfl.v1.HelloRequest\x1a\x15.netdfl.v1.HelloReply\x12\x30\n\x04Push\x12\x10.netdfl.v1.Frame\x1a\x12.netdfl.v1.Receipt(\x01\x30\x01\x12\x34\n\nPushChunks\x12\x10.netdfl.v1.Chunk\x1a\x12.netdfl.v1.Receipt(\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14netdfl/v1/data.proto\x12\tnetdfl.v1\"\x8d\x01\n\x0cHelloRequest\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x0e\n\x06run_id\x18\x02 \x01(\x0c\x12\x15\n\rscenario_hash\x18\x03 \x01(\t\x12\x0c\n\x04node\x18\x04 \x01(\r\x12\r\n\x05\x65poch\x18\x05 \x01(\r\x12\x0e\n\x06\x63\x61llee\x18\x06 \x01(\r\x12\x0f\n\x07renewal\x18\x07 \x01(\x04\".\n\nHelloReply\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x08\x12\x0e\n\x06reason\x18\x02 \x01(\t\"G\n\x05\x46rame\x12\x0e\n\x06header\x18\x01 \x01(\x0c\x12\x0c\n\x04\x62ody\x18\x02 \x01(\x0c\x12\r\n\x05stamp\x18\x03 \x01(\x0c\x12\x11\n\treference\x18\x04 \x01(\x0c\"4\n\x05\x43hunk\x12\x0e\n\x06header\x18\x01 \x01(\x0c\x12\r\n\x05total\x18\x02 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\";\n\x07Receipt\x12\x0c\n\x04\x66\x61te\x18\x01 \x01(\t\x12\x12\n\narrived_ns\x18\x02 \x01(\x12\x12\x0e\n\x06reason\x18\x03 \x01(\t2\xa7\x01\n\x04Node\x12\x37\n\x05Hello\x12\x17.netdfl.v1.HelloRequest\x1a\x15.netdfl.v1.HelloReply\x12\x30\n\x04Push\x12\x10.netdfl.v1.Frame\x1a\x12.netdfl.v1.Receipt(\x01\x30\x01\x12\x34\n\nPushChunks\x12\x10.netdfl.v1.Chunk\x1a\x12.netdfl.v1.Receipt(\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'netdfl.v1.data_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_HELLOREQUEST']._serialized_start=35
-  _globals['_HELLOREQUEST']._serialized_end=159
-  _globals['_HELLOREPLY']._serialized_start=161
-  _globals['_HELLOREPLY']._serialized_end=207
-  _globals['_FRAME']._serialized_start=209
-  _globals['_FRAME']._serialized_end=280
-  _globals['_CHUNK']._serialized_start=282
-  _globals['_CHUNK']._serialized_end=334
-  _globals['_RECEIPT']._serialized_start=336
-  _globals['_RECEIPT']._serialized_end=395
-  _globals['_NODE']._serialized_start=398
-  _globals['_NODE']._serialized_end=565
+  _globals['_HELLOREQUEST']._serialized_start=36
+  _globals['_HELLOREQUEST']._serialized_end=177
+  _globals['_HELLOREPLY']._serialized_start=179
+  _globals['_HELLOREPLY']._serialized_end=225
+  _globals['_FRAME']._serialized_start=227
+  _globals['_FRAME']._serialized_end=298
+  _globals['_CHUNK']._serialized_start=300
+  _globals['_CHUNK']._serialized_end=352
+  _globals['_RECEIPT']._serialized_start=354
+  _globals['_RECEIPT']._serialized_end=413
+  _globals['_NODE']._serialized_start=416
+  _globals['_NODE']._serialized_end=583
 # @@protoc_insertion_point(module_scope)

@@ -5,20 +5,22 @@ from typing import ClassVar as _ClassVar, Optional as _Optional
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class HelloRequest(_message.Message):
-    __slots__ = ("protocol_version", "run_id", "scenario_hash", "node", "epoch", "callee")
+    __slots__ = ("protocol_version", "run_id", "scenario_hash", "node", "epoch", "callee", "renewal")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     SCENARIO_HASH_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     CALLEE_FIELD_NUMBER: _ClassVar[int]
+    RENEWAL_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     run_id: bytes
     scenario_hash: str
     node: int
     epoch: int
     callee: int
-    def __init__(self, protocol_version: _Optional[int] = ..., run_id: _Optional[bytes] = ..., scenario_hash: _Optional[str] = ..., node: _Optional[int] = ..., epoch: _Optional[int] = ..., callee: _Optional[int] = ...) -> None: ...
+    renewal: int
+    def __init__(self, protocol_version: _Optional[int] = ..., run_id: _Optional[bytes] = ..., scenario_hash: _Optional[str] = ..., node: _Optional[int] = ..., epoch: _Optional[int] = ..., callee: _Optional[int] = ..., renewal: _Optional[int] = ...) -> None: ...
 
 class HelloReply(_message.Message):
     __slots__ = ("accepted", "reason")

@@ -1,0 +1,164 @@
+"""One life of a node at the shared memory: what it lends, and what it has borrowed.
+
+A message's header goes through gRPC as always; its frame says where the body lies. The body is written once, however
+many neighbors it goes to, and read where it lies, for as long as anything of it is in use.
+
+The reader's side of a slot is a straight line, and each step is a load of what a message announced or a store of a
+word that only this reader writes:
+
+    reference comes ─▶ load TOKEN ─▶ store BEGUN ─▶ read ─▶ store ANSWER ─▶ ... ─▶ nothing is in use ─▶ store GIVEN_BACK
+                          │ another, an earlier renewal's, or another life's: refuse, and touch nothing
+
+Nothing is stored and then another word loaded to see whether the lender noticed: a lender cannot take back what it has
+lent. It learns from messages that the reader will not begin (`pool.py`). So processors that let a load pass an earlier
+store (x86, ARM) do no harm. ARM may let a store pass earlier loads too: `fence` stands before `GIVEN_BACK`.
+What a reference says is checked as what comes over a wire is: where it may point, its token, and the body's checksum.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from struct import error as StructError
+from typing import Any, Self
+
+import numpy as np
+
+from netdfl.core.errors import MalformedMessage, OversizedMessage
+from netdfl.core.types import NodeId, Payload
+from netdfl.transport import wire
+from netdfl.transport.shared_memory.answer_word import as_word
+from netdfl.transport.shared_memory.base import Answer, Lease
+from netdfl.transport.shared_memory.memory import (
+    ANSWER,
+    BEGUN,
+    GIVEN_BACK,
+    PAGE,
+    SLOTS,
+    STATE,
+    TOKEN,
+    UNTOUCHED,
+    SharedMemory,
+    fence,
+    slot_at,
+)
+from netdfl.transport.shared_memory.pool import REFERENCE, BufferPool
+
+_OVER = -1
+"""The mark of a life that is over: nothing is lent to it."""
+
+
+class _Hold(weakref.ref["np.ndarray[Any, Any]"]):
+    """A borrowed body while it is in use; `done` is called when it no longer is."""
+
+    __slots__ = ("slot",)
+
+    def __new__(cls, body: np.ndarray[Any, Any], slot: int, done: Callable[[_Hold], None]) -> Self:
+        return super().__new__(cls, body, done)
+
+    def __init__(self, body: np.ndarray[Any, Any], slot: int, done: Callable[[_Hold], None]) -> None:
+        super().__init__(body, done)  # type: ignore[call-arg]
+        self.slot = slot
+
+
+class SharedBuffers:
+    """One life of a node at the memory of its machine. A `BufferStore`."""
+
+    def __init__(self, memory: SharedMemory, node: NodeId, epoch: int) -> None:
+        """Be there for lenders, and lend from the part of `node`.
+
+        A later life lends nothing, for readers may still hold what an earlier one wrote.
+        """
+        self._memory, self._words, self._node = memory, memory.words, node
+        start = memory.starts[node]
+        self._pool = BufferPool(memory, start, start if epoch else start + memory.part)
+        self._held: dict[int, _Hold] = {}
+        self._renewals: dict[NodeId, int] = {}
+        self._mark = memory.enter(node, epoch)
+
+    # lending
+
+    def lend(self, payload: Payload, nbytes: int, reader: NodeId) -> Lease | None:
+        """Lend a payload's body of `nbytes`, which is written once for all readers; None: send it inline."""
+        if nbytes < self._memory.least_bytes or reader not in self._memory.starts:
+            return None
+        buffer = self._pool.needed.get(id(payload))  # who needs it holds the payload, so that the id is its own
+        if buffer is None:
+            buffer = self._pool.take(id(payload), nbytes)
+            if buffer is None:
+                return None
+            wire.write_body(payload, self._body(buffer.offset, nbytes))
+        return self._pool.lend(buffer, reader)
+
+    def renewal(self) -> int:
+        """Return the number of a renewal: a reader that accepts it begins nothing that was lent before."""
+        return self._pool.token_to_come
+
+    def renewed(self, reader: NodeId, number: int) -> None:
+        """Note that `reader` has accepted a renewal."""
+        self._pool.close_before(reader, number)
+
+    # borrowing
+
+    def borrow(self, src: NodeId, reference: bytes, limits: wire.Limits) -> memoryview:
+        """Return the body that `src` refers to, and hold it until nothing of it is in use. Raises MessageErrors."""
+        offset, nbytes, token, mark, index, _ = self._checked(src, reference, limits)
+        slot = slot_at(offset, index)
+        lent = mark == self._mark and token >= self._renewals.get(src, 0)
+        if not lent or self._words[slot + TOKEN] != token or self._words[slot + STATE] != UNTOUCHED:
+            raise MalformedMessage(
+                f"node {src} refers to a body at {offset} of shared memory that it does not lend here"
+            )
+        self._words[slot + STATE] = BEGUN
+        body = np.frombuffer(self._body(offset, nbytes), np.uint8)
+        self._held[slot] = _Hold(body, slot, self._done)
+        return body.data.toreadonly()
+
+    def answer(self, reference: bytes, answer: Answer) -> bool:
+        """Answer in memory while the body is held; return whether the sender looks there."""
+        offset, _, _, _, index, quiet = REFERENCE.unpack(reference)
+        slot, word = slot_at(offset, index), as_word(answer)
+        if not word or slot not in self._held:
+            return False
+        self._words[slot + ANSWER] = word
+        return bool(quiet)
+
+    def renew(self, src: NodeId, number: int) -> bool:
+        """Accept a renewal of `src`; return whether it is newer than the last one."""
+        newer = number > self._renewals.get(src, 0)
+        if newer:
+            self._renewals[src] = number
+        return newer
+
+    def _checked(self, src: NodeId, reference: bytes, limits: wire.Limits) -> tuple[int, int, int, int, int, int]:
+        try:
+            offset, nbytes, token, mark, index, quiet = REFERENCE.unpack(reference)
+        except StructError as error:
+            raise MalformedMessage(f"node {src} refers to a body by {len(reference)} bytes: {error}") from error
+        if nbytes > limits.max_bytes:
+            raise OversizedMessage(f"a body of {nbytes} bytes is referred to, the limit is {limits.max_bytes}")
+        first = self._memory.starts.get(src, 0)
+        end = first + self._memory.part if src in self._memory.starts else first
+        inside = first <= offset and offset + PAGE + nbytes <= end
+        if not inside or offset % PAGE or index >= SLOTS or quiet > 1 or not token:
+            raise MalformedMessage(
+                f"node {src} refers to {nbytes} bytes at {offset} of the shared memory, slot {index}; "
+                f"its part goes from {first} to {end}"
+            )
+        return offset, nbytes, token, mark, index, quiet
+
+    def _done(self, hold: _Hold) -> None:
+        """Give back a body that nothing uses any more."""
+        if self._held.pop(hold.slot, None) is not None:
+            fence()
+            self._words[hold.slot + STATE] = GIVEN_BACK
+
+    def close(self) -> None:
+        """Give everything back: this life is over and reads no more."""
+        for hold in list(self._held.values()):
+            self._done(hold)
+        self._memory.leave(self._node, self._mark)
+        self._mark = _OVER
+
+    def _body(self, offset: int, nbytes: int) -> memoryview:
+        return self._memory.bytes[offset + PAGE : offset + PAGE + nbytes]
