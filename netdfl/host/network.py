@@ -20,7 +20,7 @@ from netdfl.transport.security.credentials import Credentials
 from netdfl.transport.shared_memory.memory import SharedMemory
 
 if TYPE_CHECKING:
-    from netdfl.transport.grpc.connections import Shared
+    from netdfl.transport.grpc.connections import SharedNetwork
     from netdfl.transport.grpc.transport import GrpcTransport, Service
 
 
@@ -62,7 +62,7 @@ class Endpoint:
     scenario_hash: str
     credentials: Credentials | None = None
     memory: SharedMemory | None = None
-    shared: Shared | None = None
+    shared: SharedNetwork | None = None
 
 
 def make_transport(

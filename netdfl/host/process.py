@@ -29,7 +29,7 @@ from netdfl.host.plan import Command, RunPlan
 from netdfl.host.workers import make_worker
 from netdfl.node.worker import Worker
 from netdfl.transport.control.attendance import ControlClient, control_channels
-from netdfl.transport.grpc.connections import Channels, Shared
+from netdfl.transport.grpc.connections import Channels, SharedNetwork
 from netdfl.transport.shared_memory.memory import SharedMemory
 from netdfl.transport.wire import PROTOCOL_VERSION
 
@@ -81,7 +81,7 @@ class ProcessResources:
     worker: Worker
     memory: SharedMemory | None
     control: Channels | None = None
-    shared: Shared | None = None
+    shared: SharedNetwork | None = None
 
     @classmethod
     def of(
@@ -90,7 +90,9 @@ class ProcessResources:
         """Return the resources for the nodes of `command`. With mutual TLS each node has its own connections."""
         if len(command.nodes) == 1 or command.credentials:
             return cls(worker=worker, memory=memory)
-        return cls(worker=worker, memory=memory, control=control_channels(), shared=Shared(message_options(blueprint)))
+        return cls(
+            worker=worker, memory=memory, control=control_channels(), shared=SharedNetwork(message_options(blueprint))
+        )
 
 
 class SupervisorStream:

@@ -21,7 +21,7 @@ from grpc_fleet import OPTIONS, RUN_ID, make, until
 from netdfl.core.types import Kind, Message, Payload, unicasts
 from netdfl.testing.transports import TRANSPORT_CHECKS, KeptLedger, KeptSink, data_message, vector_payload
 from netdfl.transport.base import Fate, Ledger
-from netdfl.transport.grpc.connections import Shared
+from netdfl.transport.grpc.connections import SharedNetwork
 from netdfl.transport.grpc.transport import GrpcOptions, GrpcTransport
 from netdfl.transport.shared_memory.memory import SharedMemory
 from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest
@@ -38,7 +38,7 @@ async def fleet_in_processes(
     memory: SharedMemory | None = None,
 ) -> AsyncIterator[list[GrpcTransport]]:
     """Connected transports, `size` of them to what stands for a process; a ledger for all, or one each."""
-    shared = [Shared(options) for _ in range(0, num_nodes, size)]
+    shared = [SharedNetwork(options) for _ in range(0, num_nodes, size)]
     ledgers = ledger if isinstance(ledger, list) else [ledger] * num_nodes
     transports = [
         make(node, ledgers[node], options=options, shared=shared[node // size], memory=memory)

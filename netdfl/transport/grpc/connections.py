@@ -1,4 +1,4 @@
-"""What the nodes of one process share of the network: a server, and a connection to each other process.
+"""The parts of the network that the nodes of one process share: a server, and a connection to each other process.
 
 A node that is alone has these to itself; so has every node where all speak mutual TLS, for there a server and a
 connection prove who the node at their end is.
@@ -25,13 +25,13 @@ CALLEE = "netdfl-callee"
 
 
 def for_node(node: NodeId) -> tuple[str, str]:
-    """What a call for `node` says beside its messages."""
+    """Return the metadata that directs a call to `node`."""
     return CALLEE, str(node)
 
 
 @dataclass(frozen=True, eq=False)
-class Resident:
-    """A node behind a port: what it answers calls with, who counts strangers for it, and how it leaves the others.
+class ServedNode:
+    """A node behind a port: the handlers of its calls, who counts strangers for it, and how it leaves the others.
 
     `leave` ends the calls that are open to it, and has those that come later fail as if nobody listened.
     """
@@ -52,21 +52,21 @@ class Port:
     def __init__(self, options: GrpcOptions, guard: Guard | None = None) -> None:
         """Listen when the first node comes."""
         self._options, self._guard = options, guard
-        self._here: dict[NodeId, Resident] = {}
-        self._known: dict[str, Resident] = {}  # those who have left, too: their calls fail by their names
+        self._here: dict[NodeId, ServedNode] = {}
+        self._known: dict[str, ServedNode] = {}  # those who have left, too: their calls fail by their names
         self._server: grpc.aio.Server | None = None
         self._watch: Watch | None = None
         self._address = ""
         self._opening = asyncio.Lock()
 
-    async def enter(self, resident: Resident, address: str) -> str:
-        """Let `resident` be reached; the first one's `address` is listened on. Returns it with the port that was drawn.
+    async def enter(self, node: ServedNode, address: str) -> str:
+        """Let `node` be reached; the first one's `address` is listened on. Returns it with the port that was drawn.
 
         Raises:
             RuntimeError: it can't be listened on.
         """
         async with self._opening:
-            self._here[resident.node] = self._known[str(resident.node)] = resident
+            self._here[node.node] = self._known[str(node.node)] = node
             if self._server is None:
                 await self._open(address)
         return self._address
@@ -80,11 +80,11 @@ class Port:
         if self._guard is None:
             self._watch = await watched(self._address, self._refused)
 
-    async def leave(self, resident: Resident) -> None:
-        """Let `resident` be reached no more. The last one to leave ends the server, and each call with it."""
-        self._here.pop(resident.node, None)
+    async def leave(self, node: ServedNode) -> None:
+        """Let `node` be reached no more. The last one to leave ends the server, and each call with it."""
+        self._here.pop(node.node, None)
         if self._here:
-            resident.leave()
+            node.leave()
             return
         for looker in (self._guard, self._watch):
             if looker is not None:
@@ -92,8 +92,8 @@ class Port:
         if self._server is not None:
             await self._server.stop(None)
 
-    def _asked(self, callee: str) -> Resident | None:
-        """Who answers a call for `callee`."""
+    def _asked(self, callee: str) -> ServedNode | None:
+        """Return the node that answers a call for `callee`."""
         return self._known.get(callee) or next(iter(self._here.values()), None)
 
     def _refused(self, what: str) -> None:
@@ -102,15 +102,15 @@ class Port:
 
 
 class _Reception(grpc.GenericRpcHandler):  # type: ignore[misc]
-    """Asks a call whom it is for."""
+    """Directs each call to the node that it is for."""
 
-    def __init__(self, asked: Callable[[str], Resident | None]) -> None:
+    def __init__(self, asked: Callable[[str], ServedNode | None]) -> None:
         self._asked = asked
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
         said = handler_call_details.invocation_metadata or ()
-        resident = self._asked(next((str(value) for key, value in said if key == CALLEE), ""))
-        found = (each.service(handler_call_details) for each in (resident.handlers if resident else ()))
+        node = self._asked(next((str(value) for key, value in said if key == CALLEE), ""))
+        found = (each.service(handler_call_details) for each in (node.handlers if node else ()))
         return next((handler for handler in found if handler is not None), None)
 
 
@@ -122,19 +122,19 @@ class SharedChannel:
         self.channel, self._let_go, self._users = channel, let_go, 0
 
     def use(self) -> Self:
-        """One more uses it."""
+        """Count one user more."""
         self._users += 1
         return self
 
     def release(self) -> bool:
-        """One less uses it; whether that was the last one, who closes the channel then."""
+        """Count one user less; return whether it was the last one, who then closes the channel."""
         self._users -= 1
         if not self._users:
             self._let_go()
         return not self._users
 
     async def leave(self) -> None:
-        """One less uses it; the last one closes the channel."""
+        """Count one user less; the last one closes the channel."""
         if self.release():
             await self.channel.close()
 
@@ -157,7 +157,7 @@ class Channels:
         return shared.use()
 
 
-class Shared:
+class SharedNetwork:
     """A port, and channels for messages and for heartbeats: a heartbeat that waits behind a model says nothing."""
 
     def __init__(

@@ -28,7 +28,7 @@ def patient(most_s: int) -> list[tuple[str, int]]:
 
 @dataclass(frozen=True, kw_only=True)
 class GrpcOptions:
-    """What gRPC's own timers, windows and limits are set to, the same on every node.
+    """Values of gRPC's own timers, windows and limits, the same on every node.
 
     `max_message` bounds one message's frame; at its default the fleet sets it from the scenario's model. A frame up to
     `frame_max` travels whole on an open stream, a larger one in pieces of `chunk` (larger pieces stall the event loop

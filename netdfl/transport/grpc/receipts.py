@@ -20,7 +20,7 @@ def as_receipt(answer: Answer) -> Receipt:
 
 
 def of_receipt(receipt: Receipt) -> Answer:
-    """Return the answer of a receipt, whoever wrote it."""
+    """Return the answer of a receipt, which anybody may have written."""
     if receipt.fate == FULL:
         return Answer(None, receipt.arrived_ns)
     if not may_be_told(receipt.fate, receipt.arrived_ns):

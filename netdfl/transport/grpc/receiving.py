@@ -1,4 +1,13 @@
-"""The receiving half of the gRPC transport: checks who calls, decodes, and delivers into the sink."""
+"""The receiving half of the gRPC transport: checks who calls, decodes, and delivers into the sink.
+
+    hello ──▶ greeted ──frame, or chunks──▶ admitted ──body read, inline or borrowed──▶ offered ──taken──▶ answered
+                                               └ refused, counted, answered               └ no room: waits, goes again
+
+One loop serves all calls, and nothing is awaited from the admission of a message to its first offer, nor from the
+moment that the sink takes it to its answer in memory. So a hello that renews what its sender lends finds each earlier
+message of it answered, not begun, or waiting for room; it ends the calls of the last kind, and none of these is taken
+later.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +45,7 @@ _T = TypeVar("_T")
 
 
 class DataServicer:
-    """What a node's gRPC server answers.
+    """The data plane's service at one node.
 
     A message is answered when the sink has taken it. While the mailbox is full the answer
     waits, and with it the sender; before the sender's deadline it is told to offer it again.
@@ -174,7 +183,7 @@ class DataServicer:
                 await context.write(receipt)
 
     def _caller(self, context: Any) -> Certified | None:
-        """Who calls, by the certificate; None where nobody has any."""
+        """Return the caller by its certificate; None where nobody has any."""
         return None if self._guard is None else self._guard.caller(context)
 
     async def _take(self, data: bytes, caller: Certified | None = None) -> Receipt | None:
@@ -258,7 +267,7 @@ class DataServicer:
 
     @contextmanager
     def _counted(self, src: NodeId, borrows: bool) -> Iterator[None]:
-        """Count this call among those of `src` that wait, and those that hold a borrowed body meanwhile."""
+        """Count this call among the waiting ones of `src`, and keep it to be ended if it holds a borrowed body."""
         call, borrowing = asyncio.current_task(), self._borrowing.setdefault(src, set()) if borrows else None
         self._waiting[src] += 1
         if borrowing is not None and call is not None:

@@ -36,7 +36,7 @@ from netdfl.transport.grpc.chunks import split
 from netdfl.transport.grpc.connections import Channels, SharedChannel, for_node
 from netdfl.transport.grpc.options import GrpcOptions
 from netdfl.transport.grpc.receipts import HELLO_FIRST, of_receipt
-from netdfl.transport.grpc.stream import Queued, Stream, fate_of
+from netdfl.transport.grpc.stream import QueuedMessage, Stream, fate_of
 from netdfl.transport.link_header import LINK_HEADER
 from netdfl.transport.security.identity import Identity, plainly
 from netdfl.transport.security.tls import why_not
@@ -85,7 +85,7 @@ class PeerSender:
         self._ledger = ledger
         self._options = options
         self._deadline_s = options.call_deadline / NS_PER_S
-        self._queue: deque[Queued] = deque()
+        self._queue: deque[QueuedMessage] = deque()
         self._num_open = self._open_bytes = 0
         self._used_ns = 0
         self._worker: asyncio.Task[None] | None = None
@@ -152,7 +152,7 @@ class PeerSender:
         if self._closed_as:
             self._ledger.settled(outcome_of(message, nbytes, now, None, self._closed_as), (message.payload,))
             return
-        self._queue.append(Queued(message, header, nbytes, now, link_header, self._lend(message, nbytes)))
+        self._queue.append(QueuedMessage(message, header, nbytes, now, link_header, self._lend(message, nbytes)))
         self._num_open += 1
         self._open_bytes += nbytes
         self._go_on()
@@ -207,7 +207,7 @@ class PeerSender:
         self._worker = None
 
     async def _ask_why(self) -> None:
-        """Record why TLS fails with whoever is at the address, once, if it is that: it looks like a dead peer."""
+        """Record once why TLS fails at the address, if it is TLS: it looks like a dead peer."""
         credentials = self._channels.credentials
         if credentials is None or self._greeted or self._probed:
             return
@@ -215,7 +215,7 @@ class PeerSender:
         if reason := await why_not(self.address, self._peer, credentials):
             self._ledger.refused((self._me.node, self._peer), FOREIGN, reason)
 
-    def _told(self, entry: Queued, answer: Answer) -> None:
+    def _told(self, entry: QueuedMessage, answer: Answer) -> None:
         """Settle a message that was answered or has failed, or queue it again."""
         if again := answer.fate == HELLO_FIRST and not self._just_greeted:
             self._greeted = False  # the peer was restarted behind the same address
@@ -224,7 +224,7 @@ class PeerSender:
         else:
             self._settle(entry, answer.fate, answer.arrived_ns)
 
-    def _settle(self, entry: Queued, fate: Fate, arrived_ns: int | None) -> None:
+    def _settle(self, entry: QueuedMessage, fate: Fate, arrived_ns: int | None) -> None:
         self._num_open -= 1
         self._open_bytes -= entry.nbytes
         if entry.lease is not None:
@@ -233,7 +233,7 @@ class PeerSender:
         self._ledger.settled(outcome, (entry.message.payload,))
         wake(self._waiters)
 
-    async def _hand_over(self, entry: Queued) -> Answer | None:
+    async def _hand_over(self, entry: QueuedMessage) -> Answer | None:
         """Write the first message of the queue: its answer, where that is known by then, else it leaves the queue."""
         self._just_greeted = not self._greeted
         if self._just_greeted and (refusal := await self._greet()):
@@ -266,7 +266,7 @@ class PeerSender:
             await stream.answered()
         return None
 
-    def _is_quiet(self, stream: Stream, entry: Queued) -> bool:
+    def _is_quiet(self, stream: Stream, entry: QueuedMessage) -> bool:
         """Whether to have a message answered in memory; the first of a stream is not, for it may meet a stranger."""
         known = entry.lease is not None and stream.heard and not self._just_greeted
         return known and entry.nbytes <= MOST_QUIET_BYTES and stream.num_under_way < MOST_UNDER_WAY - 1
@@ -281,7 +281,7 @@ class PeerSender:
         self._stream = Stream(call, self._deadline_s, self._told, self._ended)
         return self._stream
 
-    def _ended(self, fate: Fate, again: Sequence[Queued]) -> None:
+    def _ended(self, fate: Fate, again: Sequence[QueuedMessage]) -> None:
         """Queue again what the stream that ended hands back; whether any was begun, a renewal will tell."""
         self._stream = None
         self._greeted = self._greeted and not any(entry.told for entry in again)
@@ -321,7 +321,7 @@ class PeerSender:
         return "" if reply.accepted else plainly(reply.reason, 500)
 
 
-def _answered_before(entry: Queued) -> Answer | None:
+def _answered_before(entry: QueuedMessage) -> Answer | None:
     """Return the answer to a message that was begun, though its stream has ended since."""
     answer = entry.lease.poll() if entry.told and entry.lease is not None else None
     return None if answer is None or answer.fate is None else answer

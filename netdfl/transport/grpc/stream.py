@@ -32,7 +32,7 @@ DEADLINE = Fate.failed(FateReason("deadline"))
 LOOK_S = 0.05
 """So long after a message its answer is looked for where no other is sent; memory is held until then."""
 SOON_S = 0.001
-"""The same where somebody waits for the answer; then after twice the time, and so on."""
+"""So long where somebody waits for the answer; then after twice the time, and so on, up to `LOOK_S`."""
 _FATES = {
     grpc.StatusCode.DEADLINE_EXCEEDED: DEADLINE,
     grpc.StatusCode.RESOURCE_EXHAUSTED: Fate.refused(FateReason("oversized")),
@@ -41,13 +41,13 @@ _FATES = {
 
 
 def fate_of(code: grpc.StatusCode, details: str | None) -> Fate:
-    """What became of a message whose call ended with `code`, for the reason in `details`."""
+    """Return the fate of a message whose call ended with `code`, for the reason in `details`."""
     if code is grpc.StatusCode.CANCELLED and details == LEFT:
         return Fate.IN_FLIGHT
     return _FATES.get(code) or Fate.failed(FateReason(code.name.lower()))
 
 
-class Queued(NamedTuple):
+class QueuedMessage(NamedTuple):
     """A message for a destination, with the header of its frame, and the lease of its body in shared memory.
 
     `told`: the destination was sent the lease's reference.
@@ -64,16 +64,16 @@ class Queued(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WrittenFrame:
-    """A frame without an answer yet: whether that comes quietly, and when the receiver was last heard of."""
+    """A frame without an answer yet; `quiet`: the answer comes in memory. `since_s`: the last sign of the receiver."""
 
-    entry: Queued
+    entry: QueuedMessage
     quiet: bool
     since_s: float
 
 
-Told = Callable[[Queued, Answer], None]
+Told = Callable[[QueuedMessage, Answer], None]
 """Called once for each message with its answer, which may have it sent again."""
-Ended = Callable[[Fate, Sequence[Queued]], None]
+Ended = Callable[[Fate, Sequence[QueuedMessage]], None]
 """Told once how a stream has ended, and which messages are to go over another one."""
 
 
@@ -100,7 +100,7 @@ class Stream:
         """How many messages are under way, as far as it was looked."""
         return len(self._under_way)
 
-    async def write(self, entry: Queued, frame: bytes, quiet: bool) -> None:
+    async def write(self, entry: QueuedMessage, frame: bytes, quiet: bool) -> None:
         """Write a message's frame; it is under way until `told` is called with it, or `ended` has it back."""
         self._under_way.append(WrittenFrame(entry, quiet, self._loop.time()))
         self._arm()

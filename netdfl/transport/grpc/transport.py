@@ -14,7 +14,7 @@ from netdfl.core.fates import FOREIGN
 from netdfl.core.types import Kind, Message, Multicast, NodeId, messages_of
 from netdfl.transport import wire
 from netdfl.transport.base import Fate, Ledger, Sink
-from netdfl.transport.grpc.connections import Resident, Shared
+from netdfl.transport.grpc.connections import ServedNode, SharedNetwork
 from netdfl.transport.grpc.options import GrpcOptions
 from netdfl.transport.grpc.receiving import DataServicer
 from netdfl.transport.grpc.sending import PeerSender
@@ -29,7 +29,7 @@ __all__ = ["GrpcOptions", "GrpcTransport"]
 IDLE_NS = 60 * NS_PER_S
 """Calls to a node that was sent nothing for so long end: else a graph that changes leaves ever more of them open."""
 Service: TypeAlias = Callable[[Guard | None], grpc.GenericRpcHandler]
-"""What a server answers, made with the guard of its port."""
+"""A service beside messages, made with the guard of its port."""
 
 
 class GrpcTransport:
@@ -52,7 +52,7 @@ class GrpcTransport:
         services: Sequence[Service] = (),
         credentials: Credentials | None = None,
         memory: SharedMemory | None = None,
-        shared: Shared | None = None,
+        shared: SharedNetwork | None = None,
     ) -> None:
         """Listen on `address` (`127.0.0.1:0` draws a port) once started.
 
@@ -73,11 +73,11 @@ class GrpcTransport:
         self._ledger = ledger
         self._options = options or GrpcOptions()
         guard = None if credentials is None else Guard(credentials, self._refuse)
-        self._shared = shared or Shared(self._options, credentials, guard)
+        self._shared = shared or SharedNetwork(self._options, credentials, guard)
         self._buffers = None if memory is None else SharedBuffers(memory, me.node, me.epoch)
         self._servicer = DataServicer(self._me, clock, ledger, self._options, guard, self._buffers)
         handlers = self._servicer.methods(), *(service(guard) for service in services)
-        self._resident = Resident(me.node, handlers, self._refuse, self._servicer.leave)
+        self._served = ServedNode(me.node, handlers, self._refuse, self._servicer.leave)
         self._places: dict[NodeId, tuple[str, int] | None] = {}
         self._senders: dict[NodeId, tuple[PeerSender, PeerSender]] = {}
         self._retired: list[PeerSender] = []
@@ -87,7 +87,7 @@ class GrpcTransport:
     async def start(self) -> str:
         """Listen. Returns the address with the port that was drawn. Raises MachineError."""
         try:
-            self.address = await self._shared.port.enter(self._resident, self.address)
+            self.address = await self._shared.port.enter(self._served, self.address)
         except RuntimeError as error:
             raise MachineError(
                 f"node {self._me.node} can't listen on {self.address}: is the port in use? Choose another"
@@ -186,7 +186,7 @@ class GrpcTransport:
     async def aclose(self) -> None:
         """Let what is queued leave within the grace, then settle the rest as `in_flight` and stop."""
         await self.hand_over()
-        await self._shared.port.leave(self._resident)
+        await self._shared.port.leave(self._served)
         await asyncio.gather(*(sender.wait_closed() for sender in self._retired))
         if self._buffers is not None:
             self._buffers.close()

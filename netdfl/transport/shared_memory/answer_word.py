@@ -25,7 +25,7 @@ def as_word(answer: Answer) -> int:
 
 
 def of_word(word: int) -> Answer:
-    """Return the answer of a word, whoever wrote it."""
+    """Return the answer of a word, which anybody may have written."""
     number, arrived_ns = word & (1 << _FATE_BITS) - 1, (word >> _FATE_BITS) - MOST_NS
     if 1 <= number <= len(_FATES):
         return Answer(_FATES[number - 1], arrived_ns)

@@ -136,7 +136,7 @@ class BufferPool:
 
     @property
     def token_to_come(self) -> int:
-        """The token of the next lease that a reader is told of; all before it are smaller."""
+        """The token of the next lease that is told to a reader; all before it are smaller."""
         return self._token + 1
 
     def next_token(self) -> int:
@@ -163,7 +163,7 @@ class BufferPool:
         return ReaderLease(self, buffer, reader) if len(buffer.leases) < SLOTS else None
 
     def close_before(self, reader: NodeId, token: int) -> None:
-        """Note that `reader` begins nothing that it was told of before `token`."""
+        """Note that `reader` begins nothing that it was told before `token`."""
         for buffer in self.buffers:
             for lease in buffer.leases:
                 if lease.reader == reader and 0 < lease.token < token:
