@@ -1,4 +1,4 @@
-"""The command line: a table of commands; what a command needs is imported inside it.
+"""The command line: a table of commands; a command imports its needs inside itself.
 
 A new command is a function in a module of its own here, and a row of `netdfl.cli.commands.COMMANDS`.
 """
@@ -41,7 +41,7 @@ def _guarded(app: Callable[[], object]) -> None:
 
 
 def _failed_unexpectedly(error: Exception) -> int:
-    """Say what a user's own code raised, with its place; or that it was netdfl."""
+    """Print the error of a user's own code, with its place; or an internal error."""
     if os.environ.get("NETDFL_TRACEBACK"):
         raise error
     if (told := theirs(error)) is not None:
@@ -52,7 +52,7 @@ def _failed_unexpectedly(error: Exception) -> int:
 
 
 def _failed_together(group: ExceptionGroup[Exception]) -> int:
-    """Say what the first of several nodes failed of, and how many did."""
+    """Print the first error of several nodes, and the number of the others."""
     leaves: list[Exception] = []
     left: list[Exception] = [group]
     while left:

@@ -63,7 +63,7 @@ class _Command(TyperCommand):
 
 
 class _Group(TyperGroup):
-    """A group of commands with such a help."""
+    """A group of commands whose help leaves out the types of flags."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         return _without_types_of_flags(super().get_params(ctx))
@@ -104,7 +104,7 @@ def _add(app: typer.Typer, commands: Commands, panel: str | None = None) -> None
 
 
 def _help(function: Callable[..., None]) -> tuple[str, str]:
-    """What a command's docstring says, and its examples: lines that stay lines."""
+    """Return a command's docstring, and its examples as separate lines."""
     about, _, examples = inspect.cleandoc(function.__doc__ or "").partition("\n\nExamples:\n")
     lines = [f"$ {line.strip()}" for line in examples.splitlines()]
     paragraphs = [" ".join(each.split()) for each in about.split("\n\n")]
@@ -124,4 +124,4 @@ def common(
         bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Take what stands before a command."""
+    """Take the options before a command."""

@@ -1,4 +1,4 @@
-"""What a shell completes after a command: shipped scenarios, worlds, lists, tables. Files the shell knows itself."""
+"""Shell completion of arguments: shipped scenarios, worlds, lists, tables. The shell completes other files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typer import Context
 
 
 def scenarios(incomplete: str) -> list[str]:
-    """Shipped scenarios by name, and scenario files and folders that begin so."""
+    """Return shipped scenarios by name, and scenario files and folders with this prefix."""
     from netdfl.scenario.loading.shipped import shipped_scenarios
 
     names = [name for name in shipped_scenarios() if name.startswith(incomplete)]
@@ -17,26 +17,26 @@ def scenarios(incomplete: str) -> list[str]:
 
 
 def runs(incomplete: str) -> list[str]:
-    """Folders that begin so, run directories among them."""
+    """Return folders with this prefix, run directories among them."""
     return _paths(incomplete, lambda path: False)
 
 
 def worlds(incomplete: str) -> list[str]:
-    """The worlds that a fleet can run in."""
+    """Return the worlds that a fleet can run in."""
     from netdfl.scenario.model.world import WORLD
 
     return [name for name in WORLD.names() if name.startswith(incomplete)]
 
 
 def lists(incomplete: str) -> list[str]:
-    """What `netdfl list` lists."""
+    """Return the lists of `netdfl list`."""
     from netdfl.scenario.explain.keys import lists as names
 
     return [name for name in names() if name.startswith(incomplete)]
 
 
 def parts(ctx: Context, incomplete: str) -> list[str]:
-    """The names in the list that stands before."""
+    """Return the names in the list that was typed before."""
     from netdfl.scenario.explain.keys import lists, rows
 
     what = ctx.params.get("what") or ""

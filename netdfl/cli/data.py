@@ -32,7 +32,7 @@ def data_get(
 
 @contextmanager
 def _download_bar() -> Iterator[Callable[[str, int, int | None], None]]:
-    """Yield a callback `(what, done, total)`, one bar for each `what`; a `total` of None is not known."""
+    """Yield a callback `(what, done, total)`, one bar for each `what`; an unknown `total` is None."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn
 

@@ -1,4 +1,4 @@
-"""The commands for fleets that nobody looks after, and for machines: `node`, `credentials`, `collect`, and others."""
+"""The commands for fleets without a supervisor, and for machines: `node`, `credentials`, `collect`, and others."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def doctor(
         netdfl doctor
         netdfl doctor quickstart --on namespaces
     """
-    from netdfl.doctor.checks import State, judge, lines
+    from netdfl.doctor.checks import Severity, judge, lines
     from netdfl.doctor.gather import DOCUMENT, gather
     from netdfl.host.blueprint import needs_torch
     from netdfl.standalone.request import read_peers
@@ -175,4 +175,4 @@ def doctor(
         print_json({"findings": [asdict(each) for each in found], **asdict(known)})
     else:
         print("\n".join(lines(found)))
-    raise typer.Exit(1 if any(each.state is State.FAIL for each in found) else 0)
+    raise typer.Exit(1 if any(each.state is Severity.FAIL for each in found) else 0)

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, and what a command says of a finished run."""
+"""Arguments and options that several commands share, and the output about a finished run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from netdfl.cli import completion
 
 
 class Format(StrEnum):
-    """How a command prints what it found."""
+    """The output format of a command."""
 
     TEXT = "text"
     JSON = "json"
@@ -51,7 +51,7 @@ def load_scenario(file: Path | Mapping[str, object], sets: list[str], on: str | 
 
 
 def say_notes(notes: Sequence[str]) -> None:
-    """Print what is worth knowing, beside what a command prints."""
+    """Print remarks on stderr, beside a command's output."""
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
 
@@ -64,6 +64,6 @@ def print_json(value: object) -> None:
 
 
 def sum_up(view: Any, finished: Any) -> int:
-    """Print what a run came to; return its exit code."""
+    """Print the summary of a run; return its exit code."""
     view.summary(finished.result, finished.path)
     return int(finished.exit_code)

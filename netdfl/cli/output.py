@@ -14,7 +14,7 @@ R = TypeVar("R")
 
 
 class LastingStream:
-    """A text stream that writes to nowhere from the first write on that its reader does not take."""
+    """A text stream that discards its output once its reader is gone."""
 
     def __init__(self, stream: TextIO) -> None:
         """Write to `stream` while it is read."""
@@ -34,7 +34,7 @@ class LastingStream:
             self.write(line)
 
     def flush(self) -> None:
-        """Write what is kept back."""
+        """Write the buffered text."""
         try:
             self._stream.flush()
         except OSError:
@@ -44,7 +44,7 @@ class LastingStream:
         return getattr(self._stream, name)
 
     def _leave(self) -> None:
-        """Let the descriptor lead nowhere, so that what the stream still holds, and other writers, fail no more."""
+        """Redirect the descriptor to nowhere, so that buffered text, and other writers, fail no more."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._stream.fileno())
         os.close(nowhere)
@@ -52,7 +52,7 @@ class LastingStream:
 
 @contextmanager
 def lasting_output() -> Iterator[None]:
-    """Let standard output and error lose their readers within without an error."""
+    """Let standard output and error lose their readers within the context without an error."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (LastingStream(stream) for stream in before)
     try:
@@ -64,7 +64,7 @@ def lasting_output() -> Iterator[None]:
 
 
 def outliving_its_reader(command: Callable[P, R]) -> Callable[P, R]:
-    """Return `command`, which ends as it would have ended when nobody reads its output any more."""
+    """Return `command` with lasting output: it ends as usual even if nobody reads its output any more."""
 
     @wraps(command)
     def lasting(*args: P.args, **kwargs: P.kwargs) -> R:

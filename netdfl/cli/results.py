@@ -145,9 +145,9 @@ def serve(
 
 
 def beside(wanted: bool, view: Any) -> AbstractContextManager[Any]:
-    """The server beside a run, where it is wanted. Raises InputError where it is not installed."""
+    """Return the server beside a run, if `wanted`. Raises InputError if it is not installed."""
     if not wanted:
         return nullcontext()
-    from netdfl.web.beside import Beside
+    from netdfl.web.beside import RunPageServer
 
-    return Beside(view.note)
+    return RunPageServer(view.note)

@@ -62,7 +62,7 @@ def run(
 
 
 def _run(scenario: Path, sets: list[str], on: str | None, *, out: Path | None, page: bool, web: bool) -> int:
-    """Run it in front of whoever looks on; the exit code."""
+    """Run a scenario with a live view; return the exit code."""
     from netdfl.worlds.fork_client import ForkServer
 
     forkserver = None if _may_be_simulated(scenario, sets, on) else ForkServer.open()
@@ -85,7 +85,7 @@ def _run(scenario: Path, sets: list[str], on: str | None, *, out: Path | None, p
 
 
 def _may_be_simulated(scenario: Path, sets: list[str], on: str | None) -> bool:
-    """Whether the simulated world is named anywhere, so that a fork server may be loaded in vain; a guess."""
+    """Guess whether the simulated world is named anywhere, so that a fork server would be loaded in vain."""
     from netdfl.scenario.loading.shipped import find_scenario
 
     try:
@@ -96,7 +96,7 @@ def _may_be_simulated(scenario: Path, sets: list[str], on: str | None) -> bool:
 
 
 def _resume(path: Path, page: bool, alone: bool) -> int:
-    """Go on with the run at `path`, as it was. Raises InputError where something would be changed."""
+    """Resume the run at `path` unchanged. Raises InputError if something would be changed."""
     if not alone:
         raise InputError(
             "--resume goes on with a run as it was: give no scenario, --set, --on or --out with it; a run "
@@ -110,7 +110,7 @@ def _resume(path: Path, page: bool, alone: bool) -> int:
 
 
 def _check_determinism(scenario: Any, out: Path | None) -> int:
-    """Print the hashes of two runs and where they part; 0: they are equal, 1: they are not."""
+    """Print the hashes of two runs and their first difference; return 0 if they are equal, else 1."""
     import shutil
     import tempfile
 

@@ -154,7 +154,7 @@ def explore(
 
 
 def _seconds(time: str) -> float:
-    """`10m` as seconds. Raises InputError."""
+    """Return a time such as `10m` in seconds. Raises InputError."""
     from netdfl.core.clock import NS_PER_S
     from netdfl.core.errors import InputError
     from netdfl.core.units import parse_time_ns

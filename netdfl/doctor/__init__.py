@@ -1,1 +1,1 @@
-"""`netdfl doctor`: whether machines are fit for a fleet, and what to do where they are not."""
+"""`netdfl doctor`: checks whether machines are fit for a fleet, with remedies."""

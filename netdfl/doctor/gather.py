@@ -1,4 +1,4 @@
-"""Asks this machine, and all machines of an engine, what `checks` judges."""
+"""The gathering of facts from this machine, and from all machines of an engine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from netdfl.core.errors import NetdflError
 from netdfl.core.installing import pip_install
-from netdfl.doctor.checks import HERE, Gathered
+from netdfl.doctor.checks import HERE, MachineFacts
 from netdfl.host.facts import facts
 from netdfl.host.measuring import MeasurementServer
 from netdfl.scenario.model.schema import Scenario
@@ -32,30 +32,31 @@ DOCUMENT = {
     "algorithm": "dpsgd",
     "topology": "ring",
 }
-"""What stands for a scenario where none is given: as many nodes as there may be machines."""
+"""The scenario that is used if none is given, with as many nodes as there may be machines."""
 
 
-def gather(scenario: Scenario, addresses: Sequence[str] = ()) -> Gathered:
-    """Ask this machine, and those of the scenario's world if it has such. Raises MachineError: it gives none.
+def gather(scenario: Scenario, addresses: Sequence[str] = ()) -> MachineFacts:
+    """Ask this machine, and the machines of the scenario's world. Raises MachineError if the world has none.
 
-    `addresses`, as `host:port`, are those of nodes by hand: names are looked up, and the ports of this machine tried.
+    `addresses` (`host:port`) are addresses of nodes started by hand: names are resolved, and this machine's ports
+    tried.
     """
     names = sorted({address.rpartition(":")[0] for address in addresses})
     wanted = {"names": names, "datasets": datasets_of(scenario)}
     here = facts({**wanted, "addresses": list(addresses)})
     engine = entry_of(scenario).engine
     if engine is None:
-        return Gathered({HERE: here}, worlds=worlds_here(here))
+        return MachineFacts({HERE: here}, worlds=worlds_here(here))
     return asyncio.run(_all(engine(scenario), scenario, here, wanted))
 
 
 def datasets_of(scenario: Scenario) -> list[str]:
-    """The datasets that the scenario's task reads."""
+    """Return the datasets that the scenario's task reads."""
     task = scenario.task
     return [str(task.dataset.kind)] if isinstance(task, Train) else []
 
 
-async def _all(engine: Engine, scenario: Scenario, here: Mapping[str, Any], wanted: Mapping[str, Any]) -> Gathered:
+async def _all(engine: Engine, scenario: Scenario, here: Mapping[str, Any], wanted: Mapping[str, Any]) -> MachineFacts:
     offers = await engine.machines()
     machines = [Machine(name, offer.address, ()) for name, offer in offers.items()]
     found: dict[str, Mapping[str, Any]] = {HERE: here}
@@ -86,11 +87,11 @@ async def _all(engine: Engine, scenario: Scenario, here: Mapping[str, Any], want
             await machine.aclose(0)
         await engine.aclose()
     order = {name: found[name] for name in (HERE, *offers) if name in found}
-    return Gathered(order, ahead_s, ways, silent)
+    return MachineFacts(order, ahead_s, ways, silent)
 
 
 async def _to_here(machine: Machine) -> Mapping[str, Any]:
-    """How a machine reaches this one, where the supervisor would be."""
+    """Measure how a machine reaches this one, on which the supervisor would run."""
     token = token_hex(16)
     try:
         with MeasurementServer("::" if ":" in machine.address else "0.0.0.0", token) as served:
@@ -105,7 +106,7 @@ async def _to_here(machine: Machine) -> Mapping[str, Any]:
 
 
 def worlds_here(here: Mapping[str, Any]) -> dict[str, str]:
-    """Why each world can't run on this machine; empty where it can."""
+    """Return the reason why each world can't run on this machine; empty if it can."""
     has = here["commands"]
     return {
         "simulated": "",

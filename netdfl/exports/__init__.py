@@ -1,1 +1,1 @@
-"""A run for the tools that people have: traces, trackers, graphs, tables."""
+"""The export of a run to other tools: traces, trackers, graphs, tables."""

@@ -1,7 +1,7 @@
-"""A run as spans, instants and counters on tracks: what every format of a trace is made from.
+"""A run as spans, instants and counters on tracks, from which every format of a trace is made.
 
-The record says how long the training of a round took, and not when it began. It is drawn in the first time of the
-round in which the node did not wait and that holds it; what is left of such times is mixing and sending.
+The record says how long the training of a round took, but not when it began. The training is drawn in the first time
+without waits that is long enough; the rest of such times counts as mixing and sending.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from netdfl.record.run import Run
 from netdfl.record.time_spent import read_history
 
 LEAST_NS = 1000
-"""Times between two waits that are shorter are no span."""
+"""Times between two waits that are shorter get no span."""
 FIGURES = ("test_accuracy", "test_loss", "consensus_distance", "mean_local_accuracy", "weight_sum", "error")
 
 
-class Lane(IntEnum):
+class TrackLane(IntEnum):
     """The tracks of a node."""
 
     DOES = 0
@@ -33,18 +33,18 @@ class Lane(IntEnum):
 
 
 class Track(NamedTuple):
-    """Where something is drawn; `node` None: the fleet."""
+    """The place where something is drawn; the `node` None is the fleet."""
 
     node: NodeId | None
-    lane: Lane
+    lane: TrackLane
 
 
-FLEET = Track(None, Lane.DOES)
+FLEET = Track(None, TrackLane.DOES)
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """Something that lasts."""
+class TraceSpan:
+    """An activity with a begin and an end."""
 
     track: Track
     begin_ns: int
@@ -54,8 +54,8 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Instant:
-    """Something that happens. `leaves` and `comes` are the number of the message whose arrow begins or ends here."""
+class TraceInstant:
+    """An event. `leaves` or `comes` is the number of the message whose arrow begins or ends here."""
 
     track: Track
     at_ns: int
@@ -66,7 +66,7 @@ class Instant:
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class CounterValue:
     """The value of a counter of the fleet from a moment on."""
 
     at_ns: int
@@ -74,8 +74,8 @@ class Figure:
     value: float
 
 
-def course(run: Run) -> Iterator[Span | Instant | Figure]:
-    """Everything that `run` recorded, in no particular order. Raises InputError where its record is damaged."""
+def course(run: Run) -> Iterator[TraceSpan | TraceInstant | CounterValue]:
+    """Yield everything that `run` recorded, in no particular order. Raises InputError if its record is damaged."""
     history, _ = read_history(run)
     yield from _rounds(history)
     for node in sorted({*history.rounds, *history.waits}):
@@ -86,34 +86,36 @@ def course(run: Run) -> Iterator[Span | Instant | Figure]:
     yield from _messages(run)
     yield from _events(run)
     rows = run.rows("SELECT at_s, name, value FROM metrics WHERE node IS NULL AND name IN ? ORDER BY at_s", [FIGURES])
-    yield from (Figure(_ns(at_s), name, value) for at_s, name, value in rows if value is not None)
+    yield from (CounterValue(_ns(at_s), name, value) for at_s, name, value in rows if value is not None)
 
 
 def _ns(seconds: float) -> int:
     return round(seconds * NS_PER_S)
 
 
-def _rounds(history: History) -> Iterator[Span]:
+def _rounds(history: History) -> Iterator[TraceSpan]:
     for node, rounds in history.rounds.items():
         for each in rounds:
             details = {"round": each.round, "train_s": each.train}
-            yield Span(Track(node, Lane.ROUNDS), _ns(each.begin), _ns(each.end), f"round {each.round}", details)
+            yield TraceSpan(
+                Track(node, TrackLane.ROUNDS), _ns(each.begin), _ns(each.end), f"round {each.round}", details
+            )
 
 
-def _does(history: History, node: NodeId) -> Iterator[Span]:
-    """What `node` did, one after the other: waiting as recorded, between it training and mixing."""
-    track, waits = Track(node, Lane.DOES), sorted(history.waits.get(node, ()), key=lambda wait: wait.since)
+def _does(history: History, node: NodeId) -> Iterator[TraceSpan]:
+    """Yield the activities of `node` in order: waits as recorded, training and mixing between them."""
+    track, waits = Track(node, TrackLane.DOES), sorted(history.waits.get(node, ()), key=lambda wait: wait.since)
     last = 0
     for wait in waits:
         begin = max(_ns(wait.since), last)
         last = max(_ns(wait.until), begin)
         details = {"round": wait.round, "kind": wait.kind, "ended": wait.ended, "missing": list(wait.missing)}
-        yield Span(track, begin, last, _waits(wait), details)
+        yield TraceSpan(track, begin, last, _waits(wait), details)
     for round in history.rounds.get(node, ()):
         yield from _works(track, round, [wait for wait in waits if wait.until > round.begin and wait.since < round.end])
 
 
-def _works(track: Track, round: EndedRound, waits: Sequence[TimedWait]) -> Iterator[Span]:
+def _works(track: Track, round: EndedRound, waits: Sequence[TimedWait]) -> Iterator[TraceSpan]:
     begin, end, train = _ns(round.begin), _ns(round.end), _ns(round.train)
     free, at = [], begin
     for wait in waits:
@@ -124,10 +126,10 @@ def _works(track: Track, round: EndedRound, waits: Sequence[TimedWait]) -> Itera
     for first, last in free:
         if train > 0 and last - first >= train - LEAST_NS:
             until = min(first + train, last)
-            yield Span(track, first, until, "training", details)
+            yield TraceSpan(track, first, until, "training", details)
             first, train = until, 0
         if last - first >= LEAST_NS:
-            yield Span(track, first, last, "mixing and sending", details)
+            yield TraceSpan(track, first, last, "mixing and sending", details)
 
 
 def _waits(wait: TimedWait) -> str:
@@ -135,17 +137,17 @@ def _waits(wait: TimedWait) -> str:
     return f"waiting until node {wait.last_src} came" if wait.ended == "came" else f"waiting ({wait.ended}{missing})"
 
 
-def _outages(history: History, end_s: float) -> Iterator[Span]:
+def _outages(history: History, end_s: float) -> Iterator[TraceSpan]:
     for node, outages in history.outages.items():
         for each in outages:
             name = {LagReason.PAUSE: "paused", LagReason.STOPPED: "not running"}.get(each.why, "down")
             until = max(min(each.end, end_s), each.begin)
-            yield Span(Track(node, Lane.ROUNDS), _ns(each.begin), _ns(until), name)
+            yield TraceSpan(Track(node, TrackLane.ROUNDS), _ns(each.begin), _ns(until), name)
 
 
-def _stalled(run: Run, history: History, end_s: float) -> Iterator[Span]:
-    """Waits that never ended, as a stall that was found has them: the record's own are those that did."""
-    open_waits: dict[NodeId, Span] = {}
+def _stalled(run: Run, history: History, end_s: float) -> Iterator[TraceSpan]:
+    """Yield waits that never ended, from the snapshots of stalls: the record has only waits that ended."""
+    open_waits: dict[NodeId, TraceSpan] = {}
     for kept in kept_stalls(run.path):
         for now in kept["nodes"] if kept["finding"]["permanent"] else ():
             wait = now["wait"]
@@ -154,29 +156,29 @@ def _stalled(run: Run, history: History, end_s: float) -> Iterator[Span]:
             if wait is None or since_ns is None or any(_ns(each.until) > since_ns for each in waits):
                 continue
             name = f"waiting for {', '.join(wait['awaited'])} to the end"
-            track, end = Track(now["node"], Lane.DOES), max(since_ns, _ns(end_s))
-            open_waits[now["node"]] = Span(track, since_ns, end, name, {"stall": kept["finding"]["text"]})
+            track, end = Track(now["node"], TrackLane.DOES), max(since_ns, _ns(end_s))
+            open_waits[now["node"]] = TraceSpan(track, since_ns, end, name, {"stall": kept["finding"]["text"]})
     yield from open_waits.values()
 
 
-def _messages(run: Run) -> Iterator[Instant]:
-    """Where each message leaves and comes, an arrow between; one that never came is an instant at its sender."""
+def _messages(run: Run) -> Iterator[TraceInstant]:
+    """Yield the departure and arrival of each message, linked by an arrow; a lost one is an instant at its sender."""
     rows = run.rows(
         "SELECT src, dst, kind, round, step, attempt, nbytes, sent_s, arrived_s, fate FROM messages "
         "ORDER BY sent_s, src, dst, round, step, attempt"
     )
     for number, (src, dst, kind, round, step, attempt, nbytes, sent_s, arrived_s, fate) in enumerate(rows, start=1):
         details = {"round": round, "step": step, "attempt": attempt, "bytes": nbytes, "fate": fate}
-        name, there = f"{kind} {src}->{dst}", Track(src, Lane.MESSAGES)
+        name, there = f"{kind} {src}->{dst}", Track(src, TrackLane.MESSAGES)
         if arrived_s is None:
-            yield Instant(there, _ns(sent_s), f"{name} {fate}", details)
+            yield TraceInstant(there, _ns(sent_s), f"{name} {fate}", details)
             continue
-        yield Instant(there, _ns(sent_s), f"{name} sent", details, leaves=number)
-        yield Instant(Track(dst, Lane.MESSAGES), _ns(arrived_s), f"{name} {fate}", details, comes=number)
+        yield TraceInstant(there, _ns(sent_s), f"{name} sent", details, leaves=number)
+        yield TraceInstant(Track(dst, TrackLane.MESSAGES), _ns(arrived_s), f"{name} {fate}", details, comes=number)
 
 
-def _events(run: Run) -> Iterator[Instant]:
+def _events(run: Run) -> Iterator[TraceInstant]:
     for at_s, node, kind, details in run.rows("SELECT at_s, node, kind, details::VARCHAR FROM events ORDER BY at_s"):
         if at_s is not None:
-            track = FLEET if node is None else Track(node, Lane.ROUNDS)
-            yield Instant(track, _ns(at_s), kind, read_details(details))
+            track = FLEET if node is None else Track(node, TrackLane.ROUNDS)
+            yield TraceInstant(track, _ns(at_s), kind, read_details(details))

@@ -1,4 +1,4 @@
-"""What `netdfl export` writes: tables, traces, graphs to a file or to standard output, and runs to trackers."""
+"""`netdfl export`: tables, traces and graphs to a file or to standard output, and runs to trackers."""
 
 from __future__ import annotations
 
@@ -33,16 +33,15 @@ FORMATS: dict[str, tuple[str, ...]] = {
     "graph": ("graphml",),
     "graphml": ("graphml",),
 }
-"""Of what is written to a file; the first is the usual one."""
+"""The formats of each export to a file; the first is the default."""
 KNOWN = [*TABLES, "trace", "graph", "tensorboard", "mlflow", "model"]
 
 
 def export(run: Run, what: str, format: str | None = None, out: str | None = None) -> str:
-    """Write `what` of a run, as `format`, to the file `out`; say where it is, or nothing for standard output (`-`).
+    """Write `what` of a run, as `format`, to the file `out`; return its path, or "" for standard output (`-`).
 
-    A trace is `pftrace` (for Perfetto) or `json` (for chrome://tracing as well), a graph `graphml`. With `tensorboard`,
-    `out` is a folder, with `mlflow` a tracking URI or a folder.
-
+    A trace is `pftrace` (for Perfetto) or `json` (for chrome://tracing as well), a graph `graphml`. For `tensorboard`,
+    `out` is a folder, for `mlflow` a tracking URI or a folder.
     Raises:
         InputError: there is nothing of that name or format, or `out` can't be written.
     """
@@ -78,7 +77,7 @@ def _pieces(run: Run, what: str, format: str) -> Iterable[bytes]:
 
 
 def _print(run: Run, what: str, format: str) -> None:
-    """Write to standard output, in bytes."""
+    """Write the bytes to standard output."""
     if what in TABLES:
         with tempfile.TemporaryDirectory(prefix="netdfl-export-") as folder:
             file = export_table(run, what, format, Path(folder) / f"{what}.{format}")
@@ -116,7 +115,7 @@ def export_table(run: Run, table: str, format: str, out: Path | str) -> Path:
 
 
 def graphml(run: Run) -> str:
-    """The graph of round 0 and every link that carried something. Raises InputError where there is no graph."""
+    """Return the graph of round 0 with every link that carried a message. Raises InputError if there is no graph."""
     import networkx as nx
 
     written = run.graph

@@ -1,8 +1,8 @@
-"""A trace for other programs: a track a node, with its rounds and messages below, arrows as flows.
+"""Traces for other programs: a track a node, with its rounds and messages below, and arrows for messages.
 
-Perfetto's own form is protobuf. Its schema is large and its own package needed for nothing else, so the few fields that
-are used are written here by their numbers; a test reads what is written with Perfetto's classes. JSON trace events open
-in `chrome://tracing`, and in Perfetto too.
+Perfetto's own form is protobuf. Its schema is large and its package is needed for nothing else, so the few fields in
+use are written here by their numbers; a test reads the result with Perfetto's classes. JSON trace events open in
+`chrome://tracing`, and in Perfetto too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 
 from netdfl.core.types import NodeId
-from netdfl.exports.course import FIGURES, FLEET, Figure, Instant, Lane, Span, Track
+from netdfl.exports.course import FIGURES, FLEET, CounterValue, TraceInstant, TraceSpan, Track, TrackLane
 from netdfl.transport.wire import varint
 
 _SEQUENCE = 1
@@ -22,30 +22,30 @@ _EXPLICIT = 3
 _COUNTERS = 1 << 40
 
 
-def packets(name: str, nodes: int, course: Iterable[Span | Instant | Figure]) -> Iterator[bytes]:
-    """The trace of the run `name`, packet by packet."""
+def packets(name: str, nodes: int, course: Iterable[TraceSpan | TraceInstant | CounterValue]) -> Iterator[bytes]:
+    """Yield the trace of the run `name`, packet by packet."""
     yield _described(FLEET, f"fleet {name}", _number(11, _EXPLICIT))
     for number, figure in enumerate(FIGURES):
         track = _number(1, _COUNTERS + number) + _text(2, figure) + _bytes(8, b"")
         yield _packet(_bytes(60, track + _number(5, uuid(FLEET)) + _number(12, number)))
     for node in range(nodes):
         order = _number(5, uuid(FLEET)) + _number(12, len(FIGURES) + node) + _number(11, _EXPLICIT)
-        does = Track(node, Lane.DOES)
+        does = Track(node, TrackLane.DOES)
         yield _described(does, f"node {node}", order)
-        for lane in (Lane.ROUNDS, Lane.MESSAGES):
+        for lane in (TrackLane.ROUNDS, TrackLane.MESSAGES):
             yield _described(Track(node, lane), lane.name.lower(), _number(5, uuid(does)) + _number(12, lane))
     yield from _in_order(course)
 
 
-def _in_order(course: Iterable[Span | Instant | Figure]) -> Iterator[bytes]:
-    """Events of one track must come in order: what ends before what begins, at one moment."""
+def _in_order(course: Iterable[TraceSpan | TraceInstant | CounterValue]) -> Iterator[bytes]:
+    """Yield the packets of events in order of time; at one moment, ends come before begins."""
     made: list[tuple[int, int, int, bytes]] = []
     for number, each in enumerate(course):
-        if isinstance(each, Span):
+        if isinstance(each, TraceSpan):
             made.append((each.begin_ns, 1, number, _event(each.track, _BEGIN, each.begin_ns, each.name, each)))
             order = 2 if each.end_ns == each.begin_ns else 0
             made.append((each.end_ns, order, number, _event(each.track, _END, each.end_ns)))
-        elif isinstance(each, Instant):
+        elif isinstance(each, TraceInstant):
             made.append((each.at_ns, 1, number, _event(each.track, _INSTANT, each.at_ns, each.name, each)))
         else:
             value = _key(44, _FIXED64) + struct.pack("<d", each.value)
@@ -55,13 +55,13 @@ def _in_order(course: Iterable[Span | Instant | Figure]) -> Iterator[bytes]:
     return (packet for *_, packet in made)
 
 
-def _event(track: Track, kind: int, at_ns: int, name: str = "", of: Span | Instant | None = None) -> bytes:
+def _event(track: Track, kind: int, at_ns: int, name: str = "", of: TraceSpan | TraceInstant | None = None) -> bytes:
     event = _number(9, kind) + _number(11, uuid(track))
     if name:
         event += _text(23, name)
     if of is not None:
         event += b"".join(_annotated(key, value) for key, value in of.details.items())
-    if isinstance(of, Instant):
+    if isinstance(of, TraceInstant):
         for field, flow in ((47, of.leaves), (48, of.comes)):
             event += b"" if flow is None else _key(field, _FIXED64) + struct.pack("<Q", flow)
     return _packet(_number(8, max(0, at_ns)) + _bytes(11, event))
@@ -73,22 +73,22 @@ def _annotated(key: str, value: object) -> bytes:
 
 
 def _described(track: Track, name: str, more: bytes) -> bytes:
-    """What a track is called, and where it stands."""
+    """Return the packet with the name and the place of a track."""
     return _packet(_bytes(60, _number(1, uuid(track)) + _text(2, name) + more))
 
 
 def pid_of(node: NodeId | None) -> int:
-    """The number of a node's process in a trace; 1 is the fleet's."""
+    """Return the number of a node's process in a trace; 1 is the fleet's."""
     return 1 if node is None else node + 2
 
 
 def tid_of(track: Track) -> int:
-    """The number of a track's thread in a trace, different from all others and from those of processes."""
-    return (1 << 24) + len(Lane) * pid_of(track.node) + track.lane
+    """Return the number of a track's thread in a trace, different from all threads and processes."""
+    return (1 << 24) + len(TrackLane) * pid_of(track.node) + track.lane
 
 
 def uuid(track: Track) -> int:
-    """The number of a track in a trace."""
+    """Return the number of a track in a trace."""
     return (1 << 32) + tid_of(track)
 
 
@@ -113,11 +113,11 @@ def _text(field: int, value: str) -> bytes:
 
 
 _SHOWN_US = 0.001
-"""What a message's end lasts: an arrow needs a span at either end."""
+"""Length of the span at a message's end: an arrow needs a span at either end."""
 
 
-def json_lines(name: str, nodes: int, course: Iterable[Span | Instant | Figure]) -> Iterator[str]:
-    """The trace of the run `name` as text, piece by piece."""
+def json_lines(name: str, nodes: int, course: Iterable[TraceSpan | TraceInstant | CounterValue]) -> Iterator[str]:
+    """Yield the trace of the run `name` as text, piece by piece."""
     yield '{"displayTimeUnit": "ms", "traceEvents": [\n'
     separator = ""
     for event in (*_named(None, f"fleet {name}"), *(e for n in range(nodes) for e in _named(n, f"node {n}"))):
@@ -129,11 +129,11 @@ def json_lines(name: str, nodes: int, course: Iterable[Span | Instant | Figure])
     yield "\n]}\n"
 
 
-def _events(each: Span | Instant | Figure) -> Iterator[Mapping[str, object]]:
-    if isinstance(each, Figure):
+def _events(each: TraceSpan | TraceInstant | CounterValue) -> Iterator[Mapping[str, object]]:
+    if isinstance(each, CounterValue):
         head = {"ph": "C", "pid": pid_of(None), "ts": _us(each.at_ns)}
         yield head | {"name": each.name, "args": {each.name: each.value}}
-    elif isinstance(each, Span):
+    elif isinstance(each, TraceSpan):
         span = {"ph": "X", "ts": _us(each.begin_ns), "dur": _us(each.end_ns - each.begin_ns)}
         yield _at(each.track) | span | {"name": each.name, "args": dict(each.details)}
     elif each.leaves is None and each.comes is None:
@@ -150,7 +150,7 @@ def _named(node: NodeId | None, name: str) -> Iterator[Mapping[str, object]]:
     pid = pid_of(node)
     yield {"ph": "M", "pid": pid, "name": "process_name", "args": {"name": name}}
     yield {"ph": "M", "pid": pid, "name": "process_sort_index", "args": {"sort_index": pid}}
-    for lane in Lane if node is not None else (FLEET.lane,):
+    for lane in TrackLane if node is not None else (FLEET.lane,):
         what = lane.name.lower() if node is not None else "events"
         yield _at(Track(node, lane)) | {"ph": "M", "name": "thread_name", "args": {"name": what}}
 

@@ -1,7 +1,7 @@
-"""A run's figures as the curves of a tracker: the fleet's, those of few nodes, and means over the nodes.
+"""A run's figures as curves of a tracker: of the fleet, of nodes in small fleets, and means over nodes.
 
-TensorBoard's are event files, written after the run or while it goes on. For MLflow a run is one of its own: the
-scenario as parameters, the figures as metrics, the verdict as a tag.
+TensorBoard gets event files, after the run or while it goes on. MLflow gets a run of its own: the scenario as
+parameters, the figures as metrics, the verdict as a tag.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from netdfl.scenario.loading.document import parse
 FOLDER = "tensorboard"
 EVERY_S = 5.0
 SHARE = 0.02
-"""How much of a run's time may go into following it."""
+"""Largest share of a run's time that goes into following it."""
 
 
 class TensorBoardWriter:
-    """Writes the points of one run that it has not written yet."""
+    """A writer of TensorBoard event files. It writes each point of a run once."""
 
     def __init__(self, run: Run, folder: Path) -> None:
-        """Write event files into `folder`. Raises InputError where tensorboardX is not installed."""
+        """Write event files into `folder`. Raises InputError if tensorboardX is not installed."""
         try:
             from tensorboardX import SummaryWriter
         except ImportError as error:
@@ -41,7 +41,7 @@ class TensorBoardWriter:
         self._writer.add_text("scenario", f"```yaml\n{run.scenario_text}\n```", 0)
 
     def catch_up(self, below: int | None = None) -> int:
-        """Write what is new; means over nodes of the rounds `below` only. How many points there were."""
+        """Write new points; means over nodes for rounds `below` only. Return the number of points."""
         count = 0
         for point in points(self._run, below):
             if (point.curve, point.round) not in self._written:
@@ -52,15 +52,15 @@ class TensorBoardWriter:
         return count
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """Close the files."""
         self._writer.close()
 
 
-class Following:
-    """A display around another, which writes event files while the fleet runs."""
+class TensorBoardDisplay:
+    """A display around another one that writes event files while the fleet runs."""
 
     def __init__(self, run: Run, folder: Path, display: Display) -> None:
-        """Follow `run`, whose record is being written, into `folder`. Raises InputError; see `TensorBoardWriter`."""
+        """Write the record of `run` into `folder` as it grows. Raises InputError if tensorboardX is missing."""
         self._display = display
         self._writer = TensorBoardWriter(run, folder)
         self._again_s = 0.0
@@ -69,14 +69,14 @@ class Following:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """Write what is left."""
+        """Write the remaining points."""
         try:
             self._writer.catch_up()
         finally:
             self._writer.close()
 
     def update(self, status: FleetStatus) -> None:
-        """Show the fleet, and write what is new, a few times a minute at most."""
+        """Show the fleet, and write new points a few times a minute at most."""
         self._display.update(status)
         began_s = time.monotonic()
         if began_s >= self._again_s:
@@ -85,12 +85,12 @@ class Following:
             self._again_s = began_s + max(EVERY_S, took_s / SHARE)
 
     def note(self, text: str) -> None:
-        """Show a piece of news."""
+        """Show a note in the inner display."""
         self._display.note(text)
 
 
 def write_tensorboard(run: Run, folder: Path) -> Path:
-    """Write all of `run` into `folder`. Raises InputError where tensorboardX is not installed."""
+    """Write all of `run` into `folder`. Raises InputError if tensorboardX is not installed."""
     writer = TensorBoardWriter(run, folder)
     writer.catch_up()
     writer.close()
@@ -98,10 +98,10 @@ def write_tensorboard(run: Run, folder: Path) -> Path:
 
 
 MOST_NODES = 32
-"""Of more nodes than these no curves of single nodes are made."""
+"""Largest fleet with curves of single nodes."""
 
 
-class Point(NamedTuple):
+class CurvePoint(NamedTuple):
     """A value of a curve, in a round, at a time since the start."""
 
     curve: str
@@ -110,30 +110,30 @@ class Point(NamedTuple):
     value: float
 
 
-def points(run: Run, below: int | None = None) -> Iterator[Point]:
-    """All points of `run`, by round; means over nodes only of rounds `below`, which all nodes have ended."""
+def points(run: Run, below: int | None = None) -> Iterator[CurvePoint]:
+    """Yield all points of `run`, by round; means over nodes only for rounds `below`, which all nodes have ended."""
     for at_s, round, name, value in run.rows(
         "SELECT at_s, round, name, value FROM metrics WHERE node IS NULL AND value IS NOT NULL ORDER BY round, name"
     ):
-        yield Point(f"fleet/{name}", round, at_s, value)
+        yield CurvePoint(f"fleet/{name}", round, at_s, value)
     whole = "" if below is None else f"AND round < {int(below)}"
     for at_s, round, name, mean, low, high in run.rows(
         "SELECT max(at_s), round, name, avg(value), min(value), max(value) FROM metrics "
         f"WHERE node IS NOT NULL AND value IS NOT NULL {whole} GROUP BY round, name ORDER BY round, name"
     ):
         for what, value in (("mean", mean), ("lowest", low), ("highest", high)):
-            yield Point(f"nodes_{what}/{name}", round, at_s, value)
+            yield CurvePoint(f"nodes_{what}/{name}", round, at_s, value)
     if run.graph is not None and run.graph["num_nodes"] > MOST_NODES:
         return
     for at_s, node, round, name, value in run.rows(
         "SELECT at_s, node, round, name, value FROM metrics WHERE node IS NOT NULL AND value IS NOT NULL "
         "ORDER BY round, node, name"
     ):
-        yield Point(f"node_{node:03d}/{name}", round, at_s, value)
+        yield CurvePoint(f"node_{node:03d}/{name}", round, at_s, value)
 
 
 def missing(package: str, extra: str) -> InputError:
-    """What to say where a tracker's package is not there."""
+    """Return the error for a tracker's package that is not installed."""
     return InputError(f"{package} is not installed: {pip_install(f'netdfl[{extra}]')}")
 
 
@@ -142,7 +142,7 @@ MOST_PARAMETERS = 100
 
 
 def write_mlflow(run: Run, uri: str | None) -> str:
-    """Log `run` to the tracking server or folder `uri`, else to the one that MLflow is set to; the run's id there.
+    """Log `run` to the tracking server or folder `uri`, by default MLflow's own setting; return its id there.
 
     Raises:
         InputError: mlflow is not installed, or the tracking server refuses.
@@ -174,7 +174,7 @@ def write_mlflow(run: Run, uri: str | None) -> str:
 
 
 def _plain(curve: str) -> str:
-    """A name that MLflow takes."""
+    """Return a name that MLflow accepts."""
     return curve.replace("(", "").replace(")", "")
 
 

@@ -1,1 +1,1 @@
-"""A simulated run played again, stopped at any virtual moment, changed, and compared with another."""
+"""The replay of a simulated run: stopped at any virtual moment, changed, and compared with other runs."""

@@ -1,4 +1,4 @@
-"""One thing changed by hand in a fleet that is played."""
+"""Single changes that a user makes by hand in a replayed fleet."""
 
 from __future__ import annotations
 
@@ -12,34 +12,37 @@ from netdfl.core.types import Edge, NodeId
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.record.status import ENDED, Phase
 from netdfl.replaying.happenings import ASIDE
-from netdfl.replaying.playing import Playing
+from netdfl.replaying.playing import Playback
 from netdfl.replaying.until import check_node
 from netdfl.transport.simulated.under_way import Flight
 
 BY_HAND = FateReason("by_hand")
-"""The reason of a loss that somebody wanted."""
+"""The reason of a loss that a user caused."""
 
 
 @dataclass(frozen=True)
-class Change:
-    """Something that can be done to a fleet now.
+class FleetChange:
+    """A change that can be made to a fleet now.
 
-    `check` raises InputError where it can't be done now; `make` does it, on the fleet's loop.
+    `check` raises InputError if it can't be made now; `make` makes it, on the fleet's loop.
     """
 
     words: str
-    check: Callable[[Playing], object]
-    make: Callable[[Playing], None]
+    check: Callable[[Playback], object]
+    make: Callable[[Playback], None]
 
     def __str__(self) -> str:
         return self.words
 
 
-def change_message(action: Literal["drop", "deliver"], edge: Edge, number: int | None = None) -> Change:
-    """A message under way is lost, or arrives now: the one of that number on its edge, or the first there."""
+def change_message(action: Literal["drop", "deliver"], edge: Edge, number: int | None = None) -> FleetChange:
+    """Return the change by which a message under way is lost, or arrives now.
+
+    It is the message `number` on its edge, or the first one there.
+    """
     where = f"{edge[0]}->{edge[1]}"
 
-    def find(playing: Playing) -> Flight:
+    def find(playing: Playback) -> Flight:
         flights = list(playing.world.fabric.under_way.flights())
         numbers = playing.happenings.numbers(edge, flights)
         there = {
@@ -54,45 +57,45 @@ def change_message(action: Literal["drop", "deliver"], edge: Edge, number: int |
             raise InputError(f"there is {which} under way on {where}; under way there: {under_way}")
         return there[wanted]
 
-    def make(playing: Playing) -> None:
+    def make(playing: Playback) -> None:
         if action == "drop":
             playing.world.fabric.lose(find(playing), BY_HAND)
         else:
             playing.world.fabric.hasten(find(playing))
 
-    return Change(f"{action} {where}" + ("" if number is None else f" #{number}"), find, make)
+    return FleetChange(f"{action} {where}" + ("" if number is None else f" #{number}"), find, make)
 
 
-def change_node(action: Literal["crash", "pause", "resume"], node: NodeId) -> Change:
-    """A node that is up crashes, stands still, or goes on."""
+def change_node(action: Literal["crash", "pause", "resume"], node: NodeId) -> FleetChange:
+    """Return the change by which a running node crashes, pauses, or resumes."""
 
-    def check(playing: Playing) -> None:
+    def check(playing: Playback) -> None:
         phase = _phase(playing, node)
         if phase in ENDED:
             raise InputError(f"node {node} has {phase}")
 
-    def make(playing: Playing) -> None:
+    def make(playing: Playback) -> None:
         how = {"state": "kept"} if action == "crash" else {}
         event = CompiledEvent(action, -1, at_ns=playing.now_ns, nodes=(node,), parameters=how, entry=BY_HAND)
         playing.world.residents[node].host.happen(event)
 
-    return Change(f"{action} {node}", check, make)
+    return FleetChange(f"{action} {node}", check, make)
 
 
-def restart_now(node: NodeId, state: Literal["kept", "lost"] = "lost") -> Change:
-    """Let a node that crashed live again."""
+def restart_now(node: NodeId, state: Literal["kept", "lost"] = "lost") -> FleetChange:
+    """Return the change by which a crashed node restarts."""
 
-    def check(playing: Playing) -> None:
+    def check(playing: Playback) -> None:
         if _phase(playing, node) is not Phase.CRASHED:
             raise InputError(f"node {node} has not crashed")
 
-    def make(playing: Playing) -> None:
+    def make(playing: Playback) -> None:
         playing.supervisor.restarts.died(node, None)
         playing.supervisor.came_back(node, state == "kept")
 
-    return Change(f"restart {node} {state}", check, make)
+    return FleetChange(f"restart {node} {state}", check, make)
 
 
-def _phase(playing: Playing, node: NodeId) -> Phase:
+def _phase(playing: Playback, node: NodeId) -> Phase:
     check_node(playing, node)
     return playing.supervisor.fleet.status.nodes[node].phase

@@ -1,4 +1,4 @@
-"""Where two runs part: the first row of their records that differs, and what followed from it, by node."""
+"""The divergence of two runs: the first row of their records that differs, and its consequences by node."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _EVENTS = (
 _WAITS = "SELECT until_s, node, round, step, kind, since_s, ended, last_src, missing::VARCHAR FROM waits"
 
 
-class Row(NamedTuple):
-    """A row of a run's record: when, which node it concerns first (None: the fleet), in words, and what it is about."""
+class RecordRow(NamedTuple):
+    """A row of a run's record: its time, the first node that it concerns (None: the fleet), its subject and text."""
 
     at_s: float
     node: NodeId | None
@@ -36,8 +36,8 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Parting:
-    """The first event in which two runs part, as each has it; None where one of them has nothing of the kind."""
+class Divergence:
+    """The first event at which two runs diverge, as each run has it; None if a run has no such event."""
 
     at_s: float
     first: str | None
@@ -45,11 +45,10 @@ class Parting:
 
 
 @dataclass(frozen=True, slots=True)
-class Follow:
-    """What followed for one node: when and in which round it first went another way, and how far it came.
+class Consequence:
+    """The consequences for one node: when and in which round it first diverged, and how far it got.
 
-    `rounds` is how many rounds it ended, `lost` how many of its messages never came, `waited_s` how long it waited, in
-    each of the two runs.
+    Each pair holds a figure of both runs: rounds that it ended, messages of its that were lost, seconds that it waited.
     """
 
     node: NodeId
@@ -63,35 +62,35 @@ class Follow:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How two runs differ. `scenario` are the lines of it that only one has.
+    """The differences of two runs. `scenario` holds the lines of it that only one has.
 
-    `compared` says which messages were, where that is not all.
+    `compared` says which messages were compared, if not all were.
     """
 
     runs: tuple[str, str]
     scenario: Sequence[str]
-    parting: Parting | None
-    follow: Sequence[Follow] = ()
+    parting: Divergence | None
+    follow: Sequence[Consequence] = ()
     ends: Mapping[str, tuple[object, object]] = field(default_factory=dict)
     compared: str = ""
 
     @property
     def equal(self) -> bool:
-        """Whether the two went the same way from the start to the end."""
+        """Whether the two runs are equal from the start to the end."""
         return self.parting is None
 
     @property
     def text(self) -> str:
-        """The whole for a terminal."""
+        """The whole difference as text for a terminal."""
         return "\n".join(_lines(self))
 
     def to_json(self) -> Json:
-        """Plain data."""
+        """Return the difference as plain data."""
         return asdict(self) | {"equal": self.equal}
 
 
 def diff(first: Run, second: Run) -> Difference:
-    """Compare two runs. Raises InputError where one is no run, or its record is damaged."""
+    """Compare two runs. Raises InputError if one is no opened run, or its record is damaged."""
     for run in (first, second):
         if not isinstance(run, Run):
             raise InputError(f"{str(run)[:80]!r} is no opened run: open its directory by netdfl.open_run(path)")
@@ -103,13 +102,13 @@ def diff(first: Run, second: Run) -> Difference:
         if not any(only):
             return Difference(paths, lines, None, compared=_compared(first, second))
         began = min((each[0] for each in only if each), key=lambda row: row.at_s)
-        parting = Parting(began.at_s, _said(only[0], began), _said(only[1], began))
+        parting = Divergence(began.at_s, _said(only[0], began), _said(only[1], began))
         follow = list(_follow(first, second, only))
         return Difference(paths, lines, parting, follow, _ends(first, second), _compared(first, second))
 
 
 def _common(first: Run, second: Run) -> Sequence[Sampling]:
-    """What of the messages must have a row in both runs, so that its absence from one means something."""
+    """Return the sampling rules of both runs: only messages that all of them keep can be compared."""
     return list({run.sampling: None for run in (first, second) if not run.sampling.is_all})
 
 
@@ -117,23 +116,25 @@ def _compared(first: Run, second: Run) -> str:
     return "; ".join(sampling.words for sampling in _common(first, second))
 
 
-def _rows(run: Run, common: Sequence[Sampling] = ()) -> list[Row]:
-    """All that a run recorded of what happened, in order of time; of messages those that all of `common` keep."""
+def _rows(run: Run, common: Sequence[Sampling] = ()) -> list[RecordRow]:
+    """Return all recorded rows of a run in order of time; only the messages that all of `common` keep."""
     found = [
-        Row(at, src, round, (src, dst, kind, epoch, round, step, attempt), _message(row))
+        RecordRow(at, src, round, (src, dst, kind, epoch, round, step, attempt), _message(row))
         for row in run.rows(_MESSAGES)
         for at, src, dst, kind, epoch, round, step, attempt, *_ in (row,)
         if all(each.records(src, dst, round, step, attempt, row[-1]) for each in common)
     ]
     for at, node, round, name, value in run.rows(_METRICS):
         told = "not finite" if value is None else repr(value)
-        found.append(Row(at, node, round, (node, round, name), f"{_who(node)}, round {round}: {name} {told}"))
+        found.append(RecordRow(at, node, round, (node, round, name), f"{_who(node)}, round {round}: {name} {told}"))
     for at, node, round, kind, details in run.rows(_EVENTS):
-        found.append(Row(at, node, round or 0, (node, round, kind, details), f"{_who(node)}, round {round}: {kind}"))
+        found.append(
+            RecordRow(at, node, round or 0, (node, round, kind, details), f"{_who(node)}, round {round}: {kind}")
+        )
     for at, node, round, step, kind, since, ended, last, missing in run.rows(_WAITS):
         why = {"came": f"node {last} came last", "deadline": f"its deadline; missing {missing}"}.get(ended, ended)
         text = f"node {node}, round {round}: waited for {kind} from {since:g} s to {at:g} s ({why})"
-        found.append(Row(at, node, round, (node, round, step, kind), text))
+        found.append(RecordRow(at, node, round, (node, round, step, kind), text))
     return sorted(found, key=lambda row: (row.at_s, row.text))
 
 
@@ -149,8 +150,8 @@ def _who(node: NodeId | None) -> str:
     return "the fleet" if node is None else f"node {node}"
 
 
-def _without(rows: Sequence[Row], others: Sequence[Row]) -> list[Row]:
-    """Those of `rows` that have no equal among `others`."""
+def _without(rows: Sequence[RecordRow], others: Sequence[RecordRow]) -> list[RecordRow]:
+    """Return the rows that have no equal among `others`."""
     left = Counter((row.at_s, row.text) for row in others)
     found = []
     for row in rows:
@@ -161,14 +162,14 @@ def _without(rows: Sequence[Row], others: Sequence[Row]) -> list[Row]:
     return found
 
 
-def _said(rows: Sequence[Row], began: Row) -> str | None:
-    """What one of the runs has of what `began` is about."""
+def _said(rows: Sequence[RecordRow], began: RecordRow) -> str | None:
+    """Return the text of the row with the same subject as `began`; None if there is none."""
     return next((row.text for row in rows if row.about == began.about), None)
 
 
-def _follow(first: Run, second: Run, only: Sequence[Sequence[Row]]) -> Iterator[Follow]:
-    """What followed for each node, in the order in which it reached them."""
-    reached: dict[NodeId, Row] = {}
+def _follow(first: Run, second: Run, only: Sequence[Sequence[RecordRow]]) -> Iterator[Consequence]:
+    """Yield the consequences for each node, in the order in which the divergence reached them."""
+    reached: dict[NodeId, RecordRow] = {}
     for row in sorted((row for rows in only for row in rows), key=lambda row: (row.at_s, row.text)):
         if row.node is not None:
             reached.setdefault(row.node, row)
@@ -177,7 +178,7 @@ def _follow(first: Run, second: Run, only: Sequence[Sequence[Row]]) -> Iterator[
     for node in nodes:
         parted = reached.get(node)
         one, other = (each.get(node, (0, 0, 0.0)) for each in facts)
-        yield Follow(
+        yield Consequence(
             node,
             None if parted is None else parted.at_s,
             None if parted is None else parted.round,
@@ -189,7 +190,7 @@ def _follow(first: Run, second: Run, only: Sequence[Sequence[Row]]) -> Iterator[
 
 
 def _of_nodes(run: Run) -> dict[NodeId, tuple[int, int, float]]:
-    """Rounds ended, messages that never came, seconds waited, by node."""
+    """Return, by node, the numbers of ended rounds and of lost messages, and the seconds waited."""
     graph = run.graph
     rounds = dict(run.rows("SELECT node, count(*) FROM metrics WHERE name = 'round_s' AND node >= 0 GROUP BY node"))
     never = "arrived_s IS NULL AND fate <> 'in_flight'"
@@ -200,7 +201,7 @@ def _of_nodes(run: Run) -> dict[NodeId, tuple[int, int, float]]:
 
 
 def _scenarios(first: Run, second: Run) -> list[str]:
-    """The lines of the resolved scenarios that only one has, as a diff writes them."""
+    """Return the lines of the resolved scenarios that only one has, as a diff writes them."""
     from difflib import unified_diff
 
     lines = unified_diff(first.scenario_text.splitlines(), second.scenario_text.splitlines(), lineterm="", n=0)
@@ -208,7 +209,7 @@ def _scenarios(first: Run, second: Run) -> list[str]:
 
 
 def _ends(first: Run, second: Run) -> dict[str, tuple[object, object]]:
-    """What the two results say otherwise."""
+    """Return the entries in which the two results differ."""
     one, other = (_end(run.result if run.finished else {}) for run in (first, second))
     return {name: (one[name], other[name]) for name in one if one[name] != other[name]}
 

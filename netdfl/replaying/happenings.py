@@ -1,4 +1,4 @@
-"""What happened in a fleet that is played: the messages of each edge, numbered, and the latest news in words."""
+"""The happenings in a replayed fleet: the messages of each edge, numbered, and the latest news in words."""
 
 from __future__ import annotations
 
@@ -6,53 +6,55 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from typing_extensions import override
+
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.fates import Fate, FateClass
 from netdfl.core.outcome import Outcome
 from netdfl.core.types import Edge, Kind, MessageId, NodeId, Payload
 from netdfl.record.base import Store
 from netdfl.record.event_log import EventLog, LoggingRecorder
-from netdfl.replaying.checking import Record
+from netdfl.replaying.checking import RecordedRows
 from netdfl.transport.simulated.under_way import Flight
 
 ASIDE = frozenset({Kind.HEARTBEAT, Kind.PROBE, Kind.QUERY, Kind.STATUS})
-"""Kinds that are not numbered: what goes on beside the rounds."""
+"""Kinds of messages that are not numbered: they are sent beside the rounds."""
 MOST_NEWS = 30
 LOST = frozenset({FateClass.LOST, FateClass.UNDELIVERABLE, FateClass.REFUSED})
 
 
-class Ended(NamedTuple):
-    """A message that ended: when it was sent, and each fate that it had (a copy has one of its own)."""
+class EndedMessage(NamedTuple):
+    """A message that ended: its time of sending, and each of its fates (a duplicate has its own)."""
 
     sent_ns: int
     fates: tuple[Fate, ...]
 
     @property
     def lost(self) -> bool:
-        """Whether nothing of it came."""
+        """Whether no copy of it arrived."""
         return all(fate.counts_as in LOST for fate in self.fates)
 
 
-class News(NamedTuple):
-    """Something that happened, in words."""
+class NewsItem(NamedTuple):
+    """A happening in words, with its time."""
 
     at_ns: int
     text: str
 
 
 class Happenings:
-    """Hears all that is recorded. `messages` counts those that ended, `round` is the highest that was begun."""
+    """A log of everything recorded. `messages` counts ended messages, `round` is the highest round begun."""
 
-    def __init__(self, record: Record | None) -> None:
-        """Check what is played against `record`, until that is None."""
+    def __init__(self, record: RecordedRows | None) -> None:
+        """Check the replay against `record`, until `record` is set to None."""
         self.record = record
-        self.ended: defaultdict[Edge, dict[MessageId, Ended]] = defaultdict(dict)
-        self.news: deque[News] = deque(maxlen=MOST_NEWS)
+        self.ended: defaultdict[Edge, dict[MessageId, EndedMessage]] = defaultdict(dict)
+        self.news: deque[NewsItem] = deque(maxlen=MOST_NEWS)
         self.messages = 0
         self.round = -1
 
     def outcome(self, at_ns: int, outcome: Outcome) -> None:
-        """Messages ended."""
+        """Note messages that ended."""
         if self.record is not None:
             self.record.outcome(at_ns, outcome)
         edges, id, _, sent_ns, _, fate = outcome
@@ -61,21 +63,21 @@ class Happenings:
         self.messages += len(edges)
         for edge in edges:
             before = self.ended[edge].get(id)
-            self.ended[edge][id] = Ended(sent_ns, (fate,) if before is None else (*before.fates, fate))
-            self.news.append(News(at_ns, f"{id.kind} {edge[0]}->{edge[1]} of round {id.at.round}: {fate}"))
+            self.ended[edge][id] = EndedMessage(sent_ns, (fate,) if before is None else (*before.fates, fate))
+            self.news.append(NewsItem(at_ns, f"{id.kind} {edge[0]}->{edge[1]} of round {id.at.round}: {fate}"))
 
     def begun(self, at_ns: int, node: NodeId, round: int) -> None:
-        """`node` says that it is in `round`."""
+        """Note that `node` is in `round`."""
         if round > self.round:
             self.round = round
             self.say(at_ns, f"node {node} is the first in round {round}")
 
     def say(self, at_ns: int, text: str) -> None:
-        """The supervisor tells something."""
-        self.news.append(News(at_ns, text))
+        """Note a text of the supervisor."""
+        self.news.append(NewsItem(at_ns, text))
 
     def numbers(self, edge: Edge, flights: Iterable[Flight]) -> dict[MessageId, int]:
-        """The messages of `edge` so far, numbered from 1 in the order in which they were sent."""
+        """Return the messages of `edge` so far, numbered from 1 in the order of their sending."""
         sent = {key: ended.sent_ns for key, ended in self.ended[edge].items()}
         for flight in flights:
             if (flight.message.src, flight.message.dst) == edge and flight.message.kind not in ASIDE:
@@ -84,21 +86,21 @@ class Happenings:
         return {key: number for number, key in enumerate(in_order, start=1)}
 
 
-class HeardRecorder(LoggingRecorder):
-    """A recorder of the simulated world that lets `happenings` hear of every row."""
+class HappeningsRecorder(LoggingRecorder):
+    """A recorder of the simulated world that also passes every row to `happenings`."""
 
     def __init__(self, store: Store, log: EventLog, happenings: Happenings, now_ns: Callable[[], int]) -> None:
-        """As `LoggingRecorder`; `now_ns` is the fleet's clock."""
+        """Record to `store` and `log`; `now_ns` is the fleet's clock."""
         super().__init__(store, log)
         self._happenings, self._now_ns = happenings, now_ns
 
+    @override
     def outcome(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:
-        """Take the fate of messages, and the contents of each."""
         super().outcome(outcome, payloads)
         self._happenings.outcome(self._now_ns(), outcome)
 
+    @override
     def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
-        """Numbers of one round."""
         super().metrics(at_ns, node, round, figures)
         if (record := self._happenings.record) is not None:
             for name, value in figures.items():
@@ -106,5 +108,5 @@ class HeardRecorder(LoggingRecorder):
 
 
 def seconds(at_ns: int) -> str:
-    """A moment of the fleet's time: `12.3 s`, to the nanosecond where it has such digits."""
+    """Return a moment of the fleet's time in words: `12.3 s`, with up to nine decimals."""
     return f"{at_ns / NS_PER_S:.9f}".rstrip("0").rstrip(".") + " s"

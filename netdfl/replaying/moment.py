@@ -1,4 +1,4 @@
-"""A fleet at one moment, as plain values: its nodes, its messages under way, what happens next."""
+"""A fleet at one moment, as plain values: its nodes, its messages under way, its next events."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from netdfl.diagnosis.snapshot import NodeNow, State
 from netdfl.links.path import Fused
 from netdfl.links.rules.base import Departure, Dropped, LinkRule
 from netdfl.mixing.base import has_mass
-from netdfl.replaying.happenings import ASIDE, News, seconds
-from netdfl.replaying.playing import Playing
+from netdfl.replaying.happenings import ASIDE, NewsItem, seconds
+from netdfl.replaying.playing import Playback
 from netdfl.transport.simulated.under_way import Flight
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 def way_of(flight: Flight) -> tuple[int | None, str]:
-    """When a message arrives (None: never, or that is not known), and its way in words.
+    """Return when a message arrives (None: never, or unknown), and its way in words.
 
-    What is left of its way is tried on copies of its stages. Luck there goes by the message's name, so it is what will
-    happen, unless something else comes into a queue before it, or the scenario changes the link meanwhile.
+    The remaining stages of its way are tried on copies. Their luck depends on the message's name, so the answer holds
+    unless another message enters a queue before it, or the scenario changes the link meanwhile.
     """
     if flight.at_ns is None:
         full = flight.unit is None
@@ -55,12 +55,12 @@ def _name(stage: LinkRule) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeThen:
-    """One node. `now` is what the diagnosis sees of it: its state, round, step and wait.
+class NodeMoment:
+    """One node at the moment. `now` is the diagnosis's view of it: its state, round, step and wait.
 
-    `unread` are messages that came and were not taken, as (src, round, step). `weight` is the push-sum weight that is
-    its own, None where there is none. `norm` is that of its model at the end of its last round, `distance` how far
-    that is from the average of all; NaN where it has none.
+    `unread` are messages in its mailbox, as (src, round, step). `weight` is the push-sum weight that it holds, or None.
+    `norm` is the norm of its model at the end of its last round, `distance` the model's distance from the average;
+    NaN if it has no model.
     """
 
     now: NodeNow
@@ -71,8 +71,8 @@ class NodeThen:
 
 
 @dataclass(frozen=True, slots=True)
-class MessageThen:
-    """A message under way: which of its edge it is (None: it is not numbered), and what will become of it."""
+class MessageMoment:
+    """A message under way: its number on its edge (None: it is not numbered), and its way."""
 
     src: NodeId
     dst: NodeId
@@ -88,7 +88,7 @@ class MessageThen:
 
 @dataclass(frozen=True, slots=True)
 class NextEvent:
-    """Something that is due."""
+    """An event that is due."""
 
     at_ns: int
     what: str
@@ -98,29 +98,29 @@ class NextEvent:
 class Moment:
     """The whole fleet at `at_ns`.
 
-    `waits` are the edges of the wait-for graph, (who waits, for whom), `findings` what the diagnosis says of it.
-    `consensus_distance` is as the record has it, of the models of that moment. `step` counts the steps from the start.
+    `waits` are the edges of the wait-for graph, (waiting node, awaited node), `findings` the diagnosis.
+    `consensus_distance` is defined as in the record, for the models at that moment. `step` counts steps from the start.
     """
 
     at_ns: int
     step: int
     ended: bool
-    nodes: Sequence[NodeThen]
-    flying: Sequence[MessageThen]
+    nodes: Sequence[NodeMoment]
+    flying: Sequence[MessageMoment]
     coming: Sequence[NextEvent]
     waits: Sequence[Edge]
     findings: Sequence[Finding]
-    news: Sequence[News]
+    news: Sequence[NewsItem]
     consensus_distance: float
 
     @property
     def round(self) -> int:
-        """The highest round that a node is in."""
+        """The highest round of any node."""
         return max((node.now.round for node in self.nodes), default=0)
 
 
-def see(playing: Playing) -> Moment:
-    """What there is to see of `playing` now; empty before its nodes live."""
+def see(playing: Playback) -> Moment:
+    """Return the present moment of `playing`; without nodes before they live."""
     lives = bool(playing.world.residents) and playing.supervisor.fleet.start_ns is not None
     snapshot, findings = playing.watch.seen(idle=playing.next_ns is None) if lives else (None, [])
     models = _models(playing) if lives else {}
@@ -141,14 +141,14 @@ def see(playing: Playing) -> Moment:
     )
 
 
-def _node(playing: Playing, now: NodeNow, norm: float, distance: float) -> NodeThen:
+def _node(playing: Playback, now: NodeNow, norm: float, distance: float) -> NodeMoment:
     node = playing.world.residents[now.node].host.node
     unread = tuple(sorted((m.src, m.round, m.step) for m in node.mailbox.unread()))
-    return NodeThen(now, unread, None if now.state is State.CRASHED else node.held_weight, norm, distance)
+    return NodeMoment(now, unread, None if now.state is State.CRASHED else node.held_weight, norm, distance)
 
 
-def _models(playing: Playing) -> dict[NodeId, tuple[Tensor, float]]:
-    """Each node's vector and weight at the end of its last round."""
+def _models(playing: Playback) -> dict[NodeId, tuple[Tensor, float]]:
+    """Return each node's vector and weight at the end of its last round."""
     found = {}
     for node, resident in playing.world.residents.items():
         own = resident.host.node
@@ -160,7 +160,7 @@ def _models(playing: Playing) -> dict[NodeId, tuple[Tensor, float]]:
 def _spread(
     models: Mapping[NodeId, tuple[Tensor, float]],
 ) -> tuple[dict[NodeId, float], dict[NodeId, float], float]:
-    """Norms, distances from the average model, and the consensus distance; see `netdfl.host.judging`."""
+    """Return norms, distances from the average model, and the consensus distance as `netdfl.host.judging` has it."""
     held = {node: (x.double(), weight) for node, (x, weight) in models.items() if has_mass(weight)}
     if not held:
         return {}, {}, math.nan
@@ -171,7 +171,7 @@ def _spread(
     return norms, distances, math.sqrt(sum(each**2 for each in distances.values()) / len(distances))
 
 
-def _flying(playing: Playing) -> list[MessageThen]:
+def _flying(playing: Playback) -> list[MessageMoment]:
     flights = list(playing.world.fabric.under_way.flights())
     edges = {(flight.message.src, flight.message.dst) for flight in flights}
     numbers = {edge: playing.happenings.numbers(edge, flights) for edge in edges}
@@ -180,12 +180,12 @@ def _flying(playing: Playing) -> list[MessageThen]:
         m = flight.message
         number = None if m.kind in ASIDE else numbers[m.src, m.dst][m.id]
         at_ns, way = way_of(flight)
-        found.append(MessageThen(*m[:2], number, m.kind, m.round, m.step, m.attempt, flight.sent_ns, at_ns, way))
+        found.append(MessageMoment(*m[:2], number, m.kind, m.round, m.step, m.attempt, flight.sent_ns, at_ns, way))
     return sorted(found, key=lambda each: (each.at_ns is None, each.at_ns or 0, each.src, each.dst, each.number or 0))
 
 
-def _coming(playing: Playing) -> list[NextEvent]:
-    """What is due, by timers and from the network."""
+def _coming(playing: Playback) -> list[NextEvent]:
+    """Return the events that are due, by timers and from the network."""
     timers = [NextEvent(due.at_ns, _words(due.name)) for due in playing.loop.due()]
     network = [
         NextEvent(at_ns, f"{message.kind} {message.src}->{message.dst} {'goes on' if stages else 'arrives'}")
@@ -196,7 +196,7 @@ def _coming(playing: Playing) -> list[NextEvent]:
 
 
 def _words(name: Sequence[object]) -> str:
-    """A timer's name as a sentence."""
+    """Return a timer's name as a sentence."""
     match name:
         case ("train", node, _, *_):
             return f"node {node} ends its local round"

@@ -1,4 +1,4 @@
-"""One playing of a run's scenario in the simulated world, from its start, held wherever it is wanted."""
+"""One playback of a run's scenario in the simulated world, from its start, which can halt anywhere."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Literal, NamedTuple
 
+from typing_extensions import override
+
 from netdfl.core.clock import TimerName
 from netdfl.core.control import Progress, Report
 from netdfl.core.errors import NetdflError
@@ -14,50 +16,50 @@ from netdfl.core.interrupts import interruptible, outside_loops
 from netdfl.core.types import NodeId
 from netdfl.record.base import Store
 from netdfl.record.directory import RunDirectory
-from netdfl.replaying.checking import Parted, Record
-from netdfl.replaying.happenings import Happenings, HeardRecorder
+from netdfl.replaying.checking import RecordedRows, ReplayDivergence
+from netdfl.replaying.happenings import Happenings, HappeningsRecorder
 from netdfl.scenario.model.schema import Scenario
 from netdfl.supervisor.stalls import ExactWatch
-from netdfl.supervisor.supervisor import Outcome, Supervisor
+from netdfl.supervisor.supervisor import FleetOutcome, Supervisor
 from netdfl.worlds.base import Figures, Setting
 from netdfl.worlds.simulated.arithmetic import exact_arithmetic
 from netdfl.worlds.simulated.loop import NamedTimer, Source, VirtualLoop
 from netdfl.worlds.simulated.world import SimulatedWorld
 
-Halts = Callable[["Playing"], bool]
-"""Whether to halt here; asked whenever nothing can run at a moment."""
+Halts = Callable[["Playback"], bool]
+"""A condition to halt the playback, asked whenever no task can run at the present moment."""
 
 
-class Due(NamedTuple):
-    """A timer that is set: its name is empty where it is one of asyncio's own."""
+class DueTimer(NamedTuple):
+    """A timer that is set. Its name is empty if it is asyncio's own."""
 
     at_ns: int
     name: TimerName | tuple[()]
 
 
 class SteppedLoop(VirtualLoop):
-    """Asks `halts` whenever nothing can run at this moment, before it does what is due next; `steps` counts that.
+    """A loop that asks `halts` whenever no task can run, before the next due event; `steps` counts these.
 
-    One step is all that the network has due at the next instant, or all timers of one kind there, and whatever
-    these make runnable.
+    One step is everything that the network has due at the next instant, or all timers of one kind there, with all tasks
+    that they wake.
     """
 
     def __init__(self, seed: int = 0) -> None:
-        """As `VirtualLoop`; it does not halt by itself."""
+        """Begin as a `VirtualLoop` that does not halt by itself."""
         super().__init__(seed)
         self.halts: Callable[[], bool] = lambda: False
         self.steps = 0
 
-    def due(self) -> list[Due]:
-        """All timers that are set, in their order."""
+    def due(self) -> list[DueTimer]:
+        """Return all timers that are set, in their order."""
         return [
-            Due(when[0], timer.name if isinstance(timer, NamedTimer) else ())
+            DueTimer(when[0], timer.name if isinstance(timer, NamedTimer) else ())
             for when in sorted(self._timers)
             for timer in self._live(when)
         ]
 
     def next_ns(self) -> int | None:
-        """When something is due next; None: nothing ever is."""
+        """Return when the next event is due; None if none ever is."""
         times = [when[0] for when, timers in self._timers.items() if not all(each._cancelled for each in timers)]
         network = self.source.next_ns()
         return min(times if network is None else [*times, network], default=None)
@@ -67,17 +69,17 @@ class SteppedLoop(VirtualLoop):
             self.stop()
             return
         served = self.source
-        self.source = _Once(served)
+        self.source = _OneInstant(served)
         try:
             super()._jump()
         finally:
-            if isinstance(self.source, _Once):
+            if isinstance(self.source, _OneInstant):
                 self.source = served
             self.steps += 1
 
 
-class _Once:
-    """A source that gives one instant, and then nothing more."""
+class _OneInstant:
+    """A source that gives one instant of another source, and then nothing more."""
 
     def __init__(self, source: Source) -> None:
         self._source, self._over = source, False
@@ -90,8 +92,8 @@ class _Once:
         self._source.run(now_ns)
 
 
-class _World(SimulatedWorld):
-    """The simulated world on a loop that can stop, heard by `happenings`."""
+class _ReplayWorld(SimulatedWorld):
+    """The simulated world on a loop that can stop, recorded by `happenings` too."""
 
     loop: SteppedLoop
 
@@ -99,32 +101,32 @@ class _World(SimulatedWorld):
         super().__init__(setting, SteppedLoop)
         self._happenings = happenings
 
-    def recorder(self, store: Store) -> HeardRecorder:
+    def recorder(self, store: Store) -> HappeningsRecorder:
         super().recorder(store)
-        self._recorder = HeardRecorder(store, self.log, self._happenings, self.clock.now_ns)
+        self._recorder = HappeningsRecorder(store, self.log, self._happenings, self.clock.now_ns)
         return self._recorder
 
 
-class _Supervisor(Supervisor):
-    """Holds the fleet before it is taken down."""
+class _ReplaySupervisor(Supervisor):
+    """A supervisor that keeps the ended fleet until it is released."""
 
     happenings: Happenings
     hold: asyncio.Event
 
+    @override
     def begins(self, node: NodeId, round: int, train_loss: float | None) -> None:
-        """See `Supervisor`."""
         super().begins(node, round, train_loss)
         self.happenings.begun(self.fleet.now_ns(), node, round)
 
+    @override
     def report(self, node: NodeId, report: Report) -> None:
-        """See `News`."""
         super().report(node, report)
         if isinstance(report, Progress) and self.fleet.start_ns is not None:
             self.happenings.begun(report.at_ns, node, report.round)
 
     @property
     def held(self) -> bool:
-        """Whether the run has come to its end, and the fleet still stands."""
+        """Whether the run has ended and the fleet is still kept."""
         return hasattr(self, "_held") and not self.hold.is_set()
 
     async def _stop(self, grace_s: float) -> Figures:
@@ -133,17 +135,17 @@ class _Supervisor(Supervisor):
         return await super()._stop(grace_s)
 
 
-class Playing:
-    """A fleet at one moment of its virtual time. `marks` are the steps at which rounds and messages moved on."""
+class Playback:
+    """A fleet at one moment of its virtual time. `marks` are the steps at which rounds began and messages ended."""
 
-    def __init__(self, scenario: Scenario, directory: RunDirectory, record: Record | None) -> None:
-        """Begin into `directory`, which is new; nothing has happened yet. Raises what the world raises."""
+    def __init__(self, scenario: Scenario, directory: RunDirectory, record: RecordedRows | None) -> None:
+        """Begin in the new `directory`, before anything happens. Raises the errors of the world."""
         self.scenario, self.directory = scenario, directory
         self.happenings = Happenings(record)
-        self.world = _World(Setting(scenario, directory, self._say), self.happenings)
+        self.world = _ReplayWorld(Setting(scenario, directory, self._say), self.happenings)
         self.loop = self.world.loop
         self.loop.halts = self._halts
-        self.supervisor = _Supervisor(scenario, directory, self.world, note=self._say, show=lambda status: None)
+        self.supervisor = _ReplaySupervisor(scenario, directory, self.world, note=self._say, show=lambda status: None)
         self.supervisor.happenings, self.supervisor.hold = self.happenings, asyncio.Event()
         self.marks: dict[Literal["round", "message"], list[int]] = {"round": [], "message": []}
         self._seen = (-1, 0)
@@ -161,33 +163,33 @@ class Playing:
 
     @property
     def steps(self) -> int:
-        """How many steps of its loop were done."""
+        """The number of steps of the loop so far."""
         return self.loop.steps
 
     @property
     def ended(self) -> bool:
-        """Whether the run has come to its end."""
+        """Whether the run has ended."""
         return self.supervisor.held or self._task.done()
 
     @property
     def watch(self) -> ExactWatch:
-        """What looks for stalls."""
+        """The watch for stalls."""
         watch = self.supervisor.stalls
         assert isinstance(watch, ExactWatch)
         return watch
 
     @property
     def next_ns(self) -> int | None:
-        """When something is due next."""
+        """The time of the next due event."""
         return self.loop.next_ns()
 
     # going on
 
     def go(self, halts: Halts) -> None:
-        """Go on to where `halts` says so, or to the run's end, or to Ctrl-C.
+        """Continue until `halts` holds, the run ends, or Ctrl-C.
 
         Raises:
-            Parted: what is played goes another way than the run did.
+            ReplayDivergence: the replay differs from the run.
         """
         if self.ended:
             return
@@ -197,14 +199,14 @@ class Playing:
             raise KeyboardInterrupt
         record = self.happenings.record
         if record is not None and record.parted:
-            raise Parted(record.parted)
+            raise ReplayDivergence(record.parted)
 
     def wait_until(self, at_ns: int) -> None:
-        """Let time pass up to `at_ns`, where nothing is due before."""
+        """Let time pass up to `at_ns`, if nothing is due before."""
         self.loop.now_ns = max(self.loop.now_ns, at_ns)
 
     def do(self, change: Callable[[], None]) -> None:
-        """Do `change` at this moment, and what follows from it at once. Raises what it raises."""
+        """Make `change` at this moment, with its immediate consequences. Raises its errors."""
         errors: list[Exception] = []
 
         def carefully() -> None:
@@ -219,14 +221,14 @@ class Playing:
         if errors:
             raise errors[0]
 
-    def finish(self) -> Outcome:
-        """Take the fleet down, which has come to its end; how it ended."""
+    def finish(self) -> FleetOutcome:
+        """Take down the fleet, which has ended; return how the run ended."""
         self.supervisor.hold.set()
         self._run()
         return self._task.result()
 
     def close(self) -> None:
-        """Take the fleet down wherever it is."""
+        """Take down the fleet at any moment."""
         if not self._task.done():
             self.happenings.record = None
             self.supervisor.interrupt()

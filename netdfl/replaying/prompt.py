@@ -18,10 +18,10 @@ _BY = ("event", "message", "round")
 
 
 class Prompt(cmd.Cmd):
-    """Reads commands for one replay, until `quit` or the end of its input."""
+    """An interpreter of commands for one replay, until `quit` or the end of its input."""
 
     def __init__(self, replay: Replay, stdin: IO[str] | None = None, stdout: IO[str] | None = None) -> None:
-        """Ask for commands about `replay`. What is piped in is shown, so that the output reads like a session."""
+        """Read commands about `replay`. Piped commands are printed, so that the output reads like a session."""
         super().__init__(stdin=stdin, stdout=stdout)
         self.replay = replay
         source = stdin or sys.stdin
@@ -31,11 +31,11 @@ class Prompt(cmd.Cmd):
 
     @property
     def prompt(self) -> str:  # type: ignore[override]
-        """When it is."""
+        """The fleet's time."""
         return f"({seconds(self.replay.moment.at_ns)}) "
 
     def cmdloop(self, intro: object = None) -> None:
-        """Read commands; Ctrl-C leaves the command that runs, not the prompt."""
+        """Read commands; Ctrl-C stops the running command, not the prompt."""
         self.say(f"{text.headline(self.replay.moment)}; `help` lists the commands, `quit` leaves")
         while True:
             try:
@@ -45,13 +45,13 @@ class Prompt(cmd.Cmd):
                 self.say("interrupted; the fleet stands where it is")
 
     def precmd(self, line: str) -> str:
-        """Show what was piped in."""
+        """Print a piped command."""
         if not self.typed and line != "EOF":
             self.say(line)
         return line
 
     def onecmd(self, line: str) -> bool:
-        """Carry out a command; a mistake is a sentence."""
+        """Carry out a command; print a mistake as a sentence."""
         try:
             return bool(super().onecmd(line))
         except (InputError, NetdflError, ValueError) as error:
@@ -60,11 +60,11 @@ class Prompt(cmd.Cmd):
             return False
 
     def emptyline(self) -> bool:
-        """An empty line is one event on."""
+        """Go on by one event."""
         return self.do_step("")
 
     def default(self, line: str) -> None:
-        """What is no command."""
+        """Raise InputError: there is no such command."""
         raise InputError(f"{line.split()[0]!r} is no command; `help` lists them")
 
     # looking
@@ -181,7 +181,7 @@ class Prompt(cmd.Cmd):
         self.say(what(self.replay.moment))
 
     def _here(self) -> None:
-        """Say where the fleet stands, and what happened last."""
+        """Print the fleet's present state, and the last happening."""
         moment = self.replay.moment
         last = f"; {moment.news[-1].text}" if moment.news else ""
         self.say(text.headline(moment) + last)

@@ -1,4 +1,4 @@
-"""`netdfl.replay`: a simulated run played again, held at a moment, looked at, changed, and gone on with."""
+"""`netdfl.replay`: a simulated run played again, held at a moment, inspected, changed, and continued."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from netdfl.diagnosis.finding import Finding
 from netdfl.record.directory import RunDirectory
 from netdfl.record.run import Run, open_run
 from netdfl.record.status import WaitingStatus
-from netdfl.replaying.changes import Change, change_message, change_node, restart_now
-from netdfl.replaying.checking import Parted, Record, parted_words, replayable
+from netdfl.replaying.changes import FleetChange, change_message, change_node, restart_now
+from netdfl.replaying.checking import RecordedRows, ReplayDivergence, parted_words, replayable
 from netdfl.replaying.happenings import seconds
-from netdfl.replaying.moment import MessageThen, Moment, NextEvent, NodeThen, see
-from netdfl.replaying.playing import Halts, Playing
+from netdfl.replaying.moment import MessageMoment, Moment, NextEvent, NodeMoment, see
+from netdfl.replaying.playing import Halts, Playback
 from netdfl.replaying.text import moment_html, moment_text
-from netdfl.replaying.until import FORMS, Until, at_time, read_edge, read_until
-from netdfl.running.judged import Finished
+from netdfl.replaying.until import FORMS, StopPoint, at_time, read_edge, read_until
+from netdfl.running.judged import FinishedRun
 from netdfl.running.prepare import prepare
 from netdfl.running.run import judge
 from netdfl.scenario.model.plugins import ORIGIN
@@ -36,31 +36,31 @@ By: TypeAlias = Literal["event", "message", "round"]
 
 
 @dataclass(frozen=True)
-class _Changed:
+class _MadeChange:
     """A change, and the moment at which it was made."""
 
     step: int
     at_ns: int
-    change: Change
+    change: FleetChange
 
 
 class Replay:
     """A run played again, at one moment of its virtual time. Going back plays it again from its start.
 
-    What it plays is compared with the run's record, row by row, until something is changed.
+    The replay is compared with the run's record, row by row, until something is changed.
     """
 
     def __init__(self, run: Run, scenario: Scenario, out: Path | None = None) -> None:
-        """Begin to play `scenario`, which `run` is of, at its start; into the new directory `out`, else into none."""
+        """Begin to play `scenario`, the scenario of `run`; into the new directory `out`, or a temporary one."""
         self.run, self.scenario, self.out = run, scenario, out
-        self.changes: list[_Changed] = []
+        self.changes: list[_MadeChange] = []
         self._moment: Moment | None = None
-        self._finished: Finished | None = None
+        self._finished: FinishedRun | None = None
         self._removing: weakref.finalize[..., object] | None = None
         self._playing = self._play()
 
-    def _play(self) -> Playing:
-        """A new playing, at its start."""
+    def _play(self) -> Playback:
+        """Return a new playback, at its start."""
         if self.out is None:
             folder = tempfile.mkdtemp(prefix="netdfl-replay-")
             self._removing = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
@@ -72,7 +72,7 @@ class Replay:
             if (self.run.path / name).is_file():
                 shutil.copyfile(self.run.path / name, directory.path / name)
         prepare(self.scenario, directory)
-        playing = Playing(self.scenario, directory, Record(self.run))
+        playing = Playback(self.scenario, directory, RecordedRows(self.run))
         self._closing = weakref.finalize(self, playing.close)
         with self._parting():
             playing.go(lambda playing: playing.supervisor.fleet.start_ns is not None)
@@ -80,17 +80,17 @@ class Replay:
 
     @contextmanager
     def _parting(self) -> Iterator[None]:
-        """Within it, what parts from the record says of which run, and why that may be."""
+        """Add the run and possible reasons to a divergence within the context."""
         try:
             yield
-        except Parted as parted:
+        except ReplayDivergence as parted:
             raise InputError(parted_words(self.run, str(parted))) from parted
 
     # where it is
 
     @property
     def moment(self) -> Moment:
-        """All there is to see now."""
+        """The present moment, with all that can be seen."""
         if self._moment is None:
             self._moment = see(self._playing)
         return self._moment
@@ -102,52 +102,51 @@ class Replay:
 
     @property
     def ended(self) -> bool:
-        """Whether the run has come to its end. The fleet still stands as it did then, until `finish`."""
+        """Whether the run has ended. The fleet is kept as it was then, until `finish`."""
         return self._playing.ended
 
     @property
-    def nodes(self) -> Sequence[NodeThen]:
+    def nodes(self) -> Sequence[NodeMoment]:
         """Every node: round, wait, mailbox, weight, model."""
         return self.moment.nodes
 
     @property
-    def flying(self) -> Sequence[MessageThen]:
-        """Every message under way, with what its link will do to it."""
+    def flying(self) -> Sequence[MessageMoment]:
+        """Every message under way, with the effect of its link on it."""
         return self.moment.flying
 
     @property
     def coming(self) -> Sequence[NextEvent]:
-        """What is due next."""
+        """The events that are due next."""
         return self.moment.coming
 
     @property
     def waits(self) -> Sequence[Edge]:
-        """The wait-for graph: (who waits, for whom)."""
+        """The wait-for graph: (waiting node, awaited node)."""
         return self.moment.waits
 
     @property
     def waiting(self) -> Sequence[WaitingStatus]:
-        """The waits that would be shown while the fleet runs: the longest of those that last for half a second."""
+        """The waits that a live view would show: the longest that have lasted half a second or more."""
         return self._playing.watch.waiting()
 
     @property
     def findings(self) -> Sequence[Finding]:
-        """What the diagnosis says of this moment."""
+        """The diagnosis of this moment."""
         return self.moment.findings
 
     # going on and back
 
-    def until(self, what: str | float | Until) -> Self:
-        """Go on to a moment, or back to one that lies behind.
+    def until(self, what: str | float | StopPoint) -> Self:
+        """Go on to a moment, or back to an earlier one.
 
         Args:
             what: Seconds, or words: `12.3s`, `round 7`, `lost 2->3 #5`, `sent 2->3`, `crash 4`, `stall`, `end`.
-
         Raises:
-            InputError: it names no moment, or the run ends before it.
+            InputError: `what` names no moment, or the run ends before it.
         """
         until = read_until(what) if isinstance(what, str) else what
-        if not isinstance(until, Until):
+        if not isinstance(until, StopPoint):
             expect(is_number(until), "the moment", until, f"seconds, or one of {FORMS}")
             until = at_time(round(until * 1e9))
         if until.lies_behind(self._playing):
@@ -162,7 +161,7 @@ class Replay:
         return self
 
     def step(self, by: By = "event", count: int = 1) -> Self:
-        """Go on by one event, or to where the next message has come to its end, or the next round has begun."""
+        """Go on by `count` events, ends of messages, or beginnings of rounds."""
         _check_steps(by, count)
         if by == "event":
             return self.to_step(self._playing.steps + count)
@@ -172,7 +171,7 @@ class Replay:
         return self
 
     def back(self, by: By = "event", count: int = 1) -> Self:
-        """Go back by so many events, messages or rounds: the run is played again from its start to there."""
+        """Go back by `count` events, messages or rounds, by playing the run again from its start."""
         _check_steps(by, count)
         now = self._playing.steps
         if by == "event":
@@ -181,7 +180,7 @@ class Replay:
         return self.to_step(earlier[-count])
 
     def to_step(self, step: int) -> Self:
-        """Go to where so many steps were done since the start."""
+        """Go to the moment after `step` steps from the start."""
         expect(is_whole(step, 0), "step", step, "a number of steps since the start")
         if step < self._playing.steps:
             keep = [each for each in self.changes if each.step <= step]
@@ -190,8 +189,8 @@ class Replay:
             self._go(lambda playing: playing.steps >= step)
         return self
 
-    def _again(self, halts: Halts, keep: list[_Changed]) -> None:
-        """Play from the start, with the changes in `keep`, to where `halts` says so after the last of them."""
+    def _again(self, halts: Halts, keep: list[_MadeChange]) -> None:
+        """Play from the start, make the changes in `keep` again, and then go on until `halts` holds."""
         if self.out is not None:
             raise InputError(f"what is played goes to {self.out}, and can't be taken back: replay without --out")
         self.close()
@@ -219,27 +218,27 @@ class Replay:
         return self._change(change_message("deliver", *_message(edge, number)))
 
     def crash(self, node: NodeId) -> Self:
-        """Let a node crash now; it does not return by itself."""
+        """Let a node crash now; it does not restart by itself."""
         return self._change(change_node("crash", node))
 
     def restart(self, node: NodeId, state: Literal["kept", "lost"] = "lost") -> Self:
-        """Let a node that crashed live again, with the state of its last round's end, or without."""
+        """Let a crashed node restart, with the state of its last ended round, or without."""
         expect(state in ("kept", "lost"), "state", state, "'kept' or 'lost'")
         return self._change(restart_now(node, state))
 
     def pause(self, node: NodeId) -> Self:
-        """Let a node stand still."""
+        """Let a node pause."""
         return self._change(change_node("pause", node))
 
     def resume(self, node: NodeId) -> Self:
-        """Let a paused node go on."""
+        """Let a paused node continue."""
         return self._change(change_node("resume", node))
 
-    def _change(self, change: Change) -> Self:
+    def _change(self, change: FleetChange) -> Self:
         change.check(self._playing)
         if self.ended:
             raise InputError("the run is over, so there is nothing left to change; go back first")
-        self.changes.append(_Changed(self._playing.steps, self._playing.now_ns, change))
+        self.changes.append(_MadeChange(self._playing.steps, self._playing.now_ns, change))
         try:
             self._do(change)
         except NetdflError:
@@ -247,23 +246,22 @@ class Replay:
             raise
         return self
 
-    def _do(self, change: Change) -> None:
+    def _do(self, change: FleetChange) -> None:
         self._moment = None
         if not any(each.change is change for each in self.changes):
-            self.changes.append(_Changed(self._playing.steps, self._playing.now_ns, change))
+            self.changes.append(_MadeChange(self._playing.steps, self._playing.now_ns, change))
         self._playing.happenings.record = None
         self._playing.happenings.say(self._playing.now_ns, f"changed by hand: {change}")
         self._playing.do(lambda: change.make(self._playing))
 
     # the end
 
-    def finish(self) -> Finished:
-        """Go on to the end, take the fleet down, and judge what was played.
+    def finish(self) -> FinishedRun:
+        """Go on to the end, take the fleet down, and judge the replayed run.
 
-        Its record is there as long as the run that is returned, or in `out`.
-
+        Its record exists as long as the returned run, or stays in `out`.
         Raises:
-            RunError: nothing was changed, and it did not go as the run did.
+            RunError: nothing was changed, and the replay differs from the run.
         """
         if self._finished is None:
             self._go(lambda playing: False)
@@ -278,7 +276,7 @@ class Replay:
                 self._removing = weakref.finalize(self._finished.run, shutil.rmtree, folder, ignore_errors=True)
         return self._finished
 
-    def _check_hash(self, finished: Finished) -> None:
+    def _check_hash(self, finished: FinishedRun) -> None:
         was = self.run.result if self.run.finished else {}
         if self.changes or was.get("verdict") in (None, "unknown"):
             return
@@ -290,7 +288,7 @@ class Replay:
             )
 
     def close(self) -> None:
-        """Take the fleet down, and remove what was played, unless it has a place of its own."""
+        """Take the fleet down, and remove its files unless they are in `out`."""
         self._closing()
         if self._finished is None and self._removing is not None:
             self._removing()
@@ -315,11 +313,10 @@ def replay(run: Any, *, out: Path | str | None = None) -> Replay:
     """Play a simulated run again, held at its start: `netdfl.replay("runs/x/latest").until("12.3s")`.
 
     Args:
-        run: A run directory, or what `netdfl.run` or `netdfl.open_run` gave.
-        out: Where what is played is kept as a run of its own; by default it is removed.
-
+        run: A run directory, or the result of `netdfl.run` or `netdfl.open_run`.
+        out: The directory that keeps the replay as a run of its own; by default it is removed.
     Raises:
-        InputError: it can't be replayed, with the reason.
+        InputError: the run can't be replayed, with the reason.
     """
     found = run if isinstance(run, Run) else getattr(run, "run", None)
     found = found if isinstance(found, Run) else open_run(run)

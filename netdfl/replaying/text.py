@@ -1,4 +1,4 @@
-"""A moment of a fleet, as text for a terminal and as a small table for a notebook."""
+"""A moment of a fleet, as text for a terminal and as small tables for a notebook."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from html import escape
 
 from netdfl.diagnosis.words import for_whom, listed
 from netdfl.replaying.happenings import seconds
-from netdfl.replaying.moment import MessageThen, Moment, NodeThen
+from netdfl.replaying.moment import MessageMoment, Moment, NodeMoment
 
 MOST_ROWS = 40
 NODE_HEAD = ("node", "state", "round", "step", "waits for", "since", "mailbox", "weight", "norm", "distance")
@@ -16,32 +16,32 @@ FLIGHT_HEAD = ("message", "kind", "round", "sent", "what becomes of it")
 
 
 def moment_text(moment: Moment) -> str:
-    """The whole moment: when, the nodes, what is under way, what comes next, what the diagnosis says."""
+    """Return the whole moment: time, nodes, messages under way, next events, diagnosis."""
     parts = [headline(moment), nodes_text(moment), flying_text(moment), coming_text(moment, 5), waits_text(moment)]
     return "\n\n".join(part for part in parts if part)
 
 
 def headline(moment: Moment) -> str:
-    """When it is."""
+    """Return the time, step, round and consensus distance."""
     over = ", the end of the run" if moment.ended else ""
     distance = "" if math.isnan(moment.consensus_distance) else f", consensus distance {moment.consensus_distance:.4g}"
     return f"{seconds(moment.at_ns)} (step {moment.step}{over}): round {moment.round}{distance}"
 
 
 def nodes_text(moment: Moment) -> str:
-    """A line per node."""
+    """Return a line per node."""
     return table(NODE_HEAD, [_node(node) for node in moment.nodes], "nodes")
 
 
 def flying_text(moment: Moment) -> str:
-    """A line per message under way."""
+    """Return a line per message under way."""
     if not moment.flying:
         return "no message is under way"
     return table(FLIGHT_HEAD, [_flight(message) for message in moment.flying], "messages")
 
 
 def coming_text(moment: Moment, most: int = MOST_ROWS) -> str:
-    """What is due next."""
+    """Return the next due events."""
     if not moment.coming:
         return "nothing is due"
     rows = [f"  {seconds(event.at_ns):>14}  {event.what}" for event in moment.coming[:most]]
@@ -50,7 +50,7 @@ def coming_text(moment: Moment, most: int = MOST_ROWS) -> str:
 
 
 def waits_text(moment: Moment) -> str:
-    """The wait-for graph, and the diagnosis."""
+    """Return the wait-for graph and the diagnosis."""
     by_node: dict[int, list[int]] = {}
     for node, source in moment.waits:
         by_node.setdefault(node, []).append(source)
@@ -62,12 +62,12 @@ def waits_text(moment: Moment) -> str:
 
 
 def news_text(moment: Moment, most: int = 10) -> str:
-    """What happened last."""
+    """Return the last happenings."""
     return "\n".join(f"  {seconds(news.at_ns):>14}  {news.text}" for news in list(moment.news)[-most:])
 
 
 def moment_html(moment: Moment) -> str:
-    """The same for a notebook."""
+    """Return the moment as HTML for a notebook."""
     nodes = _html(NODE_HEAD, [_node(node) for node in moment.nodes])
     flights = _html(FLIGHT_HEAD, [_flight(message) for message in moment.flying])
     rest = "\n".join(filter(None, [coming_text(moment, 5), waits_text(moment)]))
@@ -75,7 +75,7 @@ def moment_html(moment: Moment) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], what: str = "rows") -> str:
-    """Columns as wide as they must be, without those that are empty in every row."""
+    """Return a table with columns of least width, without columns that are empty in every row."""
     shown = rows[:MOST_ROWS]
     kept = [i for i in range(len(head)) if any(row[i] for row in shown)]
     lines = [[head[i] for i in kept], *([row[i] for i in kept] for row in shown)]
@@ -96,7 +96,7 @@ def _cells(tag: str, cells: Iterable[str]) -> str:
     return "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells)
 
 
-def _node(node: NodeThen) -> tuple[str, ...]:
+def _node(node: NodeMoment) -> tuple[str, ...]:
     now, wait = node.now, node.now.wait
     unread = f"{len(node.unread)}: {listed([f'{s} (r{r})' for s, r, _ in node.unread], most=4)}" if node.unread else ""
     return (
@@ -113,7 +113,7 @@ def _node(node: NodeThen) -> tuple[str, ...]:
     )
 
 
-def _flight(message: MessageThen) -> tuple[str, ...]:
+def _flight(message: MessageMoment) -> tuple[str, ...]:
     number = "" if message.number is None else f" #{message.number}"
     again = f", attempt {message.attempt}" if message.attempt else ""
     return (

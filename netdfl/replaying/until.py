@@ -1,4 +1,4 @@
-"""Where to stop: a time, a round, what becomes of a message, a crash, a stall, the end."""
+"""Moments to stop at: a time, a round, the end of a message, a crash, a stall, the end of the run."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from netdfl.core.fates import FateClass
 from netdfl.core.types import Edge, NodeId
 from netdfl.core.units import parse_time_ns
 from netdfl.record.status import Phase
-from netdfl.replaying.happenings import Ended
-from netdfl.replaying.playing import Halts, Playing
+from netdfl.replaying.happenings import EndedMessage
+from netdfl.replaying.playing import Halts, Playback
 
 FORMS = "12.3s, round 7, `lost 2->3 #5` (or sent, delivered, late), `crash 4`, stall, end"
 _MESSAGE = re.compile(r"(?:(sent|delivered|lost|late|duplicate)\s+)?(\d+)\s*->\s*(\d+)(?:\s*#\s*(\d+))?")
@@ -20,68 +20,68 @@ _OTHER = re.compile(r"(round|crash)\s+(\d+)")
 
 
 @dataclass(frozen=True)
-class Until:
-    """A moment of a playing. `at_ns` is its time, where it is one.
+class StopPoint:
+    """A moment at which a playback stops. `at_ns` is its time, if it is one.
 
-    `from_here` gives what says that it has come, asked from now on; it raises InputError where it can't come.
-    `lies_behind` is whether it has come, so that it must be looked for from the start; what may come anew never has.
+    `from_here` returns the condition to halt, counted from now on; it raises InputError if the moment can't come.
+    `lies_behind` tells whether it has passed, so that it must be sought from the start; a recurring one never has.
     """
 
-    from_here: Callable[[Playing], Halts]
+    from_here: Callable[[Playback], Halts]
     lies_behind: Halts = lambda playing: False
     at_ns: int | None = None
 
 
-def at_time(at_ns: int) -> Until:
-    """All that is due up to `at_ns` has been done."""
+def at_time(at_ns: int) -> StopPoint:
+    """Return the moment after everything due up to `at_ns`."""
 
-    def come(playing: Playing) -> bool:
+    def come(playing: Playback) -> bool:
         due = playing.next_ns
         return due is None or due > at_ns
 
-    return Until(lambda playing: come, lambda playing: playing.now_ns > at_ns, at_ns)
+    return StopPoint(lambda playing: come, lambda playing: playing.now_ns > at_ns, at_ns)
 
 
-def _in_round(round: int) -> Until:
-    """The first node has begun `round`."""
+def _in_round(round: int) -> StopPoint:
+    """Return the moment when the first node has begun `round`."""
 
-    def come(playing: Playing) -> bool:
+    def come(playing: Playback) -> bool:
         return playing.happenings.round >= round
 
-    return Until(lambda playing: come, come)
+    return StopPoint(lambda playing: come, come)
 
 
 @dataclass(frozen=True)
-class _OfMessage:
-    """A message of `edge` was sent, or came to its end: the one of that `number`, or the next of which that is so."""
+class _MessageStop:
+    """The moment when a message of `edge` is sent, or ends: the one of that `number`, or the next one."""
 
     edge: Edge
     what: str = ""
     number: int | None = None
 
-    def lies_behind(self, playing: Playing) -> bool:
+    def lies_behind(self, playing: Playback) -> bool:
         return self.number is not None and self._come(playing)
 
-    def from_here(self, playing: Playing) -> Halts:
+    def from_here(self, playing: Playback) -> Halts:
         check_node(playing, max(self.edge))
         if self.number is not None:
             return self._come
         before = self._count(playing)
         return lambda playing: self._count(playing) > before
 
-    def _count(self, playing: Playing) -> int:
-        """How many such messages there were so far."""
+    def _count(self, playing: Playback) -> int:
+        """Return the number of such messages so far."""
         if self.what == "sent":
             return self._sent(playing)
         ended = playing.happenings.ended.get(self.edge, {})
         return sum(map(self._is, ended.values()))
 
-    def _sent(self, playing: Playing) -> int:
+    def _sent(self, playing: Playback) -> int:
         resident = playing.world.residents.get(self.edge[0])
         edge = None if resident is None else resident.ledger.edges.get(self.edge[1])
         return 0 if edge is None else edge.sent
 
-    def _come(self, playing: Playing) -> bool:
+    def _come(self, playing: Playback) -> bool:
         assert self.number is not None
         if self._sent(playing) < self.number:
             return False
@@ -92,52 +92,52 @@ class _OfMessage:
         ended = playing.happenings.ended[self.edge].get(key)
         return ended is not None and self._is(ended)
 
-    def _is(self, ended: Ended) -> bool:
+    def _is(self, ended: EndedMessage) -> bool:
         if self.what == "lost":
             return ended.lost
         return not self.what or any(fate.counts_as is FateClass(self.what) for fate in ended.fates)
 
 
-def _at_crash(node: NodeId) -> Until:
-    """`node` has crashed."""
+def _at_crash(node: NodeId) -> StopPoint:
+    """Return the moment when `node` has crashed."""
 
-    def from_here(playing: Playing) -> Halts:
+    def from_here(playing: Playback) -> Halts:
         check_node(playing, node)
         return lambda playing: playing.supervisor.fleet.status.nodes[node].phase is Phase.CRASHED
 
-    return Until(from_here)
+    return StopPoint(from_here)
 
 
-def _at_stall(playing: Playing) -> Halts:
-    """The diagnosis has found a stall that it had not found before."""
+def _at_stall(playing: Playback) -> Halts:
+    """Return the condition that the diagnosis has found a new stall."""
     before = len(playing.watch.watch.findings)
     return lambda playing: len(playing.watch.watch.findings) > before
 
 
-def _at_end(playing: Playing) -> Halts:
-    """The run has come to its end, and the fleet still stands."""
+def _at_end(playing: Playback) -> Halts:
+    """Return the condition that the run has ended; the fleet is kept."""
     return lambda playing: playing.ended
 
 
-def check_node(playing: Playing, node: NodeId) -> None:
-    """Raise InputError where there is no such node."""
+def check_node(playing: Playback, node: NodeId) -> None:
+    """Raise InputError if there is no such node."""
     expect(is_whole(node, 0), "node", node, "the number of a node")
     num_nodes = playing.scenario.num_nodes
     if not 0 <= node < num_nodes:
         raise InputError(f"there is no node {node}; nodes are 0 to {num_nodes - 1}")
 
 
-def read_until(text: str) -> Until:
-    """The moment that `text` names. Raises InputError where it names none."""
+def read_until(text: str) -> StopPoint:
+    """Return the moment that `text` names. Raises InputError if it names none."""
     text = text.strip()
     if found := _MESSAGE.fullmatch(text):
         what, src, dst, number = found.groups()
-        message = _OfMessage((int(src), int(dst)), what or "", None if number is None else int(number))
-        return Until(message.from_here, message.lies_behind)
+        message = _MessageStop((int(src), int(dst)), what or "", None if number is None else int(number))
+        return StopPoint(message.from_here, message.lies_behind)
     if found := _OTHER.fullmatch(text):
         return (_in_round if found[1] == "round" else _at_crash)(int(found[2]))
     if text in ("stall", "end"):
-        return Until(_at_stall if text == "stall" else _at_end)
+        return StopPoint(_at_stall if text == "stall" else _at_end)
     try:
         return at_time(parse_time_ns(text))
     except ValueError as error:
@@ -145,7 +145,7 @@ def read_until(text: str) -> Until:
 
 
 def read_edge(text: str) -> tuple[Edge, int | None]:
-    """An edge, and a number of a message on it: `2->3 #5`. Raises InputError."""
+    """Parse an edge, and a number of a message on it: `2->3 #5`. Raises InputError."""
     found = _MESSAGE.fullmatch(text.strip())
     if found is None or found[1]:
         raise InputError(f"{text!r} names no message; write it like 2->3 #5")

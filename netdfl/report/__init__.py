@@ -1,1 +1,1 @@
-"""What a person sees of a run: the live view on the terminal and the HTML page afterwards."""
+"""The views of a run for people: the live view on the terminal and the HTML page afterwards."""

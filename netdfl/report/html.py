@@ -1,7 +1,7 @@
-"""The report: one self-contained HTML page about one run, with the run's data inside: no build step, nothing to load.
+"""The report: one self-contained HTML page about one run, with its data inside: no build step, nothing to load.
 
-What is ours of its script are ES modules that name what they import from each other; here each becomes a function that
-gives what it exports, behind those that it needs.
+netdfl's own scripts are ES modules that import each other by name; here each becomes a function that returns its
+exports, after the modules that it needs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|class) (\w+))", r
 
 @cache
 def script(entry: str = "main.js") -> str:
-    """The libraries, then the modules that `entry` needs, then `entry`."""
+    """Return the libraries, then the modules that `entry` needs, then `entry`."""
     libraries = [_read(f"vendor/{name}") for name in LIBRARIES]
     own = [_as_function(name) for name in _in_order(entry.removesuffix(".js"), set())]
     return "\n".join([*libraries, '(() => {\n"use strict";\nconst modules = {};', *own, "})();"])
@@ -40,12 +40,12 @@ def script(entry: str = "main.js") -> str:
 
 @cache
 def style() -> str:
-    """All style sheets."""
+    """Return all style sheets."""
     return "\n".join(map(_read, STYLES))
 
 
 def digest(text: str) -> str:
-    """How a content security policy names an inline text that it lets pass."""
+    """Return the name that a content security policy gives to an inline text that it allows."""
     return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
 
 
@@ -81,12 +81,12 @@ def write_report(run_path: Path | str) -> Path:
 
 
 def render(run: Run) -> str:
-    """Render the page as text. Raises InputError where the run's files are damaged, or of another version."""
+    """Render the page as text. Raises InputError if the run's files are damaged, or of another version."""
     return fill(page_data(run), "default-src 'none'; img-src data:")
 
 
 def fill(data: Json, policy: str, live: str = "", entry: str = "main.js") -> str:
-    """The page around `data`, under a content security `policy`; `live` is the address from which more will come."""
+    """Return the page around `data`, under a content security `policy`; `live` is the address of later data."""
     page = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True)
     # Cytoscape and uPlot set styles of single elements, which needs no leave; the one sheet and script have digests.
     policy += f"; script-src {digest(script(entry))}; style-src {digest(style())}"
@@ -105,5 +105,5 @@ def fill(data: Json, policy: str, live: str = "", entry: str = "main.js") -> str
 
 
 def _inert(text: str) -> str:
-    """JSON that ends no element of the page, whatever its texts hold."""
+    """Return JSON that ends no element of the page, whatever its texts hold."""
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

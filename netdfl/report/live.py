@@ -22,12 +22,12 @@ from netdfl.report.words import duration, figure, not_delivered, own_figures, re
 COLORS = {"pass": "bold green", "done": "bold blue", "fail": "bold red", "unknown": "bold yellow"}
 LEAST_GAP_S = 1.0
 VALUES = 13
-"""The column in which a row of the summary has its value."""
+"""The column of the values in rows of the summary."""
 MISHAPS = tuple(name for name in NOT_DELIVERED if name != FateClass.UNFINISHED)
 
 
 class PlainView:
-    """One line per evaluation, and at most one per second of the run. Entered for the time of the run."""
+    """A view with a line per evaluation, at most one per second of the run. It is entered for the run's time."""
 
     def __init__(self, console: Console) -> None:
         """Print to `console`."""
@@ -42,7 +42,7 @@ class PlainView:
         pass
 
     def update(self, status: FleetStatus) -> None:
-        """Print a line where there is a new evaluation and the last line is a second old."""
+        """Print a line if there is a new evaluation and the last line is a second old."""
         round = -1 if status.evaluation is None else status.evaluation.round
         if round == self._evaluated or status.elapsed_s - self._printed_s < LEAST_GAP_S:
             return
@@ -56,7 +56,7 @@ class PlainView:
         say(self.console, text)
 
     def summary(self, result: Json, run_path: Path) -> None:
-        """Print the verdict, the main figures and where the rest lies; call it after the view was left."""
+        """Print the verdict, the main figures and the paths of the rest; call it after the view was left."""
         head, lines, rows = summary(result, run_path)
         verdict = result["verdict"]
         say(self.console, f"{verdict}  {head}", first=(verdict, COLORS[verdict]))
@@ -67,7 +67,7 @@ class PlainView:
 
 
 class LiveView(PlainView):
-    """A panel that is redrawn in place, below the news."""
+    """A panel that is redrawn in place, below the notes."""
 
     def __init__(self, console: Console) -> None:
         """Draw on `console`, a terminal."""
@@ -94,7 +94,7 @@ class LiveView(PlainView):
         self._live.update(drawn, refresh=True)
 
     def _fold(self) -> None:
-        """A terminal that became narrower has folded the lines drawn before: they are to be erased as they are now."""
+        """Adapt to a narrower terminal, which has folded the drawn lines: they are erased as they are now."""
         width = self.console.width
         if width < self._width and self._lengths:
             rows = sum(max(1, -(-length // width)) for length in self._lengths)
@@ -109,7 +109,7 @@ def open_view(console: Console | None = None) -> PlainView:
 
 
 def describe(status: FleetStatus) -> dict[str, str]:
-    """What a person wants to know of a running fleet, as words; what is not known yet is left out."""
+    """Return the main facts about a running fleet, as words; unknown ones are left out."""
     told: dict[str, str] = {}
     if (evaluation := status.evaluation) is not None:
         if evaluation.test_accuracy is not None:
@@ -127,13 +127,13 @@ def describe(status: FleetStatus) -> dict[str, str]:
 
 
 def _messages(counts: MessageCounts) -> str:
-    """How many were sent and what did not come of them; what is on its way now is no news."""
+    """Return the numbers of messages sent and not delivered, without those under way."""
     told = [f"{count:,} {name}" for name, count in asdict(counts).items() if name in MISHAPS and count]
     return ", ".join([f"{counts.sent:,} sent", *told])
 
 
 def summary_text(result: Json, run_path: Path) -> str:
-    """What a command prints at a run's end, without colors."""
+    """Return the summary that a command prints at a run's end, without colors."""
     head, lines, rows = summary(result, run_path)
     return "\n".join([f"{result['verdict']}  {head}", *_below(lines, rows)])
 
@@ -147,7 +147,7 @@ def _rows(rows: dict[str, str]) -> list[str]:
 
 
 def summary(result: Json, run_path: Path) -> tuple[str, list[str], dict[str, str]]:
-    """What a run was, why it is judged so and what is to be known of that, and its figures by name."""
+    """Return a headline of a run, the reasons and remarks about its verdict, and its figures by name."""
     messages = result["messages"]
     average, local = result["test_accuracy"]["average_model"], result["test_accuracy"]["mean_local"]
     head = f"{result['scenario']}: {result['nodes']} nodes, {result['rounds']} rounds of {result['algorithm']}"
@@ -173,13 +173,13 @@ def summary(result: Json, run_path: Path) -> tuple[str, list[str], dict[str, str
 
 
 def _times(result: Json) -> dict[str, str]:
-    """Where the time went, and how long rounds took."""
+    """Return the use of the time, and the length of rounds."""
     spent = result.get("time")
     return {} if spent is None else {"time": spent["text"], "a round": round_words(spent)}
 
 
 def _took(result: Json) -> str:
-    """How long a run took, and in the simulated world how long it was there."""
+    """Return the length of a run, and in the simulated world its virtual time."""
     virtual = result.get("virtual_duration_s")
     real = duration(result["duration_s"])
     return real if virtual is None else f"{real}; {duration(virtual)} in virtual time"
@@ -198,7 +198,7 @@ def say(console: Console, text: str, *, first: tuple[str, str] | None = None, ha
 
 
 def fold(text: str, width: int, hang: int = 0) -> str:
-    """Break the lines of `text` between words at `width`; a word longer than that stays whole."""
+    """Break the lines of `text` between words at `width`; a longer word stays whole."""
     folded = partial(
         wrap,
         width=max(width, hang + 10),

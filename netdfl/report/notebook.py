@@ -1,4 +1,4 @@
-"""A run in a notebook: its progress while it runs, and what it came to."""
+"""A run in a notebook: its progress while it runs, and its summary."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_NEWS = 5
 
 
 def in_notebook() -> bool:
-    """Whether this is a kernel of Jupyter's, which shows HTML, and not a worker of its."""
+    """Return whether this process is a Jupyter kernel, which shows HTML, and not one of its workers."""
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     alone = parent_process() is None and current_thread() is main_thread()
@@ -27,10 +27,10 @@ def in_notebook() -> bool:
 
 
 class NotebookView:
-    """One output of a cell that is shown anew as the fleet goes on."""
+    """A view in one output of a cell, redrawn as the fleet goes on."""
 
     def __init__(self) -> None:
-        """Nothing is shown before it is entered."""
+        """Prepare; nothing is shown before the view is entered."""
         self._shown: Any = None
         self._curves = Curves()
         self._news: list[str] = []
@@ -47,13 +47,13 @@ class NotebookView:
         self._draw(self._last)
 
     def update(self, status: FleetStatus) -> None:
-        """Show the fleet as it is now."""
+        """Show the present status."""
         self._curves.add(status.evaluation)
         self._last = progress_html(status, self._curves)
         self._draw(self._last)
 
     def note(self, text: str) -> None:
-        """Show a piece of news."""
+        """Show a note."""
         self._news = [*self._news, text][-MOST_NEWS:]
         self._draw(self._last)
 
@@ -64,7 +64,7 @@ class NotebookView:
 
 
 def progress_html(status: FleetStatus, curves: Curves) -> str:
-    """A bar of rounds, and the figures of the moment."""
+    """Return a bar of rounds, and the present figures."""
     done = f"{status.rounds_done} of {status.rounds} rounds, {duration(status.elapsed_s)}"
     bar = f'<progress max="{status.rounds}" value="{status.rounds_done}"></progress> {escape(done)}'
     rows = list(curves.beside(describe(status)).items())
@@ -73,7 +73,7 @@ def progress_html(status: FleetStatus, curves: Curves) -> str:
 
 
 def summary_html(result: Json, run_path: Path) -> str:
-    """What a run came to."""
+    """Return the summary of a run."""
     head, lines, rows = summary(result, run_path)
     why = "".join(f"<div>{escape(line)}</div>" for line in lines)
     return f"<p><b>{escape(result['verdict'])}</b> {escape(head)}</p>{why}{_table(list(rows.items()))}"

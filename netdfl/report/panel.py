@@ -1,4 +1,4 @@
-"""What the terminal shows of a running fleet: bars, curves of a few characters, who waits for whom."""
+"""The terminal's panel of a running fleet: bars, curves of a few characters, waiting nodes."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ KEYS = "Ctrl-C ends the run, judges and keeps it; a second one leaves at once"
 
 @dataclass
 class Curves:
-    """The evaluations that were shown so far."""
+    """The evaluations so far, as curves."""
 
     seen: list[EvaluationStatus] = field(default_factory=list)
 
     def add(self, evaluation: EvaluationStatus | None) -> None:
-        """Remember an evaluation once."""
+        """Keep an evaluation once."""
         if evaluation is not None and (not self.seen or self.seen[-1].round != evaluation.round):
             self.seen.append(evaluation)
 
     def beside(self, told: dict[str, str]) -> dict[str, str]:
-        """`told` with the curves of accuracy and loss; of what was judged once there is none."""
+        """Return `told` with curves of accuracy and loss, where there are at least two values."""
         accuracy = [each.test_accuracy for each in self.seen if each.test_accuracy is not None]
         loss = [each.test_loss for each in self.seen if each.test_loss is not None]
         found = [("accuracy", accuracy, share), ("loss", loss, figure)]
@@ -45,7 +45,10 @@ class Curves:
 
 
 def sparkline(values: Sequence[float], width: int = MOST_POINTS) -> str:
-    """A curve of at most `width` characters, from the lowest to the highest value; a blank where one is not finite."""
+    """Return a curve of at most `width` characters, from the lowest to the highest value.
+
+    A blank stands for a value that is not finite.
+    """
     count = min(len(values), width)
     shown = [values[(place + 1) * len(values) // count - 1] for place in range(count)]  # the last that falls on a place
     finite = [value for value in shown if math.isfinite(value)]
@@ -59,9 +62,9 @@ def sparkline(values: Sequence[float], width: int = MOST_POINTS) -> str:
 
 
 def panel(status: FleetStatus, told: dict[str, str], curves: Curves | None = None) -> RenderableType:
-    """Lay out a status for a terminal: a title, the bar of rounds, what is `told`, curves, waits, keys.
+    """Lay out a status for a terminal: a title, the bar of rounds, the facts in `told`, curves, waits, keys.
 
-    Each is one line, cut where the terminal ends.
+    Each is one line, cut at the terminal's width.
     """
     title = Text.assemble((status.scenario, "bold"), f"  {status.algorithm}, {len(status.nodes)} nodes, {status.world}")
     bar = Table.grid(padding=(0, 1))
@@ -79,7 +82,7 @@ def panel(status: FleetStatus, told: dict[str, str], curves: Curves | None = Non
 
 
 def waits(wait: WaitingStatus, now_s: float) -> str:
-    """`waits in round 7 for 2 and 5 since 4.2 s (1.3 s)`."""
+    """Return a wait in words: `waits in round 7 for 2 and 5, since 4.2 s (1.3 s)`."""
     named = some(wait.awaited, MOST_NAMED) or "whoever sends"
     lasts = duration(max(0.0, now_s - wait.since_s))
     return f"waits in round {wait.round} for {named}, since {duration(wait.since_s)} ({lasts})"

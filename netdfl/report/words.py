@@ -1,6 +1,6 @@
-"""Numbers as people read them, and where the time went; what was never measured is a dash.
+"""Numbers as people read them, and the use of a run's time in words; a missing number is a dash.
 
-The time is what `time` in `result.json` holds, and the rounds of each node.
+The time comes from `time` in `result.json`, and from the rounds of each node.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ WHY: Mapping[str, Mapping[str, str]] = {
 
 
 def share(value: float | None) -> str:
-    """A fraction as a percentage: `93.1%`."""
+    """Return a fraction as a percentage: `93.1%`."""
     return "–" if value is None else f"{value:.1%}"
 
 
 def figure(value: float | None) -> str:
-    """A number with three digits."""
+    """Return a number with three digits."""
     return "–" if value is None else f"{value:.3g}"
 
 
 def some(items: Sequence[object], most: int = 8) -> str:
-    """`4, 5, 6 and 40 more`."""
+    """Return the first items of a list: `4, 5, 6 and 40 more`."""
     shown = ", ".join(map(str, items[:most]))
     return shown if len(items) <= most else f"{shown} and {len(items) - most} more"
 
 
 def not_delivered(messages: Json) -> str:
-    """Messages that were not delivered, by class and reason: `168 lost (loss), 310 late (290 deadline, 20 went on)`.
+    """Return the undelivered messages by class and reason: `168 lost (loss), 310 late (290 deadline, 20 went on)`.
 
-    `messages` is what `result.json` has under that name; `none` where all were delivered.
+    `messages` is the entry of `result.json`; the text is `none` if all were delivered.
     """
     return (
         ", ".join(
@@ -69,7 +69,7 @@ def not_delivered(messages: Json) -> str:
 
 
 def _why(reasons: Mapping[str, int], total: int) -> str:
-    """Reasons in brackets; the only one without its number."""
+    """Return reasons in parentheses; a single one without its number."""
     words = [reason.replace("_", " ") for reason in reasons]
     if len(words) == 1 and sum(reasons.values()) == total:
         return f" ({words[0]})"
@@ -78,7 +78,7 @@ def _why(reasons: Mapping[str, int], total: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """`40 ms`, `3.2 s`, `48 s`, `2 min 5 s`, `3 h 12 min`."""
+    """Return a time in words: `40 ms`, `3.2 s`, `48 s`, `2 min 5 s`, `3 h 12 min`."""
     if seconds < 0.0995:
         return f"{1000 * seconds:.2g} ms" if seconds else "0 s"
     if seconds < 10:
@@ -91,13 +91,13 @@ def duration(seconds: float) -> str:
 
 
 def warnings(result: Json) -> Iterator[str]:
-    """What its warnings say, but for what its reasons say already."""
+    """Yield the sentences of a result's warnings that are not among its reasons."""
     told = set(result["reasons"])
     yield from (each["text"] for each in result.get("warnings", ()) if each["text"] not in told)
 
 
 def remarks(result: Json) -> Iterator[str]:
-    """What to know of a run beside its verdict, a sentence each: mass lost, or new; events that never came."""
+    """Yield a run's remarks beside its verdict: mass lost, or new; events that never happened; the record's form."""
     if "recorded" in result:
         yield f"the record: {result['recorded']['text']}"
     if "kept_as_lines" in result:
@@ -127,7 +127,7 @@ def _unreached(found: Json) -> str:
 
 
 def _action(event: Json) -> str:
-    """`crash`, `restart`; of links what the entry calls it, `partition 0..3 | 4..7`."""
+    """Return an event's action in words: `crash`, `restart`; for links the entry, as `partition 0..3 | 4..7`."""
     if event["action"] not in ("set", "unset") or "entry" not in event:
         return str(event["action"]).replace("_", " ")
     return f"{event['entry'].replace('_', ' ')} {event.get('where', '')}".rstrip()
@@ -146,9 +146,9 @@ def _lost_state(restart: Mapping[str, object]) -> str:
 
 
 def own_figures(result: Json) -> list[tuple[str, float, str]]:
-    """What a model is judged by beside accuracy: the figure, its last value, and those of local models.
+    """Return the task's own figures: name, last value of the average model, and a text on local models.
 
-    Its loss is one of them where no accuracy is measured.
+    The loss is one of them where no accuracy is measured.
     """
     metrics = result.get("metrics") or {}
     if not isinstance(metrics, dict):
@@ -177,13 +177,13 @@ PARTS = {
 
 
 def part_rows(spent: Json) -> list[list[str]]:
-    """What the fleet's time was spent on: the parts, the largest first, with their shares."""
+    """Return the uses of the fleet's time, the largest first, with their shares."""
     parts = sorted(((spent[key], words) for key, words in PARTS.items() if spent[key] > 0), reverse=True)
     return [[words, seconds(value), share(value / spent["total_s"])] for value, words in parts]
 
 
 def round_words(spent: Json) -> str:
-    """`1.05 s at the median, 31 s at most (round 3); deadlines of 2 s to 34 s`."""
+    """Return the lengths of rounds: `1.05 s at the median, 31 s at most (round 3); deadlines of 2 s to 34 s`."""
     lengths = [value for value in spent["rounds"]["median_s"] if value is not None]
     longest = max((value, -round) for round, value in enumerate(spent["rounds"]["longest_s"]) if value is not None)
     limits = [value for value in spent["rounds"]["deadline_s"] if value is not None]
@@ -200,7 +200,7 @@ NO_TIME = "Rounds took no virtual time: the scenario has neither compute time no
 
 
 class NodeTime(NamedTuple):
-    """Seconds of one node's mean round: all of them, those of training, those of waiting."""
+    """Seconds of one node's mean round: the whole round, its training, its waiting."""
 
     node: int
     train: float
@@ -209,7 +209,7 @@ class NodeTime(NamedTuple):
 
 
 def say_rounds(times: Sequence[NodeTime]) -> str:
-    """The mean round of the median node and of the slowest, in a sentence."""
+    """Return a sentence on the mean round of the median node and of the slowest."""
     slowest = max(times, key=lambda each: each.whole)
     if not slowest.whole:
         return f"{NO_TIME}."

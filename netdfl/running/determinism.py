@@ -1,6 +1,6 @@
-"""Is a scenario repeatable? Run it twice in the simulated world and name the first event that differs.
+"""The check that a scenario is repeatable: two runs in the simulated world, and the first differing event.
 
-The second run is another process with another `PYTHONHASHSEED` and another number of threads on offer.
+The second run is in another process with another `PYTHONHASHSEED` and another number of threads.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ LOG = "event_log.txt"
 
 
 @dataclass(frozen=True)
-class Determinism:
+class DeterminismCheck:
     """The hashes of two runs, and the first event in which they differ (None: they are equal).
 
-    `unseeded` are the places where a user's code takes chance that no seed reaches.
+    `unseeded` are the places where a user's code draws random numbers that no seed determines.
     """
 
     hashes: tuple[str, str]
@@ -38,7 +38,7 @@ class Determinism:
     unseeded: tuple[str, ...] = ()
 
 
-def check_determinism(scenario: Scenario, out: Path) -> Determinism:
+def check_determinism(scenario: Scenario, out: Path) -> DeterminismCheck:
     """Run `scenario` twice below `out`, which must be new or empty; both event logs stay there.
 
     Raises:
@@ -52,7 +52,7 @@ def check_determinism(scenario: Scenario, out: Path) -> Determinism:
     sets = [f"world.compute.file={measured.resolve()}"] if measured.exists() else []
     second, *unseeded = _run_elsewhere(scenario, out / "first" / "scenario.yaml", out / "second", sets)
     difference = first_difference(out / "first" / LOG, out / "second" / LOG)
-    return Determinism((first, second), difference, tuple(unseeded))
+    return DeterminismCheck((first, second), difference, tuple(unseeded))
 
 
 def run_logged(scenario: Scenario, out: Path) -> str:
@@ -67,7 +67,7 @@ def run_logged(scenario: Scenario, out: Path) -> str:
 
 
 def _run_elsewhere(scenario: Scenario, file: Path, out: Path, sets: list[str]) -> list[str]:
-    """The hash of a run in another process, and the places there that take chance no seed reaches."""
+    """Return the hash of a run in another process, and the places there that draw unseeded random numbers."""
     seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
     parts = [str(scenario.file.parent)] if scenario.file is not None else []
     path = os.pathsep.join([*parts, *filter(None, [os.environ.get("PYTHONPATH")])])

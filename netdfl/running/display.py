@@ -1,4 +1,4 @@
-"""What shows a fleet while it runs: the terminal's live view, or nothing; and what is said in it besides."""
+"""Displays of a running fleet: none, or one that also announces scheduled changes of links."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from netdfl.scenario.build import compile_schedule
 from netdfl.scenario.model.schema import Scenario
 
 
-class Silent:
-    """Shows nothing."""
+class SilentDisplay:
+    """A display that shows nothing."""
 
     def update(self, status: FleetStatus) -> None:
         """Show nothing."""
@@ -24,13 +24,13 @@ class Silent:
 
 
 def announcing(display: Display, scenario: Scenario) -> Display:
-    """Let `display` say what the schedule does to links."""
+    """Return `display` with announcements of the scheduled changes of links."""
     changes = link_changes(compile_schedule(scenario))
-    return Announcing(display, changes) if changes else display
+    return AnnouncingDisplay(display, changes) if changes else display
 
 
 def say_layer(scenario: Scenario, display: Display) -> None:
-    """Say that links act on packets where the scenario has rules for them and leaves that to its world."""
+    """Note that links act on packets, if the scenario has rules for links and leaves the layer to its world."""
     world = scenario.world
     written = (scenario.links or scenario.events) and "loss_layer" not in world.model_fields_set
     if written and world.loss_layer == "packet":
@@ -40,8 +40,8 @@ def say_layer(scenario: Scenario, display: Display) -> None:
         )
 
 
-class Turn(NamedTuple):
-    """Something to say, at a time in ns or when the fleet is in a round: the first node, or (`ends`) the last."""
+class Announcement(NamedTuple):
+    """A text to show at a time (ns), or in a round: when the first node begins it, or (`ends`) the last node does."""
 
     at: int
     ends: bool
@@ -49,7 +49,7 @@ class Turn(NamedTuple):
     words: str
 
     def has_come(self, status: FleetStatus) -> bool:
-        """Whether it is time."""
+        """Return whether it is time to show the text."""
         if not self.by_round:
             return self.at <= status.elapsed_s * NS_PER_S
         if self.ends:
@@ -57,28 +57,28 @@ class Turn(NamedTuple):
         return self.at <= max((node.round for node in status.nodes.values()), default=-1)
 
 
-class Announcing:
-    """A `Display` around another, which says in it what the schedule does to links, when it does it."""
+class AnnouncingDisplay:
+    """A display around another one that announces scheduled changes of links when they happen."""
 
     def __init__(self, display: Display, changes: Sequence[Change]) -> None:
-        """Announce the beginning and the end of each of `changes` in `display`."""
+        """Announce the begin and the end of each of `changes` in `display`."""
         self._display = display
         self._due = sorted(chain.from_iterable(map(_turns, changes)), key=lambda turn: (turn.by_round, turn.at))
 
     def update(self, status: FleetStatus) -> None:
-        """Say what has come since the last time, and show the fleet."""
+        """Announce changes since the last call, and show the fleet."""
         for turn in [turn for turn in self._due if turn.has_come(status)]:
             self._due.remove(turn)
             self._display.note(turn.words)
         self._display.update(status)
 
     def note(self, text: str) -> None:
-        """Show a piece of news."""
+        """Show a note in the inner display."""
         self._display.note(text)
 
 
-def _turns(change: Change) -> list[Turn]:
-    turns = [Turn(change.begin, False, change.by_round, f"{change.words} ({change.when})")]
+def _turns(change: Change) -> list[Announcement]:
+    turns = [Announcement(change.begin, False, change.by_round, f"{change.words} ({change.when})")]
     if change.end is not None:
-        turns.append(Turn(change.end, True, change.by_round, f"{change.entry} {change.where} is over"))
+        turns.append(Announcement(change.end, True, change.by_round, f"{change.entry} {change.where} is over"))
     return turns

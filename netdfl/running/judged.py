@@ -1,4 +1,4 @@
-"""From what a run recorded to its verdict, its result and its page."""
+"""The judging of an ended run: its verdict, its result and its page."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from netdfl.core.errors import InputError, RunError
 from netdfl.core.no_memory import is_of_memory
+from netdfl.core.renamed import renamed
 from netdfl.core.types import Json
 from netdfl.record.directory import RunDirectory
 from netdfl.record.forms import RESULT, read_form
@@ -30,8 +31,8 @@ NO_MEMORY = "no memory was left"
 
 
 @dataclass(frozen=True)
-class Finished:
-    """A run that ended: where it lies, and what it is judged to be."""
+class FinishedRun:
+    """A run that ended, with its verdict's exit code."""
 
     run: TrainedRun
     exit_code: ExitCode
@@ -42,7 +43,7 @@ class Finished:
         return self.run.result
 
     def model(self, node: int | None = None) -> nn.Module:
-        """The trained model, the average or that of `node`, as PyTorch has it; see `TrainedRun.model`."""
+        """Return the trained model, the average or the model of `node`, as `TrainedRun.model` does."""
         return self.run.model(node)
 
     @property
@@ -51,20 +52,20 @@ class Finished:
         return self.run.path
 
     def __str__(self) -> str:
-        """What it came to, as the command prints it."""
+        """Return the summary that the command prints."""
         from netdfl.report.live import summary_text
 
         return summary_text(self.result, self.path)
 
     def _repr_html_(self) -> str:
-        """What it came to, in a notebook."""
+        """Return the summary for a notebook."""
         from netdfl.report.notebook import summary_html
 
         return summary_html(self.result, self.path)
 
 
 def facts_of(scenario: Scenario, duration_s: float, **more: Any) -> RunFacts:
-    """What the judge needs of the scenario, with `more` from the world."""
+    """Return the facts about the scenario that the verdict needs, with `more` from the world."""
     return RunFacts(
         scenario=scenario.name,
         seed=scenario.seed,
@@ -82,10 +83,10 @@ def facts_of(scenario: Scenario, duration_s: float, **more: Any) -> RunFacts:
     )
 
 
-def finish(directory: RunDirectory, facts: RunFacts) -> Finished:
-    """Judge what was recorded, write `result.json` and the report, of an interrupted run too.
+def finish(directory: RunDirectory, facts: RunFacts) -> FinishedRun:
+    """Judge the record, write `result.json` and the report, also for an interrupted run.
 
-    Where no memory is left for it, the run is broken by that, and `result.json` says so.
+    If memory runs out meanwhile, the run counts as broken, and `result.json` says so.
     """
     with ExitStack() as holding:
         try:
@@ -98,12 +99,12 @@ def finish(directory: RunDirectory, facts: RunFacts) -> Finished:
             if directory.page:
                 with _telling(summary.judgement):
                     _write_page(directory, found)
-            return Finished(found, summary.judgement.exit_code)
+            return FinishedRun(found, summary.judgement.exit_code)
     return _without_memory(directory, facts)  # what the record and the error held is free by now
 
 
 def _judged(directory: RunDirectory, facts: RunFacts, holding: ExitStack) -> tuple[TrainedRun, Summary]:
-    """Judge, and write `result.json`; the tables are read once, and held for the page too."""
+    """Judge the run, and write `result.json`. The tables are read once, and held for the page too."""
     found = open_run(directory.path)
     kept_as_lines = found.roll_up()
     holding.enter_context(found.held())
@@ -116,8 +117,8 @@ def _judged(directory: RunDirectory, facts: RunFacts, holding: ExitStack) -> tup
     return found, summary
 
 
-def _without_memory(directory: RunDirectory, facts: RunFacts) -> Finished:
-    """Leave the verdict of a run that no memory is left to judge. Raises RunError where there is none even for that."""
+def _without_memory(directory: RunDirectory, facts: RunFacts) -> FinishedRun:
+    """Write the result of a run that memory did not suffice to judge. Raises RunError if even that fails."""
     gc.collect()
     again = f"`netdfl run --resume {directory.path}`, or collect it again"
     why = f"{NO_MEMORY} to judge the run, whose record is kept; once some is free: {again}"
@@ -125,7 +126,7 @@ def _without_memory(directory: RunDirectory, facts: RunFacts) -> Finished:
         status = read_form(directory.path / "fleet.json", RESULT)
         summary = unjudged(facts, why, status or {})
         directory.write_json("result.json", summary.result)
-        return Finished(open_run(directory.path), summary.judgement.exit_code)
+        return FinishedRun(open_run(directory.path), summary.judgement.exit_code)
     except MemoryError as error:
         raise RunError(f"{why}, in {directory.path}") from error
 
@@ -143,7 +144,7 @@ def _write_page(directory: RunDirectory, found: TrainedRun) -> None:
 
 @contextmanager
 def _telling(judgement: Judgement) -> Iterator[None]:
-    """Where something can't be written, tell the verdict all the same. Raises RunError."""
+    """Add the verdict to the error, if a file can't be written within the context. Raises RunError."""
     try:
         yield
     except (InputError, RunError, OSError) as error:
@@ -152,7 +153,7 @@ def _telling(judgement: Judgement) -> Iterator[None]:
 
 
 def _with_messages(run: Run, findings: Sequence[Json]) -> list[Json]:
-    """Each of `findings` with the last messages on the edges of its witness, both ways, before it was found."""
+    """Add to each finding the last messages on the edges of its witness, both ways, before its time."""
     return [{**finding, "messages": _last(run, finding)} for finding in findings]
 
 
@@ -170,3 +171,7 @@ def _last(run: Run, finding: Json) -> list[Json]:
         {"srcs": srcs, "dsts": dsts, "found_s": finding["found_s"], "most": MOST_MESSAGES},
     )
     return [dict(zip(columns, row, strict=True)) for row in reversed(rows)]
+
+
+if not TYPE_CHECKING:
+    __getattr__ = renamed(__name__, {"Finished": "FinishedRun"})

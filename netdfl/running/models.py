@@ -1,4 +1,4 @@
-"""The models that a run kept, as modules of PyTorch's and as files that need no netdfl."""
+"""The models that a run kept, as modules of PyTorch and as files that need no netdfl."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class TrainedRun(Run):
-    """A run, and the models that it ended with, where it kept them."""
+    """A run with the models that it kept at its end."""
 
     def model(self, node: int | None = None) -> nn.Module:
-        """The average of the nodes' last models, as the run judged it, or that of `node`; in evaluation mode.
+        """Return the average of the last models, as the run judged it, or the model of `node`; in evaluation mode.
 
-        A push-sum model is divided by its weight, a server's is the server's. The scenario's own modules are imported
-        and its data are read, to build the model.
-
+        A push-sum model is divided by its weight; with a server, the average is the server's model. The scenario's own
+        modules
+        are imported and its data are read, to build the model.
         Raises:
             InputError: the run kept no models, `node` has none, or its scenario trains no model.
         """
@@ -47,7 +47,7 @@ class TrainedRun(Run):
 
     @property
     def _alone(self) -> bool:
-        """Whether one node's model is all that there is to average."""
+        """Whether only one node has a model to average."""
         return len(self._with_a_model) == 1 and not self._blueprint.scenario.has_server
 
     @property
@@ -65,7 +65,7 @@ class TrainedRun(Run):
             raise InputError(f"the model of {self.path} can't be built: {error}") from error
 
     def _average(self) -> tuple[Tensor, Mapping[str, Tensor]]:
-        """The average, and buffers that the first node keeps for itself."""
+        """Return the average, and the buffers that the first node keeps for itself."""
         from netdfl.host.judging import averaged
 
         nodes = self._with_a_model
@@ -99,7 +99,7 @@ def open_run(path: Path | str) -> TrainedRun:
     """Open a run directory, finished or not.
 
     Raises:
-        InputError: there is no run at `path`, or it holds what is no plain file.
+        InputError: there is no run at `path`, or it holds a file that is not a plain one.
     """
     return TrainedRun(open_record(path).path)
 
@@ -108,7 +108,7 @@ def export_model(run: TrainedRun, folder: Path, node: int | None = None) -> str:
     """Write the model as `model.safetensors` and as a `state_dict` (`model.pt`); return how to load them.
 
     Raises:
-        InputError: see `TrainedRun.model`; or the files can't be written.
+        InputError: there is no such model, or the files can't be written.
     """
     import io
 

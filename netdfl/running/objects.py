@@ -1,4 +1,4 @@
-"""`netdfl.load`: what the command line reads, and models and data that a program has as objects."""
+"""`netdfl.load`: scenarios from files or mappings, with models and data that are objects of a program."""
 
 from __future__ import annotations
 
@@ -28,24 +28,22 @@ def load(
     model: nn.Module | type[nn.Module] | Factory | None = None,
     data: object = None,
 ) -> Scenario:
-    """Read, check and complete a scenario, with a model and data of the program's where these are given.
+    """Read, check and complete a scenario, optionally with a model and data of the program.
 
-    Own parts are imported and tried: loading runs the modules that lie beside the scenario and that it names.
-
+    The scenario's own parts are imported and tried: loading runs the modules beside the scenario that it names.
     Args:
         scenario: A YAML file, the name of one that comes with netdfl (`quickstart`), or the mapping that such a file
-            holds; one that was loaded already is given back.
+            holds; a loaded scenario is returned as it is.
         sets: Overrides, each `path.to.key=value`.
         on: The world to run on; short for an override of `world.kind`.
-        model: In place of `task.model`: a module, whose weights all nodes start from; a class of one; or a function
-            that returns one. It lives in this process, so the world is `simulated`; but for a class or function of a
-            module that lies beside the scenario or in the working directory, which nodes anywhere import by its name.
+        model: In place of `task.model`: a module, whose weights all nodes start from; a module class; or a function
+            that returns a module. Objects live in this process, so the world must be `simulated`; except for a class or
+            function of a module beside the scenario or in the working directory, which all nodes can import by name.
         data: In place of `task.dataset`: a torch Dataset, arrays `(inputs, targets)`, a data frame, `(train, test)` of
             these, a list with one for each client, or `netdfl.Datasets`. It lives in this process, too.
-
     Raises:
         ScenarioError: With every mistake that was found.
-        InputError: `sets`, `model` or `data` are nothing of the kind, or the world is another.
+        InputError: `sets`, `model` or `data` have the wrong type, or the world is another.
     """
     if not isinstance(sets, list | tuple) or not all(isinstance(each, str) for each in sets):
         raise InputError(f"sets is {sets!r}: expected a list of overrides, like ['rounds=5']")
@@ -77,7 +75,7 @@ def _names(model: nn.Module | type[nn.Module] | Factory | None, data: object) ->
 
 
 def _path_of(model: object, scenario: str | Path | Mapping[str, object] | Scenario) -> str:
-    """`module:name` of a class or function that other processes find by it; nothing where they do not."""
+    """Return `module:name` of a class or function that other processes can import; empty if they can't."""
     module, name = getattr(model, "__module__", ""), getattr(model, "__qualname__", "")
     if isinstance(scenario, Scenario) or not name.replace(".", "").isidentifier() or module == "__main__":
         return ""
@@ -88,7 +86,7 @@ def _path_of(model: object, scenario: str | Path | Mapping[str, object] | Scenar
 
 
 def _told(problem: Problem, names: Mapping[str, str]) -> Problem:
-    """The problem with objects called as the caller knows them."""
+    """Return the problem with objects named by the caller's arguments."""
     for argument, name in names.items():
         problem = replace(problem, what=problem.what.replace(repr(name), f"given as {argument}="))
         if name in problem.file:

@@ -1,7 +1,7 @@
-"""What there must be for a run, and what is written down before it.
+"""Preparations of a run: checks of the machine, and files that are written before it starts.
 
-A run is refused before its round 0 where the disk or the machine lacks what its scenario asks for. What it was made
-from is kept, so that it is known later whether it can be played again.
+A run is refused before its round 0 if the disk or the machine lacks something that its scenario needs. The sources of
+the run are recorded, so that a later replay can tell whether they have changed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def prepare(scenario: Scenario, directory: RunDirectory) -> None:
-    """Write what is known before the run: the resolved scenario and the graph of round 0."""
+    """Write the files that precede a run: the resolved scenario, its sources, and the graph of round 0."""
     directory.write("scenario.yaml", to_yaml(scenario))
     if scenario.file is not None and not (directory.path / ORIGIN).exists():
         directory.write_json(ORIGIN, {"directory": str(scenario.file.parent)})
@@ -64,7 +64,7 @@ def prepare(scenario: Scenario, directory: RunDirectory) -> None:
 
 
 def _places(scenario: Scenario) -> list[list[float] | None] | None:
-    """Where each node is, by latitude and longitude, as the scenario or the file of its topology says."""
+    """Return each node's latitude and longitude, from the scenario or its topology's file; None if unknown."""
     if scenario.report.places:
         return scenario.report.places
     file = getattr(scenario.topology, "file", None)
@@ -83,7 +83,7 @@ _VERSIONS = ("netdfl", "torch", "numpy")
 
 
 class Provenance(TypedDict):
-    """`provenance.json`: versions of packages, and digests of the resolved scenario and of the user's own modules."""
+    """Form of `provenance.json`: versions of packages, digests of the resolved scenario and the user's modules."""
 
     versions: dict[str, str]
     scenario: str
@@ -94,7 +94,7 @@ _FORM: TypeAdapter[Provenance] = TypeAdapter(Provenance)
 
 
 def write_provenance(scenario: Scenario, directory: RunDirectory) -> None:
-    """Write what the run in `directory`, whose scenario lies there already, is made from."""
+    """Write the sources of the run in `directory`, which must hold its scenario already."""
     came = Path.cwd() if scenario.file is None else scenario.file.parent
     modules = {str(file): _digest(file) for file in imported_from(str(came)) if file.is_file()}
     text = read_plain(directory.path / "scenario.yaml")
@@ -103,7 +103,7 @@ def write_provenance(scenario: Scenario, directory: RunDirectory) -> None:
 
 
 def what_changed(run: Run) -> list[str]:
-    """What is not as it was when `run` was made, in words; nothing where that is not known.
+    """Return the sources of `run` that have changed, in words; nothing if they were not recorded.
 
     Raises:
         InputError: `provenance.json` is damaged.
@@ -124,7 +124,7 @@ def what_changed(run: Run) -> list[str]:
 
 
 def other_versions(run: Run) -> list[str]:
-    """Which packages are not of the version that made `run`: `torch is 2.11, and was 2.12`."""
+    """Return the packages with another version than `run` had: `torch is 2.11, and was 2.12`."""
     made = read_form(run.path / PROVENANCE, _FORM)
     was: Mapping[str, str] = {} if made is None else made["versions"]
     now = _versions()
@@ -141,12 +141,11 @@ def _versions() -> dict[str, str]:
 
 
 def check_ready(scenario: Scenario) -> Sequence[str]:
-    """Build what every node of the run would build; what is to be said of the data.
+    """Build everything that a node of the run would build; return remarks on the data.
 
     Ports, privileges and Docker are not tried: they may differ when it runs.
-
     Raises:
-        ScenarioError: with the sentences that the run would refuse it with, and where each mistake is written.
+        ScenarioError: with the sentences by which the run would be refused, and the place of each mistake.
     """
     notes: list[str] = []
     if problems := list(_problems(scenario, notes)):
@@ -179,7 +178,7 @@ def _problems(scenario: Scenario, notes: list[str]) -> Iterator[Problem]:
 
 
 def _try_steps(scenario: Scenario, problem: TaskOfFleet) -> list[str]:
-    """Take the run's two local steps now, so that it need not; what they show that loading has not said."""
+    """Take the two trial steps of a run now; return remarks that loading has not given yet."""
     from netdfl.host.blueprint import make_algorithm
 
     if (fit_ways := getattr(problem, "fit_ways", None)) is None:

@@ -1,4 +1,4 @@
-"""Run a scenario: the one way for the command line, for Python, and for studies."""
+"""The running of a scenario, for the command line, Python, and studies alike."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from netdfl.record.directory import CHECKPOINTS, LOCK, RunDirectory, hold, place
 from netdfl.record.forms import damaged
 from netdfl.record.run import Run, open_run
 from netdfl.record.status import Display
-from netdfl.running.display import Silent, announcing, say_layer
-from netdfl.running.judged import NO_MEMORY, Finished, facts_of, finish
+from netdfl.running.display import SilentDisplay, announcing, say_layer
+from netdfl.running.judged import NO_MEMORY, FinishedRun, facts_of, finish
 from netdfl.running.objects import load
 from netdfl.running.prepare import prepare
 from netdfl.scenario.model.plugins import ORIGIN
@@ -34,11 +34,11 @@ from netdfl.worlds.simulated.compute import COMPUTE_FILE
 if TYPE_CHECKING:
     from torch import nn
 
-    from netdfl.supervisor.supervisor import Outcome
+    from netdfl.supervisor.supervisor import FleetOutcome
     from netdfl.training.tasks.given import Factory
 
 KEPT = ("scenario.yaml", ORIGIN, CHECKPOINTS, COMPUTE_FILE, LOCK)
-"""What a resumed run takes over of the run that was killed."""
+"""Files that a resumed run keeps of the run that was killed."""
 
 
 def run(
@@ -54,22 +54,21 @@ def run(
     view: AbstractContextManager[Display] | None = None,
     forkserver: ForkServer | None = None,
     made: Callable[[Path], None] | None = None,
-) -> Finished:
-    """Run `scenario` in the world that it names, and judge it.
+) -> FinishedRun:
+    """Run `scenario` in its world, and judge the run.
 
     Args:
-        scenario: As loaded by `netdfl.load`, or what that takes: a file's path, or a mapping.
-        model: A model of the program's, as `netdfl.load` takes it; so are `data` and `on`.
-        data: Data of the program's.
+        scenario: As loaded by `netdfl.load`, or its argument: a file's path, or a mapping.
+        model: A model of the program, as for `netdfl.load`.
+        data: Data of the program, as for `netdfl.load`.
         on: The world to run on.
         out: The run directory; by default a new one below `root`.
         overwrite: Whether to replace an ended run that lies in `out`, so that a notebook's cell can be run again.
-        root: Where runs are kept.
+        root: The folder of runs.
         page: Whether to write `report.html`.
-        view: Shows the fleet while it runs; by default the cell's output in a notebook, and nothing elsewhere.
-        forkserver: One opened earlier, so that torch was imported meanwhile; it is closed here.
-        made: Called with the run directory as soon as there is one.
-
+        view: A view of the fleet while it runs; by default the cell's output in a notebook, and nothing elsewhere.
+        forkserver: A fork server opened earlier, so that torch is already imported; it is closed here.
+        made: Called with the run directory as soon as it exists.
     Raises:
         InputError: nothing could be run, for a reason in the scenario, the data or the machine.
     """
@@ -97,7 +96,7 @@ def _expect_shown(page: object, view: object) -> None:
 
 @contextmanager
 def _held(directory: RunDirectory) -> Iterator[None]:
-    """Nobody else writes there meanwhile; what was refused before anything was recorded leaves nothing."""
+    """Hold the directory's lock; remove the directory if the run is refused before anything was recorded."""
     try:
         with hold(directory.path):
             yield
@@ -112,7 +111,7 @@ def _run_in(
     directory: RunDirectory,
     view: AbstractContextManager[Display] | None,
     forkserver: ForkServer | None = None,
-) -> Finished:
+) -> FinishedRun:
     prepare(scenario, directory)
     with view or _view_here() as display:
         say_layer(scenario, display)
@@ -120,13 +119,13 @@ def _run_in(
 
 
 def _view_here() -> AbstractContextManager[Display]:
-    """Where nobody wants another: the output of the cell in a notebook, nothing elsewhere."""
+    """Return the default view: the output of the cell in a notebook, nothing elsewhere."""
     if "IPython" in sys.modules:
         from netdfl.report.notebook import NotebookView, in_notebook
 
         if in_notebook():
             return NotebookView()
-    return nullcontext(Silent())
+    return nullcontext(SilentDisplay())
 
 
 def _supervised(
@@ -135,14 +134,16 @@ def _supervised(
     display: Display,
     forkserver: ForkServer | None = None,
     resumption: Resumption | None = None,
-) -> Finished:
+) -> FinishedRun:
     from netdfl.running.supervise import supervise  # it loads torch, and the input is known to be sound by now
 
     with ExitStack() as stack:
         if scenario.report.tensorboard:
-            from netdfl.exports.trackers import FOLDER, Following
+            from netdfl.exports.trackers import FOLDER, TensorBoardDisplay
 
-            display = stack.enter_context(Following(open_run(directory.path), directory.path / FOLDER, display))
+            display = stack.enter_context(
+                TensorBoardDisplay(open_run(directory.path), directory.path / FOLDER, display)
+            )
         shown = announcing(display, scenario)
         outcome = supervise(scenario, directory, shown, forkserver=forkserver, resumption=resumption)
     if outcome.interrupted:
@@ -150,12 +151,11 @@ def _supervised(
     return judge(scenario, directory, outcome, resumption)
 
 
-def resume(path: str | Path, *, page: bool = True, view: AbstractContextManager[Display] | None = None) -> Finished:
-    """Go on with the run in the directory `path`, which was killed or interrupted, and judge it; `page` as in `run`.
+def resume(path: str | Path, *, page: bool = True, view: AbstractContextManager[Display] | None = None) -> FinishedRun:
+    """Continue the killed or interrupted run in the directory `path`, and judge it; `page` as in `run`.
 
-    A simulated run is played again from its start, with the local rounds that its checkpoints hold; see
-    `netdfl.worlds.simulated.replay`. Real nodes go on from their checkpoints; see `netdfl.supervisor.resumption`.
-
+    A simulated run is played again from its start, with the local rounds from its checkpoints
+    (`netdfl.worlds.simulated.replay`). Real nodes continue from their checkpoints (`netdfl.supervisor.resumption`).
     Raises:
         InputError: there is no such run, it goes on or has ended, or it can't be resumed.
     """
@@ -165,7 +165,7 @@ def resume(path: str | Path, *, page: bool = True, view: AbstractContextManager[
         return _resume(found, RunDirectory(found.path, page=page), view)
 
 
-def _resume(found: Run, directory: RunDirectory, view: AbstractContextManager[Display] | None) -> Finished:
+def _resume(found: Run, directory: RunDirectory, view: AbstractContextManager[Display] | None) -> FinishedRun:
     verdict = found.result.get("verdict") if found.finished else "unknown"
     if verdict != "unknown":
         raise InputError(
@@ -187,19 +187,19 @@ def _resume(found: Run, directory: RunDirectory, view: AbstractContextManager[Di
 
 def _resume_nodes(
     found: Run, scenario: Scenario, directory: RunDirectory, view: AbstractContextManager[Display] | None
-) -> Finished:
-    """Let the nodes of a run in a real world live again."""
+) -> FinishedRun:
+    """Restart the nodes of a run in a real world."""
     with damaged(found.path, "resumed"):
         resumption = find_resumption(found, scenario)
         note(found.path, resumption)
-    with view or nullcontext(Silent()) as display:
+    with view or nullcontext(SilentDisplay()) as display:
         return _supervised(scenario, directory, display, resumption=resumption)
 
 
 def judge(
-    scenario: Scenario, directory: RunDirectory, outcome: Outcome, resumption: Resumption | None = None
-) -> Finished:
-    """Judge what `outcome` says of a run, and what it recorded."""
+    scenario: Scenario, directory: RunDirectory, outcome: FleetOutcome, resumption: Resumption | None = None
+) -> FinishedRun:
+    """Judge a run by its `outcome` and its record."""
     if outcome.error is not None and not isinstance(outcome.error, NetdflError):
         raise outcome.error
     directory = replace(directory, path=place_of(directory.path))

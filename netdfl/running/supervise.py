@@ -1,4 +1,4 @@
-"""One fleet in the world that its scenario names, looked after from its start to its end."""
+"""The supervision of one fleet in its scenario's world, from its start to its end."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from netdfl.core.no_memory import is_of_memory
 from netdfl.core.whose import theirs
 from netdfl.record.directory import RunDirectory
 from netdfl.record.status import Display
-from netdfl.running.display import Silent
+from netdfl.running.display import SilentDisplay
 from netdfl.scenario.model.schema import Scenario
 from netdfl.supervisor.resumption import Resumption
-from netdfl.supervisor.supervisor import Outcome, Supervisor
+from netdfl.supervisor.supervisor import FleetOutcome, Supervisor
 from netdfl.worlds.base import Setting
 from netdfl.worlds.catalog import entry_of
 from netdfl.worlds.fork_client import ForkServer
@@ -27,12 +27,12 @@ def supervise(
     forkserver: ForkServer | None = None,
     resumption: Resumption | None = None,
     keep_log: Path | None = None,
-) -> Outcome:
-    """Run `scenario` into `directory`; return how that ended.
+) -> FleetOutcome:
+    """Run `scenario` into `directory`; return how the run ended.
 
-    `keep_log` gets the lines of the event log, where the world keeps one. Raises InputError where it can't begin.
+    `keep_log` gets the lines of the event log, if the world keeps one. Raises InputError if the fleet can't begin.
     """
-    display = display or Silent()
+    display = display or SilentDisplay()
     world = entry_of(scenario).make(Setting(scenario, directory, display.note, forkserver, keep_log))
     supervisor = Supervisor(scenario, directory, world, note=display.note, show=display.update, resumption=resumption)
     began = time.monotonic()
@@ -45,7 +45,7 @@ def supervise(
             known = RunError(f"no memory was left while the fleet ran ({type(error).__name__}: {error})")
         if known is None or isinstance(known, InputError):
             raise
-        return Outcome(
+        return FleetOutcome(
             time.monotonic() - began, supervisor.fleet.status, interrupted=supervisor.interrupted, error=known
         )
     finally:

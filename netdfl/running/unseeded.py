@@ -1,6 +1,6 @@
-"""Where a user's code takes chance from the operating system, which no seed reaches: a generator without a seed.
+"""Places where a user's code draws random numbers without a seed, from the operating system.
 
-Numpy's, Python's and torch's all ask for it in a few places of theirs, which are watched while a scenario runs.
+The generators of numpy, Python and torch get such numbers in a few places, which are watched while a scenario runs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from netdfl.core.whose import own_place_here
 
 @contextmanager
 def watched() -> Iterator[list[str]]:
-    """The places, as `file:line`, where a user's code asked for it so far, in their order, each once."""
+    """Give the list of places (`file:line`) where a user's code has drawn unseeded numbers, in order, each once."""
     found: list[str] = []
     for module in ("torch", "torch.random"):
         importlib.import_module(module)  # before it is watched: it takes chance itself
@@ -32,18 +32,18 @@ def watched() -> Iterator[list[str]]:
 
 
 _SEEDED: list[bool] = []
-"""Not empty while numpy makes a generator with a seed, for which it makes one without first."""
+"""Not empty while numpy makes a seeded generator, which first makes an unseeded one internally."""
 
 
-class _Kind(type(np.random.RandomState)):  # type: ignore[misc]
-    """Of a class whose instances are all of numpy's that it stands for."""
+class _RandomStateMeta(type(np.random.RandomState)):  # type: ignore[misc]
+    """A metaclass by which instances of numpy's own class count as instances of the replacement."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, cls.__mro__[1])
 
 
-class _RandomState(np.random.RandomState, metaclass=_Kind):
-    """Numpy's, which says when it has a seed."""
+class _RandomState(np.random.RandomState, metaclass=_RandomStateMeta):
+    """A replacement of numpy's class that notes whether a seed was given."""
 
     def __init__(self, seed: Any = None) -> None:
         if seed is None:
@@ -57,7 +57,7 @@ class _RandomState(np.random.RandomState, metaclass=_Kind):
 
 
 def _asked_for() -> Iterator[tuple[Any, str, Callable[..., bool]]]:
-    """Functions that give chance, or take a seed and give chance without one."""
+    """Yield functions that return random numbers, or do so if they get no seed, with a test of their arguments."""
     yield importlib.import_module("numpy.random.bit_generator"), "randbits", lambda *args: True
     yield random, "_urandom", lambda *args: True  # of SystemRandom, and so of `secrets`
     yield importlib.import_module("os"), "urandom", lambda *args: True

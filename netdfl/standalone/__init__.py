@@ -1,1 +1,1 @@
-"""A node without a supervisor, and what becomes of what such nodes write."""
+"""Nodes without a supervisor, and the collection of their records."""

@@ -1,4 +1,4 @@
-"""Why a fleet without a supervisor stood still: each node keeps two accounts of itself, read once all are at hand."""
+"""Stalls of a fleet without a supervisor, found from two accounts that each node keeps of itself."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ from netdfl.record.run import Run
 ACCOUNTS_FILE = "accounts.json"
 QUIET_NS = NS_PER_S
 TOGETHER_NS = 5 * NS_PER_S
-"""Accounts that were given further apart are not of one moment: who gave the earlier one had ended by then."""
+"""Accounts that are further apart are not of one moment: the node of the earlier one had ended by then."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """One node's words when its present wait had become long, and when it ended; the same while it lives."""
+    """One node's accounts, when its present wait had become long, and when it ended; equal while it lives."""
 
     quiet: Account
     last: Account
 
     @classmethod
     def of(cls, quiet: Account | None, last: Account) -> Self:
-        """Without words of a long wait, the node was at work."""
+        """Return the accounts of a node; without an account of a long wait, it was at work."""
         return cls(replace(last, state=State.RUNNING, wait=None) if quiet is None else quiet, last)
 
     @classmethod
     def read(cls, directory: Path) -> Self | None:
-        """What the node in `directory` left; None where it left none."""
+        """Read the accounts of the node in `directory`; None if there are none."""
         return read_form(directory / ACCOUNTS_FILE, TypeAdapter(cls))
 
     def write(self, directory: Path) -> None:
-        """Leave it. Raises RunError."""
+        """Write the accounts. Raises RunError."""
         said: dict[str, Any] = {"quiet": self.quiet.to_json(), "last": self.last.to_json()}
         RunDirectory(directory).write_json(ACCOUNTS_FILE, said)
 
@@ -59,9 +59,9 @@ def find_stalls(
     detector: str,
     allows: Allows = lambda setting: True,
 ) -> tuple[list[Finding], Snapshot]:
-    """What held the fleet when its last nodes were stopped, and the moment that shows it.
+    """Return the stalls that held the fleet when its last nodes were stopped, and the snapshot that shows them.
 
-    One of `nodes` without an account, or with one from long before the others', counts as dead.
+    A node without an account, or with one from long before the others', counts as dead.
     """
     at_ns = max((each.last.at_ns for each in accounts.values()), default=0)
     down = {node: _down(accounts.get(node)) for node in nodes if not _present(accounts.get(node), at_ns)}
@@ -78,7 +78,7 @@ def find_stalls(
 
 
 def read_probed(run: Run, finished: Collection[NodeId]) -> list[Finding]:
-    """The deadlocks that nodes found by asking each other; over where all in it have `finished` since."""
+    """Return the deadlocks that nodes found by probes; over where all their nodes have `finished` since."""
     rows = run.rows("SELECT at_s, round, details FROM events WHERE kind = 'probed' ORDER BY at_s, node")
     found: dict[Any, Finding] = {}
     for at_s, round, details in rows:

@@ -1,6 +1,6 @@
-"""`netdfl collect`: what the nodes of a fleet without a supervisor wrote becomes one run, judged like any other.
+"""`netdfl collect`: the records of a fleet without a supervisor become one run, judged like any other.
 
-Nothing is changed where it lies. Models are read one after the other, so never more than two are in memory.
+The source files are not changed. Models are read one after the other, so at most two are in memory.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ from netdfl.record.run import Run, open_run
 from netdfl.record.status import FleetStatus, NodeStatus, Phase
 from netdfl.record.store import STORE, StoreWriter
 from netdfl.record.verdict import RunFacts
-from netdfl.running.judged import Finished, facts_of, finish
+from netdfl.running.judged import FinishedRun, facts_of, finish
 from netdfl.running.prepare import PROVENANCE, prepare
 from netdfl.scenario.load import load, loads
 from netdfl.scenario.loading.identity import is_of
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import ProcessesOptions, RealOptions
 from netdfl.standalone.accounts import Accounts, find_stalls, read_probed
-from netdfl.standalone.record import NODE_FILE, NodeRecord, Stage
+from netdfl.standalone.record import NODE_FILE, NodeRecord, NodeStage
 from netdfl.supervisor.stalls import settings_of
 
 PACKETS = "packets.json"
 EACH_PROVENANCE = "provenance"
-"""Where a gathered run has what each node was made from, a file a node."""
-_PHASES: Mapping[Stage, Phase] = {
-    Stage.FINISHED: Phase.FINISHED,
-    Stage.CRASHED: Phase.CRASHED,
-    Stage.STOPPED: Phase.RUNNING,
+"""Folder of a collected run with the provenance of each node, a file a node."""
+_PHASES: Mapping[NodeStage, Phase] = {
+    NodeStage.FINISHED: Phase.FINISHED,
+    NodeStage.CRASHED: Phase.CRASHED,
+    NodeStage.STOPPED: Phase.RUNNING,
 }
 
 
-class Part(NamedTuple):
-    """One node's folder, and what the node said of itself last."""
+class NodeFolder(NamedTuple):
+    """One node's folder, and its last record of itself."""
 
     folder: Path
     record: NodeRecord
@@ -70,21 +70,20 @@ def collect(
     note: Callable[[str], None] = lambda text: None,
     links: Mapping[str, Any] | None = None,
     deaths: Mapping[NodeId, str] | None = None,
-) -> Finished:
-    """Make one run directory of the folders that the nodes wrote, anywhere below `folder`, and judge it.
+) -> FinishedRun:
+    """Make one run directory of the nodes' folders, anywhere below `folder`, and judge it.
 
     Args:
         folder: Holds a folder of each node, and may hold the scenario.
         out: The run directory; by default a new one below `root`.
-        root: Where runs are kept.
+        root: The folder of runs.
         page: Whether to write `report.html`.
-        note: Told what is missing.
-        links: What carried out the links; by default what the scenario says that they act on, with what
-            became of the packets by `packets.json`, where that lies in `folder`.
-        deaths: What is known otherwise of how nodes ended, by node.
-
+        note: Called with sentences about missing parts.
+        links: The layer and the device of links; by default the scenario's layer, with the counts of packets in
+            `packets.json`, if that lies in `folder`.
+        deaths: Further knowledge of how nodes ended, by node.
     Raises:
-        InputError: there are no nodes, they are not of one run, or what they wrote is damaged.
+        InputError: there are no nodes, they are not of one run, or their files are damaged.
     """
     parts = find_parts(Path(folder))
     scenario = _load(Path(folder), parts)
@@ -99,13 +98,13 @@ def collect(
 
 def _gather(
     folder: Path,
-    parts: Mapping[NodeId, Part],
+    parts: Mapping[NodeId, NodeFolder],
     blueprint: Blueprint,
     directory: RunDirectory,
     note: Callable[[str], None],
     links: Mapping[str, Any] | None,
     deaths: Mapping[NodeId, str] | None,
-) -> Finished:
+) -> FinishedRun:
     scenario = blueprint.scenario
     _copy(parts, directory.path)
     for sentence in mixed(software_of(parts)):
@@ -119,9 +118,9 @@ def _gather(
         store.event(int(duration_s * NS_PER_S), None, scenario.rounds, "finish")
     _describe(blueprint, directory, parts, found, duration_s)
     stalled, over = _find_stalls(blueprint, directory, parts, note)
-    finished = [node for node, part in parts.items() if part.record.stage is Stage.FINISHED]
+    finished = [node for node, part in parts.items() if part.record.stage is NodeStage.FINISHED]
     stalled = stalled or read_probed(found, finished)
-    interrupted = not over and any(part.record.stage is Stage.STOPPED for part in parts.values())
+    interrupted = not over and any(part.record.stage is NodeStage.STOPPED for part in parts.values())
     links = dict(links or _links(folder, scenario, directory))
     facts = _facts(
         scenario,
@@ -136,15 +135,15 @@ def _gather(
     return finish(directory, facts)
 
 
-def find_parts(folder: Path) -> dict[NodeId, Part]:
-    """Every node's folder below `folder`. Raises InputError where they are not one fleet's."""
-    parts: dict[NodeId, Part] = {}
+def find_parts(folder: Path) -> dict[NodeId, NodeFolder]:
+    """Return every node's folder below `folder`. Raises InputError if they are not of one fleet."""
+    parts: dict[NodeId, NodeFolder] = {}
     for path in sorted(folder.rglob(NODE_FILE)):
         check_plain(path.parent)
         record = NodeRecord.read(path.parent)
-        if record is None or record.stage is Stage.GATHERING:
+        if record is None or record.stage is NodeStage.GATHERING:
             continue
-        part = parts.setdefault(record.node, Part(path.parent, record))
+        part = parts.setdefault(record.node, NodeFolder(path.parent, record))
         if part.folder != path.parent:
             raise InputError(f"{part.folder} and {path.parent} are both of node {record.node}; keep one")
     if not parts:
@@ -156,8 +155,8 @@ def find_parts(folder: Path) -> dict[NodeId, Part]:
     return dict(sorted(parts.items()))
 
 
-def _load(folder: Path, parts: Mapping[NodeId, Part]) -> Scenario:
-    """The scenario as it ran: the one that lies in `folder`, unless the nodes changed it."""
+def _load(folder: Path, parts: Mapping[NodeId, NodeFolder]) -> Scenario:
+    """Return the scenario as it ran: the one in `folder`, unless the nodes changed it."""
     first = next(iter(parts.values()))
     given = folder / "scenario.yaml"
     if given.is_file():
@@ -168,7 +167,7 @@ def _load(folder: Path, parts: Mapping[NodeId, Part]) -> Scenario:
     return loads(text, file=str(first.folder / "scenario.yaml"), directory=folder)
 
 
-def _copy(parts: Mapping[NodeId, Part], target: Path) -> None:
+def _copy(parts: Mapping[NodeId, NodeFolder], target: Path) -> None:
     for part in parts.values():
         for name in (STORE, "models", "logs"):
             for file in sorted(each for each in (part.folder / name).glob("*") if each.is_file()):
@@ -179,14 +178,14 @@ def _copy(parts: Mapping[NodeId, Part], target: Path) -> None:
             shutil.copyfile(part.folder / PROVENANCE, target / EACH_PROVENANCE / f"{part.record.node:03d}.json")
 
 
-def _duration_s(parts: Mapping[NodeId, Part]) -> float:
-    """From the common start to the end of the last node; of those that came to one, if any did."""
+def _duration_s(parts: Mapping[NodeId, NodeFolder]) -> float:
+    """Return the time from the common start to the end of the last node; of finished nodes, if there are any."""
     records = [part.record for part in parts.values()]
-    ended = [record for record in records if record.stage is Stage.FINISHED] or records
+    ended = [record for record in records if record.stage is NodeStage.FINISHED] or records
     return max(record.at_s or 0.0 for record in ended)
 
 
-def _judge_models(blueprint: Blueprint, found: Run, store: StoreWriter, parts: Mapping[NodeId, Part]) -> None:
+def _judge_models(blueprint: Blueprint, found: Run, store: StoreWriter, parts: Mapping[NodeId, NodeFolder]) -> None:
     """Record the figures of every round's average model, at the time when its last node had ended the round."""
     ended = dict(found.rows("SELECT round, max(at_s) FROM metrics WHERE name = 'round_s' GROUP BY round"))
     with _one_thread(blueprint):
@@ -205,7 +204,7 @@ def _judge_models(blueprint: Blueprint, found: Run, store: StoreWriter, parts: M
 
 @contextmanager
 def _one_thread(blueprint: Blueprint) -> Iterator[None]:
-    """Let torch compute as where the other worlds judge, so that the figures are the same."""
+    """Let torch compute with one thread, as in other worlds' evaluations, so that the figures are the same."""
     if blueprint.plain:
         yield
         return
@@ -220,7 +219,7 @@ def _one_thread(blueprint: Blueprint) -> Iterator[None]:
 
 
 def _record_deaths(
-    deaths: Mapping[NodeId, tuple[Part | None, str]], store: StoreWriter, note: Callable[[str], None]
+    deaths: Mapping[NodeId, tuple[NodeFolder | None, str]], store: StoreWriter, note: Callable[[str], None]
 ) -> None:
     for node, (part, reason) in deaths.items():
         at_ns = 0 if part is None else int((part.record.at_s or 0) * NS_PER_S)
@@ -229,27 +228,27 @@ def _record_deaths(
 
 
 def _find_deaths(
-    blueprint: Blueprint, parts: Mapping[NodeId, Part], known: Mapping[NodeId, str]
-) -> dict[NodeId, tuple[Part | None, str]]:
-    """Every node that never came to an end, and what is known of it."""
+    blueprint: Blueprint, parts: Mapping[NodeId, NodeFolder], known: Mapping[NodeId, str]
+) -> dict[NodeId, tuple[NodeFolder | None, str]]:
+    """Return every node that did not end properly, with the reason."""
     found = {node: (parts.get(node), _cause(blueprint, parts.get(node))) for node in blueprint.node_ids}
     return {node: (part, known.get(node, cause)) for node, (part, cause) in found.items() if cause}
 
 
-def _cause(blueprint: Blueprint, part: Part | None) -> str:
-    """Why a node counts as dead; empty where it does not, or where its own record says so already."""
+def _cause(blueprint: Blueprint, part: NodeFolder | None) -> str:
+    """Return why a node counts as dead; empty if it does not, or if its own record says so already."""
     if part is None:
         return "it left no record"
     record = part.record
-    if record.stage is Stage.RUNNING:
+    if record.stage is NodeStage.RUNNING:
         return f"it never reported an end; the last that it wrote is of round {record.round}"
-    if record.stage is Stage.CRASHED and record.planned_return(blueprint.schedule) is not None:
+    if record.stage is NodeStage.CRASHED and record.planned_return(blueprint.schedule) is not None:
         return f"it crashed in round {record.round}, as scripted, and nobody started it again"
     return ""
 
 
 def _links(folder: Path, scenario: Scenario, directory: RunDirectory) -> dict[str, Any]:
-    """The layer, and what the process that carried the packets has counted."""
+    """Return the layer of links, and the counts of the process that forwarded packets."""
     links: dict[str, Any] = {"layer": scenario.world.loss_layer}
     if (folder / PACKETS).is_file():
         counted = read_form(folder / PACKETS, RESULT)
@@ -259,13 +258,13 @@ def _links(folder: Path, scenario: Scenario, directory: RunDirectory) -> dict[st
 
 
 def _find_stalls(
-    blueprint: Blueprint, directory: RunDirectory, parts: Mapping[NodeId, Part], note: Callable[[str], None]
+    blueprint: Blueprint, directory: RunDirectory, parts: Mapping[NodeId, NodeFolder], note: Callable[[str], None]
 ) -> tuple[list[Finding], bool]:
-    """What held the nodes that were stopped, and whether it held them for good: then stopping them broke nothing."""
-    stopped = [node for node, part in parts.items() if part.record.stage is Stage.STOPPED]
+    """Return the stalls of stopped nodes, and whether they were permanent: then stopping broke nothing."""
+    stopped = [node for node, part in parts.items() if part.record.stage is NodeStage.STOPPED]
     if not stopped:
         return [], False
-    ended = [part for part in parts.values() if part.record.stage in (Stage.STOPPED, Stage.FINISHED)]
+    ended = [part for part in parts.values() if part.record.stage in (NodeStage.STOPPED, NodeStage.FINISHED)]
     accounts = {p.record.node: said for p in ended if (said := Accounts.read(p.folder)) is not None}
     outages, detector = Outages(blueprint.schedule, blueprint.links.link), blueprint.scenario.failure_detector.kind
     allows = settings_of(blueprint.scenario, launched=False)
@@ -276,27 +275,27 @@ def _find_stalls(
     return stalled, is_over(stalled, snapshot, stopped)
 
 
-def _unfinished(blueprint: Blueprint, parts: Mapping[NodeId, Part]) -> list[str]:
-    """Clients that ended because their server had, with rounds before them that they could have gone on with."""
+def _unfinished(blueprint: Blueprint, parts: Mapping[NodeId, NodeFolder]) -> list[str]:
+    """Return sentences about clients that ended with their server, though they could have gone on."""
     server, rounds = blueprint.network.server, blueprint.scenario.rounds
     if server is None:
         return []
     left = {}
     for node, part in parts.items():
         said, record = Accounts.read(part.folder), part.record
-        if record.stage is Stage.FINISHED and said is not None and said.last.state is not State.FINISHED:
+        if record.stage is NodeStage.FINISHED and said is not None and said.last.state is not State.FINISHED:
             if not waits_in_vain(said.last, server):
                 left[node] = record.round
     crashed = [
-        part.record.round for node, part in parts.items() if node == server and part.record.stage is Stage.CRASHED
+        part.record.round for node, part in parts.items() if node == server and part.record.stage is NodeStage.CRASHED
     ]
     return [*not_ended(left, rounds), *(without_server(server, round, rounds) for round in crashed)]
 
 
 def _describe(
-    blueprint: Blueprint, directory: RunDirectory, parts: Mapping[NodeId, Part], found: Run, duration_s: float
+    blueprint: Blueprint, directory: RunDirectory, parts: Mapping[NodeId, NodeFolder], found: Run, duration_s: float
 ) -> None:
-    """Write what the supervisor writes beside the store: `fleet.json`, `partition.json`, `events.jsonl`."""
+    """Write the files that a supervisor writes beside the store: `fleet.json`, `partition.json`, `events.jsonl`."""
     scenario = blueprint.scenario
     ((nbytes,),) = found.rows("SELECT coalesce(sum(nbytes), 0)::BIGINT FROM round_totals")
     status = FleetStatus(
@@ -320,15 +319,15 @@ def _describe(
         directory.write_events([event.to_json() for event in blueprint.schedule])
 
 
-def software_of(parts: Mapping[NodeId, Part]) -> dict[NodeId, Versions]:
-    """What each node ran on, as it said."""
+def software_of(parts: Mapping[NodeId, NodeFolder]) -> dict[NodeId, Versions]:
+    """Return the versions that each node reported."""
     return {node: taken(part.record.versions) for node, part in parts.items()}
 
 
 def _facts(
     scenario: Scenario,
     found: Run,
-    parts: Mapping[NodeId, Part],
+    parts: Mapping[NodeId, NodeFolder],
     duration_s: float,
     links: Mapping[str, Any],
     **more: Any,
@@ -336,7 +335,9 @@ def _facts(
     options = scenario.world if isinstance(scenario.world, RealOptions) else ProcessesOptions.model_validate({})
     bound = options.fidelity
     fidelity = judge_fidelity(found, relative=bound.relative, slack_ns=bound.slack)
-    broke = (f"node {n} broke: {part.record.reason}" for n, part in parts.items() if part.record.stage is Stage.BROKE)
+    broke = (
+        f"node {n} broke: {part.record.reason}" for n, part in parts.items() if part.record.stage is NodeStage.BROKE
+    )
     return facts_of(
         scenario,
         duration_s,

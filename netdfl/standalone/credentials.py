@@ -1,7 +1,7 @@
-"""`netdfl credentials`: a file for each node of a fleet that nobody looks after, by which the others know it.
+"""`netdfl credentials`: a file for each node of a fleet without a supervisor, which proves its identity.
 
-A file lets its node certify lives of its own, each with a new key that never leaves the node, and of nobody else. The
-authority that made them is thrown away: nobody joins the fleet later.
+With its file a node can certify lives of its own, each with a new key that never leaves the node, and no other node.
+The authority that made the files is thrown away: no node joins the fleet later.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OWNERS, _EVERYBODYS, _OTHERS = 0o600, 0o644, 0o077
 MOUNTED = Path("/run/secrets")
-"""Where engines of containers put a file: whoever can read it there is in the one node's container."""
+"""Where container engines mount a file: only processes of the one node's container can read it there."""
 _MOST_BYTES = 1 << 16
 
 
@@ -42,7 +42,7 @@ def write_credentials(scenario: Scenario, folder: Path, *, mounted: bool = False
 
 
 def bundles(num_nodes: int) -> dict[NodeId, str]:
-    """What each node's file holds, by an authority that is thrown away."""
+    """Return the contents of each node's file, by an authority that is thrown away."""
     from netdfl.transport.security.authority import Authority
 
     authority = Authority.make(secrets.token_hex(8))
@@ -57,7 +57,7 @@ def _write(file: Path, text: str, mode: int) -> Path:
 
 
 def read_credentials(file: Path, node: NodeId) -> Authority:
-    """The authority of `node` from its file, which nobody else may be able to read. Raises InputError."""
+    """Return the authority of `node` from its file, which no other user may read. Raises InputError."""
     from netdfl.transport.security.authority import Authority
 
     mounted = MOUNTED in file.parents

@@ -1,8 +1,8 @@
 """`netdfl testbed --for kubernetes`: a folder of manifests by which a cluster runs the fleet by itself.
 
-An Indexed Job has a pod for each node, which the others find by the names of a headless Service. The scenario comes
-from a ConfigMap, each node's proof of who it is from a Secret of which its container sees this one file. All write
-to one volume; a second Job makes a run of what lies there.
+An Indexed Job has a pod for each node, which others find by the names of a headless Service. The scenario comes
+from a ConfigMap, each node's credentials from a Secret of which its container sees one file. All write
+to one volume; a second Job collects a run from it.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from netdfl.worlds.containers.image import asks_gpus, write_recipe
 
 RECORD = "/netdfl-record"
 MOST_BYTES = 1_000_000
-"""What a ConfigMap may hold, with some room."""
+"""Most bytes in a ConfigMap, with some margin."""
 LONGEST_NAME = 40
 GIVEN_UP = [1, 2, 4, 130]
-"""Exit codes of `netdfl node` after which the same node would end in the same way."""
+"""Exit codes of `netdfl node` after which the same node would fail again."""
 KINDS = ("job", "pod", "service", "networkpolicy", "configmap", "secret", "persistentvolumeclaim")
-"""All that a fleet is made of, for whoever takes it away: the file with its Secret may be deleted by then."""
+"""All kinds of objects of a fleet, for its removal: the file with its Secret may be deleted by then."""
 _OWNER = {"runAsNonRoot": True, "runAsUser": IMAGE_USER, "runAsGroup": IMAGE_USER, "fsGroup": IMAGE_USER}
 
 Manifest = dict[str, Any]
 
 
 def write_manifests(scenario: Scenario, folder: Path, *, tls: bool = True) -> Path:
-    """Write the manifests of `scenario` into the new `folder`, and return that. Raises InputError."""
+    """Write the manifests of `scenario` into the new `folder`, and return its path. Raises InputError."""
     check_empty(folder)
     scenario = _on_messages(scenario)
     fleet = Manifests(scenario, str(scenario.world.image), tls=tls)  # type: ignore[attr-defined]
@@ -56,7 +56,7 @@ def write_manifests(scenario: Scenario, folder: Path, *, tls: bool = True) -> Pa
 
 
 def _on_messages(scenario: Scenario) -> Scenario:
-    """The scenario with links on messages: pods of several machines share no forwarder of packets."""
+    """Return the scenario with links on messages: pods of several machines share no packet forwarder."""
     world = scenario.world
     if not acts_on_packets(scenario):
         return scenario
@@ -72,18 +72,18 @@ class Manifests:
     """The objects of one fleet, all named after its scenario."""
 
     def __init__(self, scenario: Scenario, image: str, *, tls: bool) -> None:
-        """Containers run `image`."""
+        """Describe containers that run `image`."""
         self.scenario, self.image, self.tls = scenario, image, tls
         self.name = dns_label(scenario.name)
 
     def volume(self) -> Manifest:
-        """Where all write, from whichever machine."""
+        """Return the volume to which all nodes write, from any machine."""
         asked = {"requests": {"storage": "10Gi"}}
         spec = {"accessModes": ["ReadWriteMany"], "resources": asked}
         return self._object("v1", "PersistentVolumeClaim", "record", spec)
 
     def config_map(self) -> Manifest:
-        """What every node reads. Raises InputError where that is too much."""
+        """Return the files that every node reads. Raises InputError if they are too large."""
         files = pack(self.scenario) | {"peers.yaml": "".join(f"{line}\n" for line in self._peers()).encode()}
         size = sum(map(len, files.values()))
         if size > MOST_BYTES:
@@ -96,13 +96,13 @@ class Manifests:
         return self._object("v1", "ConfigMap", "scenario") | {"binaryData": data}
 
     def secret(self) -> Manifest:
-        """What each node certifies its lives with."""
+        """Return the credentials of all nodes."""
         made = bundles(self.scenario.num_nodes)
         files = {f"{node}.pem": text for node, text in made.items()}
         return self._object("v1", "Secret", "credentials") | {"type": "Opaque", "stringData": files}
 
     def service(self) -> Manifest:
-        """By which nodes have names, before they are ready too."""
+        """Return the service that gives nodes names, also before they are ready."""
         spec = {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
@@ -112,7 +112,7 @@ class Manifests:
         return self._object("v1", "Service", "", spec)
 
     def policy(self) -> Manifest:
-        """Nobody but the fleet reaches its ports, where the cluster's network keeps such policies."""
+        """Return the policy that closes the fleet's ports to others, in networks that enforce policies."""
         others = {"podSelector": {"matchLabels": self._labels("node")}}
         spec = {
             "podSelector": {"matchLabels": self._labels("node")},
@@ -122,7 +122,10 @@ class Manifests:
         return self._object("networking.k8s.io/v1", "NetworkPolicy", "", spec)
 
     def job(self) -> Manifest:
-        """The nodes. One that was killed, or whose machine went, begins again and rejoins; one that failed does not."""
+        """Return the job of the nodes.
+
+        A node that was killed or evicted restarts and rejoins; a failed one does not.
+        """
         count = self.scenario.num_nodes
         failed = {"action": "FailIndex", "onExitCodes": {"operator": "In", "values": GIVEN_UP}}
         evicted = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
@@ -145,13 +148,13 @@ class Manifests:
         return self._object("batch/v1", "Job", "", spec)
 
     def collecting(self) -> Manifest:
-        """Makes a run of what the nodes wrote, and ends as its verdict says."""
+        """Return the job that collects a run from the nodes' files; its exit code is the verdict."""
         command = ["python", "-m", "netdfl.cli", "collect", f"{RECORD}/nodes", f"--out={RECORD}/run"]
         template = self._pod("collect", self._container("collect", command))
         return self._object("batch/v1", "Job", "collect", {"backoffLimit": 0, "template": template})
 
     def copying(self) -> Manifest:
-        """A pod from which the run can be copied."""
+        """Return a pod from which the run can be copied."""
         pod = self._pod("copy", self._container("copy", ["sleep", "3600"]))
         return self._object("v1", "Pod", "copy", pod["spec"])
 
@@ -228,7 +231,7 @@ class Manifests:
         return {"metadata": {"labels": self._labels(part)}, "spec": spec}
 
     def readme(self) -> str:
-        """How to use the folder."""
+        """Return instructions for the folder."""
         secret = "kubectl apply -f credentials.yaml\n    " if self.tls else ""
         build = f"docker build -t {self.image} image" if not self.scenario.world.image else ""  # type: ignore[attr-defined]
         proof = (
@@ -274,7 +277,7 @@ supervisor, on machines that KubeRay gives, the same scenario runs by `netdfl ru
 
 
 def dns_label(name: str) -> str:
-    """A name that Kubernetes takes, as near to `name` as can be."""
+    """Return a name that Kubernetes accepts, as close to `name` as possible."""
     label = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:LONGEST_NAME].strip("-")
     return label if label[:1].isalpha() else f"fleet-{label}".strip("-")
 

@@ -1,4 +1,4 @@
-"""A node that lives without a supervisor: it writes down what others would report, and leaves when all are done."""
+"""A node without a supervisor: it writes its reports to a journal, and leaves when all nodes are done."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ from netdfl.scenario.loading.identity import scenario_hash
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import Heartbeat
 from netdfl.standalone.accounts import QUIET_NS, Accounts
-from netdfl.standalone.record import Crash, NodeRecord, Stage
+from netdfl.standalone.record import CrashForm, NodeRecord, NodeStage
 from netdfl.standalone.request import Request
-from netdfl.standalone.start import Beginning, Ended, Gathering
+from netdfl.standalone.start import NothingToRun, RunIdentity, StartNegotiation
 from netdfl.transport.control.rendezvous import FINISHED, RUNNING, Line, Rendezvous
 from netdfl.transport.security.identity import Identity
 
 KILLED = 137
 FAREWELL_S, FAREWELL_CALL_S = 0.2, 1.0
 PATIENCE_S = 10.0
-"""How long a finished node waits for one that does not answer any more."""
+"""Seconds that a finished node waits for one that no longer answers."""
 
 
 def live(request: Request) -> int:
-    """Run the node of `request`; return its exit code. Raises InputError where it could not begin."""
+    """Run the node of `request`; return its exit code. Raises InputError if it could not begin."""
     keep_freed()
     blueprint = Blueprint.of(_without_oracle(request.scenario))
     if not blueprint.plain:
@@ -64,14 +64,14 @@ def live(request: Request) -> int:
 
 
 def _without_oracle(scenario: Scenario) -> Scenario:
-    """Nobody can tell the nodes who is gone: they listen to each other's heartbeats instead."""
+    """Replace the oracle by heartbeats: there is no supervisor to tell the nodes which nodes are gone."""
     if scenario.failure_detector.kind != "oracle":
         return scenario
     return scenario.model_copy(update={"failure_detector": Heartbeat.model_validate({})})
 
 
 def say_what_is_missing(blueprint: Blueprint) -> None:
-    """Say what of the scenario is not this process's affair, nor anybody else's."""
+    """Print which parts of the scenario no process carries out."""
     scenario: Any = blueprint.scenario
     if scenario.world.loss_layer == "packet" and (scenario.links or scenario.events):
         print("links act on packets: this process applies none, something below it must", file=sys.stderr)
@@ -82,17 +82,17 @@ def say_what_is_missing(blueprint: Blueprint) -> None:
 
 
 async def _live(request: Request, blueprint: Blueprint, directory: RunDirectory, worker: ThreadWorker) -> int:
-    stopping = _Stopping()
+    stopping = _StopSignals()
     versions = versions_here(trains=not blueprint.plain)
-    start = Gathering(request, scenario_hash(request.scenario), blueprint.schedule, versions)
+    start = StartNegotiation(request, scenario_hash(request.scenario), blueprint.schedule, versions)
     try:
         beginning = await start.find_beginning()
         await start.certify(beginning.life.epoch)
         prepare(request.scenario, directory)
         (directory.path / "snapshots").mkdir(exist_ok=True)
-        node = HandNode(request, blueprint, start, beginning, worker)
+        node = StandaloneNode(request, blueprint, start, beginning, worker)
         return await node.live(stopping)
-    except Ended as news:
+    except NothingToRun as news:
         print(news, file=sys.stderr)
         return ExitCode.PASS
     except asyncio.CancelledError:
@@ -101,8 +101,11 @@ async def _live(request: Request, blueprint: Blueprint, directory: RunDirectory,
         await asyncio.gather(*(line.aclose() for line in start.lines.values()))
 
 
-class _Stopping:
-    """Ctrl-C, SIGTERM and SIGHUP: before the start they cancel the task that waits for it, later they stop the node."""
+class _StopSignals:
+    """Handlers of Ctrl-C, SIGTERM and SIGHUP.
+
+    Before the start they cancel the waiting task, later they stop the node.
+    """
 
     def __init__(self) -> None:
         task = asyncio.current_task()
@@ -112,15 +115,20 @@ class _Stopping:
             asyncio.get_running_loop().add_signal_handler(number, lambda: self.stop())
 
 
-class HandNode:
-    """One life of one node of a fleet that nobody looks after: it keeps a journal. A `Superior` of its own node."""
+class StandaloneNode:
+    """One life of one node without a supervisor. It is its own controller, and keeps a journal."""
 
     launched = False
 
     def __init__(
-        self, request: Request, blueprint: Blueprint, start: Gathering, beginning: Beginning, worker: ThreadWorker
+        self,
+        request: Request,
+        blueprint: Blueprint,
+        start: StartNegotiation,
+        beginning: RunIdentity,
+        worker: ThreadWorker,
     ) -> None:
-        """Prepare; nothing runs yet."""
+        """Prepare the node; nothing runs yet."""
         self.request, self.start, self.blueprint, self.epoch = request, start, blueprint, beginning.life.epoch
         me = Identity(request.node, self.epoch, beginning.run_id, start.scenario_hash)
         self.meeting = Rendezvous(me, request.peers, start.versions)
@@ -155,12 +163,12 @@ class HandNode:
         self.done, self.stopped = asyncio.Event(), asyncio.Event()
         self.interrupted = False
 
-    async def live(self, stopping: _Stopping) -> int:
-        """From listening to the end; return the exit code. Raises InputError where it could not begin."""
+    async def live(self, stopping: _StopSignals) -> int:
+        """Run from listening to the end; return the exit code. Raises InputError if the node could not begin."""
         self.record.address = await self.living.transport.start()
         try:
             if not self.epoch:  # what a later life begins from is kept until it has begun
-                self.write(Stage.GATHERING)
+                self.write(NodeStage.GATHERING)
             neighbors = self.blueprint.possible_neighbors(self.request.node)
             await self.start.agree(self.meeting, neighbors, again=self.epoch > 0)
         except BaseException:
@@ -174,7 +182,7 @@ class HandNode:
         return self.exit_code(code)
 
     def begin_together(self) -> None:
-        """Learn where the others listen, and begin at the agreed start."""
+        """Set the other nodes' addresses, and begin at the agreed start."""
         assert self.meeting.start_ns is not None
         self.meeting.phase, self.meeting.on_restart = RUNNING, self.on_restart
         self.record.start_monotonic_ns = self.meeting.start_ns
@@ -188,12 +196,14 @@ class HandNode:
         if self.epoch:
             self.tell_of_last_life()
             self.host.tell("restart", epoch=self.epoch)
-        self.write(Stage.RUNNING)
+        self.write(NodeStage.RUNNING)
 
     def go_on_without_who_is_done(self) -> None:
-        """Wait for nobody who had finished when this life began: what it had sent came to an earlier one, or never.
+        """Do not wait for nodes that had finished when this life began.
 
-        Who sends again what nobody has acknowledged is waited for until it says that nothing is left of that.
+        Their messages reached an earlier life, or never will. A node that sends unacknowledged messages again is
+        awaited
+        until it reports that none are left.
         """
         self.meeting.on_finished = self.hear_finished
         if self.blueprint.scenario.delivery.kind != "acknowledged":
@@ -202,34 +212,34 @@ class HandNode:
                     self.hear_finished(peer, owes=False)
 
     def hear_finished(self, peer: NodeId, owes: bool) -> None:
-        """`peer` has finished; `owes`: it sends this node again what nobody has acknowledged."""
+        """Note that `peer` has finished; `owes`: it still sends this node unacknowledged messages."""
         if not owes and peer not in self.host.node.waits.gone:
             self.host.tell("gone", peer=peer, detector="finished")
             self.host.node.waits.set_gone(peer)
 
     def owes(self, peer: NodeId) -> bool:
-        """Whether this node sends `peer` messages again."""
+        """Return whether this node still sends `peer` unacknowledged messages."""
         delivery = self.host.node.delivery
         return delivery is not None and any(each[0] == peer for each in delivery.due_again)
 
     def tell_of_last_life(self) -> None:
-        """Record that it ended unplanned, if it did: nobody else was there to see it."""
+        """Record an unplanned end of the last life, which no other process has recorded."""
         before = self.start.before
         if before is None:
             self.host.tell("died", reason="its record is gone, and it began again")
-        elif before.stage is Stage.RUNNING:
+        elif before.stage is NodeStage.RUNNING:
             at_ns = int((before.at_s or 0) * NS_PER_S)
             reason = "it was killed, and began again"
             self.living.store.event(at_ns, self.request.node, before.round, "died", reason=reason)
 
     def interrupt(self) -> None:
-        """SIGTERM or Ctrl-C: leave, and keep what was recorded."""
+        """Leave after SIGTERM or Ctrl-C, and keep the record."""
         self.interrupted = True
         self.stopped.set()
 
     def exit_code(self, code: int) -> int:
-        """What the process exits with."""
-        if self.record.stage is Stage.FINISHED:
+        """Return the exit code of the process."""
+        if self.record.stage is NodeStage.FINISHED:
             return ExitCode.PASS
         if code:
             return ExitCode.BROKE if code == EXIT_DISK else ExitCode.FAIL
@@ -238,22 +248,22 @@ class HandNode:
     # what a supervisor would do
 
     async def dismissed(self) -> None:
-        """Return when this node is stopped, or when nobody needs it any more."""
+        """Return when this node is stopped, or no longer needed."""
         await _first(self.stopped.wait(), self.over())
 
     async def over(self) -> None:
-        """Return when all nodes are done; a server's clients have nothing more to do once it is."""
+        """Return when all nodes are done; clients of a server are done when the server is."""
         server = self.blueprint.network.server
         if server is None or server == self.request.node:
             await self.done.wait()
         else:
             await _first(self.done.wait(), self.server_done(server))
         self.meeting.phase = FINISHED
-        self.write(Stage.FINISHED)
+        self.write(NodeStage.FINISHED)
         await self.farewell()
 
     async def server_done(self, server: NodeId) -> None:
-        """Return a while after the server has said that it is done: once nothing is to do, or the time is up."""
+        """Return some time after the server is done: once nothing is left to do, or the time is up."""
         await self.meeting.finished[server].wait()
         done_ns, pace = self.clock.now_ns(), Pace([self.request.node])
         pace.at(self.request.node, self.host.round, done_ns)
@@ -263,11 +273,11 @@ class HandNode:
                 return
 
     async def farewell(self) -> None:
-        """Tell everybody that this node is done, and stay until they are, or do not answer any more."""
+        """Tell all nodes that this one is done, and stay until they are done, or do not answer."""
         await asyncio.gather(*(self.see_off(node, line) for node, line in self.start.lines.items()))
 
     async def see_off(self, peer: NodeId, line: Line) -> None:
-        """Tell `peer`; return when it is done too, or given up."""
+        """Tell `peer` that this node is done; return when the peer is done too, or given up."""
         told, silent_since, finished = False, None, self.meeting.finished[peer]
         while not (told and finished.is_set()):
             call = self.meeting.call()
@@ -285,7 +295,7 @@ class HandNode:
             await asyncio.sleep(FAREWELL_S)
 
     def patience_s(self, peer: NodeId) -> float:
-        """How long `peer` may be silent; longer where the schedule has it return."""
+        """Return the seconds that `peer` may be silent; more if it is scheduled to return."""
         now = self.clock.now_ns()
         due = [
             event.after_ns if event.at_ns is None else event.at_ns - now
@@ -295,29 +305,29 @@ class HandNode:
         return PATIENCE_S + max([0, *due]) / NS_PER_S
 
     def on_restart(self, node: NodeId, epoch: int) -> None:
-        """`node` lives again: reach it anew."""
+        """Connect anew to `node`, which has restarted."""
         self.living.transport.set_peer(node, self.request.peers[node], epoch)
 
     # what goes to a supervisor elsewhere
 
     def report(self, report: Report) -> None:
-        """Write down what others report."""
+        """Write a report to the journal."""
         match report:
             case Progress():
                 self.note_progress(report)
             case Broke():
                 self.record.reason = report.reason
-                self.write(Stage.BROKE)
+                self.write(NodeStage.BROKE)
             case Happened():
                 self.record.reason = str(report.details["reason"])
-                self.write(Stage.FAILED)
+                self.write(NodeStage.FAILED)
                 kind = "died" if report.kind == "failed" else report.kind
                 self.living.store.event(report.at_ns, self.request.node, report.round, kind, **report.details)
             case _:
                 pass  # nobody else needs to know it
 
     def note_progress(self, progress: Progress) -> None:
-        """Where this node stands."""
+        """Note the progress of this node."""
         self.notice_wait()
         if progress.ended:
             self.done.set()
@@ -334,10 +344,10 @@ class HandNode:
             Accounts(self.quiet, self.quiet).write(self.request.directory)
 
     def account(self) -> Account:
-        """What this node does now."""
+        """Return an account of what this node does now."""
         return Account.from_json(self.host.account(stack=stack_of(self.host.gate.coroutine)).to_json())
 
-    def write(self, stage: Stage) -> None:
+    def write(self, stage: NodeStage) -> None:
         """Write `node.json` as of now."""
         self.record.stage, self.record.round = stage, self.host.round
         loss = self.host.node.task.last_loss
@@ -347,27 +357,27 @@ class HandNode:
         self.record.write(self.request.directory)
 
     def note_end(self) -> None:
-        """Say in the record how this life ended, before the node leaves the network."""
+        """Record how this life ended, before the node leaves the network."""
         if self.host.crash is not None:
             crash = self.host.crash
-            self.record.crash = cast(Crash, crash.details() | {"at_ns": crash.at_ns})
-            self.write(Stage.CRASHED)
+            self.record.crash = cast(CrashForm, crash.details() | {"at_ns": crash.at_ns})
+            self.write(NodeStage.CRASHED)
             self.living.store.event(crash.at_ns, self.request.node, crash.round, "crash", **crash.details())
-        elif self.interrupted and self.record.stage is Stage.RUNNING:
-            self.write(Stage.STOPPED)
+        elif self.interrupted and self.record.stage is NodeStage.RUNNING:
+            self.write(NodeStage.STOPPED)
         Accounts.of(self.quiet, self.account()).write(self.request.directory)
 
     async def flushed(self) -> None:
-        """See `Superior`: nothing is on its way anywhere."""
+        """Return at once: reports are written immediately."""
 
     async def part(self, code: int, crash: Crashed | None) -> None:
-        """See `Superior`: end as a crash does; a signal to itself would not reach the first process of a container."""
+        """End the process as a crash would; a signal to itself would not reach the first process of a container."""
         if crash is not None:
             os._exit(KILLED)
 
 
 def _num_gpus(blueprint: Blueprint) -> int:
-    """The GPUs here; none where nothing needs torch, which may not be there then."""
+    """Return the number of GPUs here; 0 if nothing needs torch, which may not be installed then."""
     if blueprint.plain:
         return 0
     import torch
@@ -376,7 +386,7 @@ def _num_gpus(blueprint: Blueprint) -> int:
 
 
 async def _first(*works: Coroutine[Any, Any, Any]) -> None:
-    """Return when the first of `works` does, and end the others."""
+    """Return when the first of `works` does, and cancel the others."""
     tasks = [asyncio.create_task(work) for work in works]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -1,7 +1,7 @@
-"""The packets of a testbed: the forwarder between its containers, which nobody but the nodes tells anything.
+"""The packet forwarder of a testbed, between its containers.
 
 `python -m netdfl.standalone.packets FOLDER` serves a testbed: packets pass freely until the nodes have
-agreed on their start, then they meet the links of FOLDER/scenario.yaml, until no node is left.
+agreed on their start; then they meet the links of FOLDER/scenario.yaml, until no node is left.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from netdfl.standalone.record import NodeRecord
 from netdfl.worlds.containers.compose import SOCKET
 
 NODES, NETWORK, LINKS = "nodes", "network", "links.json"
-"""What of a testbed's folder is written: by the nodes, each in its own, and by this, in the other."""
+"""Written parts of a testbed's folder: a folder per node, the network's folder, the forwarder's counts."""
 _LOOK_NS, _LEFT_ALONE_NS = 50_000_000, 5_000_000_000
 
 
@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
 
 
 def serve(folder: Path) -> None:
-    """Forward until no node is left; then count. Raises InputError."""
+    """Forward packets until no node is left; then write the counts. Raises InputError."""
     text = (folder / "scenario.yaml").read_text(encoding="utf-8")
     scenario = loads(text, file="scenario.yaml", directory=str(folder))
     ruled = open_received(scenario, folder / NETWORK / SOCKET)
@@ -50,11 +50,11 @@ def serve(folder: Path) -> None:
         Links(LinksSpec({}, {}, scenario.num_nodes), Streams(0)), [], scenario.num_nodes, ruled.listener
     )
     signal.signal(signal.SIGTERM, lambda *_: _stop(free, ruled))
-    looking = Look(folder, free)
+    looking = ForwarderMonitor(folder, free)
     looking.until(lambda: looking.start_ns is not None and time.monotonic_ns() >= looking.start_ns)
     if looking.start_ns is not None:
         ruled.take_over(free)
-        Look(folder, ruled, looking.start_ns).until(lambda: False)
+        ForwarderMonitor(folder, ruled, looking.start_ns).until(lambda: False)
     world: Any = scenario.world
     said = {"layer": world.loss_layer, "engine": ruled.name, "tcp": world.tcp}
     RunDirectory(folder / NETWORK).write_json(LINKS, said | ruled.counts())
@@ -66,8 +66,8 @@ def _stop(*forwarders: Forwarder) -> None:
         forwarder.ended = True
 
 
-class Look:
-    """What is checked now and then while packets are forwarded: whether the nodes began, and whether they ended."""
+class ForwarderMonitor:
+    """A monitor that checks, while packets are forwarded, whether the nodes have begun and ended."""
 
     def __init__(self, folder: Path, forwarder: HandedOverForwarder, start_ns: int | None = None) -> None:
         """Watch the nodes of `folder`, which write down their start on the monotonic clock."""
@@ -80,7 +80,7 @@ class Look:
         self.forwarder.serve(self.start_ns or time.monotonic_ns(), self.timer.fd, lambda: self.look(over))
 
     def look(self, over: Callable[[], bool]) -> None:
-        """End the forwarder where it is time to; else look again soon, and not later than the start."""
+        """End the forwarder if it is time to; else look again soon, and not later than the start."""
         self.timer.clear()
         now_ns = time.monotonic_ns()
         if self.forwarder.lines:
@@ -93,7 +93,7 @@ class Look:
         self.timer.arm(min(soon, self.start_ns) if self.start_ns is not None and self.start_ns > now_ns else soon)
 
     def find_start(self) -> int | None:
-        """The start that the nodes agreed on, once one of them has written it down since this began."""
+        """Return the start that the nodes agreed on, once a node has written it down."""
         for path in (self.folder / NODES).iterdir():
             with suppress(InputError):
                 record = NodeRecord.read(path)

@@ -1,4 +1,4 @@
-"""`node.json`: what a node that was started by hand says of itself, for its next life and for `netdfl collect`."""
+"""`node.json`: the record that a manually started node keeps, for its next life and for `netdfl collect`."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from netdfl.transport.security.identity import MOST_EPOCH
 NODE_FILE = "node.json"
 
 
-class Stage(StrEnum):
-    """How far a node came; the last that it wrote before it died is what is known of it."""
+class NodeStage(StrEnum):
+    """The progress of a node; after an unplanned death, the last stage that it wrote."""
 
     GATHERING = "gathering"
     RUNNING = "running"
@@ -33,8 +33,8 @@ class Stage(StrEnum):
 
 
 @with_config(OPEN)
-class Crash(TypedDict):
-    """A scripted crash: when, and which entry of `events` it is of."""
+class CrashForm(TypedDict):
+    """Form of a scripted crash: its time, and its entry of `events`."""
 
     at_ns: Nanoseconds
     source: Count
@@ -45,8 +45,9 @@ class Crash(TypedDict):
 class NodeRecord:
     """One node of one run. `run_id` is hexadecimal, `epoch` counts restarts, `round` is the last that it began.
 
-    `start_monotonic_ns` is the fleet's start by the machine's monotonic clock, for what runs beside the node;
-    `at_s` is when it was written, in seconds since that start. `versions` are what it ran on, `crash` the details of a
+    `start_monotonic_ns` is the fleet's start by the machine's monotonic clock, for processes beside the node;
+    `at_s` is the time of writing, in seconds since that start. `versions` are the node's, `crash` holds the details of
+    a
     scripted crash.
     """
 
@@ -54,7 +55,7 @@ class NodeRecord:
     run_id: Annotated[str, Field(pattern=r"^([0-9a-f]{2})*$", max_length=16)]
     epoch: Annotated[Count, Field(le=MOST_EPOCH)]
     scenario_hash: str
-    stage: Stage = Stage.GATHERING
+    stage: NodeStage = NodeStage.GATHERING
     round: Count = 0
     loss: float | None = None
     start_monotonic_ns: int | None = None
@@ -63,20 +64,20 @@ class NodeRecord:
     pid: int = 0
     reason: str = ""
     versions: dict[str, str] = field(default_factory=dict)
-    crash: Crash | None = None
+    crash: CrashForm | None = None
 
     @classmethod
     def read(cls, directory: Path) -> Self | None:
-        """What the node in `directory` last said; None where there is none. Raises InputError."""
+        """Read the last record of the node in `directory`; None if there is none. Raises InputError."""
         return read_form(directory / NODE_FILE, TypeAdapter(cls))
 
     def planned_return(self, events: Sequence[CompiledEvent]) -> Return | None:
-        """When the schedule has the node live again; None: it did not crash by the schedule, or never returns."""
-        if self.stage is not Stage.CRASHED or self.crash is None:
+        """Return when the schedule restarts the node; None if it crashed unscripted or never returns."""
+        if self.stage is not NodeStage.CRASHED or self.crash is None:
             return None
         how = self.crash
         return find_return(events, self.node, how["at_ns"], source=how["source"], at_round=how["at_round"])
 
     def write(self, directory: Path) -> None:
-        """Write it, whole or not at all. Raises RunError."""
+        """Write the record, whole or not at all. Raises RunError."""
         RunDirectory(directory).write_json(NODE_FILE, asdict(self))

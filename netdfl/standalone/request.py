@@ -1,6 +1,6 @@
-"""`netdfl node`: one node of a fleet that has no supervisor, on any machine.
+"""`netdfl node`: one node of a fleet without a supervisor, on any machine.
 
-Nothing here imports torch or grpc; what does is imported once the input is known to be sound.
+Nothing here imports torch or grpc; modules that do are imported once the input is known to be sound.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WORLDS = ("processes", "namespaces", "containers")
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One node to start: its scenario, where it listens, where all listen, and where it writes.
+    """A request to start one node: its scenario, its address, all nodes' addresses, and its directory.
 
     `authority` certifies its lives; None: all nodes talk in plain text.
     """
@@ -44,17 +44,17 @@ class Request:
     authority: Authority | None = None
 
     def certify(self, epoch: int) -> Credentials | None:
-        """What life `epoch` of the node proves itself with, new each time; None: nothing."""
+        """Return new credentials for life `epoch` of the node; None without mutual TLS."""
         return None if self.authority is None else self.authority.issue(self.node, epoch)
 
     @property
     def first(self) -> NodeId:
-        """The node that all others report to before the start: the one with the lowest number."""
+        """The node to which all others report before the start: the one with the lowest number."""
         return min(self.peers)
 
 
 def read_peers(file: Path) -> dict[NodeId, str]:
-    """Where each node listens, from a YAML or JSON file that maps numbers to `host:port`. Raises InputError."""
+    """Read each node's address from a YAML or JSON file that maps numbers to `host:port`. Raises InputError."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
@@ -69,7 +69,7 @@ def read_peers(file: Path) -> dict[NodeId, str]:
 
 
 def split_address(text: str) -> tuple[str, int]:
-    """The host and the port of `host:port`. Raises InputError."""
+    """Return the host and the port of `host:port`. Raises InputError."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
         raise InputError(f"{text!r} is no address; write host:port, like 0.0.0.0:5000")
@@ -86,7 +86,7 @@ def make_request(
     credentials: Path | None = None,
     tls: bool = True,
 ) -> Request:
-    """Check what the command line says. Raises InputError."""
+    """Check the arguments of the command line. Raises InputError."""
     _check_talk(credentials, tls)
     addresses = _addresses(scenario, node, peers)
     host, port = split_address(listen)
@@ -108,7 +108,7 @@ def make_request(
 
 
 def _check_talk(credentials: Path | None, tls: bool) -> None:
-    """Raises InputError where it is not clear whether nodes prove to each other who they are."""
+    """Raise InputError if it is unclear whether nodes prove their identity to each other."""
     if tls and credentials is None:
         raise InputError(
             "nodes that nobody looks after prove to each other who they are: make a file for each by "
@@ -120,7 +120,7 @@ def _check_talk(credentials: Path | None, tls: bool) -> None:
 
 
 def _addresses(scenario: Scenario, node: NodeId, peers: Path) -> Mapping[NodeId, str]:
-    """Where every node of `scenario` is, `node` among them. Raises InputError."""
+    """Return the address of every node of `scenario`, `node` among them. Raises InputError."""
     if scenario.world.kind not in WORLDS:
         raise InputError(
             f"a node by hand runs on the real clock, and {scenario.name} is of the world {scenario.world.kind}; "

@@ -1,7 +1,7 @@
-"""How a node without a supervisor begins: which run and which life of the node this is, and when the fleet starts.
+"""The start of a node without a supervisor: which run and which life this is, and when the fleet starts.
 
-The node with the lowest number draws the run and its start, once all have said that they are ready. A node
-that lives again asks whoever answers.
+The node with the lowest number draws the run and its start, once all are ready. A restarted node asks any node that
+answers.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ from netdfl.core.types import NodeId
 from netdfl.core.versions import Versions, told
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.schedule.returns import fresh_round
-from netdfl.standalone.record import NodeRecord, Stage
+from netdfl.standalone.record import NodeRecord, NodeStage
 from netdfl.standalone.request import Request
 from netdfl.transport.control.rendezvous import FINISHED, Line, Reply, StrangerError, make_call
 from netdfl.transport.control.rendezvous import Rendezvous as Meeting
 from netdfl.transport.security.identity import Identity, plainly
 
 LEAD_NS = 1_000_000_000
-"""How long before the start it is agreed on, so that all have learned it, and measured it, before."""
+"""Time between the agreement on the start and the start, in which all nodes learn it and measure it."""
 LAST_ASKED_NS = 200_000_000
 POLL_S = 0.1
 CALL_S = 1.0
 
 
-class Ended(InputError):
-    """This node's part in the run is over, by the scenario or by its own fault; there is nothing to run."""
+class NothingToRun(InputError):
+    """Raised when this node's part in the run is over, by the scenario or its own failure: nothing is left to run."""
 
 
-class Beginning(NamedTuple):
-    """Which run this is, and which life of the node."""
+class RunIdentity(NamedTuple):
+    """The run, and the life of the node."""
 
     run_id: bytes
     life: Life = Life()
 
 
-class Gathering:
-    """One node's way to the start. Every wait ends at the start timeout."""
+class StartNegotiation:
+    """One node's negotiation of the start. Every wait ends at the start timeout."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Gathering:
         events: Sequence[CompiledEvent],
         versions: Versions = {},  # noqa: B006
     ) -> None:
-        """Begin to count the timeout. The node runs on `versions`."""
+        """Start the timeout. The node runs on `versions`."""
         self.request, self.scenario_hash, self.events, self.versions = request, scenario_hash, events, versions
         self.credentials = request.certify(0)  # for asking: which life this is, the others tell
         self.lines = {
@@ -66,7 +66,7 @@ class Gathering:
         self.before = NodeRecord.read(request.directory)
 
     async def certify(self, epoch: int) -> None:
-        """Speak as life `epoch` of this node from now on."""
+        """Use credentials of life `epoch` of this node from now on."""
         if epoch and self.credentials is not None:
             self.credentials = self.request.certify(epoch)
             await asyncio.gather(*(line.aclose() for line in self.lines.values()))
@@ -75,45 +75,47 @@ class Gathering:
 
     # which life this is
 
-    async def find_beginning(self) -> Beginning:
+    async def find_beginning(self) -> RunIdentity:
         """Learn the run from the others, or draw it. Raises InputError, MachineError."""
         before = self.before
-        if before is not None and before.stage is Stage.FINISHED:
+        if before is not None and before.stage is NodeStage.FINISHED:
             raise InputError(
                 f"{self.request.directory} holds the record of node {before.node} in a run that has ended; "
                 "name a new --out, or empty it"
             )
         if before is not None and before.node != self.request.node:
             raise InputError(f"{self.request.directory} is the directory of node {before.node}; name another --out")
-        if before is not None and before.stage in (Stage.FAILED, Stage.BROKE):
-            raise Ended(f"node {before.node} failed in round {before.round} and does not begin again: {before.reason}")
-        if before is not None and before.stage is not Stage.GATHERING:
+        if before is not None and before.stage in (NodeStage.FAILED, NodeStage.BROKE):
+            raise NothingToRun(
+                f"node {before.node} failed in round {before.round} and does not begin again: {before.reason}"
+            )
+        if before is not None and before.stage is not NodeStage.GATHERING:
             return await self._live_again(before)
         return await (self._draw() if self.request.node == self.request.first else self._ask_first())
 
-    async def _draw(self) -> Beginning:
-        """The first node draws the run, unless it lost its record and the others are at work already."""
+    async def _draw(self) -> RunIdentity:
+        """Draw the run, unless this first node lost its record and the others have begun already."""
         replies = await self._ask_all()
         if any(reply.start_ns is not None for reply in replies.values()):
             return await self._return_empty(replies)
-        return Beginning(secrets.token_bytes(8) if self.before is None else bytes.fromhex(self.before.run_id))
+        return RunIdentity(secrets.token_bytes(8) if self.before is None else bytes.fromhex(self.before.run_id))
 
-    async def _ask_first(self) -> Beginning:
-        """Any other learns it from the first node."""
+    async def _ask_first(self) -> RunIdentity:
+        """Learn the run from the first node."""
         while True:
             reply = await self._ask(self.request.first)
             if reply is not None and reply.start_ns is not None and reply.answer.HasField("known_epoch"):
                 return await self._return_empty(await self._ask_all())
             if reply is not None:
-                return Beginning(reply.answer.run_id)
+                return RunIdentity(reply.answer.run_id)
             await self._pause(f"{self._who([self.request.first])} does not answer")
 
-    async def _live_again(self, before: NodeRecord) -> Beginning:
+    async def _live_again(self, before: NodeRecord) -> RunIdentity:
         """Rejoin the run of the node's record."""
         epoch, run_id = before.epoch + 1, bytes.fromhex(before.run_id)
         back = before.planned_return(self.events)
-        if before.stage is Stage.CRASHED and back is None:
-            raise Ended(f"node {before.node} crashed in round {before.round}, as scripted, and never returns")
+        if before.stage is NodeStage.CRASHED and back is None:
+            raise NothingToRun(f"node {before.node} crashed in round {before.round}, as scripted, and never returns")
         replies = await self._running(run_id)
         if back is not None:
             start_ns = min(reply.start_ns or 0 for reply in replies.values())
@@ -121,17 +123,17 @@ class Gathering:
             replies = await self._running(run_id)
         keep = (self.request.directory / "checkpoints").exists() if back is None else back.keep_state
         if keep:
-            return Beginning(run_id, Life(epoch, Rejoin(keep_state=True, round=before.round)))
-        return Beginning(run_id, Life(epoch, _afresh(before.round, replies, 0 if back is None else back.weight)))
+            return RunIdentity(run_id, Life(epoch, Rejoin(keep_state=True, round=before.round)))
+        return RunIdentity(run_id, Life(epoch, _afresh(before.round, replies, 0 if back is None else back.weight)))
 
-    async def _return_empty(self, replies: Mapping[NodeId, Reply]) -> Beginning:
-        """The fleet knows this node, and its record is gone: begin where no other has been."""
+    async def _return_empty(self, replies: Mapping[NodeId, Reply]) -> RunIdentity:
+        """Rejoin the run without a record, in a life that no other node has seen."""
         known = [r.answer.known_epoch for r in replies.values() if r.answer.HasField("known_epoch")]
         run_id = next(reply.answer.run_id for reply in replies.values() if reply.start_ns is not None)
-        return Beginning(run_id, Life(max(known, default=0) + 1, _afresh(0, replies)))
+        return RunIdentity(run_id, Life(max(known, default=0) + 1, _afresh(0, replies)))
 
     async def _running(self, run_id: bytes) -> dict[NodeId, Reply]:
-        """Those who run now; at least one."""
+        """Return the answers of nodes that run now; at least one."""
         while True:
             replies = await self._ask_all(run_id)
             if running := {node: reply for node, reply in replies.items() if reply.start_ns is not None}:
@@ -144,11 +146,11 @@ class Gathering:
     # when the fleet starts
 
     async def agree(self, meeting: Meeting, neighbors: Collection[NodeId], *, again: bool) -> None:
-        """Be ready with the others, and set `meeting.start_ns`; in a first life, all `neighbors` must be in reach.
+        """Wait for the others, and set `meeting.start_ns`; in a first life, all `neighbors` must answer.
 
         Raises:
-            MachineError: the start timeout is over; says who did not come, or can't be reached.
-            InputError: another refuses this node, with the reason.
+            MachineError: the start timeout is over; the message names the missing or unreachable nodes.
+            InputError: another node refuses this one, with the reason.
         """
         if again:
             meeting.start_ns = await self._start_of_others(meeting)
@@ -163,7 +165,7 @@ class Gathering:
             meeting.start_ns = await self._start_of_first(meeting)
 
     async def _reach(self, neighbors: Collection[NodeId], meeting: Meeting) -> None:
-        """Return when every one has answered once: a wrong address shows here, not in the first round."""
+        """Return when every neighbor has answered once: a wrong address shows here, not in the first round."""
         left = set(neighbors)
         while left:
             left -= (await self._ask_all(meeting.me.run_id, left)).keys()
@@ -172,7 +174,7 @@ class Gathering:
                 await self._pause(f"{self._who(sorted(left))} did not come, or can't be reached from here{why}")
 
     async def _start_of_first(self, meeting: Meeting) -> int:
-        """Ask the first node until shortly before the start; the fastest answer is the truest."""
+        """Ask the first node until shortly before the start; the fastest answer is the most exact."""
         best: Reply | None = None
         what = f"{self._who([self.request.first])} does not answer"
         while best is None or time.monotonic_ns() < (best.start_ns or 0) - LAST_ASKED_NS:
@@ -192,13 +194,16 @@ class Gathering:
         return best.start_ns
 
     def _tell_versions(self, software: Mapping[NodeId, Versions]) -> None:
-        """Say who runs on what else than this node does: the first node says it for all."""
+        """Print which nodes run on other versions than this node: the first node does this for all."""
         others = {f"node {node}": theirs for node, theirs in sorted(software.items())}
         for sentence in told(others, f"node {self.request.node}", self.versions):
             print(sentence, file=sys.stderr)
 
     async def _start_of_others(self, meeting: Meeting) -> int:
-        """Tell all that this node lives again, and hear who is done; the fastest answer says when the fleet started."""
+        """Tell all nodes that this one has restarted, and learn which are done; return the fleet's start.
+
+        The fastest answer is the most exact.
+        """
         found: list[Reply] = []
         asked = 0
         while asked < 3 or not found:
@@ -218,7 +223,7 @@ class Gathering:
     # asking
 
     async def _ask(self, peer: NodeId, meeting: Meeting | None = None, run_id: bytes = b"") -> Reply | None:
-        """One other's answer; None where there is none. Raises InputError where it refuses this node."""
+        """Return one other node's answer; None if there is none. Raises InputError if it refuses this node."""
         me = Identity(self.request.node, 0, run_id, self.scenario_hash)
         call = make_call(me, versions=self.versions) if meeting is None else meeting.call()
         try:
@@ -239,7 +244,7 @@ class Gathering:
         return {node: reply for node, reply in zip(asked, replies, strict=True) if reply is not None}
 
     async def _pause(self, what: str) -> None:
-        """Wait for the next try. Raises MachineError where the start timeout is over."""
+        """Wait for the next attempt. Raises MachineError if the start timeout is over."""
         if time.monotonic_ns() > self.until_ns:
             raise MachineError(
                 f"node {self.request.node} gave up after {self.request.start_timeout_ns / NS_PER_S:g} s: {what}"
@@ -252,7 +257,7 @@ class Gathering:
         return f"{self._who(missing)} did not come{_why(missing, refused)}"
 
     def _say_unreached(self) -> str:
-        """Why the first node does not start though it heard of all: it can't reach one of its neighbors yet."""
+        """Return why the first node does not start though all have reported: it can't reach a neighbor yet."""
         where = self.request.peers.get(self.request.node, f"{self.request.host}:{self.request.port}")
         return (
             f"{self._who([self.request.first])} has heard of all nodes and can't reach one of its neighbors; "

@@ -1,4 +1,4 @@
-"""`netdfl testbed`: a folder to carry to any Docker host, where `docker-compose up` runs the fleet by itself."""
+"""`netdfl testbed`: a folder for any Docker host, where `docker-compose up` runs the fleet by itself."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ _WRITABLE = 0o777
 
 
 def write_testbed(scenario: Scenario, folder: Path, *, tls: bool = True) -> Path:
-    """Write the testbed of `scenario` into the new `folder`, and return that. Raises InputError.
+    """Write the testbed of `scenario` into the new `folder`, and return its path. Raises InputError.
 
-    With `tls`, each node gets a file by which the others know it, and no other node's.
+    With `tls`, each node gets a file that proves its identity, and no other node's.
     """
     check_empty(folder)
     world: Any = scenario.world
@@ -100,14 +100,14 @@ def _services(scenario: Scenario, image: str, label: str, tls: bool) -> tuple[di
 
 
 def node_command(node: str, out: str, tls: bool) -> list[str]:
-    """What runs in the container of a node, which writes to `out`; also where nodes are not services of Compose."""
+    """Return the command in the container of a node, which writes to `out`; also outside of Compose."""
     files = [f"--scenario={HOME}/scenario.yaml", f"--peers={HOME}/peers.yaml", f"--out={out}"]
     proof = f"--credentials={MOUNTED}/{SECRET}" if tls else "--no-tls"
     return ["python", "-m", "netdfl.cli", "node", f"--id={node}", f"--listen=0.0.0.0:{PORT}", proof, *files]
 
 
 def known_of(folder: Path) -> dict[str, Any]:
-    """What `collect` may be told of the testbed in `folder`: its links, and how containers died. Raises InputError."""
+    """Return facts about the testbed in `folder` for `collect`: links, and deaths of containers. Raises InputError."""
     if not (folder / ABOUT).is_file():
         return {}
     with damaged(folder / ABOUT, "read"):

@@ -1,6 +1,6 @@
-"""Runs cells, each as `netdfl run` would in a process of its own, several at a time; those that have finished stay.
+"""The running of cells, each in a process of its own, several at a time; finished ones are kept.
 
-Ctrl-C and SIGTERM end a study at once: first its runs, then itself, with one sentence on how far it has come.
+Ctrl-C and SIGTERM end a study at once: first its runs, then itself, with a sentence on its progress.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from netdfl.study.plan import Cell
 
 
 @dataclass(frozen=True)
-class Ran:
-    """A cell that has run: where it lies, how it exited, its result (None where it left none), what it said."""
+class CellResult:
+    """The result of a cell: its run directory, its exit code, its result (None if it left none), its last words."""
 
     cell: Cell
     path: Path
@@ -38,18 +38,18 @@ class Ran:
 
     @property
     def failed(self) -> bool:
-        """Whether it left nothing to count: it could not be run, or broke."""
+        """Whether the cell has no figures: it could not be run, or broke."""
         return self.result is None or self.exit_code in (UNUSABLE, BROKE)
 
     @property
     def refused(self) -> bool:
-        """Whether its scenario was: it never began."""
+        """Whether the cell's scenario was refused, so that it never began."""
         return self.result is None and self.exit_code == UNUSABLE
 
 
 @dataclass(frozen=True)
 class CellJob:
-    """A cell that has to run: of which scenario file, in which world, and where its run goes."""
+    """A cell that has to run: its scenario file, its world, and its run directory."""
 
     scenario: Path
     cell: Cell
@@ -57,15 +57,15 @@ class CellJob:
     world: str
 
 
-def look(scenario: Path, cells: Sequence[Cell], folder: Path) -> tuple[list[Ran], list[CellJob]]:
-    """The cells that have run, or can't be, and those that have to."""
-    found: list[Ran] = []
+def look(scenario: Path, cells: Sequence[Cell], folder: Path) -> tuple[list[CellResult], list[CellJob]]:
+    """Return the cells that have run, or can't be run, and those that have to run."""
+    found: list[CellResult] = []
     waiting: list[CellJob] = []
     for cell in cells:
         try:
             loaded = load(scenario, cell.sets)
         except InputError as error:
-            found.append(Ran(cell, folder, UNUSABLE, None, str(error)))
+            found.append(CellResult(cell, folder, UNUSABLE, None, str(error)))
             continue
         path = _place(folder, loaded)
         ran = finished(cell, path)
@@ -77,15 +77,15 @@ def look(scenario: Path, cells: Sequence[Cell], folder: Path) -> tuple[list[Ran]
 
 
 def _place(folder: Path, scenario: Scenario) -> Path:
-    """Where the cell's run lies, under the name that this version or an earlier one gave it, or will lie."""
+    """Return the cell's run directory, which may have the name that an earlier version gave it."""
     known = [folder / each[:16] for each in hashes(scenario)]
     return next((path for path in known if path.exists()), known[0])
 
 
-def check_values(looked: Sequence[Ran], cells: Sequence[Cell]) -> None:
-    """Raise InputError where a case, or a value of what varies, is refused in each of its `cells`: so it is a mistake.
+def check_values(looked: Sequence[CellResult], cells: Sequence[Cell]) -> None:
+    """Raise InputError if a case, or a value that varies, is refused in each of its `cells`: it is a mistake.
 
-    What is refused in some of them does not go together with another value, and is named when the others run.
+    A value that is refused in some of them conflicts with another value, and is reported when the others run.
     """
     refused = {ran.cell: ran.text for ran in looked if ran.refused}
     of_value: dict[str, list[Cell]] = {}
@@ -101,21 +101,21 @@ def check_values(looked: Sequence[Ran], cells: Sequence[Cell]) -> None:
         raise InputError("\n".join(["no cell was run, as some never can be:", *told]))
 
 
-def finished(cell: Cell, path: Path) -> Ran | None:
-    """The cell that has run at `path`; None where it has not, or not to its end."""
+def finished(cell: Cell, path: Path) -> CellResult | None:
+    """Return the result of the cell that has run at `path`; None if it has not, or not to its end."""
     try:
         result = json.loads((path / "result.json").read_text(encoding="utf-8"))
         code = int(path_beside(path, "exit").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return Ran(cell, path, code, result) if code in FINISHED else None
+    return CellResult(cell, path, code, result) if code in FINISHED else None
 
 
-def run_all(waiting: Sequence[CellJob], jobs: int, done: Callable[[Ran], None], progress: StudyProgress) -> None:
-    """Run these cells, `jobs` at a time, and tell `done` of each. What was interrupted goes on where it can.
+def run_all(waiting: Sequence[CellJob], jobs: int, done: Callable[[CellResult], None], progress: StudyProgress) -> None:
+    """Run these cells, `jobs` at a time, and call `done` with each result. Interrupted ones are resumed if possible.
 
-    A process of its own forks them: a process that has used grpc, or has threads, must not. It has a session of its
-    own too, so that Ctrl-C reaches this process alone, which ends it; see `ended_by_signals`.
+    Another process forks them: a process that has used grpc, or has threads, must not fork. It has its own session, so
+    that Ctrl-C reaches this process alone, which then ends the other (`ended_by_signals`).
     """
     by_path: dict[str, list[CellJob]] = {}
     for job in waiting:
@@ -138,13 +138,17 @@ def run_all(waiting: Sequence[CellJob], jobs: int, done: Callable[[Ran], None], 
             for line in forks.stdout:
                 path, code = json.loads(line)
                 for job in by_path.pop(path):
-                    done(finished(job.cell, job.path) or Ran(job.cell, job.path, code, None, _log(job)))
+                    done(finished(job.cell, job.path) or CellResult(job.cell, job.path, code, None, _log(job)))
         except BaseException:
             end_forks(forks)
             raise
     progress.forks = None
     for job in (job for alike in by_path.values() for job in alike):
-        done(Ran(job.cell, job.path, BROKE, None, f"the process that runs the cells ended with {forks.returncode}"))
+        done(
+            CellResult(
+                job.cell, job.path, BROKE, None, f"the process that runs the cells ended with {forks.returncode}"
+            )
+        )
 
 
 def _open_forks() -> subprocess.Popen[bytes]:
@@ -167,13 +171,13 @@ def _log(job: CellJob) -> str:
 
 INTERRUPTED = 130
 GRACE_S = 10.0
-"""How long containers may take to leave; all else takes no time."""
+"""Time for containers to leave; all else ends at once."""
 SHOW_CURSOR = b"\x1b[?25h"
 
 
 @dataclass
 class StudyProgress:
-    """How far a study is, and the process that runs its cells while there is one."""
+    """The progress of a study, and the process that runs its cells while there is one."""
 
     finished: int = 0
     total: int = 0
@@ -181,16 +185,16 @@ class StudyProgress:
 
     @property
     def words(self) -> str:
-        """What somebody is told who ends it."""
+        """The message for a user who interrupts the study."""
         far = f"{self.finished} of {self.total} runs are finished" if self.total else "nothing has been run yet"
         return f"interrupted: {far}; repeat the command to go on from there"
 
 
 @contextmanager
 def ended_by_signals() -> Iterator[StudyProgress]:
-    """End this process at Ctrl-C and SIGTERM, with exit code 130, when the runs of the study have ended.
+    """End this process at Ctrl-C and SIGTERM, with exit code 130, after the runs of the study have ended.
 
-    It ends in the handler, wherever it is: an exception would get lost in the middle of an import, or be shown.
+    The handler itself ends the process: an exception could get lost in the middle of an import, or be shown.
     """
     progress = StudyProgress()
 
@@ -215,7 +219,7 @@ def ended_by_signals() -> Iterator[StudyProgress]:
 
 
 def end_forks(forks: subprocess.Popen[bytes]) -> None:
-    """End the process that runs the cells, which ends these first; after the grace, all at once."""
+    """End the process that runs the cells, which ends the cells first; after the grace, kill all at once."""
     forks.terminate()
     try:
         forks.wait(GRACE_S)

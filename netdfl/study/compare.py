@@ -1,4 +1,4 @@
-"""A published table beside what was measured: its rows, and how they are written as text, CSV, Markdown and JSON."""
+"""A published table beside its measurements: its rows, as text, CSV, Markdown and JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from netdfl.core.files import write_whole, writing
 from netdfl.core.types import Json
 from netdfl.record.judge import WELL
 from netdfl.record.plain_json import dump_json
-from netdfl.study.cells import Ran
+from netdfl.study.cells import CellResult
 from netdfl.study.outcome import WARNED
 from netdfl.study.summary import markdown_table
 from netdfl.study.trials import FigureSetup
@@ -28,8 +28,8 @@ class ComparisonRow:
 
     `measured` is the mean over the seeds of each run's mean over its last five evaluations, `std` the deviation
     of these means over the seeds; `last` and `best` are means over the seeds of the last and the best evaluation.
-    For `rounds_to_*` it is the mean number of rounds. Runs that did not pass count for nothing and stand in `note`.
-    `beyond` says that the printed number is a limit that was not reached.
+    For `rounds_to_*` it is the mean number of rounds. Runs that did not pass are not counted, and are named in `note`.
+    `beyond` is true where the printed number is a limit that was not reached.
     """
 
     cell: str
@@ -56,9 +56,9 @@ class ComparisonRow:
 
 
 def row_of(
-    trial: FigureSetup, ran: Sequence[Ran], rounds_of_paper: int | None = None, why_not: str = ""
+    trial: FigureSetup, ran: Sequence[CellResult], rounds_of_paper: int | None = None, why_not: str = ""
 ) -> ComparisonRow:
-    """The row of `trial`, measured by the runs `ran`, of which there may be none yet."""
+    """Return the row of `trial`, measured by the runs `ran`, of which there may be none yet."""
     figure = trial.figure
     row = ComparisonRow(
         cell=trial.label,
@@ -78,7 +78,7 @@ def row_of(
     return _measured(row, ran) if ran else row
 
 
-def _measured(row: ComparisonRow, ran: Sequence[Ran]) -> ComparisonRow:
+def _measured(row: ComparisonRow, ran: Sequence[CellResult]) -> ComparisonRow:
     notes = [_why_not_counted(each) for each in ran]
     counted = [each for each, note in zip(ran, notes, strict=True) if not note]
     values = {each.cell.seed: _value(row.metric, each.result or {}) for each in counted}
@@ -102,7 +102,7 @@ def _measured(row: ComparisonRow, ran: Sequence[Ran]) -> ComparisonRow:
     )
 
 
-def _why_not_counted(ran: Ran) -> str:
+def _why_not_counted(ran: CellResult) -> str:
     if ran.result is None or ran.failed:
         return f"seed {ran.cell.seed}: {ran.text or f'exit code {ran.exit_code}'}"
     if ran.result["verdict"] not in WELL:
@@ -110,13 +110,13 @@ def _why_not_counted(ran: Ran) -> str:
     return ""
 
 
-def _warned(ran: Ran) -> list[str]:
-    """What makes the measurement of a run that counts doubtful."""
+def _warned(ran: CellResult) -> list[str]:
+    """Return the warnings that make the measurement of a counted run doubtful."""
     return [each["text"] for each in (ran.result or {}).get("warnings", ()) if each["kind"] in WARNED]
 
 
 def _value(metric: str, result: Json) -> float | None:
-    """What a run measured; None where a target was not reached."""
+    """Return a run's measurement; None if a target was not reached."""
     if metric.startswith("rounds_to_"):
         target = float(metric.removeprefix("rounds_to_")) / 100
         reached = next(t["round"] for t in result["targets"] if abs(t.get("accuracy", -1) - target) < 1e-9)
@@ -124,12 +124,12 @@ def _value(metric: str, result: Json) -> float | None:
     return 100 * float(result["test_accuracy"]["average_model"]["mean_last_5"])
 
 
-def _mean(ran: Sequence[Ran], which: str) -> float | None:
+def _mean(ran: Sequence[CellResult], which: str) -> float | None:
     found = [100 * each.result["test_accuracy"]["average_model"][which] for each in ran if each.result]
     return fmean(found) if found else None
 
 
-def _run(ran: Ran) -> Mapping[str, object]:
+def _run(ran: CellResult) -> Mapping[str, object]:
     result = ran.result or {}
     kept = ("verdict", "reasons", "test_accuracy", "bytes_sent", "duration_s", "event_log_hash", "versions")
     return {"seed": ran.cell.seed, "run": ran.path.name, "sets": ran.cell.sets} | {
@@ -139,7 +139,7 @@ def _run(ran: Ran) -> Mapping[str, object]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A table, by how it was run: rounds and overrides where they are not the paper's."""
+    """A table as it was run, with rounds and overrides that differ from the paper's."""
 
     paper: str
     table: str
@@ -149,7 +149,7 @@ class Comparison:
 
     @property
     def title(self) -> str:
-        """What is compared, and what was not as the paper has it."""
+        """The paper and the table, and the differences from the paper's settings."""
         changed = [f"rounds={self.rounds}"] * (self.rounds is not None) + list(self.sets)
         return f"{self.paper} {self.table}" + (f", not as printed: {', '.join(changed)}" if changed else "")
 
@@ -160,7 +160,7 @@ class Comparison:
 
     @property
     def missing(self) -> dict[str, list[str]]:
-        """Cells without runs, by the reason."""
+        """Cells without runs, by reason."""
         found: dict[str, list[str]] = {}
         for row in self.rows:
             if not row.runs:
@@ -168,7 +168,7 @@ class Comparison:
         return found
 
     def write(self, stem: Path) -> None:
-        """Write STEM.json, STEM.csv and STEM.md. Raises RunError where the disk refuses."""
+        """Write STEM.json, STEM.csv and STEM.md. Raises RunError if the disk refuses."""
         texts = {"json": self._json(), "csv": self._csv(), "md": self.markdown()}
         with writing(f"{stem}.*", RunError, "; the runs are kept"):
             stem.parent.mkdir(parents=True, exist_ok=True)
@@ -190,7 +190,7 @@ class Comparison:
         return out.getvalue()
 
     def markdown(self) -> str:
-        """The table, and below it what is missing and why."""
+        """Return the table, and below it the missing cells with reasons."""
         text = f"# {self.title}\n\n" + markdown_table(HEADINGS, map(shown, self.measured))
         for reason, cells in self.missing.items():
             text += f"\nNot measured, {reason}: {', '.join(cells)}\n"
@@ -203,7 +203,7 @@ WORDS = ("cell", "note")
 
 
 def shown(row: ComparisonRow) -> list[str]:
-    """A row as text, by `HEADINGS`."""
+    """Return a row as text, by `HEADINGS`."""
     digits = 2 if row.metric == "test_acc" else 0
     return [
         row.cell,

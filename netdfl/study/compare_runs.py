@@ -9,26 +9,25 @@ from typing import TYPE_CHECKING, Any
 from netdfl.core.errors import InputError
 from netdfl.core.installing import pip_install
 from netdfl.record.run import Run, open_run
-from netdfl.running.judged import Finished
-from netdfl.study.cells import Ran
+from netdfl.running.judged import FinishedRun
+from netdfl.study.cells import CellResult
 from netdfl.study.outcome import figures_of
 from netdfl.study.plan import Cell
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-Given = Finished | Run | str | Path
+Given = FinishedRun | Run | str | Path
 FIRST = ("verdict", "algorithm", "nodes", "rounds", "seed")
 
 
 def compare(runs: Sequence[Given] | Mapping[str, Given]) -> DataFrame:
-    """Return a row for each run, and a column for each figure that one of them has; see `figures_of`.
+    """Return a row for each run, and a column for each figure (`figures_of`) that any run has.
 
     Args:
-        runs: Finished runs, opened ones, or paths of run directories; a mapping gives them names of its own.
-
+        runs: Finished runs, opened ones, or paths of run directories; a mapping gives them names.
     Raises:
-        InputError: Nothing to compare, something that is no run, a run without a result, or pandas is not installed.
+        InputError: Nothing to compare, an argument that is no run, a run without a result, or pandas is not installed.
     """
     try:
         import pandas
@@ -43,7 +42,7 @@ def compare(runs: Sequence[Given] | Mapping[str, Given]) -> DataFrame:
 
 
 def _named(runs: object) -> dict[str, Given]:
-    if isinstance(runs, str | Path | Run | Finished) or not isinstance(runs, Sequence):
+    if isinstance(runs, str | Path | Run | FinishedRun) or not isinstance(runs, Sequence):
         raise InputError(f"expected a list of runs and got {str(runs)[:80]!r}; write netdfl.compare([first, second])")
     opened = [_opened(run) for run in runs]
     names = [f"{run.path.parent.name}/{run.path.name}" for run in opened]
@@ -56,7 +55,7 @@ def _named(runs: object) -> dict[str, Given]:
 def _opened(run: object) -> Run:
     if isinstance(run, Run):
         return run
-    if isinstance(run, Finished):
+    if isinstance(run, FinishedRun):
         return run.run
     if isinstance(run, str | Path):
         return open_run(run)
@@ -65,5 +64,5 @@ def _opened(run: object) -> Run:
 
 def _row(run: Run) -> dict[str, Any]:
     result = run.result
-    found = figures_of(Ran(Cell("", (), int(result["seed"]), ()), run.path, 0, result))
+    found = figures_of(CellResult(Cell("", (), int(result["seed"]), ()), run.path, 0, result))
     return {**{name: result[name] for name in FIRST if name in result}, **found}

@@ -1,4 +1,4 @@
-"""A sweep's figures of what runs recorded each round: how a metric went, or how it follows another."""
+"""Figures of a sweep from values recorded each round: curves of a metric, or one metric against another."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from netdfl.core.types import Json
-from netdfl.study.cells import Ran
+from netdfl.study.cells import CellResult
 from netdfl.study.outcome import rows
-from netdfl.study.plan import Drawn
+from netdfl.study.plan import FigureSpec
 from netdfl.study.plots import COLORS, MARKERS, name_of, name_y, open_frame
 
 FLEET = -1
 STROKES = ("-", (0, (5, 2)), (0, (2, 1.5)), (0, (7, 2, 1.5, 2)))
-"""How lines are dashed, in turn, so that one that lies on another leaves it visible."""
+"""Dashes of lines, in turn, so that a line that lies on another leaves it visible."""
 Recorded = Mapping[tuple[int, int], float | None]
-"""A metric by round and node, or FLEET; None where it was not finite."""
+"""A metric by round and node, or FLEET; None if it was not finite."""
 
 
 class MetricCurve(NamedTuple):
@@ -36,8 +36,8 @@ class MetricCurve(NamedTuple):
     whole: bool
 
 
-def curve_of(ran: Sequence[Ran], metric: str) -> MetricCurve:
-    """The metric over these runs; it breaks off before a round in which it was infinite, or for which a node died."""
+def curve_of(ran: Sequence[CellResult], metric: str) -> MetricCurve:
+    """Return the metric over these runs. It breaks off before a round with an infinite value or a death."""
     runs = [_recorded(each.path, metric) for each in ran]
     asked = min(int((each.result or {})["rounds"]) for each in ran)
     bad = [round for found in runs for (round, _), value in found.items() if value is None]
@@ -54,8 +54,8 @@ def curve_of(ran: Sequence[Ran], metric: str) -> MetricCurve:
     )
 
 
-def follows(ran: Sequence[Ran], y: str, x: str, lag: int) -> tuple[list[float], list[float]]:
-    """For every node and round of these runs: what `x` was `lag` rounds before, and `y`; finite ones only."""
+def follows(ran: Sequence[CellResult], y: str, x: str, lag: int) -> tuple[list[float], list[float]]:
+    """Return pairs for every node and round: the value of `x` `lag` rounds before, and of `y`; finite ones only."""
     pairs: list[tuple[float, float]] = []
     for each in ran:
         before, now = _recorded(each.path, x), _recorded(each.path, y)
@@ -65,7 +65,7 @@ def follows(ran: Sequence[Ran], y: str, x: str, lag: int) -> tuple[list[float], 
 
 
 def _recorded(path: Path, metric: str) -> Recorded:
-    """Of the nodes, or of the fleet where nodes do not have it."""
+    """Return the metric of the nodes, or of the fleet if nodes do not have it."""
     found: dict[tuple[int, int], float | None] = {}
     for row in rows(path, "metrics"):
         if row["name"] == metric:
@@ -74,13 +74,13 @@ def _recorded(path: Path, metric: str) -> Recorded:
 
 
 def _deaths(path: Path) -> list[int]:
-    """The rounds in which nodes died."""
+    """Return the rounds in which nodes died."""
     nodes = json.loads((path / "fleet.json").read_text(encoding="utf-8"))["nodes"]
     return [node["round"] for node in nodes if node["phase"] == "died"]
 
 
-def draw_curves(ran: Sequence[Ran], drawn: Drawn, path: Path) -> None:
-    """Draw metrics over rounds to `path`; equal curves are one line, and a cross ends a curve that breaks off."""
+def draw_curves(ran: Sequence[CellResult], drawn: FigureSpec, path: Path) -> None:
+    """Draw metrics over rounds to `path`; equal curves become one line, and a cross ends a broken-off curve."""
     figure, axes = _canvas(drawn)
     curves = {name: curve_of(cells, drawn.y) for name, cells in by_line(ran).items()}
     looks = dict(zip(curves, zip(cycle(COLORS), cycle(STROKES), strict=False), strict=False))
@@ -99,15 +99,15 @@ def draw_curves(ran: Sequence[Ran], drawn: Drawn, path: Path) -> None:
 
 
 def together(curves: Mapping[str, MetricCurve]) -> dict[MetricCurve, list[str]]:
-    """The different curves, each with the names of the lines that are it."""
+    """Return the distinct curves, each with the names of its lines."""
     names: dict[MetricCurve, list[str]] = {}
     for name, curve in curves.items():
         names.setdefault(curve, []).append(name)
     return names
 
 
-def draw_points(ran: Sequence[Ran], drawn: Drawn, path: Path, labels: Mapping[str, str]) -> None:
-    """Draw to `path` how a metric of the nodes follows one of earlier rounds; `labels` are metrics' names in words."""
+def draw_points(ran: Sequence[CellResult], drawn: FigureSpec, path: Path, labels: Mapping[str, str]) -> None:
+    """Draw to `path` a metric of the nodes against another of earlier rounds. `labels` are metrics' names in words."""
     figure, axes = _canvas(drawn)
     metric, _, lag = drawn.x.partition("@")
     for (name, cells), color, marker in zip(by_line(ran).items(), cycle(COLORS), cycle(MARKERS), strict=False):
@@ -118,8 +118,8 @@ def draw_points(ran: Sequence[Ran], drawn: Drawn, path: Path, labels: Mapping[st
     _save(figure, path)
 
 
-def sent(ran: Ran, metric: str) -> tuple[list[float], list[float]]:
-    """The bytes that all nodes of a run had sent by the end of each round that has `metric` of the fleet; and that."""
+def sent(ran: CellResult, metric: str) -> tuple[list[float], list[float]]:
+    """Return the bytes that all nodes had sent by the end of each round, and the fleet's metric in that round."""
     by_round: dict[int, float] = {}
     for (round, _), nbytes in _recorded(ran.path, "bytes_sent").items():
         by_round[round] = by_round.get(round, 0.0) + (nbytes or 0.0)
@@ -130,13 +130,13 @@ def sent(ran: Ran, metric: str) -> tuple[list[float], list[float]]:
 
 
 def of_fleet(path: Path, metric: str) -> list[Json]:
-    """The rows of a metric of the fleet that are finite; nodes may have one of the same name, of their own models."""
+    """Return the finite rows of a fleet's metric; nodes may have a metric of the same name for their own models."""
     found = (row for row in rows(path, "metrics") if row["name"] == metric and row["node"] is None)
     return [row for row in found if row["value"] is not None]
 
 
-def draw_sent(ran: Sequence[Ran], drawn: Drawn, path: Path) -> None:
-    """Draw to `path` what the fleet's metric was when so many bytes had been sent, a line for each run."""
+def draw_sent(ran: Sequence[CellResult], drawn: FigureSpec, path: Path) -> None:
+    """Draw to `path` the fleet's metric against the bytes sent so far, a line for each run."""
     figure, axes = _canvas(drawn)
     for (name, cells), color, marker in zip(by_line(ran).items(), cycle(COLORS), cycle(MARKERS), strict=False):
         for number, each in enumerate(cells):
@@ -147,16 +147,16 @@ def draw_sent(ran: Sequence[Ran], drawn: Drawn, path: Path) -> None:
     _save(figure, path)
 
 
-def by_line(ran: Sequence[Ran]) -> dict[str, list[Ran]]:
-    """The runs that left something, by the name of the line that they are drawn as."""
-    lines: dict[str, list[Ran]] = {}
+def by_line(ran: Sequence[CellResult]) -> dict[str, list[CellResult]]:
+    """Return the runs with results, by the name of their line."""
+    lines: dict[str, list[CellResult]] = {}
     for each in ran:
         if not each.failed:
             lines.setdefault(name_of(each.cell.case, each.cell.values), []).append(each)
     return lines
 
 
-def _canvas(drawn: Drawn) -> tuple[Figure, Axes]:
+def _canvas(drawn: FigureSpec) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(7.0, 4.2), dpi=130, layout="constrained")
     axes = figure.add_subplot()
     name_y(axes, drawn)

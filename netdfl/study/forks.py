@@ -1,7 +1,7 @@
-"""The process that forks the cells of a grid: it has imported everything, so a cell costs what it computes.
+"""The process that forks the cells of a grid: it has imported everything, so a cell costs only its own work.
 
-`python -m netdfl.study.forks PID` reads an order from stdin, and writes a line for each cell that ended:
-its path and exit code. It dies with process PID, which started it, and its cells with it.
+`python -m netdfl.study.forks PID` reads an order from stdin, and writes a line for each ended cell: its path and exit
+code. It dies with process PID, which started it, and its cells with it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from netdfl.core.process import die_with_parent
 
 UNUSABLE, BROKE = 2, 4
 FINISHED = (0, 1, 3)
-"""Exit codes of a run that needs not run again."""
+"""Exit codes of runs that need not run again."""
 CellOrder = dict[str, Any]
-"""A cell: its `scenario` file, what it `sets`, the `path` of its run, its `world`."""
+"""A cell: its `scenario` file, its overrides `sets`, the `path` of its run, its `world`."""
 
 
 def main() -> None:
-    """Run what stdin orders."""
+    """Run the cells that stdin orders."""
     running: dict[int, CellOrder] = {}
 
     def end(number: int, frame: FrameType | None) -> NoReturn:
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def path_beside(run: Path, kind: str) -> Path:
-    """The file of a kind (`log`, `exit`) that belongs to a run and lies beside it."""
+    """Return the file of a kind (`log`, `exit`) beside a run."""
     return run.with_name(f"{run.name}.{kind}")
 
 
@@ -59,7 +59,7 @@ def _run_all(waiting: list[CellOrder], jobs: int, running: dict[int, CellOrder])
 
 
 def _end(running: dict[int, CellOrder]) -> None:
-    """End every cell at once, whatever it computes, its nodes die with it; but Docker has to be asked to end them."""
+    """End every cell at once; its nodes die with it. Only containers must be ended by Docker."""
     for pid, order in running.items():
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM if order["world"] == "containers" else signal.SIGKILL)
@@ -103,7 +103,7 @@ def _run(scenario: Path, sets: list[str], path: Path, jobs: int) -> NoReturn:
 
 
 def _preload() -> None:
-    """Import what cells share, but for grpc, after which nobody may fork."""
+    """Import modules that cells share, except grpc, after which no process may fork."""
     from netdfl.worlds import preload
 
     preload.warm()

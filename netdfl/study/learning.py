@@ -12,33 +12,33 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
-from netdfl.study.cells import Ran
+from netdfl.study.cells import CellResult
 from netdfl.study.curves import STROKES, by_line, of_fleet, sent
-from netdfl.study.plan import Drawn
+from netdfl.study.plan import FigureSpec
 from netdfl.study.plots import COLORS, name_y, open_frame
 from netdfl.study.summary import Estimate, estimate, estimate_log, within
 
 GRID = 60
-"""Points of a band by time or bytes, where runs have no abscissa in common."""
+"""Points of a band by time or bytes, where runs have no common abscissa."""
 Trace = tuple[Sequence[float], Sequence[float]]
-"""One run: where it was (round, seconds, bytes), and its metric there."""
+"""One run: its abscissas (round, seconds, bytes), and its metric there."""
 
 
-class Band(NamedTuple):
+class CurveBand(NamedTuple):
     """A mean curve over seeds with its interval."""
 
     at: tuple[float, ...]
     found: tuple[Estimate, ...]
 
 
-def by_round(ran: Ran, metric: str) -> Trace:
-    """The fleet's metric by round, counted from 1."""
+def by_round(ran: CellResult, metric: str) -> Trace:
+    """Return the fleet's metric by round, counted from 1."""
     found = sorted((row["round"] + 1.0, row["value"]) for row in of_fleet(ran.path, metric))
     return [x for x, _ in found], [y for _, y in found]
 
 
-def by_time(ran: Ran, metric: str) -> Trace:
-    """The fleet's metric by the seconds of the fleet's clock."""
+def by_time(ran: CellResult, metric: str) -> Trace:
+    """Return the fleet's metric by the seconds of the fleet's clock."""
     found = sorted((row["at_s"], row["round"], row["value"]) for row in of_fleet(ran.path, metric))
     return [x for x, _, _ in found], [y for _, _, y in found]
 
@@ -46,24 +46,24 @@ def by_time(ran: Ran, metric: str) -> Trace:
 ABSCISSAS = {"round": by_round, "time (s)": by_time, "bytes sent by all nodes": sent}
 
 
-def band(traces: Sequence[Trace], metric: str = "", *, log: bool = False) -> Band:
-    """The mean of several runs where all have been: at common points where they are the same, else interpolated.
+def band(traces: Sequence[Trace], metric: str = "", *, log: bool = False) -> CurveBand:
+    """Return the mean of several runs over their common range: at common points, or interpolated.
 
     The interval of a `metric` that is a share ends at 0 and 1.
     """
     usable = [(list(at), list(values)) for at, values in traces if at]
     if not usable:
-        return Band((), ())
+        return CurveBand((), ())
     same = all(at == usable[0][0] for at, _ in usable)
     start, end = max(at[0] for at, _ in usable), min(at[-1] for at, _ in usable)
     places = usable[0][0] if same else list(np.linspace(start, end, GRID)) if end > start else []
     columns = [[float(np.interp(x, at, values)) for at, values in usable] for x in places]
     found = tuple(within((estimate_log if log else estimate)(column), metric) for column in columns)
-    return Band(tuple(map(float, places)), found)
+    return CurveBand(tuple(map(float, places)), found)
 
 
-def draw_learning(ran: Sequence[Ran], metric: str, folder: Path, *, log: bool = False) -> None:
-    """Draw `metric` over rounds, time and bytes to `folder`, as PNG and PDF; none where no run recorded it."""
+def draw_learning(ran: Sequence[CellResult], metric: str, folder: Path, *, log: bool = False) -> None:
+    """Draw `metric` over rounds, time and bytes to `folder`, as PNG and PDF; nothing if no run recorded it."""
     lines = by_line(ran)
     panels = {
         name: bands
@@ -84,20 +84,20 @@ def draw_learning(ran: Sequence[Ran], metric: str, folder: Path, *, log: bool = 
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=name == "round"))
         if "bytes" in name:
             axes.xaxis.set_major_formatter(EngFormatter("B"))
-    name_y(row[0], Drawn(y=metric, x="round", log=log))
+    name_y(row[0], FigureSpec(y=metric, x="round", log=log))
     figure.legend(*row[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=8)
     folder.mkdir(parents=True, exist_ok=True)
     for ending in ("png", "pdf"):
         figure.savefig(folder / f"{metric}_learning.{ending}")
 
 
-def _draw_bands(axes: Axes, bands: Mapping[str, Band]) -> None:
+def _draw_bands(axes: Axes, bands: Mapping[str, CurveBand]) -> None:
     for (name, (at, found)), color, stroke in zip(bands.items(), cycle(COLORS), cycle(STROKES), strict=False):
         axes.fill_between(at, [e.low for e in found], [e.high for e in found], color=color, alpha=0.18, lw=0)
         axes.plot(at, [e.mean for e in found], label=name, lw=1.6, color=color, linestyle=stroke)
     open_frame(axes)
 
 
-def _moves(bands: Mapping[str, Band]) -> bool:
-    """Whether anything was recorded at more than one place: over perfect links, a simulated fleet takes no time."""
+def _moves(bands: Mapping[str, CurveBand]) -> bool:
+    """Return whether a band has more than one abscissa: over perfect links, a simulated fleet takes no time."""
     return any(len(each.at) > 1 and each.at[-1] > each.at[0] for each in bands.values())

@@ -1,4 +1,4 @@
-"""What one cell came to, as numbers by name."""
+"""The figures of one cell, as numbers by name."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from netdfl.record.judge import WELL
 from netdfl.record.run import Run
 from netdfl.record.segments import pieces
 from netdfl.record.store import STORE
-from netdfl.study.cells import Ran
+from netdfl.study.cells import CellResult
 
 WARNED = ("collapsed", "diverged")
 SHARES = ("deadlock", "stalled", "not_passed", "died", *WARNED)
-"""Figures that are 0 or 1 in a cell, and a share of the cells together."""
+"""Figures that are 0 or 1 in a cell, and a share over several cells."""
 PERCENT = frozenset({"not_delivered", "mean_local_accuracy", "mean_personal_accuracy"}) | PERCENTAGES
 """Figures from 0 to 1 that people read as percentages, in tables and figures; in CSV files they are numbers."""
 _WORDS: Mapping[str, str] = {
@@ -34,22 +34,24 @@ _WORDS: Mapping[str, str] = {
 
 
 def words(name: str) -> str:
-    """A figure's name as a person reads it."""
+    """Return a figure's name as a person reads it."""
     return _WORDS.get(name, name.replace("_", " "))
 
 
-def figures_of(ran: Ran) -> dict[str, float]:
-    """The figures of a cell that left a result.
+def figures_of(ran: CellResult) -> dict[str, float]:
+    """Return the figures of a cell that left a result.
 
     From `result.json`: test_accuracy, test_loss, train_loss, consensus_distance, weight_sum, bytes_sent,
     duration_s, virtual_duration_s. `lost`, `undeliverable`, `late`, `duplicate`, `refused` and `unfinished` are shares
-    of the messages that were sent (`netdfl.core.fates` says what each means), `not_delivered` is all of them.
-    `deadlock` is 1 where there was one, `stalled` where nodes still stood at the end, `not_passed` where the verdict is
-    neither pass nor done, `died` where a node did, `collapsed` and `diverged` where the run warns of it; `timeouts`
-    is the share of waits that a deadline ended. `rounds` is how many each node has finished on average, `rounds_per_s`
-    by the fleet's time. And the last value of each of the fleet's own metrics, such as `error`; `smallest_weight` and
-    `largest_weight` of all nodes and rounds, for push-sum; `round_s_median` and `round_s_p95`, the time that half, and
-    all but 5 %, of the rounds of all nodes took at most; `missing`, how many neighbors a node missed a round.
+    of the messages sent (defined in `netdfl.core.fates`), `not_delivered` is their sum.
+    `deadlock` is 1 if there was one, `stalled` if nodes still stood at the end, `not_passed` if the verdict is
+    neither pass nor done, `died` if a node did, `collapsed` and `diverged` if the run warns of it; `timeouts`
+    is the share of waits that a deadline ended. `rounds` is the mean number of rounds that nodes have finished,
+    `rounds_per_s` the same per second of the fleet's time. Further: the last value of each of the fleet's own metrics,
+    such as `error`; `smallest_weight` and `largest_weight` over all nodes and rounds, for push-sum; `round_s_median`
+    and
+    `round_s_p95`, quantiles of the length of rounds; `missing`, the mean number of neighbors that a node missed a
+    round.
     """
     result = ran.result or {}
     figures = _metrics(ran.path) | _missing(ran.path)
@@ -77,7 +79,7 @@ def figures_of(ran: Ran) -> dict[str, float]:
 
 
 def _ending(result: Json) -> dict[str, float]:
-    """How the run ended, and what it warns of, each 0 or 1."""
+    """Return how the run ended, and its warnings, each 0 or 1."""
     stalls, deadlocks = result.get("stalls", ()), result.get("deadlocks", ())
     warned = {caution["kind"] for caution in result.get("warnings", ())}
     return {
@@ -100,7 +102,7 @@ def _pace(path: Path, result: Mapping[str, object]) -> dict[str, float]:
 
 
 def _metrics(path: Path) -> dict[str, float]:
-    """The last value of each metric of the fleet, and ranges of the nodes' own; none that is not finite."""
+    """Return the last finite value of each metric of the fleet, and ranges of the nodes' own."""
     found: dict[str, float | None] = {}
     nodes: dict[str, list[float]] = {"weight": [], "round_s": []}
     for row in rows(path, "metrics"):
@@ -116,7 +118,7 @@ def _metrics(path: Path) -> dict[str, float]:
 
 
 def _missing(path: Path) -> dict[str, float]:
-    """How many awaited neighbors a node went on without, on average over rounds that were finished."""
+    """Return the mean number of awaited neighbors that a node went on without, over finished rounds."""
     rounds = sum(row["name"] == "round_s" for row in rows(path, "metrics"))
     missing = sum(len(row["details"]["awaited"]) for row in rows(path, "events") if row["kind"] == "missing")
     return {"missing": missing / rounds} if rounds else {}
@@ -129,7 +131,7 @@ def _from_segments(path: Path, table: TableName) -> Iterator[Json]:
 
 
 def rows(path: Path, table: TableName) -> Iterator[Json]:
-    """The rows of a table of the store: in one file where the fleet was simulated, else in one for each node."""
+    """Yield the rows of a table of the store: one file for a simulated fleet, else a file for each node."""
     found = pieces(path / STORE, table)
     if found.segments:
         yield from _from_segments(path, table)

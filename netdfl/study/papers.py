@@ -1,7 +1,7 @@
-"""The papers' settings, in one place: which scenario measures a printed number, and what its cell changes there.
+"""The papers' settings: the scenario that measures a printed number, and the changes that its cell makes there.
 
-What all cells of a setting share stands in `scenarios/papers/*.yaml`; what differs by method, graph, partition,
-compressor and row is here. `docs/reproduction.md` lists where this departs from what is printed, and why.
+Settings that all cells share stand in `scenarios/papers/*.yaml`; differences by method, graph, partition, compressor
+and row are here. `docs/reproduction.md` lists departures from the printed settings, and why.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FILES: Mapping[tuple[str, str, str, str], str] = {
     ("004", "T1", "CIFAR-100", ""): "004_t1_cifar100",
     ("004", "T2", "CIFAR-10", ""): "004_t1_cifar10",
 }
-"""By paper, table, dataset and, where there are two, number of clients: the scenario file."""
+"""The scenario file by paper, table, dataset and, where there are two, number of clients."""
 
 _DFEDSAM: Methods = {
     "fedavg": {},
@@ -61,7 +61,7 @@ _DFEDSAM_500: Methods = {**_DFEDSAM, "dispfl": {**_DFEDSAM["dispfl"], "anneal_ro
 
 
 def _oledfl(beta: float, momentum: float) -> Methods:
-    """OledFL's methods. Momentum is not stated: as in paper 004, whose decentralized figures are the same."""
+    """Return OledFL's methods. Momentum is not stated: as in paper 004, whose decentralized figures are the same."""
     return {
         "fedavg": {},
         "fedsam": {"rho": 0.1},
@@ -93,7 +93,7 @@ def _dfedsgpsm(momentum: float) -> Methods:
 
 
 def _fedsynsam(synthesis: Params) -> Methods:
-    """FedSynSAM's methods; lr and rho are tuned in the paper and not printed: those that fit its figures."""
+    """Return FedSynSAM's methods; lr and rho are tuned in the paper and not printed: these fit its figures."""
     return {
         "fedavg": {},
         # "DynaFed" in its tables relies on synthetic examples alone; settings near those of DynaFed's code.
@@ -153,7 +153,7 @@ METHODS: Mapping[str, Methods] = {
     "004_t1_cifar10": _dfedsgpsm(momentum=0.9),
     "004_t1_cifar100": _dfedsgpsm(momentum=0.1),
 }
-"""By scenario file and method: the parameters that differ from the file's."""
+"""Parameters that differ from the scenario file's, by file and method."""
 
 PARTITIONS: Mapping[str, Params] = {
     "IID": {"kind": "iid"},
@@ -165,7 +165,7 @@ PARTITIONS: Mapping[str, Params] = {
     "Path(1)": {"kind": "pathological", "classes_per_client": 1},
     **{f"Path-{c}": {"kind": "pathological", "classes_per_client": c} for c in (2, 4, 6, 10, 20, 30)},
 }
-"""By printed name."""
+"""Partitions by printed name."""
 
 _RANDOM: Params = {"kind": "random_sym", "neighbors": 10}
 TOPOLOGIES: Mapping[str, Params] = {
@@ -184,13 +184,16 @@ TOPOLOGIES: Mapping[str, Params] = {
         for how in ("(static)", "(static, complete)")
     },
 }
-"""By printed name. Weights are not stated: Metropolis where links work both ways, else equal shares of a sender's."""
+"""Topologies by printed name.
+
+Weights are not stated: Metropolis where links work both ways, else equal shares of a sender's.
+"""
 
 FREE_CHOICE: Mapping[str, Params] = {"dfedsgpsm_s": {"kind": "full"}}
-"""Methods that choose whom to send to: the graph is all that they may choose from."""
+"""Methods that choose their receivers: the graph is the set to choose from."""
 
 STABLE_BETA: Mapping[str, float] = {"ring": 0.4, "grid": 0.2, "exponential": 0.5, "full": 0.9}
-"""On static graphs the papers print no beta: the largest of their search set with which Ole is stable there."""
+"""The largest beta of the papers' search set with which Ole is stable on a static graph; none is printed."""
 
 COMPRESSORS: Mapping[str, Params | None] = {
     "none": None,
@@ -199,7 +202,7 @@ COMPRESSORS: Mapping[str, Params | None] = {
     "top-k 0.1": {"kind": "top_k", "fraction": 0.1},
     "top-k 0.25": {"kind": "top_k", "fraction": 0.25},
 }
-"""By printed name. No error feedback, as in the paper."""
+"""Compressors by printed name. No error feedback, as in the paper."""
 
 COMPRESSED_CONTROLS = ("fedgamma", "fedlesam_s", "fedsmoo")
 """Methods whose control variates or duals travel compressed too, as the rest of a report does."""
@@ -224,7 +227,7 @@ VARIANTS: Mapping[tuple[str, str], Methods] = {
         for x in (100, 1000, 10000)
     },
 }
-"""By table and printed note, what a row varies, for each method."""
+"""The parameters that a row varies, by table and printed note, for each method."""
 
 NOT_HELD: Mapping[str, str] = {
     "CINIC-10": "netdfl has no dataset CINIC-10: it is in no package that netdfl fetches from"

@@ -1,4 +1,4 @@
-"""What a sweep runs: a scenario, its cases, what varies, how many seeds; from the command line or a study's file."""
+"""The plan of a sweep: a scenario, cases, varied values and seeds, from the command line or a study's file."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ from netdfl.scenario.model.fields import Strict
 
 SCHEMA = "netdfl/study/1"
 Values = tuple[tuple[str, str], ...]
-"""What is varied: each path, or name, with its value as text."""
+"""Varied values: each path, or name, with its value as text."""
 Cases = dict[str, dict[str, object]]
 
 
-class Drawn(Strict):
+class FigureSpec(Strict):
     """One figure of a sweep: `y` against `x`, a line for each combination of all else that varies.
 
-    `panels` names what varies by panels instead, side by side, each headed by its value.
-
+    `panels` names a varied path whose values get a panel each, side by side.
     With `x: round`, `y` is a metric that a run records each round, of the nodes or of the fleet: a line for the median,
     a band from the smallest to the largest. With `x: NAME@2` there is a point for every node and round, against the
     metric NAME of the same node two rounds before. With `x: bytes_sent`, `y` is a metric of the fleet, and
@@ -43,7 +42,7 @@ class Drawn(Strict):
 
 
 class Sweep(Strict):
-    """One grid: every case, at every combination of what varies, with every seed."""
+    """One grid: every case, at every combination of varied values, with every seed."""
 
     scenario: dict[str, object] = Field(description="The scenario that all cells share.")
     cases: Cases = Field({}, description="By name: what a case overrides.")
@@ -51,7 +50,7 @@ class Sweep(Strict):
         {}, description="By path: its values. Or by a name of its own: what it can be, by name, with the overrides."
     )
     seeds: int = Field(5, ge=1)
-    figures: list[Drawn] = Field([], description="What is drawn.")
+    figures: list[FigureSpec] = Field([], description="What is drawn.")
 
 
 class StudyFile(Strict):
@@ -63,8 +62,9 @@ class StudyFile(Strict):
 
 
 @dataclass(frozen=True)
-class Plan:
-    """One grid, ready to run. `scenario` is the file; cases and values that vary are names with their overrides;
+class GridPlan:
+    """One grid, ready to run. `scenario` is the file; cases and varied values are names with their overrides.
+
     `learning` are metrics of the fleet that are drawn by round, time and bytes.
     """
 
@@ -73,13 +73,13 @@ class Plan:
     cases: Mapping[str, Sequence[str]]
     vary: Mapping[str, Mapping[str, Sequence[str]]]
     seeds: int
-    figures: Sequence[Drawn]
+    figures: Sequence[FigureSpec]
     learning: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of a grid: its case, the values of what varies, its seed, and the overrides that say so."""
+    """One run of a grid: its case, its varied values, its seed, and the overrides that set them."""
 
     case: str
     values: Values
@@ -88,14 +88,14 @@ class Cell:
 
     @property
     def words(self) -> str:
-        """Which cell it is, in words."""
+        """The cell in words."""
         return ", ".join(
             [*filter(None, [self.case]), *(f"{path}={value}" for path, value in self.values), f"seed={self.seed}"]
         )
 
 
-def cells_of(plan: Plan, first_seed: int, shared: Sequence[str] = ()) -> Iterator[Cell]:
-    """Every cell of a grid; seeds count from `first_seed`. The `shared` overrides come before a cell's own."""
+def cells_of(plan: GridPlan, first_seed: int, shared: Sequence[str] = ()) -> Iterator[Cell]:
+    """Yield every cell of a grid; seeds count from `first_seed`. The `shared` overrides come before a cell's own."""
     for case, sets in plan.cases.items():
         for combination in product(*plan.vary.values()):
             values = tuple(zip(plan.vary, combination, strict=True))
@@ -105,7 +105,7 @@ def cells_of(plan: Plan, first_seed: int, shared: Sequence[str] = ()) -> Iterato
 
 
 def split_values(text: str) -> list[str]:
-    """The values of `a,b,{kind: c, d: 1}`: commas inside brackets or quotes do not part."""
+    """Split `a,b,{kind: c, d: 1}` at commas outside of brackets and quotes."""
     parts, depth, quote, current = [], 0, "", ""
     for char in text:
         if quote:
@@ -126,12 +126,12 @@ def split_values(text: str) -> list[str]:
 
 
 def each_value(path: str, values: Sequence[str]) -> dict[str, Sequence[str]]:
-    """What each value of a path overrides."""
+    """Return the override for each value of a path."""
     return {value: [f"{path}={value}"] for value in values}
 
 
 def parse_vary(text: str) -> tuple[str, list[str]]:
-    """Read `path=v1,v2,...`. Raises InputError."""
+    """Parse `path=v1,v2,...`. Raises InputError."""
     path, equals, values = text.partition("=")
     found = split_values(values)
     if not equals or not path.strip() or not all(found):
@@ -140,11 +140,11 @@ def parse_vary(text: str) -> tuple[str, list[str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """The values of an axis, by how they are written, and where each stands.
+class AxisPositions:
+    """The positions of values on an axis, by their text.
 
-    `ordered`: they are numbers, or times, rates, sizes: a line between two of them means something. Of categories it
-    does not. `labels`: whether the axis shows the values as they are written.
+    `ordered`: the values are numbers, or times, rates, sizes, so that a line between two of them has a meaning; between
+    categories it has none. `labels`: the axis shows the values' texts.
     """
 
     at: dict[str, float]
@@ -152,14 +152,16 @@ class Places:
     labels: bool
 
 
-def places_of(texts: Sequence[str]) -> Places:
-    """Where the values `texts`, in the order of the grid, stand."""
+def places_of(texts: Sequence[str]) -> AxisPositions:
+    """Return the positions of the values `texts`, in the order of the grid."""
     for number, read in enumerate(_READERS):
         try:
-            return Places({text: read(text) for text in texts}, ordered=True, labels=number > 0)
+            return AxisPositions({text: read(text) for text in texts}, ordered=True, labels=number > 0)
         except ValueError:
             continue
-    return Places({text: float(index) for index, text in enumerate(dict.fromkeys(texts))}, ordered=False, labels=True)
+    return AxisPositions(
+        {text: float(index) for index, text in enumerate(dict.fromkeys(texts))}, ordered=False, labels=True
+    )
 
 
 def _plain(text: str) -> float:
@@ -175,13 +177,13 @@ _READERS: tuple[Callable[[str], float], ...] = (
 
 
 def is_study(file: Path) -> bool:
-    """Whether a file is a study and no scenario."""
+    """Return whether a file is a study and no scenario."""
     data = _read(file)
     return isinstance(data, dict) and data.get("schema") == SCHEMA
 
 
-def load_study(file: Path, folder: Path) -> list[Plan]:
-    """The grids of a study; their scenarios are written to `folder`. Raises InputError."""
+def load_study(file: Path, folder: Path) -> list[GridPlan]:
+    """Return the grids of a study; their scenarios are written to `folder`. Raises InputError."""
     try:
         study = StudyFile.model_validate(_read(file))
     except ValidationError as exc:
@@ -190,7 +192,7 @@ def load_study(file: Path, folder: Path) -> list[Plan]:
     return [_plan(name, sweep, folder) for name, sweep in study.sweeps.items()]
 
 
-def _plan(name: str, sweep: Sweep, folder: Path) -> Plan:
+def _plan(name: str, sweep: Sweep, folder: Path) -> GridPlan:
     folder.mkdir(parents=True, exist_ok=True)
     scenario = folder / f"{name}.yaml"
     scenario.write_text(dump_json(sweep.scenario, indent=1) + "\n", encoding="utf-8")
@@ -198,7 +200,7 @@ def _plan(name: str, sweep: Sweep, folder: Path) -> Plan:
         name: _overrides(values) if isinstance(values, dict) else each_value(name, [written(value) for value in values])
         for name, values in sweep.vary.items()
     }
-    return Plan(name, scenario, _overrides(sweep.cases) or {"": []}, vary, sweep.seeds, sweep.figures)
+    return GridPlan(name, scenario, _overrides(sweep.cases) or {"": []}, vary, sweep.seeds, sweep.figures)
 
 
 def _overrides(cases: Cases) -> dict[str, Sequence[str]]:
@@ -206,7 +208,7 @@ def _overrides(cases: Cases) -> dict[str, Sequence[str]]:
 
 
 def written(value: object) -> str:
-    """`value` as an override writes it."""
+    """Return `value` as an override writes it."""
     return value if isinstance(value, str) else json.dumps(value)
 
 

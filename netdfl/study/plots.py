@@ -10,28 +10,28 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from netdfl.study.outcome import PERCENT, words
-from netdfl.study.plan import Drawn, Places, Values, places_of
-from netdfl.study.summary import Estimate, Point, estimates
+from netdfl.study.plan import AxisPositions, FigureSpec, Values, places_of
+from netdfl.study.summary import Estimate, GridPoint, estimates
 
 COLORS = ("#2f7ed8", "#e07b00", "#2a9d5c", "#c2417c", "#8a63d2", "#8c6d46", "#3d3d3d", "#00a5a5")
 MARKERS = "osD^vP*X"
 DASHES = ("-", "--", ":")
 APART = 0.006
-"""How far apart lines stand at one value of x, as a share of x's range, so that equal ones show side by side."""
+"""Distance of lines at one value of x, as a share of x's range, so that equal ones show side by side."""
 BESIDE = 0.6
-"""How much of a category's place its points take."""
+"""Share of a category's width that its points take."""
 PlotLines = dict[str, list[tuple[str, Estimate]]]
-"""By name: the values of x, as text, with what was estimated there."""
+"""Lines by name: the values of x, as text, with estimates of y."""
 
 
-def draw(points: Sequence[Point], drawn: Drawn, path: Path) -> None:
+def draw(points: Sequence[GridPoint], drawn: FigureSpec, path: Path) -> None:
     """Draw one figure to `path`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     figure_of(points, drawn).savefig(path)
 
 
-def figure_of(points: Sequence[Point], drawn: Drawn) -> Figure:
-    """One figure; a line joins values that have an order, and none joins categories."""
+def figure_of(points: Sequence[GridPoint], drawn: FigureSpec) -> Figure:
+    """Return one figure; a line joins ordered values, and none joins categories."""
     panels = _panels(points, drawn)
     num_lines = max(map(len, panels.values()))
     order = [dict(point.values)[drawn.x] for point in points if drawn.x in dict(point.values)]
@@ -52,7 +52,7 @@ def figure_of(points: Sequence[Point], drawn: Drawn) -> Figure:
     return canvas
 
 
-def _draw_lines(axes: Axes, lines: PlotLines, places: Places) -> None:
+def _draw_lines(axes: Axes, lines: PlotLines, places: AxisPositions) -> None:
     apart = APART * (max(places.at.values()) - min(places.at.values())) if places.ordered else BESIDE / len(lines)
     for number, (name, line) in enumerate(lines.items()):
         moved = apart * (number - (len(lines) - 1) / 2)
@@ -79,7 +79,7 @@ def _draw_lines(axes: Axes, lines: PlotLines, places: Places) -> None:
     open_frame(axes)
 
 
-def name_y(axes: Axes, drawn: Drawn) -> None:
+def name_y(axes: Axes, drawn: FigureSpec) -> None:
     """Scale and label the y-axis as `drawn` says."""
     if drawn.log:
         axes.set_yscale("log")
@@ -94,17 +94,17 @@ def open_frame(axes: Axes) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _panels(points: Sequence[Point], drawn: Drawn) -> dict[str, PlotLines]:
-    """By heading, which is a value of what has panels: the lines; all in one without a heading where nothing has."""
-    grouped: dict[str, list[Point]] = {}
+def _panels(points: Sequence[GridPoint], drawn: FigureSpec) -> dict[str, PlotLines]:
+    """Return the lines by panel, headed by its value; one panel without a heading if no path has panels."""
+    grouped: dict[str, list[GridPoint]] = {}
     for point in points:
         rest = tuple((name, value) for name, value in point.values if name != drawn.panels)
         grouped.setdefault(dict(point.values).get(drawn.panels, ""), []).append(point._replace(values=rest))
     return {heading: _lines(each, drawn) for heading, each in grouped.items()}
 
 
-def _lines(points: Sequence[Point], drawn: Drawn) -> PlotLines:
-    """By name of the line: the values of x with what was estimated there."""
+def _lines(points: Sequence[GridPoint], drawn: FigureSpec) -> PlotLines:
+    """Return the lines by name: the values of x with estimates of y."""
     lines: PlotLines = {}
     for point in points:
         found = estimates(point, drawn.y, log=drawn.log)
@@ -117,5 +117,5 @@ def _lines(points: Sequence[Point], drawn: Drawn) -> PlotLines:
 
 
 def name_of(case: str, values: Values) -> str:
-    """The name of a line: its case, and the values of what else varies."""
+    """Return the name of a line: its case, and the other varied values."""
     return ", ".join(filter(None, [case, *(value for _, value in values)]))

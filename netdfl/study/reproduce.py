@@ -1,4 +1,4 @@
-"""`netdfl reproduce`: run the cells of a published table, resume where it was left, and set both side by side."""
+"""`netdfl reproduce`: run the cells of a published table, resume them, and set both side by side."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from netdfl.report.live import say as print_plain
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.identity import is_of
 from netdfl.scenario.model.schema import Scenario
-from netdfl.study.cells import CellJob, Ran, StudyProgress, finished, look, run_all
+from netdfl.study.cells import CellJob, CellResult, StudyProgress, finished, look, run_all
 from netdfl.study.compare import HEADINGS, SCHEMA, TERMINAL, WORDS, Comparison, ComparisonRow, row_of, shown
 from netdfl.study.plan import Cell
 from netdfl.study.trials import FigureSetup, published, scenario_of, select, trials
@@ -32,7 +32,7 @@ SCENARIOS = shipped("scenarios") / "papers"
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduction:
-    """What is to be reproduced, and how: `rounds` and `sets` change what the paper has."""
+    """A request for a reproduction; `rounds` and `sets` change the paper's settings."""
 
     paper: str
     table: str
@@ -51,14 +51,14 @@ class Reproduction:
 
 
 @dataclass
-class _Work:
-    """A trial with its runs: those to be made, or why there are none, and those made so far."""
+class _FigureRuns:
+    """A trial with its cells, or the reason why there are none, and the results so far."""
 
     trial: FigureSetup
     rounds_of_paper: int | None = None
     why_not: str = ""
     cells: list[Cell] = field(default_factory=list)
-    ran: list[Ran] = field(default_factory=list)
+    ran: list[CellResult] = field(default_factory=list)
 
     @property
     def row(self) -> ComparisonRow:
@@ -69,13 +69,12 @@ class _Work:
 def reproduce(
     request: Reproduction, out: Path, *, jobs: int = 1, console: Console, far: StudyProgress | None = None
 ) -> int:
-    """Run what `request` asks for, `jobs` runs at a time; return an exit code.
+    """Run the cells of `request`, `jobs` runs at a time; return an exit code.
 
     Below `out` lie `cells/` with the runs, which all tables share, and the table as JSON, CSV and Markdown, written
-    anew after each run. What an earlier call left there stays, where its scenario is the same: rows of other cells, and
-    other seeds of these. A run that has finished is not run again. `far` is told how far it is.
-    Returns 0 where all ran that can be had, 1 where a run failed, 2 where none can be had.
-
+    anew after each run. Results of an earlier call stay if their scenario is the same: rows of other cells, and
+    other seeds of these. A finished run is not run again. `far` takes the progress.
+    Returns 0 if all possible cells ran, 1 if a run failed, 2 if none is possible.
     Raises:
         InputError: No such paper, table or cell, or no scenarios.
     """
@@ -84,11 +83,11 @@ def reproduce(
     found, waiting = _look(book.works, request, out / "cells", book)
     far.total = len(found) + len(waiting)
 
-    def say(ran: Ran) -> None:
+    def say(ran: CellResult) -> None:
         far.finished += not ran.failed
         print_plain(console, f"[{next(number)}/{far.total}] {_line(ran)}")
 
-    def done(ran: Ran) -> None:
+    def done(ran: CellResult) -> None:
         book.take(ran)
         book.write()
         say(ran)
@@ -105,21 +104,21 @@ def reproduce(
     return 2 if not far.total else int(any(ran.failed for work in book.works for ran in work.ran))
 
 
-def _open(request: Reproduction, out: Path) -> _Book:
-    """The table that is asked for, with what earlier calls have run of it. Raises InputError."""
+def _open(request: Reproduction, out: Path) -> _TableState:
+    """Return the requested table, with the results of earlier calls. Raises InputError."""
     figures = published(request.paper, request.table)
     if not request.scenarios.is_dir():
         raise InputError(f"{request.scenarios} is no directory; name that of the papers' scenarios with --scenarios")
     every = trials(figures)
     works = [_work(trial, request) for trial in select(every, request.globs)]
-    book = _Book(request, figures[0].paper, figures[0].table, every, works, out)
+    book = _TableState(request, figures[0].paper, figures[0].table, every, works, out)
     book.join()
     return book
 
 
-def _work(trial: FigureSetup, request: Reproduction) -> _Work:
-    """What has to run for `trial`, or why nothing can."""
-    work = _Work(trial)
+def _work(trial: FigureSetup, request: Reproduction) -> _FigureRuns:
+    """Return the cells that have to run for `trial`, or why none can."""
+    work = _FigureRuns(trial)
     if trial.why_not:
         return work
     file = scenario_of(trial, request.scenarios)
@@ -136,8 +135,10 @@ def _work(trial: FigureSetup, request: Reproduction) -> _Work:
     return work
 
 
-def _look(works: Sequence[_Work], request: Reproduction, folder: Path, book: _Book) -> tuple[list[Ran], list[CellJob]]:
-    """The runs of `works` that are there, and those to be made, each once; `book` hears whose they are.
+def _look(
+    works: Sequence[_FigureRuns], request: Reproduction, folder: Path, book: _TableState
+) -> tuple[list[CellResult], list[CellJob]]:
+    """Return the existing runs of `works`, and those to be made, each once; `book` notes their users.
 
     Cells of two scenario files may have the same overrides, and cells of one file the same run.
     """
@@ -156,7 +157,7 @@ def _rounds(file: Path) -> int:
 
 
 def _no_data(scenario: Scenario) -> str:
-    """Why the scenario's data can't be had; empty where it can."""
+    """Return why the scenario's data can't be had; empty if they can."""
     dataset: Any = getattr(scenario.task, "dataset", None)
     return "" if dataset is None else _missing(type(dataset).function, json.dumps(dataset.params), data_root())
 
@@ -171,20 +172,20 @@ def _missing(load_data: Callable[..., object], params: str, root: Path) -> str:
 
 
 @dataclass
-class _Book:
-    """The table as far as it is known, on disk and here."""
+class _TableState:
+    """The state of the table, in memory and on disk."""
 
     request: Reproduction
     paper: str
     table: str
     every: Sequence[FigureSetup]
-    works: Sequence[_Work]
+    works: Sequence[_FigureRuns]
     out: Path
 
-    users: dict[Cell, list[_Work]] = field(default_factory=dict)
+    users: dict[Cell, list[_FigureRuns]] = field(default_factory=dict)
 
     def join(self) -> None:
-        """Enter what earlier calls ran with other seeds, where it still holds and lies in `cells/`."""
+        """Add results of earlier calls with other seeds, if they are still valid and lie in `cells/`."""
         for work in self.works:
             asked = {cell.seed for cell in work.cells}
             row = self._known.get(work.trial.label)
@@ -193,14 +194,14 @@ class _Book:
                     cell = Cell(work.trial.label, (), run["seed"], tuple(run["sets"]))
                     work.ran += filter(None, [finished(cell, self.out / "cells" / run["run"])])
 
-    def take(self, ran: Ran) -> None:
-        """Enter a run, in every row that it measures."""
+    def take(self, ran: CellResult) -> None:
+        """Add a result to every row that it measures."""
         for work in self.users[ran.cell]:
             work.ran.append(ran)
 
     @property
     def stem(self) -> Path:
-        """The table's files without their endings; one name for each way to run it."""
+        """The table's files without their suffixes; one name for each way to run it."""
         name = f"{self.paper.partition('-')[0]}-{self.table}"
         if self.request.rounds is not None:
             name += f"-{self.request.rounds}-rounds"
@@ -210,7 +211,7 @@ class _Book:
         return self.out / name
 
     def write(self) -> Comparison:
-        """Write the table; cells that this call was not asked for keep the row that they had."""
+        """Write the table; cells outside of this call keep their earlier row."""
         rows = {work.trial.label: work.row for work in self.works}
         both = [rows.get(trial.label) or self.earlier.get(trial.label) for trial in self.every]
         found = tuple(row for row in both if row is not None)
@@ -220,7 +221,7 @@ class _Book:
 
     @cached_property
     def _known(self) -> Mapping[str, ComparisonRow]:
-        """The table as the last call left it: rows by their cell."""
+        """The rows of the last call by their cell."""
         try:
             table = json.loads(self.stem.with_name(f"{self.stem.name}.json").read_text(encoding="utf-8"))
             rows = table["rows"] if table["schema"] == SCHEMA else []
@@ -231,7 +232,7 @@ class _Book:
 
     @cached_property
     def earlier(self) -> Mapping[str, ComparisonRow]:
-        """Rows of cells that this call was not asked for, but for those whose scenario has changed since."""
+        """Rows of cells outside of this call, without those whose scenario has changed since."""
         asked = {work.trial.label for work in self.works}
         rows = {trial: self._known[trial.label] for trial in self.every if trial.label in self._known.keys() - asked}
         return {trial.label: row for trial, row in rows.items() if all(self._run_holds(run, trial) for run in row.runs)}
@@ -246,7 +247,7 @@ class _Book:
         return is_of(scenario, str(run["run"]))
 
 
-def _line(ran: Ran) -> str:
+def _line(ran: CellResult) -> str:
     words = ran.cell.words
     if ran.result is None or ran.failed:
         return f"{words}: failed: {ran.text or f'exit code {ran.exit_code}'}"
@@ -274,7 +275,7 @@ def _show(comparison: Comparison, console: Console) -> None:
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
-    """`3` is seeds 0, 1 and 2; `4,7` are these two, and `4,` is one. Raises InputError."""
+    """Parse seeds: `3` means 0, 1 and 2; `4,7` means these two, and `4,` means one. Raises InputError."""
     try:
         numbers = [int(part) for part in text.split(",") if part.strip()]
     except ValueError:

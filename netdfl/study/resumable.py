@@ -1,7 +1,7 @@
-"""How a cell is run so that it can go on when it was interrupted: which ones write checkpoints, and how often.
+"""Cells that can be resumed after an interruption: which ones write checkpoints, and how often.
 
-A simulated run's checkpoints are all its local rounds so far (see `netdfl.worlds.simulated.replay`): whoever resumes it
-gets the run that was never interrupted. They are an option of the run here, and not of the cell: the hash that names
+A simulated run's checkpoints are all its local rounds so far (`netdfl.worlds.simulated.replay`): a resumed run equals
+one that was never interrupted. Checkpoints are an option of the run here, and not of the cell: the hash that names
 the cell is without them.
 """
 
@@ -19,7 +19,7 @@ from netdfl.algorithms.families import first_state
 from netdfl.core.errors import InputError
 from netdfl.host.blueprint import Blueprint
 from netdfl.record.directory import CHECKPOINTS, hold
-from netdfl.running.judged import Finished
+from netdfl.running.judged import FinishedRun
 from netdfl.running.run import resume, run
 from netdfl.scenario.load import load
 from netdfl.scenario.model.schema import Checkpoint, Scenario
@@ -27,13 +27,13 @@ from netdfl.training.classification import Classification
 from netdfl.training.drawing import aside
 
 PARTS = 20
-"""Checkpoints of a run, at least; as many as it has rounds where these are fewer."""
+"""Least number of checkpoints of a run; fewer if it has fewer rounds."""
 MOST_HELD = 256 * 2**20
-"""Bytes of local rounds, of all nodes together, that wait in memory for their checkpoint."""
+"""Most bytes of local rounds, of all nodes together, that wait in memory for their checkpoint."""
 
 
 def run_or_resume(file: Path, sets: Sequence[str], path: Path, jobs: int) -> int:
-    """Run the cell in the directory `path`, from its checkpoints where it left any; return its exit code.
+    """Run the cell in the directory `path`, from its checkpoints if it left any; return its exit code.
 
     `jobs` runs share the disk. Raises NetdflError.
     """
@@ -51,12 +51,12 @@ def run_or_resume(file: Path, sets: Sequence[str], path: Path, jobs: int) -> int
 
 
 def drop_checkpoints(path: Path) -> None:
-    """Delete what nobody needs of a run that has finished."""
+    """Delete the checkpoints of a finished run."""
     shutil.rmtree(path / CHECKPOINTS, ignore_errors=True)
 
 
-def _resumed(path: Path) -> Finished | None:
-    """The rest of an interrupted run; None where it left nothing to go on from."""
+def _resumed(path: Path) -> FinishedRun | None:
+    """Resume an interrupted run; return None if it left no checkpoints."""
     if not any((path / CHECKPOINTS).glob("*.safetensors")):
         return None
     try:
@@ -67,11 +67,11 @@ def _resumed(path: Path) -> Finished | None:
 
 
 def rounds_between(scenario: Scenario, disk: Path, jobs: int) -> int | None:
-    """How many local rounds go into a checkpoint of this run; None where it writes none, or says itself how many.
+    """Return the number of local rounds in a checkpoint of this run; None if it writes none or sets the number.
 
-    A run writes checkpoints where it trains a model in the simulated world, where going on is exact (not with
-    `batching: auto`), and where all of them take less than half of what is free on `disk`, shared
-    by `jobs`. They are a twentieth of the run each, or less where that would not fit `MOST_HELD`. Raises InputError.
+    A run writes checkpoints if it trains a model in the simulated world, if resuming is exact (not with
+    `batching: auto`), and if all of them take less than half of the free space on `disk`, shared
+    by `jobs`. Each is a twentieth of the run, or less if that would exceed `MOST_HELD`. Raises InputError.
     """
     task: Any = scenario.task
     exact = _is_simulated(scenario) and task.kind == "train" and task.batching == "exact"
@@ -89,7 +89,7 @@ def _is_simulated(scenario: Scenario) -> bool:
 
 
 def _bytes_per_round(scenario: Scenario) -> int:
-    """What one local round of all nodes that train takes on disk, by their first state."""
+    """Return the bytes on disk of one local round of all nodes that train, by their first state."""
     blueprint = Blueprint.of(scenario)
     task = blueprint.problem.task(0, "cpu")
     assert isinstance(task, Classification)

@@ -1,4 +1,4 @@
-"""DFedSGPSM with steps scaled by w: what docs/studies/push_sum_weights.md compares the printed method with."""
+"""DFedSGPSM with steps scaled by w, which docs/studies/push_sum_weights.md compares with the printed method."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from netdfl.training.base import LocalData, LocalSolver, Received, S, Untouched,
 
 @dataclass(frozen=True)
 class ScaledByWeight(Untouched, Generic[S]):
-    """A local solver that trains z = x / w itself, so that its steps are as long however small w is."""
+    """A local solver that trains z = x / w itself, so that its steps do not shrink or grow with w."""
 
     inner: LocalSolver[S]
 
     def init(self, x: Tensor, view: View) -> S:
-        """As the wrapped solver."""
+        """Return the initial state of the inner solver."""
         return self.inner.init(x, view)
 
     def train(
         self, state: S, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> tuple[S, Update]:
-        """Train z with weight 1, and give back the numerator."""
+        """Train z with weight 1, and return the numerator."""
         state, update = self.inner.train(state, y / weight, received, 1.0, data, view)
         return state, Update(y, update.x * weight)
 
 
 def _dfedsgpsm(exchange: Exchange, /, *, rho: Radius = 0.1, momentum: Momentum = 0.9, sgd: Sgd = Sgd()) -> Algorithm:
-    """DFedSGPSM whose steps on the numerator are w lr long, as if z were trained: not what the paper prints."""
+    """Return DFedSGPSM with steps of w lr on the numerator, as if z were trained: not the printed method."""
     return _scaled(directed.dfedsgpsm(exchange, rho=rho, momentum=momentum, sgd=sgd))
 
 
@@ -50,7 +50,7 @@ def _dfedsgpsm_s(
     temperature: PositiveFloat = 1.0,
     sgd: Sgd = Sgd(),
 ) -> Algorithm:
-    """DFedSGPSM-S with such steps."""
+    """Return DFedSGPSM-S with steps scaled by w."""
     return _scaled(
         directed.dfedsgpsm_s(
             exchange, rho=rho, momentum=momentum, neighbors=neighbors, temperature=temperature, sgd=sgd
@@ -64,6 +64,6 @@ def _scaled(printed: Algorithm) -> Algorithm:
 
 _SOURCE = "ours, after DFedSGPSM"
 dfedsgpsm = Entry(build=flat(_dfedsgpsm), family="gossip", needs=COLUMN, source=_SOURCE)
-"""`algorithm: {name: netdfl.study.scaled_steps:dfedsgpsm, ...}`"""
+"""The algorithm `{name: netdfl.study.scaled_steps:dfedsgpsm, ...}`."""
 dfedsgpsm_s = Entry(build=flat(_dfedsgpsm_s), family="gossip", needs=COLUMN, source=_SOURCE, fits=chooses, selects=True)
-"""`algorithm: {name: netdfl.study.scaled_steps:dfedsgpsm_s, ...}`"""
+"""The algorithm `{name: netdfl.study.scaled_steps:dfedsgpsm_s, ...}`."""

@@ -1,6 +1,6 @@
-"""Cells of one grid point together: means with 95 % confidence intervals, and the tables of a sweep.
+"""The summary of cells by grid point: means with 95 % confidence intervals, and the tables of a sweep.
 
-Which differences between the points hold: paired t-tests over seeds, corrected by Holm.
+Differences between points are tested by paired t-tests over seeds, corrected by Holm.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from statistics import fmean, stdev
 from types import MappingProxyType
 from typing import NamedTuple
 
-from netdfl.study.cells import Ran
+from netdfl.study.cells import CellResult
 from netdfl.study.outcome import PERCENT, SHARES, figures_of
 from netdfl.study.plan import Values
 
@@ -37,8 +37,8 @@ class Estimate(NamedTuple):
     high: float
 
 
-class Point(NamedTuple):
-    """A point of the grid: its case and values, how many cells failed, and the figures of the others, also by seed."""
+class GridPoint(NamedTuple):
+    """A point of the grid: its case and values, the number of failed cells, and the others' figures, also by seed."""
 
     case: str
     values: Values
@@ -48,7 +48,7 @@ class Point(NamedTuple):
 
 
 def estimate(numbers: Sequence[float]) -> Estimate:
-    """Mean and interval by Student's t; the interval of a single number is that number."""
+    """Return the mean and its interval by Student's t; the interval of a single number is that number."""
     mean = fmean(numbers)
     if len(numbers) == 1:
         return Estimate(1, mean, mean, mean)
@@ -58,7 +58,7 @@ def estimate(numbers: Sequence[float]) -> Estimate:
 
 
 def estimate_share(numbers: Sequence[float]) -> Estimate:
-    """The share of ones, with Wilson's interval, which stays within 0 and 1 and is not empty at either end."""
+    """Return the share of ones, with Wilson's interval, which stays within 0 and 1 and is never empty."""
     n, p = len(numbers), fmean(numbers)
     middle = (p + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
     half = _Z / (1 + _Z**2 / n) * math.sqrt(p * (1 - p) / n + _Z**2 / (4 * n**2))
@@ -66,16 +66,16 @@ def estimate_share(numbers: Sequence[float]) -> Estimate:
 
 
 def estimate_log(numbers: Sequence[float]) -> Estimate:
-    """The geometric mean and its interval: for errors over several orders of magnitude.
+    """Return the geometric mean and its interval, for errors over several orders of magnitude.
 
-    What is below the rounding of numbers around 1 counts as that: an error of exactly 0 has no logarithm.
+    Numbers below the rounding of numbers around 1 count as that: an error of exactly 0 has no logarithm.
     """
     logs = estimate([math.log(max(number, LEAST)) for number in numbers])
     return Estimate(logs.cells, math.exp(logs.mean), math.exp(logs.low), math.exp(logs.high))
 
 
-def estimates(point: Point, name: str, *, log: bool = False) -> Estimate | None:
-    """The estimate of one figure at a point; None where no cell has it."""
+def estimates(point: GridPoint, name: str, *, log: bool = False) -> Estimate | None:
+    """Return the estimate of one figure at a point; None if no cell has it."""
     numbers = point.figures.get(name, ())
     if not numbers:
         return None
@@ -85,35 +85,35 @@ def estimates(point: Point, name: str, *, log: bool = False) -> Estimate | None:
 
 
 def within(found: Estimate, name: str) -> Estimate:
-    """`found`, its interval cut where the figure ends: an accuracy lies between 0 and 1."""
+    """Return `found` with its interval cut at the figure's limits: an accuracy lies between 0 and 1."""
     if name not in PERCENT:
         return found
     return found._replace(low=min(found.mean, max(0.0, found.low)), high=max(found.mean, min(1.0, found.high)))
 
 
-def points_of(ran: Sequence[Ran]) -> list[Point]:
-    """The cells by their grid points, in the order of the grid."""
-    grouped: dict[tuple[str, Values], list[Ran]] = {}
+def points_of(ran: Sequence[CellResult]) -> list[GridPoint]:
+    """Return the cells by their grid points, in the order of the grid."""
+    grouped: dict[tuple[str, Values], list[CellResult]] = {}
     for each in ran:
         grouped.setdefault((each.cell.case, each.cell.values), []).append(each)
     return [_point(case, values, cells) for (case, values), cells in grouped.items()]
 
 
-def _point(case: str, values: Values, cells: Sequence[Ran]) -> Point:
+def _point(case: str, values: Values, cells: Sequence[CellResult]) -> GridPoint:
     by_seed = {each.cell.seed: figures_of(each) for each in cells if not each.failed}
     found = by_seed.values()
     names = sorted({name for figures in found for name in figures})
     columns = {name: tuple(figures[name] for figures in found if name in figures) for name in names}
-    return Point(case, values, sum(each.failed for each in cells), columns, by_seed)
+    return GridPoint(case, values, sum(each.failed for each in cells), columns, by_seed)
 
 
 def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """The rows below their headings, in Markdown."""
+    """Return the rows below their headings, in Markdown."""
     return "".join(f"| {' | '.join(line)} |\n" for line in (headings, ["---"] * len(headings), *rows))
 
 
-def write_cells(path: Path, ran: Sequence[Ran]) -> None:
-    """One row a cell: case, values, seed, exit code, what went wrong, its figures, its run directory."""
+def write_cells(path: Path, ran: Sequence[CellResult]) -> None:
+    """Write a row for each cell: case, values, seed, exit code, error, figures, run directory."""
     found = [figures_of(each) if not each.failed else {} for each in ran]
     names = sorted({name for figures in found for name in figures})
     varied = [name for name, _ in ran[0].cell.values] if ran else []
@@ -128,8 +128,8 @@ def write_cells(path: Path, ran: Sequence[Ran]) -> None:
             writer.writerow([cell.case, *values, cell.seed, each.exit_code, wrong, *numbers, each.path.name])
 
 
-def write_points(path: Path, points: Sequence[Point], logs: frozenset[str]) -> None:
-    """One row for each point and figure, with its interval."""
+def write_points(path: Path, points: Sequence[GridPoint], logs: frozenset[str]) -> None:
+    """Write a row for each point and figure, with its interval."""
     varied = [name for name, _ in points[0].values] if points else []
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
@@ -143,27 +143,28 @@ def write_points(path: Path, points: Sequence[Point], logs: frozenset[str]) -> N
                     writer.writerow([point.case, *values, name, found.cells, point.num_failed, *numbers])
 
 
-def deviation_of(point: Point, name: str) -> float | None:
-    """The standard deviation over runs; None of a share of runs, and of a single run."""
+def deviation_of(point: GridPoint, name: str) -> float | None:
+    """Return the standard deviation over runs; None for a share of runs, and for a single run."""
     numbers = point.figures.get(name, ())
     return None if name in SHARES or len(numbers) < 2 else stdev(numbers)
 
 
 LEVEL = 0.05
-"""The chance, over all pairs of one figure, that a difference is said to hold where there is none."""
+"""The probability, over all pairs of one figure, of a false claim that a difference holds."""
 
 
 @dataclass(frozen=True)
-class Difference:
-    """How `first` and `second` differ in one figure, over the seeds that both have.
+class PairedDifference:
+    """The difference of `first` and `second` in one figure, over their common seeds.
 
-    `mean`, `low` and `high` are the mean of `second - first` and its 95 % interval; of a figure that is averaged by its
-    logarithm, of the quotient. `p` is of the paired t-test, `p_holm` corrected for all pairs of the figure.
+    `mean`, `low` and `high` are the mean of `second - first` and its 95 % interval; for a figure averaged by its
+    logarithm, of the quotient. `p` is the p-value of the paired t-test, `p_holm` is corrected for all pairs of the
+    figure.
     """
 
     figure: str
-    first: Point
-    second: Point
+    first: GridPoint
+    second: GridPoint
     seeds: int
     mean: float
     low: float
@@ -173,14 +174,14 @@ class Difference:
 
     @property
     def holds(self) -> bool:
-        """Whether chance alone would hardly do this."""
+        """Whether the difference is significant."""
         return self.p_holm < LEVEL
 
 
-def differences(points: Sequence[Point], figure: str, *, log: bool = False) -> list[Difference]:
-    """The difference of every pair of points that differ in one respect; none where fewer than two seeds are shared.
+def differences(points: Sequence[GridPoint], figure: str, *, log: bool = False) -> list[PairedDifference]:
+    """Return the difference of every pair of points that differ in one respect and share two seeds.
 
-    A figure that is 0 or 1 in each cell has none: its intervals say what there is to say.
+    A figure that is 0 or 1 in each cell has none: its intervals suffice.
     """
     if figure in SHARES:
         return []
@@ -188,8 +189,11 @@ def differences(points: Sequence[Point], figure: str, *, log: bool = False) -> l
     return holm([found for a, b in pairs if (found := _difference(a, b, figure, log=log)) is not None])
 
 
-def holm(found: Sequence[Difference]) -> list[Difference]:
-    """The differences with p-values corrected by Holm: the k-th smallest of m times m - k + 1, never decreasing."""
+def holm(found: Sequence[PairedDifference]) -> list[PairedDifference]:
+    """Return the differences with p-values corrected by Holm.
+
+    The k-th smallest of m is multiplied by m - k + 1; corrected values never decrease.
+    """
     corrected: dict[int, float] = {}
     most = 0.0
     for rank, index in enumerate(sorted(range(len(found)), key=lambda index: found[index].p)):
@@ -198,12 +202,12 @@ def holm(found: Sequence[Difference]) -> list[Difference]:
     return [replace(each, p_holm=corrected[index]) for index, each in enumerate(found)]
 
 
-def _apart(a: Point, b: Point) -> int:
-    """In how many respects two points differ."""
+def _apart(a: GridPoint, b: GridPoint) -> int:
+    """Return the number of respects in which two points differ."""
     return (a.case != b.case) + sum(x != y for x, y in zip(a.values, b.values, strict=True))
 
 
-def _difference(a: Point, b: Point, figure: str, *, log: bool) -> Difference | None:
+def _difference(a: GridPoint, b: GridPoint, figure: str, *, log: bool) -> PairedDifference | None:
     seeds = [seed for seed, found in a.by_seed.items() if figure in found and figure in b.by_seed.get(seed, {})]
     if len(seeds) < 2:
         return None
@@ -213,11 +217,11 @@ def _difference(a: Point, b: Point, figure: str, *, log: bool) -> Difference | N
     apart = [y - x for x, y in pairs]
     found = estimate(apart)
     bounds = [math.exp(x) if log else x for x in found[1:]]
-    return Difference(figure, a, b, len(seeds), bounds[0], bounds[1], bounds[2], paired_t(apart))
+    return PairedDifference(figure, a, b, len(seeds), bounds[0], bounds[1], bounds[2], paired_t(apart))
 
 
 def paired_t(apart: Sequence[float]) -> float:
-    """The two-sided p-value of Student's t-test that the mean of these differences is 0."""
+    """Return the two-sided p-value of Student's t-test that the mean of these differences is 0."""
     from scipy.special import stdtr
 
     count = len(apart)

@@ -1,4 +1,4 @@
-"""`netdfl sweep`: run a grid, resume it, and say what it came to in one table and figures."""
+"""`netdfl sweep`: run a grid, resume it, and summarize it in one table and figures."""
 
 from __future__ import annotations
 
@@ -15,11 +15,21 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from netdfl.core.errors import InputError
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.shipped import find_scenario
-from netdfl.study.cells import CellJob, Ran, check_values, look, run_all
+from netdfl.study.cells import CellJob, CellResult, check_values, look, run_all
 from netdfl.study.cells import StudyProgress as Far
 from netdfl.study.outcome import WARNED
-from netdfl.study.plan import Cell, Drawn, Plan, cells_of, each_value, is_study, load_study, parse_vary, places_of
-from netdfl.study.summary import Point, points_of, write_cells, write_points
+from netdfl.study.plan import (
+    Cell,
+    FigureSpec,
+    GridPlan,
+    cells_of,
+    each_value,
+    is_study,
+    load_study,
+    parse_vary,
+    places_of,
+)
+from netdfl.study.summary import GridPoint, points_of, write_cells, write_points
 from netdfl.study.tables import SweepTable
 
 SHOWN = (
@@ -34,7 +44,7 @@ SHOWN = (
     "late",
 )
 LEARNING = ("test_accuracy", "test_loss", "error", "consensus_distance")
-"""What is drawn by round, time and bytes where a sweep has no figures of its own."""
+"""Metrics drawn by round, time and bytes where a sweep names no figures."""
 LOGS = frozenset({"error", "consensus_distance"})
 
 
@@ -49,13 +59,13 @@ def sweep(
     console: Console,
     far: Far | None = None,
 ) -> int:
-    """Run every grid of `file`; return how many cells failed. Raises InputError.
+    """Run every grid of `file`; return the number of failed cells. Raises InputError.
 
-    A scenario is one grid, of `vary`; a study says what varies. `sets` override keys in all cells, before what a
-    cell overrides itself. Below `out` lie, for each grid, `cells/` with the runs and `runs/` with their names,
+    A scenario is one grid, of `vary`; a study names its varied values. `sets` override keys in all cells, before a
+    cell's own overrides. Below `out` lie, for each grid, `cells/` with the runs and `runs/` with their names,
     `cells.csv` with a row for each, means with intervals as `table.csv`, `table.md` and `table.tex`, `differences.csv`
-    with those that hold, and `figures/`.
-    A cell that has finished is not run again; none is run where a value can't be at all. `far` is told how far it is.
+    with the tested differences, and `figures/`.
+    A finished cell is not run again; none is run if a value can never be. `far` takes the progress.
     """
     file = find_scenario(file)
     study = is_study(file)
@@ -69,58 +79,58 @@ def sweep(
 
 
 class _Grid(NamedTuple):
-    """The cells of a plan, those that have run or can't be, and those that have to, below `out`."""
+    """The cells of a plan, those that have run or can't be run, and those that have to run, below `out`."""
 
-    plan: Plan
+    plan: GridPlan
     cells: Sequence[Cell]
-    known: Sequence[Ran]
+    known: Sequence[CellResult]
     waiting: Sequence[CellJob]
     out: Path
 
 
-def _looked(plan: Plan, cells: Sequence[Cell], out: Path) -> _Grid:
+def _looked(plan: GridPlan, cells: Sequence[Cell], out: Path) -> _Grid:
     known, waiting = look(plan.scenario, cells, out / "cells")
     check_values(known, cells)
     return _Grid(plan, cells, known, waiting, out)
 
 
-def _plan_of(file: Path, vary: Sequence[str]) -> Plan:
+def _plan_of(file: Path, vary: Sequence[str]) -> GridPlan:
     varied = dict(map(parse_vary, vary))
     ordered = (path for path, values in varied.items() if places_of(values).ordered)
     across = next(ordered, next(iter(varied), ""))
     names = ("test_accuracy", "error", "consensus_distance", "bytes_sent", "virtual_duration_s", "stalled")
-    drawn = [Drawn(y=name, x=across, log=name in LOGS) for name in names if across]
+    drawn = [FigureSpec(y=name, x=across, log=name in LOGS) for name in names if across]
     overrides = {path: each_value(path, values) for path, values in varied.items()}
-    return Plan(load(file).name, file, {"": []}, overrides, 5, drawn, LEARNING)
+    return GridPlan(load(file).name, file, {"": []}, overrides, 5, drawn, LEARNING)
 
 
-def _with_own_figures(plan: Plan, points: Sequence[Point]) -> Plan:
-    """`plan` with what the task of a scenario measures itself, such as `test_mae`; a study names its figures."""
+def _with_own_figures(plan: GridPlan, points: Sequence[GridPoint]) -> GridPlan:
+    """Return `plan` with the figures of a scenario's own task, such as `test_mae`; a study names its figures."""
     if not plan.learning:
         return plan
     own = _own(points)
-    drawn = [Drawn(y=name, x=plan.figures[0].x, log=False) for name in own if plan.figures]
+    drawn = [FigureSpec(y=name, x=plan.figures[0].x, log=False) for name in own if plan.figures]
     return replace(plan, figures=[*drawn, *plan.figures], learning=(*own, *plan.learning))
 
 
-def _own(points: Sequence[Point]) -> list[str]:
+def _own(points: Sequence[GridPoint]) -> list[str]:
     measured = {name for point in points for name in point.figures if name.startswith("test_")}
     return sorted(measured - {"test_accuracy", "test_loss"})
 
 
-def _cells(plan: Plan, seeds: int | None, sets: Sequence[str]) -> list[Cell]:
+def _cells(plan: GridPlan, seeds: int | None, sets: Sequence[str]) -> list[Cell]:
     chosen = plan if seeds is None else replace(plan, seeds=seeds)
     return list(cells_of(chosen, load(plan.scenario, sets).seed, sets))
 
 
 def _run(grid: _Grid, jobs: int, console: Console, far: Far) -> int:
     plan, cells, known, waiting, out = grid
-    found: dict[Cell, Ran] = {}
+    found: dict[Cell, CellResult] = {}
     columns = (TextColumn(f"{plan.name}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, auto_refresh=False, disable=not console.is_terminal) as progress:
         task = progress.add_task(plan.name, total=len(cells))
 
-        def done(ran: Ran) -> None:
+        def done(ran: CellResult) -> None:
             found[ran.cell] = ran
             far.finished += not ran.failed
             progress.advance(task)
@@ -156,7 +166,7 @@ def _write_tables(table: SweepTable, title: str, out: Path, console: Console) ->
     table.show(title, console)
 
 
-def _draw(ran: Sequence[Ran], points: Sequence[Point], plan: Plan, folder: Path) -> None:
+def _draw(ran: Sequence[CellResult], points: Sequence[GridPoint], plan: GridPlan, folder: Path) -> None:
     from netdfl.study.curves import draw_curves, draw_points, draw_sent
     from netdfl.study.learning import draw_learning
     from netdfl.study.plots import draw
@@ -175,22 +185,22 @@ def _draw(ran: Sequence[Ran], points: Sequence[Point], plan: Plan, folder: Path)
             draw(points, drawn, folder / f"{drawn.y}.png")
 
 
-def _worth_showing(points: Sequence[Point], figures: Sequence[Drawn]) -> list[str]:
-    """The figures of tables: those that are drawn, or the usual ones, but for what is 0 in every run."""
+def _worth_showing(points: Sequence[GridPoint], figures: Sequence[FigureSpec]) -> list[str]:
+    """Return the figures of tables: the drawn ones, or the usual ones, without those that are 0 in every run."""
     asked = dict.fromkeys(drawn.y for drawn in figures)
     known = {name for point in points for name, values in point.figures.items() if any(values)}
     return [name for name in (asked or [*_own(points), *SHOWN]) if name in known]
 
 
 def name_run(cell: Cell) -> str:
-    """The name of a cell's run: `dfedavg_loss-10%_seed-0`."""
+    """Return the name of a cell's run: `dfedavg_loss-10%_seed-0`."""
     values = [value if _is_word(value) else f"{path.rpartition('.')[2]}-{value}" for path, value in cell.values]
     plain = [re.sub(r"[^\w.%+]+", "-", each).strip("-") for each in (cell.case, *values, f"seed-{cell.seed}")]
     return "_".join(filter(None, plain))[:200]
 
 
-def link_runs(ran: Sequence[Ran], folder: Path) -> None:
-    """Make `folder` with a link to each run that left something, beside those that are there."""
+def link_runs(ran: Sequence[CellResult], folder: Path) -> None:
+    """Make `folder` with a link to each run that has a result; existing links stay."""
     folder.mkdir(parents=True, exist_ok=True)
     for each in ran:
         if not each.failed:

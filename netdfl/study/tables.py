@@ -17,9 +17,9 @@ from netdfl.study.outcome import PERCENT, SHARES, words
 from netdfl.study.plots import name_of
 from netdfl.study.summary import (
     LEVEL,
-    Difference,
     Estimate,
-    Point,
+    GridPoint,
+    PairedDifference,
     deviation_of,
     differences,
     estimates,
@@ -30,9 +30,9 @@ MORE = frozenset({"test_accuracy", "mean_local_accuracy", "mean_personal_accurac
 LESS = frozenset(
     {"test_loss", "train_loss", "error", "consensus_distance", "bytes_sent", "virtual_duration_s", "duration_s"}
 )
-"""Figures of which more, or less, is better: a table marks the best. Of others it marks none."""
+"""Figures of which more, or less, is better: a table marks the best. For other figures it marks none."""
 COUNTED = {*SHARES, "bytes_sent", "rounds"}
-"""Figures that are equal for many a pair of methods."""
+"""Figures that are equal for many pairs of methods."""
 _SPECIAL = {**{char: f"\\{char}" for char in "&%$#_{}"}, "\\": r"\textbackslash{}", "~": r"\textasciitilde{}"}
 _SPECIAL |= {"^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}
 TEST = (
@@ -48,20 +48,20 @@ LEGEND = (
 
 @dataclass(frozen=True)
 class SweepTable:
-    """What a sweep came to: its points, the figures that are shown, and which are averaged by their logarithm."""
+    """The table of a sweep: its points, the shown figures, and the figures averaged by their logarithm."""
 
-    points: Sequence[Point]
+    points: Sequence[GridPoint]
     names: Sequence[str]
     logs: frozenset[str]
 
-    def found(self, name: str) -> list[Difference]:
-        """The differences in one figure."""
+    def found(self, name: str) -> list[PairedDifference]:
+        """Return the differences in one figure."""
         return differences(self.points, name, log=name in self.logs)
 
     def best(self, name: str) -> set[int]:
-        """The points that are best in a figure, or from which the best does not differ so that it holds.
+        """Return the points that are best in a figure, or do not differ significantly from the best.
 
-        None where that would be all of them.
+        The set is empty if that would be all of them.
         """
         means = {index: each.mean for index, each in enumerate(self._estimates(name)) if each is not None}
         if len(means) < 2 or name not in MORE | LESS:
@@ -74,7 +74,7 @@ class SweepTable:
         return found if len(found) < len(means) else set()
 
     def markdown(self) -> str:
-        """The table in Markdown, its legend, and the differences."""
+        """Return the table in Markdown, its legend, and the differences."""
         rows = ([*label, *cells] for label, cells in self._rows(_in_markdown, "**{}**"))
         table = markdown_table([*self._varied(), "runs", *map(words, self.names)], rows)
         lines = [self._sentence(each) for name in self.names for each in self.found(name)]
@@ -83,7 +83,7 @@ class SweepTable:
         return f"{table}\n{LEGEND}\n{self._log_words()}\n## Which differences hold\n\n{TEST}.\n\n{same}{pairs}\n"
 
     def alike(self) -> list[str]:
-        """A sentence for each two points whose figures are equal, seed by seed: most likely they are one method."""
+        """Return a sentence for each two points with equal figures, seed by seed: most likely they are one method."""
         pairs = [(a, b) for a, b in combinations(self.points, 2) if self._equal(a, b)]
         return [
             f"{called(b)} and {called(a)} are equal in every figure of the table, seed by seed: what is set for both "
@@ -91,7 +91,7 @@ class SweepTable:
             for a, b in pairs
         ]
 
-    def _equal(self, a: Point, b: Point) -> bool:
+    def _equal(self, a: GridPoint, b: GridPoint) -> bool:
         seeds = a.by_seed.keys() & b.by_seed.keys()
         measured = [name for name in self.names if name not in COUNTED and any(name in a.by_seed[s] for s in seeds)]
         return bool(measured) and all(
@@ -99,7 +99,7 @@ class SweepTable:
         )
 
     def latex(self, title: str) -> str:
-        r"""The table in LaTeX, with `booktabs`; bold where `best` says so."""
+        r"""Return the table in LaTeX, with `booktabs`; bold for the points of `best`."""
         rows = [" & ".join([*map(tex, label), *cells]) for label, cells in self._rows(_in_tex, "\\textbf{{{}}}")]
         heading = " & ".join([*map(tex, self._varied()), "runs", *(tex(words(name)) for name in self.names)])
         columns = "l" * len(self._varied()) + "r" * (1 + len(self.names))
@@ -113,7 +113,7 @@ class SweepTable:
         )
 
     def write_differences(self, path: Path) -> None:
-        """One row for each pair and figure."""
+        """Write a row for each pair and figure."""
         with path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             head = ["figure", "first", "second", "seeds", "difference", "low", "high", "p", "p_holm", "holds"]
@@ -142,16 +142,16 @@ class SweepTable:
         return [estimates(point, name, log=name in self.logs) for point in self.points]
 
     def _varied(self) -> list[str]:
-        """What the first columns are of."""
+        """Return the headings of the first columns."""
         names = [name for name, _ in self.points[0].values] if self.points else []
         return [*(["case"] if any(point.case for point in self.points) or not names else []), *names]
 
-    def _label(self, point: Point) -> list[str]:
+    def _label(self, point: GridPoint) -> list[str]:
         values = [value for _, value in point.values]
         return [point.case or "-", *values] if "case" in self._varied() else values
 
     def _rows(self, write: Callable[[str, str, str], str], bold: str) -> Iterator[tuple[list[str], list[str]]]:
-        """Each point's label, and its runs and figures as `write` has them, the best ones as `bold` says."""
+        """Yield each point's label, and its runs and figures formatted by `write`, the best ones by `bold`."""
         for index, point in enumerate(self.points):
             found = {name: self._estimates(name)[index] for name in self.names}
             cells = [write(*self._parts(point, name, each)) for name, each in found.items()]
@@ -159,8 +159,8 @@ class SweepTable:
             marked = [bold.format(cell) if is_best else cell for cell, is_best in zip(cells, best, strict=True)]
             yield self._label(point), [runs(point, list(found.values())), *marked]
 
-    def _parts(self, point: Point, name: str, found: Estimate | None) -> tuple[str, str, str]:
-        """Mean, deviation and interval as text."""
+    def _parts(self, point: GridPoint, name: str, found: Estimate | None) -> tuple[str, str, str]:
+        """Return mean, deviation and interval as text."""
         if found is None:
             return "-", "", ""
         spread = deviation_of(point, name)
@@ -171,8 +171,8 @@ class SweepTable:
         logs = [words(name) for name in self.names if name in self.logs]
         return f"Of {' and '.join(logs)} the geometric mean, without a deviation.\n" if logs else ""
 
-    def _sentence(self, each: Difference) -> str:
-        """A difference in words."""
+    def _sentence(self, each: PairedDifference) -> str:
+        """Return a difference in words."""
         is_log = each.figure in self.logs
         mean, low, high = (f"{x:.4g}" if is_log else _signed(each.figure, x) for x in (each.mean, each.low, each.high))
         unit = " times as much" if is_log else " points" if each.figure in PERCENT else ""
@@ -190,19 +190,19 @@ def _in_tex(mean: str, deviation: str, interval: str) -> str:
     return tex(mean) + (f" $\\pm$ {tex(deviation)}" if deviation else "")
 
 
-def called(point: Point) -> str:
-    """A point by its case and values."""
+def called(point: GridPoint) -> str:
+    """Return a point's name: its case and values."""
     return name_of(point.case, point.values) or "all"
 
 
-def runs(point: Point, found: Sequence[Estimate | None]) -> str:
-    """How many runs count at a point, and how many failed."""
+def runs(point: GridPoint, found: Sequence[Estimate | None]) -> str:
+    """Return how many runs count at a point, and how many failed."""
     count = max((each.cells for each in found if each is not None), default=0)
     return f"{count} ({point.num_failed} failed)" if point.num_failed else f"{count}"
 
 
 def number(name: str, value: float) -> str:
-    """A figure's value as a person reads it."""
+    """Return a figure's value as a person reads it."""
     if name in PERCENT:
         return f"{100 * value:.1f}%"
     return format_bytes(round(value)) if name == "bytes_sent" else f"{value:.3g}"
@@ -215,5 +215,5 @@ def _signed(name: str, value: float) -> str:
 
 
 def tex(text: str) -> str:
-    """`text` for LaTeX, its special characters escaped."""
+    """Return `text` for LaTeX, with its special characters escaped."""
     return "".join(_SPECIAL.get(char, char) for char in text)

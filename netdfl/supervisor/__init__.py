@@ -1,1 +1,1 @@
-"""What looks after a fleet: each policy once, for virtual and for real time."""
+"""The supervision of a fleet: each policy is written once, for virtual and for real time."""

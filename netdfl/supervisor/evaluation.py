@@ -1,4 +1,4 @@
-"""When the models of a round are judged, and where their figures go: one rule for every world."""
+"""The evaluation of a round's models: when they are judged, and where their figures go, in every world."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from netdfl.record.status import ENDED, EvaluationStatus, FleetStatus
 _SHOWN = ("test_accuracy", "test_loss", "mean_local_accuracy", "consensus_distance")
 
 
-class Evaluation:
-    """Follows who has handed over its model of a round, and has them judged once.
+class EvaluationTracker:
+    """A tracker of handed-over models that has each round judged once.
 
-    A round waits for every evaluated node that may still give its model: not for one that has ended, nor for one
-    that rejoined in a later round (`joined`). What comes after that is left out.
+    A round waits for every evaluated node that may still hand over its model: not for nodes that have ended, nor for
+    nodes that rejoined in a later round (`joined`). Models that come later are left out.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class Evaluation:
         now_ns: Callable[[], int],
         judge: Callable[[int, Sequence[NodeId]], None],
     ) -> None:
-        """Evaluate `nodes`; `judge(round, of)` brings about, now or later, a call of `judged`."""
+        """Track `nodes`; `judge(round, of)` must cause a call of `judged`, now or later."""
         self.joined: dict[NodeId, int] = {}
         self._nodes, self._status, self._recorder, self._now_ns, self._judge = nodes, status, recorder, now_ns, judge
         self._models: dict[int, set[NodeId]] = {}
@@ -37,22 +37,22 @@ class Evaluation:
 
     @property
     def over(self) -> bool:
-        """Whether every model that came has been judged."""
+        """Whether every model handed over has been judged."""
         return not self._models and self._ordered <= self._judged
 
     def skip(self, rounds: Iterable[int]) -> None:
-        """These rounds were judged before."""
+        """Count these rounds as judged already."""
         self._ordered.update(rounds)
         self._judged.update(rounds)
 
     def saved(self, node: NodeId, round: int) -> None:
-        """`node` gave its model of `round`."""
+        """Note that `node` handed over its model of `round`."""
         if round not in self._ordered:
             self._models.setdefault(round, set()).add(node)
             self._look_at(round)
 
     def look(self) -> None:
-        """A node has ended: rounds may have been waiting for it alone."""
+        """Have rounds judged that waited only for a node that has ended now."""
         for round in sorted(self._models):
             self._look_at(round)
 
@@ -77,7 +77,7 @@ class Evaluation:
         self._judge(round, sorted(models))
 
     def _waits(self, round: int) -> bool:
-        """Whether a model is still to come. Goes on where it last found one missing, so a round costs one walk."""
+        """Return whether a model is missing. The search continues at the last missing one: a walk per round."""
         models, first, num = self._models[round], self._awaited.get(round, 0), len(self._nodes)
         for index in range(first, first + num):
             node = self._nodes[index % num]

@@ -1,4 +1,4 @@
-"""What is known of a fleet that is looked after, and the way to its nodes: shared by all that a supervisor does."""
+"""The state of a supervised fleet, and the connection to its nodes, shared by all parts of a supervisor."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ from netdfl.worlds.base import VirtualWorld, World
 
 
 @dataclass(kw_only=True)
-class Fleet:
-    """One fleet. `note` is told news; `changed` is set whenever something happens that may end a wait.
+class FleetState:
+    """The state of one fleet. `note` takes news; `changed` is set by each event that may end a wait.
 
-    `hellos` are the latest words of all who ever attended, `epochs` counts lives, `progress` is the last report of each
-    life of a node.
+    `hellos` holds the last greeting of each process, `epochs` counts lives of nodes, `progress` holds the last report
+    of
+    each life of a node.
     """
 
     scenario: Scenario
@@ -59,19 +60,19 @@ class Fleet:
         return 0 if self.start_ns is None else self.world.clock.now_ns()
 
     def broke(self, error: Exception) -> None:
-        """The run can't go on; the first reason counts."""
+        """Note an error that ends the run; the first one counts."""
         begun = self.start_ns is not None
         self.error = self.error or (theirs(error) if begun else None) or error
         self.changed.set()
 
     @property
     def nodes(self) -> range:
-        """All nodes; the server, where there is one, is the last."""
+        """All nodes; a server is the last."""
         return range(self.scenario.num_nodes)
 
     @property
     def server(self) -> NodeId | None:
-        """The server, where there is one."""
+        """The server; None if there is none."""
         return self.scenario.nodes if self.scenario.has_server else None
 
     @property
@@ -81,21 +82,21 @@ class Fleet:
 
     @property
     def running(self) -> list[NodeId]:
-        """Nodes that have rounds before them."""
+        """Nodes that have rounds left."""
         return [own.node for own in self.status.running]
 
     @property
     def oracle(self) -> bool:
-        """Whether nodes learn from the supervisor who is gone."""
+        """Whether nodes learn from the supervisor which nodes are gone."""
         return bool(self.scenario.failure_detector.kind == "oracle")
 
     def tell_gone(self, node: NodeId, reason: str) -> None:
-        """Tell the others, if there is an oracle, that `node` is gone."""
+        """Tell the other nodes, if there is an oracle, that `node` is gone."""
         for other in sorted(self.live) if self.oracle else ():
             self.world.order(other, Gone(node, reason))
 
     def add_up(self) -> None:
-        """Bring what the status counts up to date. The nodes' common start may be yet to come."""
+        """Update the counts of the status. The nodes' common start may still lie ahead."""
         self.status.elapsed_s = self.status.wall_s = max(0, self.now_ns()) / 1e9
         if isinstance(self.world, VirtualWorld):
             self.status.wall_s = 0.0 if self.begun_s is None else time.monotonic() - self.begun_s

@@ -1,4 +1,4 @@
-"""Files of nodes that share no disk with the supervisor: written into the run directory as their parts come."""
+"""Copies of files of nodes that share no disk with the supervisor, written into the run directory in parts."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ MOST_BYTES = 1 << 40
 
 
 def mirror(directory: Path, node: NodeId, part: FilePart) -> None:
-    """Write `part` of a file of `node` into the run `directory`, but for what is there: a later life begins anew.
+    """Write `part` of a file of `node` into the run `directory`, without bytes that are there already.
 
+    A later life begins the file anew.
     Raises:
-        ValueError: it names no file of that node, or leaves a gap after what came before; nothing is written.
-        RunError: the disk refuses it.
+        ValueError: the part belongs to no file of that node, or leaves a gap; nothing is written.
+        RunError: the disk refuses.
     """
     target = directory / _checked(node, part.path)
     file = target if part.grows else target.with_name(f"{target.name}.part")
@@ -36,7 +37,7 @@ def mirror(directory: Path, node: NodeId, part: FilePart) -> None:
 
 
 def _checked(node: NodeId, path: str) -> Path:
-    """The path, where it is one of a file that `node` may write: plain, and with its number in it."""
+    """Return the path if it is a file that `node` may write: plain, and with its number in the name."""
     parts = PurePosixPath(path).parts
     mine = len(parts) == 2 and is_of_node(parts[1], node)
     if not mine or parts[0] not in FOLDERS or "/" in parts[1] or "\\" in parts[1]:

@@ -1,4 +1,4 @@
-"""Stalls of real nodes: a quiet fleet is probed, and what two probes in a row say is trusted."""
+"""Stalls of real nodes: a quiet fleet is probed, and a finding of two probes in a row counts."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+
+from typing_extensions import override
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.control import Probe, ProbeReply
@@ -18,7 +20,7 @@ from netdfl.diagnosis.ending import AFTER_SERVER_NS, goes_on, is_over, lasts, ti
 from netdfl.diagnosis.finding import Finding
 from netdfl.diagnosis.snapshot import SILENT, Snapshot, State, What
 from netdfl.diagnosis.watch import LEAST_NS
-from netdfl.supervisor.fleet import Fleet
+from netdfl.supervisor.fleet import FleetState
 from netdfl.supervisor.restarts import Restarts
 from netdfl.supervisor.stalls import MOST_SHOWN, SHOWN_NS, StallWatch
 
@@ -27,13 +29,16 @@ ANSWER_S = 1.0
 BETWEEN_S = 0.3
 ASK_AGAIN_NS = 7 * NS_PER_S // 10
 FOR_SHOW = 0
-"""The number of a probe that is no part of a snapshot."""
+"""The number of probes that are not part of a snapshot."""
 
 
 class ProbingWatch(StallWatch):
-    """Sees the fleet by its nodes' answers. One whose process does not answer for `stopped_after_ns` has stopped."""
+    """A watch that sees the fleet by its nodes' answers.
 
-    def __init__(self, fleet: Fleet, restarts: Restarts, stopped_after_ns: int) -> None:
+    A process that does not answer for `stopped_after_ns` counts as stopped.
+    """
+
+    def __init__(self, fleet: FleetState, restarts: Restarts, stopped_after_ns: int) -> None:
         """Watch `fleet`."""
         super().__init__(fleet, restarts)
         self.accounts: dict[NodeId, Account] = {}
@@ -50,17 +55,17 @@ class ProbingWatch(StallWatch):
         self._slow: dict[NodeId, WaitInBrief] = {}
         self._asked_ns: dict[NodeId, int] = {}
 
+    @override
     def begin(self) -> None:
-        """See `StallWatch`."""
         self._looking = asyncio.create_task(self._run())
 
+    @override
     def close(self) -> None:
-        """See `StallWatch`."""
         if self._looking is not None:
             self._looking.cancel()
 
     def heard(self, node: NodeId, round: int, now_ns: int) -> None:
-        """`node` is in `round`, and its event loop is alive."""
+        """Note that `node` is in `round`, and that its event loop runs."""
         self.heard_ns[node] = now_ns
         if node in self._slow and self._slow[node].round < round:
             del self._slow[node]
@@ -76,13 +81,13 @@ class ProbingWatch(StallWatch):
             self.heard_ns[node] = self.fleet.now_ns()
             self._news.set()
 
+    @override
     def waits(self) -> Mapping[NodeId, WaitInBrief]:
-        """See `StallWatch`: what they said last."""
         running = set(self.fleet.running)
         return {node: wait for node, wait in self._slow.items() if node in running}
 
+    @override
     def may_be_stopped_ns(self) -> int:
-        """See `StallWatch`."""
         now = self.fleet.now_ns()
         silent_ns = max((now - self._heard_of(node) for node in self.fleet.live), default=0)
         return self._stopped_after_ns - silent_ns
@@ -91,7 +96,7 @@ class ProbingWatch(StallWatch):
         return self.heard_ns.get(node, self.pace.rounds[node][1])
 
     def _note(self, account: Account) -> None:
-        """Remember what a node waits for, to be shown."""
+        """Keep what a node waits for, to be shown."""
         self._slow.pop(account.node, None)
         wait = account.wait
         if wait is not None and wait.what is not What.ROOM:
@@ -99,7 +104,7 @@ class ProbingWatch(StallWatch):
             self._slow[account.node] = WaitInBrief(wait.round, tuple(sorted(awaited)), wait.since_ns)
 
     def _ask_slow(self, now_ns: int) -> None:
-        """Ask the few nodes that have been longest in their round what they wait for, each about once a second."""
+        """Ask the few nodes that have been longest in their round for their waits, about once a second each."""
         rounds = self.pace.rounds
         slow = sorted((rounds[node][1], node) for node in self.fleet.running if rounds[node][1] <= now_ns - SHOWN_NS)
         for _, node in slow[:MOST_SHOWN]:
@@ -107,19 +112,19 @@ class ProbingWatch(StallWatch):
                 self._asked_ns[node] = now_ns
                 self.fleet.world.order(node, Probe(FOR_SHOW))
 
+    @override
     def server_done(self) -> None:
-        """See `StallWatch`."""
         self._server_done_ns = self.fleet.now_ns()
 
     async def _run(self) -> None:
-        """Watch to the end of the run, which a full disk brings about."""
+        """Watch to the end of the run. A full disk breaks the run."""
         try:
             await self._watch()
         except RunError as error:
             self.fleet.broke(error)
 
     async def _watch(self) -> None:
-        """Probe the fleet whenever a node has been quiet for long; less and less often while nothing is found."""
+        """Probe the fleet when a node has been quiet for long; less and less often while nothing is found."""
         looked_ns = 0
         while not self.over:
             await asyncio.sleep(LOOK_S)
@@ -142,11 +147,11 @@ class ProbingWatch(StallWatch):
                 self._pause_ns = LEAST_NS if found else min(2 * self._pause_ns, self.pace.patience_ns)
 
     def _goes_on(self) -> bool:
-        """Whether some client goes on by itself, as it was seen last."""
+        """Return whether some client, as last seen, can continue by itself."""
         return self._seen_last is not None and goes_on(self._seen_last, self.fleet.running)
 
     async def look(self) -> Sequence[Finding]:
-        """Take a snapshot, a second one where the first shows something, and act on what both say."""
+        """Take a snapshot, a second one if the first shows a finding, and act on findings of both."""
         first = await self._snapshot()
         found = diagnose(first, patience_ns=self.pace.patience_ns, window=self.window.before(first, self.pace))
         if not found and not is_over(found, first, self.fleet.running):
@@ -162,7 +167,7 @@ class ProbingWatch(StallWatch):
         return found
 
     def finish(self) -> None:
-        """Say who has not finished, and who does not answer: a process that stands still can't say so itself."""
+        """Record unfinished nodes that do not answer: a stopped process can't report itself."""
         super().finish()
         now_ns, seen = self.fleet.now_ns(), {} if self._seen_last is None else self._seen_last.nodes
         for node in sorted(self.fleet.running):
@@ -172,13 +177,13 @@ class ProbingWatch(StallWatch):
                 self.fleet.store.event(now_ns, node, self.pace.rounds[node][0], "silent", seconds=seconds)
 
     def _at_the_end(self) -> tuple[Sequence[Finding], Snapshot | None]:
-        """As it was when it was seen last, if that ended the run."""
+        """Return the last findings and snapshot, if they ended the run."""
         return self._last if self.over else ((), None)
 
     async def _snapshot(self) -> Snapshot:
-        """Probe every live node; one that does not answer, while no other does either, has a blocked event loop.
+        """Probe every live node. A node that alone does not answer has a blocked event loop.
 
-        The snapshot is of the moment when they were asked: those who answer at once have not waited since.
+        The snapshot is of the moment of the question: nodes that answer at once have not waited since.
         """
         fleet, asked_ns = self.fleet, self.fleet.now_ns()
         self._probe += 1
@@ -197,7 +202,7 @@ class ProbingWatch(StallWatch):
     async def _listen(self, asked: Collection[NodeId]) -> None:
         """Return when all of `asked` have answered, or none of them does for `ANSWER_S`.
 
-        A time that this process itself did not notice in time is none: answers may have come, and not been read.
+        If this process itself was delayed, it waits again: answers may have come unread.
         """
         clock = asyncio.get_running_loop().time
         while not set(asked) & self.fleet.live <= self._answered:
@@ -210,7 +215,10 @@ class ProbingWatch(StallWatch):
                 return
 
     def _seen(self, node: NodeId, now_ns: int, asked: bool, lives: bool) -> Down | None:
-        """Why `node` gives no account of itself, or none that counts; who was not `asked` has only just begun."""
+        """Return why `node` gives no account that counts; None if it does.
+
+        A node that was not `asked` has only just begun.
+        """
         round = self.fleet.status.nodes[node].round
         if node in self._answered or not lives:
             return self._down(node, round, now_ns, self.accounts.get(node))

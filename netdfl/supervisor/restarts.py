@@ -1,4 +1,4 @@
-"""Who crashed as scripted, who lives again when, and how the others learn of it."""
+"""Scripted crashes and restarts: which node restarts when, and how the others learn of it."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from netdfl.links.schedule.returns import Return, find_return, fresh_round
 from netdfl.record.status import NodeStatus, Phase
 from netdfl.scenario.checks.survival import catches_up
 from netdfl.scenario.model.schema import Scenario
-from netdfl.supervisor.evaluation import Evaluation
-from netdfl.supervisor.fleet import Fleet
+from netdfl.supervisor.evaluation import EvaluationTracker
+from netdfl.supervisor.fleet import FleetState
 from netdfl.supervisor.resumption import Resumption
 
 _round_of = attrgetter("round")
 
 
 class Restarts:
-    """Takes the crash reports of nodes, and has them started again when the schedule says.
+    """The restarts of nodes that crash by the schedule.
 
-    `due` are nodes that are down and will be up again; `backs` how each came back last, or will; `hoped` until when
-    those may be given another life that went with a machine.
+    `due` are nodes that are down and will restart; `backs` holds how each restarted last, or will; `hoped` holds until
+    when nodes that were lost with a machine may be started again.
     """
 
-    def __init__(self, fleet: Fleet, evaluation: Evaluation) -> None:
-        """Serve `fleet`; rounds that a node never gives a model of are told to `evaluation`."""
+    def __init__(self, fleet: FleetState, evaluation: EvaluationTracker) -> None:
+        """Serve `fleet`; report to `evaluation` the rounds for which a node never hands over a model."""
         self.fleet, self.evaluation = fleet, evaluation
         self.due: dict[NodeId, Timer | None] = {}
         self.backs: dict[NodeId, Return] = {}
@@ -38,7 +38,7 @@ class Restarts:
         self._went_on: dict[NodeId, dict[NodeId, int]] = {}
 
     def resumed(self, resumption: Resumption) -> None:
-        """All nodes live again after the whole run was killed, but for those that are down."""
+        """Note that a killed run was resumed: all nodes live again but those that are down."""
         fleet = self.fleet
         joined = {node: max(own, resumption.at_least) for node, own in resumption.rounds.items()}
         self.evaluation.joined.update(joined)
@@ -48,7 +48,7 @@ class Restarts:
             fleet.tell_gone(node, "gone before")
 
     def crashed(self, node: NodeId, event: Crashed) -> None:
-        """`node` says that it crashes now, as scripted."""
+        """Take the report of `node` that it crashes now, as scripted."""
         fleet, status = self.fleet, self.fleet.status.nodes[node]
         status.phase, status.round = Phase.CRASHED, event.round
         self._crashed[node] = fleet.epochs.get(node, 0)
@@ -65,18 +65,18 @@ class Restarts:
         self.evaluation.look()
 
     def has_crashed(self, node: NodeId, epoch: int) -> bool:
-        """Whether life `epoch` of `node` ended as scripted."""
+        """Return whether life `epoch` of `node` ended as scripted."""
         return self._crashed.get(node) == epoch
 
     def died(self, node: NodeId, within_ns: int | None) -> None:
-        """`node` ended before it could live again, unless somebody else starts it `within_ns`."""
+        """Note that `node` ended unplanned; somebody else may start it again `within_ns`."""
         self.due.pop(node, None)
         self.hoped.pop(node, None)
         if within_ns is not None:
             self.hoped[node] = self.fleet.now_ns() + within_ns
 
     def came_back(self, node: NodeId, keeps: bool) -> None:
-        """Somebody else started `node` again: let it rejoin, with what it kept or anew."""
+        """Let `node`, which somebody else started again, rejoin with its kept state or a new one."""
         back = Return(self.fleet.now_ns(), keeps, replays=waits_on(self.fleet.scenario))
         self.backs[node] = back
         self._launch(node, back, self.fleet.status.nodes[node].round)
@@ -94,10 +94,11 @@ class Restarts:
         fleet.world.launch([node], Life(epoch, rejoin))
 
     def _begun_without(self, node: NodeId) -> list[int]:
-        """In which rounds the others are, but for those that `node` may join.
+        """Return the rounds of the other nodes that have begun without `node`.
 
-        Who has only just joined is in a round that the fleet has yet to begin. Where waits end by themselves, others
-        that return meanwhile join it there: each in a round after the last one's would soon be beyond the fleet's end.
+        A node that has only just joined is in a round that the fleet has yet to begin. Where waits end by deadlines,
+        several
+        returning nodes join the same round: a round after the last one's for each would soon exceed the run's rounds.
         """
         nodes = self.fleet.status.nodes
         others = Counter(map(_round_of, nodes.values()))
@@ -109,7 +110,7 @@ class Restarts:
         return list(+begun or +others)
 
     def attends(self, hello: Hello) -> None:
-        """A node in a later life attends: let it join the others, and tell them."""
+        """Let a node in a later life, which greets the supervisor, join the others, and tell them."""
         fleet, node = self.fleet, hello.node
         assert fleet.start_ns is not None
         self.due.pop(node, None)
@@ -143,9 +144,9 @@ class Restarts:
         return round
 
     def _begun_by(self, node: NodeId, catch_up: int) -> dict[NodeId, int]:
-        """The last rounds that others began without `node`, from that on in which it goes on: they sent it nothing.
+        """Return the last rounds that others began without `node`, in which they sent it nothing.
 
-        Only who waits for all, and without a deadline, needs to know.
+        Only a node that waits for all, and without a deadline, needs them.
         """
         fleet, wait = self.fleet, self.fleet.scenario.wait
         first = catch_up or fleet.status.nodes[node].round
@@ -156,19 +157,19 @@ class Restarts:
         return {other: last if own.phase is Phase.FINISHED else own.round for other, own in nodes}
 
     def _goes_on(self, node: NodeId) -> bool:
-        """Whether `node` is down and will go on, or may, with the state that it had."""
+        """Return whether `node` is down and will, or may, restart with the state that it had."""
         return self.hopes(node) or (node in self.due and self.backs[node].keep_state)
 
     def hopes(self, node: NodeId) -> bool:
-        """Whether `node` may yet be given another life by whoever has its machine."""
+        """Return whether `node` may yet be started again by the owner of its machine."""
         return self.hoped.get(node, 0) > self.fleet.now_ns()
 
     def awaits_anybody(self) -> bool:
-        """Whether somebody who is down has a life before it, or may."""
+        """Return whether a node that is down will, or may, restart."""
         return bool(self.due) or any(map(self.hopes, self.hoped))
 
     def close(self) -> None:
-        """Nobody returns any more."""
+        """Cancel all restarts."""
         for timer in self.due.values():
             if timer is not None:
                 timer.cancel()
@@ -176,15 +177,15 @@ class Restarts:
 
 
 def waits_on(scenario: Scenario) -> bool:
-    """Whether nobody goes on without a node that is gone, so that one that returns has each of its rounds to make."""
+    """Return whether no node goes on without a missing one, so that a returning node must make each of its rounds."""
     return scenario.wait.deadline is None and scenario.failure_detector.kind == "none"
 
 
 def caught_up(scenario: Scenario, back: Return, others: Iterable[NodeStatus], due: Iterable[NodeStatus] = ()) -> int:
-    """In which round a node that kept its state goes on, once it has made anew the one in which it crashed.
+    """Return the round in which a node with kept state continues, after repeating the one of its crash.
 
-    That is the earliest in which any of `others` is, for somebody may need its message of that; 0: the next. Where
-    nobody goes on without a node that is gone, those that are `due` to return count too: they go on where they were.
+    It is the earliest round of any of `others`, which may need its message; 0 means the next one. Where no node goes on
+    without a missing one, nodes `due` to return count too: they continue where they were.
     """
     if not back.keep_state or back.replays or catches_up(scenario):
         return 0

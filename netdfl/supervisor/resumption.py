@@ -1,10 +1,10 @@
-"""How a run of real nodes goes on that was killed as a whole: what its checkpoints and its record say.
+"""The resumption of a run of real nodes that was killed as a whole, from its checkpoints and its record.
 
-Every node lives again from its last checkpoint, on the fleet's own clock, and the record goes on. Whether
-that is the run that was never killed depends on what the checkpoints hold. With acknowledged delivery and a
-checkpoint each round nothing is missing: what a node took and had not saved is still in its sender's limbo.
-Otherwise what was under way is gone, and checkpoints of different rounds are no state that the fleet was
-ever in: then the verdict says so.
+Every node restarts from its last checkpoint, on the fleet's own clock, and the record continues. Whether this equals
+a run that was never killed depends on the checkpoints. With acknowledged delivery and a checkpoint each round nothing
+is missing: messages that a node had taken and not saved are still unacknowledged at their senders. Otherwise messages
+under way are lost, and checkpoints of different rounds are no state that the fleet was ever in: then the verdict
+says so.
 """
 
 from __future__ import annotations
@@ -37,11 +37,13 @@ RESUMPTIONS = "resumed.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Resumption:
-    """Nodes go on in life `epoch`, at `at_ns` of the fleet's time, each after its own of `rounds`.
+    """The state in which a run continues: nodes in life `epoch`, at `at_ns` of the fleet's time.
 
-    `at_least`: no node goes on in an earlier round, for the others would not send it again. `down`
-    crashed before, and do not return. `judged` rounds are evaluated already. `doubt` says why the run is
-    not the one that was never killed; empty where it is.
+    `rounds` holds the rounds that each node had ended. No node continues before round `at_least`, as others would not
+    send
+    again. `down` are nodes that crashed before, and do not return. `judged` rounds are evaluated already. `doubt` says
+    why
+    the run differs from one that was never killed; empty if it does not.
     """
 
     epoch: int
@@ -54,17 +56,17 @@ class Resumption:
 
     @property
     def life(self) -> Life:
-        """The life in which every node goes on."""
+        """The life in which every node continues."""
         return Life(self.epoch, Rejoin(keep_state=True, round=0, at_least=self.at_least))
 
     def to_json(self) -> dict[str, Any]:
-        """What `resumed.json` and `result.json` hold of it."""
+        """Return the entry of `resumed.json` and of `result.json`."""
         plain = asdict(self) | {"down": sorted(self.down), "at_s": self.at_ns / NS_PER_S}
         return {key: plain[key] for key in ("at_s", "epoch", "rounds", "at_least", "down", "doubt")}
 
 
 def find_resumption(run: Run, scenario: Scenario) -> Resumption:
-    """Where the run `run` of `scenario` goes on. Raises InputError where it left no checkpoint."""
+    """Return the state in which `run` of `scenario` continues. Raises InputError if it left no checkpoint."""
     nodes = range(scenario.num_nodes)
     rounds = {node: _round_of(run.path / CHECKPOINTS / f"{node:03d}.safetensors") for node in nodes}
     if not any(rounds.values()):
@@ -86,28 +88,28 @@ def find_resumption(run: Run, scenario: Scenario) -> Resumption:
 
 
 def note(path: Path, resumption: Resumption) -> None:
-    """Add it to those of the run directory `path`."""
+    """Append `resumption` to the run directory's list."""
     RunDirectory(path).write_json(RESUMPTIONS, [*resumptions(path), resumption.to_json()])
 
 
 @with_config(OPEN)
-class Resumed(TypedDict):
-    """One entry of `resumed.json`."""
+class ResumptionForm(TypedDict):
+    """Form of an entry of `resumed.json`."""
 
     at_s: Seconds
     doubt: str
 
 
-_RESUMED: TypeAdapter[list[Resumed]] = TypeAdapter(list[Resumed])
+_RESUMED: TypeAdapter[list[ResumptionForm]] = TypeAdapter(list[ResumptionForm])
 
 
-def resumptions(path: Path) -> list[Resumed]:
-    """Those of the run directory `path` so far. Raises InputError."""
+def resumptions(path: Path) -> list[ResumptionForm]:
+    """Return the resumptions of the run directory `path`. Raises InputError."""
     return read_form(path / RESUMPTIONS, _RESUMED) or []
 
 
 def _round_of(path: Path) -> int:
-    """The round that a checkpoint's node begins; 0 where there is none. Raises InputError for a damaged one."""
+    """Return the round that a checkpoint's node begins; 0 if there is none. Raises InputError if it is damaged."""
     if not path.exists():
         return 0
     try:
@@ -121,7 +123,7 @@ def _round_of(path: Path) -> int:
 
 
 def _down(run: Run, events: Sequence[CompiledEvent]) -> frozenset[NodeId]:
-    """Nodes that crashed as scripted, and were not due to return."""
+    """Return the nodes that crashed as scripted, and were not due to return."""
     rows = run.rows("SELECT node, at_s, kind, details FROM events WHERE kind IN ('crash', 'restart') ORDER BY at_s")
     last = {node: (at_s, kind, read_details(details)) for node, at_s, kind, details in rows}
     return frozenset(
@@ -133,13 +135,13 @@ def _down(run: Run, events: Sequence[CompiledEvent]) -> frozenset[NodeId]:
 
 
 def _last_ns(run: Run) -> int:
-    """When the record ends."""
+    """Return the last time of the record."""
     times = "SELECT sent_s AS t FROM messages UNION ALL SELECT at_s FROM metrics UNION ALL SELECT at_s FROM events"
     return round((run.rows(f"SELECT max(t) FROM ({times})")[0][0] or 0) * NS_PER_S)
 
 
 def _waits_for_ever(scenario: Scenario) -> bool:
-    """Whether a node waits without end for a message that was sent, and lost, before the kill."""
+    """Return whether a node would wait without end for a message that was sent, and lost, before the kill."""
     wait, plain = scenario.wait, scenario.delivery.kind != "acknowledged"
     family = scenario.algorithm.traits.family
     return plain and family != "bilateral" and wait.deadline is None and wait.need != "none"

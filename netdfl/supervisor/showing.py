@@ -1,4 +1,4 @@
-"""How a fleet stands, for who looks while it runs: shown on the terminal, written to `fleet.json`."""
+"""The reporting of a fleet's status while it runs, to the terminal and to `fleet.json`."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from itertools import count
 
 from netdfl.core.errors import RunError
 from netdfl.record.status import FleetStatus
-from netdfl.supervisor.fleet import Fleet
+from netdfl.supervisor.fleet import FleetState
 from netdfl.supervisor.stalls import StallWatch
 
 SHOW_S = 0.25
 SHARE = 0.02
-"""How much of a run's time may go into showing it, however many nodes it has."""
+"""Largest share of a run's time that goes into showing it, whatever the number of nodes."""
 
 
-class Showing:
-    """Tells `show` how `fleet` stands, and keeps that beside the record."""
+class StatusReporter:
+    """A reporter that calls `show` with the status of `fleet`, and writes it beside the record."""
 
-    def __init__(self, fleet: Fleet, stalls: StallWatch, show: Callable[[FleetStatus], None]) -> None:
-        """Whom the nodes wait for is known to `stalls`."""
+    def __init__(self, fleet: FleetState, stalls: StallWatch, show: Callable[[FleetStatus], None]) -> None:
+        """Report on `fleet`; `stalls` knows the nodes' waits."""
         self._fleet = fleet
         self._stalls = stalls
         self._show = show
         self._again_s = 0.0
 
     def begin(self) -> None:
-        """The fleet starts; of what was before it was told by events."""
+        """Begin with the fleet's start: events report what came before."""
         self._again_s = time.monotonic() + SHOW_S
 
     async def tick(self) -> None:
-        """Show the fleet, and every other time, less often of many, write `fleet.json` and flush the record."""
+        """Show the fleet regularly; every other time, or less often, write `fleet.json` and flush the record."""
         again = 0
         for turn in count():
             self._look()
@@ -48,7 +48,10 @@ class Showing:
             self._fleet.changed.set()
 
     def sometimes(self) -> None:
-        """The same where time is virtual: a few times a second of the real clock, or less often in a large fleet."""
+        """Show and write the status a few times a second of the wall clock, where time is virtual.
+
+        In a large fleet this happens less often.
+        """
         began_s = time.monotonic()
         if began_s >= self._again_s:
             self._keep()
@@ -57,7 +60,7 @@ class Showing:
             self._again_s = now_s + max(SHOW_S, (now_s - began_s) / SHARE)
 
     def write(self) -> None:
-        """What `fleet.json` shows while the run goes on, and at its end. Raises RunError."""
+        """Write `fleet.json`. Raises RunError."""
         self._look()
         self._fleet.directory.write("fleet.json", self._fleet.status.to_text())
 

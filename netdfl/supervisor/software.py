@@ -1,4 +1,4 @@
-"""On what versions the nodes of a fleet run, where that may be something else than here: refused, or told once."""
+"""The versions that nodes run on, where they may differ from the supervisor's: refused, or reported once."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from netdfl.core.control import EVALUATOR
 from netdfl.core.errors import MachineError
 from netdfl.core.types import NodeId
 from netdfl.core.versions import Versions, objection, taken, told
-from netdfl.supervisor.fleet import Fleet
+from netdfl.supervisor.fleet import FleetState
 
 HERE = "the supervisor"
 
 
-def software_of(fleet: Fleet) -> dict[NodeId, Versions]:
-    """What each node says that it runs on; of none, where all run on what the supervisor does."""
+def software_of(fleet: FleetState) -> dict[NodeId, Versions]:
+    """Return the versions that each node reports; none if all run on the supervisor's."""
     if not _ours(fleet):
         return {}
     return {node: taken(hello.versions) for node, hello in sorted(fleet.hellos.items()) if node != EVALUATOR}
 
 
-def compare(fleet: Fleet) -> None:
-    """Tell how what nodes run on differs from what judges their models here.
+def compare(fleet: FleetState) -> None:
+    """Report how the nodes' versions differ from the evaluator's.
 
-    Raises MachineError where their digits would differ.
+    Raises MachineError if their results would differ.
     """
     ours, software = _ours(fleet), software_of(fleet)
     for node, theirs in software.items():
@@ -33,7 +33,7 @@ def compare(fleet: Fleet) -> None:
         fleet.note(sentence)
 
 
-def _ours(fleet: Fleet) -> Mapping[str, str]:
-    """What the evaluator runs on: the supervisor's own. Empty where nodes run on the same."""
+def _ours(fleet: FleetState) -> Mapping[str, str]:
+    """Return the versions of the evaluator, which are the supervisor's. Empty if nodes run on the same."""
     hello = fleet.hellos.get(EVALUATOR)
     return {} if hello is None else hello.versions

@@ -1,6 +1,6 @@
-"""The watch over stalls: what is told of them, how they are ended, and when a run has nothing to wait for any more.
+"""The watch for stalls: how they are reported and ended, and when a run can only wait in vain.
 
-How the fleet is seen differs. In virtual time all of it is known at any moment; real nodes have to be asked
+Watches differ in how they see the fleet. In virtual time all of it is known at any moment; real nodes have to be asked
 (`netdfl.supervisor.probing`).
 """
 
@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
+
+from typing_extensions import override
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.control import Again, ProbeReply
@@ -33,22 +35,22 @@ from netdfl.scenario.build import build_links
 from netdfl.scenario.load import loads
 from netdfl.scenario.loading.resolved import to_plain
 from netdfl.scenario.model.schema import Scenario
-from netdfl.supervisor.fleet import Fleet
+from netdfl.supervisor.fleet import FleetState
 from netdfl.supervisor.restarts import Restarts
 from netdfl.worlds.base import VirtualWorld
 
 SHOWN_NS = NS_PER_S // 2
 """Shorter waits are not shown while a fleet runs."""
 NO_PACE = frozenset({Cause.DEADLOCK, Cause.LOST_MESSAGE, Cause.UNREACHABLE})
-"""A round that one of these held up says nothing of how long rounds take."""
+"""Causes of stalls whose rounds do not count for the usual length of rounds."""
 MOST_SHOWN = 6
-"""So many of them are shown at a time, and so many stalls of one kind that are found at once."""
+"""Most waits that are shown at a time, and most stalls of one kind that are reported at once."""
 
 
 def settings_of(scenario: Scenario, *, launched: bool = True) -> Allows:
-    """Which settings `scenario` could be given that it does not have; each is tried once, when it is asked for.
+    """Return a predicate of the settings that `scenario` could have and has not; each is tried once, if asked for.
 
-    Only a supervisor (`launched`) knows what was lost, and acts on any stall.
+    Only a supervisor (`launched`) knows of losses, and can act on any stall.
     """
     plain = to_plain(scenario)
     text, folder = json.dumps(plain), "." if scenario.file is None else scenario.file.parent
@@ -70,7 +72,7 @@ def settings_of(scenario: Scenario, *, launched: bool = True) -> Allows:
 
 
 def _has(plain: Json, key: str, kind: str) -> bool:
-    """Whether a scenario has a part of that `kind` at `key`: then its default settings would be no other remedy."""
+    """Return whether a scenario has a part of that `kind` at `key`: its default settings would be no other remedy."""
     part: object = plain
     for name in key.split("."):
         part = part.get(name) if isinstance(part, Mapping) else None
@@ -78,9 +80,9 @@ def _has(plain: Json, key: str, kind: str) -> bool:
 
 
 class StallWatch:
-    """Watches a fleet, however it is seen. `over`: nothing can happen any more that is worth waiting for."""
+    """A watch for stalls. `over` is true once nothing can happen any more that is worth waiting for."""
 
-    def __init__(self, fleet: Fleet, restarts: Restarts) -> None:
+    def __init__(self, fleet: FleetState, restarts: Restarts) -> None:
         """Watch `fleet`, to which nodes return by `restarts`."""
         self.fleet, self.restarts = fleet, restarts
         self.outages = Outages(fleet.schedule, build_links(fleet.scenario).link)
@@ -93,32 +95,32 @@ class StallWatch:
         self.unfinished: list[str] = []
 
     def begin(self) -> None:
-        """Look from now on."""
+        """Begin to watch."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop watching."""
 
     def answered(self, node: NodeId, reply: ProbeReply) -> None:
-        """`node` answers a probe."""
+        """Take the answer of `node` to a probe."""
 
     def heard(self, node: NodeId, round: int, now_ns: int) -> None:
-        """`node` is in `round`; one that it crashed in, or was still before, says nothing of its pace."""
+        """Note that `node` is in `round`. A round in which it crashed or paused does not count for its pace."""
         back = self.restarts.backs.get(node)
         if back is not None and back.at_ns >= self.pace.rounds[node][1]:
             self.pace.stalled((node,))
         self.pace.at(node, round, now_ns)
 
     def waits(self) -> Mapping[NodeId, WaitInBrief]:
-        """What slow nodes wait for, as far as it is known now."""
+        """Return the waits of slow nodes, as far as they are known now."""
         return {}
 
     def may_be_stopped_ns(self) -> int:
-        """For how much longer each live node may say nothing, and not count as stopped for good."""
+        """Return for how much longer silent live nodes do not count as stopped for good."""
         return 0
 
     def waiting(self) -> list[WaitingStatus]:
-        """The nodes that have waited longest, if for longer than nothing."""
+        """Return the nodes that have waited longest, for at least `SHOWN_NS`."""
         least_ns = self.fleet.now_ns() - SHOWN_NS
         waits = self.waits()
         longest = sorted((wait.since_ns, node) for node, wait in waits.items() if wait.since_ns <= least_ns)
@@ -128,15 +130,15 @@ class StallWatch:
         ]
 
     def finished(self, node: NodeId) -> None:
-        """`node` has finished."""
+        """Note that `node` has finished."""
         if node == self.fleet.server:
             self.server_done()
 
     def server_done(self) -> None:
-        """The server has finished: its clients end once they have nothing to do, or had their time."""
+        """Note that the server has finished: clients end once they have nothing to do, or after a grace."""
 
     def finish(self) -> None:
-        """The run has ended: what held nodes that went on since is over; say who has not finished."""
+        """Close findings about nodes that continued, at the end of the run, and name unfinished nodes."""
         if not self.fleet.running:
             self.watch.take(())
         found, snapshot = self._at_the_end()
@@ -144,14 +146,14 @@ class StallWatch:
         self.unfinished = unfinished(self.fleet.status, self.fleet.server, left, snapshot)
 
     def _at_the_end(self) -> tuple[Sequence[Finding], Snapshot | None]:
-        """What holds nodes that have not finished, and the fleet at its end."""
+        """Return the findings about unfinished nodes, and the snapshot of the fleet at its end."""
         return self.watch.findings, None
 
     def _can_send_again(self, src: NodeId, message: Again) -> bool:
         return src in self.fleet.live
 
     def _judge(self, found: Sequence[Finding], snapshot: Snapshot) -> None:
-        """Tell what is new, end what the scenario wants ended, and the run where nothing else is left."""
+        """Report new findings, end those that the scenario wants ended, and end the run if nothing else is left."""
         self._tell(found, snapshot)
         acted = self._recover(found, snapshot)
         self.awaits_links = self.recovery.waits(found, snapshot)
@@ -159,7 +161,7 @@ class StallWatch:
             self._end()
 
     def _awaits_anything(self) -> bool:
-        """Whether somebody will return, or a message will be sent again once its link loses no copy any more."""
+        """Return whether a node will return, or a message will be sent again once its link recovers."""
         return self.awaits_links or self.restarts.awaits_anybody()
 
     def _end(self) -> None:
@@ -167,7 +169,7 @@ class StallWatch:
         self.fleet.changed.set()
 
     def _down(self, node: NodeId, round: int, now_ns: int, account: Account | None) -> Down | None:
-        """Why `node` gives no account that counts, by what is known of it here; None where it does."""
+        """Return why `node` gives no account that counts, as far as the supervisor knows; None if it does."""
         phase, since_ns = self.fleet.status.nodes[node].phase, self.pace.rounds[node][1]
         if phase in (Phase.CRASHED, Phase.DIED):
             if (hoped_ns := self.restarts.hoped.get(node, now_ns)) > now_ns:
@@ -206,7 +208,7 @@ class StallWatch:
                 self.fleet.note(f"and {num - MOST_SHOWN} more of that kind ({cause}) at once: result.json has them all")
 
     def _shown(self, finding: Finding, snapshot: Snapshot) -> Snapshot:
-        """The snapshot as it is kept for `finding`."""
+        """Return the snapshot as it is kept for `finding`."""
         return snapshot
 
     def _record(self, kind: str, finding: Finding, snapshot: Snapshot, **more: str | bool) -> None:
@@ -214,7 +216,7 @@ class StallWatch:
         self.fleet.store.event(snapshot.at_ns, finding.roots[0], finding.round, kind, **details)
 
     def _recover(self, found: Sequence[Finding], snapshot: Snapshot) -> bool:
-        """Order what ends the findings; whether anything was ordered."""
+        """Order what ends the findings; return whether anything was ordered."""
         acted = False
         for finding in found:
             orders = self.recovery.orders(finding, snapshot)
@@ -228,49 +230,49 @@ class StallWatch:
 
 
 class ExactWatch(StallWatch):
-    """Sees the whole fleet at the moment of a look, in virtual time. A `Looker`."""
+    """A watch that sees the whole fleet at the moment of a look, in virtual time."""
 
-    def __init__(self, fleet: Fleet, restarts: Restarts, world: VirtualWorld) -> None:
+    def __init__(self, fleet: FleetState, restarts: Restarts, world: VirtualWorld) -> None:
         """Watch the fleet in `world`."""
         super().__init__(fleet, restarts)
         self.world = world
         self.due_ns, self._fewer = self.pace.look_ns, False
 
+    @override
     def begin(self) -> None:
-        """See `StallWatch`."""
         self.world.watched_by(self)
 
     def look(self, now_ns: int) -> None:
-        """Look where some node has been quiet for long, and whether what was found is over."""
+        """Look for stalls if some node has been quiet for long, or if a finding may be over."""
         self.due_ns = self.pace.next_look_ns(now_ns)
         if self._fewer or self.watch.open or self.pace.quiet(now_ns, self.fleet.running, 2 * self.pace.look_ns):
             self._fewer = False
             self._look(now_ns)
 
     def idle(self) -> None:
-        """Nothing can run and nothing is due: name what holds every node that still waits, and end or free it."""
+        """Name what holds every waiting node, as nothing can run and nothing is due, and end the run or free it."""
         snapshot, found = self.seen(idle=True)
         self._tell(found, snapshot)
         if not self._recover(found, snapshot):
             self._end()
 
     def seen(self, *, idle: bool) -> tuple[Snapshot, list[Finding]]:
-        """The fleet now, and what holds it up. `idle`: nothing can run and nothing is due."""
+        """Return the fleet now, and the findings. `idle`: nothing can run and nothing is due."""
         snapshot = self._snapshot(self.fleet.now_ns(), idle=idle)
         found = diagnose(snapshot, patience_ns=self.pace.patience_ns, allows=self.allows)
         return snapshot, found + (self._unnamed(found, snapshot) if idle else [])
 
     def finished(self, node: NodeId) -> None:
-        """See `StallWatch`: who is left may have nothing to wait for, however slow the fleet was."""
+        """Note that `node` has finished; look again soon, as the others may have nothing left to wait for."""
         self.due_ns, self._fewer = min(self.due_ns, self.fleet.now_ns() + LEAST_NS), True
         super().finished(node)
 
+    @override
     def server_done(self) -> None:
-        """See `StallWatch`."""
         self._after_server(self.fleet.now_ns())
 
+    @override
     def waits(self) -> Mapping[NodeId, WaitInBrief]:
-        """See `StallWatch`."""
         return self.world.waits()
 
     def _look(self, now_ns: int) -> None:
@@ -294,7 +296,7 @@ class ExactWatch(StallWatch):
         return self.watch.findings, snapshot
 
     def _unnamed(self, found: Sequence[Finding], snapshot: Snapshot) -> list[Finding]:
-        """Nodes that stand still outside any wait, and are not paused: an algorithm awaits something of its own."""
+        """Return a finding about nodes that stand still outside any wait: their algorithm awaits something else."""
         told = {node for finding in found for node in (*finding.roots, *finding.culprits, *finding.behind)}
         running = [node for node in self.fleet.running if snapshot.nodes[node].state is not State.PAUSED]
         left = tuple(node for node in running if node not in told)
@@ -313,7 +315,7 @@ class ExactWatch(StallWatch):
         ]
 
     def _snapshot(self, now_ns: int, *, idle: bool) -> Snapshot:
-        """The fleet now. Where it is idle, nobody computes any more: who does not wait stands still."""
+        """Return the fleet now. If it is `idle`, a node that does not wait stands still."""
         accounts = self.world.accounts()
         down = {i: self._seen(account, now_ns, idle=idle) for i, account in accounts.items()}
         detector = "none" if idle else self.fleet.scenario.failure_detector.kind

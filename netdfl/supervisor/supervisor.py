@@ -1,7 +1,7 @@
 """The supervisor: it starts a fleet, watches it, has its models judged, and ends it, in any world.
 
 It takes no part in the training. It tells nodes each other's addresses and the common start, takes their reports,
-tells survivors who is gone (the oracle), and has models judged. Each policy of it is in a module of its own here.
+tells survivors which nodes are gone (the oracle), and has models judged. Each policy has a module of its own here.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from netdfl.record.status import ENDED, FleetStatus, NodeStatus, Phase
 from netdfl.record.store import StoreWriter
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import ProcessesOptions, RealOptions
-from netdfl.supervisor.evaluation import Evaluation
-from netdfl.supervisor.fleet import Fleet
+from netdfl.supervisor.evaluation import EvaluationTracker
+from netdfl.supervisor.fleet import FleetState
 from netdfl.supervisor.mirror import mirror
 from netdfl.supervisor.probing import ProbingWatch
 from netdfl.supervisor.restarts import Restarts
 from netdfl.supervisor.resumption import Resumption
-from netdfl.supervisor.showing import Showing
+from netdfl.supervisor.showing import StatusReporter
 from netdfl.supervisor.software import compare, software_of
 from netdfl.supervisor.stalls import ExactWatch, StallWatch
 from netdfl.worlds.base import Figures, Found, VirtualWorld, World
@@ -65,8 +65,8 @@ INTERRUPT_GRACE_S = 1.2
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """How a fleet ended, beside what it recorded. `error` is why it could not go on; None: it could."""
+class FleetOutcome:
+    """The end of a fleet, beside its record. `error` is the reason if the run broke; else None."""
 
     duration_s: float
     status: FleetStatus
@@ -79,7 +79,7 @@ class Outcome:
 
 
 class Supervisor:
-    """Looks after one run. A `News` of its world."""
+    """The supervisor of one run. It listens to its world."""
 
     def __init__(
         self,
@@ -92,18 +92,18 @@ class Supervisor:
         resumption: Resumption | None = None,
         store: Store | None = None,
     ) -> None:
-        """Run `scenario` in `world`, into `directory`; `show` how the fleet stands, tell news to `note`.
+        """Prepare to run `scenario` in `world`, into `directory`; `show` takes the status, `note` takes news.
 
-        What is recorded goes into `store`, by default that of `directory`.
+        Rows are recorded in `store`, by default the store of `directory`.
         """
         store = StoreWriter(directory.path, "fleet", scenario.record.sampling) if store is None else store
         status = FleetStatus(scenario.name, scenario.world.kind, scenario.algorithm.kind, scenario.rounds)
-        self.fleet = fleet = Fleet(
+        self.fleet = fleet = FleetState(
             scenario=scenario, directory=directory, world=world, status=status, store=store, note=note
         )
         evaluated = fleet.nodes if fleet.server is None else [fleet.server]
         recorder = world.recorder(store)
-        self.evaluation = Evaluation(evaluated, status, recorder, fleet.now_ns, self._have_judged)
+        self.evaluation = EvaluationTracker(evaluated, status, recorder, fleet.now_ns, self._have_judged)
         self.restarts = Restarts(fleet, self.evaluation)
         self.stalls: StallWatch
         self._options = (
@@ -117,15 +117,15 @@ class Supervisor:
         self.resumption = resumption
         self._strangers = Strangers()
         self.interrupted = self.stopping = False
-        self._showing = Showing(fleet, self.stalls, show)
+        self._showing = StatusReporter(fleet, self.stalls, show)
         self._awaited: NodeId = 0
         if fleet.schedule:
             directory.write_events([event.to_json() for event in fleet.schedule])
 
     # the course of a run
 
-    async def run(self) -> Outcome:
-        """Start the fleet, watch it to its end, stop it. Raises InputError where it can't begin."""
+    async def run(self) -> FleetOutcome:
+        """Start the fleet, watch it to its end, stop it. Raises InputError if it can't begin."""
         ended_ns: int | None = None
         figures = Figures()
         beside = [] if isinstance(self.stalls, ExactWatch) else [asyncio.create_task(self._showing.tick())]
@@ -150,15 +150,15 @@ class Supervisor:
         took_ns = max(0, now_ns - (fleet.start_ns or now_ns))  # one that is interrupted may end before its start
         stalled, left = by_verdict(self.stalls.watch.findings), self.stalls.unfinished
         rest = (self.interrupted, fleet.error, stalled, left, software_of(fleet))
-        return Outcome(took_ns / NS_PER_S, fleet.status, figures, *rest)
+        return FleetOutcome(took_ns / NS_PER_S, fleet.status, figures, *rest)
 
     def interrupt(self) -> None:
-        """Ctrl-C: stop everything, keep what was recorded."""
+        """Stop everything after Ctrl-C, and keep the record."""
         self.interrupted = True
         self.fleet.changed.set()
 
     async def _gather(self) -> None:
-        """Start every node and wait until all attend. Raises InputError, MachineError, RunError."""
+        """Start every node and wait until all are connected. Raises InputError, MachineError, RunError."""
         fleet, resumption = self.fleet, self.resumption
         down = frozenset() if resumption is None else resumption.down
         life = Life() if resumption is None else resumption.life
@@ -186,7 +186,7 @@ class Supervisor:
         compare(fleet)
 
     async def _opened(self) -> Found:
-        """Have the world made ready, unless an interrupt comes before it is."""
+        """Open the world, unless an interrupt comes first."""
         opening = asyncio.create_task(self.fleet.world.open(self))
         opening.add_done_callback(lambda task: self.fleet.changed.set())
         await self._until(opening.done)
@@ -197,7 +197,7 @@ class Supervisor:
         return Found()
 
     def _begin(self) -> None:
-        """Tell everybody the addresses and the common start."""
+        """Tell all nodes the addresses and the common start."""
         fleet, resumption = self.fleet, self.resumption
         if self.interrupted:
             return
@@ -228,13 +228,13 @@ class Supervisor:
 
     @property
     def _grace_s(self) -> float:
-        """How long nodes may take to leave: in a run that went on to its end, as long as one may be stopped for."""
+        """Seconds that nodes may take to leave; after a whole run, as long as one may be stopped."""
         if self.interrupted or self.fleet.error is not None:
             return INTERRUPT_GRACE_S if self.interrupted else GRACE_S
         return max(GRACE_S, self.stalls.may_be_stopped_ns() / NS_PER_S)
 
     async def _stop(self, grace_s: float) -> Figures:
-        """Ask everyone to end, and take the world down."""
+        """Order every process to end, and take the world down."""
         self.stopping = True
         self.stalls.close()
         self.restarts.close()
@@ -249,7 +249,7 @@ class Supervisor:
     def _finish_record(self) -> None:
         """Close the supervisor's part of the record; delete snapshots that nobody judged.
 
-        A directory that refuses it must not hide why the run ended.
+        Errors of the disk must not hide why the run ended.
         """
         fleet = self.fleet
         try:
@@ -264,11 +264,11 @@ class Supervisor:
 
     @property
     def _all_ended(self) -> bool:
-        """Whether no node has rounds before it, nor will have."""
+        """Whether no node has rounds left, nor will have."""
         return not self.restarts.due and self._none_left()
 
     def _none_left(self) -> bool:
-        """Whether every node has ended. Goes on where it last found one that had not, so a run costs one walk."""
+        """Return whether every node has ended. The search continues at the last running one: a walk per run."""
         nodes, first, num = self.fleet.status.nodes, self._awaited, len(self.fleet.nodes)
         for index in range(first, first + num):
             if nodes[index % num].phase not in ENDED:
@@ -279,7 +279,7 @@ class Supervisor:
     # news
 
     def report(self, node: NodeId, report: Report) -> None:
-        """Take one report of a node or of the evaluator."""
+        """Take a report of a node or of the evaluator."""
         match report:
             case Progress():
                 self._on_progress(node, report)
@@ -310,12 +310,12 @@ class Supervisor:
         self.fleet.changed.set()
 
     def begins(self, node: NodeId, round: int, train_loss: float | None) -> None:
-        """A node begins a round: in virtual time it says so at once, and there is time to show it."""
+        """Take the news that a node begins a round, in virtual time, and show the fleet now and then."""
         self._stands(node, round, train_loss)
         self._showing.sometimes()
 
     def exited(self, node: NodeId, how: Exit) -> None:
-        """A life ended that nobody had asked to: say so, and tell the others if there is an oracle."""
+        """Take the news that a process ended unasked; tell the others if there is an oracle."""
         fleet = self.fleet
         fleet.changed.set()
         if self.stopping or (node != EVALUATOR and self._is_old(node, how)):
@@ -328,20 +328,20 @@ class Supervisor:
             self._lose(node, how)
 
     def came_back(self, node: NodeId, keeps: bool) -> None:
-        """Somebody started a dead node again: let it rejoin."""
+        """Let a dead node that somebody started again rejoin."""
         if not self.stopping and self.fleet.start_ns is not None:
             self.restarts.came_back(node, keeps)
             self.fleet.note(f"node {node} was started again")
 
     def refused(self, what: str) -> None:
-        """A stranger would attend: count and record it."""
+        """Count and record a connection attempt of a stranger."""
         if messages := self._strangers.count(FOREIGN):
             more = {"messages": messages} if messages > 1 else {}
             self.fleet.store.event(self.fleet.now_ns(), None, -1, "refused", reason=FOREIGN, what=what, **more)
             self.fleet.note(f"refused: {what}")
 
     def broke(self, error: Exception) -> None:
-        """The world can't go on."""
+        """Note that the world can't go on."""
         if not self.stopping:
             self.fleet.broke(error)
 
@@ -362,7 +362,7 @@ class Supervisor:
         self.evaluation.look()
 
     def _on_hello(self, hello: Hello) -> None:
-        """A node attends, in its first life or in a later one."""
+        """Take the greeting of a node, in its first life or in a later one."""
         fleet = self.fleet
         fleet.hellos[hello.node] = hello
         if hello.node != EVALUATOR:
@@ -371,7 +371,7 @@ class Supervisor:
             self.restarts.attends(hello)
 
     def _on_progress(self, node: NodeId, progress: Progress) -> None:
-        """Note where a node stands."""
+        """Note the progress of a node."""
         fleet, status = self.fleet, self.fleet.status.nodes[node]
         self._stands(node, progress.round, progress.train_loss)
         fleet.progress[node, fleet.epochs[node]] = progress
@@ -386,7 +386,7 @@ class Supervisor:
         self.stalls.heard(node, round, self.fleet.now_ns())
 
     def _mirror(self, node: NodeId, part: FilePart) -> None:
-        """Write down what a node sends of its files."""
+        """Write a part of a node's file."""
         try:
             mirror(self.fleet.directory.path, node, part)
         except ValueError as error:

@@ -25,7 +25,7 @@ from unittest.mock import patch
 import netdfl
 from netdfl.core.types import Json, NodeId
 from netdfl.record.run import Run
-from netdfl.running.judged import Finished
+from netdfl.running.judged import FinishedRun
 from netdfl.testing.leftovers import MARK, Found, left_over, marked, own
 
 PATIENCE_S = 240.0
@@ -109,7 +109,7 @@ class Bench:
         self.folder = Path(tempfile.mkdtemp(prefix="netdfl-worlds-"))
         self.left: dict[str, dict[str, set[str]]] = {}
         self._mark = uuid.uuid4().hex
-        self._fleets: dict[str, Future[Finished]] = {}
+        self._fleets: dict[str, Future[FinishedRun]] = {}
         self._environment = {MARK: self._mark, "TMPDIR": str(self.folder / "tmp")}
 
     def __enter__(self) -> Self:
@@ -129,7 +129,7 @@ class Bench:
 
     # fleets by netdfl.run
 
-    def fleets(self, plays: Mapping[str, Keys]) -> dict[str, Finished]:
+    def fleets(self, plays: Mapping[str, Keys]) -> dict[str, FinishedRun]:
         """Run scenarios, at once where a process may; each only the first time it is asked for."""
         due = {name: keys for name, keys in plays.items() if name not in self._fleets}
         threads = len(due) if self.options.fleets_at_once else 1
@@ -139,12 +139,12 @@ class Bench:
         return {name: self._fleets[name].result() for name in plays}
 
     @contextmanager
-    def going(self, plays: Mapping[str, Keys]) -> Iterator[dict[str, Future[Finished]]]:
+    def going(self, plays: Mapping[str, Keys]) -> Iterator[dict[str, Future[FinishedRun]]]:
         """Run scenarios at once while the caller does something to them."""
         with self.looking(" and ".join(plays)), ThreadPoolExecutor(len(plays)) as pool:
             yield {name: pool.submit(self._play, name, keys) for name, keys in plays.items()}
 
-    def _play(self, name: str, keys: Keys) -> Finished:
+    def _play(self, name: str, keys: Keys) -> FinishedRun:
         return netdfl.run(self.scenario(name, keys), out=self.folder / name, page=False)
 
     def scenario(self, name: str, keys: Keys) -> dict[str, Any]:

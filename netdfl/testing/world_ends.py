@@ -15,7 +15,7 @@ from netdfl.core.errors import InputError
 from netdfl.host.models import read_snapshot
 from netdfl.record.judge import WELL, ExitCode
 from netdfl.record.run import Run
-from netdfl.running.judged import Finished
+from netdfl.running.judged import FinishedRun
 from netdfl.running.run import resume
 from netdfl.testing.world_bench import Bench, Keys, events, nodes_of, rounds_played
 from netdfl.testing.world_faults import GOSSIP, PUSH
@@ -139,7 +139,7 @@ def resume_without_the_last_rows(bench: Bench) -> None:
     assert all(rounds_played(finished.run, node)[-1] == last for node in range(4))
 
 
-def _goes_on(bench: Bench) -> Finished:
+def _goes_on(bench: Bench) -> FinishedRun:
     path = _killed(bench)
     with bench.looking("resumed"):
         finished = resume(path, page=False)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from netdfl.core.types import NodeId
 from netdfl.record.judge import WELL, ExitCode
-from netdfl.running.judged import Finished
+from netdfl.running.judged import FinishedRun
 from netdfl.testing.world_bench import Bench, Keys, events, nodes_of, rounds_played, until
 
 GOSSIP: Keys = {
@@ -220,6 +220,6 @@ def _runs(path: Path, node: NodeId) -> bool:
     return any(each["phase"] == "running" and each["round"] >= 1 for each in own)
 
 
-def _causes(finished: Finished) -> list[tuple[str, list[NodeId], list[NodeId]]]:
+def _causes(finished: FinishedRun) -> list[tuple[str, list[NodeId], list[NodeId]]]:
     found = [*finished.result["deadlocks"], *finished.result["stalls"]]
     return [(each["cause"], each["roots"], each["culprits"]) for each in found if not each["over"]]

@@ -1,4 +1,4 @@
-"""The addresses that are answered: a page of all runs, a page of each, what is new of it, logs, and `stop`."""
+"""The routes of the server: a page of all runs, a page of each, its updates, logs, and `stop`."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from starlette.routing import Route
 
 from netdfl.core.errors import InputError
 from netdfl.report.html import fill
-from netdfl.web.folder import Folder
-from netdfl.web.watch import Watched, ask_to_stop, log_tail
+from netdfl.web.folder import RunFolder
+from netdfl.web.watch import RunFeed, ask_to_stop, log_tail
 
 NODE = re.compile("[0-9]{1,9}")
 POLICY = "default-src 'none'; img-src data:; connect-src 'self'"
 
 
-def make_app(folder: Folder, token: str) -> Starlette:
-    """Answer about the runs of `folder` below `/TOKEN/`."""
+def make_app(folder: RunFolder, token: str) -> Starlette:
+    """Return an application that answers about the runs of `folder` below `/TOKEN/`."""
     pages, run = _Pages(folder, token), f"/{token}/run/{{run}}"
     return Starlette(
         routes=[
@@ -37,11 +37,11 @@ def make_app(folder: Folder, token: str) -> Starlette:
 
 
 class _Pages:
-    """What each address answers."""
+    """The answers of each address."""
 
-    def __init__(self, folder: Folder, token: str) -> None:
+    def __init__(self, folder: RunFolder, token: str) -> None:
         self._folder, self._token = folder, token
-        self._watched: dict[str, Watched] = {}
+        self._watched: dict[str, RunFeed] = {}
         self._comparing = asyncio.Lock()  # one comparison at a time takes a processor from what else is answered
 
     def _path(self, request: Request) -> Path | None:
@@ -71,7 +71,7 @@ class _Pages:
         path = self._path(request)
         if path is None:
             return _none()
-        watched = self._watched.setdefault(request.path_params["run"], Watched(path))
+        watched = self._watched.setdefault(request.path_params["run"], RunFeed(path))
         return StreamingResponse(watched.events(), media_type="text/event-stream")
 
     async def log(self, request: Request) -> Response:
@@ -95,6 +95,6 @@ def _none() -> Response:
 
 
 def _empty(title: str) -> dict[str, object]:
-    """A page that gets all that it shows from its address."""
+    """Return a page without data: it gets them from its address."""
     head = {"title": title, "subtitle": "", "verdict": "…", "reasons": [], "numbers": [], "footer": ""}
     return {"head": head}

@@ -1,4 +1,4 @@
-"""A server beside a run: a process of its own, so that a page that is asked costs the run's own process nothing."""
+"""A server beside a run, in a process of its own, so that pages cost the run's own process nothing."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from netdfl.core.process import end_child
 from netdfl.web.serving import MISSING, show
 
 
-class Beside:
-    """Serves one run from when its directory is there; `note` is told the address."""
+class RunPageServer:
+    """A server of one run's page, from when its directory exists; `note` is called with the address."""
 
     def __init__(self, note: Callable[[str], None]) -> None:
-        """Begin nothing yet. Raises InputError where what serving needs is not installed."""
+        """Prepare; `begin` starts the server. Raises InputError if Starlette or uvicorn is not installed."""
         if find_spec("uvicorn") is None or find_spec("starlette") is None:
             raise InputError(MISSING)
         self._note = note
@@ -28,7 +28,7 @@ class Beside:
         self.address = ""
 
     def begin(self, run: Path) -> None:
-        """Start the server, and tell its address when it has one."""
+        """Start the server, and report its address."""
         # A session of its own: Ctrl-C is for the run, whose last words the page is to show.
         self._process = subprocess.Popen(
             [sys.executable, "-m", "netdfl.web", str(run)],
@@ -51,7 +51,7 @@ class Beside:
             self._note(f"there is no page: {line.removeprefix('! ')}")
 
     def stay(self, say: Callable[[str], None]) -> None:
-        """Keep the page until Ctrl-C, where somebody sits at the terminal."""
+        """Keep the page until Ctrl-C, if a person sits at the terminal."""
         if self.address and self._process is not None and sys.stdin.isatty() and sys.stdout.isatty():
             say(f"  page       {self.address} (until Ctrl-C; report.html is the same page)")
             try:
@@ -63,7 +63,7 @@ class Beside:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """End the server when each page has got what it should."""
+        """End the server once each page has got its last data."""
         if self._process is None:
             return
         end_child(self._process, 10)

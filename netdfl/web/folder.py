@@ -20,11 +20,11 @@ MOST_RUNS = 2000
 DEPTH = 6
 
 
-class Folder:
+class RunFolder:
     """A run, or a folder with runs at any depth; links are not followed."""
 
     def __init__(self, root: Path) -> None:
-        """Serve `root`. Raises InputError where there is no such folder."""
+        """Serve `root`. Raises InputError if there is no such folder."""
         if not root.is_dir():
             raise InputError(f"{root} is no folder; name a run, or a folder of runs, like runs/")
         self._root = root.resolve()
@@ -33,20 +33,20 @@ class Folder:
         self._look()
 
     def find(self, name: str) -> Path | None:
-        """The run that a page calls `name`; None where there is none."""
+        """Return the run with a page's `name`; None if there is none."""
         if name not in self._paths:
             self._look()
         path = self._paths.get(name)
         return path if path is not None and is_run(path) else None
 
     def listed(self) -> bytes:
-        """A row for each run, and the tables of sweeps and reproductions, as JSON."""
+        """Return a row for each run, and the tables of sweeps and reproductions, as JSON."""
         self._look()
         rows = [{"id": name, **summary(path, self._root)} for name, path in self._paths.items()]
         return to_json({"runs": rows, "tables": find_tables(self._root, self._name)}, inf_nan_mode="null")
 
     def compared(self, names: Sequence[str]) -> bytes:
-        """Curves of several runs, and in what their scenarios differ, as JSON."""
+        """Return curves of several runs, and the differences of their scenarios, as JSON."""
         found = [(name, path) for name in names if (path := self.find(name)) is not None]
         return to_json(compare(found), inf_nan_mode="null")
 
@@ -58,7 +58,7 @@ class Folder:
 
 
 def is_run(path: Path) -> bool:
-    """Whether a run lies at `path`: its scenario, and something that came of it."""
+    """Return whether a run lies at `path`: its scenario, and at least one of its other files."""
     beside = ("graph.json", "store", "result.json")
     return (
         not path.is_symlink() and (path / "scenario.yaml").is_file() and any((path / name).exists() for name in beside)
@@ -66,7 +66,7 @@ def is_run(path: Path) -> bool:
 
 
 def runs_below(root: Path) -> list[Path]:
-    """The runs at or below `root`, the newest names first, at most `MOST_RUNS`."""
+    """Return the runs at or below `root`, the newest names first, at most `MOST_RUNS`."""
     found: list[Path] = []
     for path in _walk(root, DEPTH):
         found.append(path)
@@ -92,11 +92,11 @@ def _walk(path: Path, depth: int) -> Iterator[Path]:
 
 MOST_TABLES, MOST_ROWS = 40, 500
 CELLS = "cells"
-"""The folder of the runs beside a table, and the table that has a row for each."""
+"""The folder of the runs beside a table, and the name of the table with a row for each."""
 
 
 def find_tables(root: Path, name_of: Callable[[Path], str]) -> list[dict[str, Any]]:
-    """Each table below `root`: its head, its rows, and, where a row is about runs, their names."""
+    """Return each table below `root`: its head, its rows, and the names of the runs of each row."""
     found = []
     for path in _files(root):
         try:
@@ -133,7 +133,7 @@ def _table(path: Path, root: Path, rows: list[list[str]], name_of: Callable[[Pat
 
 
 def _runs(cells: Path, row: list[str], column: int, name_of: Callable[[Path], str]) -> list[str]:
-    """The runs that a row names in its column."""
+    """Return the runs that a row names in its column."""
     if not 0 <= column < len(row):
         return []
     names = [part.strip() for part in row[column].split()]
@@ -141,7 +141,7 @@ def _runs(cells: Path, row: list[str], column: int, name_of: Callable[[Path], st
 
 
 def _of_points(folder: Path, head: list[str], body: list[list[str]], name_of: Callable[[Path], str]) -> list[list[str]]:
-    """The runs of a table of means: those rows of `cells.csv` that have the same values."""
+    """Return the runs of a table of means: of the rows of `cells.csv` with the same values."""
     try:
         cells = list(csv.reader(io.StringIO(read_plain(folder / f"{CELLS}.csv", 1 << 24))))
     except (InputError, OSError, csv.Error):

@@ -1,7 +1,7 @@
-"""Connections that ask nothing whole are closed.
+"""Connections without a whole request are closed.
 
-uvicorn closes a connection that is silent after an answer, and waits without end for the first request and for the rest
-of one that was begun: whoever can connect could hold as many connections as the process may open.
+uvicorn closes a connection that is silent after an answer, but waits without end for the first request and for the
+rest of a begun one: any client could hold as many connections as the process may open.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 REQUEST_S = 10.0
-"""For how long the rest of a request is waited for."""
+"""Seconds to wait for the rest of a request."""
 BEGUN = (h11.IDLE, h11.SEND_BODY)
-"""How a client stands that has not sent the whole of a request."""
+"""States of a client that has not sent a whole request."""
 
 
 class ImpatientProtocol(H11Protocol):
-    """uvicorn's protocol, which waits `REQUEST_S` for the whole of a request."""
+    """uvicorn's protocol, but it waits at most `REQUEST_S` for a whole request."""
 
     _late: asyncio.TimerHandle | None = None
 
@@ -29,12 +29,12 @@ class ImpatientProtocol(H11Protocol):
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """Take what came, and wait for the rest of it."""
+        """Take data, and wait for the rest of the request."""
         super().data_received(data)
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait for nothing more."""
+        """Stop waiting."""
         super().connection_lost(exc)
         self._stop_waiting()
 

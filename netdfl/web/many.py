@@ -1,4 +1,4 @@
-"""Several runs beside each other: a row of each, their curves, and in what their scenarios differ."""
+"""Several runs side by side: a row of each, their curves, and the differences of their scenarios."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from netdfl.record.run import Run, open_run
 from netdfl.report.data.frame import TIME, shorten, whole
 
 CURVES = ("error", "consensus_distance", "weight_sum")
-"""Those that are laid over each other beside what models are judged by."""
+"""Metrics that are compared beside those by which models are judged."""
 MOST_COMPARED = 60
 NOT_GROUPED = ("seed", "name")
 NAMED = "runs"
@@ -25,7 +25,7 @@ MOST_KEYS = 5000
 
 
 def summary(path: Path, root: Path) -> dict[str, Any]:
-    """A row of the table of runs; a run that can't be read says so."""
+    """Return a row of the table of runs; for an unreadable run, the reason."""
     place = str(_as_named(path, root).relative_to(root)) if path != root else path.name
     try:
         state = (path / "result.json").lstat()
@@ -38,7 +38,7 @@ def summary(path: Path, root: Path) -> dict[str, Any]:
 
 
 def _as_named(path: Path, root: Path) -> Path:
-    """Where a sweep's run lies by the name that a person reads: a link to it, in the folder beside the cells'."""
+    """Return the readable path of a sweep's run: a link to it, in the folder beside the cells'."""
     links = path.parent.with_name(NAMED)
     if root not in links.parents:
         return path
@@ -50,7 +50,7 @@ def _as_named(path: Path, root: Path) -> Path:
 
 @lru_cache(maxsize=64)
 def _names(folder: Path, mtime_ns: int) -> dict[str, str]:
-    """The links of a folder, by what they name."""
+    """Return the links of a folder, by target."""
     with os.scandir(folder) as entries:
         return {os.readlink(entry): entry.name for entry in entries if entry.is_symlink()}
 
@@ -97,7 +97,7 @@ def _unfinished(path: Path) -> dict[str, Any]:
 
 
 def compare(runs: Sequence[tuple[str, Path]]) -> dict[str, Any]:
-    """Curves of each run, the keys of their scenarios that are not the same in all, and the group of each run."""
+    """Return curves of each run, the keys in which their scenarios differ, and the group of each run."""
     curves, scenarios, wrong = {}, {}, {}
     for name, path in runs[:MOST_COMPARED]:
         try:
@@ -117,9 +117,9 @@ def compare(runs: Sequence[tuple[str, Path]]) -> dict[str, Any]:
 
 
 def group_names(scenarios: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Name the group of each run: runs share a name where their scenarios, as keys and texts, differ in the seed alone.
+    """Return a name for each run's group: runs whose scenarios differ in the seed alone share a name.
 
-    A name has the keys by which the groups are told apart, and no more of them than that needs.
+    A name has only the keys that are needed to tell the groups apart.
     """
     keys = list(dict.fromkeys(key for each in scenarios.values() for key in each if key not in NOT_GROUPED))
     differ = [key for key in keys if len({each.get(key) for each in scenarios.values()}) > 1]
@@ -158,7 +158,7 @@ def _curves(run: Run) -> dict[str, Any]:
 
 
 def _keys(text: str) -> dict[str, str]:
-    """The keys of a scenario, `links.default.loss`, each with its value as text."""
+    """Return the keys of a scenario, such as `links.default.loss`, each with its value as text."""
     from netdfl.scenario.loading.document import parse
 
     found: dict[str, str] = {}

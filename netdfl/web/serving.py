@@ -1,6 +1,6 @@
-"""Serve runs on this machine until told to end.
+"""The server of runs on this machine.
 
-Who may ask: whoever has the address with its secret, from this machine, by a page that came from there.
+It answers only requests from this machine, with the secret of the address, by a page that came from it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ HEADERS = (
     (b"referrer-policy", b"no-referrer"),
     (b"x-content-type-options", b"nosniff"),
 )
-"""Beside what the page itself allows: no other page frames it, reads it, or learns its address from it."""
+"""Headers beside the page's own policy: no other page frames it, reads it, or learns its address from it."""
 
 
-class Guard:
-    """Lets a request through to `app` if its `Host` and `Origin` are ours and its path begins with the secret.
+class RequestGuard:
+    """A filter that passes a request to `app` if its `Host` and `Origin` are ours and its path begins with the secret.
 
-    A page of elsewhere that was led to this port by a name of its own has another `Host`; one that sends a request here
+    A foreign page that was led to this port by a name of its own has another `Host`; one that sends a request here
     has another `Origin`.
     """
 
@@ -93,13 +93,13 @@ def serve(root: Path, port: int = 0, *, say: Callable[[str], None] = print, open
     """Serve the runs at or below `root` on the loopback until Ctrl-C; `port` 0 is a free one.
 
     Raises:
-        InputError: there is no such folder, the port is taken, or what serving needs is not installed.
+        InputError: there is no such folder, the port is taken, or Starlette or uvicorn is not installed.
     """
     asyncio.run(_serve(root, port, say, open_browser, None))
 
 
 def serve_beside(root: Path, say: Callable[[str], None]) -> None:
-    """Serve until the standard input ends, and then until each page has got the last of it."""
+    """Serve until the standard input ends, and then until each page has got its last data."""
     asyncio.run(_serve(root, 0, say, False, sys.stdin.fileno()))
 
 
@@ -111,15 +111,15 @@ async def _serve(root: Path, port: int, say: Callable[[str], None], open_browser
         from netdfl.web.impatient import ImpatientProtocol
     except ImportError as error:
         raise InputError(MISSING) from error
-    from netdfl.web.folder import Folder
+    from netdfl.web.folder import RunFolder
 
     if lives_by is not None:
         await _made(root)
-    folder, token = Folder(root), secrets.token_urlsafe(24)
+    folder, token = RunFolder(root), secrets.token_urlsafe(24)
     bound = _bind(port)
     port = bound.getsockname()[1]
     address = f"http://{HOST}:{port}/{token}/" + (f"run/{folder.only}/" if folder.only else "")
-    app = Guard(make_app(folder, token), port, token)
+    app = RequestGuard(make_app(folder, token), port, token)
     config = uvicorn.Config(
         app,
         http=ImpatientProtocol,
@@ -139,7 +139,7 @@ async def _serve(root: Path, port: int, say: Callable[[str], None], open_browser
 
 
 async def _made(root: Path) -> None:
-    """Wait until a run that begins has written what it is."""
+    """Wait until a starting run has written its first files."""
     from netdfl.web.folder import is_run
 
     for _ in range(600):
@@ -164,7 +164,7 @@ def _bind(port: int) -> socket.socket:
 
 
 def show(address: str) -> None:
-    """Open a page in the browser of whoever sits before this machine."""
+    """Open a page in the browser, if this machine has a desktop."""
     if sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
         import webbrowser
 

@@ -1,4 +1,4 @@
-"""What is new of a run, as often as a small share of a processor allows, and who writes it and can be asked to stop."""
+"""Updates about a run, as often as a small share of a processor allows, and the stop request to its process."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ LOCKS = Path("/proc/locks")
 
 
 def find_holder(run: Path) -> int | None:
-    """The process that holds the run at `run`; None where none does, or where the system does not tell.
+    """Return the process that holds the run at `run`; None if none does, or if the system does not say.
 
-    The system's own table is asked, never a file of the run, so that no run directory can name a process.
+    The system's own table is read, never a file of the run, so that no run directory can name a process.
     """
     try:
         found = os.stat(run / LOCK, follow_symlinks=False)
@@ -44,7 +44,7 @@ def find_holder(run: Path) -> int | None:
 
 
 def ask_to_stop(run: Path) -> bool:
-    """Interrupt a run as Ctrl-C does: it ends in good order. Returns whether there was one to ask."""
+    """Interrupt a run as Ctrl-C does, so that it ends in good order. Returns whether there was one to interrupt."""
     pid = find_holder(run)
     if pid is None:
         return False
@@ -57,19 +57,19 @@ def ask_to_stop(run: Path) -> bool:
 
 TICK_S = 1.0
 SHARE = 0.01
-"""How much of one processor reading a run that goes on may take."""
+"""Largest share of one processor for reading a run that goes on."""
 LEAST_S = 2.0
 Event: TypeAlias = bytes
 """One server-sent event."""
 
 
 def event(name: str, data: bytes) -> Event:
-    """An event in the form that browsers read; JSON has no line breaks."""
+    """Return an event in the form that browsers read; JSON has no line breaks."""
     return b"event: " + name.encode() + b"\ndata: " + data + b"\n\n"
 
 
-class Watched:
-    """One run, read once for all pages that show it, and only while there is one."""
+class RunFeed:
+    """The updates of one run, read once for all pages that show it, and only while there is one."""
 
     def __init__(self, path: Path) -> None:
         """Watch the run at `path`, which is read when the first page asks."""
@@ -83,7 +83,7 @@ class Watched:
         self._reading: asyncio.Task[None] | None = None
 
     async def events(self) -> AsyncIterator[Event]:
-        """All that is known, then all that is new, until the run is over and all of it was said."""
+        """Yield all known data, then updates, until the run is over and all data were sent."""
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
         for known in (self._status and event("status", self._status), self._parts and self._whole(), self._trouble):
             if known:
@@ -127,7 +127,7 @@ class Watched:
                 self._say(event("status", text))
 
     async def _tell_data(self) -> None:
-        """Say what differs from what was said before; a run that can't be read is said to be so."""
+        """Send the parts that have changed since the last time; for an unreadable run, the reason."""
         seen = _sizes(self._path)
         if seen == self._seen:
             return
@@ -161,7 +161,7 @@ def _joined(parts: dict[str, bytes], *, part: bool) -> Event:
 
 
 def _sizes(path: Path) -> object:
-    """What changes when a run's files do."""
+    """Return a value that changes when the run's files change."""
     found = []
     for file in sorted((*path.glob("*"), *path.glob("store/*"), *path.glob("stalls/*"))):
         with suppress(OSError):
@@ -175,7 +175,7 @@ MOST_LOG = 1 << 16
 
 
 def log_tail(run: Path, node: int) -> str | None:
-    """The end of a node's log; None where it has none, or none that is a plain file. Raises InputError."""
+    """Return the end of a node's log; None if it has none, or no plain file. Raises InputError."""
     path = run / "logs" / f"{node:03d}.log"
     try:
         return read_plain(path)[-MOST_LOG:]

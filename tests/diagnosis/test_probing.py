@@ -9,25 +9,25 @@ from typing import Any
 import pytest
 
 from netdfl.record.judge import WELL
-from netdfl.running.judged import Finished
+from netdfl.running.judged import FinishedRun
 from netdfl.running.run import run
 from netdfl.scenario.load import load
 
 FAULTS = Path(__file__).resolve().parents[2] / "scenarios" / "faults"
 
 
-def fleet(name: str, out: Path, *sets: str, on: str = "simulated") -> Finished:
+def fleet(name: str, out: Path, *sets: str, on: str = "simulated") -> FinishedRun:
     busy = ["world.fidelity={relative: 100, slack: 100s}"] if on == "processes" else []
     return run(load(FAULTS / f"{name}.yaml", [*sets, *busy], on=on), out=out, page=False)
 
 
-def probed(finished: Finished) -> dict[int, dict[str, Any]]:
+def probed(finished: FinishedRun) -> dict[int, dict[str, Any]]:
     """What each node found."""
     rows = finished.run.rows("SELECT node, details FROM events WHERE kind = 'probed' ORDER BY at_s DESC")
     return {node: json.loads(details) for node, details in rows}
 
 
-def num_probes(finished: Finished) -> int:
+def num_probes(finished: FinishedRun) -> int:
     return int(finished.run.rows("SELECT count(*) FROM messages WHERE kind = 'probe'")[0][0])
 
 

@@ -22,7 +22,7 @@ from netdfl.record.directory import RunDirectory
 from netdfl.record.status import FleetStatus, NodeStatus, Phase
 from netdfl.scenario.load import loads
 from netdfl.supervisor import probing
-from netdfl.supervisor.fleet import Fleet
+from netdfl.supervisor.fleet import FleetState
 from netdfl.supervisor.probing import ProbingWatch
 
 TEXT = {
@@ -48,7 +48,7 @@ class Told:
         status.nodes = {node: NodeStatus(node, phase=Phase.RUNNING, round=50) for node in range(4)}
         world: Any = self
         store: Any = SimpleNamespace()
-        fleet = Fleet(
+        fleet = FleetState(
             scenario=loads(json.dumps(TEXT)),
             directory=RunDirectory(path),
             world=world,

@@ -82,9 +82,9 @@ def test_perfettos_classes_read_the_trace_and_count_what_the_store_has(run: Run,
 
 
 def test_training_fills_times_without_waits(run: Run) -> None:
-    from netdfl.exports.course import Lane, Span, course
+    from netdfl.exports.course import TraceSpan, TrackLane, course
 
-    spans = [each for each in course(run) if isinstance(each, Span) and each.track.lane is Lane.DOES]
+    spans = [each for each in course(run) if isinstance(each, TraceSpan) and each.track.lane is TrackLane.DOES]
     of_node = sorted((s.begin_ns, s.end_ns, s.name) for s in spans if s.track.node == 0)
     assert all(one[1] <= other[0] for one, other in pairwise(of_node))
     ((trained,),) = run.rows("SELECT sum(value) FROM metrics WHERE node = 0 AND name = 'train_s'")
@@ -100,12 +100,12 @@ def test_a_chrome_trace_has_the_same(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_stalled_wait_lasts_to_the_end_of_the_trace(tmp_path: Path) -> None:
-    from netdfl.exports.course import Span, course
+    from netdfl.exports.course import TraceSpan, course
 
     sets = ["wait.deadline=none", "report.tensorboard=false", "algorithm=dpsgd", "topology=ring", "events=[]"]
     stalled = netdfl.run(loads(SCENARIO, sets), out=tmp_path / "stalled", page=False).run
     assert stalled.result["stalls"] or stalled.result["deadlocks"]
-    found = [each for each in course(stalled) if isinstance(each, Span) and each.name.endswith("to the end")]
+    found = [each for each in course(stalled) if isinstance(each, TraceSpan) and each.name.endswith("to the end")]
     assert found
     assert all(span.details["stall"] for span in found)
 

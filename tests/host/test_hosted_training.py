@@ -16,7 +16,7 @@ from netdfl.host.models import read_snapshot
 from netdfl.host.workers import make_worker
 from netdfl.node.worker import BatchWorker, ThreadWorker
 from netdfl.record.judge import WELL
-from netdfl.running.judged import Finished
+from netdfl.running.judged import FinishedRun
 from netdfl.running.run import run
 from netdfl.scenario.load import loads
 from netdfl.scenario.model.schema import Scenario
@@ -43,7 +43,7 @@ def scenario(*sets: str) -> Scenario:
     return loads(BASE, list(sets))
 
 
-def models(finished: Finished) -> Mapping[str, torch.Tensor]:
+def models(finished: FinishedRun) -> Mapping[str, torch.Tensor]:
     """Every node's final model."""
     assert finished.result["verdict"] in WELL, finished.result["reasons"]
     return {path.name: read_snapshot(path).x for path in sorted((finished.path / "models").iterdir())}

@@ -26,7 +26,7 @@ from netdfl.links.schedule.when import Facts
 from netdfl.record.directory import RunDirectory
 from netdfl.record.status import FleetStatus, NodeStatus, Phase
 from netdfl.scenario.load import loads
-from netdfl.supervisor.fleet import Fleet
+from netdfl.supervisor.fleet import FleetState
 from netdfl.supervisor.restarts import Restarts
 from netdfl.testing.loopback import InlineWorker
 
@@ -166,7 +166,7 @@ def test_a_node_returns_in_a_resumed_run_where_another_was_down_from_its_beginni
     status.nodes = {node: NodeStatus(node, phase=Phase.RUNNING) for node in range(3)}
     status.nodes[1].phase = status.nodes[2].phase = Phase.CRASHED
     store: Any = SimpleNamespace(event=lambda *args, **details: None)
-    fleet = Fleet(
+    fleet = FleetState(
         scenario=loads(SCENARIO),
         directory=RunDirectory(tmp_path),
         world=world,

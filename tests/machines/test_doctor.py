@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from netdfl.core.files import shipped
-from netdfl.doctor.checks import HERE, Gathered, State, judge, lines
+from netdfl.doctor.checks import HERE, MachineFacts, Severity, judge, lines
 from netdfl.doctor.gather import gather
 from netdfl.host.facts import facts
 from netdfl.scenario.load import load
@@ -25,12 +25,12 @@ def here() -> dict[str, Any]:
     return facts({"names": ["localhost"], "datasets": ["digits"]})
 
 
-def bad(known: Gathered, **how: Any) -> dict[tuple[str, str], str]:
-    return {(each.machine, each.what): each.remedy for each in judge(known, **how) if each.state is State.FAIL}
+def bad(known: MachineFacts, **how: Any) -> dict[tuple[str, str], str]:
+    return {(each.machine, each.what): each.remedy for each in judge(known, **how) if each.state is Severity.FAIL}
 
 
 def test_a_machine_like_this_one_is_fit(here: dict[str, Any]) -> None:
-    assert bad(Gathered({HERE: here, "m1": here}, {"m1": 0.2})) == {}
+    assert bad(MachineFacts({HERE: here, "m1": here}, {"m1": 0.2})) == {}
 
 
 @pytest.mark.parametrize(
@@ -51,21 +51,21 @@ def test_what_is_wrong_there_is_named_with_what_to_do(
 ) -> None:
     versions = here["versions"] | change.get("versions", {})
     there = here | change | {"versions": versions}
-    found = bad(Gathered({HERE: here | {"gpus": 1}, "m1": there}), device="cuda" if "gpus" in change else "cpu")
+    found = bad(MachineFacts({HERE: here | {"gpus": 1}, "m1": there}), device="cuda" if "gpus" in change else "cpu")
     assert list(found) == [("m1", what)]
     assert remedy in found["m1", what]
 
 
 def test_what_changes_no_digit_is_a_warning_and_torch_where_nothing_trains_is_nothing(here: dict[str, Any]) -> None:
     grpc, torch = (here | {"versions": here["versions"] | {name: "0.0.1"}} for name in ("grpcio", "torch"))
-    found = judge(Gathered({HERE: here, "m1": grpc, "m2": torch}), trains=False)
+    found = judge(MachineFacts({HERE: here, "m1": grpc, "m2": torch}), trains=False)
     states = {each.machine: each.state for each in found if each.what == "versions"}
-    assert states == {HERE: State.OK, "m1": State.WARNING, "m2": State.OK}
+    assert states == {HERE: Severity.OK, "m1": Severity.WARNING, "m2": Severity.OK}
 
 
 def test_clocks_silent_machines_and_ways_that_nothing_takes(here: dict[str, Any]) -> None:
     way = {"src": "m1", "dst": "m2", "round_trip_s": "No route to host"}
-    known = Gathered({HERE: here, "m1": here}, {"m1": -100_000.0}, [way], {"m2": "it ended"})
+    known = MachineFacts({HERE: here, "m1": here}, {"m1": -100_000.0}, [way], {"m2": "it ended"})
     assert set(bad(known)) == {("m1", "clock"), ("m1 → m2", "network"), ("m2", "start")}
     text = "\n".join(lines(judge(known)))
     assert "not reached: No route to host" in text
@@ -73,7 +73,7 @@ def test_clocks_silent_machines_and_ways_that_nothing_takes(here: dict[str, Any]
 
 
 def test_a_world_that_cannot_run_here_is_bad_only_where_it_is_asked_for(here: dict[str, Any]) -> None:
-    known = Gathered({HERE: here}, worlds={"namespaces": "it needs root"})
+    known = MachineFacts({HERE: here}, worlds={"namespaces": "it needs root"})
     assert bad(known) == {}
     assert set(bad(known, wanted="namespaces")) == {(HERE, "world namespaces")}
 
@@ -97,7 +97,7 @@ def test_a_port_of_this_machine_that_somebody_has_is_named(here: dict[str, Any])
         taken = f"127.0.0.1:{other.getsockname()[1]}"
         found = facts({"addresses": [taken, "127.0.0.1:0", "192.0.2.1:5000", "nowhere.invalid:5000"]})["taken"]
     assert list(found) == [taken]
-    ports = [each for each in judge(Gathered({HERE: here | {"taken": found}})) if each.state is State.FAIL]
+    ports = [each for each in judge(MachineFacts({HERE: here | {"taken": found}})) if each.state is Severity.FAIL]
     assert [(each.what, each.said) for each in ports] == [("ports", f"{taken}: Address already in use")]
 
 

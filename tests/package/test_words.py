@@ -76,3 +76,12 @@ def test_these_docstrings_are_faulty(text: str) -> None:
 
 def test_plain_docstrings_are_not() -> None:
     assert not words.faults_of("Return the payload if `dst` is a destination; raise KeyError otherwise.")
+
+
+def test_an_old_name_that_users_may_write_is_the_new_one_with_a_warning() -> None:
+    from netdfl.running import judged
+
+    with pytest.warns(DeprecationWarning, match="judged.Finished is called FinishedRun now"):
+        assert judged.Finished is judged.FinishedRun  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="no attribute 'Other'"):
+        _ = judged.Other  # type: ignore[attr-defined]

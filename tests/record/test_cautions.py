@@ -14,7 +14,7 @@ from netdfl.core.fates import MessageCounts
 from netdfl.record.cautions import CautionKind, HeldWeight, RunFigures, find_cautions
 from netdfl.report.html import render
 from netdfl.report.words import warnings
-from netdfl.running.judged import Finished
+from netdfl.running.judged import FinishedRun
 from netdfl.running.run import run
 from netdfl.scenario.load import loads
 
@@ -131,11 +131,11 @@ evaluation: {every: 4}
 
 
 @pytest.fixture(scope="module")
-def ruined(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+def ruined(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
     return run(loads(PLAIN_PUSH_SUM), out=tmp_path_factory.mktemp("runs") / "run", page=False)
 
 
-def test_a_run_that_lost_its_mass_is_done_and_says_what_became_of_it(ruined: Finished) -> None:
+def test_a_run_that_lost_its_mass_is_done_and_says_what_became_of_it(ruined: FinishedRun) -> None:
     result = ruined.result
     assert (result["verdict"], result["reasons"], ruined.exit_code) == ("done", [], 0)
     assert {"collapsed", "weight_lost", "timeouts"} <= {each["kind"] for each in result["warnings"]}
@@ -154,7 +154,7 @@ def test_a_run_that_lost_its_mass_is_done_and_says_what_became_of_it(ruined: Fin
         ("timeouts={at_most: 0.1}", "timeouts was expected to be at most 10% and is"),
     ],
 )
-def test_what_is_warned_of_can_be_judged(ruined: Finished, sets: str, reason: str) -> None:
+def test_what_is_warned_of_can_be_judged(ruined: FinishedRun, sets: str, reason: str) -> None:
     from netdfl.record.result import summarize
     from netdfl.running.judged import facts_of
 

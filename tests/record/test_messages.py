@@ -17,7 +17,7 @@ from netdfl.record.run import open_run
 from netdfl.record.store import StoreWriter
 from netdfl.report.html import render
 from netdfl.report.words import not_delivered
-from netdfl.running.judged import Finished
+from netdfl.running.judged import FinishedRun
 from netdfl.scenario.load import loads
 from tests.record.outcomes import outcome_of
 
@@ -40,7 +40,7 @@ links:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
     return netdfl.run(loads(LOSS_AND_LATENESS), out=tmp_path_factory.mktemp("runs") / "run", page=False)
 
 
@@ -52,14 +52,14 @@ def test_every_fate_is_in_a_class_that_is_defined() -> None:
         assert f"| `{name}` | {meaning}" in page
 
 
-def test_what_was_sent_is_the_sum_of_its_classes(finished: Finished) -> None:
+def test_what_was_sent_is_the_sum_of_its_classes(finished: FinishedRun) -> None:
     messages = finished.result["messages"]
     assert messages["sent"] == sum(messages[name.value] for name in FateClass)
     for name, reasons in messages["why"].items():
         assert sum(reasons.values()) == messages[name]
 
 
-def test_a_message_that_a_rule_dropped_is_lost_and_one_that_came_after_the_wait_is_late(finished: Finished) -> None:
+def test_a_message_that_a_rule_dropped_is_lost_and_one_that_came_after_the_wait_is_late(finished: FinishedRun) -> None:
     messages = finished.result["messages"]
     assert messages["why"] == {"lost": {"loss": messages["lost"]}, "late": {"deadline": messages["late"]}}
     rows = finished.run.rows(
@@ -68,7 +68,7 @@ def test_a_message_that_a_rule_dropped_is_lost_and_one_that_came_after_the_wait_
     assert sorted(rows) == [(0, 1, "dropped:loss"), (2, 3, "late")]
 
 
-def test_a_link_without_a_rule_does_not_head_those_that_lost_most(finished: Finished) -> None:
+def test_a_link_without_a_rule_does_not_head_those_that_lost_most(finished: FinishedRun) -> None:
     first, *others = count_by_link(finished.run)
     assert first.edge == (0, 1)
     assert not any(link.counts.lost for link in others)
@@ -84,7 +84,7 @@ def test_where_nothing_was_lost_no_link_lost_most(tmp_path: Path) -> None:
     assert ">late</th>" in page
 
 
-def test_the_summary_and_the_page_say_each_under_its_name(finished: Finished) -> None:
+def test_the_summary_and_the_page_say_each_under_its_name(finished: FinishedRun) -> None:
     messages = finished.result["messages"]
     words = not_delivered(messages)
     assert words.startswith(f"{messages['lost']} lost (loss), {messages['late']} late (deadline)")

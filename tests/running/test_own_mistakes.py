@@ -12,7 +12,7 @@ import pytest
 import netdfl
 from netdfl import cli
 from netdfl.core import whose
-from netdfl.running.judged import Finished
+from netdfl.running.judged import FinishedRun
 from tests.running import mistaken
 
 DIGITS = {"model": {"name": "mlp"}, "batch_size": 512}
@@ -51,7 +51,7 @@ def line_of(part: str) -> int:
     return [number for number, line in enumerate(lines, 1) if wanted in line][-1]
 
 
-def ran(folder: Path, part: str, world: str) -> Finished:
+def ran(folder: Path, part: str, world: str) -> FinishedRun:
     text: dict[str, Any] = {"schema": "netdfl/1", "name": "mistaken", "nodes": 3, "rounds": 3, "world": world}
     text |= {"task": {"kind": "consensus", "dim": 3}, "algorithm": "dpsgd", "topology": "ring"}
     if "task" in PARTS[part] or part in ("solver", "mixing", "start"):
@@ -62,7 +62,7 @@ def ran(folder: Path, part: str, world: str) -> Finished:
     return netdfl.run(loaded, out=folder / "run", page=False)
 
 
-def check_told(done: Finished, folder: Path, part: str) -> None:
+def check_told(done: FinishedRun, folder: Path, part: str) -> None:
     kind = "RuntimeError: mat1" if part == "model that misfits" else "AttributeError: 'dict' object has no"
     (reason,) = done.result["reasons"]
     assert kind in reason

@@ -17,7 +17,7 @@ from netdfl.core.errors import RunError
 from netdfl.record.directory import RunDirectory
 from netdfl.record.judge import ExitCode
 from netdfl.record.status import FleetStatus
-from netdfl.running.display import Silent
+from netdfl.running.display import SilentDisplay
 from netdfl.running.run import run
 from netdfl.scenario.load import loads
 from netdfl.supervisor.supervisor import Supervisor
@@ -78,7 +78,7 @@ def test_what_the_verdict_was_and_why_is_told_where_the_result_cannot_be_written
         run(scenario, out=tmp_path / "run", page=False)
 
 
-class Meddler(Silent):
+class Meddler(SilentDisplay):
     """Does something to a run directory once the fleet runs."""
 
     def __init__(self, meddle: Callable[[], object]) -> None:

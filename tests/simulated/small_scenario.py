@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from netdfl.running.judged import Finished
+from netdfl.running.judged import FinishedRun
 from netdfl.scenario.load import loads
 from netdfl.scenario.model.schema import Scenario
 
@@ -21,7 +21,7 @@ algorithm: dpsgd
 topology: {kind: ring}
 wait: {for: all, deadline: none}
 """
-Run = Callable[..., Finished]
+Run = Callable[..., FinishedRun]
 
 
 def small(*sets: str, **keys: Any) -> Scenario:

@@ -15,7 +15,7 @@ from netdfl.core.fates import Fate
 from netdfl.core.outcome import Outcome
 from netdfl.core.types import Kind, MessageId, Payload, StepId
 from netdfl.record.event_log import EventLog, _in_order, first_difference
-from netdfl.running.determinism import Determinism, check_determinism
+from netdfl.running.determinism import DeterminismCheck, check_determinism
 from netdfl.testing.transports import vector_payload
 
 TRAINED = ("task={kind: train, dataset: digits, model: mlp}", "rounds=2", "algorithm={name: dfedavg, lr: 0.1}")
@@ -48,7 +48,7 @@ def test_the_command_says_both_hashes(
 def test_the_command_names_the_first_event_that_differs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = Determinism(("a" * 32, "b" * 32), "entry 7: 'x' in the first run, 'y' in the second")
+    found = DeterminismCheck(("a" * 32, "b" * 32), "entry 7: 'x' in the first run, 'y' in the second")
     monkeypatch.setattr("netdfl.running.determinism.check_determinism", lambda scenario, out: found)
     (tmp_path / "small.yaml").write_text(SMALL)
     arguments = ["run", str(tmp_path / "small.yaml"), "--check-determinism", "--out", str(tmp_path / "out")]

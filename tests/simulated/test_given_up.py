@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from netdfl.report.words import remarks
-from netdfl.running.judged import Finished
+from netdfl.running.judged import FinishedRun
 
 SETS = (
     "nodes=6",
@@ -21,7 +21,7 @@ SETS = (
 )
 
 
-def test_shares_given_up_are_the_mass_that_is_missing(simulated: Callable[..., Finished]) -> None:
+def test_shares_given_up_are_the_mass_that_is_missing(simulated: Callable[..., FinishedRun]) -> None:
     finished = simulated(*SETS, "delivery={kind: acknowledged, attempts: 1, timeout: 12ms}")
     given_up = finished.result["given_up"]
     assert given_up["messages"] > given_up["lost"] > 0
@@ -33,14 +33,14 @@ def test_shares_given_up_are_the_mass_that_is_missing(simulated: Callable[..., F
     assert missing <= open + 1e-12
 
 
-def test_where_nothing_is_given_up_nothing_is_said(simulated: Callable[..., Finished]) -> None:
+def test_where_nothing_is_given_up_nothing_is_said(simulated: Callable[..., FinishedRun]) -> None:
     finished = simulated(*SETS, "delivery=acknowledged")
     assert finished.result["given_up"] == {"messages": 0, "lost": 0, "lost_weight": 0.0}
     assert list(remarks(finished.result)) == []
 
 
 @pytest.mark.parametrize("answers", ["data", "ack"])
-def test_who_lost_only_the_answer_lost_no_mass(answers: str, simulated: Callable[..., Finished]) -> None:
+def test_who_lost_only_the_answer_lost_no_mass(answers: str, simulated: Callable[..., FinishedRun]) -> None:
     lost = f"links.default.loss={{model: drop_list, messages: [{{round: 3, kind: {answers}}}]}}"
     finished = simulated(*SETS, lost, "delivery={kind: acknowledged, attempts: 1, timeout: 12ms}")
     given_up, missing = finished.result["given_up"], 6 * (1 - finished.result["weight_sum"])

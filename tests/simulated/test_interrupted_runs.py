@@ -15,8 +15,8 @@ import pytest
 from netdfl.core.interrupts import ending_signals, interruptible
 from netdfl.record.judge import ExitCode
 from netdfl.record.status import FleetStatus
-from netdfl.running.display import Silent
-from netdfl.running.judged import Finished
+from netdfl.running.display import SilentDisplay
+from netdfl.running.judged import FinishedRun
 from netdfl.running.run import run
 from netdfl.scenario.load import loads
 
@@ -33,7 +33,7 @@ evaluation: {every: 1000000}
 """
 
 
-class Impatient(Silent):
+class Impatient(SilentDisplay):
     """Sends a signal, `times` in a row, when the fleet runs."""
 
     def __init__(self, times: int, number: int = signal.SIGINT) -> None:
@@ -48,7 +48,7 @@ class Impatient(Silent):
             os.kill(os.getpid(), self.number)
 
 
-def interrupted(path: Path, view: Impatient) -> Finished:
+def interrupted(path: Path, view: Impatient) -> FinishedRun:
     return run(loads(SCENARIO), out=path, view=nullcontext(view))
 
 

@@ -10,8 +10,8 @@ from contextlib import nullcontext
 import pytest
 from rich.console import Console
 
-from netdfl.running.display import Silent
-from netdfl.running.judged import Finished
+from netdfl.running.display import SilentDisplay
+from netdfl.running.judged import FinishedRun
 from netdfl.running.run import run
 from netdfl.scenario.explain.explain import explain
 from netdfl.scenario.explain.terminal_tables import show
@@ -35,7 +35,7 @@ events:
 """
 
 
-class Said(Silent):
+class Said(SilentDisplay):
     """Keeps what it is told."""
 
     def __init__(self) -> None:
@@ -51,11 +51,11 @@ def view() -> Said:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, view: Said) -> Finished:
+def finished(tmp_path_factory: pytest.TempPathFactory, view: Said) -> FinishedRun:
     return run(loads(SCENARIO), out=tmp_path_factory.mktemp("parted") / "run", view=nullcontext(view))
 
 
-def test_they_are_rows_at_their_times(finished: Finished) -> None:
+def test_they_are_rows_at_their_times(finished: FinishedRun) -> None:
     rows = finished.run.rows("SELECT at_s, kind, details FROM events WHERE node IS NULL AND kind LIKE 'partition%'")
     assert sorted(rows) == [
         (2.5, "partition", '{"entry":0,"where":"0..1 | 2..3","change":"state down_drop"}'),
@@ -65,7 +65,7 @@ def test_they_are_rows_at_their_times(finished: Finished) -> None:
     assert finished.run.rows("SELECT min(at_s) FROM metrics WHERE name = 'round_s' AND round = 7") == [(began,)]
 
 
-def test_they_are_said_while_the_run_goes_on(finished: Finished, view: Said) -> None:
+def test_they_are_said_while_the_run_goes_on(finished: FinishedRun, view: Said) -> None:
     assert finished.result["verdict"]
     assert [text for text in view.notes if text.startswith("partition")] == [
         "partition 0..1 | 2..3: state down_drop (2.5s to 5.5s)",
@@ -74,7 +74,7 @@ def test_they_are_said_while_the_run_goes_on(finished: Finished, view: Said) -> 
     assert len([text for text in view.notes if text.startswith("flap")]) == 2
 
 
-def test_the_report_lists_a_partition_and_gathers_what_changes_often(finished: Finished) -> None:
+def test_the_report_lists_a_partition_and_gathers_what_changes_often(finished: FinishedRun) -> None:
     page = (finished.path / "report.html").read_text()
     cells = re.findall(r"<td>([^<]*)</td>", page[page.index("What happened when") :])
     assert "0..1 | 2..3: state down_drop" in cells
@@ -93,6 +93,6 @@ def test_explain_shows_each_with_its_end() -> None:
     assert ["round 8", "link", "2->3", "latency constant 80ms", "events[2]"] in lines
 
 
-def test_the_compiled_schedule_names_them(finished: Finished) -> None:
+def test_the_compiled_schedule_names_them(finished: FinishedRun) -> None:
     lines = (finished.path / "events.jsonl").read_text().splitlines()
     assert {json.loads(line)["entry"] for line in lines} == {"partition", "flap", "link"}

@@ -19,7 +19,7 @@ from netdfl.record.judge import WELL
 from netdfl.record.status import FleetStatus
 from netdfl.record.store import StoreWriter
 from netdfl.report.words import remarks
-from netdfl.running.display import Silent
+from netdfl.running.display import SilentDisplay
 from netdfl.running.supervise import supervise
 from netdfl.worlds.simulated.arithmetic import exact_arithmetic
 from netdfl.worlds.simulated.compute import slow_nodes
@@ -153,7 +153,7 @@ def test_no_more_than_what_is_needed_is_evaluated(simulated: Run) -> None:
 
 
 def test_interrupting_keeps_what_was_recorded(tmp_path: Path) -> None:
-    class Impatient(Silent):
+    class Impatient(SilentDisplay):
         def update(self, status: FleetStatus) -> None:
             if status.elapsed_s and not interrupted:
                 interrupted.append(status.rounds_done)

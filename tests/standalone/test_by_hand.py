@@ -17,13 +17,13 @@ from hand_fleet import HandFleet
 from netdfl.core.fates import FateClass
 from netdfl.record.judge import ExitCode
 from netdfl.record.store import StoreWriter
-from netdfl.running.judged import Finished
+from netdfl.running.judged import FinishedRun
 from netdfl.running.run import run
 from netdfl.scenario.load import loads
 from netdfl.standalone.accounts import ACCOUNTS_FILE
 from netdfl.standalone.collect import collect
 from netdfl.standalone.credentials import write_credentials
-from netdfl.standalone.record import NodeRecord, Stage
+from netdfl.standalone.record import NodeRecord, NodeStage
 
 TRAINING = """
 schema: netdfl/1
@@ -59,7 +59,7 @@ def fleets(tmp_path: Path) -> Iterator[list[HandFleet]]:
         fleet.kill_all()
 
 
-def events(finished: Finished, *kinds: str) -> list[tuple[Any, ...]]:
+def events(finished: FinishedRun, *kinds: str) -> list[tuple[Any, ...]]:
     """(kind, node, round, details) in order of time."""
     rows = finished.run.rows("SELECT kind, node, round, details FROM events ORDER BY at_s")
     return [(kind, node, round, json.loads(details)) for kind, node, round, details in rows if kind in kinds]
@@ -69,7 +69,7 @@ def wait_until_round(fleet: HandFleet, node: int, round: int) -> NodeRecord:
     until = time.monotonic() + 60
     while time.monotonic() < until:
         record = NodeRecord.read(fleet.directory(node))
-        if record is not None and record.stage is Stage.RUNNING and record.round >= round:
+        if record is not None and record.stage is NodeStage.RUNNING and record.round >= round:
             return record
         time.sleep(0.05)
     raise AssertionError(f"node {node} never began round {round}: {fleet.logs([node])}")
@@ -79,7 +79,7 @@ def wait_until_done(fleet: HandFleet, *nodes: int) -> None:
     until = time.monotonic() + 60
     while time.monotonic() < until:
         records = [NodeRecord.read(fleet.directory(node)) for node in nodes]
-        if all(record is not None and record.stage is Stage.FINISHED for record in records):
+        if all(record is not None and record.stage is NodeStage.FINISHED for record in records):
             return
         time.sleep(0.05)
     raise AssertionError(f"nodes {nodes} never finished: {fleet.logs(nodes)}")
@@ -96,13 +96,13 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[HandFlee
 
 
 @pytest.fixture(scope="module")
-def gathered(trained: tuple[HandFleet, dict[int, int | None]], tmp_path_factory: pytest.TempPathFactory) -> Finished:
+def gathered(trained: tuple[HandFleet, dict[int, int | None]], tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
     fleet, codes = trained
     assert codes == {0: 0, 1: 0, 2: 0}, fleet.logs(codes)
     return collect(fleet.folder, out=tmp_path_factory.mktemp("gathered") / "run")
 
 
-def test_final_parameters_are_those_of_the_simulated_world_bit_for_bit(gathered: Finished, tmp_path: Path) -> None:
+def test_final_parameters_are_those_of_the_simulated_world_bit_for_bit(gathered: FinishedRun, tmp_path: Path) -> None:
     simulated = run(loads(TRAINING, on="simulated"), out=tmp_path / "run", page=False)
     for node in range(3):
         mine = (gathered.path / "models" / f"{node:03d}.safetensors").read_bytes()
@@ -114,7 +114,7 @@ def test_final_parameters_are_those_of_the_simulated_world_bit_for_bit(gathered:
     assert gathered.run.partition == simulated.run.partition
 
 
-def test_the_gathered_run_passes_and_its_report_opens(gathered: Finished) -> None:
+def test_the_gathered_run_passes_and_its_report_opens(gathered: FinishedRun) -> None:
     assert gathered.exit_code == ExitCode.PASS, gathered.result["reasons"]
     assert gathered.result["nodes"] == 3
     assert "by-hand" in (gathered.path / "report.html").read_text(encoding="utf-8")
@@ -122,7 +122,7 @@ def test_the_gathered_run_passes_and_its_report_opens(gathered: Finished) -> Non
 
 
 def test_collecting_changes_nothing_and_can_be_repeated(
-    trained: tuple[HandFleet, dict[int, int | None]], gathered: Finished, tmp_path: Path
+    trained: tuple[HandFleet, dict[int, int | None]], gathered: FinishedRun, tmp_path: Path
 ) -> None:
     again = collect(trained[0].folder, out=tmp_path / "run", page=False)
     assert again.result == gathered.result
@@ -235,9 +235,9 @@ def test_killed_nodes_are_named_and_rejoin_with_their_record_and_without(
     assert epochs == [(0, 1), (1, 1), (2, 0)]
 
 
-@pytest.mark.parametrize(("ended", "listed"), [(Stage.FINISHED, "stalls"), (Stage.RUNNING, "deadlocks")])
+@pytest.mark.parametrize(("ended", "listed"), [(NodeStage.FINISHED, "stalls"), (NodeStage.RUNNING, "deadlocks")])
 def test_a_deadlock_that_nodes_found_themselves_is_in_the_result(
-    trained: tuple[HandFleet, dict[int, int | None]], tmp_path: Path, ended: Stage, listed: str
+    trained: tuple[HandFleet, dict[int, int | None]], tmp_path: Path, ended: NodeStage, listed: str
 ) -> None:
     folder = tmp_path / "fleet"
     shutil.copytree(trained[0].folder, folder)
@@ -254,8 +254,8 @@ def test_a_deadlock_that_nodes_found_themselves_is_in_the_result(
     (stall,) = found.result[listed]
     said = "nodes 0 and 1 wait for each other. Since 5 s. `wait.deadline: auto` would go on."
     assert (stall["text"], stall["began_s"], stall["found_s"]) == (said, 5.0, 9.0)
-    assert stall["over"] == (ended is Stage.FINISHED)
-    assert (found.exit_code == ExitCode.PASS) == (ended is Stage.FINISHED)
+    assert stall["over"] == (ended is NodeStage.FINISHED)
+    assert (found.exit_code == ExitCode.PASS) == (ended is NodeStage.FINISHED)
 
 
 def test_nodes_that_reported_no_end_or_nothing_are_named(
@@ -266,7 +266,7 @@ def test_nodes_that_reported_no_end_or_nothing_are_named(
     shutil.rmtree(folder / "nodes" / "2")
     record = NodeRecord.read(folder / "nodes" / "1")
     assert record is not None
-    record.stage = Stage.RUNNING
+    record.stage = NodeStage.RUNNING
     record.write(folder / "nodes" / "1")
     told: list[str] = []
     found = collect(folder, out=tmp_path / "run", page=False, note=told.append, deaths={2: "out of memory"})

@@ -13,7 +13,7 @@ from netdfl.scenario.load import loads
 from netdfl.scenario.model.schema import Scenario
 from netdfl.standalone.collect import collect, find_parts
 from netdfl.standalone.credentials import write_credentials
-from netdfl.standalone.record import NODE_FILE, NodeRecord, Stage
+from netdfl.standalone.record import NODE_FILE, NodeRecord, NodeStage
 from netdfl.standalone.request import make_request, read_peers, split_address
 
 SCENARIO = """
@@ -121,7 +121,7 @@ def test_a_mistake_is_named(tmp_path: Path, changes: dict[str, Any], words: str)
         request(tmp_path, **changes)
 
 
-def record(folder: Path, node: int, run: str = "00" * 8, stage: Stage = Stage.FINISHED) -> None:
+def record(folder: Path, node: int, run: str = "00" * 8, stage: NodeStage = NodeStage.FINISHED) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     NodeRecord(node=node, run_id=run, epoch=0, scenario_hash="h", stage=stage).write(folder)
 
@@ -136,9 +136,9 @@ def test_folders_are_found_at_any_depth(tmp_path: Path) -> None:
     ("folders", "words"),
     [
         ({}, "holds no node.json of a node that began"),
-        ({"a": (0, "00", Stage.GATHERING)}, "holds no node.json of a node that began"),
-        ({"a": (0, "00", Stage.FINISHED), "b": (1, "11", Stage.FINISHED)}, "are of 2 runs"),
-        ({"a": (0, "00", Stage.FINISHED), "b": (0, "00", Stage.FINISHED)}, "are both of node 0; keep one"),
+        ({"a": (0, "00", NodeStage.GATHERING)}, "holds no node.json of a node that began"),
+        ({"a": (0, "00", NodeStage.FINISHED), "b": (1, "11", NodeStage.FINISHED)}, "are of 2 runs"),
+        ({"a": (0, "00", NodeStage.FINISHED), "b": (0, "00", NodeStage.FINISHED)}, "are both of node 0; keep one"),
     ],
 )
 def test_folders_of_no_one_run_are_refused(tmp_path: Path, folders: dict[str, Any], words: str) -> None:

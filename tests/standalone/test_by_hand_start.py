@@ -11,9 +11,9 @@ from netdfl.core.control import Life
 from netdfl.core.errors import InputError, MachineError
 from netdfl.scenario.build import compile_schedule
 from netdfl.scenario.load import loads
-from netdfl.standalone.record import NodeRecord, Stage
+from netdfl.standalone.record import NodeRecord, NodeStage
 from netdfl.standalone.request import Request
-from netdfl.standalone.start import Beginning, Ended, Gathering
+from netdfl.standalone.start import NothingToRun, RunIdentity, StartNegotiation
 from netdfl.transport.control.rendezvous import READY, Answer, Rendezvous, Reply
 from netdfl.transport.security.identity import Identity
 
@@ -31,7 +31,7 @@ NOBODY = {0: "localhost:1", 1: "localhost:2", 2: "localhost:3"}
 CRASH = {"source": 0, "at_round": 2, "at_ns": 5, "state": "kept"}
 
 
-def start(folder: Path, node: int = 1) -> Gathering:
+def start(folder: Path, node: int = 1) -> StartNegotiation:
     scenario = loads(SCENARIO)
     request = Request(
         scenario=scenario,
@@ -42,7 +42,7 @@ def start(folder: Path, node: int = 1) -> Gathering:
         directory=folder,
         start_timeout_ns=200_000_000,
     )
-    return Gathering(request, "h", compile_schedule(scenario))
+    return StartNegotiation(request, "h", compile_schedule(scenario))
 
 
 def record(folder: Path, **changes: Any) -> None:
@@ -59,18 +59,26 @@ async def test_the_first_node_draws_the_run_anew(tmp_path: Path) -> None:
 
 async def test_the_first_node_keeps_a_run_that_has_not_begun(tmp_path: Path) -> None:
     record(tmp_path, node=0, epoch=0)
-    assert await start(tmp_path, 0).find_beginning() == Beginning(bytes([7] * 8))
+    assert await start(tmp_path, 0).find_beginning() == RunIdentity(bytes([7] * 8))
 
 
 @pytest.mark.parametrize(
     ("changes", "error", "words"),
     [
-        ({"stage": Stage.FINISHED}, InputError, "a run that has ended; name a new --out, or empty it"),
-        ({"stage": Stage.RUNNING, "node": 2}, InputError, "is the directory of node 2; name another --out"),
-        ({"stage": Stage.FAILED, "reason": "no memory"}, Ended, "failed in round 3 .* begin again: no memory"),
-        ({"stage": Stage.CRASHED, "crash": CRASH}, Ended, "crashed in round 3, as scripted, and never returns"),
-        ({"stage": Stage.RUNNING}, MachineError, r"gave up after 0\.2 s: no other node runs the run 0707"),
-        ({"stage": Stage.GATHERING}, MachineError, r"gave up after 0\.2 s: node 0 \(localhost:1\) does not answer"),
+        ({"stage": NodeStage.FINISHED}, InputError, "a run that has ended; name a new --out, or empty it"),
+        ({"stage": NodeStage.RUNNING, "node": 2}, InputError, "is the directory of node 2; name another --out"),
+        (
+            {"stage": NodeStage.FAILED, "reason": "no memory"},
+            NothingToRun,
+            "failed in round 3 .* begin again: no memory",
+        ),
+        (
+            {"stage": NodeStage.CRASHED, "crash": CRASH},
+            NothingToRun,
+            "crashed in round 3, as scripted, and never returns",
+        ),
+        ({"stage": NodeStage.RUNNING}, MachineError, r"gave up after 0\.2 s: no other node runs the run 0707"),
+        ({"stage": NodeStage.GATHERING}, MachineError, r"gave up after 0\.2 s: node 0 \(localhost:1\) does not answer"),
     ],
 )
 async def test_what_can_not_begin_says_why(

@@ -31,7 +31,7 @@ from netdfl.scenario.load import loads
 from netdfl.scenario.loading.resolved import to_yaml
 from netdfl.standalone.accounts import ACCOUNTS_FILE, Accounts
 from netdfl.standalone.collect import collect
-from netdfl.standalone.record import NODE_FILE, NodeRecord, Stage
+from netdfl.standalone.record import NODE_FILE, NodeRecord, NodeStage
 from netdfl.standalone.testbed import known_of
 from netdfl.supervisor.resumption import RESUMPTIONS, find_resumption
 
@@ -62,7 +62,9 @@ def hand(tmp_path: Path) -> Path:
                 store.metrics(round * 10**9, node, round, {"round_s": 1.0})
                 write_snapshot(snapshot_path(home, round, node), torch.zeros(4, dtype=torch.float64), 1.0)
             store.event(10**9, node, 1, "probed", cause="deadlock", what="x", detection_s=0.1, roots=[0], culprits=[1])
-        NodeRecord(node=node, run_id="00" * 8, epoch=0, scenario_hash="h", stage=Stage.FINISHED, at_s=2.0).write(home)
+        NodeRecord(node=node, run_id="00" * 8, epoch=0, scenario_hash="h", stage=NodeStage.FINISHED, at_s=2.0).write(
+            home
+        )
     return folder
 
 

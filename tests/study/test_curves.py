@@ -11,10 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from netdfl.study.cells import Ran
+from netdfl.study.cells import CellResult
 from netdfl.study.curves import MetricCurve, curve_of, draw_curves, draw_points, follows, sent
 from netdfl.study.outcome import figures_of
-from netdfl.study.plan import Cell, Drawn
+from netdfl.study.plan import Cell, FigureSpec
 from netdfl.study.sweep import sweep
 
 STUDY = """
@@ -42,7 +42,7 @@ sweeps:
 """
 
 
-def recorded(path: Path, values: list[list[float | None]], *, died: int | None = None, case: str = "") -> Ran:
+def recorded(path: Path, values: list[list[float | None]], *, died: int | None = None, case: str = "") -> CellResult:
     """A run whose node i had `values[t][i]` as its loss in round t; `died` is a round in which node 0 died."""
     (path / "store").mkdir(parents=True)
     rows = [
@@ -53,7 +53,7 @@ def recorded(path: Path, values: list[list[float | None]], *, died: int | None =
     (path / "store" / "metrics-fleet.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     phases = [("died", died)] if died is not None else [("finished", len(values))]
     (path / "fleet.json").write_text(json.dumps({"nodes": [{"phase": p, "round": r} for p, r in phases]}))
-    return Ran(Cell(case, (), 0, ()), path, 0, {"rounds": len(values)})
+    return CellResult(Cell(case, (), 0, ()), path, 0, {"rounds": len(values)})
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_a_metric_stands_against_the_bytes_of_all_nodes_up_to_its_round(tmp_path
     keys = ("name", "node", "round", "value")
     lines = "".join(json.dumps(dict(zip(keys, row, strict=True))) + "\n" for row in rows)
     (tmp_path / "store" / "metrics-fleet.jsonl").write_text(lines)
-    assert sent(Ran(Cell("", (), 0, ()), tmp_path, 0, {}), "test_accuracy") == ([42.0, 84.0], [0.5, 0.75])
+    assert sent(CellResult(Cell("", (), 0, ()), tmp_path, 0, {}), "test_accuracy") == ([42.0, 84.0], [0.5, 0.75])
 
 
 def test_a_curve_is_the_median_and_the_range_over_nodes_and_seeds(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_metrics_of_nodes_are_read_where_each_node_wrote_its_own(tmp_path: Path)
         (run.path / "store" / f"metrics-{node:03d}.jsonl").write_text(lines)
     error = {"at_s": 0, "node": None, "round": 1, "name": "error", "value": 0.5}
     (run.path / "store" / "metrics-fleet.jsonl").write_text(json.dumps(error) + "\n")
-    both = Ran(run.cell, run.path, 0, {"rounds": 2})
+    both = CellResult(run.cell, run.path, 0, {"rounds": 2})
     assert sent(both, "error") == ([40.0], [0.5])
     assert curve_of([both], "train_loss") == MetricCurve((1, 2), (1.5, 2.5), (1, 2), (2, 3), whole=True)
     assert follows([both], "train_loss", "train_loss", 1) == ([1, 2], [2, 3])
@@ -123,7 +123,7 @@ def test_equal_curves_are_drawn_once_and_keep_the_looks_of_their_names(tmp_path:
     runs = [recorded(tmp_path / case, rows, case=case) for case, rows in values.items()]
     different = [recorded(tmp_path / f"{case}{case}", [[ord(case)]], case=case) for case in values]
     for some in (runs, runs[:2], runs[:1], different):
-        draw_curves(some, Drawn(y="train_loss", x="round", log=True), tmp_path / "any.png")
+        draw_curves(some, FigureSpec(y="train_loss", x="round", log=True), tmp_path / "any.png")
     part, equal, single, apart = map(named, drawn)
     assert (list(part), list(equal), list(single), list(apart)) == (
         ["a\nb", "c"],
@@ -138,7 +138,7 @@ def test_equal_curves_are_drawn_once_and_keep_the_looks_of_their_names(tmp_path:
 
 def test_a_metric_goes_by_the_words_that_the_study_has_for_it(tmp_path: Path, drawn: list[Axes]) -> None:
     runs = [recorded(tmp_path / "a", [[1, 10], [2, 20], [3, 30]])]
-    asked = Drawn(y="train_loss", x="train_loss@2", log=True)
+    asked = FigureSpec(y="train_loss", x="train_loss@2", log=True)
     draw_points(runs, asked, tmp_path / "any.png", {"train_loss": "training loss"})
     draw_points(runs, asked, tmp_path / "any.png", {})
     assert [axes.get_xlabel() for axes in drawn] == ["training loss 2 rounds before", "train_loss 2 rounds before"]
@@ -155,6 +155,6 @@ def test_a_study_draws_what_its_runs_recorded(tmp_path: Path) -> None:
         "weight_by_weight.png",
     }
     cell = next(path for path in (folder / "cells").iterdir() if path.is_dir())
-    figures = figures_of(Ran(Cell("", (), 0, ()), cell, 0, {}))
-    weights = curve_of([Ran(Cell("", (), 0, ()), cell, 0, {"rounds": 4})], "weight")
+    figures = figures_of(CellResult(Cell("", (), 0, ()), cell, 0, {}))
+    weights = curve_of([CellResult(Cell("", (), 0, ()), cell, 0, {"rounds": 4})], "weight")
     assert 0 < figures["smallest_weight"] == min(weights.low) < 1 < figures["largest_weight"] == max(weights.high)

@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from netdfl.study.plan import Drawn, places_of
+from netdfl.study.plan import FigureSpec, places_of
 from netdfl.study.plots import figure_of
-from netdfl.study.summary import Point
+from netdfl.study.summary import GridPoint
 
 
-def points(x: str, values: Sequence[str], y: str = "test_accuracy") -> list[Point]:
+def points(x: str, values: Sequence[str], y: str = "test_accuracy") -> list[GridPoint]:
     return [
-        Point(case, ((x, value),), 0, {y: (0.8 + 0.01 * index, 0.82 + 0.01 * index)})
+        GridPoint(case, ((x, value),), 0, {y: (0.8 + 0.01 * index, 0.82 + 0.01 * index)})
         for case in ("a", "b")
         for index, value in enumerate(values)
     ]
 
 
 def axes_of(x: str, values: Sequence[str]) -> Any:
-    figure = figure_of(points(x, values), Drawn(y="test_accuracy", x=x))
+    figure = figure_of(points(x, values), FigureSpec(y="test_accuracy", x=x))
     figure.draw_without_rendering()
     return figure.axes[0]
 

@@ -21,7 +21,7 @@ from netdfl.record.judge import WELL
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.resolved import to_plain
 from netdfl.scenario.model.schema import Scenario
-from netdfl.study.cells import Ran
+from netdfl.study.cells import CellResult
 from netdfl.study.compare import row_of
 from netdfl.study.plan import Cell
 from netdfl.study.reproduce import SCENARIOS, Reproduction, parse_seeds, reproduce
@@ -319,7 +319,7 @@ def test_an_override_that_a_cell_can_not_have_is_its_reason(tmp_path: Path) -> N
     assert "algorithm.rho" in json.loads(table.read_text())["rows"][0]["note"]
 
 
-def ran(seed: int, *, verdict: str = "pass", accuracy: float = 0.5, reached: int | None = 9) -> Ran:
+def ran(seed: int, *, verdict: str = "pass", accuracy: float = 0.5, reached: int | None = 9) -> CellResult:
     result = {
         "verdict": verdict,
         "reasons": [] if verdict in WELL else ["node 3 had a loss that is not finite in round 7"],
@@ -327,7 +327,7 @@ def ran(seed: int, *, verdict: str = "pass", accuracy: float = 0.5, reached: int
         "test_accuracy": {"average_model": {"last": accuracy, "best": accuracy, "mean_last_5": accuracy}},
         "targets": [{"accuracy": 0.75, "round": reached}],
     }
-    return Ran(Cell("", (), seed, ()), Path("cell"), 0 if verdict in WELL else 1, result)
+    return CellResult(Cell("", (), seed, ()), Path("cell"), 0 if verdict in WELL else 1, result)
 
 
 def a_trial(metric: str) -> FigureSetup:

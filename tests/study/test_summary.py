@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netdfl.core.errors import InputError
-from netdfl.study.plan import Plan, cells_of, each_value, parse_vary, split_values
-from netdfl.study.summary import Point, estimate, estimate_log, estimate_share, estimates
+from netdfl.study.plan import GridPlan, cells_of, each_value, parse_vary, split_values
+from netdfl.study.summary import GridPoint, estimate, estimate_log, estimate_share, estimates
 
 
 def test_the_interval_is_students() -> None:
@@ -22,7 +22,7 @@ def test_the_interval_is_students() -> None:
 
 
 def test_an_interval_of_an_accuracy_ends_at_all_and_at_nothing() -> None:
-    point = Point("", (), 0, {"test_accuracy": (0.99, 1.0), "error": (0.1, 0.9)})
+    point = GridPoint("", (), 0, {"test_accuracy": (0.99, 1.0), "error": (0.1, 0.9)})
     found, error = estimates(point, "test_accuracy"), estimates(point, "error")
     assert found is not None
     assert error is not None
@@ -56,7 +56,7 @@ def test_what_is_no_variation_is_refused(bad: str) -> None:
 
 
 def test_a_grid_is_every_case_at_every_value_with_every_seed() -> None:
-    plan = Plan(
+    plan = GridPlan(
         "p",
         Path("x"),
         {"a": ["rounds=1"], "b": []},

@@ -16,7 +16,7 @@ from scipy.stats import ttest_rel
 
 from netdfl.study.learning import band
 from netdfl.study.plan import Cell
-from netdfl.study.summary import Point, differences, paired_t
+from netdfl.study.summary import GridPoint, differences, paired_t
 from netdfl.study.sweep import name_run, sweep
 from netdfl.study.tables import SweepTable
 
@@ -34,9 +34,9 @@ links: {default: {latency: 5ms}}
 """
 
 
-def point(name: str, accuracies: list[float]) -> Point:
+def point(name: str, accuracies: list[float]) -> GridPoint:
     by_seed = {seed: {"test_accuracy": value} for seed, value in enumerate(accuracies)}
-    return Point("", (("algorithm.name", name),), 0, {"test_accuracy": tuple(accuracies)}, by_seed)
+    return GridPoint("", (("algorithm.name", name),), 0, {"test_accuracy": tuple(accuracies)}, by_seed)
 
 
 WORSE, BETTER, SAME = ([0.80, 0.82, 0.81, 0.79], [0.90, 0.93, 0.91, 0.90], [0.91, 0.92, 0.90, 0.91])
@@ -175,5 +175,5 @@ def test_points_that_are_equal_seed_by_seed_are_named_once() -> None:
 
 
 def test_what_methods_send_alike_does_not_make_them_one() -> None:
-    points = [Point("", (("algorithm.name", name),), 0, {}, {0: {"bytes_sent": 7.0}}) for name in ("a", "b")]
+    points = [GridPoint("", (("algorithm.name", name),), 0, {}, {0: {"bytes_sent": 7.0}}) for name in ("a", "b")]
     assert SweepTable(points, ["bytes_sent"], frozenset()).alike() == []

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from netdfl.core.errors import ScenarioError
-from netdfl.running.judged import Finished
+from netdfl.running.judged import FinishedRun
 from netdfl.running.run import run
 from netdfl.scenario.load import loads
 
@@ -26,18 +26,18 @@ events: [{at_round: 5, crash: 3, restart_after: 300ms}]
 """
 
 
-def fleet(out: Path, *sets: str) -> Finished:
+def fleet(out: Path, *sets: str) -> FinishedRun:
     return run(loads(BASE, sets), out=out, page=False)
 
 
-def rounds_of(finished: Finished, node: int) -> list[int]:
+def rounds_of(finished: FinishedRun, node: int) -> list[int]:
     rows = finished.run.rows(
         f"SELECT DISTINCT round FROM metrics WHERE node = {node} AND name = 'round_s' ORDER BY round"
     )
     return [round for (round,) in rows]
 
 
-def longest_s(finished: Finished, *nodes: int) -> float:
+def longest_s(finished: FinishedRun, *nodes: int) -> float:
     where = ", ".join(map(str, nodes))
     ((longest,),) = finished.run.rows(f"SELECT max(value) FROM metrics WHERE name = 'round_s' AND node IN ({where})")
     return float(longest)

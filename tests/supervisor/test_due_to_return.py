@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from netdfl.diagnosis import ending
-from netdfl.running.judged import Finished
+from netdfl.running.judged import FinishedRun
 from netdfl.running.run import run
 from netdfl.scenario.load import loads
 from netdfl.testing.world_bench import events, rounds_played
@@ -63,7 +63,7 @@ expect: {stall: some}
 """
 
 
-def fleet(out: Path, scenario: str, *sets: str) -> Finished:
+def fleet(out: Path, scenario: str, *sets: str) -> FinishedRun:
     return run(loads(scenario, sets), out=out, page=False)
 
 

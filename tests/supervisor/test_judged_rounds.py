@@ -9,7 +9,7 @@ import pytest
 
 from netdfl.core.types import NodeId
 from netdfl.record.status import FleetStatus, NodeStatus, Phase
-from netdfl.supervisor.evaluation import Evaluation
+from netdfl.supervisor.evaluation import EvaluationTracker
 
 
 class Record:
@@ -35,7 +35,7 @@ class Fleet:
         self.status.nodes = {node: NodeStatus(node, phase=Phase.RUNNING) for node in range(nodes)}
         self.record: Any = Record()
         self.asked: list[tuple[int, list[NodeId]]] = []
-        self.evaluation = Evaluation(range(nodes), self.status, self.record, lambda: 0, self.judge)
+        self.evaluation = EvaluationTracker(range(nodes), self.status, self.record, lambda: 0, self.judge)
 
     def judge(self, round: int, of: Sequence[NodeId]) -> None:
         self.asked.append((round, list(of)))

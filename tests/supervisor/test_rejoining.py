@@ -15,7 +15,7 @@ from netdfl.host.judging import judge_average
 from netdfl.host.models import ModelSnapshot
 from netdfl.record.judge import WELL
 from netdfl.report.words import remarks
-from netdfl.running.judged import Finished
+from netdfl.running.judged import FinishedRun
 from netdfl.running.run import run
 from netdfl.scenario.load import loads
 
@@ -34,11 +34,11 @@ delivery: acknowledged
 LOST = "{at_round: 5, crash: 3, restart_after: 30ms, state: lost}"
 
 
-def fleet(out: Path, *sets: str, event: str = LOST) -> Finished:
+def fleet(out: Path, *sets: str, event: str = LOST) -> FinishedRun:
     return run(loads(f"{BASE}events: [{event}]\n", sets), out=out / "run", page=False)
 
 
-def restart_of(finished: Finished) -> dict[str, Any]:
+def restart_of(finished: FinishedRun) -> dict[str, Any]:
     (restart,) = finished.result["restarts"]
     return restart
 

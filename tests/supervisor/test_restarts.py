@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from netdfl.record.judge import WELL
-from netdfl.running.judged import Finished
+from netdfl.running.judged import FinishedRun
 from netdfl.running.run import run
 from netdfl.scenario.load import loads
 
@@ -27,11 +27,11 @@ expect: {weight_sum: {at_least: 0.999999999, at_most: 1.000000001}}
 """
 
 
-def fleet(out: Path, events: str, *sets: str, on: str = "processes") -> Finished:
+def fleet(out: Path, events: str, *sets: str, on: str = "processes") -> FinishedRun:
     return run(loads(f"{SCENARIO}events: [{events}]\n", sets, on=on), out=out, page=False)
 
 
-def lives(finished: Finished, node: int) -> list[tuple[int, ...]]:
+def lives(finished: FinishedRun, node: int) -> list[tuple[int, ...]]:
     """The rounds in which `node` sent data, by life."""
     rows = finished.run.rows(f"SELECT epoch, round FROM messages WHERE src = {node} AND kind = 'data'")
     return [tuple(sorted({r for e, r in rows if e == epoch})) for epoch in sorted({e for e, _ in rows})]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from netdfl.record.judge import ExitCode
-from netdfl.running.judged import Finished
+from netdfl.running.judged import FinishedRun
 from netdfl.running.run import run
 from netdfl.scenario.load import loads
 
@@ -25,17 +25,17 @@ evaluation: {every: 8}
 """
 
 
-def fleet(out: Path, extra: str, sets: Sequence[str] = (), on: str = "processes") -> Finished:
+def fleet(out: Path, extra: str, sets: Sequence[str] = (), on: str = "processes") -> FinishedRun:
     return run(loads(SCENARIO + extra, sets, on=on), out=out, page=False)
 
 
-def events(finished: Finished, *kinds: str) -> list[tuple[Any, ...]]:
+def events(finished: FinishedRun, *kinds: str) -> list[tuple[Any, ...]]:
     """(kind, node, round, details) in order of time."""
     rows = finished.run.rows("SELECT kind, node, round, details FROM events ORDER BY at_s")
     return [(kind, node, round, json.loads(details)) for kind, node, round, details in rows if kind in kinds]
 
 
-def rounds_of(finished: Finished, node: int) -> list[int]:
+def rounds_of(finished: FinishedRun, node: int) -> list[int]:
     rows = finished.run.rows(f"SELECT round FROM metrics WHERE name = 'round_s' AND node = {node} ORDER BY at_s")
     return [round for (round,) in rows]
 

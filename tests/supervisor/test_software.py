@@ -15,17 +15,17 @@ from netdfl.core.versions import versions_here
 from netdfl.record.directory import RunDirectory
 from netdfl.record.status import FleetStatus
 from netdfl.scenario.load import loads
-from netdfl.supervisor.fleet import Fleet
+from netdfl.supervisor.fleet import FleetState
 from netdfl.supervisor.software import compare, software_of
 from netdfl.worlds.fork_client import ForkServer
 from netdfl.worlds.machines.machine import Engine, Machine
 from tests.standalone.test_versions import FLEET, OURS, installed
 
 
-def fleet(notes: list[str], software: Mapping[int, Mapping[str, str]]) -> Fleet:
+def fleet(notes: list[str], software: Mapping[int, Mapping[str, str]]) -> FleetState:
     nowhere: Any = None
     hellos = {node: Hello(node=node, role="client", versions=versions) for node, versions in software.items()}
-    return Fleet(
+    return FleetState(
         scenario=loads(FLEET),
         directory=RunDirectory(Path("nowhere")),
         world=nowhere,

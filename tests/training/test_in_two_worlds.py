@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import netdfl
-from netdfl.running.judged import Finished
+from netdfl.running.judged import FinishedRun
 
 PROJECT = """
 import torch
@@ -110,7 +110,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def ran(folder: Path, world: str, part: dict[str, Any]) -> Finished:
+def ran(folder: Path, world: str, part: dict[str, Any]) -> FinishedRun:
     lines = {"schema": "netdfl/1", "name": "brought", "nodes": 2, "rounds": 2, "seed": 1, "world": world}
     lines |= {"algorithm": {"name": "dfedavg", "lr": 0.01, "local_steps": 2}, "topology": "ring"}
     (folder / "s.yaml").write_text(json.dumps(lines | part))

@@ -21,7 +21,7 @@ from torch.nn.functional import cross_entropy
 
 import netdfl
 from netdfl.core.rng import Streams, kept_streams
-from netdfl.running.judged import Finished
+from netdfl.running.judged import FinishedRun
 from netdfl.training.models.copying import plain_name
 from tests.training import plain_torch_modules
 from tests.training.plain_torch_modules import ALL, BESIDE, COMPILED, NOISY, ROWS, TEST, TOGETHER, TRAIN, Drawn, Row
@@ -125,7 +125,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def ran(folder: Path, name: str, world: str, nodes: int = 2, **more: Any) -> Finished:
+def ran(folder: Path, name: str, world: str, nodes: int = 2, **more: Any) -> FinishedRun:
     """A run of the row on a ring, whose nodes all have their own examples."""
     task: dict[str, Any] = {
         "dataset": {"name": "rows:data", "row": name, "clients": nodes},

@@ -22,7 +22,7 @@ from netdfl.algorithms.families import first_state
 from netdfl.core.rng import seed_streams
 from netdfl.host.blueprint import Blueprint
 from netdfl.running.determinism import check_determinism
-from netdfl.running.judged import Finished
+from netdfl.running.judged import FinishedRun
 from netdfl.scenario.model.plugins import find_own
 from netdfl.training.drawing import seeded
 from tests.training import noise
@@ -61,7 +61,7 @@ def scenario(folder: Path, where: str, source: str, world: str = "simulated") ->
     return file
 
 
-def ran(folder: Path, where: str, source: str, world: str = "simulated", sets: tuple[str, ...] = ()) -> Finished:
+def ran(folder: Path, where: str, source: str, world: str = "simulated", sets: tuple[str, ...] = ()) -> FinishedRun:
     file = netdfl.load(scenario(folder, where, source, world), sets)
     return netdfl.run(file, out=folder / f"run{len(list(folder.glob('run*')))}", page=False)
 
@@ -72,7 +72,7 @@ def seed_the_process(seed: int) -> None:
     random.seed(seed)
 
 
-def figures(done: Finished) -> list[tuple[Any, ...]]:
+def figures(done: FinishedRun) -> list[tuple[Any, ...]]:
     names = "name = 'train_loss' OR name LIKE '%test_%'"
     return done.run.rows(f"SELECT node, round, name, value FROM metrics WHERE {names} ORDER BY ALL")
 

@@ -13,7 +13,7 @@ import torch
 import netdfl
 from netdfl.cli.commands import make_app
 from netdfl.core.errors import ScenarioError
-from netdfl.running.judged import Finished
+from netdfl.running.judged import FinishedRun
 
 PROJECT = '''
 import numpy as np
@@ -142,7 +142,7 @@ def project(folder: Path, task: str, **more: Any) -> Path:
     return file
 
 
-def ran(folder: Path, task: str, *sets: str, out: str = "run", **more: Any) -> Finished:
+def ran(folder: Path, task: str, *sets: str, out: str = "run", **more: Any) -> FinishedRun:
     scenario = netdfl.load(project(folder, task, **more), sets)
     return netdfl.run(scenario, out=folder / out, page=False)
 

@@ -16,7 +16,7 @@ import netdfl
 from netdfl.core.errors import InputError, ScenarioError
 from netdfl.core.types import View
 from netdfl.host.models import read_snapshot
-from netdfl.running.judged import Finished
+from netdfl.running.judged import FinishedRun
 from netdfl.training.base import Gradient, Received
 from netdfl.training.models.buffers import Buffers
 from netdfl.training.optimized import OptimizedSgd
@@ -45,7 +45,7 @@ BASE = {
 }
 
 
-def ran(folder: Path, *sets: str, out: str = "run", **more: Any) -> Finished:
+def ran(folder: Path, *sets: str, out: str = "run", **more: Any) -> FinishedRun:
     import json
 
     (folder / "normed.py").write_text(NORMED)
@@ -53,7 +53,7 @@ def ran(folder: Path, *sets: str, out: str = "run", **more: Any) -> Finished:
     return netdfl.run(netdfl.load(folder / "s.yaml", sets), out=folder / out, page=False)
 
 
-def vectors(done: Finished) -> list[Tensor]:
+def vectors(done: FinishedRun) -> list[Tensor]:
     return [read_snapshot(file).x for file in sorted((done.path / "models").iterdir())]
 
 

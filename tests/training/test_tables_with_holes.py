@@ -17,7 +17,7 @@ import torch
 import netdfl
 from netdfl.core.errors import DatasetError
 from netdfl.core.rng import Streams
-from netdfl.running.display import Silent
+from netdfl.running.display import SilentDisplay
 from netdfl.running.prepare import check_ready
 from netdfl.scenario.explain.explain import explain
 from netdfl.training.data.on_disk import table
@@ -276,7 +276,7 @@ def test_a_class_that_says_unknown_is_pointed_at(tmp_path: Path) -> None:
     assert "t.csv: y has the class '?': where that says that nothing is known, leave it empty" in data.notes
 
 
-class Said(Silent):
+class Said(SilentDisplay):
     """Keeps what it is told."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from netdfl.web.app import make_app
-from netdfl.web.folder import Folder
+from netdfl.web.folder import RunFolder
 from netdfl.web.impatient import ImpatientProtocol
 
 SOON_S = 0.05
@@ -92,7 +92,7 @@ async def test_pages_are_answered_while_runs_are_compared(tmp_path: Path, monkey
         return {}
 
     monkeypatch.setattr("netdfl.web.folder.compare", compare)
-    app = make_app(Folder(tmp_path), "token")
+    app = make_app(RunFolder(tmp_path), "token")
     comparing = [asyncio.create_task(get(app, "/token/curves", "runs=a,b")) for _ in range(2)]
     await asyncio.to_thread(entered.wait, 30)
     assert (await get(app, "/token/"))[0] == 200
@@ -104,5 +104,5 @@ async def test_pages_are_answered_while_runs_are_compared(tmp_path: Path, monkey
 
 @pytest.mark.parametrize("node", ["9" * 5000, "-1", "1.5", "x", "\u0661", "9999999999"])
 async def test_the_log_of_no_node_is_not_found(tmp_path: Path, node: str) -> None:
-    app = make_app(Folder(tmp_path), "token")
+    app = make_app(RunFolder(tmp_path), "token")
     assert (await get(app, f"/token/run/none/log/{node}"))[0] == 404

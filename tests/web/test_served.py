@@ -15,7 +15,7 @@ import pytest
 from netdfl.core.errors import InputError
 from netdfl.running.run import run
 from netdfl.scenario.load import loads
-from netdfl.web.folder import Folder
+from netdfl.web.folder import RunFolder
 from netdfl.web.many import compare, group_names
 from netdfl.web.watch import ask_to_stop, find_holder
 from tests.agreeing import agreeing
@@ -162,13 +162,13 @@ def test_a_row_of_a_sweeps_table_knows_its_runs(runs: Path, tmp_path: Path) -> N
     (sweep / "table.csv").write_text("case,lr,figure,mean\n,0.1,error,0.5\n,0.3,error,0.7\n")
     (sweep / "runs").mkdir()
     (sweep / "runs/lr-0.1_seed-3").symlink_to("../cells/one")
-    found = json.loads(Folder(tmp_path).listed())
+    found = json.loads(RunFolder(tmp_path).listed())
     tables = {table["name"]: table for table in found["tables"]}
     ids = {row["place"]: row["id"] for row in found["runs"]}
     assert [set(of) for of in tables["sweep/table.csv"]["runs"]] == [set(ids.values()), set()]
     assert tables["sweep/cells.csv"]["runs"] == [[ids["sweep/runs/lr-0.1_seed-3"]], [ids["sweep/cells/two"]], []]
     assert {row["tags"][0] for row in found["runs"]} == {"cells", "runs"}
-    assert {row["place"] for row in json.loads(Folder(sweep / "cells").listed())["runs"]} == {"one", "two"}
+    assert {row["place"] for row in json.loads(RunFolder(sweep / "cells").listed())["runs"]} == {"one", "two"}
 
 
 def test_whom_to_stop_is_told_by_the_system_and_not_by_the_run(runs: Path) -> None:
@@ -180,4 +180,4 @@ def test_whom_to_stop_is_told_by_the_system_and_not_by_the_run(runs: Path) -> No
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is no folder"):
-        Folder(tmp_path / "none")
+        RunFolder(tmp_path / "none")

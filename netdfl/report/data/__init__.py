@@ -1,4 +1,4 @@
-"""What the page shows of a run, as plain data: the same for the file that is written and the page that is served."""
+"""The page's data of a run, in plain form: the same for the written file and the served page."""
 
 from netdfl.report.data.whole import SCHEMA, page_data
 

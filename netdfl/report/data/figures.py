@@ -1,4 +1,4 @@
-"""Figures by round: of the fleet, the spread over its nodes, of each node, and what each node's time was spent on."""
+"""Figures by round: of the fleet, their spread over its nodes, of each node, and the use of each node's time."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from netdfl.record.run import Run
 from netdfl.report.data.frame import FIGURE, TIME, Floats, Frame, Made, shorten, whole
 
 KEPT = ("train_loss", "test_accuracy", "weight", "round_s", "train_s", "bytes_sent")
-"""Metrics that are shown of each node; `ends` beside them is when it ended the round."""
+"""Metrics that are shown for each node; `ends` beside them is the time at which it ended the round."""
 MOST_OWN = 6
-"""Of the figures that a task has of its own so many are shown of each node, like `test_mae`."""
+"""Most figures of the task's own, like `test_mae`, that are shown for each node."""
 
 
 def own_of_nodes(run: Run) -> list[str]:
-    """What the models of single nodes were judged by, beside accuracy."""
+    """Return the task's own figures of single nodes, without accuracy."""
     rows = run.rows(
         "SELECT DISTINCT name FROM metrics WHERE node IS NOT NULL AND name LIKE 'test@_%' ESCAPE '@' "
         f"AND name <> 'test_accuracy' ORDER BY name LIMIT {MOST_OWN}"
@@ -23,7 +23,7 @@ def own_of_nodes(run: Run) -> list[str]:
 
 
 def node_matrices(run: Run, frame: Frame) -> Made:
-    """By metric, the values of each shown node in each kept round, node after node."""
+    """Return, by metric, the values of each shown node in each kept round, node after node."""
     kept = [*KEPT, *own_of_nodes(run)]
     table = run.columns(
         "SELECT node, round, list_position(?, name) - 1 AS metric, value, at_s FROM metrics "
@@ -52,7 +52,7 @@ def node_matrices(run: Run, frame: Frame) -> Made:
 
 
 def _places(shown: object, size: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Where each number below `size` stands among those that are shown; -1: nowhere."""
+    """Return the place of each number below `size` among the shown ones; -1 if it is not shown."""
     places = np.full(max(1, size), -1)
     numbers = np.asarray(shown, dtype=int)
     places[numbers] = np.arange(len(numbers))
@@ -63,9 +63,11 @@ SPENT = ("compute", "link", "late", "behind", "rest")
 
 
 def time_by_node(run: Run, frame: Frame) -> Made | None:
-    """Seconds that each shown node spent, in all its rounds, computing; waiting for what was on a link; waiting in vain
-    until a deadline, or until it was told of a loss; waiting for nodes that had not sent yet; and on anything else.
-    None where not every message is recorded: what ended a wait may have no row.
+    """Return the seconds that each shown node spent, over all its rounds, by use.
+
+    The uses are computing; waiting for a message on a link; waiting in vain until a deadline, or for a lost message;
+    waiting for nodes that had not sent yet; and anything else. None in a sampled record: the message that ended a wait
+    may have no row.
     """
     if not run.sampling.is_all:
         return None
@@ -97,7 +99,7 @@ MOST_POINTS = 1000
 
 
 def fleet_curves(run: Run, frame: Frame) -> Made:
-    """By name, what was measured of the whole fleet: round, time, bytes sent until then, value."""
+    """Return, by name, the fleet's figures: round, time, bytes sent until then, value."""
     rows = run.rows(
         "SELECT name, round, at_s, value FROM metrics WHERE node IS NULL AND value IS NOT NULL "
         "ORDER BY name, at_s, round"
@@ -121,7 +123,7 @@ def fleet_curves(run: Run, frame: Frame) -> Made:
 
 
 def spreads(run: Run) -> Made:
-    """By name, what was measured of each node: by round the mean, median, lowest and highest, and whose these are."""
+    """Return, by name, the spread of the nodes' figures by round: mean, median, extremes, and the extremes' nodes."""
     rows = run.rows(
         "SELECT name, round, median(at_s), avg(value), median(value), min(value), max(value), "
         "arg_min(node, (value, node)), arg_max(node, (value, -node)) FROM metrics "

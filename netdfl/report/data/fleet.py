@@ -1,6 +1,6 @@
-"""The fleet as a picture: what the page draws of it, who is linked to whom, who died, and where each node stands.
+"""The fleet as a picture: nodes, links, deaths, and the position of each node.
 
-Nodes stand by geography, by sites, around a server, on a circle, by springs, or over a disc.
+Positions follow geography, sites, a server, a circle, springs, or a disc.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST_EDGES = 20_000
 
 
 def fleet(run: Run, frame: Frame) -> Made:
-    """Places of the shown nodes in a square from -1 to 1, the links of round 0 between them, and words about them."""
+    """Return positions of the shown nodes in a square from -1 to 1, the links of round 0, and words about both."""
     graph = run.graph
     shown = set(frame.nodes)
     edges = [] if graph is None else [edge for edge in graph["edges"] if edge[0] in shown and edge[1] in shown]
@@ -43,7 +43,7 @@ def fleet(run: Run, frame: Frame) -> Made:
 
 
 def graph_words(graph: GraphForm) -> str:
-    """What is drawn: of a graph that changes, that of round 0."""
+    """Return a sentence about the drawn graph; a graph that changes is drawn as in round 0."""
     directed = bool(graph.get("directed"))
     count = count_words(graph["num_nodes"], len(graph["edges"]), directed=directed)
     every, chosen, kind = graph.get("redraw_every", 0), graph.get("chosen_anew", False), graph.get("kind", "as drawn")
@@ -54,7 +54,7 @@ def graph_words(graph: GraphForm) -> str:
 
 
 def _degrees(graph: GraphForm) -> list[list[int]]:
-    """How many nodes have how many outgoing links: pairs of degree and number."""
+    """Return how many nodes have how many outgoing links: pairs of degree and number."""
     out = np.bincount([edge[0] for edge in graph["edges"]] or [0], minlength=graph["num_nodes"])
     if not graph["edges"]:
         out[:] = 0
@@ -64,13 +64,13 @@ def _degrees(graph: GraphForm) -> list[list[int]]:
 
 CIRCLES = ("ring", "directed_ring", "exponential", "one_peer_exponential", "full")
 MOST_FORCES = 300
-"""Larger graphs are placed by their numbers, evenly over a disc."""
+"""Larger graphs are placed evenly over a disc, by node number."""
 MOST_NAMED = 12
 Edges = Sequence[Sequence[int]]
 
 
 def place_nodes(nodes: Sequence[int], edges: Edges, graph: GraphForm | None) -> tuple[Floats, str]:
-    """The same place for the same graph, in a square from -1 to 1, and what is to be said of it."""
+    """Return positions in a square from -1 to 1, equal for equal graphs, and a remark on them."""
     count, given = len(nodes), graph or GraphForm(num_nodes=1, edges=[])
     known = given.get("places") or ()
     if any(place is not None for place in known):
@@ -93,7 +93,7 @@ def place_nodes(nodes: Sequence[int], edges: Edges, graph: GraphForm | None) -> 
 
 
 def _geography(nodes: Sequence[int], where: Sequence[Sequence[float] | None], edges: Edges) -> Floats:
-    """As on a map, north up; a node of unknown place is amid its neighbors."""
+    """Return positions as on a map, north up; a node of unknown place is put amid its neighbors."""
     rows = {node: row for row, node in enumerate(nodes)}
     earth = np.asarray([(math.nan, math.nan) if at is None else at for at in where], dtype=float)
     earth[:, 1] = _unwrapped(earth[:, 1])
@@ -107,7 +107,7 @@ def _geography(nodes: Sequence[int], where: Sequence[Sequence[float] | None], ed
 
 
 def _unwrapped(longitudes: Floats) -> Floats:
-    """Longitudes from the widest gap between them on, so that the Pacific divides no fleet around it."""
+    """Return longitudes from the widest gap between them on, so that the Pacific divides no fleet around it."""
     known = np.sort(longitudes[~np.isnan(longitudes)])
     gaps = np.append(known[1:], known[0] + 360) - known
     first = known[(int(np.argmax(gaps)) + 1) % len(known)]
@@ -116,7 +116,7 @@ def _unwrapped(longitudes: Floats) -> Floats:
 
 
 def _apart(at: Floats) -> Floats:
-    """Nodes of one place beside each other."""
+    """Put nodes of one place beside each other."""
     _, which, numbers = np.unique(at.round(2), axis=0, return_inverse=True, return_counts=True)
     for place in np.flatnonzero(numbers > 1):
         rows = np.flatnonzero(which.ravel() == place)
@@ -125,13 +125,13 @@ def _apart(at: Floats) -> Floats:
 
 
 def _disjoint(groups: Mapping[str, Sequence[int]], num_nodes: int) -> Mapping[str, Sequence[int]]:
-    """The groups, where each node is in one of them."""
+    """Return the groups if each node is in exactly one of them; else none."""
     named = sorted(node for group in groups.values() for node in group)
     return groups if named == list(range(num_nodes)) else {}
 
 
 def _by_site(nodes: Sequence[int], sites: Mapping[str, Sequence[int]]) -> Floats:
-    """A heap for each site, around a circle; nodes that have none are the last heap."""
+    """Return positions in a heap for each site, around a circle; nodes without a site are the last heap."""
     site_of = {node: place for place, group in enumerate(sites.values()) for node in group}
     mine = np.asarray([site_of.get(node, len(sites)) for node in nodes])
     heaps = np.unique(mine)
@@ -150,14 +150,14 @@ def _circle(count: int) -> Floats:
 
 
 def _disc(count: int) -> Floats:
-    """As the seeds of a sunflower: each about as far from its neighbors."""
+    """Return positions like the seeds of a sunflower: each about as far from its neighbors."""
     numbers = np.arange(count)
     radius, angles = np.sqrt((numbers + 0.5) / count), numbers * math.pi * (3 - math.sqrt(5))
     return np.stack([radius * np.cos(angles), radius * np.sin(angles)], axis=1)
 
 
 def _springs(count: int, edges: Sequence[tuple[int, int]], steps: int = 80) -> Floats:
-    """Fruchterman and Reingold's forces from a circle on: linked nodes attract, all repel each other."""
+    """Return positions by Fruchterman and Reingold's forces from a circle on: links attract, all nodes repel."""
     at, length = _circle(count), 1.5 / math.sqrt(count)
     src, dst = (np.asarray(ends, dtype=int) for ends in zip(*(edges or [(0, 0)]), strict=True))
     for step in range(steps):

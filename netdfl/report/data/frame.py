@@ -1,4 +1,4 @@
-"""What all parts of the page need to know first: how many nodes, which of them are shown, until when, by what.
+"""The frame of the page's data: how many nodes, which of them are shown, and at which moments.
 
 Columns of numbers are shortened to the digits that a picture shows and made ready for JSON.
 """
@@ -20,14 +20,14 @@ Floats: TypeAlias = NDArray[np.float64]
 Made: TypeAlias = dict[str, Any]
 """A part of the page's data."""
 Plain: TypeAlias = list[float | int | None]
-"""Numbers as JSON has them: None is one that there is not."""
+"""Numbers as JSON has them; None stands for a missing one."""
 
 FIGURE, TIME = 4, 7
 """Digits of a figure, and of a time."""
 
 
 def shorten(values: Floats | Sequence[float | None], digits: int = FIGURE) -> Plain:
-    """Numbers with so many digits, whole ones as integers; what is not finite, or not there, is None."""
+    """Return numbers with `digits` digits, whole ones as integers; None for a missing or infinite one."""
     given = np.asarray(values, dtype=float)
     size = np.abs(given)
     usual = (size > SMALLEST) & (size < LARGEST)
@@ -53,39 +53,39 @@ def _short(value: float, digits: int) -> float | int | None:
 
 
 def whole(values: Floats | Sequence[float]) -> Plain:
-    """Counts and numbers of nodes, exactly."""
+    """Return counts and numbers of nodes, exactly."""
     return [int(value) if math.isfinite(value) else None for value in np.asarray(values, dtype=float).tolist()]
 
 
-class Words:
-    """Texts that stand in a column many times: each is kept once, its place stands for it."""
+class TextColumn:
+    """Texts that stand in a column many times: each is kept once, and its place stands for it."""
 
     def __init__(self) -> None:
         self._places: dict[str, int] = {}
 
     @property
     def texts(self) -> list[str]:
-        """Those that were met."""
+        """The distinct texts so far."""
         return list(self._places)
 
     def places(self, texts: Iterable[str]) -> list[int]:
-        """The places of texts among those that were met."""
+        """Return the places of texts among the distinct ones."""
         return [self._places.setdefault(text, len(self._places)) for text in texts]
 
 
 MOST_MOMENTS = 300
 MOST_NODES = 2000
-"""Of larger fleets some nodes are shown, evenly spaced, and those of which something is told."""
+"""Of larger fleets some nodes are shown, evenly spaced, and those with crashes or pauses."""
 MOST_CELLS = 60_000
-"""Numbers by node and round are kept for as many rounds as these allow."""
+"""Largest number of cells, by node and round, for which numbers are kept."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """`nodes` are those that are shown, `rounds` those of which each node's figures are kept.
+    """The frame of a page. `nodes` are shown; `rounds` are those for which each node's figures are kept.
 
-    `moments` are where the handle of time can stand: seconds since the start, or, where no time passed, how many
-    rounds are over (`by_round`).
+    `moments` are the positions of the time slider: seconds since the start, or, where no time passed, numbers of ended
+    rounds (`by_round`).
     """
 
     num_nodes: int
@@ -101,7 +101,7 @@ class Frame:
         return len(self.nodes) == self.num_nodes
 
     def to_json(self) -> Made:
-        """As the page reads it."""
+        """Return the frame as the page reads it."""
         return {
             "num_nodes": self.num_nodes,
             "num_rounds": self.num_rounds,
@@ -113,7 +113,7 @@ class Frame:
 
 
 def find_frame(run: Run) -> Frame:
-    """Look at how large `run` is."""
+    """Return the frame for the size of `run`."""
     ((highest, rounds, end_s),) = run.rows(
         "SELECT coalesce(max(n), 0), coalesce(max(r) + 1, 0), coalesce(max(t), 0) FROM ("
         "SELECT max(node) AS n, max(round) AS r, max(at_s) AS t FROM metrics "
@@ -131,7 +131,7 @@ def find_frame(run: Run) -> Frame:
 
 
 def _moments(rounds: int, end_s: float) -> Floats:
-    """Moments that JSON gives back to the last digit, so that what is counted up to one is what the page says."""
+    """Return moments that JSON keeps to the last digit, so that counts up to a moment agree with the page."""
     if end_s <= 0:
         found = np.unique(np.linspace(0, rounds, min(rounds, MOST_MOMENTS) + 1).round())
     else:

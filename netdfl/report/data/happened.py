@@ -1,4 +1,4 @@
-"""What happened: events, waits, times in which nodes were down, the ends of logs, and what the schedule did to links.
+"""Happenings of a run: events, waits, outages of nodes, the ends of logs, and scheduled changes of links.
 
 Changes of links are spans of time for charts, and in lists a row for each, or for many.
 """
@@ -15,16 +15,16 @@ from netdfl.record.forms import read_details, read_nodes
 from netdfl.record.history import read_outages
 from netdfl.record.run import Run
 from netdfl.record.scheduled import ENDS
-from netdfl.report.data.frame import FIGURE, TIME, Frame, Made, Words, shorten
+from netdfl.report.data.frame import FIGURE, TIME, Frame, Made, TextColumn, shorten
 from netdfl.report.words import some
 
 SCHEDULED = "(node IS NULL AND details->>'where' IS NOT NULL)"
-"""Which rows of `events` are of the schedule of links, as SQL."""
+"""The condition for rows of `events` about scheduled changes of links, as SQL."""
 
 
 @dataclass(slots=True)
-class Band:
-    """One entry of `events` that changes links: the spans in which it did, and its rows for the list of events."""
+class LinkEventBand:
+    """The changes of links by one entry of `events`: their spans of time, and their rows for the list of events."""
 
     kind: str
     places: list[str] = field(default_factory=list)
@@ -33,11 +33,11 @@ class Band:
 
     @property
     def name(self) -> str:
-        """`partition 0..3 | 4..7`."""
+        """The entry in words: `partition 0..3 | 4..7`."""
         return f"{self.kind} {gather_places(self.places)}"
 
     def listed(self) -> list[tuple[float, list[str]]]:
-        """The rows of the list, each behind its time; many are one."""
+        """Return the rows of the list, each behind its time; many become one."""
         if len(self.rows) <= 2 * APART:
             return self.rows
         at_s, (_, _, round, kind, _) = self.rows[0]
@@ -45,20 +45,20 @@ class Band:
         return [(at_s, [f"{at_s:.3f} s", "links", round, kind, said])]
 
 
-def find_bands(run: Run) -> list[Band]:
-    """The bands of `run`, in order of their entries."""
+def find_bands(run: Run) -> list[LinkEventBand]:
+    """Return the bands of `run`, in order of their entries."""
     rows = run.rows(
         f"SELECT at_s, round, kind, details FROM events WHERE {SCHEDULED} ORDER BY at_s, NOT ends_with(kind, ?), kind",
         [ENDS],
     )
-    bands: dict[int, Band] = {}
+    bands: dict[int, LinkEventBand] = {}
     going_on: dict[tuple[int, str], int] = {}
     for at_s, round, kind, text in rows:
         details = read_details(text)
         entry, where, change = details.get("entry"), str(details.get("where")), details.get("change")
         if not isinstance(entry, int):
             continue
-        band = bands.setdefault(entry, Band(kind.removesuffix(ENDS)))
+        band = bands.setdefault(entry, LinkEventBand(kind.removesuffix(ENDS)))
         place = going_on.pop((entry, where), None)
         if place is not None:
             band.spans[place] = (band.spans[place][0], at_s)
@@ -78,7 +78,7 @@ MOST_NAMES = 12
 
 
 def bands(run: Run) -> list[Made]:
-    """What the schedule did to links: what, where, and from when to when (None: to the end)."""
+    """Return the scheduled changes of links: kind, place, and spans of time (None: to the end)."""
     return [
         {"kind": band.kind, "name": band.name[:120], "spans": [list(span) for span in joined(band.spans)]}
         for band in find_bands(run)
@@ -86,7 +86,7 @@ def bands(run: Run) -> list[Made]:
 
 
 def joined(spans: list[tuple[float, float | None]], most: int = 400) -> list[tuple[float, float | None]]:
-    """Spans that meet as one, as those of a trace; too many to draw are one from the first to the last."""
+    """Join spans that meet, as a trace has; too many to draw become one from the first to the last."""
     made: list[tuple[float, float | None]] = []
     for begin, end in spans:
         if made and made[-1][1] == begin:
@@ -100,7 +100,7 @@ def joined(spans: list[tuple[float, float | None]], most: int = 400) -> list[tup
 
 
 def events(run: Run) -> list[Made]:
-    """Events in order of time; what many nodes say of one, or of the same round, is one."""
+    """Return events in order of time; equal events of many nodes, in one round or with one text, become one."""
     rows = run.rows(
         f"SELECT at_s, node, round, kind, details FROM events WHERE kind NOT IN ? AND NOT {SCHEDULED} "
         "ORDER BY at_s, node NULLS FIRST, round, kind, CAST(details AS VARCHAR) LIMIT 100000",
@@ -131,12 +131,12 @@ def _told(details: Made) -> str:
 
 
 def event_counts(run: Run) -> Made:
-    """How often each kind of event happened."""
+    """Return how often each kind of event happened."""
     return dict(run.rows("SELECT kind, count(*) FROM events GROUP BY kind ORDER BY kind"))
 
 
 def outages(run: Run) -> list[Made]:
-    """Times in which nodes were down, or paused (an end of None: until the run's end)."""
+    """Return the times in which nodes were down, or paused (an end of None: until the run's end)."""
     return [
         {"node": node, "why": kind, "since": begin, "until": None if end == math.inf else end}
         for node, kind, begin, end in sorted(read_outages(run.rows), key=lambda outage: outage[0])
@@ -144,7 +144,7 @@ def outages(run: Run) -> list[Made]:
 
 
 def waits(run: Run, frame: Frame) -> Made:
-    """The waits that took time: whose, for whom, since when, how they ended; of very many, the longest."""
+    """Return the waits that took time: node, awaited nodes, begin, end; of very many, the longest."""
     shown = None if frame.shows_all else list(frame.nodes)
     rows = run.rows(
         "SELECT node, since_s, until_s, round, ended, last_src, CAST(missing AS VARCHAR), deadline_s FROM waits "
@@ -153,7 +153,7 @@ def waits(run: Run, frame: Frame) -> Made:
         {"shown": shown},
     )
     rows.sort(key=lambda row: (row[1], row[0]))
-    ended = Words()
+    ended = TextColumn()
     return {
         "node": [row[0] for row in rows],
         "since": shorten([row[1] for row in rows], TIME),
@@ -172,7 +172,7 @@ MOST_NODES, MOST_TEXT = 64, 4000
 
 
 def logs(run: Run, frame: Frame) -> Made:
-    """The last lines of each node's log, of a fleet that is not large; nodes whose log is empty are left out."""
+    """Return the last lines of each node's log in a small fleet, without empty logs."""
     if frame.num_nodes > MOST_NODES or not (run.path / "logs").is_dir():
         return {}
     found: Made = {}

@@ -1,4 +1,4 @@
-"""The head of the page: what ran, what it is judged to be and why, its main figures."""
+"""The head of the page: the run's title, its verdict with reasons, and its main figures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_RESULT = (
 
 
 def head(run: Run) -> Made:
-    """Title, verdict with its reasons, main figures, and whether the run has ended."""
+    """Return the title, the verdict with its reasons, the main figures, and whether the run has ended."""
     return _finished(run.result) if run.finished else _unfinished(run)
 
 
@@ -51,7 +51,7 @@ def _unfinished(run: Run) -> Made:
 
 
 def _numbers(result: Made) -> Iterator[tuple[str, str, str]]:
-    """Name, value and a note of each of the main figures."""
+    """Yield the name, value and a note of each main figure."""
     messages = result["messages"]
     missed = messages["sent"] - messages["delivered"]
     yield from _judged(result)
@@ -77,7 +77,7 @@ def _asked(target: Made) -> str:
 
 
 def _judged(result: Made) -> Iterator[tuple[str, str, str]]:
-    """What the average model came to: on a test set, or on a problem whose answer is known."""
+    """Yield the figures of the average model: on a test set, or on a problem with a known answer."""
     if result.get("error") is not None:
         yield "error of the average model", figure(result["error"]), "per coordinate"
         return

@@ -53,7 +53,7 @@ class Section:
 
 
 def deaths(run: Run) -> Section | None:
-    """Who died unplanned, when, of what, and who waited for them."""
+    """Return the unplanned deaths of nodes: round, reason, and the nodes that waited for them."""
     rows = []
     for death in find_deaths(run):
         waiters = [f"node {w['node']} (round {w['round']})" for w in death["waited_for_by"]]
@@ -63,7 +63,7 @@ def deaths(run: Run) -> Section | None:
 
 
 def stalls(run: Run) -> Section | None:
-    """Why the fleet stood, or stands: a sentence, the wait-for graph, the messages around it."""
+    """Return the stalls of the fleet: cause, state, round, times, sentence."""
     result = run.result if run.finished else {}
     listed = [*result.get("deadlocks", ()), *result.get("stalls", ())]
     if not listed:
@@ -95,7 +95,7 @@ JUDGED = {
 
 
 def learning(run: Run) -> Section | None:
-    """What was measured of the whole fleet, by round."""
+    """Return the fleet's figures by round."""
     measured = all_evaluations(run)
     told = [*JUDGED, *(name for name in measured if is_measured(name) and name not in JUDGED)]
     series = {name: {e.round: e.value for e in measured[name]} for name in told if name in measured}
@@ -129,7 +129,7 @@ def _judged(name: str, value: float | None) -> str:
 
 
 def time_spent(run: Run) -> Section | None:
-    """Where each node's rounds went: training, waiting, the rest."""
+    """Return the use of the nodes' time: training, waiting, the rest."""
     rows = run.rows(
         "SELECT node, coalesce(favg(value) FILTER (name = 'train_s'), 0), "
         "coalesce(favg(value) FILTER (name = 'wait_s'), 0), favg(value) FILTER (name = 'round_s') "
@@ -149,7 +149,7 @@ def time_spent(run: Run) -> Section | None:
 
 
 def graph_and_links(run: Run) -> Section | None:
-    """The graph, and what crossed each of its links."""
+    """Return the graph, and the traffic of its links."""
     tables, lede = [], ""
     if (graph := run.graph) is not None:
         died = sorted({death["node"] for death in find_deaths(run)})
@@ -167,7 +167,7 @@ def graph_and_links(run: Run) -> Section | None:
 
 
 def _link_table(traffic: Made) -> Table:
-    """The links, with a column for each class of messages that there is."""
+    """Return the links, with a column for each class of messages that occurs."""
     classes, total = [name for name in NOT_DELIVERED if name in traffic], traffic["total"]
     delays = traffic.get("median") or [None] * len(traffic["src"])
     rows = [
@@ -190,7 +190,7 @@ def _part(number: int, of: int) -> str:
 
 
 def _network_table(ways: Sequence[Json]) -> Table:
-    """What the network between the fleet's machines did before the run."""
+    """Return the network between the fleet's machines, as measured before the run."""
     rows = [
         [
             f"{way.get('src')} → {way.get('dst')}",
@@ -218,7 +218,7 @@ def _rule_table(rules: Sequence[Json]) -> Table:
 
 
 def _fate_table(run: Run) -> Table:
-    """Every class that there is, its reasons below it, and what it means."""
+    """Return every class of messages that occurs, with its meaning, and its reasons below it."""
     found = count_messages(run)
     rows = []
     for name in FateClass:
@@ -232,7 +232,7 @@ def _fate_table(run: Run) -> Table:
 
 
 def labels(run: Run) -> Section | None:
-    """Who got which data."""
+    """Return the distribution of the data over clients."""
     partition = run.partition
     if partition is None:
         return None
@@ -248,7 +248,7 @@ def labels(run: Run) -> Section | None:
 
 
 def timeline(run: Run) -> Section | None:
-    """What happened, when, and to whom; what many nodes say of one is a row."""
+    """Return all events in order of time; equal events of many nodes are one row."""
     of_links = [row for band in find_bands(run) for row in band.listed()]
     heaps = events(run)
     told = [(heap["at_s"], [f"{heap['at_s']:.3f} s", *_heap(heap)]) for heap in heaps]

@@ -1,4 +1,4 @@
-"""Stalls: the sentence, who waits for whom, and what proves it."""
+"""Stalls on the page: the sentence, the wait-for graph, and the evidence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_STALLS = 20
 
 
 def stalls(run: Run) -> list[Made]:
-    """Each stall that was kept, with its wait-for graph."""
+    """Return each kept stall, with its wait-for graph."""
     result = run.result if run.finished else {}
     last: dict[tuple[object, ...], Made] = {
         (each.get("cause"), each.get("round"), tuple(each.get("roots", ()))): each

@@ -1,4 +1,4 @@
-"""Messages: how many there were up to each moment, figures of each link and the rules that it was under, and each."""
+"""Messages on the page: counts up to each moment, figures and rules of each link, and single messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from netdfl.core.fates import Fate, FateClass, FateKind
 from netdfl.links.rules.figures import say
 from netdfl.links.selectors import Groups, is_edges, parse_edges
 from netdfl.record.run import Run
-from netdfl.report.data.frame import FIGURE, TIME, Floats, Frame, Made, Plain, Words, shorten, whole
+from netdfl.report.data.frame import FIGURE, TIME, Floats, Frame, Made, Plain, TextColumn, shorten, whole
 
 NUMBERS = {name: number for number, name in enumerate(FateClass)}
 CLASS_NUMBER = f"""CASE split_part(fate, ':', 1) {
@@ -22,10 +22,10 @@ CLASSES = tuple(name for name in FateClass if name is not FateClass.UNFINISHED)
 
 
 def count_by_moment(run: Run, frame: Frame) -> Made:
-    """Messages and bytes sent, and messages of each class, up to and including each moment.
+    """Return messages and bytes sent, and messages of each class, up to and including each moment.
 
-    A message counts as sent when it was first sent, and has its fate when it arrived, or, where it did not, at once.
-    Where not every message is recorded, those of a round count when the last of them has its fate.
+    A message counts as sent at its first sending, and has its fate at its arrival, or at once if it never arrived.
+    In a sampled record, messages of a round count when the last of them has its fate.
     """
     if run.sampling.is_all:
         table, number, when, then = "messages", "1", "sent_s", "coalesce(arrived_s, sent_s)"
@@ -57,7 +57,7 @@ _ORDER = "sent_s, src, dst, kind, round, step, attempt, epoch"
 
 
 def links(run: Run, most: int | None = None) -> Made:
-    """Of each link: messages by class, bytes, delays of what arrived; those that lost most first, at most `most`."""
+    """Return at most `most` links, the most lossy first: messages by class, bytes, delays of arrivals."""
     classes = ", ".join(
         f"coalesce(sum(messages) FILTER (class = {number}), 0)::BIGINT AS {name.value}"
         for name, number in NUMBERS.items()
@@ -81,7 +81,7 @@ def links(run: Run, most: int | None = None) -> Made:
 
 
 def rules(run: Run, traffic: Made) -> list[Made]:
-    """The rules of links, in words, each with the places of the links among `traffic` that it names (None: all)."""
+    """Return the rules of links, in words, each with the places in `traffic` of the links that it names (None: all)."""
     told = run.result.get("link_rules") if run.finished else None
     if not told:
         return []
@@ -111,9 +111,9 @@ def _named(of: str, edges: dict[tuple[int, int], int], groups: Groups, size: int
 
 
 def messages(run: Run, frame: Frame) -> Made:
-    """The messages in order of sending; where there are too many, all that were lost, and every so many of the others.
+    """Return the messages in order of sending; of too many, some of the lost ones and fewer of the others.
 
-    `every` is 1 where all are there; `recorded` says which the record has, where it has not all.
+    `every` is 1 where all are there; `recorded` says which ones a sampled record has.
     """
     ((sent, total),) = run.rows(
         "SELECT (SELECT coalesce(sum(messages), 0)::BIGINT FROM round_totals), (SELECT count(*) FROM messages)"
@@ -130,7 +130,7 @@ def messages(run: Run, frame: Frame) -> Made:
         f"ORDER BY {_ORDER.removesuffix(', epoch')} LIMIT {2 * MOST_MESSAGES}"
     )
     columns: list[Any] = [list(column) for column in zip(*rows, strict=True)] if rows else [[]] * 9
-    kinds, fates = Words(), Words()
+    kinds, fates = TextColumn(), TextColumn()
     found: Made = {
         "src": columns[0],
         "dst": columns[1],

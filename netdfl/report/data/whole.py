@@ -1,4 +1,4 @@
-"""All that the page shows of one run, put together."""
+"""The page's data of one run, put together."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ MOST_CLASSES = 50
 
 
 def page_data(run: Run, *, tolerant: bool = False) -> Made:
-    """What the page shows of `run`, in plain JSON; what a run has not is empty or None.
+    """Return the page's data of `run`, in plain JSON; parts that the run lacks are empty or None.
 
-    Where `tolerant`, a part whose files are damaged is as if it were not there, and `troubles` says why.
-
+    If `tolerant`, a part whose files are damaged counts as missing, and `troubles` says why.
     Raises:
-        InputError: the run's files are damaged; where `tolerant`, those that all else needs.
+        InputError: the run's files are damaged; if `tolerant`, only files that all parts need.
     """
     with damaged(run.path, "shown"), run.held():
         frame = find_frame(run)
@@ -47,7 +46,10 @@ def page_data(run: Run, *, tolerant: bool = False) -> Made:
 
 
 def _parts(run: Run, frame: Frame, made: Made) -> dict[str, tuple[Callable[[], object], object]]:
-    """How each part is made, some of what was `made` before, and what stands for it where that fails."""
+    """Return, for each part, the function that makes it, and the value used if that fails.
+
+    Some functions read parts that were `made` before.
+    """
     unread = {"title": run.path.name, "verdict": "can't be read", "state": "ended", "subtitle": "", "footer": ""}
     none: Made = {"src": [], "dst": []}
     zeros, places = [0] * len(frame.moments), [0] * len(frame.nodes)
@@ -78,13 +80,13 @@ def _parts(run: Run, frame: Frame, made: Made) -> dict[str, tuple[Callable[[], o
 
 
 def _round_times(run: Run) -> Made | None:
-    """The length of each round and the deadline in force, as `result.json` has them."""
+    """Return the length of each round and the deadline in force, as in `result.json`."""
     spent = run.result.get("time") if run.finished else None
     return None if spent is None else {key: shorten(values) for key, values in spent["rounds"].items()}
 
 
 def _partition(run: Run) -> Made | None:
-    """Who has which data; None where it is not known, or too much to draw."""
+    """Return the distribution of the data over clients; None if it is unknown, or too large to draw."""
     partition = run.partition
     if partition is None or len(partition["counts"]) > MOST_CLIENTS or len(partition["classes"]) > MOST_CLASSES:
         return None
