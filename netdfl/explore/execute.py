@@ -25,7 +25,7 @@ from netdfl.record.judge import Verdict
 from netdfl.record.verdict import conclude
 from netdfl.scenario.model.schema import Checkpoint, Scenario
 from netdfl.supervisor.supervisor import Supervisor
-from netdfl.worlds.base import Setting
+from netdfl.worlds.base import WorldConfig
 from netdfl.worlds.simulated.world import SimulatedWorld
 
 LIMIT_S = 30.0
@@ -86,7 +86,7 @@ class Executor:
 
     def _supervise(self, scenario: Scenario, rows: MemoryStore) -> ExploredRun:
         directory = RunDirectory(Path("nowhere"), page=False, kept=False)
-        world = SimulatedWorld(Setting(scenario, directory, _silent, blueprint=self._blueprint(scenario)))
+        world = SimulatedWorld(WorldConfig(scenario, directory, _silent, blueprint=self._blueprint(scenario)))
         supervisor = Supervisor(scenario, directory, world, note=_silent, show=_silent, store=rows)
         self._watch(scenario, supervisor, world)
         outcome = world.run(supervisor.run, supervisor.interrupt)

@@ -1,1 +1,1 @@
-"""What acts below TCP: namespaces and devices, the engines that carry or shape packets, and their calibration."""
+"""Emulation below TCP: namespaces and devices, the engines that carry or shape packets, and their calibration."""

@@ -1,8 +1,8 @@
-"""How long packets wait in a device before the forwarder reads them, by the time that TCP writes into each.
+"""The waits of packets in a device before the forwarder reads them, by the time stamps that TCP writes.
 
-The kernel counts no such waits. But TCP stamps a segment when it hands it to the device (RFC 7323, in milliseconds from
-a start of each connection's own). So of each connection the difference between the reading and the stamp is least where
-a segment waited least; what it is more than that, the segment has waited.
+The kernel does not report such waits. But TCP stamps a segment when it hands it to the device (RFC 7323, in
+milliseconds from an origin of each connection's own). So the difference between the reading and the stamp is least for
+the segment of a connection that waited least; the excess over that is a segment's wait.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ Connection = tuple[Edge, bytes]
 
 
 class DeviceQueue:
-    """The waits of the segments that are looked at, as powers of two of a nanosecond."""
+    """The waits of the inspected segments, as powers of two of a nanosecond."""
 
     def __init__(self) -> None:
-        """Nothing was read yet."""
+        """Begin with no waits."""
         self.waits: Counter[int] = Counter()
         self._least_ms: dict[Connection, int] = {}
 
     def look(self, edge: Edge, packet: bytes, read_ns: int) -> None:
-        """Take the wait of `packet`, an IPv4 packet that was read at `read_ns`; of what has no stamp there is none."""
+        """Add the wait of `packet`, an IPv4 packet read at `read_ns`; a packet without a time stamp has none."""
         header = (packet[0] & 15) * 4
         if packet[9] != _TCP or packet[header + 20 : header + 24] != _TIMESTAMP:
             return
@@ -43,7 +43,7 @@ class DeviceQueue:
 
 
 def quantile_ns(counted: Counter[int], share: float) -> int:
-    """A bound of the `share` of times that are least; `counted` has them as powers of two. 0 where there are none."""
+    """Return a bound of the smallest `share` of times; `counted` has them as powers of two. 0 if there are none."""
     left = share * counted.total()
     for bits, count in sorted(counted.items()):
         left -= count

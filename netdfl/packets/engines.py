@@ -1,9 +1,9 @@
-"""What carries out link rules on packets: the engines, what each can, and which one a scenario gets.
+"""The engines that carry out link rules on packets: their abilities, and the choice for a scenario.
 
 - `tun`: a forwarder between TUN devices that runs netdfl's own rules; every rule, repeatable fates, and
   as many packets as one core carries.
 - `netem`: the kernel's own queueing disciplines; any rate, where the kernel has them, but only some
-  rules, and the kernel's own dice.
+  rules, and the kernel's own random numbers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from netdfl.scenario.build import build_links, build_network, compile_schedule
 from netdfl.scenario.model.schema import Scenario
 
 CAPACITY_BPS = 400e6
-"""What the forwarder carries on one core in packets of 1500 bytes; see benchmarks/forwarder.py."""
+"""Capacity of the forwarder on one core in packets of 1500 bytes, measured by benchmarks/forwarder.py."""
 
 
 class Tun(Forwarder):
@@ -44,14 +44,14 @@ class Tun(Forwarder):
         self.places = places(self.namespaces)
 
     def counts(self) -> dict[str, object]:
-        """What became of the packets; `unread` were dropped by the kernel, as the forwarder did not come for them."""
+        """Return the counts of packets; `unread` were dropped by the kernel, as the forwarder was too slow."""
         return super().counts() | {"unread": sum(map(dropped, self.namespaces.values()))}
 
 
 def open_engine(scenario: Scenario, *, trusted: bool = False) -> Tun | Netem:
-    """The engine for `scenario`, its namespaces made; the forwarder where the caller is `trusted` with the load.
+    """Return the engine for `scenario` with its namespaces; the forwarder if the caller is `trusted` with the load.
 
-    Raises MachineError where this machine can't.
+    Raises MachineError if this machine can't run it.
     """
     world: Any = scenario.world
     size, streams = scenario.num_nodes, Streams(scenario.seed)
@@ -65,7 +65,7 @@ def open_engine(scenario: Scenario, *, trusted: bool = False) -> Tun | Netem:
 
 
 def choose(scenario: Scenario, spec: LinksSpec, events: Sequence[CompiledEvent]) -> str:
-    """The forwarder where it can carry what is asked, else the kernel's queues. Raises MachineError for neither."""
+    """Choose the forwarder if it can carry the load, else the kernel's queues. Raises MachineError if neither can."""
     wanted = getattr(scenario.world, "engine", "auto")
     asked = asked_bps(scenario, spec)
     if asked <= CAPACITY_BPS and wanted != "netem":
@@ -85,9 +85,9 @@ def choose(scenario: Scenario, spec: LinksSpec, events: Sequence[CompiledEvent])
 
 
 def asked_bps(scenario: Scenario, spec: LinksSpec) -> float:
-    """What the links that have a rate carry together when every node sends on all of them, in bits per second.
+    """Return the total rate (bit/s) of links with a rate when every node sends on all of them.
 
-    Links without a rate ask for nothing: they get what the engine has.
+    Links without a rate do not count: they get what the engine has.
     """
     total = 0.0
     out: dict[NodeId, list[Edge]] = {}

@@ -1,9 +1,9 @@
-"""The forwarder: carries packets between TUN devices, and meets each with netdfl's own link rules.
+"""The forwarder: carries packets between TUN devices, and applies netdfl's own link rules to each.
 
-One thread: a packet is read, enters the path of its edge, and is written where it arrives when it is
+There is one thread: a packet is read, enters the path of its edge, and is written when it is
 due. A packet's fate comes from the named streams, keyed by its number on its directed edge. Packets that
-leave a stage in one nanosecond go on in the order in which they entered it, so that a link which keeps
-the order keeps that of a TCP connection too.
+leave a stage in one nanosecond go on in the order in which they entered it, so that a link that keeps
+the order keeps the order of a TCP connection too.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from netdfl.packets.device_queue import DeviceQueue, quantile_ns
 from netdfl.packets.tun import NamespaceAddress, address_of
 
 LIMIT = 4096
-"""Packets that one directed edge holds at most, in queues and under way; what comes then is dropped."""
+"""Most packets of a directed edge in queues and under way; further ones are dropped."""
 SPIN_NS = 15_000
 _BATCH = 32
 _LOOKED_AT = 8
-"""Of so many packets of an edge the wait of one is taken."""
+"""One in this number of packets of an edge has its wait measured."""
 _LARGEST = 65536
 _DATA = Kind.DATA
 
 
 class Lane:
-    """One directed edge: its path, and what became of its packets."""
+    """One directed edge: its path, and the counts of its packets."""
 
     __slots__ = ("delivered", "dropped", "edge", "path", "sent", "under_way")
 
     def __init__(self, path: Path) -> None:
-        """Nothing was sent yet."""
+        """Begin with no packets."""
         self.edge = path.edge
         self.path = path
         self.sent = self.delivered = self.under_way = 0
@@ -53,7 +53,7 @@ class Lane:
 
 
 class InOrder(Drive):
-    """A driver that lets units of equal time go in the order in which they came, as a wire does."""
+    """A driver that keeps units of equal time in the order of their arrival, as a wire does."""
 
     __slots__ = ()
 
@@ -64,7 +64,7 @@ class InOrder(Drive):
 
 
 class Forwarder:
-    """Every packet of a fleet that is under way."""
+    """The packets of a fleet that are under way."""
 
     name: ClassVar[str] = "tun"
 
@@ -89,7 +89,7 @@ class Forwarder:
         self.ended = False
 
     def add(self, node: NodeId, device: int, namespace: int) -> None:
-        """Carry the packets of `device`, the descriptor of what `node` has in its `namespace`."""
+        """Carry the packets of `device`, a file descriptor; the device of `node` lies in its `namespace`."""
         self.devices[node], self.namespaces[node] = device, namespace
         self._nodes[device], self._routes[device] = node, {}
 
@@ -100,7 +100,7 @@ class Forwarder:
     def serve(self, start_ns: int, control: int, obey: Callable[[], None]) -> None:
         """Carry packets from `start_ns` (of the monotonic clock) until `ended`; call `obey` if `control` is readable.
 
-        What was sent before the start waits in the devices.
+        Packets sent before the start wait in the devices.
         """
         self._start_ns = start_ns
         timer = NanosecondTimer()
@@ -117,7 +117,7 @@ class Forwarder:
                         self.calls[fd]()
 
     def advance(self, now_ns: int) -> None:
-        """Do all that is due: scheduled changes, and packets that leave a stage."""
+        """Apply all that is due: scheduled changes, and packets that leave a stage."""
         while self._events and (self._events[0].at_ns or 0) <= now_ns:
             event = self._events.popleft()
             at_ns = event.at_ns or 0
@@ -127,10 +127,11 @@ class Forwarder:
         self._drive.run(now_ns)
 
     def counts(self) -> dict[str, object]:
-        """What became of the packets, by edge and in all.
+        """Return the counts of packets, by edge and in all.
 
-        `strangers` were addressed to nobody of the fleet; `late_ns` bounds how much later than due 50
-        and 99 of 100 packets left, `waited_ns` how long they waited in the sender's device until they were read.
+        `strangers` were addressed to no node of the fleet; `late_ns` bounds the lateness of 50 and of 99 in 100
+        packets,
+        `waited_ns` their waits in the sender's device until they were read.
         """
         lanes = sorted(self._lanes.values(), key=lambda lane: lane.edge)
         return {
@@ -142,12 +143,12 @@ class Forwarder:
         }
 
     def close(self) -> None:
-        """Let go of the devices and namespaces; those in which nobody lives end, with all that is in them."""
+        """Release the devices and namespaces; those in which no process lives end, with all that is in them."""
         for fd in (*self.devices.values(), *self.namespaces.values()):
             os.close(fd)
 
     def _rest(self, timer: NanosecondTimer) -> float:
-        """How long to wait for packets: not at all where something is due soon, else until the timer."""
+        """Return how long to wait for packets: 0 if an event is due soon, else until the timer."""
         due = [at for at in (self._drive.next_ns(), self._events[0].at_ns if self._events else None) if at is not None]
         if not due:
             return -1
@@ -182,7 +183,7 @@ class Forwarder:
             )
 
     def _route(self, tun: int, packet: bytes) -> Lane | None:
-        """The lane of the first packet on an edge; None for what is addressed to nobody of the fleet."""
+        """Return the lane of the first packet on an edge; None for a packet to no node of the fleet."""
         dst = self._by_address.get(packet[16:20]) if packet[0] >> 4 == 4 else None
         src = self._nodes[tun]
         if dst is None or dst == src:
@@ -220,24 +221,24 @@ def _counts(lanes: Sequence[Lane]) -> Json:
 
 
 class NanosecondTimer:
-    """A descriptor that is readable from a moment of the monotonic clock on, exact to the nanosecond.
+    """A file descriptor that is readable from a moment of the monotonic clock on, exact to the nanosecond.
 
     epoll's own time-out counts whole milliseconds, and Python has timerfd from 3.13 on only.
     """
 
     def __init__(self) -> None:
-        """Make it, not armed."""
+        """Make the timer, not armed."""
         self._libc = ctypes.CDLL(None)
         self.fd: int = self._libc.timerfd_create(time.CLOCK_MONOTONIC, os.O_NONBLOCK | os.O_CLOEXEC)
         self._armed_ns = 0
 
     def arm(self, at_ns: int) -> None:
-        """Be readable from `at_ns` on."""
+        """Become readable at `at_ns`."""
         if at_ns != self._armed_ns:
             self._armed_ns = at_ns
             self._libc.timerfd_settime(self.fd, 1, struct.pack("qqqq", 0, 0, *divmod(at_ns, 10**9)), None)
 
     def clear(self) -> None:
-        """Be readable no more."""
+        """Become unreadable."""
         os.read(self.fd, 8)
         self._armed_ns = 0

@@ -1,9 +1,8 @@
-"""In a container: give it a TUN device, hand that to whoever forwards packets, and become the node, unprivileged.
+"""The entry process of a container: it makes a TUN device, hands it to the forwarder, and becomes the node.
 
     python -m netdfl.packets.handover NODE TCP SOCKET COMMAND ...
-
-Only this needs NET_ADMIN. The device, and the namespace that it lies in, travel as descriptors through the
-socket of the forwarder, which needs no privilege: it reads and writes them from where it is.
+Only this process needs NET_ADMIN; the node is unprivileged. The device and its namespace travel as file descriptors
+through the socket of the forwarder, which needs no privilege: it reads and writes them from where it is.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from netdfl.core.types import NodeId
 from netdfl.packets.tun import address_of, open_device
 
 OWNER = "NETDFL_OWNER"
-"""The environment variable that names whom to become, as `uid:gid`."""
+"""The environment variable that names the user to become, as `uid:gid`."""
 PATIENCE_S = 60
 _NODE = struct.Struct("!I")
 
@@ -40,21 +39,21 @@ def main(arguments: list[str]) -> NoReturn:
 
 
 def open_namespace() -> int:
-    """A descriptor of this network namespace."""
+    """Return a file descriptor of this network namespace."""
     return os.open("/proc/self/ns/net", os.O_RDONLY)
 
 
 def become(uid: int, gid: int) -> None:
-    """Be nobody else from now on."""
+    """Change to this user and group for good."""
     os.setgroups([])
     os.setgid(gid)
     os.setuid(uid)
 
 
 def hand_over(node: NodeId, device: int, namespace: int, forwarder: Path) -> None:
-    """Send the device of `node`, and its namespace, to the socket `forwarder`, once somebody listens there.
+    """Send the device of `node`, and its namespace, to the socket `forwarder`, once a process listens there.
 
-    The line stays open for as long as this process lives, whatever it becomes. Raises MachineError.
+    The connection stays open as long as this process lives, whatever program it becomes. Raises MachineError.
     """
     until = time.monotonic() + PATIENCE_S
     line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -69,7 +68,7 @@ def hand_over(node: NodeId, device: int, namespace: int, forwarder: Path) -> Non
 
 
 def take_over(line: socket.socket) -> tuple[NodeId, int, int] | None:
-    """Receive what `hand_over` sent: the node, its device and its namespace; None from whoever sent less."""
+    """Receive the node, its device and its namespace from `hand_over`; None from a sender of anything else."""
     with suppress(OSError):
         said, fds, *_ = socket.recv_fds(line, _NODE.size, 2)
         if len(said) == _NODE.size and len(fds) == 2:

@@ -1,9 +1,9 @@
 """The kernel's own queueing disciplines as a packet engine: netem for links, tbf and htb for up- and downlinks.
 
-Every node has a veth into one more namespace, the hub, where a bridge joins them. What leaves the hub
-towards node j is sorted by its sender i into classes, and the class of i holds the netem of the link
+Every node has a veth into one more namespace, the hub, where a bridge joins them. Packets that leave the hub
+towards node j are sorted by their sender i into classes, and the class of i holds the netem of the link
 i->j; all of them together have j's downlink. A tbf at a node's own end is its uplink. So a packet passes
-uplink, link and downlink in the order of a path. The dice are the kernel's: fates are not repeatable.
+uplink, link and downlink in the order of a path. The random numbers are the kernel's: fates are not repeatable.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NO_RULE = {key: Effective("up" if key == "state" else None) for key in LINK_KEY
 
 
 def available() -> bool:
-    """Whether pyroute2 is installed and this kernel has netem; tried in a namespace that is thrown away."""
+    """Return whether pyroute2 is installed and this kernel has netem; tried in a namespace that is thrown away."""
     try:
         from pyroute2 import IPRoute, NetlinkError
     except ImportError:
@@ -55,7 +55,10 @@ def available() -> bool:
 
 
 def leaf(values: Mapping[str, Effective]) -> dict[str, object]:
-    """The netem of a link whose rules are `values`. Raises ValueError that names a rule netem does not have."""
+    """Return the netem of a link with the rules `values`.
+
+    Raises ValueError with the name of a rule that netem lacks.
+    """
     for key in ("corrupt", "reorder"):
         if values[key].value is not None:
             raise ValueError(key)
@@ -80,7 +83,7 @@ def leaf(values: Mapping[str, Effective]) -> dict[str, object]:
 
 
 def unfit(spec: LinksSpec, edges: Sequence[Edge], events: Sequence[CompiledEvent]) -> str:
-    """The first rule of these links, or of what the schedule makes of them, that netem does not have; else empty."""
+    """Return the first rule of these links, or of scheduled changes to them, that netem lacks; empty for none."""
     try:
         for edge in edges:
             leaf(own_rules(spec, edge).values)
@@ -103,7 +106,7 @@ def _built(value: Effective) -> Any:
 
 
 def _serial(shape: object) -> tuple[float | None, int]:
-    """The rate and the queue's bound in packets. Raises ValueError."""
+    """Return the rate and the queue's bound in packets. Raises ValueError."""
     if shape is None:
         return None, LIMIT
     if not isinstance(shape, Shape) or shape.burst_bytes or shape.queue_bytes is not None or shape.rate_bps == 0:
@@ -112,7 +115,7 @@ def _serial(shape: object) -> tuple[float | None, int]:
 
 
 class Netem:
-    """The links of a fleet in the kernel. It is made in the thread that then lives in the hub."""
+    """The links of a fleet in the kernel. They are made in the thread that then lives in the hub."""
 
     name: ClassVar[str] = "netem"
 
@@ -143,7 +146,7 @@ class Netem:
         return int(self._hub.link_lookup(ifname=name)[0])
 
     def _join(self, node: NodeId, bridge: int) -> None:
-        """Lay the cable between a node and the hub."""
+        """Connect a node to the hub by a veth pair."""
         peer = {"ifname": DEVICE, "net_ns_fd": self.namespaces[node]}
         self._hub.link("add", ifname=f"n{node}", kind="veth", peer=peer)
         self._hub.link("set", index=self._index(f"n{node}"), master=bridge, state="up")
@@ -176,7 +179,7 @@ class Netem:
             self._hub.tc(how, wanted["kind"], self._ports[edge[1]], (one - _ROOT) << 16, parent=one, **parameters)
 
     def serve(self, start_ns: int, control: int, obey: Callable[[], None]) -> None:
-        """Keep to the schedule from `start_ns` until `ended`; call `obey` when `control` is readable."""
+        """Apply the schedule from `start_ns` until `ended`; call `obey` when `control` is readable."""
         while not self.ended:
             now_ns = time.monotonic_ns() - start_ns
             while self._events and (self._events[0].at_ns or 0) <= now_ns:
@@ -186,7 +189,7 @@ class Netem:
                 obey()
 
     def apply(self, event: CompiledEvent) -> None:
-        """Make one change of the schedule."""
+        """Apply one change of the schedule."""
         if event.acts_on_links and event.blocks:
             self._overlays.apply(event)
             for edge in self._set:
@@ -196,7 +199,7 @@ class Netem:
                         self._shape(edge, "change", effective(own, self._overlays.on_link(edge)))
 
     def counts(self) -> dict[str, object]:
-        """What became of the packets, by edge and in all, as the kernel counted it."""
+        """Return the kernel's counts of packets, by edge and in all."""
         edges = {}
         for node, port in self._ports.items():
             for queue in self._hub.get_qdiscs(port):
@@ -212,7 +215,7 @@ class Netem:
         return {"edges": edges, "packets": total | {"dropped": {"kernel": dropped}}}
 
     def close(self) -> None:
-        """Let go of the namespaces; those in which nobody lives end, with all that is in them."""
+        """Release the namespaces; those in which no process lives end, with all that is in them."""
         self._hub.close()
         for namespace in self.namespaces.values():
             os.close(namespace)
@@ -220,7 +223,7 @@ class Netem:
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Say in one line what the kernel refuses. Raises MachineError."""
+    """Turn the kernel's refusals within the context into one line. Raises MachineError."""
     from pyroute2 import NetlinkError
 
     try:
@@ -233,12 +236,12 @@ def refusals() -> Iterator[None]:
 
 
 def _class(src: NodeId) -> int:
-    """The class of what comes from `src`; its netem has the same number as its handle."""
+    """Return the class of packets from `src`; its netem has the same number as its handle."""
     return _ROOT + src + 2
 
 
 def _equip(address: str, tcp: str, uplink: float | None) -> None:
-    """In a node's namespace: its address, no offloads, and its uplink."""
+    """Set up a node's namespace from within: its address, no offloads, and its uplink."""
     from pyroute2 import IPRoute
 
     configure(address, tcp)

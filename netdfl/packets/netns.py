@@ -1,6 +1,6 @@
-"""Linux network namespaces without names: held by a file descriptor, gone when their last holder is.
+"""Linux network namespaces without names: held by a file descriptor, gone with their last holder.
 
-Nothing of them lies in a file system, so there is nothing to sweep: a namespace, and every device in it,
+They have no files, so there is nothing to clean up: a namespace, and every device in it,
 ends with the process that holds it and the processes that entered it, however those end.
 """
 
@@ -22,13 +22,13 @@ _REMEDY = "run it as root or with CAP_SYS_ADMIN and CAP_NET_ADMIN, or run it --o
 
 
 def new_namespace() -> int:
-    """Make a namespace; returns the descriptor that holds it. Raises MachineError without the privilege."""
+    """Make a namespace; return the file descriptor that holds it. Raises MachineError without the privilege."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(_unshare).result()
 
 
 def leave_host() -> None:
-    """Move this thread into a new namespace, so that nothing it does by mistake can reach the host's network."""
+    """Move this thread into a new namespace, so that no mistake of it can reach the host's network."""
     _checked("unshare", _CLONE_NEWNET)
 
 

@@ -1,4 +1,4 @@
-"""The supervisor's hold on the packet process: one network of namespaces, from its making to its counts in a run."""
+"""The client of the packet process: one network of namespaces, from its making to its counts in a run."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class PacketNetwork:
     """Namespaces with a scenario's links between them, made and held by a process of their own."""
 
     def __init__(self, scenario: Path, directory: Path, *, trusted: bool = False, socket: str = "") -> None:
-        """Begin to make the network of the scenario in the file `scenario`; `directory` is where it came from.
+        """Begin to make the network of the scenario in the file `scenario`, originally from `directory`.
 
-        `trusted` says that the caller keeps the load within what the engine carries, whatever the rates add up to.
+        `trusted` says that the caller keeps the load within the engine's capacity, whatever the sum of the rates.
         Nodes that make their own devices hand them over at `socket`.
         """
         self.process = subprocess.Popen(
@@ -40,7 +40,7 @@ class PacketNetwork:
         self._tell({"scenario": str(scenario), "directory": str(directory), "trusted": trusted, **more})
 
     def ready(self) -> None:
-        """Wait until it is made. Raises MachineError with what this machine lacks."""
+        """Wait until the network is made. Raises MachineError with what this machine lacks."""
         answer = self._answer()
         if "error" in answer:
             raise MachineError(answer["error"])
@@ -52,7 +52,7 @@ class PacketNetwork:
         self._tell({"start_ns": start_ns})
 
     def end(self) -> dict[str, Any]:
-        """Stop; what became of the packets. Raises RunError where the process is dead."""
+        """Stop; return the counts of packets. Raises RunError if the process is dead."""
         self._tell({"stop": True})
         counts: dict[str, object] = self._answer()["counts"]
         return counts
@@ -62,7 +62,7 @@ class PacketNetwork:
         self.process.wait()
 
     def close(self) -> None:
-        """End the process, and with it every device and namespace that nobody lives in."""
+        """End the process, and with it every device and namespace in which no process lives."""
         end_child(self.process)
         if self.process.stdout is not None:
             self.process.stdout.close()
@@ -91,11 +91,11 @@ class PacketNetwork:
         self.close()
 
 
-class Watched:
-    """A `PacketNetwork` for one run of `scenario`, on nodes whose congestion control is `tcp`."""
+class SupervisedNetwork:
+    """A packet network for one run of `scenario`, with congestion control `tcp`, supervised for its death."""
 
     def __init__(self, network: PacketNetwork, scenario: Scenario, tcp: str, directory: RunDirectory) -> None:
-        """Take over `network`, which is being made; what it counts by edge goes into `directory`."""
+        """Take over `network`, which is being made; counts by edge go into `directory`."""
         self.network, self._directory = network, directory
         self._emulates = bool(scenario.links)
         self._links: dict[str, object] = {"layer": scenario.world.loss_layer, "tcp": tcp}
@@ -103,7 +103,7 @@ class Watched:
         self._begun = self._ending = False
 
     async def open(self, broke: Callable[[Exception], None]) -> None:
-        """Wait until it is made; `broke` is told if it dies. Raises MachineError with what this machine lacks."""
+        """Wait until the network is made; call `broke` if its process dies. Raises MachineError if it can't be made."""
         await asyncio.to_thread(self.network.ready)
         self._links["engine"] = self.network.engine
         self._watching = asyncio.create_task(self._watch(broke))
@@ -119,9 +119,9 @@ class Watched:
         self._begun = True
 
     async def end(self) -> tuple[Mapping[str, object], str]:
-        """Stop; what carried out the links and what it counted, and what it did not keep of them (empty: nothing).
+        """Stop; return the engine with its counts, and what it failed to apply (empty: nothing).
 
-        Raises RunError where the process is dead.
+        Raises RunError if the process is dead.
         """
         self._ending = True
         try:
@@ -135,10 +135,10 @@ class Watched:
         return self._links | counts, self._missed(counts)
 
     def close(self) -> None:
-        """End the process, whatever befell the run."""
+        """End the process, whatever happened to the run."""
         self._ending = True
         self.network.close()
 
     def _missed(self, counts: Json) -> str:
-        """What the emulation did not keep; empty where nothing has a rate or a delay, or all was well."""
+        """Return what the emulation failed to apply; empty if no link has a rate or a delay, or all was well."""
         return judge_packets(counts) if self._emulates else ""

@@ -1,13 +1,11 @@
-"""The process below a fleet in namespaces: makes the namespaces, carries or shapes the packets, counts them.
+"""The packet process of a fleet in namespaces: it makes them, carries or shapes the packets, and counts them.
 
 `python -m netdfl.packets.process` reads one JSON command per line and answers in the same way:
-
     {"scenario": PATH, "directory": DIR, "trusted": false}, or with "socket" where containers hand over devices
                                           -> {"ready": {"engine": "tun", "places": {"0": {...}}}}
                                              or {"error": "..."}
     {"start_ns": 4711}                       packets flow from this moment of the monotonic clock on
     {"stop": true}                        -> {"counts": {...}}, and it ends
-
 The end of its input ends it, and with it every device and namespace that it made: so a dead supervisor
 leaves nothing. It never touches what existed before it, and imports neither torch nor grpc.
 """
@@ -77,7 +75,7 @@ def _open(plan: Json) -> Any:
 
 
 def _hurry() -> None:
-    """Run before all else where that is allowed: a packet that waits for a training process is late."""
+    """Run before all other processes if allowed: a packet that waits for a training process is late."""
     gc.collect()
     gc.freeze()
     with suppress(OSError):
@@ -85,7 +83,7 @@ def _hurry() -> None:
 
 
 def _commands() -> Iterator[Json]:
-    """The supervisor's lines; read unbuffered, so that poll sees what is left."""
+    """Yield the supervisor's lines; read unbuffered, so that poll sees the rest."""
     rest = b""
     while data := os.read(0, 1 << 16):
         *lines, rest = (rest + data).split(b"\n")

@@ -25,7 +25,7 @@ _HANDED_OVER_S = 1.0
 
 
 class HandedOverForwarder(Forwarder):
-    """The forwarder with the devices that containers hand over, at any time and again after a restart."""
+    """The forwarder with devices that containers hand over, at any time and again after a restart."""
 
     def __init__(self, links: Links, events: Sequence[CompiledEvent], num_nodes: int, listener: socket.socket) -> None:
         """Take devices from `listener`; until then, packets for a node are dropped as `device`."""
@@ -35,7 +35,7 @@ class HandedOverForwarder(Forwarder):
         self.calls[listener.fileno()] = self.accept
 
     def accept(self) -> None:
-        """Let the node that knocks take part; its line tells when it ends."""
+        """Accept a node's connection and its device; the connection's end shows the node's end."""
         line, _ = self.listener.accept()
         line.settimeout(_HANDED_OVER_S)
         taken = take_over(line)
@@ -48,7 +48,7 @@ class HandedOverForwarder(Forwarder):
         self.join(*taken)
 
     def hang_up(self, line: socket.socket) -> None:
-        """The node at `line` ended; its namespace stays, with what is under way to it."""
+        """Close the connection of a node that ended; its namespace stays, with packets under way to it."""
         self.poll.unregister(line.fileno())
         del self.lines[line.fileno()], self.calls[line.fileno()]
         line.close()
@@ -66,7 +66,7 @@ class HandedOverForwarder(Forwarder):
         self.poll.register(self.devices[node], select.EPOLLIN)
 
     def take_over(self, other: HandedOverForwarder) -> None:
-        """Go on with the nodes of `other`, which has ended."""
+        """Continue with the nodes of `other`, which has ended."""
         self.devices, self._nodes, self.namespaces = other.devices, other._nodes, other.namespaces
         self._routes = {device: {} for device in self._nodes}
         for fd, line in other.lines.items():
@@ -74,21 +74,21 @@ class HandedOverForwarder(Forwarder):
             self.calls[fd] = lambda line=line: self.hang_up(line)  # type: ignore[misc]
 
     def counts(self) -> dict[str, object]:
-        """What became of the packets; `unread` where this process may look into the containers' namespaces."""
+        """Return the counts of packets; with `unread` if this process may enter the namespaces."""
         counted = super().counts()
         with suppress(MachineError):
             counted["unread"] = sum(map(dropped, self.namespaces.values()))
         return counted
 
     def close(self) -> None:
-        """Let go of the devices, the namespaces and the nodes."""
+        """Release the devices, the namespaces and the nodes."""
         super().close()
         for line in (*self.lines.values(), self.listener):
             line.close()
 
 
 def open_received(scenario: Scenario, path: Path) -> HandedOverForwarder:
-    """The forwarder for `scenario`, with its socket at `path`. Raises MachineError where it can't carry as much."""
+    """Return the forwarder for `scenario`, with its socket at `path`. Raises MachineError for too high rates."""
     spec, events = build_links(scenario), compile_schedule(scenario)
     asked = asked_bps(scenario, spec)
     if asked > CAPACITY_BPS:
@@ -101,7 +101,7 @@ def open_received(scenario: Scenario, path: Path) -> HandedOverForwarder:
 
 
 def listen(path: Path, backlog: int) -> socket.socket:
-    """A socket at `path` for everybody on this machine who can reach it; one that lies there is replaced."""
+    """Return a socket at `path` for all users of this machine; an earlier one is replaced."""
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(str(path))

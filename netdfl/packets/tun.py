@@ -32,35 +32,35 @@ _SET_ADDRESS, _SET_NETMASK, _SET_MTU, _SET_QUEUE = 0x8916, 0x891C, 0x8922, 0x894
 
 
 class NamespaceAddress(TypedDict):
-    """Where a node lives: the path of its namespace for `netns.enter`, and its address there."""
+    """The place of a node: the path of its namespace for `netns.enter`, and its address there."""
 
     namespace: str
     address: str
 
 
 def places(namespaces: Mapping[NodeId, int]) -> dict[NodeId, NamespaceAddress]:
-    """How other processes find the namespaces that this one holds."""
+    """Return the paths by which other processes find the namespaces that this one holds."""
     own = f"/proc/{os.getpid()}/fd"
     return {node: {"namespace": f"{own}/{fd}", "address": address_of(node)} for node, fd in namespaces.items()}
 
 
 def address_of(node: NodeId) -> str:
-    """The address of `node` in its own namespace; every run uses the same, as namespaces do not see each other."""
+    """Return the address of `node` in its namespace; every run uses the same, as namespaces are separate."""
     return str(_NETWORK[node + 1])
 
 
 def open_tun(namespace: int, node: NodeId, tcp: str) -> int:
-    """Make the device of `node` in `namespace`, with address and route; returns its descriptor, non-blocking.
+    """Make the device of `node` in `namespace`, with address and route; return its non-blocking file descriptor.
 
-    `tcp` names the congestion control of whoever lives there. The device has no offloads: TCP cuts its
+    `tcp` names the congestion control of the node. The device has no offloads: TCP cuts its
     data into packets of the MTU, each with its checksum, as they would leave a network card. Raises
-    MachineError where the kernel has no TUN, or no such congestion control.
+    MachineError if the kernel has no TUN, or no such congestion control.
     """
     return inside(namespace, lambda: open_device(address_of(node), tcp))
 
 
 def dropped(namespace: int) -> int:
-    """Packets that the kernel dropped because the forwarder did not come to read them."""
+    """Return the number of packets that the kernel dropped because the forwarder was too slow."""
 
     def count() -> int:
         for line in Path("/proc/thread-self/net/dev").read_text().splitlines():
@@ -87,9 +87,9 @@ def open_device(address: str, tcp: str) -> int:
 
 
 def configure(address: str, tcp: str) -> None:
-    """Give this namespace's device its address, route and MTU, and bring it up; no IPv6, it looks for routers.
+    """Give this namespace's device its address, route and MTU, and bring it up; IPv6 is off, as it seeks routers.
 
-    Raises MachineError where the kernel has no congestion control `tcp`.
+    Raises MachineError if the kernel has no congestion control `tcp`.
     """
     for setting in ("all", "default"):
         with suppress(OSError):
@@ -128,7 +128,7 @@ def offloads_off(device: str) -> None:
 
 
 def _route(address: str, tcp: str) -> None:
-    """Give the route to the fleet its congestion control: the namespace's own default may only be an allowed one."""
+    """Give the route to the fleet its congestion control: the namespace's default may be restricted."""
     metrics = _attribute(_RTAX_CC, tcp.encode() + b"\0")
     attributes = (
         _attribute(_RTA_DST, _NETWORK.network_address.packed)

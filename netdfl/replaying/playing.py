@@ -21,7 +21,7 @@ from netdfl.replaying.happenings import Happenings, HappeningsRecorder
 from netdfl.scenario.model.schema import Scenario
 from netdfl.supervisor.stalls import ExactWatch
 from netdfl.supervisor.supervisor import FleetOutcome, Supervisor
-from netdfl.worlds.base import Figures, Setting
+from netdfl.worlds.base import Figures, WorldConfig
 from netdfl.worlds.simulated.arithmetic import exact_arithmetic
 from netdfl.worlds.simulated.loop import NamedTimer, Source, VirtualLoop
 from netdfl.worlds.simulated.world import SimulatedWorld
@@ -97,7 +97,7 @@ class _ReplayWorld(SimulatedWorld):
 
     loop: SteppedLoop
 
-    def __init__(self, setting: Setting, happenings: Happenings) -> None:
+    def __init__(self, setting: WorldConfig, happenings: Happenings) -> None:
         super().__init__(setting, SteppedLoop)
         self._happenings = happenings
 
@@ -142,7 +142,7 @@ class Playback:
         """Begin in the new `directory`, before anything happens. Raises the errors of the world."""
         self.scenario, self.directory = scenario, directory
         self.happenings = Happenings(record)
-        self.world = _ReplayWorld(Setting(scenario, directory, self._say), self.happenings)
+        self.world = _ReplayWorld(WorldConfig(scenario, directory, self._say), self.happenings)
         self.loop = self.world.loop
         self.loop.halts = self._halts
         self.supervisor = _ReplaySupervisor(scenario, directory, self.world, note=self._say, show=lambda status: None)

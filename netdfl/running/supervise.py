@@ -14,7 +14,7 @@ from netdfl.running.display import SilentDisplay
 from netdfl.scenario.model.schema import Scenario
 from netdfl.supervisor.resumption import Resumption
 from netdfl.supervisor.supervisor import FleetOutcome, Supervisor
-from netdfl.worlds.base import Setting
+from netdfl.worlds.base import WorldConfig
 from netdfl.worlds.catalog import entry_of
 from netdfl.worlds.fork_client import ForkServer
 
@@ -33,7 +33,7 @@ def supervise(
     `keep_log` gets the lines of the event log, if the world keeps one. Raises InputError if the fleet can't begin.
     """
     display = display or SilentDisplay()
-    world = entry_of(scenario).make(Setting(scenario, directory, display.note, forkserver, keep_log))
+    world = entry_of(scenario).make(WorldConfig(scenario, directory, display.note, forkserver, keep_log))
     supervisor = Supervisor(scenario, directory, world, note=display.note, show=display.update, resumption=resumption)
     began = time.monotonic()
     try:

@@ -58,7 +58,7 @@ from netdfl.supervisor.resumption import Resumption
 from netdfl.supervisor.showing import StatusReporter
 from netdfl.supervisor.software import compare, software_of
 from netdfl.supervisor.stalls import ExactWatch, StallWatch
-from netdfl.worlds.base import Figures, Found, VirtualWorld, World
+from netdfl.worlds.base import Figures, OpenResult, VirtualWorld, World
 
 GRACE_S = 5.0
 INTERRUPT_GRACE_S = 1.2
@@ -185,7 +185,7 @@ class Supervisor:
             ) from None
         compare(fleet)
 
-    async def _opened(self) -> Found:
+    async def _opened(self) -> OpenResult:
         """Open the world, unless an interrupt comes first."""
         opening = asyncio.create_task(self.fleet.world.open(self))
         opening.add_done_callback(lambda task: self.fleet.changed.set())
@@ -194,7 +194,7 @@ class Supervisor:
             return opening.result()
         opening.cancel()
         await asyncio.wait([opening])
-        return Found()
+        return OpenResult()
 
     def _begin(self) -> None:
         """Tell all nodes the addresses and the common start."""

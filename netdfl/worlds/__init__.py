@@ -1,1 +1,1 @@
-"""Where hosts run, and what time it is there: a file or a folder for each world."""
+"""The worlds in which a fleet can run, each with its own place of nodes and its own time."""

@@ -1,7 +1,9 @@
-"""What a world is: it places hosts, keeps time, and carries orders down and reports up. Policy is the supervisor's.
+"""The interface of a world: it places hosts, keeps time, and carries orders and reports.
+
+The supervisor has the policies.
 
 A new world is a class like `World` here, and a `WorldEntry`: a row of `netdfl.worlds.catalog`, or an object of a
-module of one's own that the scenario names, `world: {kind: "package.module:ENTRY"}`.
+user's module that the scenario names, `world: {kind: "package.module:ENTRY"}`.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from netdfl.core.clock import Clock
 from netdfl.core.control import Exit, Life, Order, Report
 from netdfl.core.fates import MessageCounts
 from netdfl.core.interrupts import Patience, ending_signals, outside_loops
+from netdfl.core.renamed import renamed
 from netdfl.core.types import Json, NodeId, PeerMessage
 from netdfl.record.base import Recorder, Store
 from netdfl.record.directory import RunDirectory
@@ -30,28 +33,28 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class News(Protocol):
-    """Who is told what happens in a world: the supervisor. Called on the world's event loop; never waits."""
+class WorldListener(Protocol):
+    """A listener to a world's events: the supervisor. Calls come from the world's event loop and must not wait."""
 
     def report(self, node: NodeId, report: Report) -> None:
-        """A node, or the evaluator, says something; its `Hello` first, or else what time it is that it asks."""
+        """Take a report of a node or of the evaluator. The first is its `Hello`, or a question for the clock."""
 
     def exited(self, node: NodeId, how: Exit) -> None:
-        """A life of a node has ended. One that had said that it crashes is no news."""
+        """Take the end of a node's life. The end after a reported crash is expected."""
 
     def came_back(self, node: NodeId, keeps: bool) -> None:
-        """Somebody else started a dead node again: it wants a life. `keeps`: the state of its last one is there."""
+        """Take the return of a dead node that somebody else started. `keeps`: its last state exists."""
 
     def refused(self, what: str) -> None:
-        """Somebody who is not of this run would attend, and may not."""
+        """Take the refusal of a process that does not belong to this run."""
 
     def broke(self, error: Exception) -> None:
-        """The world can't go on, and the run with it."""
+        """Take an error by which the world, and the run with it, can't go on."""
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a world found when it was opened: who holds which labels, as `partition.json` has it; None: no labels.
+class OpenResult:
+    """The result of opening a world: the labels of each client, as in `partition.json`; None: no labels.
 
     `notes` are sentences on the data.
     """
@@ -62,10 +65,10 @@ class Found:
 
 @dataclass(frozen=True)
 class Figures:
-    """What a world says of itself at the end.
+    """A world's report at its end.
 
-    `links` is what carried out the links and what it counted, `missed` what it did not keep of them (empty: nothing).
-    A world in virtual time says how much of it passed, and the hash of its event log.
+    `links` names the device that applied the links and its counts, `missed` what it failed to apply (empty: nothing).
+    A world in virtual time reports the time that passed, and the hash of its event log.
     """
 
     links: Json = field(default_factory=dict)
@@ -75,86 +78,86 @@ class Figures:
 
 
 class World(Protocol):
-    """One fleet's world. Whatever befell it before, `aclose` leaves nothing behind."""
+    """One fleet's world. Whatever happened before, `aclose` leaves nothing behind."""
 
     @property
     def clock(self) -> Clock:
-        """The fleet's time."""
+        """The fleet's clock."""
 
     def recorder(self, store: Store) -> Recorder:
-        """Through what the fleet's figures go into `store`: by itself, or past an event log."""
+        """Return the recorder of the fleet's figures: `store` itself, or one that also writes an event log."""
 
     def run(self, course: Callable[[], Coroutine[Any, Any, T]], interrupt: Callable[[], None]) -> T:
         """Run a supervisor's `course` on this world's event loop; the first Ctrl-C calls `interrupt`."""
 
-    async def open(self, news: News) -> Found:
-        """Make ready. Raises InputError for what can't be (MachineError: here), RunError."""
+    async def open(self, news: WorldListener) -> OpenResult:
+        """Prepare the world. Raises InputError for an impossible scenario (MachineError: impossible here), RunError."""
 
     def launch(self, nodes: Sequence[NodeId], life: Life) -> None:
-        """Begin a life of each of `nodes`: it will attend, or exit, or the world break."""
+        """Begin a life of each of `nodes`: each connects, or exits, or the world breaks."""
 
     def begin(self, at_ns: int) -> int:
-        """The fleet's time is about to be `at_ns`; the reading of this machine's monotonic clock at which it was 0."""
+        """Set the fleet's time to `at_ns`; return the reading of this machine's monotonic clock at its time 0."""
 
     def order(self, node: NodeId, order: Order) -> None:
-        """Hand an order to a node, or to the evaluator; lost without a word where that is gone."""
+        """Send an order to a node, or to the evaluator; it is lost silently if the receiver is gone."""
 
     async def aclose(self, grace_s: float) -> Figures:
-        """All were told to stop: give them the grace, end what is left, take everything down."""
+        """Give the processes, which all have the order to stop, the grace; then end the rest and clean up."""
 
 
-class Looker(Protocol):
-    """What looks for stalls in a world whose time is virtual. `due_ns` is when it wants to look next.
+class StallMonitor(Protocol):
+    """A monitor for stalls in a world of virtual time. `due_ns` is the time of its next look.
 
-    `over`: it has seen that nothing is worth waiting for any more, and the run ends.
+    `over`: nothing is worth waiting for any more, and the run ends.
     """
 
     due_ns: int
     over: bool
 
     def look(self, now_ns: int) -> None:
-        """It is time."""
+        """Look for stalls."""
 
     def idle(self) -> None:
-        """Nothing can run and nothing is due: end something that a node waits for, or the run.
+        """End a wait of some node, or the run, as nothing can run and nothing is due.
 
-        It is called again while nothing can run all the same.
+        The call is repeated while nothing can run all the same.
         """
 
 
 @runtime_checkable
 class VirtualWorld(Protocol):
-    """What a world in virtual time is beside a `World`: all of it is known at any moment.
+    """The further interface of a world in virtual time: all of its state is known at any moment.
 
-    Set `begins` before it opens: it is told of each round that a node begins, and the node's last train loss.
+    Set `begins` before it opens: it is called with each round that a node begins, and the node's last train loss.
     """
 
     begins: Callable[[NodeId, int, float | None], None]
 
-    def watched_by(self, looker: Looker) -> None:
+    def watched_by(self, looker: StallMonitor) -> None:
         """Let `looker` look from now on."""
 
     def accounts(self) -> dict[NodeId, Account]:
-        """What every node does at this moment, its last life's where it is down."""
+        """Return the present account of every node; of a node that is down, the last one."""
 
     def sent(self) -> tuple[int, MessageCounts]:
-        """The bytes that all nodes have sent so far, and what became of their messages."""
+        """Return the bytes that all nodes have sent so far, and the counts of their messages."""
 
     def waits(self) -> dict[NodeId, WaitInBrief]:
-        """What the nodes wait for that wait for messages now."""
+        """Return the present waits of all nodes that wait for messages."""
 
     def stack(self, node: NodeId) -> str:
-        """Where the coroutine of `node` stands."""
+        """Return the stack of a node's coroutine."""
 
     def can_send_again(self, node: NodeId, sent: PeerMessage) -> bool:
-        """Whether `node` still has a message that it sent."""
+        """Return whether `node` still keeps a message that it sent."""
 
 
 @dataclass(frozen=True)
-class Setting:
-    """What a world is made from. `forkserver` was opened earlier; `keep_log` gets the lines of an event log.
+class WorldConfig:
+    """The configuration of a world. `forkserver` was opened earlier; `keep_log` gets the lines of an event log.
 
-    `blueprint` is that of a scenario that differs in events, rounds by the clock and luck alone: it saves making one.
+    `blueprint` may come from a scenario that differs only in events, rounds by the clock and luck: it saves making one.
     """
 
     scenario: Scenario
@@ -165,27 +168,27 @@ class Setting:
     blueprint: Blueprint | None = None
 
 
-class Beside:
-    """What a world does beside all else. An error in it is the world's."""
+class BackgroundTasks:
+    """A set of background tasks of a world. An error in a task is an error of the world."""
 
     def __init__(self, broke: Callable[[Exception], None]) -> None:
-        """Tell `broke` of errors."""
+        """Report errors to `broke`."""
         self._broke = broke
         self._tasks: set[asyncio.Task[None]] = set()
 
     def do(self, work: Coroutine[Any, Any, None]) -> None:
-        """Begin `work`."""
+        """Start `work` as a task."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
 
     def cancel(self) -> None:
-        """Leave off."""
+        """Cancel all tasks."""
         for task in self._tasks:
             task.cancel()
 
     async def ended(self) -> None:
-        """Return once nothing of it goes on."""
+        """Return once all tasks have ended."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _done(self, task: asyncio.Task[None]) -> None:
@@ -196,7 +199,7 @@ class Beside:
 
 
 def run_in_real_time(course: Callable[[], Coroutine[Any, Any, T]], interrupt: Callable[[], None]) -> T:
-    """`World.run` of every world on the real clock."""
+    """Run `course` on a real event loop; the implementation of `World.run` for real time."""
 
     async def run() -> T:
         if threading.current_thread() is threading.main_thread():
@@ -206,3 +209,16 @@ def run_in_real_time(course: Callable[[], Coroutine[Any, Any, T]], interrupt: Ca
         return await course()
 
     return outside_loops(lambda: asyncio.run(run()))
+
+
+if not TYPE_CHECKING:
+    __getattr__ = renamed(
+        __name__,
+        {
+            "Beside": "BackgroundTasks",
+            "Found": "OpenResult",
+            "Looker": "StallMonitor",
+            "News": "WorldListener",
+            "Setting": "WorldConfig",
+        },
+    )

@@ -1,4 +1,4 @@
-"""The worlds that there are: what each can do, and how it is made. A row a world."""
+"""The catalog of worlds: the abilities of each, and how it is made. A row a world."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from netdfl.scenario.model.world import (
     SlurmOptions,
     WorldOptions,
 )
-from netdfl.worlds.base import Setting, World
+from netdfl.worlds.base import World, WorldConfig
 
 if TYPE_CHECKING:
     from netdfl.worlds.machines.machine import Engine
@@ -27,51 +27,51 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class WorldEntry:
-    """A world: `make` it, from a scenario that has written its `options`. A user's own is such an object of a module.
+    """A world's row: `make` makes it, from a scenario with its `options`. A user's world is an object of this class.
 
-    `repeatable`: the same scenario gives the same run, bit for bit. `resumable`: a killed run can go on. `engine`: what
-    gives its machines, where there are such, for who looks at them without a run.
+    `repeatable`: the same scenario gives the same run, bit for bit. `resumable`: a killed run can go on. `engine`: the
+    source of its machines, if there is one, for commands that inspect them without a run.
     """
 
     options: type[WorldOptions]
-    make: Callable[[Setting], World]
+    make: Callable[[WorldConfig], World]
     repeatable: bool = False
     resumable: bool = False
     engine: Callable[[Scenario], Engine] | None = None
 
 
-def _simulated(setting: Setting) -> World:
+def _simulated(setting: WorldConfig) -> World:
     from netdfl.worlds.simulated.world import SimulatedWorld
 
     return SimulatedWorld(setting)
 
 
 def _quiet() -> None:
-    """Keep gRPC from telling stderr of callers that TLS refuses: netdfl records them. Comes before gRPC is imported."""
+    """Keep gRPC from printing refused TLS callers: netdfl records them. Must precede the import of gRPC."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 
-def _processes(setting: Setting) -> World:
+def _processes(setting: WorldConfig) -> World:
     _quiet()
     from netdfl.worlds.processes import ProcessesWorld
 
     return ProcessesWorld(setting)
 
 
-def _namespaces(setting: Setting) -> World:
+def _namespaces(setting: WorldConfig) -> World:
     _quiet()
     from netdfl.worlds.namespaces import NamespacesWorld
 
     return NamespacesWorld(setting)
 
 
-def _containers(setting: Setting) -> World:
+def _containers(setting: WorldConfig) -> World:
     from netdfl.worlds.containers.world import ContainersWorld
 
     return ContainersWorld(setting)
 
 
-def _machines(engine: Callable[[Scenario], Engine], setting: Setting) -> World:
+def _machines(engine: Callable[[Scenario], Engine], setting: WorldConfig) -> World:
     _quiet()
     from netdfl.worlds.machines.world import MachinesWorld
 
@@ -105,7 +105,7 @@ WORLDS = {
 
 
 def entry_of(scenario: Scenario) -> WorldEntry:
-    """The world that `scenario` names. Raises InputError where there is none of that name here."""
+    """Return the world that `scenario` names. Raises InputError if there is no such world here."""
     kind, own = scenario.world.kind, scenario.world.entry
     if own is not None:
         if not isinstance(own, WorldEntry):

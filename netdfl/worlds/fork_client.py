@@ -1,4 +1,4 @@
-"""A world's hold on the fork server: commands down a pipe, answers and ends of children up another."""
+"""The client of the fork server: commands go down one pipe, answers and ends of children come up another."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ENVIRONMENT = {
     # Sockets are read by the thread that waits for them, not by one of a pool: half the switches between threads.
     "GRPC_EXPERIMENTS": "-event_engine_client,-event_engine_listener",
 }
-"""What a fork server finds in its environment, unless somebody has set it otherwise."""
+"""Default environment variables of a fork server."""
 GIVEN_BYTES = 256 * 1024
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
@@ -39,8 +39,8 @@ class ServerProcess(Child, Protocol):
 
 
 @dataclass(frozen=True)
-class Loaded:
-    """What the fork server found when it loaded a plan: this machine's GPUs, who holds which labels, what to say."""
+class PreloadResult:
+    """The result of loading a plan: this machine's GPUs, the labels of each client, remarks on the data."""
 
     gpus: int
     partition: Json | None
@@ -48,8 +48,8 @@ class Loaded:
 
 
 @dataclass(frozen=True)
-class Forked:
-    """A child that has ended, with an exit code or by a signal; `words` are the last of its log."""
+class ChildExit:
+    """The end of a child, with an exit code or by a signal; `words` are the last of its log."""
 
     pid: int
     code: int
@@ -61,7 +61,7 @@ OnExit = Callable[[NodeId, Exit], None]
 
 
 class ForkServer:
-    """Made as early as possible: it imports torch while the scenario is being read."""
+    """A client of a fork server. Made as early as possible: it imports torch while the scenario is being read."""
 
     def __init__(self, process: ServerProcess) -> None:
         """Take over a fork server's process."""
@@ -69,7 +69,7 @@ class ForkServer:
         self.ended = asyncio.Event()
         self.processes: dict[int, Command] = {}
         self._answers: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        self._unclaimed: dict[int, Forked | None] = {}  # children whom `spawn` has yet to return, and how they ended
+        self._unclaimed: dict[int, ChildExit | None] = {}  # children whom `spawn` has yet to return, and how they ended
         self._on_exit: OnExit = lambda node, how: None
         self._changed = asyncio.Event()
         self._ending: threading.Thread | None = None
@@ -78,9 +78,9 @@ class ForkServer:
 
     @classmethod
     def open(cls, through: Sequence[str] = (), environment: Mapping[str, str] = os.environ) -> Self:
-        """Start the process, by the command `through` if it lives elsewhere; it answers to nothing before `plan`.
+        """Start the process, through the command `through` on another machine. Before `plan` it only answers `look`.
 
-        `environment` is what it finds around it; by default what there is here.
+        `environment` is its environment, by default this process's.
         """
         allow_open_files()  # here, where every node attends, and in all that is started
         process = subprocess.Popen(
@@ -93,7 +93,7 @@ class ForkServer:
         return cls(process)
 
     async def look(self, question: Json) -> dict[str, Any]:
-        """What is so on its machine; may come before the plan. Raises RunError."""
+        """Ask a question about its machine; possible before the plan. Raises RunError."""
         self._begin_to_read()
         found: dict[str, Any] = (await self._ask({"look": question}))["looked"]
         if "failed" in found:
@@ -104,8 +104,8 @@ class ForkServer:
         if self._reading is None:
             self._reading = asyncio.create_task(self._read())
 
-    async def plan(self, plan: RunPlan, on_exit: OnExit) -> Loaded:
-        """Hand over the plan; return what was found. `on_exit` hears of every node whose process ends.
+    async def plan(self, plan: RunPlan, on_exit: OnExit) -> PreloadResult:
+        """Load the plan; return the result. `on_exit` is called for every node whose process ends.
 
         Raises:
             InputError: the plan can't be carried out: data missing, parts that do not fit.
@@ -116,7 +116,7 @@ class ForkServer:
         answer = await self._ask({"plan": asdict(plan)})
         if "error" in answer:
             raise InputError(answer["error"])
-        return Loaded(**answer["ready"])
+        return PreloadResult(**answer["ready"])
 
     async def spawn(self, command: Command) -> int:
         """Fork a process for the nodes of `command`; return its id. Raises RunError."""
@@ -135,7 +135,7 @@ class ForkServer:
                     await self._changed.wait()
 
     async def hold(self, host: str, port: int, token: str) -> None:
-        """Have it connect to where its end is noticed. Raises MachineError where it can't, RunError."""
+        """Let the server connect to a lifeline. Raises MachineError if it can't, RunError."""
         self._begin_to_read()
         why = (await self._ask({"hold": {"host": host, "port": port, "token": token}}))["held"]
         if why:
@@ -145,7 +145,7 @@ class ForkServer:
             )
 
     async def give(self, node: NodeId, checkpoint: Path) -> None:
-        """Let `node` find what an earlier life saved; in parts, each answered. Raises RunError."""
+        """Send `node` its checkpoint of an earlier life, in parts with an answer each. Raises RunError."""
         with checkpoint.open("rb") as file:
             first = True
             while data := file.read(GIVEN_BYTES):
@@ -157,7 +157,7 @@ class ForkServer:
         self._tell({"kill": pid})
 
     async def aclose(self, grace_s: float = 5.0) -> None:
-        """Tell it to end, and wait for that; `close`."""
+        """Order the server to end, wait for its end, and close."""
         if self._ending is not None:
             await asyncio.to_thread(self._ending.join, grace_s)
             return
@@ -172,9 +172,9 @@ class ForkServer:
         self.close()
 
     def abandon(self) -> None:
-        """It is gone, or its machine is, or it does not answer: wait for nothing of it any more. Never waits itself.
+        """Give up a server that is gone, or does not answer. The call itself never waits.
 
-        What stood for it here is ended beside all else: that may take until whoever started it notices, too.
+        Its local process is ended in a thread: that may take until whatever started the server notices, too.
         """
         if self._ending is not None:
             return
@@ -187,7 +187,7 @@ class ForkServer:
         self._ending.start()
 
     def close(self) -> None:
-        """End the fork server and every child of it; at once where it has nothing to end."""
+        """End the fork server and all its children; at once if it has none."""
         if self._ending is not None:
             return
         if self._reading is None:
@@ -229,7 +229,7 @@ class ForkServer:
             while line := await reader.readline():
                 answer = json.loads(line)
                 if "exited" in answer:
-                    self._end(Forked(**answer["exited"]))
+                    self._end(ChildExit(**answer["exited"]))
                     continue
                 if "spawned" in answer:
                     self._unclaimed[int(answer["spawned"]["pid"])] = None
@@ -242,7 +242,7 @@ class ForkServer:
         self.ended.set()
         self._changed.set()
 
-    def _end(self, ended: Forked) -> None:
+    def _end(self, ended: ChildExit) -> None:
         if ended.pid in self._unclaimed:
             self._unclaimed[ended.pid] = ended
         elif (command := self.processes.pop(ended.pid, None)) is not None:

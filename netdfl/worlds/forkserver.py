@@ -1,18 +1,16 @@
 """The fork server: a process that has torch and the data loaded and forks every node from itself.
 
 `python -m netdfl.worlds.forkserver` reads one JSON command per line and answers in the same way:
-
     {"plan": {...}}                      -> {"ready": {"gpus": 0, ...}} or {"error": "...", "code": 2}
     {"spawn": {"nodes": [3], ...}}       -> {"spawned": {"nodes": [3], "pid": 4711}}
-    {"look": {"facts": {}}}              -> {"looked": {...}}: what a child says that looks at this machine
-    {"file": {"node": 3, "data": "..."}} -> {"written": n}: a part of what the node saved in an earlier life
+    {"look": {"facts": {}}}              -> {"looked": {...}}: the answer of a child about this machine
+    {"file": {"node": 3, "data": "..."}} -> {"written": n}: a part of the node's checkpoint of an earlier life
     {"hold": {"host": "...", ...}}       -> {"held": ""}, or why not: a connection whose end is this process's end
     {"kill": pid}
     {"end": null}
     (a child ends)                       -> {"exited": {"pid": 4711, "code": 0, "signal": null, "words": "..."}}
-
 The end of its input ends it and all its children, so a dead supervisor leaves no orphans. Children that
-lose their supervisor write down what they know and end by themselves: they get a moment for that, unless the input
+lose their supervisor write their records and end by themselves: they get a moment for that, unless the input
 ended with `end`, or the supervisor is on another machine and would not see it. They ask the kernel to be killed should
 the fork server die. It never imports grpc (a fork after grpc was used hangs) and never touches CUDA (GPUs are counted
 in a child that is thrown away).
@@ -48,7 +46,7 @@ if TYPE_CHECKING:
     from netdfl.transport.shared_memory.memory import SharedMemory
 
 LEAVE_S = 10.0
-"""How long nodes may take to write down what they know once their supervisor has died, on a busy machine."""
+"""Seconds that nodes get to write their records once their supervisor has died, on a busy machine."""
 
 
 def main() -> None:
@@ -63,12 +61,12 @@ def main() -> None:
 
 
 class _Forks:
-    """The state of the process: its plan, once it was told, and its children."""
+    """The state of the process: its plan, once it has one, and its children."""
 
     loaded: tuple[Blueprint, RunPlan]
 
     def __init__(self, folders: ExitStack) -> None:
-        """Watch the input and the children; where no disk is shared with the supervisor, one of `folders` is made."""
+        """Watch the input and the children. Without a shared disk, a folder of its own is added to `folders`."""
         self.folders = folders
         self.memory: SharedMemory | None = None
         self.children: dict[int, Path] = {}  # with their logs
@@ -123,7 +121,7 @@ class _Forks:
             os.kill(command["kill"], signal.SIGKILL)
 
     def make_plan(self, plan: RunPlan) -> None:
-        """Load what all nodes share, once."""
+        """Load the parts that all nodes share, once."""
         try:
             if plan.luggage:
                 folder = tempfile.TemporaryDirectory(prefix="netdfl-", ignore_cleanup_errors=True)
@@ -151,7 +149,7 @@ class _Forks:
         say({"ready": {"gpus": count_gpus(), "partition": problem.partition(), "notes": list(problem.notes)}})
 
     def hold(self, host: str, port: int, token: str) -> None:
-        """Connect to where the supervisor notices the end of this process, and of its machine."""
+        """Connect to a lifeline, by which the supervisor notices the end of this process, and of its machine."""
         from netdfl.worlds.machines.lifeline import hold
 
         try:
@@ -162,7 +160,7 @@ class _Forks:
         say({"held": ""})
 
     def take(self, node: int, data: str, first: bool) -> None:
-        """Append a part of a node's checkpoint, or begin with it."""
+        """Write the first part of a node's checkpoint, or append a further one."""
         from netdfl.record.directory import CHECKPOINTS
 
         file = Path(self.loaded[1].directory) / CHECKPOINTS / f"{node:03d}.safetensors"
@@ -172,7 +170,7 @@ class _Forks:
         say({"written": written})
 
     def look(self, question: dict[str, object]) -> None:
-        """Let a child answer, so that this process stays as it is."""
+        """Let a child answer, so that this process does not change."""
 
         def work() -> int:
             try:
@@ -191,7 +189,7 @@ class _Forks:
         say({"spawned": {"nodes": command.nodes, "pid": pid}})
 
     def fork(self, work: Callable[[], int], log: Path) -> int:
-        """Let a child, whose last words are in `log`, do `work` and exit with what that returns; its number."""
+        """Let a child, whose last words are in `log`, do `work` and exit with its result; return the child's id."""
         sys.stdout.flush()
         me = os.getpid()
         pid = os.fork()
@@ -215,13 +213,13 @@ class _Forks:
         return pid
 
     def log_of(self, command: Command) -> Path:
-        """Where the process of `command` writes what it says."""
+        """Return the log of the process of `command`."""
         name = "-".join(f"{n:03d}" if n >= 0 else "evaluator" for n in command.nodes[:2])
         plan, epoch = self.loaded[1], command.life.epoch
         return Path(plan.directory) / "logs" / f"{name}{f'-{epoch}' if epoch and not plan.shares_disk else ''}.log"
 
     def become(self, command: Command) -> int:
-        """In a child: leave the fork server's terminal and pipes, run the nodes; the exit code."""
+        """Leave the fork server's terminal and pipes, in a child, and run the nodes; return the exit code."""
         blueprint, plan = self.loaded
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         redirect(self.log_of(command))
@@ -250,14 +248,14 @@ class _Forks:
             say({"exited": {"pid": pid, "code": max(code, 0), "signal": name, "words": tail(log)}})
 
     def let_leave(self) -> None:
-        """Wait until the children have ended, or a moment."""
+        """Wait until the children have ended, at most `LEAVE_S` seconds."""
         until = time.monotonic() + LEAVE_S
         while self.children and time.monotonic() < until:
             time.sleep(0.05)
             self.reap()
 
     def kill_all(self) -> None:
-        """End every child."""
+        """Kill every child."""
         for pid in self.children:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -277,14 +275,14 @@ class _Lines:
 
 
 def say(answer: dict[str, object]) -> None:
-    """Write one line to the supervisor; if it is gone, end as the input's end would."""
+    """Write one line to the supervisor; ignore a broken pipe, as the end of the input follows."""
     with suppress(BrokenPipeError):
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 
 
 def tail(log: Path) -> str:
-    """The last three lines of a process's log, for an error message."""
+    """Return the last three lines of a process's log, for an error message."""
     text = log.read_text(errors="replace").strip().splitlines() if log.is_file() else []
     return " | ".join(text[-3:])
 
@@ -302,7 +300,7 @@ def redirect(log: Path) -> None:
 
 
 def count_gpus() -> int:
-    """The GPUs of this machine, counted by a child, so that this process never touches CUDA."""
+    """Return the number of GPUs of this machine, counted by a child, so that this process never touches CUDA."""
     import torch
 
     if not torch.backends.cuda.is_built():

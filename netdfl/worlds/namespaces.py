@@ -11,23 +11,25 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from typing_extensions import override
+
 from netdfl.core.control import Life
 from netdfl.core.types import NodeId
-from netdfl.packets.network import PacketNetwork, Watched
+from netdfl.packets.network import PacketNetwork, SupervisedNetwork
 from netdfl.scenario.model.world import NamespacesOptions
-from netdfl.worlds.base import Figures, Found, News, Setting
-from netdfl.worlds.processes import AroundProcesses, Place, ProcessesWorld
+from netdfl.worlds.base import Figures, OpenResult, WorldConfig, WorldListener
+from netdfl.worlds.processes import NodePlacement, ProcessesBasedWorld, ProcessesWorld
 
 T = TypeVar("T")
 
 
-class NamespacesWorld(AroundProcesses):
+class NamespacesWorld(ProcessesBasedWorld):
     """One fleet of processes, each in a network namespace of its own."""
 
-    _packets: Watched
+    _packets: SupervisedNetwork
 
-    def __init__(self, setting: Setting) -> None:
-        """The packet process begins to make the network at once."""
+    def __init__(self, setting: WorldConfig) -> None:
+        """Prepare the fleet. The packet process begins to make the network at once."""
         run, scenario = setting.directory.path, setting.scenario
         self._folder = os.open(run, os.O_PATH | os.O_CLOEXEC)
         self._socket = run / "control.sock"
@@ -36,10 +38,10 @@ class NamespacesWorld(AroundProcesses):
         source = scenario.file.parent if scenario.file else Path.cwd()
         network = PacketNetwork(run / "scenario.yaml", source)
         assert isinstance(scenario.world, NamespacesOptions)
-        self._packets = Watched(network, scenario, scenario.world.tcp, setting.directory)
+        self._packets = SupervisedNetwork(network, scenario, scenario.world.tcp, setting.directory)
 
+    @override
     def run(self, course: Callable[[], Coroutine[object, object, T]], interrupt: Callable[[], None]) -> T:
-        """See `World`."""
         try:
             return super().run(course, interrupt)
         finally:
@@ -47,20 +49,20 @@ class NamespacesWorld(AroundProcesses):
             self._socket.unlink(missing_ok=True)
             os.close(self._folder)
 
-    async def open(self, news: News) -> Found:
-        """See `World`. Raises MachineError where this machine can't have such a network."""
+    async def open(self, news: WorldListener) -> OpenResult:
+        """Open the network, then the processes. Raises MachineError if this machine can't have such a network."""
         await self._packets.open(news.broke)
         return await self._processes.open(news)
 
-    def _place(self, node: NodeId) -> Place:
+    def _place(self, node: NodeId) -> NodePlacement:
         place = self._packets.network.places[node]
-        return Place(place["namespace"], place["address"])
+        return NodePlacement(place["namespace"], place["address"])
 
     def launch(self, nodes: Sequence[NodeId], life: Life) -> None:
-        """See `World`."""
+        """Begin a life of each node in its namespace."""
         self._processes.launch(nodes, life)
 
     async def aclose(self, grace_s: float) -> Figures:
-        """See `World`: let the nodes leave, then count the packets."""
+        """Let the nodes leave, then count the packets."""
         await self._processes.aclose(grace_s)
         return Figures(*await self._packets.end())

@@ -1,4 +1,4 @@
-"""What the fork server loads before it forks, so that its children share it: everything but grpc."""
+"""Modules that the fork server imports before it forks, so that its children share them: everything but grpc."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MODULES = (
 
 
 def warm() -> None:
-    """Import them; what is not installed here (uvloop on some systems, torch in some images) is left out."""
+    """Import the modules; those that are not installed (uvloop on some systems, torch in some images) are left out."""
     for name in MODULES:
         with suppress(ModuleNotFoundError):
             importlib.import_module(name)

@@ -17,21 +17,21 @@ from netdfl.record.base import Store
 from netdfl.scenario.loading.identity import scenario_hash
 from netdfl.transport.control.attendance import Attendee, ControlServer
 from netdfl.transport.security.credentials import SUPERVISOR, Credentials
-from netdfl.worlds.base import Beside, Figures, Found, News, Setting, run_in_real_time
+from netdfl.worlds.base import BackgroundTasks, Figures, OpenResult, WorldConfig, WorldListener, run_in_real_time
 from netdfl.worlds.fork_client import ForkServer
 
 if TYPE_CHECKING:
-    from netdfl.packets.network import Watched
+    from netdfl.packets.network import SupervisedNetwork
     from netdfl.transport.security.authority import Authority
 
 T = TypeVar("T")
 LEAD_NS = 20_000_000
-"""How long after its agreement the fleet's time begins."""
+"""Time between the agreement on the fleet's start and the start."""
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a node's process lives: its network namespace, None: this one, and the address at which it listens."""
+class NodePlacement:
+    """The placement of a node's process: its network namespace (None: this one), and its listening address."""
 
     namespace: str | None = None
     address: str = "127.0.0.1"
@@ -48,16 +48,16 @@ class ProcessesWorld:
 
     def __init__(
         self,
-        setting: Setting,
+        setting: WorldConfig,
         *,
         listen: str = "127.0.0.1",
-        place: Callable[[NodeId], Place] | None = None,
+        place: Callable[[NodeId], NodePlacement] | None = None,
         gpus: bool = True,
         elsewhere: bool = False,
     ) -> None:
-        """Prepare; nothing runs yet. Nodes attend at `listen`; with a `place`, each has a process of its own.
+        """Prepare; nothing runs yet. Nodes connect to `listen`; with a `place`, each has its own process.
 
-        They have this machine's GPUs, or none, as `gpus` says. `elsewhere`: they run on what is installed elsewhere.
+        With `gpus` they use this machine's GPUs. `elsewhere`: they run on versions installed elsewhere.
         """
         self.setting, self.scenario, self.directory = setting, setting.scenario, setting.directory
         self.clock = RealClock()
@@ -68,23 +68,23 @@ class ProcessesWorld:
         mine = None if self._authority is None else self._authority.issue(SUPERVISOR, 0)
         self._control = ControlServer(self._token, self._on_report, listen, mine, lambda what: self.news.refused(what))
         self._attendees: dict[NodeId, Attendee] = {}
-        self._beside = Beside(lambda error: self.news.broke(error))
+        self._beside = BackgroundTasks(lambda error: self.news.broke(error))
         self.devices: list[str] = []
         self._closing = False
 
     def recorder(self, store: Store) -> Store:
-        """See `World`."""
+        """Return `store` itself: there is no event log."""
         return store
 
     def run(self, course: Callable[[], Coroutine[object, object, T]], interrupt: Callable[[], None]) -> T:
-        """See `World`."""
+        """Run `course` in real time, and end the fork server afterwards."""
         try:
             return run_in_real_time(course, interrupt)
         finally:
             self.forks.close()
 
-    async def open(self, news: News) -> Found:
-        """See `World`: load what all nodes share, and start who judges their models."""
+    async def open(self, news: WorldListener) -> OpenResult:
+        """Load the parts that all nodes share, and start the evaluator."""
         self.news = news
         plan = self.plan = await self._make_plan()
         (self.directory.path / "snapshots").mkdir(exist_ok=True)
@@ -93,7 +93,7 @@ class ProcessesWorld:
         gpus = loaded.gpus if self._gpus else 0
         self.devices = spread(self.scenario.device, gpus, self.scenario.num_nodes)
         await self._spawn([EVALUATOR], Life())
-        return Found(loaded.partition, loaded.notes)
+        return OpenResult(loaded.partition, loaded.notes)
 
     async def _make_plan(self) -> RunPlan:
         return RunPlan(
@@ -108,7 +108,7 @@ class ProcessesWorld:
         )
 
     def launch(self, nodes: Sequence[NodeId], life: Life) -> None:
-        """See `World`."""
+        """Begin a life of each node in a forked process."""
         size = getattr(self.scenario.world, "nodes_per_process", 1)
         groups: dict[int, list[NodeId]] = {}
         for node in nodes:
@@ -116,17 +116,17 @@ class ProcessesWorld:
         self._beside.do(self._spawn_all(list(groups.values()), life))
 
     def begin(self, at_ns: int) -> int:
-        """See `World`."""
+        """Set the fleet's time to `at_ns` shortly; return the clock's reading at its time 0."""
         self.clock.start_ns = time.monotonic_ns() + LEAD_NS - at_ns
         return self.clock.start_ns
 
     def order(self, node: NodeId, order: Order) -> None:
-        """See `World`."""
+        """Send an order to a connected node, or to the evaluator."""
         if node in self._attendees:
             self._attendees[node].order(order)
 
     async def aclose(self, grace_s: float) -> Figures:
-        """See `World`."""
+        """Give the processes the grace, then end them and the fork server."""
         self._closing = True
         await self.forks.left_alone(grace_s)
         self._beside.cancel()
@@ -135,13 +135,13 @@ class ProcessesWorld:
         return Figures(links={"layer": self.scenario.world.loss_layer})
 
     def certify(self, nodes: Sequence[NodeId], life: Life) -> Mapping[NodeId, Credentials]:
-        """Expect this life of `nodes` to attend; what it proves itself by, nothing without TLS."""
+        """Expect this life of `nodes` to connect; return its credentials, none without TLS."""
         for node in nodes:
             self._control.expect(node, life.epoch)
         return {node: self._authority.issue(node, life.epoch) for node in nodes} if self._authority else {}
 
     def dismiss(self, node: NodeId, epoch: int) -> None:
-        """Life `epoch` of `node` counts as ended: see `ControlServer`."""
+        """Count life `epoch` of `node` as ended at the control server."""
         self._control.dismiss(node, epoch)
 
     # processes
@@ -151,7 +151,7 @@ class ProcessesWorld:
             await self._spawn(nodes, life)
 
     async def _spawn(self, nodes: list[NodeId], life: Life) -> None:
-        place = self._place(nodes[0]) if self._place is not None and nodes != [EVALUATOR] else Place()
+        place = self._place(nodes[0]) if self._place is not None and nodes != [EVALUATOR] else NodePlacement()
         command = Command(
             nodes=tuple(nodes),
             device="cpu" if nodes == [EVALUATOR] else self.devices[nodes[0]],
@@ -176,32 +176,32 @@ class ProcessesWorld:
         self.news.report(node, report)
 
 
-class AroundProcesses:
-    """What a world that is made around one of local processes leaves to that as it is."""
+class ProcessesBasedWorld:
+    """A world based on a world of local processes, to which it delegates."""
 
     _processes: ProcessesWorld
-    _packets: Watched | None = None
+    _packets: SupervisedNetwork | None = None
 
     @property
     def clock(self) -> RealClock:
-        """See `World`."""
+        """The fleet's clock."""
         return self._processes.clock
 
     def recorder(self, store: Store) -> Store:
-        """See `World`."""
+        """Return `store` itself: there is no event log."""
         return store
 
     def run(self, course: Callable[[], Coroutine[object, object, T]], interrupt: Callable[[], None]) -> T:
-        """See `World`."""
+        """Run `course` in the world of processes."""
         return self._processes.run(course, interrupt)
 
     def begin(self, at_ns: int) -> int:
-        """See `World`: let packets flow, where links act on them, and the nodes begin, from the common start on."""
+        """Begin the fleet's time, and let packets flow if links act on them."""
         start_ns = self._processes.begin(at_ns)
         if self._packets is not None:
             self._packets.begin(start_ns)
         return start_ns
 
     def order(self, node: NodeId, order: Order) -> None:
-        """See `World`."""
+        """Send an order to a node, or to the evaluator."""
         self._processes.order(node, order)

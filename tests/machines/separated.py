@@ -21,11 +21,11 @@ from pydantic import Field
 from netdfl.core.errors import MachineError
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import MachinesOptions
-from netdfl.worlds.base import Setting
+from netdfl.worlds.base import WorldConfig
 from netdfl.worlds.catalog import WorldEntry
 from netdfl.worlds.fork_client import ENVIRONMENT, ForkServer
 from netdfl.worlds.machines.machine import Offer
-from netdfl.worlds.machines.ray import Relayed
+from netdfl.worlds.machines.ray import RelayProcess
 from netdfl.worlds.machines.world import MachinesWorld
 
 HOUR_S = 3600
@@ -204,7 +204,7 @@ def silently(through: Sequence[str]) -> ForkServer:
             threading.Event().wait()
         return data
 
-    return ForkServer(Relayed(write, read, lambda: None))
+    return ForkServer(RelayProcess(write, read, lambda: None))
 
 
 def ip(*arguments: str) -> str:
@@ -223,7 +223,7 @@ class SeparatedOptions(MachinesOptions):
     tells: bool = Field(True, description="Whether a machine's end is told by what started the fork server there.")
 
 
-def _make(setting: Setting) -> MachinesWorld:
+def _make(setting: WorldConfig) -> MachinesWorld:
     return MachinesWorld(setting, _engine(setting.scenario))
 
 

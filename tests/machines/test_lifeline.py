@@ -19,7 +19,7 @@ from netdfl.worlds.fork_client import ForkServer
 from netdfl.worlds.machines import lifeline
 from netdfl.worlds.machines.lifeline import Lifeline, Lifelines, hold
 from netdfl.worlds.machines.machine import Machine
-from netdfl.worlds.machines.ray import Relayed
+from netdfl.worlds.machines.ray import RelayProcess
 from tests.machines.separated import Separated, ip, missing
 
 PATIENCE_S = 60
@@ -124,7 +124,7 @@ async def test_what_an_engine_says_of_a_machine_is_no_news_while_its_connection_
     """It may have given up one that is only slow; which is asked to end, and counts as gone once it has."""
     heard: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     says: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    engine = mock.Mock(start=lambda name: ForkServer(Relayed(heard.put, says.get, lambda: None)))
+    engine = mock.Mock(start=lambda name: ForkServer(RelayProcess(heard.put, says.get, lambda: None)))
     machine = Machine("slow", "127.0.0.1", [0])
     async with listening() as (lines, port), asyncio.timeout(PATIENCE_S):
         machine.start(engine)

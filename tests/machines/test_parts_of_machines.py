@@ -26,8 +26,8 @@ from netdfl.supervisor.mirror import mirror
 from netdfl.worlds.fork_client import ForkServer
 from netdfl.worlds.machines import world
 from netdfl.worlds.machines.machine import Offer, shares_of
-from netdfl.worlds.machines.network import ClockFirst
-from netdfl.worlds.machines.ray import Relayed
+from netdfl.worlds.machines.network import ClockFirstListener
+from netdfl.worlds.machines.ray import RelayProcess
 from netdfl.worlds.machines.slurm import script
 from netdfl.worlds.machines.world import packed
 
@@ -184,7 +184,7 @@ def test_a_node_attends_when_it_knows_the_clock() -> None:
             told.append((node, report))
 
     hello = Hello(node=3, role="client", pid=1, address="", scenario_hash="", protocol_version=1, epoch=0)
-    first, clock = ClockFirst(Told()), ClockOffset(reports.append, lambda: 0)  # type: ignore[arg-type]
+    first, clock = ClockFirstListener(Told()), ClockOffset(reports.append, lambda: 0)  # type: ignore[arg-type]
     first.report(EVALUATOR, hello)
     first.report(3, hello)
     clock.begin()
@@ -220,7 +220,7 @@ async def test_lines_of_a_relayed_fork_server_go_both_ways_and_its_end_is_seen()
     heard: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     says: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     killed: list[bool] = []
-    forks = ForkServer(Relayed(heard.put, says.get, lambda: killed.append(True)))
+    forks = ForkServer(RelayProcess(heard.put, says.get, lambda: killed.append(True)))
     ended: list[int] = []
     forks.processes[7] = Command(nodes=(3,))
     forks._on_exit = lambda node, how: ended.append(node)

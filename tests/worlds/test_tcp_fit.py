@@ -15,21 +15,21 @@ from hypothesis import strategies as st
 
 from netdfl.links.rules.tcp import TcpTable, on_the_line_ns
 from netdfl.packets.calibration.fit import ComparedShare, FitRow, compare, fit, markdown, predict, put, write
-from netdfl.packets.calibration.measure import GRID, SIZES, Setting
+from netdfl.packets.calibration.measure import GRID, SIZES, CalibrationCell
 
 COUNT, CONNECTIONS = 100, 4
 
 
-def least_s(cell: Setting) -> float:
+def least_s(cell: CalibrationCell) -> float:
     return (cell.rtt_ns / 2 + on_the_line_ns(cell.nbytes, cell.rate_bps)) / 1e9
 
 
 @cache
-def made_up(seed: int, slower: float = 1.0) -> dict[Setting, list[list[float]]]:
+def made_up(seed: int, slower: float = 1.0) -> dict[CalibrationCell, list[list[float]]]:
     """Times with back-off: a message's packets are lost so many times in a row, some messages for good."""
     dice = random.Random(seed)
 
-    def one(cell: Setting) -> float:
+    def one(cell: CalibrationCell) -> float:
         if cell.nbytes == SIZES[-1] and cell.loss == 0.2:
             return math.inf
         rto, late = 0.2 + cell.rtt_ns / 1e9, 0.0
@@ -56,7 +56,7 @@ def test_the_fit_finds_the_timeout(table: TcpTable) -> None:
 
 
 @given(st.sampled_from([cell for cell in GRID if cell.nbytes > SIZES[0] and cell.loss < 0.2]))
-def test_the_slices_keep_the_mean(cell: Setting) -> None:
+def test_the_slices_keep_the_mean(cell: CalibrationCell) -> None:
     times, made = made_up(1), fitted()
     curve, coming = made.curve(*cell)
     assert coming == 1
@@ -66,20 +66,20 @@ def test_the_slices_keep_the_mean(cell: Setting) -> None:
 
 
 def test_what_the_model_predicts_is_what_was_fitted(table: TcpTable) -> None:
-    cell = Setting(SIZES[0], 0.1, GRID[0].rtt_ns, GRID[0].rate_bps)
+    cell = CalibrationCell(SIZES[0], 0.1, GRID[0].rtt_ns, GRID[0].rate_bps)
     late = [each > least_s(cell) + 0.2 for each in predict(table, cell, 20_000)]
     assert fmean(late) == pytest.approx(0.1, abs=0.03)
 
 
 def test_a_repeat_is_within_the_bounds_and_a_slower_network_is_not(table: TcpTable) -> None:
-    cells = [Setting(SIZES[2], loss, GRID[0].rtt_ns, GRID[0].rate_bps) for loss in (0.0, 0.05, 0.1)]
+    cells = [CalibrationCell(SIZES[2], loss, GRID[0].rtt_ns, GRID[0].rate_bps) for loss in (0.0, 0.05, 0.1)]
     again, slower = made_up(2), made_up(2, slower=2.0)
     assert all(row.kept for row in compare(table, {cell: again[cell] for cell in cells}))
     assert not all(row.kept for row in compare(table, {cell: slower[cell] for cell in cells}))
 
 
 def test_the_dead_are_compared_as_the_dead(table: TcpTable) -> None:
-    cell = Setting(SIZES[3], 0.2, GRID[0].rtt_ns, GRID[0].rate_bps)
+    cell = CalibrationCell(SIZES[3], 0.2, GRID[0].rtt_ns, GRID[0].rate_bps)
     (row,) = compare(table, {cell: [[math.inf] * 25] * 2})
     assert (row.kept, row.few, row.dead[:2]) == (True, True, (1.0, 1.0))
     (row,) = compare(table, {cell: [[1.0, math.inf] * 25] * 2})

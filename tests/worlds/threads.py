@@ -32,7 +32,7 @@ from netdfl.host.workers import make_worker
 from netdfl.record.store import StoreWriter
 from netdfl.scenario.loading.identity import scenario_hash
 from netdfl.scenario.model.world import RealOptions
-from netdfl.worlds.base import Figures, Found, News, Setting, run_in_real_time
+from netdfl.worlds.base import Figures, OpenResult, WorldConfig, WorldListener, run_in_real_time
 from netdfl.worlds.catalog import WorldEntry
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ HOUR_NS = 3600 * 10**9
 class ThreadsWorld:
     """One fleet of threads. A `World`."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: WorldConfig) -> None:
         self.scenario, self.directory = setting.scenario, setting.directory.path
         if setting.forkserver is not None:
             setting.forkserver.close()
@@ -63,12 +63,12 @@ class ThreadsWorld:
     def run(self, course: Callable[[], Coroutine[object, object, T]], interrupt: Callable[[], None]) -> T:
         return run_in_real_time(course, interrupt)
 
-    async def open(self, news: News) -> Found:
+    async def open(self, news: WorldListener) -> OpenResult:
         self.news, self.loop = news, asyncio.get_running_loop()
         self.blueprint = Blueprint.of(self.scenario)
         (self.directory / "snapshots").mkdir(exist_ok=True)
         news.report(EVALUATOR, Hello(node=EVALUATOR, role="evaluator"))
-        return Found(self.blueprint.problem.partition())
+        return OpenResult(self.blueprint.problem.partition())
 
     def launch(self, nodes: Sequence[NodeId], life: Life) -> None:
         for node in nodes:

@@ -1,1 +1,1 @@
-"""The tcp link model held to real TCP: messages are timed in namespaces, and the model is fitted to them."""
+"""Calibration of the tcp link model: messages are timed over real TCP in namespaces, and the model is fitted."""

@@ -1,4 +1,4 @@
-"""Fits the tcp link model to times measured over real TCP, and compares what it predicts with others."""
+"""The fit of the tcp link model to times measured over real TCP, and the comparison of its predictions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from netdfl.links.rules.latency import constant
 from netdfl.links.rules.loss import Bernoulli
 from netdfl.links.rules.rate import serial
 from netdfl.links.rules.tcp import Tcp, TcpTable, on_the_line_ns
-from netdfl.packets.calibration.measure import GIVE_UP_S, LOSSES, RATES_BPS, RTTS_NS, SIZES, Setting, Times
+from netdfl.packets.calibration.measure import GIVE_UP_S, LOSSES, RATES_BPS, RTTS_NS, SIZES, CalibrationCell, Times
 
 T = TypeVar("T")
 LEVELS = (*(round(0.01 * step, 2) for step in range(100)), 0.995, 0.999)
@@ -29,27 +29,27 @@ DEPTHS = (
     *(6.5, 7, 8),
 )
 MEAN_NEEDS = 30
-"""Messages of a cell that came, below which their mean is not compared."""
+"""Least number of messages of a cell that arrived for which their mean is compared."""
 _DRAWS = 40_000
 
 
 def fit(times: Times) -> TcpTable:
-    """The table of the whole grid."""
+    """Return the table fitted to the whole grid."""
     dead_ns = int(GIVE_UP_S * NS_PER_S)
 
-    def latest_first(*cells: Setting) -> list[float]:
+    def latest_first(*cells: CalibrationCell) -> list[float]:
         found = (each for cell in cells for each in _excess_ns(cell, _all(times[cell])))
         return sorted((min(each, 2 * dead_ns) for each in found), reverse=True)
 
     rows, dead = [], []
-    for cell in (Setting(*each) for each in product(SIZES, LOSSES, RTTS_NS, RATES_BPS)):
+    for cell in (CalibrationCell(*each) for each in product(SIZES, LOSSES, RTTS_NS, RATES_BPS)):
         found = latest_first(cell)
         came = [each for each in found if each <= dead_ns]
         rows.append(_slices(came or found, [1 - level for level in LEVELS]))
         dead.append(round(1 - len(came) / len(found), 6))
     singles = [
         _slices(
-            latest_first(*(Setting(SIZES[0], loss, rtt_ns, rate) for rate in RATES_BPS)),
+            latest_first(*(CalibrationCell(SIZES[0], loss, rtt_ns, rate) for rate in RATES_BPS)),
             [loss**depth for depth in DEPTHS],
         )
         for loss, rtt_ns in product(LOSSES[1:], RTTS_NS)
@@ -73,7 +73,7 @@ def fit(times: Times) -> TcpTable:
 
 
 def _slices(latest_first: Sequence[float], later: Sequence[float]) -> tuple[int, ...]:
-    """Means, in microseconds, of the times between each share of `later` ones and the next; `later` falls from 1."""
+    """Return mean times between each share of `later` ones and the next, in microseconds; `later` falls from 1."""
     count, sums = len(latest_first), [0.0, *accumulate(latest_first)]
 
     def latest(share: float) -> float:
@@ -86,7 +86,7 @@ def _slices(latest_first: Sequence[float], later: Sequence[float]) -> tuple[int,
 
 
 def write(table: TcpTable, file: Path) -> None:
-    """Write `table` as `links.tcp` reads it."""
+    """Write `table` in the form that `links.tcp` reads."""
     data = asdict(table)
     rows = {key: data.pop(key) for key in ("excess_us", "single_us")}
     lists = [
@@ -97,10 +97,10 @@ def write(table: TcpTable, file: Path) -> None:
 
 
 class ComparedShare(NamedTuple):
-    """A share of messages, measured and predicted, and the standard error of the difference of two such measurements.
+    """A share of messages, measured and predicted, with the standard error of the difference of two measurements.
 
-    Messages of one connection resemble each other, so the `error` comes from how its connections differ. It
-    would be `least` if they did not, and is never below it.
+    Messages of one connection resemble each other, so the `error` comes from the differences between connections. It
+    would be `least` if messages were independent, and is never below it.
     """
 
     measured: float
@@ -110,7 +110,7 @@ class ComparedShare(NamedTuple):
 
     @classmethod
     def of(cls, connections: Sequence[Sequence[bool]], predicted: float) -> ComparedShare:
-        """Of what holds for each message measured on each connection, and the share for which it should."""
+        """Return the share of true values among the messages of all connections, beside the predicted one."""
         shares = [fmean(each) for each in connections]
         measured, count = fmean(_all(connections)), len(_all(connections))
         middle = (measured + predicted) / 2
@@ -120,18 +120,18 @@ class ComparedShare(NamedTuple):
 
     @property
     def kept(self) -> bool:
-        """Whether they are within three standard errors."""
+        """Whether the two differ by at most three standard errors."""
         return abs(self.measured - self.predicted) <= 3 * self.error
 
 
 class FitRow(NamedTuple):
     """One cell: measured and predicted seconds, and shares.
 
-    `late` are the messages that met a time-out, `dead` those that never came. Means are of the `came`
-    measured messages that came.
+    `late` is the share of messages that met a time-out, `dead` of those that never arrived. Means are over the `came`
+    measured messages that arrived.
     """
 
-    cell: Setting
+    cell: CalibrationCell
     messages: int
     came: int
     median_s: tuple[float, float]
@@ -146,12 +146,12 @@ class FitRow(NamedTuple):
 
     @property
     def few(self) -> bool:
-        """Whether too few messages came to compare means."""
+        """Whether too few messages arrived to compare means."""
         return self.came < MEAN_NEEDS
 
     @property
     def kept(self) -> bool:
-        """Median within 15 %, mean within 20 %, late and dead shares within three standard errors of the difference."""
+        """Whether the median is within 15 %, the mean within 20 %, and both shares within three standard errors."""
         return (
             (self.jump or _off(*self.median_s) <= 0.15)
             and (self.few or _off(*self.mean_s) <= 0.2)
@@ -161,24 +161,24 @@ class FitRow(NamedTuple):
 
     @property
     def alone(self) -> FitRow:
-        """The row as it were if messages of one connection were independent of each other."""
+        """The row as if messages of one connection were independent of each other."""
         late, dead = (share._replace(error=share.least) for share in (self.late, self.dead))
         return self._replace(late=late, dead=dead)
 
 
 def _off(measured: float, predicted: float) -> float:
-    """The relative error; none where both are infinite."""
+    """Return the relative error; 0 if both are infinite."""
     if math.isinf(measured) or math.isinf(predicted):
         return 0.0 if measured == predicted else math.inf
     return abs(predicted / measured - 1)
 
 
 def compare(table: TcpTable, times: Times) -> list[FitRow]:
-    """What `table` predicts against what was measured, cell by cell. A median is dead where half are."""
+    """Return the predictions of `table` beside the measurements, cell by cell. A median is dead if half are."""
     return [_row(table, cell, connections) for cell, connections in times.items()]
 
 
-def _row(table: TcpTable, cell: Setting, connections: Sequence[Sequence[float]]) -> FitRow:
+def _row(table: TcpTable, cell: CalibrationCell, connections: Sequence[Sequence[float]]) -> FitRow:
     measured, predicted = _all(connections), predict(table, cell)
     came, coming = ([each for each in times if math.isfinite(each)] for times in (measured, predicted))
     return FitRow(
@@ -197,7 +197,7 @@ def _all(connections: Sequence[Sequence[T]]) -> list[T]:
 
 
 def markdown(rows: Sequence[FitRow]) -> str:
-    """The comparison as a table of a page, and what it comes to."""
+    """Return the comparison as a table of a page, with a summary."""
     lines = [
         "| size | loss | RTT | rate | messages | median, s | model | mean, s | model | late | model | dead | model | |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
@@ -220,7 +220,7 @@ def _line(row: FitRow) -> str:
 
 
 def put(text: str, page: Path) -> None:
-    """Replace with `text` what `page` has between the lines that mark the calibration."""
+    """Replace the text between the lines of `page` that mark the calibration."""
     begin, end = ("<!-- calibration: begin -->", "<!-- calibration: end -->")
     before, found, rest = page.read_text(encoding="utf-8").partition(begin)
     _, closed, after = rest.partition(end)
@@ -229,8 +229,8 @@ def put(text: str, page: Path) -> None:
     page.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}", encoding="utf-8")
 
 
-def predict(table: TcpTable, cell: Setting, count: int = _DRAWS) -> list[float]:
-    """Seconds that `count` messages of `cell` take in the simulated world, each on an idle link."""
+def predict(table: TcpTable, cell: CalibrationCell, count: int = _DRAWS) -> list[float]:
+    """Return the seconds that `count` messages of `cell` take in the simulated world, each on an idle link."""
     shape, delay = serial(rate=cell.rate_bps), constant(delay=cell.rtt_ns // 2)
     stage = Tcp(1, table, Bernoulli(0, probability=cell.loss), shape, delay)
     times, apart_ns = [], 1000 * NS_PER_S
@@ -241,19 +241,19 @@ def predict(table: TcpTable, cell: Setting, count: int = _DRAWS) -> list[float]:
     return times
 
 
-def _excess_ns(cell: Setting, times: Sequence[float]) -> list[float]:
+def _excess_ns(cell: CalibrationCell, times: Sequence[float]) -> list[float]:
     least_ns = cell.rtt_ns // 2 + on_the_line_ns(cell.nbytes, cell.rate_bps)
     return [max(0.0, each * NS_PER_S - least_ns) for each in times]
 
 
-def _late(table: TcpTable, cell: Setting, times: Sequence[float]) -> list[bool]:
-    """Which messages met a time-out: their excess is (but for a tenth) as long as one."""
+def _late(table: TcpTable, cell: CalibrationCell, times: Sequence[float]) -> list[bool]:
+    """Return which messages met a time-out: their excess is at least 0.9 of one."""
     timeout_ns = table.timeout_ns + table.timeout_rtts * cell.rtt_ns
     return [each > 0.9 * timeout_ns for each in _excess_ns(cell, times)]
 
 
 def _timeout_ns(times: Times, rtt_ns: int) -> float:
-    """The first time-out after the loss of a message's only segment."""
+    """Return the first time-out after the loss of a message's only segment."""
     guess_ns = 200_000_000 + rtt_ns
     late = [
         each

@@ -1,8 +1,8 @@
-"""Measures how long messages take over real TCP in namespaces, by loss, round-trip time, rate and size.
+"""Measurements of messages over real TCP in namespaces, by loss, round-trip time, rate and size.
 
-Every cell has connections of its own, each between two namespaces, side by side. A connection carries one
+Every cell has its own connections, each between two namespaces, side by side. A connection carries one
 message at a time, after a pause, timed from the first write to the last byte read. A dead one is
-replaced. Its place's first message only warms it up, whatever becomes of it. Losses act both ways, so on
+replaced. The first message of each place is a warm-up and does not count. Losses act both ways, so on
 acknowledgements too; the rate acts on the data's way. The lossless cells, whose times are short, come
 first and alone, so that nothing delays their packets.
 """
@@ -36,7 +36,7 @@ RTTS_NS = (40_000_000, 100_000_000)
 RATES_BPS = (10e6, 100e6)
 PAUSE_S = 0.5
 GIVE_UP_S = 60.0
-"""A message that takes longer died with its connection; as long as a call of the gRPC transport may take."""
+"""Longest time of a message before its connection counts as dead; as for a call of the gRPC transport."""
 _APART_S = 0.025  # between the beginnings of two connections: together they would come in a burst
 _PORT = 9002
 _SCENARIO = """
@@ -54,8 +54,8 @@ links:
 """
 
 
-class Setting(NamedTuple):
-    """What one row of the table is about; `rtt_ns` is twice the one-way latency."""
+class CalibrationCell(NamedTuple):
+    """One row of the table: its conditions; `rtt_ns` is twice the one-way latency."""
 
     nbytes: int
     loss: float
@@ -64,7 +64,7 @@ class Setting(NamedTuple):
 
 
 GRID = tuple(
-    Setting(nbytes, loss, rtt_ns, rate_bps)
+    CalibrationCell(nbytes, loss, rtt_ns, rate_bps)
     for rate_bps, rtt_ns, nbytes, loss in product(RATES_BPS, RTTS_NS, SIZES, LOSSES)
 )
 _PLAN = {
@@ -73,18 +73,21 @@ _PLAN = {
     SIZES[2]: ((12, 40), (8, 100), (8, 80), (12, 50), (64, 20)),
     SIZES[3]: ((4, 30), (6, 25), (8, 15), (12, 10), (24, 5)),
 }
-"""By size and then by loss: connections, and messages on each. As many messages as the means need, whose
-tails are heavy where losses repeat; on as many connections as make all cells end within some minutes, and
-not more: with twice as many at 1 to 10 % the forwarder falls behind, and its lateness is measured instead."""
+"""Connections, and messages on each, by size and then by loss.
 
-Times = Mapping[Setting, Sequence[Sequence[float]]]
-"""Seconds that messages of a cell took, by connection; infinite where one died."""
+There are as many messages as the means need, whose tails are heavy where losses repeat; on as many connections as make
+all cells end within some minutes, and not more: with twice as many at 1 to 10 % the forwarder falls behind, and its
+lateness is measured instead.
+"""
+
+Times = Mapping[CalibrationCell, Sequence[Sequence[float]]]
+"""Seconds that messages of a cell took, by connection; infinite if the connection died."""
 
 
 def measured(seed: int, scale: float = 1.0, file: Path | None = None) -> Times:
-    """What `measure` finds for the whole grid, kept in `file`; or what an earlier call kept there."""
+    """Return the measurements of the whole grid, from `file` if it exists, else measured and written there."""
     if file is not None and file.exists():
-        return {Setting(*cell): some for cell, some in json.loads(file.read_text(encoding="utf-8"))}
+        return {CalibrationCell(*cell): some for cell, some in json.loads(file.read_text(encoding="utf-8"))}
     times = measure(GRID, seed, scale)
     if file is not None:
         rows = [json.dumps([cell, [[round(each, 6) for each in one] for one in some]]) for cell, some in times.items()]
@@ -93,12 +96,14 @@ def measured(seed: int, scale: float = 1.0, file: Path | None = None) -> Times:
     return times
 
 
-def measure(cells: Sequence[Setting], seed: int, scale: float = 1.0, note: Callable[[str], None] = print) -> Times:
+def measure(
+    cells: Sequence[CalibrationCell], seed: int, scale: float = 1.0, note: Callable[[str], None] = print
+) -> Times:
     """Time the messages of some cells; `scale` multiplies their number on each connection.
 
-    Raises MachineError where namespaces can't be made, RunError where packets came too late for true times.
+    Raises MachineError if namespaces can't be made, RunError if packets were too late for true times.
     """
-    times: dict[Setting, list[list[float]]] = {}
+    times: dict[CalibrationCell, list[list[float]]] = {}
     for lossy in (False, True):
         spread = [
             (cell, math.ceil(count * scale))
@@ -112,7 +117,9 @@ def measure(cells: Sequence[Setting], seed: int, scale: float = 1.0, note: Calla
     return {cell: times[cell] for cell in cells}
 
 
-def _measure(spread: Sequence[tuple[Setting, int]], seed: int, note: Callable[[str], None]) -> list[list[float]]:
+def _measure(
+    spread: Sequence[tuple[CalibrationCell, int]], seed: int, note: Callable[[str], None]
+) -> list[list[float]]:
     allow_open_files()
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "calibrate.yaml"
@@ -135,14 +142,14 @@ def _measure(spread: Sequence[tuple[Setting, int]], seed: int, note: Callable[[s
     return found
 
 
-def _entries(src: int, cell: Setting) -> str:
+def _entries(src: int, cell: CalibrationCell) -> str:
     rules = f"latency: {cell.rtt_ns // 2}ns, loss: {cell.loss}"
     data = f"{rules}, rate: {cell.rate_bps:.0f}bit"
     return f'  "{src}->{src + 1}": {{{data}}}\n  "{src + 1}->{src}": {{{rules}}}'
 
 
 def _all(
-    network: PacketNetwork, spread: Sequence[tuple[Setting, int]], note: Callable[[str], None]
+    network: PacketNetwork, spread: Sequence[tuple[CalibrationCell, int]], note: Callable[[str], None]
 ) -> list[list[float]]:
     found: dict[int, list[float]] = {}
 
@@ -176,7 +183,7 @@ def _times(network: PacketNetwork, src: int, nbytes: int, count: int) -> list[fl
 
 
 def _timed(out: socket.socket, into: socket.socket, nbytes: int) -> float:
-    """After the pause, the seconds that one message takes; infinite where it takes too long."""
+    """Return the seconds that one message takes, after the pause; infinite if it takes too long."""
     time.sleep(PAUSE_S)
     began = time.monotonic_ns()
     sending = threading.Thread(target=_send, args=(out, bytes(nbytes)), daemon=True)
@@ -189,7 +196,7 @@ def _timed(out: socket.socket, into: socket.socket, nbytes: int) -> float:
 
 
 def _connection(network: PacketNetwork, src: int) -> tuple[socket.socket, socket.socket]:
-    """A connection from `src` to the node after it: both ends; however many attempts are lost."""
+    """Return both ends of a connection from `src` to the next node, after any number of attempts."""
     while True:
         with suppress(TimeoutError, ConnectionError):
             return _attempt(network, src)

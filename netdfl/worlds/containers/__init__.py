@@ -1,1 +1,1 @@
-"""A container for each node."""
+"""The world with a container for each node."""

@@ -14,7 +14,7 @@ from netdfl.scenario.model.schema import Scenario
 from netdfl.worlds.containers.image import asks_gpus
 
 HOME = "/netdfl"
-"""Where a container sees the folder that it shares with the others and the host."""
+"""Path in each container of the folder that it shares with the others and the host."""
 NODE_LABEL = "netdfl.node"
 SOCKET = "packets.sock"
 NETWORK = "fleet"
@@ -24,11 +24,11 @@ _LISTENS = "grep -v 0B00007F /proc/net/tcp | grep -q ' 0A '"  # but for the cont
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """What the services of one fleet have in common.
+    """The common parts of one fleet's services.
 
     `shared` is the folder that they see as `/netdfl`; `mounts` are others, read-only, at the same path inside.
-    `owner` (`uid:gid`) is whom they run as, and `socket` where the forwarder of packets takes their devices.
-    `labels` are on everything that is made, and `hidden` is what no container sees of the shared folder.
+    `owner` (`uid:gid`) is the user of their processes, and `socket` the path at which the packet forwarder takes their
+    devices. `labels` are on everything that is made; `hidden` names parts of the shared folder that no container sees.
     """
 
     scenario: Scenario
@@ -43,11 +43,11 @@ class Fleet:
 
     @property
     def world(self) -> Any:
-        """The world's own options."""
+        """The world's options."""
         return self.scenario.world
 
     def node(self, node: NodeId, command: Sequence[str]) -> dict[str, Any]:
-        """The service in which `node` runs `command`."""
+        """Return the service in which `node` runs `command`."""
         packets = acts_on_packets(self.scenario)
         service = self._common(node, command)
         if packets:
@@ -65,13 +65,13 @@ class Fleet:
         return service | self._limits()
 
     def networks(self) -> dict[str, Any]:
-        """The network of the fleet, which leads nowhere else; none where packets go through a forwarder."""
+        """Return the fleet's isolated network; none if packets go through a forwarder."""
         if acts_on_packets(self.scenario):
             return {}
         return {"networks": {NETWORK: {"internal": True, "labels": dict(self.labels)}}}
 
     def service(self, command: Sequence[str]) -> dict[str, Any]:
-        """A service that runs `command` with no privilege and no network."""
+        """Return a service that runs `command` with no privilege and no network."""
         hidden = {"tmpfs": [f"{HOME}/{name}" for name in self.hidden]} if self.hidden else {}
         return hidden | {
             "image": self.image,
@@ -116,29 +116,29 @@ class Fleet:
 
 
 def _literal(path: str) -> str:
-    """A path in which Compose sees no variable."""
+    """Return a path with its dollar signs escaped, so that Compose sees no variable."""
     return path.replace("$", "$$")
 
 
 def service_name(node: NodeId) -> str:
-    """The name of a node's service, which is its host name too."""
+    """Return the name of a node's service, which is its host name too."""
     return f"node-{node:03d}"
 
 
 def acts_on_packets(scenario: Scenario) -> bool:
-    """Whether links act on packets, so that the nodes need devices and a forwarder: there are rules, or will be."""
+    """Return whether links act on packets, so that nodes need devices and a forwarder: rules or events exist."""
     world: Any = scenario.world
     scripted = any(event.action in ("set", "unset") for event in compile_schedule(scenario))
     return world.loss_layer == "packet" and (bool(scenario.links) or scripted)
 
 
 def engine_of(scenario: Scenario) -> str:
-    """What carries the packets: netdfl's forwarder between TUN devices, or a bridge of Docker's."""
+    """Return the carrier of packets: netdfl's forwarder between TUN devices, or a bridge of Docker's."""
     return "tun" if acts_on_packets(scenario) else "bridge"
 
 
 def to_blocks(documents: Sequence[object], *, marked: bool = False) -> str:
-    """YAML with a line for each thing, a compose file for one; `marked`: each document begins with a line."""
+    """Return YAML in block style, such as a compose file; `marked`: each document begins with `---`."""
     from io import StringIO
 
     from ruamel.yaml import YAML

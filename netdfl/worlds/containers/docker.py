@@ -1,4 +1,4 @@
-"""Docker by its own command lines: run a command, follow events, and one line for whatever it lacks."""
+"""Docker by its command line: commands, events, and one line about anything that is missing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Docker:
 
     @classmethod
     async def find(cls) -> Docker:
-        """Find the commands, and an engine that answers. Raises MachineError with what is missing."""
+        """Find the commands, and an engine that answers. Raises MachineError with the missing part."""
         if shutil.which("docker") is None:
             raise MachineError(
                 f"containers need Docker, and there is no command docker here: install Docker and its Compose "
@@ -65,13 +65,13 @@ class Docker:
                 await call(["docker", *removed, *ids])
 
     async def containers(self, label: str) -> list[dict[str, Any]]:
-        """What `docker inspect` says of every container with `label`, stopped ones too. Raises MachineError."""
+        """Return the `docker inspect` of every container with `label`, stopped ones too. Raises MachineError."""
         names = (await call(["docker", "ps", "-aq", "--no-trunc", "--filter", f"label={label}"])).split()
         found: list[dict[str, Any]] = json.loads(await call(["docker", "inspect", *names])) if names else []
         return found
 
     async def events(self, label: str, since_s: float) -> AsyncIterator[Json]:
-        """What happens to containers with `label`: their `Action` and their `Actor`, as Docker words them."""
+        """Yield the events of containers with `label`: their `Action` and `Actor`, in Docker's words."""
         command = ["docker", "events", f"--since={since_s:.3f}", "--filter=type=container", f"--filter=label={label}"]
         process = await asyncio.create_subprocess_exec(
             *_follow([*command, "--format", "{{json .}}"]), stdout=asyncio.subprocess.PIPE, start_new_session=True
@@ -86,9 +86,9 @@ class Docker:
 
 
 async def call(command: Sequence[str], *, told: bytes | None = None) -> str:
-    """Run a command, whose input is `told`, and return what it says. Raises MachineError with its last words.
+    """Run a command with the input `told`, and return its output. Raises MachineError with its last words.
 
-    It ends with this task and, on Linux, with this process.
+    The command ends with this task and, on Linux, with this process.
     """
     process = await asyncio.create_subprocess_exec(
         *_follow(command),
@@ -109,7 +109,7 @@ async def call(command: Sequence[str], *, told: bytes | None = None) -> str:
 
 
 def _follow(command: Sequence[str]) -> list[str]:
-    """The command as one that the kernel kills where this process dies, so that nothing is made after its death."""
+    """Return the command in a form that the kernel kills when this process dies, so that nothing is made afterwards."""
     if sys.platform != "linux":
         return list(command)
     become = (

@@ -1,4 +1,4 @@
-"""The containers of one run: started by Docker Compose, told how each life begins, followed to their ends."""
+"""The containers of one run: started by Docker Compose, given each life's command, followed to their ends."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _FOLDERS = ("", COMMANDS, "store", "logs", "snapshots")
 
 @dataclass
 class _Container:
-    """The container of a node: its process on this machine, the life that it was asked for, and how that ended.
+    """The container of a node: its process on this machine, its present life, and how that ended.
 
-    `starting`: it was started here, and Docker has not said so yet. `by_others`: it was started elsewhere.
+    `starting`: it was started here, and Docker has not reported it yet. `by_others`: it was started elsewhere.
     """
 
     name: str = ""
@@ -46,7 +46,8 @@ class _Container:
 class Containers:
     """The containers with `label`, of the Compose project `project`, whose run directory is `home`.
 
-    `exited` is told when a life of a node has ended, `started_again` when somebody else started the container of a dead
+    `exited` is called when a life of a node has ended, `started_again` when somebody else started the container of a
+    dead
     node.
     """
 
@@ -67,7 +68,7 @@ class Containers:
         return self.home / COMMANDS / "docker-compose.yaml"
 
     async def start(self, plan: RunPlan, num_nodes: int) -> None:
-        """Start every container; each waits for its word. Raises MachineError."""
+        """Start every container; each waits for its command. Raises MachineError."""
         RunDirectory(self.home / COMMANDS).write_json(PLAN, asdict(plan))
         give(self.home)
         self.nodes = {node: _Container() for node in range(num_nodes)}
@@ -80,7 +81,7 @@ class Containers:
     async def begin(self, node: NodeId, device: str, life: Life, credentials: Credentials | None) -> None:
         """Let `node` begin `life`: in its waiting container, or in the one that ended before. Raises RunError.
 
-        Its `credentials` go into the container's memory, and into no file that another sees.
+        Its `credentials` go into the container's memory, and into no file that another container sees.
         """
         container = self.nodes[node]
         if life.epoch and not container.by_others:
@@ -111,13 +112,13 @@ class Containers:
         return any(container.over is None for container in self.nodes.values())
 
     async def all_ended(self) -> None:
-        """Return once no container runs, or Docker tells nothing any more."""
+        """Return once no container runs, or Docker reports no more events."""
         while self.running and not self.lost.is_set():
             self._changed.clear()
             await self._changed.wait()
 
     async def _watch(self, since_s: float) -> None:
-        """Follow what Docker says of the containers, to the end."""
+        """Follow Docker's events of the containers, to the end."""
         try:
             async for event in self.docker.events(self.label, since_s):
                 self._happened(event["Action"], event["Actor"]["Attributes"])
@@ -139,7 +140,7 @@ class Containers:
             self.started_again(node)
 
     def _died(self, node: NodeId, container: _Container, code: int) -> None:
-        """A container ended: nobody may take its last life's beginning for the next one's."""
+        """Note that a container ended, and remove its life's command, so that the next life does not take it."""
         command_file(self.home, node).unlink(missing_ok=True)
         name = signal.Signals(code - 128).name if code > 128 else None
         if container.starved:
@@ -150,26 +151,26 @@ class Containers:
         self.exited(node, container.over)
 
     def close(self) -> None:
-        """Follow them no more."""
+        """Stop following events."""
         if self._reading is not None:
             self._reading.cancel()
             self._reading = None
 
 
 async def _put(name: str, secret: bytes) -> None:
-    """Write what is secret into the container `name`, through Docker's socket."""
+    """Write a secret into the container `name`, through Docker's socket."""
     write = f"umask 077; cat > {SECRET}.new && mv {SECRET}.new {SECRET}"
     await call(["docker", "exec", "--interactive", f"--user={owner()}", name, "sh", "-c", write], told=secret)
 
 
 def secret_place() -> str:
-    """The file system in memory, for Compose, where a container finds what `_put` writes."""
+    """Return the in-memory file system, for Compose, to which `_put` writes in a container."""
     user, group = owner().split(":")
     return f"{os.path.dirname(SECRET)}:mode=0700,uid={user},gid={group}"
 
 
 def owner() -> str:
-    """Whom the containers run as: this user, but nobody in particular in place of root."""
+    """Return the user of containers: this user, or an unprivileged one in place of root."""
     return f"{IMAGE_USER}:{IMAGE_USER}" if os.geteuid() == 0 else f"{os.geteuid()}:{os.getegid()}"
 
 
@@ -183,12 +184,12 @@ def give(home: Path) -> None:
 
 
 def take_back(home: Path) -> None:
-    """Own the run directory again."""
+    """Become the owner of the run directory again."""
     if os.geteuid() == 0:
         for path in [home, *home.rglob("*")]:
             os.chown(path, 0, 0, follow_symlinks=False)
 
 
 def inside(plan: RunPlan) -> RunPlan:
-    """The plan as containers see it."""
+    """Return the plan with paths as containers see them."""
     return RunPlan(**asdict(plan) | {"directory": HOME, "control": f"unix:{HOME}/control.sock"})

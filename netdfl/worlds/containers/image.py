@@ -1,4 +1,4 @@
-"""The image of a node: the folder that it is built in, its name by its contents, and where its base comes from.
+"""The image of a node: the folder that it is built in, its name by its contents, and the source of its base.
 
 The recipe is `nodes/image`. Packages come as wheels that this machine's pip fetches, in the versions that run
 here, so that the build itself needs no network; a base image comes from a registry, or else from Debian's
@@ -33,7 +33,7 @@ _GLIBC = range(36, 4, -1)  # that of Debian 12, and older
 
 
 async def image_for(scenario: Scenario, note: Callable[[str], None]) -> str:
-    """The image for `scenario`: the one that it names, one built earlier, or a new one. Raises MachineError."""
+    """Return the image for `scenario`: its own, one built earlier, or a new one. Raises MachineError."""
     world: Any = scenario.world
     if world.image:
         return str(world.image)
@@ -52,20 +52,20 @@ async def image_for(scenario: Scenario, note: Callable[[str], None]) -> str:
 
 
 def asks_gpus(scenario: Scenario) -> bool:
-    """Whether the nodes train on GPUs: only where the scenario names them, as a container has none by itself."""
+    """Return whether the nodes train on GPUs: only if the scenario names them, as containers have none by default."""
     return scenario.device.startswith("cuda")
 
 
 def cache() -> Path:
-    """Where wheels and the recipe are kept between runs."""
+    """Return the folder that keeps wheels and the recipe between runs."""
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "netdfl"
 
 
 def write_recipe(folder: Path, scenario: Scenario, *, collects: bool = False) -> str:
-    """Write all that the image for `scenario` is built from but the wheels into `folder`; return the image's name.
+    """Write all sources of the image for `scenario`, except the wheels, into `folder`; return the image's name.
 
-    The name goes by what is written, so by nothing that is installed here and not in the image. `collects`: the image
-    makes a run of what nodes wrote, too.
+    The name is a digest of these files, so it does not depend on packages that are installed here and not in the image.
+    `collects`: the image can also collect a run.
     """
     packages = packages_for(scenario, collects=collects, python=PYTHON)
     (folder / "wheels").mkdir(parents=True, exist_ok=True)
@@ -84,7 +84,7 @@ def write_recipe(folder: Path, scenario: Scenario, *, collects: bool = False) ->
 
 
 def _carry_version(app: Path) -> None:
-    """Lay down what an installed netdfl says of its version: the image has the source of this one."""
+    """Write the metadata of the installed netdfl's version: the image has the source of this one."""
     if (version := version_of("netdfl")) is not None:
         about = app / f"netdfl-{version}.dist-info"
         about.mkdir(exist_ok=True)
@@ -92,7 +92,7 @@ def _carry_version(app: Path) -> None:
 
 
 def _carry_digits(package: Path) -> None:
-    """Lay the digits into the image: scikit-learn, whose file they are, is not in it."""
+    """Copy the digits into the image: scikit-learn, whose file they are, is not in it."""
     from netdfl.training.data.datasets import CARRIED, digits_path
 
     with suppress(DatasetError):  # not here either: a node says so where it looks for them
@@ -126,7 +126,7 @@ async def add_wheels(folder: Path, *, gpus: bool) -> None:
 
 
 async def base(note: Callable[[str], None]) -> str:
-    """The image to build on: from a registry, or made here. Raises MachineError."""
+    """Return the base image: from a registry, or made here. Raises MachineError."""
     for image in (BASE, OWN_BASE):
         if await _exists(image):
             return image
@@ -149,7 +149,7 @@ async def _exists(image: str) -> bool:
 
 
 def _digest(folder: Path, *names: str) -> str:
-    """Twelve digits for the files of `folder`, or only those of `names`."""
+    """Return twelve digits for the files of `folder`, or only for those named."""
     found = hashlib.sha256()
     for path in map(folder.joinpath, names) if names else _files(folder):
         found.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())

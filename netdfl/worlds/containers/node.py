@@ -1,9 +1,8 @@
-"""In a container of a run: load what the supervisor shares, wait for its word, and live as that node.
+"""The process in a container of a run: it preloads, waits for its command, and lives as that node.
 
     python -m netdfl.worlds.containers.node NODE
-
-The run directory lies at /netdfl. `containers/NODE.json` says how this life begins; the supervisor writes it when it
-wants the node, and again for each life.
+The run directory lies at /netdfl. `containers/NODE.json` holds the command for this life; the supervisor writes it
+when the node shall begin, and again for each life.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from netdfl.worlds.forkserver import redirect
 
 COMMANDS, PLAN = "containers", "plan.json"
 SECRET = "/run/netdfl/life.json"
-"""With TLS: what this life proves itself by, in the container's memory; put there before the word is given."""
+"""File in the container's memory with this life's credentials under TLS, written before the command."""
 PATIENCE_S = 600.0
 EXIT_INPUT, EXIT_FORGOTTEN = 2, 6
 
 
 def main(arguments: list[str]) -> int:
-    """Become the node; returns the exit code."""
+    """Become the node; return the exit code."""
     node, home = int(arguments[0]), Path(HOME)
     redirect(home / "logs" / f"{node:03d}.log")
     try:
@@ -50,12 +49,12 @@ def main(arguments: list[str]) -> int:
 
 
 def command_file(home: Path, node: int) -> Path:
-    """Where the supervisor says how the next life of `node` begins."""
+    """Return the file with the supervisor's command for the next life of `node`."""
     return home / COMMANDS / f"{node:03d}.json"
 
 
 def wait_for(file: Path) -> Command | None:
-    """What the supervisor wants, once it has said it; None if it never does."""
+    """Wait for the supervisor's command and return it; None if it never comes."""
     until = time.monotonic() + PATIENCE_S
     while time.monotonic() < until:
         if file.exists():
@@ -66,7 +65,7 @@ def wait_for(file: Path) -> Command | None:
 
 
 def proof(command: Command) -> Mapping[NodeId, Credentials]:
-    """What the nodes of `command` prove themselves by: nothing without TLS. It is read once."""
+    """Return the credentials of the nodes of `command`; none without TLS. The file is read once."""
     try:
         text = Path(SECRET).read_text(encoding="utf-8")
         Path(SECRET).unlink()
@@ -76,7 +75,7 @@ def proof(command: Command) -> Mapping[NodeId, Credentials]:
 
 
 def own_address() -> str:
-    """The address of this container among the others: that of its device, or the one that Docker gave it."""
+    """Return the address of this container among the others: of its device, or the one from Docker."""
     import socket
 
     from netdfl.packets.tun import DEVICE, address_of

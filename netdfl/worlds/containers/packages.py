@@ -1,6 +1,6 @@
-"""Which packages the image of a node holds, in which versions: what this scenario's nodes import, and no more.
+"""The packages in the image of a node, with versions: exactly those that this scenario's nodes import.
 
-They follow from what netdfl says that it needs, so that nothing else of what is installed here has a say in them.
+They follow from netdfl's own requirements, so other installed packages have no influence.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 SPARE = frozenset(("torch", "scikit-learn", "duckdb", "matplotlib", "jinja2", "packaging"))
-"""What netdfl needs, and a node imports only where one of the tables below, or a part of the user's own, says so.
+"""Requirements of netdfl that a node imports only if one of the tables below, or a part of the user's own, says so.
 
-Of scikit-learn netdfl reads one file, which is copied into the image.
+netdfl reads one file of scikit-learn, which is copied into the image.
 """
 TRAINING = ("torch",)
 BY_DATASET: Mapping[str, Sequence[str]] = {"table": ("duckdb",), "image_folder": ("pillow",)}
 LIGHT = frozenset(f"netdfl.{name}" for name in ("core", "topology", "links", "transport", "packets", "scenario"))
 """The packages of netdfl that never import PyTorch."""
 COLLECTING = ("duckdb", "matplotlib", "jinja2")
-"""What makes a run of what nodes wrote, and its page."""
+"""Packages that are needed to collect a run and write its page."""
 
 Lookup = Callable[[str], metadata.Distribution]
 
 
 @dataclass(frozen=True)
 class Packages:
-    """What pip is asked for: `requirements`, and by `versions` which version of each that follows from them."""
+    """The packages for pip: `requirements`, and in `versions` the version of each that follows from them."""
 
     requirements: Sequence[str]
     versions: Sequence[str]
@@ -54,12 +54,12 @@ class Packages:
 def packages_for(
     scenario: Scenario, *, collects: bool = False, find: Lookup = metadata.distribution, python: str = "3.11"
 ) -> Packages:
-    """The packages of the image of a node of `scenario`, for Linux and `python`.
+    """Return the packages of the image of a node of `scenario`, for Linux and `python`.
 
-    `collects`: `netdfl collect` runs there too. `find` gives a distribution by its name; it may raise
-    PackageNotFoundError. Raises MachineError where nothing says what netdfl needs.
+    `collects`: `netdfl collect` runs there too. `find` returns a distribution by its name; it may raise
+    PackageNotFoundError. Raises MachineError if netdfl's requirements are unknown.
     """
-    walk = _Walk(find, _environment(python))
+    walk = _RequirementWalk(find, _environment(python))
     needed = list(walk.requirements("netdfl", ()))
     if not needed:
         raise MachineError(
@@ -74,12 +74,12 @@ def packages_for(
 
 
 def canonical(name: str) -> str:
-    """A distribution's name, however it is spelled."""
+    """Return a distribution's name in its canonical spelling."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _wanted(scenario: Scenario, *, collects: bool, closure: Collection[str]) -> set[str]:
-    """What of `SPARE`, and of what else netdfl brings along, this scenario's nodes import."""
+    """Return the optional packages that this scenario's nodes import."""
     from netdfl.host.blueprint import needs_torch
 
     own = set(_imports(scenario))
@@ -95,7 +95,7 @@ def _wanted(scenario: Scenario, *, collects: bool, closure: Collection[str]) -> 
 
 
 def _imports(scenario: Scenario) -> Iterator[str]:
-    """What the user's own modules import that does not lie beside them: those of the scenario, and theirs in turn."""
+    """Yield imports of the user's own modules from elsewhere: the scenario's modules, and theirs in turn."""
     if scenario.file is None:
         return
     folder = scenario.file.resolve().parent
@@ -127,7 +127,7 @@ def _imported(file: Path) -> Iterator[str]:
 
 
 def _environment(python: str) -> dict[str, str]:
-    """What markers of requirements are judged by: the image's system, whatever this one's is."""
+    """Return the environment for markers of requirements: the image's system, whatever this one's is."""
     return {
         "implementation_name": "cpython",
         "implementation_version": f"{python}.0",
@@ -143,14 +143,14 @@ def _environment(python: str) -> dict[str, str]:
     }
 
 
-class _Walk:
-    """What distributions need, by their own metadata, in one environment."""
+class _RequirementWalk:
+    """A walk over the requirements of distributions, by their metadata, in one environment."""
 
     def __init__(self, find: Lookup, environment: Mapping[str, str]) -> None:
         self._find, self._environment = cache(find), environment
 
     def requirements(self, name: str, extras: Iterable[str]) -> Iterator[Requirement]:
-        """What `name` needs with `extras`. Nothing where it is not installed: that is pip's to find out."""
+        """Yield the requirements of `name` with `extras`; none if it is not installed: pip will find out."""
         from packaging.requirements import Requirement
 
         try:
@@ -163,7 +163,7 @@ class _Walk:
                 yield need
 
     def closure(self, asked: Sequence[str]) -> dict[str, str]:
-        """The installed version of everything that follows from `asked`, whichever build of it this is."""
+        """Return the installed version of everything that follows from `asked`, without its build suffix."""
         from packaging.requirements import Requirement
 
         found: dict[str, str] = {}
@@ -184,6 +184,6 @@ class _Walk:
 
 
 def _text(need: Requirement) -> str:
-    """A requirement without its marker, which has been judged."""
+    """Return a requirement without its marker, which has been evaluated."""
     extras = f"[{','.join(sorted(need.extras))}]" if need.extras else ""
     return f"{need.name}{extras}{need.specifier}"

@@ -1,8 +1,8 @@
-"""The `containers` world: a container for each node, on a network that is theirs alone.
+"""The `containers` world: a container for each node, on a network of their own.
 
 Where links act on packets, a node's only device is a TUN that it hands to the forwarder beside the supervisor; else
 containers talk over a bridge of Docker's. Orders and reports go through a socket in the run directory, which the
-containers share. All that is made carries labels: who made it, and for which node.
+containers share. Everything that is made carries labels with its supervisor and its node.
 """
 
 from __future__ import annotations
@@ -18,32 +18,34 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from typing_extensions import override
+
 from netdfl.core.control import EVALUATOR, Hello, Life, Report
 from netdfl.core.errors import MachineError
 from netdfl.core.noticed import noticed_timeout
 from netdfl.core.types import NodeId
 from netdfl.host.plan import named_files
-from netdfl.packets.network import PacketNetwork, Watched
+from netdfl.packets.network import PacketNetwork, SupervisedNetwork
 from netdfl.record.directory import CHECKPOINTS
 from netdfl.scenario.model.plugins import files_beside
 from netdfl.scenario.model.world import ContainersOptions
 from netdfl.training.data.dataset import data_root
-from netdfl.worlds.base import Beside, Figures, Found, News, Setting
+from netdfl.worlds.base import BackgroundTasks, Figures, OpenResult, WorldConfig, WorldListener
 from netdfl.worlds.containers.compose import SOCKET, Fleet, acts_on_packets, service_name, to_blocks
 from netdfl.worlds.containers.docker import Docker, call
 from netdfl.worlds.containers.engine import Containers, inside, owner, secret_place, take_back
 from netdfl.worlds.containers.image import asks_gpus, image_for
-from netdfl.worlds.processes import AroundProcesses, ProcessesWorld
+from netdfl.worlds.processes import ProcessesBasedWorld, ProcessesWorld
 
 T = TypeVar("T")
 SUPERVISOR, RUN = "netdfl.launcher", "netdfl.run"
 
 
-class ContainersWorld(AroundProcesses):
-    """One fleet of containers. The evaluator is a process of this machine, whose `News` this is."""
+class ContainersWorld(ProcessesBasedWorld):
+    """One fleet of containers. The evaluator is a process of this machine, to which this world listens."""
 
-    def __init__(self, setting: Setting) -> None:
-        """Where links act on packets, their forwarder begins at once."""
+    def __init__(self, setting: WorldConfig) -> None:
+        """Prepare the fleet. Where links act on packets, their forwarder begins at once."""
         self._setting, self._scenario, self._home = setting, setting.scenario, setting.directory.path
         self._folder = os.open(self._home, os.O_PATH | os.O_CLOEXEC)
         here = f"/proc/{os.getpid()}/fd/{self._folder}"  # a socket's path may be 107 bytes long
@@ -53,13 +55,13 @@ class ContainersWorld(AroundProcesses):
         if acts_on_packets(self._scenario):
             network = PacketNetwork(self._home / "scenario.yaml", self._source, socket=f"{here}/{SOCKET}")
             assert isinstance(self._scenario.world, ContainersOptions)
-            self._packets = Watched(network, self._scenario, self._scenario.world.tcp, setting.directory)
+            self._packets = SupervisedNetwork(network, self._scenario, self._scenario.world.tcp, setting.directory)
         self._project = f"netdfl-{secrets.token_hex(4)}"
         self._containers: Containers | None = None
-        self._beside = Beside(lambda error: self.broke(error))
+        self._beside = BackgroundTasks(lambda error: self.broke(error))
 
+    @override
     def run(self, course: Callable[[], Coroutine[Any, Any, T]], interrupt: Callable[[], None]) -> T:
-        """See `World`."""
         try:
             return super().run(course, interrupt)
         finally:
@@ -71,8 +73,8 @@ class ContainersWorld(AroundProcesses):
 
     # the course of a run
 
-    async def open(self, news: News) -> Found:
-        """See `World`: find or build the image, start the containers. Raises MachineError."""
+    async def open(self, news: WorldListener) -> OpenResult:
+        """Find or build the image, and start the containers. Raises MachineError."""
         self._news, self.exited, self.came_back = news, news.exited, news.came_back
         self.refused, self.broke = news.refused, news.broke
         docker = await self._prepare()
@@ -85,7 +87,7 @@ class ContainersWorld(AroundProcesses):
         return found
 
     async def _prepare(self) -> Docker:
-        """Sweep what dead supervisors left, find the image, write the compose file. Raises MachineError."""
+        """Remove leftovers of dead supervisors, find the image, write the compose file. Raises MachineError."""
         assert isinstance(self._scenario.world, ContainersOptions)
         docker = await Docker.find()
         await sweep(docker, self._setting.note)
@@ -110,13 +112,13 @@ class ContainersWorld(AroundProcesses):
         return docker
 
     def _mounts(self) -> list[Path]:
-        """What nodes read: the scenario's own parts, the files that it names, the datasets."""
+        """Return the paths that nodes read: the scenario's own parts, the files it names, the datasets."""
         file = self._scenario.file
         own = [] if file is None else files_beside(self._source / file.name)
         return [*own, *named_files(self._scenario), data_root().resolve()]
 
     def launch(self, nodes: Sequence[NodeId], life: Life) -> None:
-        """See `World`."""
+        """Begin a life of each node in its container."""
         for node in nodes:
             self._beside.do(self._launch(node, life))
 
@@ -126,7 +128,7 @@ class ContainersWorld(AroundProcesses):
         await self._containers.begin(node, self._processes.devices[node], life, proof.get(node))
 
     async def aclose(self, grace_s: float) -> Figures:
-        """See `World`: let the nodes leave, remove the containers, count the packets."""
+        """Let the nodes leave, remove the containers, count the packets."""
         containers = self._containers
         if containers is not None:
             with suppress(TimeoutError):
@@ -149,19 +151,19 @@ class ContainersWorld(AroundProcesses):
     # what is heard of containers and of this machine's processes
 
     def _started_again(self, node: NodeId) -> None:
-        """Its checkpoint, if it left one, lies in the run directory."""
+        """Report a container that somebody else started; its checkpoint is in the run directory."""
         keeps = (self._home / CHECKPOINTS / f"{node:03d}.safetensors").exists()
         self._news.came_back(node, keeps)
 
     def report(self, node: NodeId, report: Report) -> None:
-        """See `News`: a container names its process as it sees it itself."""
+        """Pass a report on, with the process id as this machine sees it: a container sees another one."""
         if isinstance(report, Hello) and node != EVALUATOR and self._containers is not None:
             report = replace(report, pid=self._containers.nodes[node].pid)
         self._news.report(node, report)
 
 
 async def sweep(docker: Docker, note: Callable[[str], None]) -> None:
-    """Remove the containers and networks of dead supervisors of this machine, and say so. Raises MachineError."""
+    """Remove the containers and networks of dead supervisors of this machine, with a note. Raises MachineError."""
     listed = ["docker", "network", "ls", "--quiet", "--filter", f"label={SUPERVISOR}"]
     ids = (await call(listed)).split()
     networks = json.loads(await call(["docker", "network", "inspect", *ids])) if ids else []
@@ -177,18 +179,18 @@ async def sweep(docker: Docker, note: Callable[[str], None]) -> None:
 
 
 def this_supervisor() -> str:
-    """What tells this process from any other, on this machine or elsewhere, before or after it."""
+    """Return a name of this process that no other one has, on any machine at any time."""
     return f"{socket.gethostname()}/{os.getpid()}/{_born(os.getpid())}"
 
 
 def is_alive(supervisor: str) -> bool:
-    """Whether a supervisor may still live: one of another machine is none of this one's business."""
+    """Return whether a supervisor may still live; of other machines' supervisors this is assumed."""
     host, pid, born = supervisor.rsplit("/", 2)
     return host != socket.gethostname() or _born(int(pid)) == born
 
 
 def _born(pid: int) -> str:
-    """When a process began, by the kernel's ticks since this boot; empty if there is none."""
+    """Return when a process began, by the kernel's ticks since this boot; empty if there is none."""
     try:
         ticks = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
         return f"{ticks}@{Path('/proc/sys/kernel/random/boot_id').read_text(encoding='utf-8').strip()}"

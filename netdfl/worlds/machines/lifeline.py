@@ -1,11 +1,10 @@
-"""Whether a machine is still there: a connection that its fork server keeps to the supervisor, and what its end says.
+"""Lifelines: connections of fork servers to the supervisor, whose ends show that a machine or its server is gone.
 
-Nothing is said on it. Where the fork server's process ends, its system ends the connection at once. Where the machine
-itself vanishes, by a power cut or a cable, nobody ends anything: so the kernels ask each other every second, and the
+No data are sent on them. When the fork server's process ends, its system ends the connection at once. When the machine
+itself vanishes, by a power cut or a cable, nobody ends anything: so the kernels probe each other every second, and the
 connection ends when the other has not answered for some time. It is the kernel that answers, however busy the machine
-is, and though every process on it is stopped: a machine that is only slow keeps its connection.
-
-Whatever starts fork servers may tell of a machine's end too, but in its own time: Slurm after minutes, or never.
+is, and even if every process on it is stopped: a machine that is only slow keeps its connection.
+The system that starts fork servers may report a machine's end too, but in its own time: Slurm after minutes, or never.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from netdfl.core.clock import NS_PER_S
 CONNECT_S = 10.0
 TOKEN_BYTES = 32
 MACHINE_PATIENCE_S = 60
-"""For so long a machine waits for the supervisor's: who is gone is the supervisor's to say."""
+"""Seconds that a machine waits for the supervisor's machine: the supervisor decides who is gone."""
 _TAKEN = b"+"
 
 
 def ask_each_second(line: socket.socket, patience_s: int) -> None:
-    """Have the kernel ask the other end's every second, and end `line` once it has not answered for `patience_s`."""
+    """Have the kernel probe the other end every second, and end `line` after `patience_s` without an answer."""
     line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     values = {"TCP_KEEPIDLE": 1, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": patience_s, "TCP_USER_TIMEOUT": 1000 * patience_s}
     for name, value in values.items():
@@ -35,7 +34,7 @@ def ask_each_second(line: socket.socket, patience_s: int) -> None:
 
 
 def hold(host: str, port: int, token: str) -> socket.socket:
-    """On a machine: connect to the supervisor's, which knows the `token`. Raises OSError."""
+    """Connect from a machine to the supervisor, which knows the `token`. Raises OSError."""
     line = socket.create_connection((host, port), CONNECT_S)
     try:
         line.sendall(token.encode())
@@ -50,10 +49,10 @@ def hold(host: str, port: int, token: str) -> socket.socket:
 
 
 class Lifeline:
-    """The supervisor's end of one machine's connection. `why` it has `ended`, in words."""
+    """The supervisor's end of one machine's connection. `why` says why it has `ended`."""
 
     def __init__(self, on_end: Callable[[], None]) -> None:
-        """Nobody has connected yet. `on_end` is called once, when what connects is connected no more."""
+        """Wait for a connection. `on_end` is called once, when it has ended."""
         self.token = secrets.token_hex(TOKEN_BYTES // 2)
         self.ended = asyncio.Event()
         self._on_end = on_end
@@ -61,43 +60,43 @@ class Lifeline:
         self._transport: asyncio.Transport | None = None
 
     def take(self, transport: asyncio.Transport) -> None:
-        """The machine has connected."""
+        """Accept the machine's connection."""
         self._transport = transport
         transport.write(_TAKEN)
 
     def let_go(self) -> None:
-        """Tell the fork server to end; the connection stands until it has."""
+        """Tell the fork server to end; the connection stands until it has ended."""
         if self._transport is not None and self._transport.can_write_eof():
             with suppress(OSError):
                 self._transport.write_eof()
 
     def expect_end(self) -> None:
-        """Its end is no news any more."""
+        """Do not report the end any more."""
         self._on_end = lambda: None
 
     def end(self, why: str) -> None:
-        """The connection is no more."""
+        """Note and report the end of the connection."""
         self.why = why
         self.ended.set()
         self._on_end()
 
     def close(self) -> None:
-        """End it here."""
+        """End the connection from here."""
         if self._transport is not None:
             self._transport.abort()
 
 
 class Lifelines:
-    """Where machines connect to."""
+    """The server to which machines connect."""
 
     def __init__(self, silent_ns: int) -> None:
-        """A machine counts as gone whose system has answered nothing for `silent_ns`, in whole seconds."""
+        """Count a machine as gone after `silent_ns` without an answer of its system, in whole seconds."""
         self.silent_s = max(2, -(-silent_ns // NS_PER_S))
         self._awaited: dict[bytes, Lifeline] = {}
         self._server: asyncio.Server | None = None
 
     async def start(self) -> int:
-        """Listen at all addresses of this machine; the port. Raises OSError."""
+        """Listen at all addresses of this machine; return the port. Raises OSError."""
         both = socket.has_dualstack_ipv6()
         family = socket.AF_INET6 if both else socket.AF_INET
         listening = socket.create_server(("", 0), family=family, dualstack_ipv6=both)
@@ -106,23 +105,23 @@ class Lifelines:
         return int(listening.getsockname()[1])
 
     def expect(self, on_end: Callable[[], None]) -> Lifeline:
-        """The lifeline of a machine that is about to connect, once, with its token; see `Lifeline`."""
+        """Return the lifeline of a machine that is about to connect, once, with its token."""
         line = Lifeline(on_end)
         self._awaited[line.token.encode()] = line
         return line
 
     def claim(self, token: bytes) -> Lifeline | None:
-        """Whose `token` this is."""
+        """Return the lifeline with this `token`, once; None if there is none."""
         return self._awaited.pop(token, None)
 
     def close(self) -> None:
-        """Nobody connects any more; what is connected stays so."""
+        """Accept no more connections; existing ones stay."""
         if self._server is not None:
             self._server.close()
 
 
 class _Connection(asyncio.Protocol):
-    """One that came; whoever does not say a token at once is none of this run's."""
+    """An incoming connection; without a known token at once it is closed."""
 
     def __init__(self, lines: Lifelines) -> None:
         self._lines, self._said = lines, b""

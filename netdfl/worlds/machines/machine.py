@@ -1,4 +1,4 @@
-"""The supervisor's hold on one other machine: which nodes it gets, the fork server there, and what became of them."""
+"""The supervisor's view of one other machine: its nodes, its fork server, and its end."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ LOST = -1
 
 
 class Offer(NamedTuple):
-    """A machine that an engine gives: the address at which its nodes listen, and what sites may choose it by."""
+    """A machine of an engine: the address at which its nodes listen, and tags by which sites may choose it."""
 
     address: str
     tags: Collection[str] = ()
 
 
 class Engine(Protocol):
-    """Who gives machines. A new one is a class like this, and a row of the catalog of worlds."""
+    """A provider of machines. A new one is a class like this, and a row of the catalog of worlds."""
 
     async def machines(self) -> Mapping[str, Offer]:
-        """The machines that there are, by their names. Raises MachineError."""
+        """Return the available machines by name. Raises MachineError."""
 
     def start(self, machine: str) -> ForkServer:
-        """Start a fork server on `machine`; one that ends before it has answered could not be started."""
+        """Start a fork server on `machine`; one that ends before its first answer could not be started."""
 
     async def aclose(self) -> None:
-        """Nothing is wanted any more."""
+        """Release all machines."""
 
 
 def before_port(address: str) -> str:
-    """How an address is written where a port follows: one of IPv6 in brackets."""
+    """Return an address as it is written before a port: IPv6 in brackets."""
     return f"[{address}]" if ":" in address else address
 
 
 class Machine:
-    """One machine, and those of the fleet's nodes that have their place there."""
+    """One machine, with its share of the fleet's nodes."""
 
     def __init__(self, name: str, address: str, nodes: Sequence[NodeId]) -> None:
-        """Nothing runs there yet."""
+        """Describe the machine; nothing runs there yet."""
         self.name, self.address, self.nodes = name, address, tuple(nodes)
         self.devices: dict[NodeId, str] = {}
         self._forks: ForkServer | None = None
@@ -63,7 +63,7 @@ class Machine:
 
     @property
     def gone(self) -> str:
-        """What is said where it is not."""
+        """The sentence about a lost machine."""
         return f"machine {self.name} is gone"
 
     def start(self, engine: Engine) -> None:
@@ -71,7 +71,7 @@ class Machine:
         self._forks = engine.start(self.name)
 
     async def start_anew(self, engine: Engine) -> None:
-        """Have it start another one, while all else goes on: it may have to ask first whether it has the machine."""
+        """Have the engine start another fork server, in a thread: it may have to wait for the machine."""
         if self._forks is not None:
             self._forks.abandon()
         if self._line is not None:
@@ -80,7 +80,10 @@ class Machine:
         self._forks = await asyncio.to_thread(engine.start, self.name)
 
     async def hold(self, lines: Lifelines, host: str, port: int) -> None:
-        """Have it connect to `lines` at `host`. Raises MachineError, which names it, where it can't, and RunError."""
+        """Let the machine connect to `lines` at `host`.
+
+        Raises MachineError, with its name, if it can't, and RunError.
+        """
         assert self._forks is not None
         line = lines.expect(self._forks.abandon)
         try:
@@ -90,7 +93,7 @@ class Machine:
         self._line = line
 
     async def look(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        """What is so there. Raises RunError, which names the machine."""
+        """Ask a question about the machine. Raises RunError, which names it."""
         assert self._forks is not None
         try:
             return await self._forks.look(question)
@@ -98,7 +101,10 @@ class Machine:
             raise RunError(f"machine {self.name}: {error}") from error
 
     async def find_address(self, network: str) -> None:
-        """Listen in `network`, an interface or like 10.0.0.0/8. Raises MachineError where it has no address there."""
+        """Listen in `network`, an interface or a range like 10.0.0.0/8.
+
+        Raises MachineError without an address there.
+        """
         found = await self.look({"network": network})
         if not found["address"]:
             has = ", ".join(f"{name} {address}" for name, address in found["has"].items())
@@ -108,20 +114,20 @@ class Machine:
         self.address = found["address"]
 
     async def check_versions(self, ours: Versions, *, trains: bool) -> None:
-        """Raise MachineError where what is installed there would lead to other digits than `ours` do."""
+        """Raise MachineError if the versions installed there would lead to other results than `ours`."""
         theirs = (await self.look({"versions": {"trains": trains}})).get("versions", {})
         if reason := objection(f"machine {self.name}", taken(theirs), "the supervisor", ours):
             raise MachineError(reason)
 
     def stop(self, pid: int) -> None:
-        """End a process there."""
+        """Kill a process there."""
         if self._forks is not None:
             self._forks.kill(pid)
 
     async def settle(self, plan: RunPlan, device: str, exited: Callable[[NodeId, Exit], None]) -> None:
-        """Let the fork server load the plan. `exited` hears of every node whose process ends.
+        """Let the fork server load the plan. `exited` is called for every node whose process ends.
 
-        Raises NetdflError, which names the machine, where it can't be had or misses something.
+        Raises NetdflError, which names the machine, if it is unavailable or lacks something.
         """
         assert self._forks is not None
         try:
@@ -131,14 +137,14 @@ class Machine:
             raise type(error)(f"machine {self.name}: {error}") from error
 
     async def give(self, checkpoints: Callable[[NodeId], Path]) -> None:
-        """Carry there what earlier lives of its nodes saved. Raises RunError."""
+        """Send the checkpoints of its nodes' earlier lives there. Raises RunError."""
         assert self._forks is not None
         for node in self.nodes:
             if checkpoints(node).exists():
                 await self._forks.give(node, checkpoints(node))
 
     async def spawn(self, nodes: Sequence[NodeId], life: Life, credentials: Mapping[NodeId, Credentials]) -> None:
-        """Start a process for `nodes`, which prove themselves by `credentials`. RunError: the machine is gone."""
+        """Start a process for `nodes`, with their `credentials`. Raises RunError if the machine is gone."""
         if self._forks is None or not self.is_there:
             raise RunError(self.gone)
         command = Command(
@@ -151,9 +157,9 @@ class Machine:
         await self._forks.spawn(command)
 
     async def lost(self) -> tuple[str, list[tuple[NodeId, Exit]]]:
-        """Wait until the machine is gone; how that is known, and the nodes that went with it.
+        """Wait until the machine is gone; return how that is known, and the nodes that went with it.
 
-        What an engine says does not count by itself: it may have given up a machine that is only slow.
+        An engine's report does not count by itself: it may have given up a machine that is only slow.
         """
         assert self._forks is not None
         assert self._line is not None
@@ -166,7 +172,7 @@ class Machine:
         ]
 
     async def aclose(self, grace_s: float) -> None:
-        """Give its processes the grace to end; then end the fork server, and what is left of them."""
+        """Give its processes the grace to end; then end the fork server, and the remaining processes."""
         if self._forks is not None:
             await self._forks.left_alone(grace_s)
             if self._line is not None:
@@ -177,10 +183,11 @@ class Machine:
 
 
 def shares_of(offers: Mapping[str, Offer], num_nodes: int, sites: Sequence[Site] = ()) -> dict[str, list[NodeId]]:
-    """The nodes of each machine that gets any.
+    """Return the nodes of each machine that gets any.
 
-    Those of a site are shared by its machines, all others by the machines that no site names, or by all if there are no
-    such. Each gets a run of the numbers, the first ones a node more where they don't divide. Raises MachineError.
+    Nodes of a site are shared by its machines, all others by the machines that no site names, or by all if there are no
+    such. Each gets consecutive numbers; the first ones get a node more if the numbers don't divide. Raises
+    MachineError.
     """
     if not offers:
         raise MachineError("no machine to place nodes on")

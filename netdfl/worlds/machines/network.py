@@ -1,4 +1,4 @@
-"""What the network between the machines of a fleet does, measured before any node lives there; its clock first."""
+"""The network between a fleet's machines, measured before nodes run; and the order of clock and greeting."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import Any, TypeAlias
 from netdfl.core.control import EVALUATOR, AskClock, Hello, Report
 from netdfl.core.types import NodeId
 from netdfl.host.apart import ASKS
-from netdfl.worlds.base import News
+from netdfl.worlds.base import WorldListener
 from netdfl.worlds.machines.machine import Machine
 
 Way: TypeAlias = tuple[str, str]
 Network: TypeAlias = Mapping[Way, Mapping[str, Any]]
 MOST_RATES = 12
-"""With more machines, rates are measured to the next ones only: each takes a fifth of a second, one after the other."""
+"""With more machines, rates are measured to the next ones only: each takes a fifth of a second, in sequence."""
 
 
 async def measure(machines: Sequence[Machine]) -> dict[Way, dict[str, Any]]:
-    """The round trip and the rate from each machine to each other; in words, why one is not reached.
+    """Return the round trip and the rate from each machine to each other, or in words why one can't be reached.
 
-    Round trips come first, while nothing is on the network; then every machine sends one stream at a time, and takes
-    one. Raises RunError where a machine goes.
+    Round trips come first, while nothing is on the network; then every machine sends one stream at a time, and receives
+    one. Raises RunError if a machine is lost.
     """
     if len(machines) < 2:
         return {}
@@ -46,7 +46,7 @@ async def measure(machines: Sequence[Machine]) -> dict[Way, dict[str, Any]]:
 
 @asynccontextmanager
 async def _serving(machines: Sequence[Machine]) -> AsyncIterator[tuple[Mapping[str, tuple[str, int]], str]]:
-    """Have every machine answer measurements; where, and by which token."""
+    """Have every machine serve measurements; give their addresses and the token."""
     token = secrets.token_hex(16)
     served: dict[str, tuple[str, int]] = {}
     pids: list[tuple[Machine, int]] = []
@@ -62,24 +62,24 @@ async def _serving(machines: Sequence[Machine]) -> AsyncIterator[tuple[Mapping[s
 
 
 def _turns(machines: Sequence[Machine]) -> Iterator[list[list[str]]]:
-    """Who sends to whom, at the same time: in each turn everybody to one, and nobody to the same."""
+    """Yield the pairs of concurrent streams: in each turn every machine sends to one, and no two to the same."""
     count = len(machines)
     for step in range(1, min(count, MOST_RATES)):
         yield [[machines[(number + step) % count].name] for number in range(count)]
 
 
-class ClockFirst:
-    """News of a world, where what a node says first is told once it has asked for the clock often enough."""
+class ClockFirstListener:
+    """A listener that delays a node's greeting until the node has asked for the clock often enough."""
 
-    def __init__(self, news: News) -> None:
-        """Tell `news`."""
+    def __init__(self, news: WorldListener) -> None:
+        """Pass reports on to `news`."""
         self._news = news
         self._hellos: dict[NodeId, Hello] = {}
         self.exited, self.came_back = news.exited, news.came_back
         self.refused, self.broke = news.refused, news.broke
 
     def report(self, node: NodeId, report: Report) -> None:
-        """See `News`."""
+        """Pass a report on; keep a greeting until the node's last question for the clock."""
         if isinstance(report, Hello) and node != EVALUATOR:
             self._hellos[node] = report
             return

@@ -1,7 +1,7 @@
-"""The machines of a Ray cluster: an actor on each, which starts the fork server there and carries its lines.
+"""The machines of a Ray cluster: an actor on each starts the fork server there and carries its lines.
 
-So it runs wherever Ray does: virtual machines, Kubernetes (KubeRay), Slurm. Every machine has netdfl installed, or gets
-it by Ray's runtime environments.
+So it works wherever Ray does: virtual machines, Kubernetes (KubeRay), Slurm. Every machine has netdfl installed, or
+gets it by Ray's runtime environments.
 """
 
 from __future__ import annotations
@@ -17,17 +17,19 @@ from contextlib import suppress
 from math import ceil
 from typing import IO, Any
 
+from typing_extensions import override
+
 from netdfl.core.errors import MachineError
 from netdfl.core.installing import pip_install
 from netdfl.scenario.model.world import RayOptions
 from netdfl.worlds.fork_client import ENVIRONMENT, ONE_THREAD, ForkServer
-from netdfl.worlds.machines.machine import Offer, shares_of
+from netdfl.worlds.machines.machine import Engine, Offer, shares_of
 
 READY_S = 60.0
 
 
 def make(options: RayOptions, num_nodes: int) -> Ray:
-    """The machines for so many nodes. Raises MachineError where Ray is not installed."""
+    """Return the machines for `num_nodes` nodes. Raises MachineError if Ray is not installed."""
     try:
         _module("")
     except ImportError as error:
@@ -35,18 +37,18 @@ def make(options: RayOptions, num_nodes: int) -> Ray:
     return Ray(options, num_nodes)
 
 
-class Ray:
-    """The cluster that the scenario, or RAY_ADDRESS, names; without either, one of this machine alone. An `Engine`."""
+class Ray(Engine):
+    """The cluster of the scenario's address, or of RAY_ADDRESS; without either, one of this machine alone."""
 
     def __init__(self, options: RayOptions, num_nodes: int) -> None:
-        """Nothing is asked of Ray yet."""
+        """Prepare; Ray itself is not started yet."""
         self._options, self._num_nodes = options, num_nodes
         self._joined = False
         self._group: Any = None
         self._bundles: dict[str, int] = {}
 
     async def machines(self) -> Mapping[str, Offer]:
-        """See `Engine`: a bundle a machine, each on another."""
+        """Reserve a bundle on each machine, and return the machines."""
         return await asyncio.to_thread(self._reserve)
 
     def _reserve(self) -> Mapping[str, Offer]:
@@ -76,7 +78,7 @@ class Ray:
         return self._placed(count)
 
     def _reserve_named(self, alive: Sequence[Mapping[str, Any]]) -> Mapping[str, Offer]:
-        """Bundles on the machines that the scenario's sites choose."""
+        """Reserve bundles on the machines that the scenario's sites choose."""
         names = _names(alive)
         offers = {name: _offer(node) for name, node in zip(names, alive, strict=True)}
         shares = shares_of(offers, self._num_nodes, self._options.sites)
@@ -103,8 +105,8 @@ class Ray:
         self._bundles = {name: number for number, name in enumerate(names)}
         return {name: _offer(node) for name, node in zip(names, found, strict=True)}
 
+    @override
     def start(self, machine: str) -> ForkServer:
-        """See `Engine`."""
         ray = _module("")
         place = _module(".util.scheduling_strategies").PlacementGroupSchedulingStrategy(
             self._group, self._bundles[machine]
@@ -115,15 +117,15 @@ class Ray:
         )
         actor = host.remote()
         return ForkServer(
-            Relayed(
+            RelayProcess(
                 lambda data: ray.get(actor.write.remote(data)),
                 lambda: bytes(ray.get(actor.read.remote())),
                 lambda: ray.kill(actor),
             )
         )
 
+    @override
     async def aclose(self) -> None:
-        """See `Engine`."""
         await asyncio.to_thread(self._leave)
 
     def _leave(self) -> None:
@@ -134,10 +136,10 @@ class Ray:
 
 
 class Host:
-    """On a machine: a fork server, whose end is this actor's."""
+    """An actor on a machine: it starts a fork server, which ends with it."""
 
     def __init__(self) -> None:
-        """Start it."""
+        """Start the fork server."""
         self._process = subprocess.Popen(
             [sys.executable, "-m", "netdfl.worlds.forkserver"],
             stdin=subprocess.PIPE,
@@ -146,7 +148,7 @@ class Host:
         )
 
     def write(self, data: bytes) -> None:
-        """Hand `data` to it; b"" is the end."""
+        """Write `data` to the server's input; b"" closes it."""
         assert self._process.stdin is not None
         if data:
             self._process.stdin.write(data)
@@ -155,34 +157,34 @@ class Host:
             self._process.stdin.close()
 
     def read(self) -> bytes:
-        """Wait for what it says next; b"" once it has ended."""
+        """Wait for the server's next output; b"" once it has ended."""
         assert self._process.stdout is not None
         return os.read(self._process.stdout.fileno(), 1 << 16)
 
 
 def _module(name: str) -> Any:
-    """A module of Ray's, which not every installation has."""
+    """Import a module of Ray's, which is not always installed."""
     return importlib.import_module(f"ray{name}")
 
 
 def _offer(node: Mapping[str, Any]) -> Offer:
-    """Sites may choose a machine by its host name, its resources and its labels."""
+    """Return a machine's offer; sites may choose it by its host name, its resources and its labels."""
     resources = (name for name in node["Resources"] if not name.startswith(("node:", "object_store")))
     labels = (f"{name}={value}" for name, value in node.get("Labels", {}).items())
     return Offer(node["NodeManagerAddress"], (node["NodeManagerHostname"], *resources, *labels))
 
 
 def _names(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The names of machines: their hosts', or where two have the same, their addresses."""
+    """Return the names of machines: their host names, or their addresses if two have the same name."""
     hosts = [str(node["NodeManagerHostname"]) for node in nodes]
     return hosts if len(set(hosts)) == len(hosts) else [str(node["NodeManagerAddress"]) for node in nodes]
 
 
-class Relayed:
-    """Two pipes, and two threads that carry what is in them. A `ServerProcess`."""
+class RelayProcess:
+    """A process behind two pipes, whose data two threads carry."""
 
     def __init__(self, write: Callable[[bytes], object], read: Callable[[], bytes], kill: Callable[[], object]) -> None:
-        """Carry by `write` and `read`, which wait; b"", or any error, is the end. `kill` ends what is behind them."""
+        """Carry data by `write` and `read`, which may wait; b"", or any error, is the end. `kill` ends the process."""
         self._kill = kill
         below, above = os.pipe(), os.pipe()
         self.stdin: IO[bytes] | None = os.fdopen(below[1], "wb")
@@ -193,12 +195,12 @@ class Relayed:
         self._up_thread.start()
 
     def kill(self) -> None:
-        """End what is behind."""
+        """End the process."""
         with suppress(Exception):
             self._kill()
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end, and see to it."""
+        """Wait for the end, and then make sure of it."""
         self._up_thread.join(timeout)
         self.kill()
         return 0

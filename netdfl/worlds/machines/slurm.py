@@ -1,4 +1,7 @@
-"""The machines of a Slurm allocation: a fork server on each, as a step of the job, started by `srun`; its script."""
+"""The machines of a Slurm allocation: a fork server on each, as a step of the job, started by `srun`.
+
+The module also writes the job's script.
+"""
 
 from __future__ import annotations
 
@@ -12,25 +15,27 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from typing_extensions import override
+
 from netdfl.core.errors import MachineError
 from netdfl.scenario.model.world import SlurmOptions
 from netdfl.worlds.fork_client import ForkServer
-from netdfl.worlds.machines.machine import Offer
+from netdfl.worlds.machines.machine import Engine, Offer
 
 _NODE, _FEATURES = re.compile(r"NodeName=(\S+).*? NodeAddr=(\S+)"), re.compile(r" ActiveFeatures=(\S+)")
 _OF_THE_JOB = re.compile("SLURM_(?!CONF$)|SLURMD_")
 
 
-class Slurm:
-    """The allocation that this process is in. An `Engine`."""
+class Slurm(Engine):
+    """The allocation that this process is in."""
 
     def __init__(self, options: SlurmOptions) -> None:
-        """Nothing is asked of Slurm yet."""
+        """Prepare; Slurm is not asked yet."""
         self._options = options
         self._started: set[str] = set()
 
+    @override
     async def machines(self) -> Mapping[str, Offer]:
-        """See `Engine`."""
         asked = os.environ.get("SLURM_JOB_NODELIST")
         if not asked:
             raise MachineError(
@@ -44,7 +49,7 @@ class Slurm:
         return {name: Offer(await _resolved(address), tags) for name, (address, tags) in found.items()}
 
     def start(self, machine: str) -> ForkServer:
-        """See `Engine`: a step of the job, or a job of its own where a machine failed: Slurm took it out."""
+        """Start a step of the job; or another job on a machine that failed, as Slurm took it out of this one."""
         one = ["--nodes=1", "--ntasks=1", f"--nodelist={machine}", "--unbuffered", "--immediate=10"]
         if machine in self._started and machine not in _allocated():
             place = {"--partition": "SLURM_JOB_PARTITION", "--account": "SLURM_JOB_ACCOUNT", "--qos": "SLURM_JOB_QOS"}
@@ -54,12 +59,13 @@ class Slurm:
         self._started.add(machine)
         return ForkServer.open(["srun", *one, "--overlap", *self._options.srun])
 
+    @override
     async def aclose(self) -> None:
-        """See `Engine`: the steps have ended with their fork servers."""
+        pass
 
 
 def _allocated() -> list[str]:
-    """The machines that the job has now. Empty where Slurm does not answer."""
+    """Return the present machines of the job. Empty if Slurm does not answer."""
     job = os.environ.get("SLURM_JOB_ID", "")
     said = subprocess.run(["squeue", "--noheader", f"--jobs={job}", "--format=%N"], capture_output=True, text=True)
     names = subprocess.run(["scontrol", "show", "hostnames", said.stdout.strip()], capture_output=True, text=True)
@@ -72,7 +78,7 @@ def _features(line: str) -> tuple[str, ...]:
 
 
 async def _resolved(address: str) -> str:
-    """An address of IPv4 where there is one."""
+    """Return the IP address of a host, IPv4 if there is one."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(address, None, type=socket.SOCK_STREAM)
     except OSError as error:
@@ -111,9 +117,9 @@ def script(
     sets: Sequence[str] = (),
     options: Sequence[str] = (),
 ) -> str:
-    """A script that runs `scenario` on `machines` machines; `options` are more of sbatch's, `sets` of netdfl's.
+    """Return a script that runs `scenario` on `machines` machines; `options` are sbatch's, `sets` are netdfl's.
 
-    `resumable`: its nodes save checkpoints, so a job that is preempted and queued again goes on where it was.
+    `resumable`: its nodes save checkpoints, so a preempted and requeued job continues where it was.
     `rejoins`: the job outlives a machine that fails.
     """
     again = ["--requeue", "--open-mode=append"] if resumable else ["--no-requeue"]

@@ -1,7 +1,7 @@
-"""A world of many machines: on each a fork server that an engine started, and a share of the nodes.
+"""A world of many machines, each with a fork server that an engine started, and a share of the nodes.
 
-The machines share neither a disk nor a clock with the supervisor, or with each other: what nodes need is sent along,
-what they write travels back over the control plane. Nodes reach each other directly.
+The machines share neither a disk nor a clock with the supervisor, or with each other: files that nodes need are sent
+along, files that they write travel back over the control plane. Nodes reach each other directly.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from netdfl.host.plan import RunPlan, pack
 from netdfl.record.directory import CHECKPOINTS
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import MachinesOptions
-from netdfl.worlds.base import Beside, Figures, Found, News, Setting
+from netdfl.worlds.base import BackgroundTasks, Figures, OpenResult, WorldConfig, WorldListener
 from netdfl.worlds.machines.lifeline import Lifelines
 from netdfl.worlds.machines.machine import LOST, Engine, Machine, before_port, shares_of
-from netdfl.worlds.machines.network import ClockFirst, Network, measure
-from netdfl.worlds.processes import AroundProcesses, ProcessesWorld
+from netdfl.worlds.machines.network import ClockFirstListener, Network, measure
+from netdfl.worlds.processes import ProcessesBasedWorld, ProcessesWorld
 
 RETRY_S = 2.0
 MOST_BYTES = 32 << 20
 
 
-class MachinesWorld(AroundProcesses):
-    """One fleet on the machines of an engine. The supervisor's own has the evaluator, and no node."""
+class MachinesWorld(ProcessesBasedWorld):
+    """One fleet on the machines of an engine. The supervisor's machine has the evaluator, and no node."""
 
-    def __init__(self, setting: Setting, engine: Engine) -> None:
-        """Prepare; nothing is asked of the engine yet."""
+    def __init__(self, setting: WorldConfig, engine: Engine) -> None:
+        """Prepare; the engine is not asked yet."""
         assert isinstance(setting.scenario.world, MachinesOptions)
         self._setting, self._scenario, self._options = setting, setting.scenario, setting.scenario.world
         everywhere = "[::]" if socket.has_dualstack_ipv6() else "0.0.0.0"
@@ -48,10 +48,10 @@ class MachinesWorld(AroundProcesses):
         self._network: Network = {}
         self._refusal: NetdflError | None = None
         self._trains = needs_torch(setting.scenario)
-        self._beside = Beside(lambda error: self._news.broke(error))
+        self._beside = BackgroundTasks(lambda error: self._news.broke(error))
 
-    async def open(self, news: News) -> Found:
-        """See `World`: start a fork server on every machine. Raises MachineError where one can't be had."""
+    async def open(self, news: WorldListener) -> OpenResult:
+        """Start a fork server on every machine. Raises MachineError if one is unavailable."""
         self._news = news
         offers = await self._engine.machines()
         self._port = await self._lines.start()
@@ -60,14 +60,14 @@ class MachinesWorld(AroundProcesses):
         self._machines = [Machine(name, offers[name].address, nodes) for name, nodes in shares.items()]
         for machine in self._machines:
             machine.start(self._engine)
-        found = await self._processes.open(ClockFirst(news))
+        found = await self._processes.open(ClockFirstListener(news))
         await asyncio.gather(*map(self._settle, self._machines))
         self._network = await measure(self._machines)
         self._check_network()
         return found
 
     def _check_network(self) -> None:
-        """Raises MachineError where machines don't reach each other."""
+        """Raise MachineError if machines don't reach each other."""
         trips = [(way, told.get("round_trip_s")) for way, told in self._network.items()]
         apart = [(way, why) for way, why in trips if isinstance(why, str)]
         if apart:
@@ -105,7 +105,7 @@ class MachinesWorld(AroundProcesses):
         )
 
     def launch(self, nodes: Sequence[NodeId], life: Life) -> None:
-        """See `World`."""
+        """Begin a life of each node on its machine."""
         for machine in self._machines:
             here = [node for node in machine.nodes if node in nodes]
             size = self._options.nodes_per_process
@@ -120,7 +120,7 @@ class MachinesWorld(AroundProcesses):
                     self._lose(node, Exit(life.epoch, LOST, lost=machine.gone))
 
     async def aclose(self, grace_s: float) -> Figures:
-        """See `World`."""
+        """End all processes, the fork servers and the engine; return the figures."""
         self._beside.cancel()
         async with asyncio.TaskGroup() as ending:
             for machine in self._machines:
@@ -149,7 +149,7 @@ class MachinesWorld(AroundProcesses):
         self._news.exited(node, replace(how, within_ns=within_ns))
 
     async def _await(self, machine: Machine, lost: Sequence[NodeId]) -> None:
-        """Try the machine until it can be had again; then its nodes want a life."""
+        """Try the machine until it is available again; then restart its nodes."""
         try:
             async with asyncio.timeout(self._options.rejoin_within / NS_PER_S):
                 await self._have_again(machine)
@@ -175,7 +175,7 @@ class MachinesWorld(AroundProcesses):
 
 
 def packed(scenario: Scenario) -> dict[str, str]:
-    """What is sent along. Raises InputError where that is more than `MOST_BYTES`."""
+    """Return the files that are sent along. Raises InputError if they exceed `MOST_BYTES`."""
     files = pack(scenario)
     size = sum(map(len, files.values()))
     if size > MOST_BYTES:
@@ -188,7 +188,7 @@ def packed(scenario: Scenario) -> dict[str, str]:
 
 
 def address_towards(other: str) -> str:
-    """The address of this machine by which `other` reaches it. Raises MachineError where there is no way there."""
+    """Return the address of this machine by which `other` reaches it. Raises MachineError if there is no route."""
     with socket.socket(socket.AF_INET6 if ":" in other else socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((other, 9))  # nothing is sent

@@ -19,7 +19,7 @@ from netdfl.record.directory import CHECKPOINTS, RunDirectory
 from netdfl.record.event_log import LoggingRecorder
 from netdfl.transport.simulated.fabric import Fabric
 from netdfl.transport.simulated.transport import SimulatedTransport
-from netdfl.worlds.base import Beside, News
+from netdfl.worlds.base import BackgroundTasks, WorldListener
 from netdfl.worlds.simulated.compute import ComputeTime
 from netdfl.worlds.simulated.ledger import FleetLedger
 from netdfl.worlds.simulated.loop import VirtualClock
@@ -41,7 +41,7 @@ class Surroundings:
     recorder: LoggingRecorder
     store: Store
     models: dict[tuple[int, NodeId], ModelSnapshot]
-    news: News
+    news: WorldListener
     begins: Callable[[NodeId, int, float | None], None]
 
 
@@ -69,7 +69,7 @@ class Resident:
             begins=partial(around.begins, node),
         )
         self.ended = True
-        self._beside = Beside(around.news.broke)
+        self._beside = BackgroundTasks(around.news.broke)
 
     def _make_worker(self) -> VirtualWorker:
         around, every = self._around, self._blueprint.scenario.checkpoint.every

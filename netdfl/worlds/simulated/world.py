@@ -35,7 +35,7 @@ from netdfl.training.alone import Alone
 from netdfl.training.catalog import SIZED_NBYTES
 from netdfl.transport.simulated.fabric import Fabric
 from netdfl.transport.wire import frame_size
-from netdfl.worlds.base import Figures, Found, Looker, News, Setting
+from netdfl.worlds.base import Figures, OpenResult, StallMonitor, WorldConfig, WorldListener
 from netdfl.worlds.simulated.arithmetic import exact_arithmetic, rare_collections
 from netdfl.worlds.simulated.ledger import FleetLedger
 from netdfl.worlds.simulated.loop import NoSource, VirtualClock, VirtualLoop
@@ -52,7 +52,7 @@ T = TypeVar("T")
 class SimulatedWorld:
     """One fleet's virtual world."""
 
-    def __init__(self, setting: Setting, loop: type[VirtualLoop] = VirtualLoop) -> None:
+    def __init__(self, setting: WorldConfig, loop: type[VirtualLoop] = VirtualLoop) -> None:
         """Prepare; nothing is built yet. Raises MachineError where the scenario wants a GPU that is not there."""
         scenario = setting.scenario
         if setting.forkserver is not None:
@@ -104,7 +104,7 @@ class SimulatedWorld:
 
     # the course of a run
 
-    async def open(self, news: News) -> Found:
+    async def open(self, news: WorldListener) -> OpenResult:
         """See `World`: build what all nodes share."""
         seed_streams(self.streams.integer("process"))
         shared = self._shared
@@ -144,7 +144,7 @@ class SimulatedWorld:
         )
         self.residents = {node: Resident(around, node) for node in blueprint.node_ids}
         news.report(EVALUATOR, Hello(node=EVALUATOR, role="evaluator"))
-        return Found(blueprint.problem.partition(), blueprint.problem.notes)
+        return OpenResult(blueprint.problem.partition(), blueprint.problem.notes)
 
     def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         """What a callback raised breaks the run: asyncio would print it and go on."""
@@ -195,7 +195,7 @@ class SimulatedWorld:
 
     # what is known of it
 
-    def watched_by(self, looker: Looker) -> None:
+    def watched_by(self, looker: StallMonitor) -> None:
         """See `VirtualWorld`: where what a look ended was held up by something else, too, it looks again."""
 
         def idle() -> None:
@@ -265,7 +265,7 @@ def _size_of(scenario: Scenario) -> Callable[[Payload], int]:
 class _Watched:
     """The fabric as the loop's `Source`, with a look at the time of a look; none where nothing else is due."""
 
-    def __init__(self, fabric: Fabric, loop: VirtualLoop, looker: Looker) -> None:
+    def __init__(self, fabric: Fabric, loop: VirtualLoop, looker: StallMonitor) -> None:
         self._fabric, self._loop, self._looker = fabric, loop, looker
 
     def next_ns(self) -> int | None:
