@@ -1,0 +1,128 @@
+"""All interleavings of lender and reader: nobody reads another message's body, and no buffer is lost for good.
+
+The model is `lending_model.py`; that the code takes the model's steps is tested here, too.
+"""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import numpy as np
+import pytest
+from lending_model import Rules, State, Violation, leaked, walk
+
+from netdfl.core.fates import Fate
+from netdfl.testing.transports import vector_payload
+from netdfl.transport import wire
+from netdfl.transport.shared_memory import buffers, memory
+from netdfl.transport.shared_memory.base import Answer
+from netdfl.transport.shared_memory.buffers import SharedBuffers
+from netdfl.transport.shared_memory.memory import PAGE, SLOT_WORDS, SharedMemory
+
+MISTAKEN = "the reader of 1 reads the body of 2|the answer to 1 is taken for the answer to 2"
+"""Which of the two is met first depends on the order of the walk."""
+
+
+def test_nobody_reads_another_body_and_every_buffer_can_be_free_again() -> None:
+    """Whatever order stores reach memory in; readers die, leave, return and stand still wherever they are."""
+    found = walk(Rules(in_order=False))
+    assert leaked(found) == []
+    assert {len(state.taken) for state in found} == {0, 1, 2}
+    assert {state.life for state in found} == {1, 2}
+
+
+def test_a_buffer_is_free_again_though_its_reader_lives_on() -> None:
+    """Its word alone frees, also after streams that broke."""
+    assert leaked(walk(Rules(num_tokens=3, num_lives=1, lives_end=False))) == []
+
+
+@pytest.mark.parametrize(
+    ("rules", "promise"),
+    [
+        pytest.param(Rules(takes_back=True, num_lives=1), MISTAKEN, id="earlier protocol"),
+        pytest.param(Rules(asks_reader=False, buffered=False), MISTAKEN, id="no renewal"),
+        pytest.param(Rules(names_life=False), MISTAKEN, id="references without life"),
+        pytest.param(Rules(messages_wait=False), MISTAKEN, id="messages before stores"),
+        pytest.param(Rules(fence_at_giving_back=False), MISTAKEN, id="no fence at giving back"),
+        pytest.param(Rules(fence_at_leaving=False, in_order=False), MISTAKEN, id="no fence at leaving"),
+        pytest.param(Rules(ends_waiting=False), "message 1 is delivered twice", id="calls go on waiting"),
+    ],
+)
+def test_without_one_of_its_steps_the_protocol_breaks_a_promise(rules: Rules, promise: str) -> None:
+    with pytest.raises(Violation, match=promise):
+        walk(rules)
+
+
+@pytest.mark.parametrize("change", [{"buffered": False}, {"fence_at_looking": True}])
+def test_the_earlier_protocol_failed_by_store_buffers_alone(change: dict[str, bool]) -> None:
+    """It stored and then loaded another word, on both sides: right with a fence there, wrong without."""
+    assert leaked(walk(Rules(takes_back=True, num_lives=1, **change))) == []
+
+
+def test_a_buffer_that_nobody_frees_is_found() -> None:
+    """The search for leaks can fail."""
+    lost, free = State(token=1), State()
+    assert leaked({lost: [lost], free: [lost]}) == [lost]
+
+
+class Words:
+    """The words of a memory, which write down each access."""
+
+    def __init__(self, words: memoryview, log: list[str], first: int) -> None:
+        self._words, self._log, self._first = words, log, first
+
+    def _note(self, what: str, at: int) -> None:
+        names = ("token", "state", "answer")
+        self._log.append(f"{what} {names[at - self._first] if at - self._first < SLOT_WORDS else 'presence'}")
+
+    def __getitem__(self, at: int) -> int:
+        self._note("load", at)
+        return self._words[at]
+
+    def __setitem__(self, at: int, value: int) -> None:
+        self._note("store", at)
+        self._words[at] = value
+
+
+def test_the_code_takes_the_steps_of_the_model(monkeypatch: Any) -> None:
+    log: list[str] = []
+
+    def fenced() -> None:
+        log.append("fence")
+
+    monkeypatch.setattr(memory, "fence", fenced)
+    monkeypatch.setattr(buffers, "fence", fenced)
+    shared = SharedMemory(range(2), 8 * PAGE, least_bytes=0)
+    shared.words = Words(shared.words, log, 0)  # type: ignore[assignment]
+    lender, reader = SharedBuffers(shared, 0, 0), SharedBuffers(shared, 1, 0)
+    payload = vector_payload(np.zeros(300))
+
+    def steps() -> list[str]:
+        done, log[:] = list(log), []
+        return done
+
+    assert steps() == ["store presence"] * 2
+    lease = lender.lend(payload, wire.frame_size(payload) - wire.BODY_AT, 1)
+    assert lease is not None
+    assert steps() == []
+    reference = lease.reference(quiet=True)
+    assert reference is not None
+    assert steps() == ["load presence", "store state", "store answer", "store token"]
+    body = reader.borrow(0, reference, wire.Limits())
+    assert steps() == ["load token", "load state", "store state"]
+    assert reader.answer(reference, Answer(Fate.DELIVERED, 7))
+    assert steps() == ["store answer"]
+    assert lease.poll() == Answer(Fate.DELIVERED, 7)
+    assert steps() == ["load answer"]
+    lease.release()
+    (buffer,) = lender._pool.buffers
+    assert not buffer.is_free
+    assert steps() == ["load state", "load presence"]
+    del body
+    gc.collect()
+    assert steps() == ["fence", "store state"]
+    assert buffer.is_free
+    assert steps() == ["load state"]
+    reader.close()
+    assert steps() == ["fence", "load presence", "store presence"]
