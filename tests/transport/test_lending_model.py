@@ -6,6 +6,9 @@ The model is `lending_model.py`; that the code takes the model's steps is tested
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -64,6 +67,15 @@ def test_a_buffer_that_nobody_frees_is_found() -> None:
     """The search for leaks can fail."""
     lost, free = State(token=1), State()
     assert leaked({lost: [lost], free: [lost]}) == [lost]
+
+
+def test_a_sample_of_the_soak_finds_nothing() -> None:
+    """Real readers, killed and stopped at accesses to the memory; `tests/soak/shared_buffers.py` runs millions."""
+    command = [sys.executable, "-m", "tests.soak.shared_buffers", "--count", "1500", "--sample"]
+    root = Path(__file__).parents[2]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "nothing was wrong" in done.stdout
 
 
 class Words:

@@ -284,7 +284,7 @@ class PeerSender:
     def _ended(self, fate: Fate, again: Sequence[QueuedMessage]) -> None:
         """Queue again what the stream that ended hands back; whether any was begun, a renewal will tell."""
         self._stream = None
-        self._greeted = self._greeted and not any(entry.told for entry in again)
+        self._greeted = self._greeted and self._buffers is None
         self._queue.extendleft(reversed(again))
         if self._queue:
             self._go_on()
