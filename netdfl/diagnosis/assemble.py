@@ -235,8 +235,15 @@ class _Fleet:
             kept=id.incarnation == self.accounts[edge[0]].epoch and edge[0] not in self.down,
             in_vain=in_vain,
             passes_ns=passes_ns if in_vain else None,
+            outage_ns=self.came_back_ns(edge, sent_ns) - sent_ns,
             event=None if event == BY_LINKS else event,
         )
+
+    def came_back_ns(self, edge: Edge, sent_ns: int) -> int:
+        """When what was sent at that time can have come first: its link was up again then, and its receiver back."""
+        account = self.accounts.get(edge[1])
+        back_ns = account.born_ns if account is not None and account.epoch else sent_ns
+        return max(self.schedule.healed_ns(edge, sent_ns, self.at_ns), back_ns, sent_ns)
 
     def is_shut(self, edge: Edge) -> bool:
         """Whether nothing that is sent now comes: its receiver is down, or its link, and for good."""

@@ -86,7 +86,7 @@ def why_of(snapshot: Snapshot, waiter: NodeId, source: NodeId) -> Why:
     """Why `source` keeps `waiter` waiting.
 
     What was lost while a link or the asked node was down is lost, unless that never ends or it is sent again: then
-    the outage is what holds it up, as is one of its sender where that sends it again.
+    the outage is what holds it up, as is one of its sender where that sends it again; the longer one where both are.
     """
     giver, pair, wait = snapshot.nodes[source], (waiter, source), wait_of(snapshot, waiter)
     awaited, edge = awaited_of(snapshot, pair), edge_of(snapshot, pair)
@@ -94,7 +94,8 @@ def why_of(snapshot: Snapshot, waiter: NodeId, source: NodeId) -> Why:
         return _STATES.get(giver.state, Why.FULL)
     if awaited.fate is AwaitedFate.LOST:
         asked = awaited.edge == pair
-        if awaited.reason in _OUTAGE and not edge.up and (awaited.resent or edge.heals_ns is None):
+        by_sender = awaited.resent and not asked and _is_for_longer(giver, edge)
+        if awaited.reason in _OUTAGE and not edge.up and (awaited.resent or edge.heals_ns is None) and not by_sender:
             return Why.CUT
         if giver.state in DOWN and _is_by_outage(giver, awaited, asked=asked):
             return Why.STOPPED if giver.state is State.STOPPED else _STATES[giver.state]

@@ -21,6 +21,7 @@ from netdfl.diagnosis.reasons import awaited_of, cause_of, path_of, wait_of
 from netdfl.diagnosis.reduce import Supply, supply
 from netdfl.diagnosis.snapshot import DOWN, MOST_RESENDS, SILENT, Awaited, AwaitedFate, Snapshot, State, WaitNow, What
 from netdfl.diagnosis.trying import NEVER_NS, Change, Trials
+from netdfl.node.delivery import DOUBLINGS, LEAST_NS, Resending
 
 SKIP = "wait.on_stall: skip"
 RESEND = "wait.on_stall: resend"
@@ -37,6 +38,9 @@ BY_LINK = (LOSS, LINK_DOWN, RESET)
 """The reasons of a loss that take questions and answers, too."""
 CALLED_GONE_NS = 7 * NS_PER_S
 """Within that a node is called gone of which nothing is heard, by the heartbeats that a scenario gets by default."""
+
+SENT_AGAIN_NS = LEAST_NS * sum(2 ** min(attempt, DOUBLINGS) for attempt in range(Resending.attempts))
+"""How long after a message its last copy is sent at the earliest, where a scenario says no more of `delivery`."""
 
 Allows: TypeAlias = Callable[[str], bool]
 """Whether the scenario may be given a setting that it does not have."""
@@ -68,20 +72,23 @@ def _can_come(awaited: Awaited) -> bool:
 
 
 def _acknowledged(snapshot: Snapshot, pair: Edge) -> Supply | None:
-    """The same where all but notices is sent again."""
-    return None if awaited_of(snapshot, pair).notice else _sent_again(snapshot, pair)
+    """The same where all but notices is sent again, for so long and no longer."""
+    awaited = awaited_of(snapshot, pair)
+    return None if awaited.notice or awaited.outage_ns > SENT_AGAIN_NS else _sent_again(snapshot, pair)
 
 
 def _called_gone(snapshot: Snapshot, pair: Edge) -> int:
     """When the first of `pair` takes the other for gone, by heartbeats: never where it is heard again before."""
     giver, edge = snapshot.nodes[pair[1]], snapshot.edge(*pair[::-1])
-    since_ns = wait_of(snapshot, pair[0]).since_ns
+    wait = wait_of(snapshot, pair[0])
+    since_ns = wait.since_ns
     ends = [NEVER_NS if edge.heals_ns is None else edge.heals_ns] * (not edge.up)
     if giver.state in _MUTE:
         since_ns = max(since_ns, giver.since_ns)
         ends.append(NEVER_NS if giver.back_ns is None else giver.back_ns)
-    essential = wait_of(snapshot, pair[0]).essential
-    return since_ns + CALLED_GONE_NS if ends and max(ends) > since_ns + CALLED_GONE_NS and not essential else NEVER_NS
+    if wait.essential or wait.from_anybody or max(ends, default=0) <= since_ns + CALLED_GONE_NS:
+        return NEVER_NS
+    return since_ns + CALLED_GONE_NS
 
 
 def _given_up(snapshot: Snapshot, pair: Edge) -> int:

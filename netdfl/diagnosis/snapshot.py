@@ -87,8 +87,8 @@ class Awaited:
 
     `replaced`: it is lost, and the next message of its sender does as well. `notice`: it is the sender's word that it
     sends nothing in that step. `kept`: its sender still has it. `in_vain`: each copy would be lost, too, until
-    `passes_ns`, and so will one be that is not sent yet. `event` is the entry of its events that lost it. `since_ns` is
-    when it was sent, or its link came up with it.
+    `passes_ns`, and so will one be that is not sent yet; so were all for `outage_ns` after it was sent. `event` is the
+    entry of its events that lost it. `since_ns` is when it was sent, or its link came up with it.
     """
 
     fate: AwaitedFate = AwaitedFate.UNSENT
@@ -100,6 +100,7 @@ class Awaited:
     kept: bool = True
     in_vain: bool = False
     passes_ns: int | None = None
+    outage_ns: int = 0
     event: int | None = None
     since_ns: int = 0
 

@@ -117,7 +117,8 @@ class Watch:
         """Take what holds now; return what is news: new, or confirmed after it was suspected.
 
         What a look does not name any more, by a longer patience or as something may end it yet, is not over while it
-        `lasts`; then it is no stall for good. Nor is it over where its waits are told of another by now, for good.
+        `lasts`; then it is no stall for good. Nor is it over where its waits are told of another by now, for good; but
+        where such a one holds up those that are waited for, which were down, say, and are back.
         """
         found = list(found)
         before = _earlier(self.open, found)
@@ -128,7 +129,7 @@ class Watch:
         for each in self.open:
             if each.suspected or any(each is was for was in before):
                 continue
-            if lasts(each) and told.isdisjoint(each.waits):
+            if lasts(each) and told.isdisjoint(each.waits) and not any(_is_behind(each, other) for other in found):
                 left.append(replace(each, permanent=False))
             elif each.permanent and any(map(each.is_same, found)):
                 now_open = [_first_seen(each, now) if _is_older(each, now) else now for now in now_open]
@@ -159,6 +160,12 @@ def _earlier(before: Iterable[Finding], found: Sequence[Finding]) -> list[Findin
                 left.remove(match)
                 earlier[place] = match
     return earlier
+
+
+def _is_behind(before: Finding, now: Finding) -> bool:
+    """Whether all in a finding that was not for good, who wait and for whom, now wait in one that is, or behind it."""
+    held = {*now.roots, *now.behind}
+    return now.permanent and not before.permanent and held.issuperset((*before.roots, *before.culprits))
 
 
 def _more(before: Finding, now: Finding) -> bool:

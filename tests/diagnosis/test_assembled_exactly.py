@@ -176,7 +176,7 @@ def test_what_a_restarted_receiver_does_not_have_was_taken_by_its_earlier_life()
 )
 def test_what_came_before_its_receiver_was_born_is_lost(epoch: int, born_ns: int, taken: bool) -> None:
     own = waiter(epoch=epoch, born_ns=born_ns)
-    forgotten = replace(LOST, reason=LOST_BY_RESTART)
+    forgotten = replace(LOST, reason=LOST_BY_RESTART, outage_ns=11)
     assert fate(account(1, edges={0: edge(arrived())}), own) == (COMES if taken else forgotten)
 
 
@@ -211,9 +211,9 @@ def test_a_loss_is_its_entrys_where_that_was_sure_to_lose_it(reason: str, source
     down = CompiledEvent("set", source, at_ns=50, cause=9, blocks=LINK, parameters={"state": "down_drop"})
     up = CompiledEvent("unset", source, at_ns=95, cause=9, blocks=LINK)
     giver = account(1, edges={0: edge(lost(reason))})
-    assert fate(giver, schedule=Outages([down, up])) == replace(LOST, reason=reason, event=event)
+    assert fate(giver, schedule=Outages([down, up])) == replace(LOST, reason=reason, event=event, outage_ns=5)
     before = account(1, edges={0: edge(lost(reason, sent_ns=49))})
-    assert fate(before, schedule=Outages([down, up])) == replace(LOST, reason=reason)
+    assert fate(before, schedule=Outages([down, up])) == replace(LOST, reason=reason, outage_ns=46)
 
 
 def test_a_message_that_is_dropped_by_name_is_lost_by_that_entry_and_in_vain_if_its_copies_are() -> None:

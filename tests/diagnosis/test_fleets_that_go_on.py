@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from stall_terms import ANSWERED, DEADLINE, RESEND
 from stall_terms import BEATS as HEARTBEATS
-from stall_terms import DEADLINE, RESEND
 
 import netdfl
 from netdfl.diagnosis.finding import Finding
@@ -199,7 +199,17 @@ REMEDIES: Mapping[str, tuple[dict[str, Any], set[str]]] = {
             "delivery": {"kind": "acknowledged", "timeout": "20ms", "attempts": 1},
             "events": [{"at": "14ms", "for": "1s", "link": "1->2", "loss": 1}],
         },
-        {"delivery: acknowledged"},
+        {ANSWERED},
+    ),
+    "nobody is left out where nobody knows who will send": (
+        {
+            "nodes": 3,
+            "algorithm": "sgp",
+            "topology": {"kind": "full", "selection": {"kind": "random_k", "k": 2, "known": False}},
+            "wait": {"for": {"quorum": 2}, "deadline": "none", "announce": False},
+            "events": [{"at_round": 0, "crash": 1}],
+        },
+        {HEARTBEATS},
     ),
 }
 
@@ -207,6 +217,23 @@ REMEDIES: Mapping[str, tuple[dict[str, Any], set[str]]] = {
 @pytest.mark.parametrize("case", REMEDIES)
 def test_no_remedy_is_named_that_does_nothing(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     keys, useless = REMEDIES[case]
+    assert not useless & remedies(monkeypatch, keys)
+
+
+@pytest.mark.parametrize(("lasts", "helps"), [("9s", True), ("12s", False)])
+@pytest.mark.parametrize("outage", ["node", "link"])
+def test_acknowledgements_are_named_where_messages_are_sent_again_for_long_enough(
+    outage: str, lasts: str, helps: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Node 4 is paused for longer than either lasts, so that a look comes when it is over."""
+    node, link = {"crash": 2, "restart_after": lasts}, {"link": "1->2", "state": "down_drop", "for": lasts}
+    events = [{"at": "40ms"} | (node if outage == "node" else link), {"at": "41ms", "for": "15s", "pause": 4}]
+    assert (ANSWERED in remedies(monkeypatch, {"events": events})) == helps
+    assert (run(delivery="acknowledged", events=events).verdict == "done") == helps
+
+
+def remedies(monkeypatch: pytest.MonkeyPatch, keys: dict[str, Any]) -> set[str]:
+    """What is named in all stalls of a run."""
     inner, allows = StallWatch.__init__, settings_of(netdfl.load(BASE | keys))
 
     def watching(self: StallWatch, *parts: Any) -> None:
@@ -216,4 +243,4 @@ def test_no_remedy_is_named_that_does_nothing(case: str, monkeypatch: pytest.Mon
     monkeypatch.setattr(StallWatch, "__init__", watching)
     ended = run(**keys)
     assert ended.stalls
-    assert not useless & {remedy for stall in ended.stalls for remedy in stall.remedies}
+    return {remedy for stall in ended.stalls for remedy in stall.remedies}

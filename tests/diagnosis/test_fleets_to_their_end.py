@@ -162,6 +162,15 @@ def test_of_two_outages_for_good_that_of_the_node_is_told(outage: str) -> None:
     assert {whys(ended)[1, 2], whys(ended)[3, 2]} == {Why.CRASHED if outage == "crash" else Why.PAUSED}
 
 
+@pytest.mark.parametrize(("pause", "told"), [({}, Why.PAUSED), ({"for": "60s"}, Why.PAUSED), ({"for": "20s"}, Why.CUT)])
+def test_of_two_outages_that_hold_a_copy_back_the_longer_one_is_told(pause: dict[str, str], told: Why) -> None:
+    """Node 2 would send again what was lost, if it went on and its link were up."""
+    cut = {"at": "9ms", "for": "40s", "link": "2->1", "state": "down_drop"}
+    ended = run(delivery=AGAIN | {"timeout": "400ms"}, events=[cut, {"at": "15ms", "pause": 2} | pause])
+    reasons = [reason for stall in ended.stalls for reason in stall.grounds.reasons]
+    assert next(each.why for each in reasons if (each.waiter, each.source) == (1, 2)) is told
+
+
 def test_what_was_sent_and_held_before_its_sender_went_down_is_cut_off() -> None:
     cut = {"at": "9ms", "partition": [[2], [0, 1, 3]], "mode": "down_hold"}
     ended = run(events=[cut, {"at": "20ms", "pause": 2}])

@@ -250,6 +250,18 @@ def test_a_finding_is_news_once_and_over_when_it_is_gone() -> None:
     assert [len(by_verdict(watch.findings)[name]) for name in ("deadlocks", "stalls")] == [0, 1]
 
 
+def test_a_stall_whose_culprit_is_back_and_held_up_itself_is_over() -> None:
+    """Node 2 was down; since its return it lacks what was sent to it meanwhile."""
+    waiter, down = waits(0, [2]), is_(2, State.CRASHED, back_ns=60 * SECOND)
+    watch = Watch()
+    watch.take(find_slow(fleet(waiter, down, at_ns=40 * SECOND), (), SECOND))
+    watch.take(find_stuck(fleet(waiter, waits(2, {1: lost(1, 2)}), is_(1, State.RUNNING))), lambda finding: True)
+    assert sorted((each.roots, each.permanent, each.over) for each in watch.findings) == [
+        ((0,), False, True),
+        ((2,), True, False),
+    ]
+
+
 def test_what_was_only_suspected_leaves_nothing_behind() -> None:
     (found,) = find_stuck(fleet(waits(0, [1]), waits(1, [0])))
     watch = Watch()

@@ -241,20 +241,29 @@ class _Decision:
         return any(each.kind == "restart" and each.node == giver.node for each in self.played.rows.events)
 
     def took_for_gone(self, giver: Stand, node: NodeId, wait: Wait) -> bool:
-        """Whether `giver` held `node` for gone when it began that round, or told others of it, by the record."""
+        """Whether `giver` held `node` for gone when it began that round, in any life, or told others of it."""
         began_ns, at = self.played.rounds[giver.node].get(wait.round), (giver.node, wait.round, wait.step)
-        told = (m for m in self.played.rows.messages if m.kind in (Kind.DATA, Kind.NOTICE))
+        rows, announces = self.played.rows, self.scenario.wait.announce is not False
+        anew_ns = [each.at_ns for each in rows.events if (each.kind, each.node, each.round) == ("restart", *at[:2])]
+        told = (m for m in rows.messages if m.kind in (Kind.DATA, Kind.NOTICE) and announces)
         told_ns = [m.sent_ns for m in told if (m.src, m.round, m.step) == at]
-        return any(self.held_for_gone(giver, node, wait, ns) for ns in (began_ns, *told_ns) if ns is not None)
+        times = (ns for ns in (began_ns, *anew_ns, *told_ns) if ns is not None)
+        return any(self.held_for_gone(giver, node, wait, ns) for ns in times)
 
     def held_for_gone(self, giver: Stand, node: NodeId, wait: Wait, at_ns: int) -> bool:
         """Whether `giver` held `node` for gone at that time, in a round that it came to the end of."""
-        gone = False
+        gone, is_down, oracle = False, False, self.scenario.failure_detector.kind == "oracle"
         crashes = [e for e in self.played.rows.events if (e.kind, e.node, e.round) == ("crash", giver.node, wait.round)]
         if any(each.details["state"] == "lost" for each in crashes):  # it left the round so
             return False
         for event in self.played.rows.events:
-            if event.node == giver.node and event.details.get("peer") == node and event.at_ns <= at_ns:
+            if event.at_ns > at_ns:
+                continue
+            if event.node == node and event.kind in ("crash", "restart"):
+                is_down = event.kind == "crash"
+            if event.node == giver.node and event.kind == "restart":  # it is told who is down before it begins
+                gone = oracle and is_down
+            if event.node == giver.node and event.details.get("peer") == node:
                 gone = event.kind == "gone" or (gone and event.kind != "returned")
         return gone
 
