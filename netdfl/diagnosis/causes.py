@@ -43,7 +43,7 @@ def find_stuck(snapshot: Snapshot) -> list[Finding]:
     found = [_by_fate(snapshot, group, _behind(group, blocking)) for group in groups]
     freed = {node for group in groups for node in group}
     while left := reduce(snapshot, freed):
-        for knot in _knots(left, blocking):
+        for knot in _knots(snapshot, left, blocking):
             freed |= knot
             core = _smallest(snapshot, knot)
             found.append(_by_each_other(snapshot, core, _behind(core, blocking)))
@@ -59,14 +59,25 @@ def find_doubtful(snapshot: Snapshot, behind: Collection[NodeId], patience_ns: i
 
 
 def _blockers(snapshot: Snapshot, node: NodeId) -> list[NodeId]:
-    given, needed = supplies(snapshot, node, wait_of(snapshot, node)), _needed(snapshot, node)
-    return [source for source, how in given.items() if how is Supply.IF_RELEASED and source in needed]
+    return sorted(_may_send(snapshot, node) & _needed(snapshot, node))
 
 
 def _needed(snapshot: Snapshot, node: NodeId) -> frozenset[NodeId]:
     """Those for whom a node waits, without those that it waits for no more."""
     wait = wait_of(snapshot, node)
     return frozenset(wait.awaited) - surely_gone(snapshot, node, wait)
+
+
+def _holding(snapshot: Snapshot, node: NodeId, among: Collection[NodeId]) -> list[NodeId]:
+    """Those of `among` for whom a node waits; where there are none, those called gone whose message would do."""
+    needed = _needed(snapshot, node).intersection(among)
+    return sorted(needed or _may_send(snapshot, node).intersection(among))
+
+
+def _may_send(snapshot: Snapshot, node: NodeId) -> set[NodeId]:
+    """Who would send what a node waits for if it went on itself."""
+    given = supplies(snapshot, node, wait_of(snapshot, node))
+    return {source for source, how in given.items() if how is Supply.IF_RELEASED}
 
 
 def _behind(roots: Collection[NodeId], blocking: Blocking) -> tuple[NodeId, ...]:
@@ -118,17 +129,19 @@ def _by_fate(snapshot: Snapshot, group: Sequence[NodeId], behind: tuple[NodeId, 
 # knots
 
 
-def _knots(left: Collection[NodeId], blocking: Blocking) -> list[set[NodeId]]:
+def _knots(snapshot: Snapshot, left: Collection[NodeId], blocking: Blocking) -> list[set[NodeId]]:
     """The strongly connected components of the waits among `left` that wait for nobody outside them."""
     graph: nx.DiGraph[NodeId] = nx.DiGraph()
-    graph.add_edges_from((node, source) for node in sorted(left) for source in blocking[node] if source in left)
+    for node in sorted(left):
+        sources = [source for source in blocking[node] if source in left]
+        graph.add_edges_from((node, source) for source in sources or sorted(_may_send(snapshot, node) & set(left)))
     components = [set(component) for component in nx.strongly_connected_components(graph)]
     return sorted((c for c in components if all(set(graph[node]) <= c for node in c)), key=min)
 
 
 def _smallest(snapshot: Snapshot, knot: Collection[NodeId]) -> list[NodeId]:
     """A smallest part of `knot` whose members hold each other: a cycle for AND waits, for OR waits the whole."""
-    within = {node: sorted(_needed(snapshot, node) & set(knot)) for node in sorted(knot)}
+    within = {node: _holding(snapshot, node, knot) for node in sorted(knot)}
     core = set(knot)
     if all(wait_of(snapshot, node).short >= len(_needed(snapshot, node)) for node in within):
         core = set(_short_cycle(within))
@@ -143,13 +156,14 @@ def _short_cycle(graph: Blocking) -> list[NodeId]:
     """A shortest cycle through the lowest node."""
     start = min(graph)
     paths: Mapping[NodeId, list[NodeId]] = nx.single_source_shortest_path(nx.DiGraph(graph), start)
-    return next(path for node, path in paths.items() if start in graph[node])  # breadth first
+    return next((path for node, path in paths.items() if start in graph[node]), list(graph))  # breadth first
 
 
 def _hold_each_other(snapshot: Snapshot, members: set[NodeId]) -> set[NodeId]:
     """What is left of `members` when everybody else goes on."""
     others = set(snapshot.nodes) - members
-    return set(reduce(snapshot, others)) & members
+    held = set(reduce(snapshot, others)) & members
+    return held if all(_holding(snapshot, node, held) for node in held) else set()
 
 
 def _in_order(snapshot: Snapshot, core: set[NodeId]) -> list[NodeId]:
@@ -164,7 +178,7 @@ def _in_order(snapshot: Snapshot, core: set[NodeId]) -> list[NodeId]:
 
 def _by_each_other(snapshot: Snapshot, core: Sequence[NodeId], behind: tuple[NodeId, ...]) -> Finding:
     held = set(core)
-    pairs = [(node, s) for node in core for s in sorted(_needed(snapshot, node)) if s in held]
+    pairs = [(node, source) for node in core for source in _holding(snapshot, node, held)]
     full = any(wait_of(snapshot, node).what is What.ROOM for node in core)
     cause = Cause.FLOW_CONTROL if full else Cause.DEADLOCK
     knot = tuple(_need(snapshot, node) for node in core)

@@ -235,6 +235,15 @@ def test_each_reason_is_of_one_cause() -> None:
     assert set(CAUSES) == set(Why)
 
 
+def test_who_waits_for_one_that_will_be_gone_and_for_nobody_else_is_held_by_it() -> None:
+    """Node 0 is cut off from node 2, and node 1, which waits for node 2, will crash: it may send before."""
+    cut = {(0, 2): EdgeNow(up=False)}
+    snapshot = fleet(
+        is_(0, State.RUNNING), waits(1, [2], ends_ns=20), waits(2, [0, 1], need=1), edges=cut, detector="oracle"
+    )
+    assert [(finding.cause, finding.roots) for finding in find_stuck(snapshot)] == [(Cause.DEADLOCK, (1, 2))]
+
+
 @given(fleets())
 def test_the_reasons_of_a_finding_are_its_waits(snapshot: Snapshot) -> None:
     for finding in find_stuck(snapshot):
