@@ -39,10 +39,14 @@ class Cluster:
 
     kind = "ray"
 
-    def __init__(self, machines: Separated) -> None:
-        """Nothing runs yet. Where Ray's dashboard is installed it takes jobs, at the address `jobs`."""
+    def __init__(self, machines: Separated, *, lean: bool = False) -> None:
+        """Nothing runs yet. Where Ray's dashboard is installed it takes jobs, at the address `jobs`.
+
+        A `lean` one takes no jobs and passes on no output of actors, and so starts with half as many processes.
+        """
         port = 30000 + os.getpid() % 1000
-        self.jobs = "" if no_jobs() else f"http://127.0.0.1:{port}"
+        self.jobs = "" if lean or no_jobs() else f"http://127.0.0.1:{port}"
+        self._small = [*_SMALL, "--include-log-monitor=false"] if lean else _SMALL
         self._dashboard = ["--dashboard-host=127.0.0.1", f"--dashboard-port={port}"]
         self._dashboard.append(f"--dashboard-agent-listen-port={port + 1000}")
         if not self.jobs:
@@ -56,7 +60,7 @@ class Cluster:
         """Start it."""
         try:
             head = ["--head", f"--node-ip-address={self.machines.here}", f"--port={self.port}", "--num-cpus=0"]
-            self._ray("start", *head, *self._dashboard, f"--temp-dir={self.folder}", *_SMALL)
+            self._ray("start", *head, *self._dashboard, f"--temp-dir={self.folder}", *self._small)
             with ThreadPoolExecutor() as pool:
                 list(pool.map(self.boot, self.machines.names))
         except BaseException:
@@ -69,7 +73,7 @@ class Cluster:
         number = self.machines.names.index(name)
         at = [f"--address={self.address}", f"--node-ip-address={self.machines.address(number)}", "--num-cpus=2"]
         at.append("--resources=" + json.dumps({f"place-{number}": 1}))
-        self._ray("start", *at, "--temp-dir=/tmp/ray", *_SMALL, through=self.machines.through(name))
+        self._ray("start", *at, "--temp-dir=/tmp/ray", *self._small, through=self.machines.through(name))
 
     def __exit__(self, *_: object) -> None:
         """End all of it."""
@@ -100,5 +104,6 @@ class Cluster:
 
     def _ray(self, *arguments: str, through: list[str] | None = None) -> None:
         command = [*(through or []), *RAY, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        environment = os.environ | {"RAY_prestart_worker_first_driver": "0"}  # or there is one a core for nothing
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stdout + done.stderr

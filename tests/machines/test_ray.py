@@ -23,7 +23,7 @@ SCENARIO = {"schema": "netdfl/1", "name": "quickstart", **QUICKSTART}
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Separated(3) as machines, Cluster(machines) as cluster:
+    with Separated(3) as machines, Cluster(machines, lean=True) as cluster:
         yield cluster
     until = time.monotonic() + 30
     while (left := cluster.left()) and time.monotonic() < until:
