@@ -16,6 +16,7 @@ import pytest
 from netdfl.scenario.load import loads
 from netdfl.worlds.containers.image import image_for
 from netdfl.worlds.containers.world import SUPERVISOR, is_alive, this_supervisor
+from tests.warm import warm_python
 
 DIGITS = """
 schema: netdfl/1
@@ -45,13 +46,13 @@ links: {default: {latency: 20ms, rate: 10Mbit, loss: 2%}}
 """
 
 
-def netdfl(*arguments: str | Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "netdfl.cli", *map(str, arguments)]
+def netdfl(*arguments: str | Path, python: str = sys.executable) -> subprocess.Popen[str]:
+    command = [python, "-m", "netdfl.cli", *map(str, arguments)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def done(*arguments: str | Path) -> str:
-    run = netdfl(*arguments)
+    run = netdfl(*arguments, python=warm_python())
     said, _ = run.communicate(timeout=500)
     assert run.returncode == 0, said
     return said

@@ -15,6 +15,7 @@ import pytest
 
 import netdfl
 from netdfl.core.errors import InputError
+from tests.warm import warm_python
 
 FLEET = """
 schema: netdfl/1
@@ -38,9 +39,11 @@ def written(tmp_path: Path, links: str = SLOW, rounds: int = 30) -> Path:
     return file
 
 
-def start(tmp_path: Path, *arguments: str, rounds: int = 30, **more: object) -> subprocess.Popen:
+def start(
+    tmp_path: Path, *arguments: str, rounds: int = 30, python: str = sys.executable, **more: object
+) -> subprocess.Popen:
     run = ["run", str(written(tmp_path, rounds=rounds)), "--on=namespaces", "--no-page", f"--out={tmp_path / 'run'}"]
-    command = [sys.executable, "-m", "netdfl.cli", *run, *arguments]
+    command = [python, "-m", "netdfl.cli", *run, *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **more)  # type: ignore[call-overload]
 
 
@@ -50,7 +53,7 @@ def result(tmp_path: Path) -> dict:
 
 def test_a_fleet_learns_the_same_as_in_processes_over_lossy_packets(tmp_path: Path) -> None:
     """With TLS here, without there."""
-    run = start(tmp_path, "--set", "world.tls=true")
+    run = start(tmp_path, "--set", "world.tls=true", python=warm_python())
     said, _ = run.communicate(timeout=120)
     found = result(tmp_path)
     assert (run.returncode, found["world"]) == (0, "namespaces"), said

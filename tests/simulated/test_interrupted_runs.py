@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from netdfl.running.display import SilentDisplay
 from netdfl.running.judged import FinishedRun
 from netdfl.running.run import run
 from netdfl.scenario.load import loads
+from tests.warm import warm_python
 
 SCENARIO = """
 schema: netdfl/1
@@ -88,7 +88,7 @@ def test_a_run_whose_output_nobody_reads_goes_on_to_its_verdict(closed: str, tmp
     reads, writes = os.pipe()
     os.close(reads)
     streams = {name: writes for name in ("stdout", "stderr") if closed in (name, "both")}
-    command = [sys.executable, "-m", "netdfl", "run", str(scenario), "--no-page", "--out", str(tmp_path / "run")]
+    command = [warm_python(), "-m", "netdfl", "run", str(scenario), "--no-page", "--out", str(tmp_path / "run")]
     done = subprocess.run(command, **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams}, timeout=120)  # type: ignore[call-overload]
     os.close(writes)
     assert done.returncode == ExitCode.FAIL
