@@ -1,1 +1,1 @@
-"""Scenarios: the schema, the loader with its checks, and what a fleet will be before it runs."""
+"""Scenarios: the schema, the loader with its checks, and the explanation of a fleet before it runs."""

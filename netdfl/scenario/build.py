@@ -1,6 +1,6 @@
-"""From a checked scenario to the objects that a fleet needs and that know no torch, and to what carries its messages.
+"""Build a fleet's torch-free objects from a checked scenario: graph, network, link rules, events.
 
-That are shares of mass, or a scheme of compression: here is which one `auto` means on a graph.
+Also decide which compression scheme and which delivery `auto` stands for on a graph.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 def build_topology(scenario: Scenario) -> Topology:
-    """The topology over all nodes, the server included. Raises ValueError where it can't be drawn."""
+    """Return the topology over all nodes, the server included. Raises ValueError where none can be drawn."""
     try:
         topology: Topology = scenario.topology.build(scenario.num_nodes, Streams(scenario.seed))
     except MemoryError as exc:
@@ -39,7 +39,7 @@ def build_topology(scenario: Scenario) -> Topology:
 
 
 def build_network(scenario: Scenario, topology: Topology | None = None) -> Network:
-    """The views of all nodes. Raises ValueError where weights, selection or server do not fit the graph."""
+    """Return the views of all nodes. Raises ValueError where weights, selection or server do not fit the graph."""
     drawn = topology or build_topology(scenario)
     streams = Streams(scenario.seed)
     selection = scenario.topology.selection.build(scenario.num_nodes, streams)
@@ -56,7 +56,7 @@ def build_network(scenario: Scenario, topology: Topology | None = None) -> Netwo
 
 
 def used_links(scenario: Scenario, topology: Topology) -> frozenset[Edge] | None:
-    """The links that the scenario's graphs have; None where senders pick anybody, so that there is every link."""
+    """Return the links of the scenario's graphs; None where senders pick among all nodes and any link may occur."""
     if topology.base is not None and topology.time_varying:
         return frozenset(topology.base.edges)
     if topology.time_varying and scenario.topology.kind in _ANYBODY:
@@ -66,7 +66,7 @@ def used_links(scenario: Scenario, topology: Topology) -> frozenset[Edge] | None
 
 
 def drawn(build: Callable[[Scenario], T], scenario: Scenario) -> T | None:
-    """What `build` makes of the scenario; None where it can't be drawn, which a check of its own says."""
+    """Return `build(scenario)`; None where the graph can't be drawn, which a check of its own reports."""
     try:
         return build(scenario)
     except (ValueError, OSError):
@@ -74,13 +74,13 @@ def drawn(build: Callable[[Scenario], T], scenario: Scenario) -> T | None:
 
 
 def compile_schedule(scenario: Scenario) -> list[CompiledEvent]:
-    """The flat, sorted list of scripted events. Raises ScheduleError with every entry that can't be."""
+    """Return the scripted events as a flat, sorted list. Raises ScheduleError that names every wrong entry."""
     facts = Facts(scenario.num_nodes, Streams(scenario.seed), scenario.groups, rounds=scenario.rounds)
     return compile_events(scenario.events, facts)
 
 
 def build_links(scenario: Scenario) -> LinksSpec:
-    """The rules of every link and node. Raises ValueError where an entry means nothing."""
+    """Return the rules of every link and node. Raises ValueError for an entry without a meaning."""
     return LinksSpec(block(scenario.links), scenario.groups, scenario.num_nodes)
 
 
@@ -97,7 +97,10 @@ SERVER = ("plain", "ef14", "ef21")
 
 
 def scheme_of(scenario: Scenario, topology: Topology | None = None) -> Scheme:
-    """The scheme that is written, or that `auto` stands for. Raises ValueError where the graph can't be drawn."""
+    """Return the compression scheme: the written one, or the meaning of `auto`.
+
+    Raises ValueError where the graph can't be drawn.
+    """
     if scenario.compression is not None and scenario.compression.scheme != "auto":
         return scenario.compression.scheme
     if scenario.has_server:
@@ -110,24 +113,24 @@ def scheme_of(scenario: Scenario, topology: Topology | None = None) -> Scheme:
 
 
 def delivery_of(scenario: Scenario) -> Delivery:
-    """What becomes of a lost message; loading settles what `auto` is."""
+    """Return how lost messages are treated. Loading replaces `auto`; before that, `auto` counts as plain."""
     kind = scenario.delivery.kind
     return "plain" if kind == "auto" else kind
 
 
 def is_push(scenario: Scenario) -> bool:
-    """Whether the algorithm sends shares of mass."""
+    """Whether the algorithm sends shares of mass, as push-sum does."""
     return "column" in scenario.algorithm.traits.needs
 
 
 def is_literal(scenario: Scenario) -> bool:
-    """Whether the algorithm sends C(z - x) as printed, for which nobody keeps a reference."""
+    """Whether the algorithm sends C(z - x) as printed in its paper, for which no node keeps a reference."""
     written = scenario.algorithm.traits.literal
     return written is not None and scenario.algorithm.params.get(written[0]) == written[1]
 
 
 def sends_vectors(scenario: Scenario) -> bool:
-    """Whether what gossip sends are whole vectors: not compressed, and nothing else by definition."""
+    """Whether gossip sends whole vectors: no compression, and no sparse or compressed form by definition."""
     traits = scenario.algorithm.traits
     return scenario.compression is None and traits.scheme is None and not traits.sparse
 

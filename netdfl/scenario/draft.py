@@ -1,4 +1,4 @@
-"""A first scenario of one's own, as commented YAML: what `netdfl new` writes."""
+"""A first scenario for `netdfl new`, as commented YAML."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NO_LINKS += "#   default: {loss: 5%, latency: 20ms, rate: 10Mbit}\n"
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """What a first scenario says; `loss`, `latency` and `rate` as a scenario writes them, empty for none."""
+    """The settings of a first scenario. `loss`, `latency` and `rate` are written as in a scenario; empty for none."""
 
     name: str
     nodes: int = 8
@@ -51,7 +51,7 @@ class Draft:
     world: str = "processes"
 
     def text(self, file: str) -> str:
-        """The scenario's text, with comments, as it is to stand in `file`. Raises ScenarioError: what is wrong."""
+        """Return the scenario's text with comments, for the given file. Raises ScenarioError for a wrong setting."""
         rules = {key: getattr(self, key) for key in ("loss", "latency", "rate") if getattr(self, key)}
         written = ", ".join(f"{key}: {value}" for key, value in rules.items())
         links = _LINKS.format(rules=written) if rules else _NO_LINKS
@@ -61,5 +61,5 @@ class Draft:
 
 
 def _aligned(text: str) -> str:
-    """The text with the comments behind its lines below each other."""
+    """Align the comments behind the lines of a text."""
     return re.sub(r"^(\S.*|  .*)  #", lambda found: f"{found[1]:<25} #", text, flags=re.MULTILINE)

@@ -14,7 +14,7 @@ FILE = Path(__file__).parent / f"{SCHEMA.replace('/', '-')}.schema.json"
 
 
 def text() -> str:
-    """What the file must hold: the schema of a scenario file, every part of every table included."""
+    """Return the schema of a scenario file as JSON, with every part of every table."""
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"netdfl scenario ({SCHEMA})",

@@ -1,4 +1,4 @@
-"""Load a scenario: YAML, overrides, schema, checks; every mistake at once, each with its place and remedy."""
+"""Load a scenario: YAML, overrides, schema, checks. All mistakes are reported at once, with place and remedy."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def load(
 ) -> Scenario:
     """Read, check and complete a scenario, as `netdfl.load` takes it. Raises ScenarioError with every mistake.
 
-    Own parts are imported and tried: loading runs the modules that the scenario names, which lie beside its file, or
-    in `directory` where it is a mapping.
+    Own parts are imported and tried: loading runs the modules that the scenario names. They lie beside its file, or
+    in `directory` where the scenario is a mapping.
     """
     if isinstance(scenario, Scenario):
         if sets or on is not None:
@@ -64,7 +64,7 @@ def load(
 
 
 def _plain(value: object) -> object:
-    """What YAML would hold of a value of Python's."""
+    """Convert a Python value to the value that YAML would give: text keys, lists, paths as text."""
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple | range):
@@ -133,7 +133,7 @@ def _read(document: Document, sets: Sequence[str], on: str | None, folder: str) 
 
 
 def _with_links(scenario: Scenario, document: Document) -> tuple[Scenario, list[str]]:
-    """The scenario with the links of its file, and what was understood of it. Raises ScenarioError."""
+    """Return the scenario with the links of its `links_from` file, and notices. Raises ScenarioError."""
     from netdfl.scenario.measured.apply import with_links
 
     try:
@@ -143,6 +143,6 @@ def _with_links(scenario: Scenario, document: Document) -> tuple[Scenario, list[
 
 
 def _without(data: dict[str, object], wrong: frozenset[str], directory: str) -> Scenario:
-    """The scenario with stand-ins for its wrong keys, so that the rest of it can be checked as well."""
+    """Return the scenario with stand-ins for its wrong keys, so that its other keys can be checked as well."""
     left = {key: value for key, value in data.items() if key not in wrong}
     return Scenario.model_validate({**_STAND_INS, **left}, context={"directory": directory})

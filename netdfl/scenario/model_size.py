@@ -1,4 +1,4 @@
-"""What a scenario's model and data come to: how many parameters, and which data."""
+"""The number of a model's parameters, and the data of a scenario's task."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 
 def num_parameters(task: Training) -> int:
-    """Numbers of the model's vector on the task's data; imports torch. Raises ValueError where they do not fit."""
+    """Return the number of the model's parameters on the task's data; imports torch.
+
+    Raises ValueError where model and data do not fit.
+    """
     from netdfl.training.tasks.recipe import made, one_form, recipe_of
 
     recipe = recipe_of(task)
@@ -21,7 +24,7 @@ def num_parameters(task: Training) -> int:
 
 
 def load_data(task: Training, streams: Streams) -> SharedData:
-    """The task's data in one form. Raises DatasetError."""
+    """Return the task's data in one form. Raises DatasetError."""
     from netdfl.training.tasks.recipe import one_form, recipe_of
 
     return one_form(recipe_of(task).data, task.split.test, streams)

@@ -43,7 +43,7 @@ def test_a_copied_console_block_is_its_commands(site: Path) -> None:
 
 def test_the_reference_shows_what_docstrings_say(site: Path) -> None:
     reference = (site / "api.html").read_text(encoding="utf-8")
-    assert "Run <code>scenario</code> in the world that it names, and judge it." in reference
+    assert "Run <code>scenario</code> in its world, and judge the run." in reference
     assert 'id="netdfl.record.run.Run.messages"' in reference
 
 

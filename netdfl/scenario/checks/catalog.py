@@ -1,4 +1,4 @@
-"""Every check of a scenario beyond its schema: mistakes that only show between two of its parts."""
+"""The catalog of all checks beyond the schema, for mistakes that only show between two parts of a scenario."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from netdfl.core.errors import InputError, Problem
 from netdfl.core.rng import Streams
 from netdfl.record.judge import own_figure
 from netdfl.scenario.checks.compression import compression_fits
-from netdfl.scenario.checks.finding import Check, Finding
+from netdfl.scenario.checks.finding import Check, CheckFinding
 from netdfl.scenario.checks.graph import (
     graph_fits,
     selection_chooses,
@@ -38,8 +38,8 @@ _TAKEN = ("default", "all", "none")
 _OF_A_TEST_SET = ("test_accuracy", "mean_local", "mean_personal", "test_loss")
 
 
-def nodes_exist(scenario: Scenario) -> Iterator[Finding]:
-    """Every node that is named exists."""
+def nodes_exist(scenario: Scenario) -> Iterator[CheckFinding]:
+    """Check that every named node exists."""
     world, died = scenario.world, scenario.expect.died
     named: list[tuple[tuple[str, ...], list[int]]] = [(("groups", name), of) for name, of in scenario.groups.items()]
     if isinstance(died, list):
@@ -50,36 +50,39 @@ def nodes_exist(scenario: Scenario) -> Iterator[Finding]:
         if missing := sorted({node for node in nodes if node >= scenario.num_nodes}):
             what = f"node {missing[0]} does not exist" + (f", nor do {len(missing) - 1} more" if missing[1:] else "")
             nodes_are = f"nodes are 0 to {scenario.num_nodes - 1}"
-            yield Finding(path, what, "correct the numbers, or raise `nodes`", nodes_are)
+            yield CheckFinding(path, what, "correct the numbers, or raise `nodes`", nodes_are)
 
 
-def one_length(scenario: Scenario) -> Iterator[Finding]:
-    """Of `local_epochs` and `local_steps` one says how long a local round is; a resolved scenario has defaults too."""
+def one_length(scenario: Scenario) -> Iterator[CheckFinding]:
+    """Check that only one of `local_epochs` and `local_steps` sets the length of a local round.
+
+    A resolved scenario writes defaults out, so `local_epochs` at its default is no contradiction.
+    """
     part = scenario.algorithm
     given = {key: getattr(part, key) for key in ("local_epochs", "local_steps") if key in part.model_fields_set}
     epochs, steps = given.get("local_epochs"), given.get("local_steps")
     if None not in (epochs, steps) and epochs != type(part).model_fields["local_epochs"].get_default():
         what = f"local_epochs {epochs} and local_steps {steps} both say how long a local round is"
-        yield Finding(("algorithm", "local_epochs"), what, "leave one of them out", key=True)
+        yield CheckFinding(("algorithm", "local_epochs"), what, "leave one of them out", key=True)
 
 
-def groups_are_apart(scenario: Scenario) -> Iterator[Finding]:
-    """Every group has nodes and a name that can be used, and no node is in two."""
+def groups_are_apart(scenario: Scenario) -> Iterator[CheckFinding]:
+    """Check that every group has nodes and a usable name, and that no node is in two groups."""
     home: dict[int, str] = {}
     for name, nodes in scenario.groups.items():
         path = ("groups", name)
         if not nodes:
-            yield Finding(path, f"the group {name!r} has no nodes", "give it some, or remove it")
+            yield CheckFinding(path, f"the group {name!r} has no nodes", "give it some, or remove it")
         if name in _TAKEN or not _GROUP.fullmatch(name):
             what = f"{name!r} can't name a group: links and events would not know it from something else"
-            yield Finding(path, what, "use letters, digits and _, with a letter first", key=True)
+            yield CheckFinding(path, what, "use letters, digits and _, with a letter first", key=True)
         if twice := sorted({node for node in nodes if home.setdefault(node, name) != name}):
             what = f"node {twice[0]} is in group {home[twice[0]]} and in group {name}"
-            yield Finding(path, what, "groups don't overlap: leave it in one")
+            yield CheckFinding(path, what, "groups don't overlap: leave it in one")
 
 
-def figures_come(scenario: Scenario) -> Iterator[Finding]:
-    """What `expect` bounds is measured on this task, in this world."""
+def figures_come(scenario: Scenario) -> Iterator[CheckFinding]:
+    """Check that every figure bounded by `expect` is measured for this task in this world."""
     kind = scenario.task.kind
     task = scenario.task
     for name in scenario.expect.bounded:
@@ -94,47 +97,47 @@ def figures_come(scenario: Scenario) -> Iterator[Finding]:
             what, remedy = f"{name} is never measured: {scenario.world.kind} runs on the real clock", "bound duration_s"
         else:
             continue
-        yield Finding(("expect", name), what, remedy, key=True)
+        yield CheckFinding(("expect", name), what, remedy, key=True)
 
 
 def _has_figure(task: object, stem: str) -> bool:
-    """Whether a task may measure it: what an own task measures shows when it runs."""
+    """Whether the task may measure the figure. The figures of a user's own task are only known when it runs."""
     return isinstance(task, Training) and (not isinstance(task, Train) or stem in _figures(task))
 
 
 def _figures(task: Train) -> list[str]:
-    """What models are judged by: the metrics that are named, or all that may be the usual ones."""
+    """Return the figures that models are judged by: the named metrics, or else all known ones."""
     named = [part.kind.rpartition(":")[2].rpartition(".")[2] for part in task.metrics]
     return ["loss", *(named or METRICS.names())]
 
 
-def local_sample(scenario: Scenario) -> Iterator[Finding]:
-    """No more local models are tested than there are."""
+def local_sample(scenario: Scenario) -> Iterator[CheckFinding]:
+    """Check that the sample of tested local models is no larger than their number."""
     local = scenario.evaluation.local
     if isinstance(local, int) and local > scenario.nodes:
         there_are = f"there are {scenario.nodes}"
-        yield Finding(("evaluation", "local"), f"a sample of {local} local models", "use all", there_are)
+        yield CheckFinding(("evaluation", "local"), f"a sample of {local} local models", "use all", there_are)
 
 
-def compute_can_be(scenario: Scenario) -> Iterator[Finding]:
-    """What local rounds take in virtual time can be drawn."""
+def compute_can_be(scenario: Scenario) -> Iterator[CheckFinding]:
+    """Check that the virtual time of local rounds can be drawn."""
     try:
         if isinstance(scenario.world, SimulatedOptions):
             scenario.world.compute.build(Streams(scenario.seed))
     except (ValueError, InputError) as exc:
-        yield Finding(("world", "compute"), str(exc))
+        yield CheckFinding(("world", "compute"), str(exc))
 
 
-def sizes_are_claimed(scenario: Scenario) -> Iterator[Finding]:
-    """Where messages claim their size, nothing but the simulated links looks at it, and nothing changes it."""
+def sizes_are_claimed(scenario: Scenario) -> Iterator[CheckFinding]:
+    """Check that messages of claimed size meet only simulated links, and no compression."""
     if scenario.task.kind != "sized":
         return
     if not isinstance(scenario.world, SimulatedOptions):
         what = f"messages of task sized only claim their size, and {scenario.world.kind} sends real bytes"
-        yield Finding(("task", "kind"), what, "use world: simulated, or task: {kind: consensus, dim: ...}")
+        yield CheckFinding(("task", "kind"), what, "use world: simulated, or task: {kind: consensus, dim: ...}")
     if scenario.compression is not None:
         what = "compression has four numbers to work on, which says nothing of a whole model"
-        yield Finding(("compression",), what, "leave it out, and give the compressed size as task.bytes", key=True)
+        yield CheckFinding(("compression",), what, "leave it out, and give the compressed size as task.bytes", key=True)
 
 
 _GRAPH = "nodes seed algorithm topology"
@@ -168,8 +171,8 @@ CHECKS: tuple[tuple[Check, str], ...] = (
 
 
 def find_problems(scenario: Scenario, document: Document, wrong: frozenset[str] = frozenset()) -> list[Problem]:
-    """Every mistake that the checks find; those that read a key that is `wrong`, or whose part is, are left out."""
-    found: list[Finding] = []
+    """Return every mistake that the checks find, skipping checks that read a key listed in `wrong`."""
+    found: list[CheckFinding] = []
     if wrong.isdisjoint(("nodes", "seed", "algorithm")):
         found += without_data(scenario)
         wrong |= {str(finding.path[0]) for finding in found}
@@ -180,11 +183,11 @@ def find_problems(scenario: Scenario, document: Document, wrong: frozenset[str] 
 
 
 def find_problems_with_data(scenario: Scenario, document: Document) -> tuple[list[Problem], list[str]]:
-    """What is wrong with parts of one's own that act on the data, where these are there; and notices of them."""
+    """Return the mistakes of own parts that act on the data, and notices. Empty without the data."""
     found = list(with_data(scenario))
     notices = dict.fromkeys(f"{each.what}; {each.remedy}" for each in found if each.notice)
     return _placed((each for each in found if not each.notice), document), list(notices)
 
 
-def _placed(found: Iterable[Finding], document: Document) -> list[Problem]:
+def _placed(found: Iterable[CheckFinding], document: Document) -> list[Problem]:
     return [document.problem(each.path, each.what, each.expected, each.remedy, key=each.key) for each in found]

@@ -1,4 +1,4 @@
-"""Which scheme carries compressed messages: what `auto` means on a graph, what is refused, what is warned of."""
+"""Checks of compression: the meaning of `auto` on a graph, unsuitable schemes, and warnings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from netdfl.core.errors import InputError
 from netdfl.scenario.build import GOSSIP, PUSH, SERVER, build_topology, drawn, is_literal, is_push, is_static, scheme_of
-from netdfl.scenario.checks.finding import Finding
+from netdfl.scenario.checks.finding import CheckFinding
 from netdfl.scenario.model.algorithm import algorithms
 from netdfl.scenario.model.network import CompressionPart
 from netdfl.scenario.model.schema import Scenario
@@ -23,34 +23,34 @@ _ANY_SIZE = 1 << 24
 _IF_UNKNOWN = 1 << 16
 
 
-def compression_fits(scenario: Scenario) -> Iterator[Finding]:
-    """The scheme suits the algorithm and the graph."""
+def compression_fits(scenario: Scenario) -> Iterator[CheckFinding]:
+    """Check that the scheme suits the algorithm and the graph."""
     compression = scenario.compression
     if compression is None:
         return
     try:
         compression.build()
     except (ValueError, TypeError) as error:
-        yield Finding(("compression", "kind"), f"compression {compression.kind}: {error}")
+        yield CheckFinding(("compression", "kind"), f"compression {compression.kind}: {error}")
         return
     path = ("compression", "scheme") if compression.scheme != "auto" else ("compression", "kind")
     if found := _unsuitable(scenario, compression.scheme) or _on_wrong_graph(scenario):
-        yield Finding(path, *found)
+        yield CheckFinding(path, *found)
     if scenario.wait.on_not_finite != "refuse":
         what = f"{scenario.wait.on_not_finite} mixes NaN and infinity, which no compressor can encode"
-        yield Finding(("wait", "on_not_finite"), what, "remove it, or remove compression")
+        yield CheckFinding(("wait", "on_not_finite"), what, "remove it, or remove compression")
     name = scenario.algorithm.kind
     if compression.extras == "compressed" and not scenario.algorithm.traits.adds_up:
         those = ", ".join(other for other, entry in algorithms().items() if entry.adds_up)
         what = f"{name} reports no change that a server adds up, as {those} do"
-        yield Finding(("compression", "extras"), what, "remove it")
+        yield CheckFinding(("compression", "extras"), what, "remove it")
     if compression.gamma != "auto" and (without := _without_gamma(scenario, compression.scheme)):
         what = f"gamma is the step size of compressed gossip, and {without[0]}"
-        yield Finding(("compression", "gamma"), what, without[1])
+        yield CheckFinding(("compression", "gamma"), what, without[1])
 
 
 def _without_gamma(scenario: Scenario, scheme: str) -> tuple[str, str] | None:
-    """What has no step size gamma, and what to do."""
+    """Return why the step size gamma has no effect here, and a remedy; None where it has one."""
     if scenario.has_server:
         return f"{scenario.algorithm.kind} has a server", "remove it; server_lr is the server's step size"
     if is_literal(scenario):
@@ -61,7 +61,7 @@ def _without_gamma(scenario: Scenario, scheme: str) -> tuple[str, str] | None:
 
 
 def _unsuitable(scenario: Scenario, scheme: str) -> tuple[str, str] | None:
-    """Why the algorithm can't be compressed so, and what to do."""
+    """Return why the scheme can't compress for this algorithm, and a remedy; None where it can."""
     name, traits = scenario.algorithm.kind, scenario.algorithm.traits
     if traits.family not in ("gossip", "server"):
         return f"{name} exchanges whole models, one pair at a time or late", "remove compression"
@@ -87,7 +87,10 @@ def _unsuitable(scenario: Scenario, scheme: str) -> tuple[str, str] | None:
 
 
 def _on_wrong_graph(scenario: Scenario) -> tuple[str, str] | None:
-    """Why the scheme can't be on this graph; nothing where the graph itself can't be drawn."""
+    """Return why the scheme can't run on this graph, and a remedy; None where it can.
+
+    None also where the graph can't be drawn.
+    """
     if (topology := drawn(build_topology, scenario)) is None:
         return None
     scheme, graph = scheme_of(scenario, topology), scenario.topology.kind
@@ -102,7 +105,7 @@ def _on_wrong_graph(scenario: Scenario) -> tuple[str, str] | None:
 
 
 def warnings(scenario: Scenario) -> Iterator[str]:
-    """What theory or a trial says goes wrong, a sentence each."""
+    """Yield a sentence for each problem that theory or a trial of the compressor predicts."""
     compression = scenario.compression
     if compression is None:
         return
@@ -124,7 +127,7 @@ def warnings(scenario: Scenario) -> Iterator[str]:
 
 
 def _lost(scenario: Scenario, compression: CompressionPart) -> tuple[float, float]:
-    """|x - C(x)|^2 / |x|^2 of a trial at the model's size, and the part of C(x) that `gamma: auto` takes."""
+    """Return the relative error |x - C(x)|^2 / |x|^2 at the model's size, and the share of C(x) under `gamma: auto`."""
     from netdfl.mixing.compressed.step_size import Steady, sample_size, trial
 
     compressor: Compressor = compression.build()
@@ -134,7 +137,7 @@ def _lost(scenario: Scenario, compression: CompressionPart) -> tuple[float, floa
 
 
 def _parameters(scenario: Scenario) -> int:
-    """Numbers of the scenario's model; 65536 where the task does not say, or its data is not there to tell."""
+    """Return the number of the model's parameters; 65536 where the task or missing data do not reveal it."""
     if not isinstance(scenario.task, Training):
         return int(scenario.task.params.get("dim", _IF_UNKNOWN))
     try:
@@ -144,7 +147,7 @@ def _parameters(scenario: Scenario) -> int:
 
 
 def _less_noise(compression: CompressionPart) -> str:
-    """What makes the compressor keep more energy than it adds."""
+    """Return the setting with which the compressor keeps more energy than it adds."""
     params = compression.params
     if params.get("unbiased"):
         return "unbiased: false"

@@ -1,4 +1,4 @@
-"""A mistake as a check finds it; the loader knows where in the file it stands."""
+"""The form in which a check reports a mistake; the loader adds its place in the file."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import NamedTuple, TypeAlias
 from netdfl.scenario.model.schema import Scenario
 
 
-class Finding(NamedTuple):
-    """What is wrong at `path`, what would do, and what was expected; `key` points at the key instead of its value.
+class CheckFinding(NamedTuple):
+    """A mistake (`what`) at `path`, its remedy, and the expected value.
 
-    A `notice` is told, and nothing is refused for it.
+    With `key` the key is at fault instead of its value. A `notice` is reported and refuses nothing.
     """
 
     path: tuple[str | int, ...]
@@ -22,4 +22,4 @@ class Finding(NamedTuple):
     notice: bool = False
 
 
-Check: TypeAlias = Callable[[Scenario], Iterator[Finding]]
+Check: TypeAlias = Callable[[Scenario], Iterator[CheckFinding]]

@@ -1,4 +1,4 @@
-"""Mistakes about the graph: none can be drawn, or the algorithm is not for it; and pictures, where it augments some."""
+"""Checks of the graph: whether it can be drawn and suits the algorithm; and of augmentation, which needs images."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from netdfl.scenario.build import build_network, build_topology, drawn
-from netdfl.scenario.checks.finding import Finding
+from netdfl.scenario.checks.finding import CheckFinding
 from netdfl.scenario.model.algorithm import ALGORITHMS, algorithms
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.task import Training
@@ -18,29 +18,31 @@ _ROUNDS = 4
 _TOLERANCE = 1e-9
 
 
-def somebody_to_talk_to(scenario: Scenario) -> Iterator[Finding]:
-    """A graph without a server has two nodes or more."""
+def somebody_to_talk_to(scenario: Scenario) -> Iterator[CheckFinding]:
+    """Check that a graph without a server has at least two nodes."""
     if scenario.nodes == 1 and not scenario.has_server:
         what = f"one node has no neighbors: on {scenario.topology.kind} it would train alone"
-        yield Finding(("nodes",), what, "use 2 nodes or more")
+        yield CheckFinding(("nodes",), what, "use 2 nodes or more")
 
 
-def server_and_star(scenario: Scenario) -> Iterator[Finding]:
-    """A server algorithm runs on a star, and only it does."""
+def server_and_star(scenario: Scenario) -> Iterator[CheckFinding]:
+    """Check that a server algorithm runs on a star, and no other algorithm does."""
     name, graph, path = scenario.algorithm.kind, scenario.topology.kind, ("topology", "kind")
     if scenario.has_server and graph != "star":
-        yield Finding(path, f"{name} is a server algorithm", "use topology: star", f"on {graph} there is no server")
+        yield CheckFinding(
+            path, f"{name} is a server algorithm", "use topology: star", f"on {graph} there is no server"
+        )
     if not scenario.has_server and graph == "star":
         server = ", ".join(kind for kind, entry in algorithms().items() if entry.family == "server")
         what = f"star is the graph of a server, and {name} has none"
-        yield Finding(path, what, f"use another graph, or a server algorithm: {server}")
+        yield CheckFinding(path, what, f"use another graph, or a server algorithm: {server}")
     if not scenario.has_server and scenario.topology.participation != 1:
         what, remedy = f"{name} has no server that could sample clients", "remove participation, or use"
-        yield Finding(("topology", "participation"), what, f"{remedy} `selection: random_k`", key=True)
+        yield CheckFinding(("topology", "participation"), what, f"{remedy} `selection: random_k`", key=True)
 
 
-def graph_fits(scenario: Scenario) -> Iterator[Finding]:
-    """The graph can be drawn, is connected, and its weights suit the algorithm."""
+def graph_fits(scenario: Scenario) -> Iterator[CheckFinding]:
+    """Check that the graph can be drawn and is connected, and that its weights suit the algorithm."""
     if scenario.has_server != (scenario.topology.kind == "star") or (scenario.nodes == 1 and not scenario.has_server):
         return
     key = "kind"
@@ -49,23 +51,23 @@ def graph_fits(scenario: Scenario) -> Iterator[Finding]:
         key = "weights"
         network = build_network(scenario, topology)
     except (ValueError, OSError) as exc:
-        yield Finding(("topology", key), f"topology {scenario.topology.kind}: {exc}")
+        yield CheckFinding(("topology", key), f"topology {scenario.topology.kind}: {exc}")
         return
     if not scenario.has_server:
         yield from _matrix_suits(scenario, topology, network)
     fits = scenario.algorithm.traits.fits
     for misfit in fits(scenario.algorithm.params, network, scenario.rounds) if fits else ():
         what = f"{scenario.algorithm.kind} on {scenario.topology.kind}: {misfit.what}"
-        yield Finding(("algorithm", misfit.parameter), what, misfit.remedy)
+        yield CheckFinding(("algorithm", misfit.parameter), what, misfit.remedy)
 
 
 def graph_notices(scenario: Scenario) -> Iterator[str]:
-    """What the file of the graph has that is not in the graph."""
+    """Yield a notice for each thing in the graph's file that the graph leaves out."""
     if scenario.topology.params.get("file"):
         yield from build_topology(scenario).notes
 
 
-def _matrix_suits(scenario: Scenario, topology: Topology, network: Network) -> Iterator[Finding]:
+def _matrix_suits(scenario: Scenario, topology: Topology, network: Network) -> Iterator[CheckFinding]:
     needs = scenario.algorithm.traits.needs
     kind = _kind(network, range(min(_ROUNDS, scenario.rounds)) if topology.time_varying else range(1))
     if not needs or kind in needs or "both_ways" in needs:
@@ -76,11 +78,11 @@ def _matrix_suits(scenario: Scenario, topology: Topology, network: Network) -> I
     on = f"{scenario.topology.kind} with {scenario.topology.weights.kind} weights"
     what = f"{scenario.algorithm.kind} needs a {wanted} stochastic W; {on} gives a {given} one"
     remedy = f"use {' or '.join(others)}, or another topology" if others else "use other weights"
-    yield Finding(("algorithm", "name"), what, remedy)
+    yield CheckFinding(("algorithm", "name"), what, remedy)
 
 
 def _alternatives(scenario: Scenario, kind: str) -> list[str]:
-    """The two algorithms most like the scenario's that are defined for matrices of this kind."""
+    """Return the two most similar algorithms that are defined for matrices of this kind."""
     own = set(scenario.algorithm.params.items())
 
     def alike(name: str) -> int:
@@ -102,8 +104,8 @@ def _kind(network: Network, rounds: range) -> str:
     return "doubly" if rows and columns else "row" if rows else "column" if columns else "none"
 
 
-def selection_chooses(scenario: Scenario) -> Iterator[Finding]:
-    """On a static graph some node has as many neighbors as it should choose."""
+def selection_chooses(scenario: Scenario) -> Iterator[CheckFinding]:
+    """Check that on a static graph some node has at least as many neighbors as it should select."""
     selection = scenario.topology.selection
     k = selection.params.get("k")
     if scenario.has_server or not isinstance(k, int) or (topology := drawn(build_topology, scenario)) is None:
@@ -111,17 +113,17 @@ def selection_chooses(scenario: Scenario) -> Iterator[Finding]:
     most = int(topology.graph(0).out_degrees.max())
     if not topology.time_varying and k > most:
         what = f"{selection.kind} of k = {k} neighbors would choose nothing: no node has more than {most}"
-        yield Finding(("topology", "selection", "k"), what, f"give k from 1 to {most}, or use a denser graph")
+        yield CheckFinding(("topology", "selection", "k"), what, f"give k from 1 to {most}, or use a denser graph")
 
 
-def task_has_pictures(scenario: Scenario) -> Iterator[Finding]:
-    """A toy problem's examples are vectors."""
+def task_has_pictures(scenario: Scenario) -> Iterator[CheckFinding]:
+    """Check that no algorithm augments the examples of a toy problem, which are vectors."""
     if _augments(scenario) and not isinstance(scenario.task, Training):
         yield _no_pictures(scenario, f"the examples of task {scenario.task.kind} are vectors")
 
 
-def data_are_pictures(scenario: Scenario, shape: tuple[int, ...]) -> Iterator[Finding]:
-    """Inputs of `shape` have channels, rows and columns."""
+def data_are_pictures(scenario: Scenario, shape: tuple[int, ...]) -> Iterator[CheckFinding]:
+    """Check that inputs of `shape` have channels, rows and columns where the algorithm augments them."""
     if _augments(scenario) and len(shape) != 3:
         yield _no_pictures(scenario, f"an input of the dataset has the shape {shape}")
 
@@ -131,6 +133,6 @@ def _augments(scenario: Scenario) -> bool:
     return algorithm.traits.augments and bool(algorithm.params.get("augment"))
 
 
-def _no_pictures(scenario: Scenario, given: str) -> Finding:
+def _no_pictures(scenario: Scenario, given: str) -> CheckFinding:
     what = f"{scenario.algorithm.kind} would augment pictures, and {given}"
-    return Finding(("algorithm", "augment"), what, "set augment: []", "expected (channels, height, width)")
+    return CheckFinding(("algorithm", "augment"), what, "set augment: []", "expected (channels, height, width)")

@@ -1,4 +1,4 @@
-"""Every own part of a scenario, built and used once before there is a fleet."""
+"""Trials of a user's own parts: each is built and used once before there is a fleet."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from netdfl.core.types import Kind, Message
 from netdfl.core.whose import defined_at
 from netdfl.links.rules.base import Transit
 from netdfl.scenario.build import build_network, build_topology
-from netdfl.scenario.checks.finding import Finding
+from netdfl.scenario.checks.finding import CheckFinding
 from netdfl.scenario.checks.graph import data_are_pictures
 from netdfl.scenario.model.contracts import broken, misfit
 from netdfl.scenario.model.fields import Function
@@ -41,7 +41,7 @@ _ROUNDS = 3
 
 
 def own_parts(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Part]]:
-    """Every own part below `value`, with the path of the key that names it."""
+    """Yield every own part below `value`, with the path of the key that names it."""
     if isinstance(value, Part) and type(value).own:
         yield (*path, type(value).key), value
     children: Mapping[str | int, object] = value if isinstance(value, Mapping) else {}
@@ -53,15 +53,15 @@ def own_parts(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple
         yield from own_parts(child, (*path, key))
 
 
-def without_data(scenario: Scenario) -> Iterator[Finding]:
-    """What is wrong with own parts that need no data."""
+def without_data(scenario: Scenario) -> Iterator[CheckFinding]:
+    """Yield the mistakes of own parts that need no data."""
     if any(part.own in _TRIALS for _, part in own_parts(scenario)):
         with ALONE, kept_streams():
             yield from list(_tried(scenario, _TRIALS, scenario))
 
 
-def with_data(scenario: Scenario) -> Iterator[Finding]:
-    """What is wrong with own datasets, partitions, models and augmentations; nothing where there are no data."""
+def with_data(scenario: Scenario) -> Iterator[CheckFinding]:
+    """Yield the mistakes of own datasets, partitions, models and augmentations; nothing without the data."""
     task = scenario.task
     if not isinstance(task, Training) or not any(part.own in _DATA_TRIALS for _, part in own_parts(task)):
         return
@@ -74,39 +74,39 @@ def with_data(scenario: Scenario) -> Iterator[Finding]:
     yield from found
 
 
-def _with_data(scenario: Scenario, task: Training) -> Iterator[Finding]:
+def _with_data(scenario: Scenario, task: Training) -> Iterator[CheckFinding]:
     from netdfl.training.data.examples import shape_of
 
     place = ("task", "dataset", "name") if isinstance(task, Train) else ("task", "kind")
     try:
         data = load_data(task, Streams(scenario.seed))
     except OwnPartError as exc:
-        yield Finding(place, exc.what, exc.remedy)
+        yield CheckFinding(place, exc.what, exc.remedy)
         return
     except NotFetchedError:
         return  # the run says so
     except DatasetError as exc:
         if any(part.own in ("dataset", "task") for _, part in own_parts(task)):
-            yield Finding(place, f"the {'dataset' if isinstance(task, Train) else 'task'} {exc}")
+            yield CheckFinding(place, f"the {'dataset' if isinstance(task, Train) else 'task'} {exc}")
         return
     yield from _tried(scenario, _DATA_TRIALS, (scenario, data))
     yield from data_are_pictures(scenario, shape_of(data.first()[0]))
 
 
 def _tried(
-    scenario: Scenario, trials: Mapping[str, Callable[[Part, T], Finding | None]], context: T
-) -> Iterator[Finding]:
+    scenario: Scenario, trials: Mapping[str, Callable[[Part, T], CheckFinding | None]], context: T
+) -> Iterator[CheckFinding]:
     for path, part in own_parts(scenario):
         try:
             if part.own in trials and (noticed := trials[part.own](part, context)) is not None:
                 yield noticed._replace(path=path)
         except OwnPartError as exc:
-            yield Finding(path, exc.what, exc.remedy)
+            yield CheckFinding(path, exc.what, exc.remedy)
 
 
 @contextmanager
 def _using(part: Part, doing: str) -> Iterator[None]:
-    """Within it, an exception is the fault of what the part returned."""
+    """Report an exception inside the block as a fault of the part's return value."""
     try:
         yield
     except OwnPartError:
@@ -163,7 +163,10 @@ def _algorithm(part: Part, scenario: Scenario) -> None:
 
 
 def _trains(algorithm: Algorithm, scenario: Scenario) -> None:
-    """One local round on a toy problem returns what it has to; one that needs another problem is not judged by it."""
+    """Check the result of one local round on a toy problem.
+
+    An algorithm that fails on this problem for another reason may need another problem, and passes.
+    """
     from netdfl.algorithms.families import first_state
     from netdfl.training.catalog import TOYS
 
@@ -190,7 +193,7 @@ def _compression(part: Part, scenario: Scenario) -> None:
 
 
 def _carried(compressor: Compressor, vector: Tensor) -> None:
-    """Send what the compressor makes through the wire's code, and back."""
+    """Encode the compressor's output as a message of the wire, and decode it again."""
     from netdfl.mixing.payloads import pack_encoded, unpack_encoded
     from netdfl.transport import wire
 
@@ -239,11 +242,11 @@ def _partition(part: Part, context: WithData) -> None:
 
 
 _JUDGES = ("task", "metric")
-"""Own parts that models are judged by."""
+"""Kinds of own parts that define the figures of a model."""
 
 
-def _model(part: Part, context: WithData) -> Finding | None:
-    """The model can be made of the data; what the part adds to it works on what the model gives."""
+def _model(part: Part, context: WithData) -> CheckFinding | None:
+    """Check that the model can be built from the data, and that the part accepts the model's outputs."""
     from netdfl.training.classification import outcome
     from netdfl.training.data.examples import Samples
     from netdfl.training.tasks.recipe import made, recipe_of
@@ -259,7 +262,7 @@ def _model(part: Part, context: WithData) -> Finding | None:
         place = f" ({where})" if (where := defined_at(inspect.unwrap(_function(part)))) else ""
         raise OwnPartError(f"{part.own} {part.kind!r}: {exc}{place}") from exc
     if part.own in ("model", "task") and (notes := _tried_steps(scenario, data, model)):
-        return Finding((), f"{part.own} {part.kind!r}: {notes[0]}", notice=True)
+        return CheckFinding((), f"{part.own} {part.kind!r}: {notes[0]}", notice=True)
     if part.own not in _JUDGES and (part.own != "model" or not model.uses_cross_entropy):
         return None
     found = outcome(model, model.flat(), Samples(*data.first()))
@@ -274,7 +277,7 @@ def _model(part: Part, context: WithData) -> Finding | None:
 
 
 def _tried_steps(scenario: Scenario, data: SharedData, model: FlatModel) -> list[str]:
-    """What a trial of local steps notices. Nothing where the algorithm can't be built, of which others tell."""
+    """Return the notices of a trial of local steps; empty where the algorithm can't be built."""
     import torch
 
     from netdfl.training.trial import EXAMPLES, fit_ways
@@ -289,14 +292,17 @@ def _tried_steps(scenario: Scenario, data: SharedData, model: FlatModel) -> list
     return fit_ways(model, local, x, y, scenario.task.batch_size, rows=scenario.task.batching == "auto")
 
 
-def _gives_probabilities(part: Part, said: Tensor) -> Finding | None:
-    """Whether the model ends in a softmax: cross-entropy takes one itself, and of two the gradients nearly vanish."""
+def _gives_probabilities(part: Part, said: Tensor) -> CheckFinding | None:
+    """Return a notice if the model ends in a softmax.
+
+    Cross-entropy applies a softmax itself, and with two the gradients nearly vanish.
+    """
     import torch
 
     if said.shape[1] < 2 or said.min() < 0 or not torch.allclose(said.sum(1), torch.ones(len(said), dtype=said.dtype)):
         return None
     what = f"model {part.kind!r} gives probabilities, and the loss, cross-entropy, takes a softmax of them once more"
-    return Finding((), what, "leave out the model's last softmax, or it hardly learns", notice=True)
+    return CheckFinding((), what, "leave out the model's last softmax, or it hardly learns", notice=True)
 
 
 def _augmentation(part: Part, context: WithData) -> None:
@@ -306,7 +312,7 @@ def _augmentation(part: Part, context: WithData) -> None:
     _require(out.shape == x.shape, part, f"made {tuple(out.shape)} of a batch of shape {tuple(x.shape)}")
 
 
-_TRIALS: Mapping[str, Callable[[Part, Scenario], Finding | None]] = {
+_TRIALS: Mapping[str, Callable[[Part, Scenario], CheckFinding | None]] = {
     "topology": _topology,
     "weights": _weights,
     "selection": _selection,
@@ -318,7 +324,7 @@ _TRIALS: Mapping[str, Callable[[Part, Scenario], Finding | None]] = {
     "compute time": _compute,
     **dict.fromkeys(("rate", "uplink", "downlink", "duplicate", "corrupt", "reorder"), _plain),
 }
-_DATA_TRIALS: Mapping[str, Callable[[Part, WithData], Finding | None]] = {
+_DATA_TRIALS: Mapping[str, Callable[[Part, WithData], CheckFinding | None]] = {
     "dataset": lambda part, context: None,
     "partition": _partition,
     "model": _model,

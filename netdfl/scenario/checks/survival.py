@@ -1,4 +1,4 @@
-"""Where a way to survive loss can't be: on this graph, with this algorithm."""
+"""Checks of the ways to survive message loss: whether each suits the graph and the algorithm."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from netdfl.links.rules.rate import Shape
 from netdfl.links.spec import SLOTS, choose
 from netdfl.node.delivery import FACTOR, LEAST_NS
 from netdfl.scenario.build import build_topology, compile_schedule, drawn, is_push, is_static, sends_vectors, used_links
-from netdfl.scenario.checks.finding import Finding
+from netdfl.scenario.checks.finding import CheckFinding
 from netdfl.scenario.model.links import block
 from netdfl.scenario.model.network import AcknowledgedDelivery, Delivery, Plain, RunningSumsDelivery
 from netdfl.scenario.model.schema import Scenario
 from netdfl.topology.base import Topology
 
 
-def survives(scenario: Scenario) -> Iterator[Finding]:
-    """The delivery and what is done about missing neighbors suit the algorithm and the graph."""
+def survives(scenario: Scenario) -> Iterator[CheckFinding]:
+    """Check that `delivery` and `wait.on_missing` suit the algorithm and the graph."""
     if (topology := drawn(build_topology, scenario)) is None:
         return
     if isinstance(scenario.delivery, AcknowledgedDelivery):
@@ -31,9 +31,9 @@ def survives(scenario: Scenario) -> Iterator[Finding]:
 
 
 def catches_up(scenario: Scenario) -> str:
-    """Why a node that kept its state can't leave out the rounds that it missed; empty where it can.
+    """Return why a node that kept its state can't skip missed rounds; empty where it can.
 
-    Its vector, or its mass, is its own whatever the round, so whole vectors and shares permit it.
+    It can where nodes send whole vectors or shares: its vector or mass is valid in any round.
     """
     name = scenario.algorithm.kind
     if scenario.algorithm.traits.family == "bilateral":
@@ -45,19 +45,19 @@ def catches_up(scenario: Scenario) -> str:
     return ""
 
 
-def rejoins(scenario: Scenario) -> Iterator[Finding]:
-    """A node rejoins with a push-sum weight only where there are such weights, and catches up where it can."""
+def rejoins(scenario: Scenario) -> Iterator[CheckFinding]:
+    """Check that `rejoin_weight` is only set for push-sum, and `rejoin: catch_up` only where a node can catch up."""
     why = catches_up(scenario)
     for index, event in enumerate(scenario.events):
         if event.get("rejoin") == "catch_up" and why:
-            yield Finding(("events", index, "rejoin"), f"a node can't catch up here: {why}", "use replay")
+            yield CheckFinding(("events", index, "rejoin"), f"a node can't catch up here: {why}", "use replay")
         if "rejoin_weight" in event and not is_push(scenario):
             what = f"{scenario.algorithm.kind} has no push-sum weights: a node rejoins with a neighbor's model"
-            yield Finding(("events", index, "rejoin_weight"), what, "remove rejoin_weight")
+            yield CheckFinding(("events", index, "rejoin_weight"), what, "remove rejoin_weight")
 
 
 def automatic(scenario: Scenario) -> tuple[Delivery, str]:
-    """The delivery that `auto` stands for, and a sentence about it where it is not the one that adds nothing."""
+    """Return the delivery that `auto` stands for, and a notice; the notice is empty for plain delivery."""
     losing = what_loses(scenario) if is_push(scenario) else ""
     if not losing:
         return Plain(), ""
@@ -71,7 +71,10 @@ def automatic(scenario: Scenario) -> tuple[Delivery, str]:
 
 
 def resent_too_late(scenario: Scenario) -> Iterator[str]:
-    """Messages that are used in their own round alone, and a deadline that none comes before when it is sent again."""
+    """Yield a notice where the deadline is over before a lost message can be sent again and arrive.
+
+    Concerns algorithms that use a message in its own round alone.
+    """
     deadline_ns, delivery = scenario.wait.deadline, scenario.delivery
     if not isinstance(delivery, AcknowledgedDelivery) or not isinstance(deadline_ns, int):
         return
@@ -91,7 +94,7 @@ def resent_too_late(scenario: Scenario) -> Iterator[str]:
 
 
 def _mean_latency_ns(scenario: Scenario) -> int:
-    """The mean latency of the slowest links, as far as it is known."""
+    """Return the mean latency of the slowest links, in nanoseconds; unknown latencies count as 0."""
     entries = (rules.get("latency") for rules in block(scenario.links).values())
     parts = [choose("latency", value) for value in entries if value is not None]
     delays = [part.build() for part in parts if part is not None]
@@ -99,7 +102,7 @@ def _mean_latency_ns(scenario: Scenario) -> int:
 
 
 def what_loses(scenario: Scenario) -> str:
-    """The rule of a link, or the event, that may lose messages; empty where none does."""
+    """Return the link rule or the event that may lose messages; empty where none does."""
     for selector, rules in block(scenario.links).items():
         for key, value in rules.items():
             if _loses(key, value):
@@ -114,7 +117,7 @@ def what_loses(scenario: Scenario) -> str:
 
 
 def _loses(key: str, value: object) -> bool:
-    """Whether a rule drops messages: by loss, damage that is found, a queue with a bound, or a link that is down."""
+    """Whether a rule drops messages: by loss, detected damage, a bounded queue, or a link that is down."""
     if key == "state":
         return value in ("down_drop", "down_reset")
     if key not in SLOTS or (isinstance(value, Mapping) and "scale" in value):
@@ -128,49 +131,53 @@ def _loses(key: str, value: object) -> bool:
     return key == "loss" and built is not None and getattr(built, "probability", 1) > 0
 
 
-def _running_sums(scenario: Scenario, topology: Topology) -> Iterator[Finding]:
+def _running_sums(scenario: Scenario, topology: Topology) -> Iterator[CheckFinding]:
     path = ("delivery", "kind")
     name, graph = scenario.algorithm.kind, scenario.topology.kind
     if scenario.algorithm.traits.family != "gossip" or not is_push(scenario):
-        yield Finding(
+        yield CheckFinding(
             path, f"running sums are sums of push-sum shares, and {name} sends none", "use acknowledged, or sgp"
         )
     elif not is_static(scenario, topology):
-        yield Finding(
+        yield CheckFinding(
             path,
             f"running sums keep a counter per edge, and on {graph} neighbors change: most mass would lie in counters",
             "use delivery: acknowledged, or a static graph such as random_push with redraw_every: 0",
         )
     elif scenario.compression is not None:
-        yield Finding(path, "running sums grow without end, so they can't be compressed", "remove compression")
+        yield CheckFinding(path, "running sums grow without end, so they can't be compressed", "remove compression")
     elif any(event.get("state") == "lost" for event in scenario.events):
-        yield Finding(path, "a node that lost its counters would begin them anew", "use acknowledged, or state: kept")
+        yield CheckFinding(
+            path, "a node that lost its counters would begin them anew", "use acknowledged, or state: kept"
+        )
 
 
-def _acknowledged(scenario: Scenario, topology: Topology) -> Iterator[Finding]:
+def _acknowledged(scenario: Scenario, topology: Topology) -> Iterator[CheckFinding]:
     path, graph = ("delivery", "kind"), scenario.topology.kind
     if scenario.algorithm.traits.family == "bilateral":
         return  # replies go back over links that have to work both ways anyway
     links = used_links(scenario, topology) or frozenset()
     if edge := min((link for link in links if link[::-1] not in links), default=None):
-        yield Finding(
+        yield CheckFinding(
             path,
             f"{edge[0]} sends to {edge[1]}, and {graph} has no link {edge[1]}->{edge[0]} for the answer",
             "use running_sums, or a graph whose links work both ways",
         )
 
 
-def _undo(scenario: Scenario, topology: Topology) -> Iterator[Finding]:
+def _undo(scenario: Scenario, topology: Topology) -> Iterator[CheckFinding]:
     if scenario.wait.on_missing != "undo":
         return
     path, name = ("wait", "on_missing"), scenario.algorithm.kind
     if scenario.delivery.kind != "acknowledged":
-        yield Finding(path, "undo needs to know which vectors were refused", "add delivery: acknowledged")
+        yield CheckFinding(path, "undo needs to know which vectors were refused", "add delivery: acknowledged")
     if scenario.algorithm.traits.family != "gossip" or is_push(scenario):
-        yield Finding(path, f"undo is for exchanges of gossip, and {name} has none", "use on_missing: self")
+        yield CheckFinding(path, f"undo is for exchanges of gossip, and {name} has none", "use on_missing: self")
     elif not sends_vectors(scenario):
-        yield Finding(path, f"undo is for whole vectors, and here {name} sends something else", "use on_missing: self")
+        yield CheckFinding(
+            path, f"undo is for whole vectors, and here {name} sends something else", "use on_missing: self"
+        )
     elif topology.directed:
-        yield Finding(
+        yield CheckFinding(
             path, f"undo is for links that work both ways, and {scenario.topology.kind} has others", "use self"
         )

@@ -1,4 +1,4 @@
-"""What is asked for and would never come: a way to wait that means nothing for the algorithm, or on this graph."""
+"""Checks of `wait`: settings without effect for the algorithm, and waits that can't end on this graph."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from netdfl.scenario.build import (
     scheme_of,
     sends_vectors,
 )
-from netdfl.scenario.checks.finding import Finding
+from netdfl.scenario.checks.finding import CheckFinding
 from netdfl.scenario.model.schema import Scenario
 from netdfl.topology.network import Network
 from netdfl.training.stepping import Schedule
@@ -24,14 +24,14 @@ _ROUNDS = 8
 _LEAST_RATE = 2.0**-149
 
 
-def stale_acts(scenario: Scenario) -> Iterator[Finding]:
-    """`stale` is written only where messages of earlier rounds are mixed by it."""
+def stale_acts(scenario: Scenario) -> Iterator[CheckFinding]:
+    """Check that `stale` is only written where messages of earlier rounds are mixed by it."""
     if scenario.wait.stale and (found := _no_stale(scenario)):
-        yield Finding(("wait", "stale"), *found)
+        yield CheckFinding(("wait", "stale"), *found)
 
 
 def _no_stale(scenario: Scenario) -> tuple[str, str] | None:
-    """Why nothing stale can be mixed, and what to do; None where it can."""
+    """Return why no stale message can be mixed, and a remedy; None where one can."""
     name, graph = scenario.algorithm.kind, scenario.topology.kind
     family = scenario.algorithm.traits.family
     if family == "server":
@@ -57,14 +57,14 @@ def _no_stale(scenario: Scenario) -> tuple[str, str] | None:
     return what, "use a static graph, or push-sum, which mixes what comes late (sgp)"
 
 
-def missing_is_treated(scenario: Scenario) -> Iterator[Finding]:
-    """`on_missing` is written only where the algorithm has a weight that it could give away."""
+def missing_is_treated(scenario: Scenario) -> Iterator[CheckFinding]:
+    """Check that `on_missing` is only written where the algorithm has a weight to reassign."""
     if scenario.wait.on_missing in ("last", "renormalise") and (found := _no_choice(scenario)):
-        yield Finding(("wait", "on_missing"), *found)
+        yield CheckFinding(("wait", "on_missing"), *found)
 
 
 def _no_choice(scenario: Scenario) -> tuple[str, str] | None:
-    """Why nothing but the method's own can be done about a missing message, and what to do; None where it can."""
+    """Return why the algorithm has its own treatment of a missing message, and a remedy; None where it has not."""
     name, how = scenario.algorithm.kind, scenario.wait.on_missing
     family = scenario.algorithm.traits.family
     if family == "server":
@@ -84,7 +84,7 @@ def _no_choice(scenario: Scenario) -> tuple[str, str] | None:
 
 
 def _scheme(scenario: Scenario) -> str:
-    """How gossip's messages are made; empty for whole vectors, and where the graph can't be drawn."""
+    """Return the scheme of gossip's messages; empty for whole vectors, or where the graph can't be drawn."""
     if is_literal(scenario):
         return "literal"
     if scenario.compression is None:
@@ -92,26 +92,26 @@ def _scheme(scenario: Scenario) -> str:
     return drawn(scheme_of, scenario) or ""
 
 
-def waits_can_end(scenario: Scenario) -> Iterator[Finding]:
-    """Nodes that can't know who will send do not wait for all of them forever."""
+def waits_can_end(scenario: Scenario) -> Iterator[CheckFinding]:
+    """Check that nodes that can't know their senders do not wait for all of them without end."""
     wait = scenario.wait
     if wait.need != "all" or wait.deadline is not None or wait.announce is not False or scenario.has_server:
         return
     network = drawn(build_network, scenario)
     if network is not None and not network.receivers_know:
         what = "nodes would wait for all who send, without end, and can't know who will"
-        yield Finding(("wait",), what, "set announce: true, a deadline, or for: {quorum: k}", key=True)
+        yield CheckFinding(("wait",), what, "set announce: true, a deadline, or for: {quorum: k}", key=True)
 
 
-def quorum_can_come(scenario: Scenario) -> Iterator[Finding]:
-    """Some node has as many neighbors as a quorum asks for, on a graph that stays."""
+def quorum_can_come(scenario: Scenario) -> Iterator[CheckFinding]:
+    """Check that on a static graph some node has as many neighbors as the quorum."""
     need, name, path = scenario.wait.need, scenario.algorithm.kind, ("wait", "for")
     if scenario.algorithm.traits.family == "bilateral":
         if isinstance(need, int) and need > 1:
-            yield Finding(path, f"in {name} a node waits for one reply, never for {need}", "use for: all")
+            yield CheckFinding(path, f"in {name} a node waits for one reply, never for {need}", "use for: all")
         if need == "none":
             what = f"in {name} who does not wait for a reply asks again before its last exchange has moved it"
-            yield Finding(path, what, "use for: all, with a deadline where replies may be lost")
+            yield CheckFinding(path, what, "use for: all, with a deadline where replies may be lost")
         return
     if not isinstance(need, int):
         return
@@ -121,11 +121,11 @@ def quorum_can_come(scenario: Scenario) -> Iterator[Finding]:
     least, most = _in_degrees(network, range(1))
     if need > most:
         what = f"nobody on {scenario.topology.kind} ever hears from {need} nodes in a round: the most is {most}"
-        yield Finding(path, what, f"use for: all, or a quorum of at most {max(least, 1)}")
+        yield CheckFinding(path, what, f"use for: all, or a quorum of at most {max(least, 1)}")
 
 
 def waiting_notices(scenario: Scenario) -> Iterator[str]:
-    """What a quorum means for nodes that hear from fewer."""
+    """Yield a notice where some nodes have fewer senders than the quorum."""
     need, network = scenario.wait.need, drawn(build_network, scenario)
     bilateral = scenario.algorithm.traits.family == "bilateral"
     if not isinstance(need, int) or network is None or bilateral or scenario.has_server:
@@ -142,7 +142,7 @@ def waiting_notices(scenario: Scenario) -> Iterator[str]:
 
 
 def _in_degrees(network: Network, rounds: range) -> tuple[int, int]:
-    """The fewest and the most that a node hears from in a round; of a star, what its server does."""
+    """Return the fewest and the most senders of a node in a round; on a star, the server's."""
     degrees = [network.graph(round).in_degrees for round in rounds]
     if network.server is not None:
         degrees = [each[network.server : network.server + 1] for each in degrees]
@@ -150,7 +150,7 @@ def _in_degrees(network: Network, rounds: range) -> tuple[int, int]:
 
 
 def hardly_meant(scenario: Scenario) -> Iterator[str]:
-    """What the algorithm would do in so many rounds, or after such crashes, and nobody asks for."""
+    """Yield a warning for each setting with a probably unintended effect, given the rounds and crashes."""
     name, traits = scenario.algorithm.kind, scenario.algorithm.traits
     if traits.remembers and any(event.get("state") == "lost" for event in scenario.events):
         yield (
@@ -163,7 +163,7 @@ def hardly_meant(scenario: Scenario) -> Iterator[str]:
 
 
 def _rate_ends(params: Mapping[str, object], num_rounds: int) -> Iterator[str]:
-    """From which round on the rate is too small to train anything, if that comes before the run ends."""
+    """Yield a warning that names the first round with a learning rate too small to train anything."""
     lr, decay, schedule = (params.get(name) for name in ("lr", "lr_decay", "schedule"))
     if not isinstance(lr, float | int) or not isinstance(decay, float | int) or not isinstance(schedule, Schedule):
         return
@@ -181,7 +181,7 @@ def _rate_ends(params: Mapping[str, object], num_rounds: int) -> Iterator[str]:
 
 
 def weights_stay_one(scenario: Scenario) -> Iterator[str]:
-    """Push-sum on links that all work both ways, by weights under which it is plain gossip."""
+    """Yield a notice where push-sum on symmetric links is plain gossip under its automatic weights."""
     weights, name = scenario.topology.weights.kind, scenario.algorithm.kind
     if weights != "auto" or not is_push(scenario) or scenario.algorithm.traits.selects:
         return

@@ -1,1 +1,1 @@
-"""What a scenario comes to before it runs, and what a scenario can name."""
+"""Explanations of a scenario before it runs, and lists of everything that a scenario can name."""

@@ -1,4 +1,4 @@
-"""A fleet before it runs: its graph, weights, traffic, data and events."""
+"""The figures of a fleet before it runs: its graph, weights, traffic, data and events."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ _SPECTRUM_NODES = 1500
 
 
 @dataclass(frozen=True)
-class Spread:
-    """The least, the mean and the most of some numbers."""
+class NumberRange:
+    """The least, the mean and the greatest of some numbers."""
 
     min: int
     mean: float
     max: int
 
     @classmethod
-    def of(cls, numbers: NDArray[np.integer]) -> Spread:
-        """The spread of `numbers`."""
+    def of(cls, numbers: NDArray[np.integer]) -> NumberRange:
+        """Summarize `numbers`."""
         return cls(int(numbers.min()), round(float(numbers.mean()), 3), int(numbers.max()))
 
 
 @dataclass(frozen=True)
 class GraphFacts:
-    """The graph of round 0, and whether others follow."""
+    """The graph of round 0, and whether and how often it changes."""
 
     kind: str
     directed: bool
@@ -57,14 +57,17 @@ class GraphFacts:
     nodes: int
     edges: int
     links: int
-    out_degree: Spread
-    in_degree: Spread
+    out_degree: NumberRange
+    in_degree: NumberRange
     out_neighbors: Mapping[int, Sequence[int]]
 
 
 @dataclass(frozen=True)
 class WeightFacts:
-    """The matrix of round 0; for graphs that change, the product over a few rounds says how fast they agree."""
+    """Properties of the mixing matrix of round 0.
+
+    For graphs that change, `psi_per_round` is the contraction per round over the product of a few rounds.
+    """
 
     kind: str
     stochastic: str
@@ -76,7 +79,7 @@ class WeightFacts:
 
 @dataclass(frozen=True)
 class TaskFacts:
-    """What is computed, on how many numbers of which type."""
+    """The task, and the size and type of its vector."""
 
     kind: str
     parameters: int
@@ -88,13 +91,16 @@ class TaskFacts:
 
     @property
     def nbytes(self) -> int:
-        """The size of a model."""
+        """The size of a model in bytes."""
         return self.parameters * np.dtype(self.dtype).itemsize
 
 
 @dataclass(frozen=True)
 class TrafficFacts:
-    """What is sent, where nothing is lost: a message, and where there is a server, one of its own to a client."""
+    """The traffic without losses: bytes per message, per round and in all.
+
+    With a server, `broadcast_bytes` is the size of its message to a client.
+    """
 
     message_bytes: int
     broadcast_bytes: int | None
@@ -105,7 +111,7 @@ class TrafficFacts:
 
 @dataclass(frozen=True)
 class CompressionFacts:
-    """How messages are compressed, and what a node keeps for it."""
+    """How messages are compressed, and how much a node keeps for it."""
 
     kind: str
     params: Mapping[str, object]
@@ -119,7 +125,7 @@ class CompressionFacts:
 
 @dataclass(frozen=True)
 class LabelTable:
-    """Training samples of each class at each client."""
+    """The number of training samples of each class at each client."""
 
     dataset: str
     classes: int
@@ -142,7 +148,7 @@ class Explanation:
     notes: Sequence[str] = ()
 
     def to_json(self) -> dict[str, object]:
-        """Plain values, as JSON takes them."""
+        """Return the explanation as plain values for JSON."""
         scenario, traits = self.scenario, self.scenario.algorithm.traits
         row = {"family": traits.family, "source": traits.source, "needs": sorted(traits.needs)}
         return {
@@ -178,7 +184,7 @@ def _said(facts: WeightFacts | TaskFacts) -> dict[str, object]:
 
 
 def explain(scenario: Scenario) -> Explanation:
-    """Find it all.
+    """Compute the explanation of a scenario.
 
     Raises:
         InputError: The data is not there.
@@ -213,8 +219,8 @@ def _graph(scenario: Scenario, network: Network) -> GraphFacts:
         nodes=network.num_nodes,
         edges=first.num_edges // 2 if first.is_symmetric else first.num_edges,
         links=first.num_edges,
-        out_degree=Spread.of(first.out_degrees),
-        in_degree=Spread.of(first.in_degrees),
+        out_degree=NumberRange.of(first.out_degrees),
+        in_degree=NumberRange.of(first.in_degrees),
         out_neighbors={node: list(first.out_neighbors(node)) for node in range(first.num_nodes)},
     )
 
@@ -242,7 +248,7 @@ def _task(scenario: Scenario) -> TaskFacts:
 
 
 def _traffic(scenario: Scenario, network: Network, rounds: range, task: TaskFacts) -> TrafficFacts:
-    """What is sent; single numbers and masks that a method adds beside its vectors are left out, for they are small."""
+    """Compute the traffic from the vectors alone; single numbers and masks beside them are small and left out."""
     steps = scenario.algorithm.params.get("gossip_steps", 1)
     messages = steps * sum(network.graph(round).num_edges for round in rounds) / len(rounds)
     compression, traits = scenario.compression, scenario.algorithm.traits
@@ -258,7 +264,7 @@ def _traffic(scenario: Scenario, network: Network, rounds: range, task: TaskFact
 
 
 def _frame_bytes(scenario: Scenario, *vectors: Mapping[str, Array]) -> int:
-    """The frame of some vectors, as the wire carries them together."""
+    """Return the size in bytes of one frame that carries all the vectors."""
     arrays = {f"{place}{name}": array for place, vector in enumerate(vectors) for name, array in vector.items()}
     payload = Payload(arrays, {"w": 1.0} if is_push(scenario) else {})
     return frame_size(payload)
@@ -291,7 +297,7 @@ def _compression(scenario: Scenario, network: Network, task: TaskFacts) -> Compr
 
 
 def _labels(scenario: Scenario) -> tuple[LabelTable | None, list[str]]:
-    """Who holds which labels, where targets are classes; and what is to be said of the data."""
+    """Return the label counts of each client where targets are classes, and notices about the data."""
     from netdfl.training.data.partitions import label_counts
     from netdfl.training.data.sharing import share_out
 

@@ -1,4 +1,4 @@
-"""What a scenario can name: every table with its parts and parameters, and keys that are no choice among parts."""
+"""Lists of everything that a scenario can name: parts with their parameters, keys, and shipped scenarios."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ CATALOGUE: Mapping[str, Choices] = {
 
 
 def _rows_of_parts(what: str) -> list[dict[str, object]]:
-    """Each part of the table `what`: name, help, parameters with their defaults, source where known, all `about` it."""
+    """Return a row for each part of a table: name, help, parameters with defaults, source, full text."""
     choices = CATALOGUE[what]
     return [_part_row(kind, entry, choices.model(kind)) for kind, entry in choices.table().items()]
 
@@ -61,7 +61,7 @@ def _part_row(kind: str, entry: object, model: type[BaseModel]) -> dict[str, obj
 
 
 def _parameters(model: type[BaseModel]) -> dict[str, object]:
-    """Each parameter's default as the scenario would write it; `required` where there is none."""
+    """Return each parameter's default as a scenario writes it; `required` where there is none."""
     names = set(model.model_fields) - {"kind"}
     if issubclass(model, Part) and model.function is not None:
         names = set(model.parameters.values())
@@ -73,7 +73,7 @@ def _parameters(model: type[BaseModel]) -> dict[str, object]:
 
 
 def written_default(model: type[BaseModel], name: str) -> object:
-    """The default of the field `name` as a scenario writes it."""
+    """Return the default of the field `name` as a scenario writes it."""
     default = model.model_fields[name].get_default()
     dumped = model.model_construct(**{name: default}).model_dump(mode="json", include={name}, warnings=False)
     return dumped.get(name, default)
@@ -114,12 +114,12 @@ GRAPHS: Mapping[frozenset[str], str] = {
 
 
 def lists() -> list[str]:
-    """Everything that `netdfl list` knows: parts by kind, shipped scenarios, all keys, and each key."""
+    """Return the names of all lists of `netdfl list`: kinds of parts, shipped scenarios, all keys, and each key."""
     return [*ABOUT, *_fields(Scenario)]
 
 
 def about_lists() -> dict[str, dict[str, str]]:
-    """One sentence about each list, under what it is a list of."""
+    """Return one sentence about each list, grouped by the kind of list."""
     keys = {name: field.description or "" for name, field in _fields(Scenario).items()}
     return {
         "Parts, by name": {name: ABOUT[name] for name in CATALOGUE},
@@ -129,7 +129,7 @@ def about_lists() -> dict[str, dict[str, str]]:
 
 
 def row(what: str, name: str) -> dict[str, object]:
-    """The row `name` of the list `what`. Raises InputError, with names that are near."""
+    """Return the row `name` of a list. Raises InputError that suggests similar names."""
     found = {str(each["name"]): each for each in rows(what)}
     if name not in found:
         raise InputError(f"{what} has no {name!r}, {nearest(name, list(found))}")
@@ -137,7 +137,7 @@ def row(what: str, name: str) -> dict[str, object]:
 
 
 def rows(what: str) -> list[dict[str, object]]:
-    """The rows of the list `what`: name, help, and what else it has: parameters, a default. Raises InputError."""
+    """Return the rows of a list: name, help, and parameters or a default. Raises InputError for an unknown list."""
     if what in CATALOGUE:
         return _rows_of_parts(what)
     if what == SCENARIOS:
@@ -151,7 +151,7 @@ def rows(what: str) -> list[dict[str, object]]:
 
 
 def _key(name: str, field: FieldInfo) -> list[dict[str, object]]:
-    """What the key `name` may hold: the parts that it chooses among, its own keys, or the key itself."""
+    """Return the rows of a key: the parts to choose from, the key's own keys, or the key itself."""
     if name == "events":
         return [_action(action) for action in EVENT.names()]
     for table, choices in CATALOGUE.items():
@@ -162,7 +162,7 @@ def _key(name: str, field: FieldInfo) -> list[dict[str, object]]:
 
 
 def _action(action: str) -> dict[str, object]:
-    """An event by the key that names its action, with its other keys but those that say when."""
+    """Return the row of an event: its action's name and the other keys, without those for the time."""
     model = event_model(action)
     own = {key: field for key, field in _fields(model).items() if key not in {action, *WHEN.values()}}
     parameters = {key: _default(key, field, model) for key, field in own.items()}
@@ -170,7 +170,7 @@ def _action(action: str) -> dict[str, object]:
 
 
 def _model(field: FieldInfo) -> type[BaseModel] | None:
-    """The model of a key that is a mapping with keys of its own."""
+    """Return the model of a key that is a mapping with keys of its own; None for any other key."""
     if (record := _record(field)) is not None:
         return record_model(record)
     found: object = field.annotation
@@ -196,13 +196,13 @@ def _row(name: str, field: FieldInfo, model: type[BaseModel] = Scenario, doc: st
 
 
 def _said_of(name: str, doc: str) -> str:
-    """The sentences of a docstring that name `name`."""
+    """Return the sentences of a docstring that contain `name` in backquotes."""
     sentences = re.split(r"(?<=\.) ", " ".join(doc.split()))
     return " ".join(sentence for sentence in sentences if f"`{name}`" in sentence)
 
 
 def _default(name: str, field: FieldInfo, model: type[BaseModel]) -> object:
-    """A default as a scenario writes it; that of a mapping with keys of its own is where these are listed."""
+    """Return a default as a scenario writes it; for a mapping with keys of its own, where its keys are listed."""
     if field.is_required():
         return "required"
     plain = field.default

@@ -1,4 +1,4 @@
-"""The rules of a scenario's links, with what each comes to: for `netdfl explain` and the results."""
+"""The rules of a scenario's links with their figures, for `netdfl explain` and the results."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ MOST_ROUNDS = 64
 
 
 def link_rules(scenario: Scenario, network: Network | None = None) -> list[dict[str, object]]:
-    """One row for each key of each entry of `links`, then those that events set.
+    """Return a row for each key of each entry of `links`, then for each key that an event sets.
 
-    A row has `of` (the selector), `event` (the index of the event that sets it, or None), `key`, `rule` (a part's
-    name, a state, or none), and `figures` (`links.figures`). With `network`, `links` is on how many links it is in
-    force: those that any round has (of graphs that change, the first `MOST_ROUNDS` rounds are looked at), and that no
-    entry overrides which names them more closely; of an event, those of its rounds. None where it is about nodes.
+    Keys of a row: `of` (the selector), `event` (the index of the event that sets it, or None), `key`, `rule` (a part's
+    name, a state, or none), and `figures` (`links.figures`).
+
+    With `network`, `links` is the number of links on which the rule is in force: links of any round that no more
+    specific entry overrides. Of graphs that change, only the first `MOST_ROUNDS` rounds are counted. For an event, only
+    its own rounds count. None for rules of nodes.
     """
     rows = [
         _row(selector, None, key, value)
@@ -34,13 +36,13 @@ def link_rules(scenario: Scenario, network: Network | None = None) -> list[dict[
     ]
     rows += [row for index, event in enumerate(scenario.events) for row in _of_event(index, event)]
     if network is not None:
-        in_force = InForce(scenario, network)
+        in_force = RuleCounter(scenario, network)
         rows = [row | {"links": in_force.count(row["of"], row["event"], row["key"])} for row in rows]
     return rows
 
 
 def keep_order(scenario: Scenario) -> bool:
-    """Whether no message ever overtakes an earlier one of its link, by whatever links and events say."""
+    """Whether the rules of all links and events let no message overtake an earlier one of its link."""
     if scenario.world.loss_layer == "packet":
         return True  # packets may overtake each other, but TCP hands messages over in order
     entries = (*block(scenario.links).values(), *scenario.events)
@@ -77,11 +79,11 @@ def _row(of: str, event: int | None, key: str, value: Any) -> dict[str, Any]:
     return row | {"rule": name, "figures": dict(figures(part.build(0)))}
 
 
-class InForce:
-    """On which links each rule acts, in any of the rounds that are looked at."""
+class RuleCounter:
+    """The number of links on which each rule acts in the counted rounds."""
 
     def __init__(self, scenario: Scenario, network: Network) -> None:
-        """Look at every graph of `network`, or at the first ones where there are many."""
+        """Collect the graphs of `network`; where the graph changes, only of the first `MOST_ROUNDS` rounds."""
         self._scenario = scenario
         rounds = range(min(MOST_ROUNDS, scenario.rounds) if network.varies else 1)
         self._varies = network.varies
@@ -91,7 +93,7 @@ class InForce:
         self._spans = [event for event in compile_schedule(scenario) if event.action == "set"]
 
     def count(self, of: str, event: int | None, key: str) -> int | None:
-        """How many links the rule of entry or event `of` for `key` acts on; None where it is a node's."""
+        """Return the number of links on which the rule of an entry or event acts; None for a node's rule."""
         if not _on_links(of) or key in NODE_KEYS:
             return None
         if event is None:
@@ -100,11 +102,11 @@ class InForce:
         return sum(edge in selector for edge in frozenset().union(*self._of_rounds(event)))
 
     def _decides(self, edge: Edge, key: str) -> str | None:
-        """The entry that gives `edge` its `key`: the closest, of equals the last."""
+        """Return the selector that decides `key` on `edge`: the most specific one, and of equals the last."""
         return next((of for selector, of, entry in reversed(self._entries) if key in entry and edge in selector), None)
 
     def _of_rounds(self, event: int) -> Iterator[frozenset[Edge]]:
-        """The graphs of the rounds in which an event acts; all where it goes by the clock."""
+        """Yield the graphs of the rounds in which an event acts; all for an event at a time."""
         spans = [each for each in self._spans if each.source == event and each.at_round is not None]
         for round, edges in enumerate(self._edges):
             inside = any(each.holds_in(round) for each in spans)

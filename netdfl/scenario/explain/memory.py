@@ -1,4 +1,4 @@
-"""How many vectors of the model's size a node keeps for compression."""
+"""The number of vectors of the model's size that a node keeps for compression."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _UNIONS = 256
 
 
 def vectors_kept(scenario: Scenario, network: Network) -> int:
-    """Vectors of the model's size that the busiest node keeps for compression, at the run's end at most.
+    """Return the most vectors of the model's size that any node keeps for compression by the run's end.
 
-    Of more than 256 graphs the first are counted, and it may be more; see `counts_all`.
+    Only the first 256 graphs are counted, so with more graphs the true number may be larger; `counts_all` tells.
     """
     scheme = scheme_of(scenario, network.topology)
     if scheme in SERVER:
@@ -28,21 +28,21 @@ def vectors_kept(scenario: Scenario, network: Network) -> int:
 
 
 def counts_all(scenario: Scenario, network: Network, kept: int) -> bool:
-    """Whether no node can keep more vectors than the `kept` of `vectors_kept`."""
+    """Whether no node can keep more vectors than `kept`, the result of `vectors_kept`."""
     if scheme_of(scenario, network.topology) != "edge":
         return True
     return len(_draws(scenario, network)) <= _UNIONS or kept == 2 * network.num_nodes - 1
 
 
 def _draws(scenario: Scenario, network: Network) -> range:
-    """The rounds that may have another graph than the round before."""
+    """Return the rounds in which the graph may differ from the round before."""
     if is_static(scenario, network.topology):
         return range(1)
     return range(0, scenario.rounds, network.topology.redraw_every if scenario.topology.selection.kind == "all" else 1)
 
 
 def _used(network: Network, rounds: range) -> tuple[list[set[int]], list[set[int]]]:
-    """Whom each node sends to, and hears, in `rounds`."""
+    """Return the sets of receivers and of senders of each node over `rounds`."""
     sends: list[set[int]] = [set() for _ in range(network.num_nodes)]
     hears: list[set[int]] = [set() for _ in range(network.num_nodes)]
     for round in rounds:

@@ -1,4 +1,4 @@
-"""`netdfl list` on a terminal: the lists, the rows of one list, and one row in full."""
+"""The output of `netdfl list` on a terminal: all lists, the rows of one list, or one row in full."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ FOLDERS: Mapping[str, str] = {
     "smoke": "smoke/: one small fleet of each family",
     "studies": "studies/: sweeps behind the pages of the documentation",
 }
-"""What the folders of the scenarios that come with netdfl hold."""
+"""Headings for the folders of the shipped scenarios."""
 ON_GRAPHS: Mapping[str, str] = {
     "undirected": "On an undirected graph",
     "directed": "On a directed graph, by push-sum",
     "full": "On a full graph",
     "star": "With a server, on a star",
 }
-"""A heading for the algorithms of each graph in `GRAPHS`."""
+"""Headings for the algorithms of each graph in `GRAPHS`."""
 _MOST_BETWEEN = 24
 _EXAMPLE_GRAPHS = {"undirected": "ring", "directed": "random_push", "full": "full", "star": "star"}
 
@@ -46,7 +46,7 @@ def show_lists(found: Mapping[str, Mapping[str, str]], console: Console) -> None
 
 
 def show_parts(what: str, rows: Sequence[Row], console: Console) -> None:
-    """Print a line for each row of a list: its name, whatever sets it apart, and a sentence."""
+    """Print a line for each row of a list: its name, its distinguishing columns, and a sentence."""
     if what == SCENARIOS:
         _show_scenarios(rows, console)
     elif any("family" in row for row in rows):
@@ -76,7 +76,7 @@ def _show_algorithms(rows: Sequence[Row], console: Console) -> None:
 
 
 def show_part(what: str, row: Row, console: Console) -> None:
-    """Print all that is known of one row: its docstring with equations, needs, source, parameters, an example."""
+    """Print one row in full: its docstring with equations, needs, source, parameters, and an example."""
     console.print(Text(row["name"], style="bold"))
     for paragraph in str(row.get("about") or row["help"]).split("\n\n"):
         console.print(Padding(Text(" ".join(paragraph.split())), (0, 2)))
@@ -96,7 +96,7 @@ def show_part(what: str, row: Row, console: Console) -> None:
 
 
 def example(row: Row) -> str:
-    """The lines of a scenario that ask for an algorithm, with a graph that it can use."""
+    """Return the lines of a scenario that select an algorithm, with a graph that suits it."""
     algorithm = f"{{name: {row['name']}, lr: {row['parameters']['lr']}}}" if "lr" in row["parameters"] else row["name"]
     return f"algorithm: {algorithm}\ntopology: {_example_graph(row)}"
 
@@ -129,7 +129,7 @@ def _sentence(row: Row) -> str:
 
 
 def _grid(rows: Sequence[Sequence[str]]) -> Table:
-    """Return a table without lines, whose first column is a name and whose last takes the room that is left."""
+    """Return a table without lines; the first column is a name, and the last takes the remaining width."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     for _ in rows[0][2:]:
@@ -145,7 +145,7 @@ def _show(table: Table, console: Console) -> None:
 
 
 def _written(value: object) -> str:
-    """A default as a scenario writes it."""
+    """Format a default as a scenario writes it."""
     if value is None or value in ([], {}, ""):
         return "none"
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""`netdfl explain` and `netdfl list` on a terminal: what was found, as tables."""
+"""The output of `netdfl explain` on a terminal, as tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from netdfl.scenario.explain.explain import (
     Explanation,
     GraphFacts,
     LabelTable,
-    Spread,
+    NumberRange,
     TaskFacts,
     WeightFacts,
 )
@@ -31,7 +31,7 @@ _MOST_ROWS = 40
 
 
 def show(found: Explanation, console: Console) -> None:
-    """Print everything that `explain` found."""
+    """Print an explanation."""
     console.print(_overview(found))
     if found.links:
         title, columns = "rules of links, in the long run", ("of", "links", "what", "rule", "comes to", "by")
@@ -44,7 +44,7 @@ def show(found: Explanation, console: Console) -> None:
 
 
 def _table(title: str, columns: Sequence[str], rows: Sequence[Iterable[str | Text]]) -> Table:
-    """The rows under their columns, the first of them where there are many."""
+    """Return a table of the rows; of many rows only the first `_MOST_ROWS`."""
     table = Table(title=title, title_justify="left")
     for column in columns:
         table.add_column(column, justify="right" if column in ("client", "samples") else "left")
@@ -105,7 +105,7 @@ def _params(params: Mapping[str, object]) -> str:
 
 
 def _param(value: object) -> str:
-    """A parameter in words: of one with keys of its own its kind, and what is not as usual."""
+    """Format a parameter; for one with keys of its own, its kind and the values that differ from their defaults."""
     if not is_dataclass(value) or isinstance(value, type):
         return str(value)
     (_, kind), *others = asdict(value).items()
@@ -128,7 +128,7 @@ def _graph(graph: GraphFacts, server: bool) -> str:
     return f"{graph.kind}, {counted}{of_first}, {redrawn}{known}"
 
 
-def _spread(spread: Spread) -> str:
+def _spread(spread: NumberRange) -> str:
     low, high = spread.min, spread.max
     return f"{low:g}" if low == high else f"{low:g} to {high:g} (mean {spread.mean:g})"
 
@@ -173,9 +173,9 @@ _EventRow: TypeAlias = tuple[tuple[bool, int, int], str, str, str, str, str]
 
 
 def _event_rows(events: Sequence[CompiledEvent]) -> Iterator[_EventRow]:
-    """Events on nodes one by one, what changes links with its end, each behind what it is sorted by.
+    """Yield a sort key and a row for each event: node events one by one, link changes with their end.
 
-    An entry that changes links often is one row.
+    An entry that changes links repeatedly is one row.
     """
     for change in link_changes(events):
         often = f", {change.times:,} times" if change.times > 1 else ""

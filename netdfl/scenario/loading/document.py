@@ -1,4 +1,4 @@
-"""YAML 1.2 as plain values, with the place in the file that every key and value stands at."""
+"""A reader of YAML 1.2 that keeps the place in the file of every key and value."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from netdfl.core.errors import Problem, ScenarioError
 Path = tuple[str | int, ...]
 MOST_BYTES = 16_000_000
 MOST_VALUES = 100_000
-"""Keys and values together, counting what aliases stand for."""
+"""The most keys and values of a document; an alias counts as many as it stands for."""
 MOST_DEPTH = 64
 MOST_LINES = 1_000_000
 MOST_LETTERS = 4_000_000
 
 
-class Place(NamedTuple):
-    """Where something is written: a file with line and column from 1, or an override with neither."""
+class SourcePlace(NamedTuple):
+    """A place in a file, with line and column from 1; or an override, with line and column 0."""
 
     file: str
     line: int = 0
@@ -32,33 +32,36 @@ class Place(NamedTuple):
 
 @dataclass
 class Document:
-    """A scenario as written: its values, and where its keys and values stand."""
+    """A scenario as written: its values, and the places of its keys and values."""
 
     file: str
     data: object = None
-    keys: dict[Path, Place] = field(default_factory=dict)
-    values: dict[Path, Place] = field(default_factory=dict)
+    keys: dict[Path, SourcePlace] = field(default_factory=dict)
+    values: dict[Path, SourcePlace] = field(default_factory=dict)
 
-    def place(self, path: Path, *, key: bool = False) -> Place:
-        """Where `path` is written, or the nearest mapping around it that is written somewhere."""
+    def place(self, path: Path, *, key: bool = False) -> SourcePlace:
+        """Return the place of `path`, or of the nearest enclosing mapping with a place."""
         for length in range(len(path), -1, -1):
             places = self.keys if key or length < len(path) else self.values
             if found := places.get(path[:length]) or self.values.get(path[:length]):
                 return found
-        return Place(self.file)
+        return SourcePlace(self.file)
 
     def problem(self, path: Path, what: str, expected: str = "", remedy: str = "", *, key: bool = False) -> Problem:
-        """A `Problem` at `path`; `key` points at the key instead of the value."""
+        """Create a `Problem` at `path`; `key` points at the key instead of the value."""
         return Problem(what, expected, remedy, *self.place(path, key=key))
 
 
 class BoundedComposer(Composer):
-    """Composes nodes of at most `MOST_VALUES` keys and values, `MOST_DEPTH` levels deep; raises ValueError beyond."""
+    """A YAML composer for at most `MOST_VALUES` keys and values, `MOST_DEPTH` levels deep.
+
+    Raises ValueError beyond these bounds.
+    """
 
     depth = values = 0
 
     def compose_node(self, parent: object, index: object) -> Node | None:
-        """Compose the next node, unless it is one too many or one too deep."""
+        """Compose the next node. Raises ValueError beyond the bounds."""
         self.values += 1
         if self.values > MOST_VALUES:
             raise ValueError(f"more than {MOST_VALUES:,} keys and values; long tables belong into files beside it")
@@ -73,7 +76,10 @@ class BoundedComposer(Composer):
 
 
 def parse(text: str, file: str) -> Document:
-    """Read one YAML 1.2 document. Raises ScenarioError for a syntax error, a repeated key or one beyond the bounds."""
+    """Read one YAML 1.2 document.
+
+    Raises ScenarioError for a syntax error, a repeated key, or a document beyond the bounds.
+    """
     if text.count("\n") > MOST_LINES or len(max(text.split("\n"), key=len)) > MOST_LETTERS:
         what = f"more than {MOST_LINES:,} lines, or a line of more than {MOST_LETTERS:,} letters"
         raise ScenarioError([Problem(what, "expected a scenario; data belong into files beside it", file=file)])
@@ -81,7 +87,7 @@ def parse(text: str, file: str) -> Document:
     yaml.Composer = BoundedComposer
     try:
         root = yaml.compose(StringIO(text))
-        reading = _Reading(Document(file), yaml)
+        reading = _DocumentReader(Document(file), yaml)
         if root is not None:
             reading.document.data = reading.value(root, ())
     except MarkedYAMLError as exc:
@@ -98,7 +104,7 @@ def parse(text: str, file: str) -> Document:
 
 
 def item(value: object, key: str | int) -> object:
-    """What a mapping or a list has at `key`; None where there is nothing."""
+    """Return the item of a mapping or a list at `key`; None where there is none."""
     try:
         return value[key]  # type: ignore[index]
     except (TypeError, KeyError, IndexError):
@@ -111,7 +117,7 @@ def _hint(text: str, line: int) -> str:
     return "indent with spaces, not tabs" if "\t" in near else "check the indentation, the colons and the quotes here"
 
 
-class _Reading:
+class _DocumentReader:
     def __init__(self, document: Document, yaml: YAML) -> None:
         self.document = document
         self.yaml = yaml
@@ -119,11 +125,11 @@ class _Reading:
         self.open: list[int] = []
 
     def value(self, node: Node, path: Path) -> object:
-        """The plain value of `node`; its place is kept under `path`."""
+        """Return the plain value of `node`, and keep its place under `path`."""
         if len(self.document.values) > MOST_VALUES:
             raise ValueError(f"more than {MOST_VALUES:,} values, counting what aliases stand for")
         mark = node.start_mark
-        self.document.values[path] = Place(self.document.file, mark.line + 1, mark.column + 1)
+        self.document.values[path] = SourcePlace(self.document.file, mark.line + 1, mark.column + 1)
         if isinstance(node, ScalarNode):
             return self.yaml.constructor.construct_object(node, deep=True)
         if id(node) in self.open:
@@ -146,12 +152,12 @@ class _Reading:
                 self._problem(key_node, f"the key {key!r} is repeated", f"it stands on line {first.line} already")
                 continue
             mark = key_node.start_mark
-            self.document.keys[(*path, key)] = Place(self.document.file, mark.line + 1, mark.column + 1)
+            self.document.keys[(*path, key)] = SourcePlace(self.document.file, mark.line + 1, mark.column + 1)
             result[key] = self.value(value_node, (*path, key))
         return result
 
     def _key(self, node: Node) -> str:
-        """The text of a key; a number, such as a node's, is taken as it is written."""
+        """Return the text of a key; a number, such as a node's, as it is written."""
         tag, written = str(node.tag), str(node.value) or "null"
         if not isinstance(node, ScalarNode):
             self._problem(node, "a key that is no text", "write a word before the colon; {...} and [...] are values")

@@ -1,7 +1,7 @@
-"""Which scenario this is: one hash, of all that it says beside the defaults, and the hashes of earlier versions.
+"""The identity of a scenario: a hash of everything that it sets beside the defaults, and older versions' hashes.
 
-A key at its default is left out, so that a new key with a default makes no scenario another one: its runs are
-still found.
+A key at its default is left out of the hash. So a new key with a default keeps the hashes of existing scenarios, and
+their runs are still found.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.signatures import record_model
 
 CHANGED: Mapping[str, Callable[[Scenario], bool]] = {}
-"""What scenarios do otherwise than in earlier versions with the same text, and which of them: these are other ones now.
+"""Changes of behavior with unchanged text, each with a predicate for the scenarios that it concerns.
 
-A row for each default that changes what is done: `"links share a node's rate": lambda scenario: ...`.
+The hash of these scenarios includes the change. One row for each default that changes the behavior, such as
+`"links share a node's rate": lambda scenario: ...`.
 """
 
 Plain: TypeAlias = dict[str, object]
@@ -36,21 +37,21 @@ _LeftOut: TypeAlias = Callable[[type[BaseModel], str], bool]
 
 
 def scenario_hash(scenario: Scenario) -> str:
-    """The sha256 of what the scenario says: equal where everything but spelling and written defaults is equal."""
+    """Return the scenario's sha256: equal for scenarios that differ in spelling and written defaults alone."""
     said = _said(scenario, _any)
     changed = _changes(scenario)
     return _hash(said | {"changed": changed} if changed else said)
 
 
 def hashes(scenario: Scenario) -> Iterator[str]:
-    """The scenario's hash, then those by which earlier versions of netdfl called it."""
+    """Yield the scenario's hash, then the hashes that earlier versions of netdfl gave it."""
     yield scenario_hash(scenario)
     if not _changes(scenario):
         yield _hash(_said(scenario, _since_0_2))
 
 
 def is_of(scenario: Scenario, known: str) -> bool:
-    """Whether `known`, a hash or its beginning that was kept with a run, is of this scenario."""
+    """Whether a hash or its beginning, kept with a run, belongs to this scenario."""
     return bool(known) and any(each.startswith(known) for each in hashes(scenario))
 
 
@@ -64,7 +65,7 @@ def _hash(said: Plain) -> str:
 
 
 def _said(model: BaseModel, left_out: _LeftOut) -> Plain:
-    """The model as plain values, without keys at their default for which `left_out` holds."""
+    """Return the model as plain values, without keys at their default for which `left_out` holds."""
     said: Plain = _without_defaults(model, model.model_dump(mode="json", by_alias=True), left_out)
     if isinstance(model, Scenario):
         said |= {"events": [_event(entry, left_out) for entry in model.events]} if model.events else {}
@@ -72,7 +73,7 @@ def _said(model: BaseModel, left_out: _LeftOut) -> Plain:
 
 
 def _without_defaults(value: Any, plain: Any, left_out: _LeftOut) -> Any:
-    """`plain`, which is `value` dumped, without what stands at its default at any depth."""
+    """Return `plain`, the dump of `value`, without values at their default at any depth."""
     if is_dataclass(value) and not isinstance(value, type) and isinstance(plain, dict):
         model: Any = record_model(cast(Function, type(value)))
         value = model.model_construct(**{name: getattr(value, name) for name in model.model_fields})
@@ -98,14 +99,17 @@ def _keys_said(value: BaseModel, plain: Plain, left_out: _LeftOut) -> Plain:
 
 
 def _may_go(model: type[BaseModel], name: str) -> bool:
-    """Not what says which model it is, nor what is dumped only where it is written, for that means something."""
+    """Whether a key may be left out at its default.
+
+    Not the discriminator, which names the model, nor a key that is dumped only where it is written.
+    """
     which = issubclass(model, Choice) and name == "kind"
     return not (which or model.model_fields[name].is_required() or model.__pydantic_decorators__.model_serializers)
 
 
 @lru_cache(4096)
 def _default(model: type[BaseModel], name: str, left_out: _LeftOut) -> object:
-    """The default of a key, without what stands at its own defaults in it."""
+    """Return the default of a key, without nested values at their own defaults."""
     field = model.model_fields[name]
     value = _validated(field) if field.validate_default else field.get_default(call_default_factory=True)
     made: Any = model.model_construct
@@ -121,7 +125,7 @@ def _validated(field: FieldInfo) -> object:
 
 
 def _event(entry: Plain, left_out: _LeftOut) -> Plain:
-    """An event, whose own keys are those that were written; the rules in it have all of theirs."""
+    """Return an event with its written keys; rules in it are stripped of their defaults."""
     return {key: _rule(key, value, left_out) if key in SLOTS else value for key, value in entry.items()}
 
 
@@ -143,7 +147,10 @@ def _any(model: type[BaseModel], name: str) -> bool:
 
 
 def _since_0_2(model: type[BaseModel], name: str) -> bool:
-    """Whether version 0.2.0 did not know the key; of a user's own part it knew all but its base's new ones."""
+    """Whether the key is newer than version 0.2.0.
+
+    That version hashed all keys of a user's own part but newer keys of its base.
+    """
     known = _keys_of_0_2()
     bases = (each for each in model.__mro__ if each.__name__ in known)
     return any(name in getattr(each, "model_fields", {}) and name not in known[each.__name__] for each in bases)
@@ -151,6 +158,6 @@ def _since_0_2(model: type[BaseModel], name: str) -> bool:
 
 @cache
 def _keys_of_0_2() -> Mapping[str, frozenset[str]]:
-    """The keys of each model in version 0.2.0, whose hash was of all keys with their values."""
+    """Return the keys of each model in version 0.2.0, whose hash covered all keys with their values."""
     lines = (line.split() for line in _KEYS_OF_0_2.read_text(encoding="utf-8").splitlines())
     return {name.rstrip(":"): frozenset(keys) for name, *keys in lines}

@@ -1,4 +1,4 @@
-"""Follows a scenario's values and its schema side by side: short forms written out, keys known at a path."""
+"""A walk over a scenario's values beside its schema: writes short forms out, and lists the keys at a path."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _normal(document: Document, annotation: object, value: object, path: Path, d
 
 
 def annotation_at(value: object, path: Path, directory: str) -> tuple[object, object]:
-    """What the schema says of `path`, given the scenario's (normal) values, and what these hold; None: nothing."""
+    """Return the schema's annotation at `path` and the value there; None for an unknown key or no value."""
     annotation: object = Scenario
     for key in path:
         annotation = _child(annotation, value, key, directory)
@@ -50,20 +50,20 @@ def annotation_at(value: object, path: Path, directory: str) -> tuple[object, ob
 
 
 def keys_at(value: object, path: Path, directory: str) -> list[str]:
-    """The keys that the mapping at `path` may have; empty where any may be, or none."""
+    """Return the possible keys of the mapping at `path`; empty where any key may be there, or none."""
     model = _model(*annotation_at(value, path, directory), directory)
     return list(fields_of(model)) if model else []
 
 
 def choices_of(annotation: object) -> Choices | None:
-    """What an annotation lets the scenario choose from, if it does."""
+    """Return the choices of an annotation; None where it has none."""
     marks = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
     return next((mark for mark in marks if isinstance(mark, Choices)), None)
 
 
 @cache
 def fields_of(model: type[BaseModel]) -> Mapping[str, object]:
-    """The keys of a model as the scenario writes them, each with its annotation."""
+    """Return the keys of a model as a scenario writes them, each with its annotation."""
     return {
         field.alias or name: Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
         for name, field in model.model_fields.items()
@@ -86,7 +86,7 @@ def _model(annotation: object, value: object, directory: str) -> type[BaseModel]
 
 
 def _child(annotation: object, value: object, key: str | int, directory: str) -> object:
-    """The annotation of `value[key]`."""
+    """Return the annotation of `value[key]`; None where there is none."""
     if isinstance(value, Mapping) and (model := _model(annotation, value, directory)):
         return fields_of(model).get(str(key))
     for option in map(_plain, _options(annotation)):

@@ -1,4 +1,4 @@
-"""`--set path=value`: overrides, and what a new discriminator makes of the file's keys beside it."""
+"""Overrides by `--set path=value`, and the keys of the file that an override makes invalid."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from typing import NamedTuple
 from pydantic_core import PydanticCustomError
 
 from netdfl.core.errors import Problem, ScenarioError
-from netdfl.scenario.loading.document import Document, Path, Place, item, parse
+from netdfl.scenario.loading.document import Document, Path, SourcePlace, item, parse
 from netdfl.scenario.loading.normalize import annotation_at, choices_of, fields_of, normalize
 
 Tree = dict[str, object] | list[object]
 
 
 class Override(NamedTuple):
-    """One `--set`: as it was written, where, and the value."""
+    """One `--set`: its text, its path, and its value."""
 
     text: str
     path: Path
     value: object
 
     @property
-    def place(self) -> Place:
-        """Where a mistake in it is reported."""
-        return Place(self.text)
+    def place(self) -> SourcePlace:
+        """The place at which mistakes of the override are reported."""
+        return SourcePlace(self.text)
 
 
 def parse_override(text: str) -> Override:
@@ -41,7 +41,7 @@ def parse_override(text: str) -> Override:
 
 
 def on_world(kind: str, others: list[Override]) -> Override:
-    """`--on kind`. Raises ScenarioError where one of `others` names another world."""
+    """Return `--on kind` as an override. Raises ScenarioError where one of `others` names another world."""
     for other in others:
         value = other.value.get("kind") if isinstance(other.value, dict) else other.value
         if other.path in (("world",), ("world", "kind")) and value not in (None, kind):
@@ -52,11 +52,11 @@ def on_world(kind: str, others: list[Override]) -> Override:
 
 
 def apply(document: Document, overrides: list[Override], directory: str) -> list[str]:
-    """Write `overrides` into the normal `document`; return a notice for each key that was dropped.
+    """Write `overrides` into the normalized `document`; return a notice for each key that was dropped.
 
-    Where an override names another part (`algorithm.name`, any `kind`), keys of the file beside it
-    that the new part lacks are dropped; so is `local_epochs` where an override gives `local_steps`, and the other way
-    round. Keys that an override gives stay, and are checked.
+    Where an override names another part (`algorithm.name`, any `kind`), keys of the file beside it are dropped that the
+    new part lacks. An override of `local_steps` drops `local_epochs`, and the other way round. Keys that an override
+    sets stay, and are checked.
     """
     overrides = list(overrides)
     for index, override in enumerate(overrides):
@@ -71,7 +71,7 @@ def apply(document: Document, overrides: list[Override], directory: str) -> list
 
 
 def _fitting(override: Override, data: object) -> Override:
-    """The override with numbers as the places of lists alone: a mapping's keys are text."""
+    """Return the override with numbers as keys of lists only; keys of a mapping are text."""
     path: list[str | int] = []
     for key in override.path:
         path.append(key if isinstance(data, list) else str(key))
@@ -100,7 +100,7 @@ def _write(document: Document, override: Override) -> None:
 
 
 def _step(parent: Tree, key: str | int, override: Override) -> object:
-    """The child of `parent` at `key`. Raises ScenarioError where a list has no such item."""
+    """Return the child of `parent` at `key`. Raises ScenarioError where a list has no such item."""
     if isinstance(parent, list):
         if not isinstance(key, int) or key >= len(parent):
             remedy = f"write a number from 0 to {len(parent) - 1}" if parent else "the list is empty"
@@ -132,11 +132,11 @@ def _drop_foreign(document: Document, override: Override, given: set[Path], dire
 
 
 _LENGTHS = {"local_epochs": "local_steps", "local_steps": "local_epochs"}
-"""Each says how long a local round is."""
+"""The two keys for the length of a local round, each with the other."""
 
 
 def _drop_replaced(document: Document, override: Override, given: set[Path]) -> list[str]:
-    """What the file says of the same by another key."""
+    """Drop the file's other key for the length of a local round; return the notices."""
     parent, key = override.path[:-1], str(override.path[-1])
     siblings = item(document.data, "algorithm")
     other = _LENGTHS.get(key, "")

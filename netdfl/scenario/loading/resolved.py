@@ -1,4 +1,4 @@
-"""A scenario with everything explicit: as plain values, and as YAML."""
+"""A scenario with every default written out, as plain values or as YAML."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from netdfl.scenario.model.schema import Scenario
 
 
 def to_plain(scenario: Scenario) -> dict[str, object]:
-    """Every key with its value, defaults included, as a scenario may write them."""
+    """Return every key with its value, defaults included, as a scenario may write them."""
     return scenario.model_dump(mode="json", by_alias=True)
 
 
 def to_yaml(scenario: Scenario) -> str:
-    """The scenario as a YAML file that loads to the same scenario."""
+    """Return the scenario as a YAML file that loads to the same scenario."""
     return plain_to_yaml(to_plain(scenario))
 
 
 def plain_to_yaml(plain: Mapping[str, object]) -> str:
-    """YAML with blocks at the top, one line for each thing below."""
+    """Format plain values as YAML: a block at the top level, one line for each entry below."""
     yaml = YAML(typ="safe", pure=True)
     yaml.default_flow_style = None
     yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]

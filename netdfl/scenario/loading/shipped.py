@@ -11,20 +11,20 @@ from netdfl.core.files import shipped
 
 @cache
 def shipped_scenarios() -> dict[str, Path]:
-    """Each scenario and study that comes with netdfl, by its path in `scenarios` without the ending."""
+    """Return each shipped scenario and study, by its path in `scenarios` without the ending."""
     root = shipped("scenarios")
     files = sorted(root.rglob("*.yaml"), key=lambda file: (len(file.relative_to(root).parts), file))
     return {file.relative_to(root).with_suffix("").as_posix(): file for file in files}
 
 
 def find_scenario(given: str | Path) -> Path:
-    """The file that is meant: `given` where there is one, else the shipped one of that name; else `given` still."""
+    """Return the file at `given`, or else the shipped scenario of this name, or else `given` unchanged."""
     path = Path(given)
     return path if path.is_file() else shipped_scenarios().get(path.as_posix(), path)
 
 
 def remedy_for(given: str) -> str:
-    """What to do about a path that leads nowhere and names nothing that ships."""
+    """Return the remedy for a path without a file that names no shipped scenario."""
     near = difflib.get_close_matches(given, list(shipped_scenarios()), n=1, cutoff=0.7)
     if near:
         return f"did you mean {near[0]!r}, which comes with netdfl?"
@@ -32,7 +32,7 @@ def remedy_for(given: str) -> str:
 
 
 def first_sentence(file: Path) -> str:
-    """What the comment at the head of a scenario says first."""
+    """Return the first sentence of the comment at the head of a scenario."""
     words: list[str] = []
     for line in file.read_text(encoding="utf-8").splitlines():
         if not line.startswith("#") or (words and line == "#"):

@@ -1,4 +1,4 @@
-"""Pydantic's errors as problems with a place, what was expected, and a remedy."""
+"""Pydantic's errors as problems with a place, the expected value, and a remedy."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ _TYPES = {
 
 
 def problems_of(mistakes: Sequence[ErrorDetails], document: Document, directory: str) -> list[Problem]:
-    """One problem for each of pydantic's `mistakes`; the options of a union that all failed make one.
+    """Return one problem for each of pydantic's `mistakes`; the failed options of a union make one problem.
 
-    Of very many mistakes those beyond the first `MOST_MISTAKES` are left out: each costs a search for what was meant.
+    Mistakes beyond the first `MOST_MISTAKES` are left out, because each costs a search for the intended key.
     """
     found: dict[tuple[Path, str], Problem] = {}
     for details in mistakes[:MOST_MISTAKES]:
@@ -57,7 +57,7 @@ def problems_of(mistakes: Sequence[ErrorDetails], document: Document, directory:
 
 
 def _each_once(found: Mapping[tuple[Path, str], Problem]) -> list[Problem]:
-    """A misspelt key is missing as well: that is one mistake."""
+    """Drop the problem of a missing key where another problem is its misspelling."""
     meant = {(path[:-1], problem.remedy) for (path, _), problem in found.items() if path}
     return [
         problem
@@ -67,7 +67,7 @@ def _each_once(found: Mapping[tuple[Path, str], Problem]) -> list[Problem]:
 
 
 def _written(loc: tuple[int | str, ...], value: object, kind: str) -> Path:
-    """The part of `loc` that the scenario has: pydantic adds names of its own for the options of a union."""
+    """Return the part of `loc` that the scenario has, without the names that pydantic adds for union options."""
     path: list[int | str] = []
     for key in loc:
         try:
@@ -107,7 +107,7 @@ def _problem(details: ErrorDetails, path: Path, document: Document, directory: s
 
 
 def _quoted(kind: str, value: object) -> str:
-    """The remedy where a number stands in quotes; nothing elsewhere."""
+    """Return the remedy for a quoted number, or for a mapping in the place of a list; empty for other mistakes."""
     if kind in ("int_type", "float_type") and isinstance(value, str):
         with suppress(ValueError):
             float(value)

@@ -1,1 +1,1 @@
-"""Link rules from files: the attributes of a drawn network, and tables of what was measured."""
+"""Link rules from files: the attributes of a drawn network, or tables of measurements."""

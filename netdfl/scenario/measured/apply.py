@@ -1,4 +1,4 @@
-"""`links_from`: the rules of a scenario's links, completed by what a file says."""
+"""`links_from`: the rules of a scenario's links, completed from a file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from netdfl.core.given_files import ending_of
 from netdfl.core.types import Edge
-from netdfl.scenario.measured.graph_file import Understood, read_graph_file
+from netdfl.scenario.measured.graph_file import MeasuredNetwork, read_graph_file
 from netdfl.scenario.measured.table_file import read_table_file
 from netdfl.scenario.model.links import LinkEntry
 from netdfl.scenario.model.network import LinksFrom
@@ -16,8 +16,8 @@ from netdfl.topology.files import ENDINGS
 SAID = ("latency", "rate", "loss")
 
 
-def understood(asked: LinksFrom) -> Understood:
-    """What the file says. Raises ValueError."""
+def understood(asked: LinksFrom) -> MeasuredNetwork:
+    """Read the file of `links_from`. Raises ValueError."""
     units = {"delay_unit": asked.delay_unit, "rate_unit": asked.rate_unit}
     if ending_of(asked.file) in ENDINGS:
         return read_graph_file(asked.file, by_distance=asked.by_distance, **units)
@@ -27,9 +27,10 @@ def understood(asked: LinksFrom) -> Understood:
 
 
 def with_links(scenario: Scenario, used: frozenset[Edge] | None) -> tuple[Scenario, list[str]]:
-    """The scenario with the links of `links_from`, and what was read as what. What it says itself goes before.
+    """Return the scenario with the links of `links_from`, and notices of how the file was read.
 
-    Of links that the graphs never have (`used`) nothing is taken. Raises ValueError where the file can't be used.
+    The scenario's own rules take precedence. Of links that the graphs never have (`used`) nothing is taken.
+    Raises ValueError where the file can't be used.
     """
     asked = scenario.links_from
     assert asked is not None
@@ -54,16 +55,16 @@ def with_links(scenario: Scenario, used: frozenset[Edge] | None) -> tuple[Scenar
     return changed, [*_words(Path(asked.file).name, found, of_links, scenario.num_nodes), *found.notes]
 
 
-def _placed(scenario: Scenario, found: Understood) -> Report:
-    """What the report says beside the usual, and where the file says that nodes are."""
+def _placed(scenario: Scenario, found: MeasuredNetwork) -> Report:
+    """Return the report's settings, with the places of nodes from the file where the scenario gives none."""
     if scenario.report.places or not found.places:
         return scenario.report
     places = [found.places.get(node) for node in range(scenario.num_nodes)]
     return scenario.report.model_copy(update={"places": [None if place is None else [*place] for place in places]})
 
 
-def _words(name: str, found: Understood, entries: dict[str, LinkEntry], num_nodes: int) -> list[str]:
-    """What was understood of the file, and what it did not say."""
+def _words(name: str, found: MeasuredNetwork, entries: dict[str, LinkEntry], num_nodes: int) -> list[str]:
+    """Return notices: which attributes were read as which quantity, and what is missing."""
     read = ", ".join(f"{what} ({count})" for what, count in sorted(found.read_as.items())) or "nothing"
     counts = {key: sum(key in entry.model_fields_set for entry in entries.values()) for key in SAID}
     missing = [f"{key} of {len(entries) - count} of them" for key, count in counts.items() if count < len(entries)]

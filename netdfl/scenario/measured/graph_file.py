@@ -1,4 +1,4 @@
-"""What GraphML and GML files say of links: attributes of edges, and how far apart the places of nodes are."""
+"""Link measurements from GraphML and GML files: attributes of edges, and distances between nodes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from netdfl.scenario.measured.said import (
     LATENCY,
     RTT,
     UP_DELAY,
-    AtNode,
-    Facts,
-    Named,
+    LinkMeasurements,
+    NamedQuantity,
+    NodeMeasurements,
     add,
     add_at,
     is_nothing,
@@ -34,37 +34,40 @@ _KNOWN_APART = ("id", "key", "linklabel", "linktype", "linknote", "label", "link
 
 
 @dataclass
-class Understood:
-    """What a file says of each link (both ways where it does not say which), and how it was read."""
+class MeasuredNetwork:
+    """The measurements of a file: per link, per node, and how each attribute was read.
+
+    Where the file has no direction, the measurements of a link hold both ways.
+    """
 
     num_nodes: int
-    facts: dict[tuple[int, int], Facts] = field(default_factory=dict)
+    facts: dict[tuple[int, int], LinkMeasurements] = field(default_factory=dict)
     directed: bool = False
     read_as: Counter[str] = field(default_factory=Counter)
     unknown: set[str] = field(default_factory=set)
     places: dict[int, Place] = field(default_factory=dict)
-    nodes: dict[int, AtNode] = field(default_factory=dict)
+    nodes: dict[int, NodeMeasurements] = field(default_factory=dict)
     notes: Sequence[str] = ()
 
-    def at(self, src: int, dst: int) -> Facts:
-        """The facts of a link, new where there are none."""
+    def at(self, src: int, dst: int) -> LinkMeasurements:
+        """Return the measurements of a link, creating them where there are none."""
         key = (src, dst) if self.directed or src < dst else (dst, src)
-        return self.facts.setdefault(key, Facts())
+        return self.facts.setdefault(key, LinkMeasurements())
 
-    def at_node(self, node: int) -> AtNode:
-        """What the file says of a node."""
-        return self.nodes.get(node, AtNode())
+    def at_node(self, node: int) -> NodeMeasurements:
+        """Return the measurements of a node; empty ones where the file has none."""
+        return self.nodes.get(node, NodeMeasurements())
 
 
-def read_graph_file(file: str, *, by_distance: bool, delay_unit: str, rate_unit: str) -> Understood:
-    """What the file says of its edges. With `by_distance` the way between two places gives a delay where none is said.
+def read_graph_file(file: str, *, by_distance: bool, delay_unit: str, rate_unit: str) -> MeasuredNetwork:
+    """Read the links of a graph file; with `by_distance`, distance gives a delay where none is written.
 
     Raises:
         ValueError: The file holds no graph, or an attribute that is no quantity.
     """
     graph = read_graph(file)
     notes = loops_words(file, self_loops(graph))
-    found = Understood(graph.number_of_nodes(), directed=graph.is_directed(), notes=notes)
+    found = MeasuredNetwork(graph.number_of_nodes(), directed=graph.is_directed(), notes=notes)
     places = found.places = places_in(graph)
     for src, dst, data in graph.edges(data=True):
         facts = found.at(src, dst)
@@ -85,21 +88,21 @@ def read_graph_file(file: str, *, by_distance: bool, delay_unit: str, rate_unit:
     return found
 
 
-def _read_node(found: Understood, file: str, node: int, data: Json, **units: str) -> None:
-    """Note the uplink, the downlink and the delays that a node has of its own."""
+def _read_node(found: MeasuredNetwork, file: str, node: int, data: Json, **units: str) -> None:
+    """Add the uplink, the downlink and the delays of one node to `found`."""
     for name, value in data.items():
         what = named_of_node(str(name))
         if what is None or is_nothing(value):
             continue
         try:
-            add_at(found.nodes.setdefault(node, AtNode()), what, value, **units)
+            add_at(found.nodes.setdefault(node, NodeMeasurements()), what, value, **units)
         except ValueError as exc:
             raise ValueError(f"{file}: the node {node}: {name}: {exc}") from exc
         found.read_as[f"{name} of nodes as {what.what}"] += 1
 
 
-def _add_delays_of_nodes(found: Understood) -> None:
-    """Let a link take longer by what its ends add to it, each way by itself."""
+def _add_delays_of_nodes(found: MeasuredNetwork) -> None:
+    """Add the delays of both end nodes to each link's latency, for each direction by itself."""
     if not any(node.delay_s for node in found.nodes.values()):
         return
     if not found.directed:
@@ -111,20 +114,23 @@ def _add_delays_of_nodes(found: Understood) -> None:
 
 
 def places_in(graph: Any) -> dict[int, Place]:
-    """The latitude and the longitude of each node of a networkx graph that says both."""
+    """Return the latitude and the longitude of each node of a networkx graph that has both."""
     return {node: place for node, data in graph.nodes(data=True) if (place := _place(data)) is not None}
 
 
 def kilometres(a: Place, b: Place) -> float:
-    """The great-circle distance of two places, each a latitude and a longitude in degrees."""
+    """Return the great-circle distance in kilometers of two places, each (latitude, longitude) in degrees."""
     (lat1, lon1), (lat2, lon2) = (tuple(map(radians, place)) for place in (a, b))
     half = sin((lat2 - lat1) / 2) ** 2 + cos(lat1) * cos(lat2) * sin((lon2 - lon1) / 2) ** 2
     return 2 * _EARTH_KM * asin(min(1.0, sqrt(half)))
 
 
-def _attributes(data: Json, found: Understood) -> list[tuple[str, Named, object]]:
-    """The attributes of an edge that say something of its link. The Topology Zoo says a speed in up to three ways."""
-    known: list[tuple[str, Named, object]] = []
+def _attributes(data: Json, found: MeasuredNetwork) -> list[tuple[str, NamedQuantity, object]]:
+    """Return the known attributes of an edge, each with its quantity and value.
+
+    The Topology Zoo writes a speed in up to three attributes.
+    """
+    known: list[tuple[str, NamedQuantity, object]] = []
     raw = "LinkSpeedRaw" in data and not is_nothing(data["LinkSpeedRaw"])
     for name, value in data.items():
         what = named(str(name))

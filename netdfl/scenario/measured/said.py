@@ -1,4 +1,4 @@
-"""What a file says of one link, and the names and units in which files say it."""
+"""Measurements of one link or node, and the names and units that files use for them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from statistics import median
 from netdfl.core.units import format_time, parse_rate_bps, parse_time_ns
 
 KM_PER_S = 200_000.0
-"""How fast light is in a fibre: two thirds of its speed in vacuum."""
+"""The speed of light in fiber, in kilometers per second: two thirds of its speed in vacuum."""
 LATENCY, RTT, RATE, LOSS, DISTANCE = "latency", "rtt", "rate", "loss", "distance"
 UP, DOWN, UP_DELAY, DOWN_DELAY = "uplink", "downlink", "delay of what it sends", "delay of what it receives"
 NAMES: Mapping[str, str] = {
@@ -22,7 +22,7 @@ NAMES: Mapping[str, str] = {
     **dict.fromkeys(("loss", "packetloss", "lossrate", "plr", "lostpercent"), LOSS),
     **dict.fromkeys(("distance", "length", "dist", "lengthkm", "linklength"), DISTANCE),
 }
-"""What attributes and columns are called, in lower case and without punctuation or a unit at the end."""
+"""Names of link attributes and columns, in lower case and without punctuation and unit, with their quantities."""
 _QUANTITIES = ("bandwidth", "rate", "capacity", "speed", "throughput")
 _WAYS = {"up": UP, "upload": UP, "uplink": UP, "upstream": UP, "egress": UP}
 _WAYS |= {"down": DOWN, "download": DOWN, "downlink": DOWN, "downstream": DOWN, "ingress": DOWN}
@@ -36,7 +36,7 @@ OF_NODES: Mapping[str, str] = {
         for delay in ("delay", "latency")
     },
 }
-"""What attributes of nodes are called, likewise, and without `host` before them."""
+"""Names of node attributes, in lower case and without punctuation, unit and `host`, with their quantities."""
 UNITS: Mapping[str, tuple[str, str]] = {
     **{unit: ("time", unit) for unit in ("ns", "us", "ms", "s")},
     **{f"{p.lower()}{u}": ("rate", f"{p}bit") for p in ("", "k", "M", "G", "T") for u in ("bps", "bit", "bits")},
@@ -50,27 +50,27 @@ _NOTHING = {"", "-", "--", "na", "n/a", "nan", "none", "null", "inf", "*", "?", 
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
-    """What a column or attribute holds, and the unit that its name ends with."""
+class NamedQuantity:
+    """The quantity of a column or attribute, and the unit at the end of its name."""
 
     what: str
     unit: str = ""
 
 
 @dataclass(slots=True)
-class Facts:
-    """All that files say of one link, each as often as they say it: seconds one way, bits per second, shares."""
+class LinkMeasurements:
+    """All measurements of one link, in the order of the file: seconds one way, bits per second, shares."""
 
     latency_s: list[float] = field(default_factory=list)
     rate_bps: list[float] = field(default_factory=list)
     loss: list[float] = field(default_factory=list)
 
-    def copy(self) -> Facts:
-        """The same, that changes alone."""
-        return Facts([*self.latency_s], [*self.rate_bps], [*self.loss])
+    def copy(self) -> LinkMeasurements:
+        """Return an independent copy."""
+        return LinkMeasurements([*self.latency_s], [*self.rate_bps], [*self.loss])
 
     def rules(self) -> dict[str, str]:
-        """The keys of a link, of the median of what is said."""
+        """Return the keys of a link entry, from the median of each list."""
         rules: dict[str, str] = {}
         if self.latency_s:
             rules["latency"] = format_time(round(median(self.latency_s) * 1e9))
@@ -81,39 +81,41 @@ class Facts:
         return rules
 
 
-def named_of_node(name: str) -> Named | None:
-    """What an attribute of a node stands for: `host_bandwidth_up`, `upload_mbps`, `uploadDelay`; None likewise."""
+def named_of_node(name: str) -> NamedQuantity | None:
+    """Return the quantity of a node attribute (`host_bandwidth_up`, `uploadDelay`); None for other names."""
     return named(re.sub(r"^host_?", "", name, flags=re.IGNORECASE), OF_NODES)
 
 
-def named(name: str, names: Mapping[str, str] = NAMES) -> Named | None:
-    """What `name` stands for: `RTT (ms)`, `latency_ms`, `LinkSpeedRaw`, `Packet Loss`; None where nothing known."""
+def named(name: str, names: Mapping[str, str] = NAMES) -> NamedQuantity | None:
+    """Return the quantity of a name (`RTT (ms)`, `latency_ms`, `LinkSpeedRaw`); None for an unknown name."""
     words = [word for word in re.split(r"[^A-Za-z]+", name.lower()) if word]
     if len(words) > 1 and words[-1] in UNITS and "".join(words[:-1]) in names:
-        return Named(names["".join(words[:-1])], UNITS[words[-1]][1])
+        return NamedQuantity(names["".join(words[:-1])], UNITS[words[-1]][1])
     plain = "".join(words)
     if plain in names:
-        return Named(names[plain], "bit" if plain in ("linkspeedraw", "bitspersecond") else "")
-    return Named(LOSS, "%") if plain == "losspercent" and names is NAMES else None
+        return NamedQuantity(names[plain], "bit" if plain in ("linkspeedraw", "bitspersecond") else "")
+    return NamedQuantity(LOSS, "%") if plain == "losspercent" and names is NAMES else None
 
 
 @dataclass(slots=True)
-class AtNode:
-    """What files say of one node: bits per second of its uplink and downlink, seconds added to what passes these."""
+class NodeMeasurements:
+    """The measurements of one node: rates of its uplink and downlink in bits per second, delays in seconds."""
 
     rate_bps: dict[str, float] = field(default_factory=dict)
     delay_s: dict[str, float] = field(default_factory=dict)
 
     def rules(self) -> dict[str, str]:
-        """The keys of a node."""
+        """Return the keys of a node entry."""
         return {what: f"{round(rate)}bit" for what, rate in self.rate_bps.items()}
 
 
-def add_at(node: AtNode, what: Named, value: object, *, delay_unit: str, rate_unit: str) -> None:
-    """Note what `value` says of a node. Raises ValueError likewise."""
-    facts = Facts()
+def add_at(node: NodeMeasurements, what: NamedQuantity, value: object, *, delay_unit: str, rate_unit: str) -> None:
+    """Add the measurement `value` to a node. Raises ValueError where it is no such quantity."""
+    facts = LinkMeasurements()
     is_rate = what.what in (UP, DOWN)
-    add(facts, Named(RATE if is_rate else LATENCY, what.unit), value, delay_unit=delay_unit, rate_unit=rate_unit)
+    add(
+        facts, NamedQuantity(RATE if is_rate else LATENCY, what.unit), value, delay_unit=delay_unit, rate_unit=rate_unit
+    )
     if is_rate:
         node.rate_bps[what.what] = facts.rate_bps[0]
     else:
@@ -121,15 +123,16 @@ def add_at(node: AtNode, what: Named, value: object, *, delay_unit: str, rate_un
 
 
 def is_nothing(text: object) -> bool:
-    """Whether a cell says that nothing is known."""
+    """Whether a cell stands for an unknown value."""
     return str(text).strip().lower() in _NOTHING
 
 
-def add(facts: Facts, what: Named, value: object, *, delay_unit: str, rate_unit: str) -> None:
-    """Note what `value` says. A number alone is in the unit of its name, or in `delay_unit`, `rate_unit`, km, a share.
+def add(facts: LinkMeasurements, what: NamedQuantity, value: object, *, delay_unit: str, rate_unit: str) -> None:
+    """Add the measurement `value` to a link.
 
+    A bare number has the unit of its attribute's name, or else `delay_unit`, `rate_unit`, km, or is a share.
     Raises:
-        ValueError: It is no such quantity.
+        ValueError: `value` is no such quantity.
     """
     match = _NUMBER.match(str(value))
     if match is None:
@@ -147,7 +150,7 @@ def add(facts: Facts, what: Named, value: object, *, delay_unit: str, rate_unit:
 
 
 def _rate_unit(unit: str) -> str:
-    """A unit as netdfl writes it: `Gbps` and `G` are `Gbit`."""
+    """Convert a unit to netdfl's spelling: `Gbps` and `G` to `Gbit`."""
     if unit in ("k", "K", "M", "G", "T"):
         return f"{unit}bit"
     known = UNITS.get(unit.lower().replace("/s", "ps").replace("bitps", "bps"))

@@ -1,4 +1,4 @@
-"""What CSV files of measurements say of links: square matrices, tables with a pair a line, iperf's own lines."""
+"""Link measurements from CSV files: square matrices, tables with a pair a line, and lines of iperf."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import csv
 from collections.abc import Sequence
 
 from netdfl.core.given_files import given_text
-from netdfl.scenario.measured.graph_file import Understood
-from netdfl.scenario.measured.said import LATENCY, RATE, RTT, Facts, Named, add, is_nothing, named
+from netdfl.scenario.measured.graph_file import MeasuredNetwork
+from netdfl.scenario.measured.said import LATENCY, RATE, RTT, LinkMeasurements, NamedQuantity, add, is_nothing, named
 from netdfl.topology.files import Ends, ends_of
 
 _IPERF_FIELDS, _IPERF_SOURCE, _IPERF_TARGET, _IPERF_RATE = (9, 14), 1, 3, 8
@@ -15,10 +15,11 @@ _IPERF_FIELDS, _IPERF_SOURCE, _IPERF_TARGET, _IPERF_RATE = (9, 14), 1, 3, 8
 Rows = Sequence[Sequence[str]]
 
 
-def read_table_file(file: str, *, values: str, delay_unit: str, rate_unit: str) -> Understood:
-    """What a CSV file says of each pair of nodes, each way. Nodes have numbers, or are counted as they first appear.
+def read_table_file(file: str, *, values: str, delay_unit: str, rate_unit: str) -> MeasuredNetwork:
+    """Read the measurements of each ordered pair of nodes from a CSV file.
 
-    `values` says what the cells of a matrix are: rtt, latency or rate. Raises ValueError with file and line.
+    Nodes are written as numbers, or are numbered as they first appear. `values` is the quantity in the cells of a
+    matrix: rtt, latency or rate. Raises ValueError with file and line.
     """
     try:
         text = given_text(file)
@@ -31,7 +32,7 @@ def read_table_file(file: str, *, values: str, delay_unit: str, rate_unit: str) 
     split = csv.reader(lines, delimiter=delimiter if delimiter in lines[0] else " ", skipinitialspace=True)
     rows = [[cell.strip() for cell in row] for row in split]
     rows = [row[:-1] if row and not row[-1] and len(row) == len(rows[0]) + 1 else row for row in rows]
-    reader = _Reader(file, Named(values), delay_unit, rate_unit)
+    reader = _TableReader(file, NamedQuantity(values), delay_unit, rate_unit)
     ends = ends_of(rows[0]) or _named_ends(rows)
     if ends is not None and (not ends.alike or any(named(head) for head in rows[0])):  # a matrix may be of a, b, c
         return reader.pairs(rows, ends)
@@ -40,18 +41,19 @@ def read_table_file(file: str, *, values: str, delay_unit: str, rate_unit: str) 
     return reader.matrix(rows)
 
 
-class _Reader:
-    """Reads the rows of one file into what is understood of it."""
+class _TableReader:
+    """A reader of the rows of one file, which collects the measurements."""
 
-    def __init__(self, file: str, values: Named, delay_unit: str, rate_unit: str) -> None:
+    def __init__(self, file: str, values: NamedQuantity, delay_unit: str, rate_unit: str) -> None:
         self.file, self.values = file, values
         self.units = {"delay_unit": delay_unit, "rate_unit": rate_unit}
-        self.found = Understood(0, directed=True)
+        self.found = MeasuredNetwork(0, directed=True)
 
-    def pairs(self, rows: Rows, ends: Ends) -> Understood:
-        """A table with a pair a line, below a header. Of several lines of one pair the median counts.
+    def pairs(self, rows: Rows, ends: Ends) -> MeasuredNetwork:
+        """Read a table with a pair a line, below a header. Of several lines of one pair the median counts.
 
-        A round trip holds both ways where only one is measured; so does all else where no end is the first by its name.
+        A round trip holds both ways where only one way is measured. Where neither column is named as the source, all
+        quantities do.
         """
         source, target = ends.source, ends.target
         columns = {i: what for i, head in enumerate(rows[0]) if (what := named(head)) and i not in (source, target)}
@@ -70,32 +72,32 @@ class _Reader:
         return self.found
 
     def _mirror(self, alike: bool, round_trips: bool) -> None:
-        """Let what is said of a pair one way alone hold the other way: a round trip, or all where ends are `alike`."""
+        """Copy measurements in one direction to the other: round trips, or everything where ends are `alike`."""
         facts = self.found.facts
         for (src, dst), said in list(facts.items()):
-            back = facts.get((dst, src), Facts())
-            added = Facts(
+            back = facts.get((dst, src), LinkMeasurements())
+            added = LinkMeasurements(
                 said.latency_s if (alike or round_trips) and not back.latency_s else [],
                 said.rate_bps if alike and not back.rate_bps else [],
                 said.loss if alike and not back.loss else [],
             )
-            if added != Facts():
-                facts[dst, src] = Facts(
+            if added != LinkMeasurements():
+                facts[dst, src] = LinkMeasurements(
                     back.latency_s + added.latency_s, back.rate_bps + added.rate_bps, back.loss + added.loss
                 )
                 self.found.read_as["one way as both"] += 1
 
-    def iperf(self, rows: Rows) -> Understood:
-        """What `iperf -y C` prints, a line a measurement: how fast bytes went from the source to the destination."""
+    def iperf(self, rows: Rows) -> MeasuredNetwork:
+        """Read the output of `iperf -y C`, a line per measurement: the rate from the source to the destination."""
         number = _numbers([row[i] for row in rows for i in (_IPERF_SOURCE, _IPERF_TARGET)])
         for line, row in enumerate(rows, start=1):
             ends = number[row[_IPERF_SOURCE]], number[row[_IPERF_TARGET]]
-            self._say(line, *ends, Named(RATE, "bit"), row[_IPERF_RATE], "bits per second")
+            self._say(line, *ends, NamedQuantity(RATE, "bit"), row[_IPERF_RATE], "bits per second")
         self.found.num_nodes = len(number)
         return self.found
 
-    def matrix(self, rows: Rows) -> Understood:
-        """A square matrix, row by source; with or without names in its first row and column."""
+    def matrix(self, rows: Rows) -> MeasuredNetwork:
+        """Read a square matrix with a row per source, with or without names in its first row and column."""
         head = len(rows) > 1 and len(rows[1]) in (len(rows) - 1, len(rows)) and not _all_values(rows[0])
         body = rows[1:] if head else rows
         side = all(len(row) == len(body) + 1 for row in body)
@@ -110,7 +112,7 @@ class _Reader:
         self.found.num_nodes = len(body)
         return self.found
 
-    def _say(self, line: int, src: int, dst: int, what: Named, value: str, name: str) -> None:
+    def _say(self, line: int, src: int, dst: int, what: NamedQuantity, value: str, name: str) -> None:
         if src == dst or is_nothing(value):
             return
         try:
@@ -121,7 +123,7 @@ class _Reader:
 
 
 def _named_ends(rows: Rows) -> Ends | None:
-    """The two columns of names in a table that has a header of which at least one column is understood."""
+    """Return the two columns of node names in a table with at least one known column; None without them."""
     if len(rows) < 2 or not any(named(head) for head in rows[0]) or any(len(row) != len(rows[0]) for row in rows):
         return None
     names = [place for place in range(len(rows[0])) if not any(_all_values([row[place]]) for row in rows[1:])]
@@ -129,14 +131,17 @@ def _named_ends(rows: Rows) -> Ends | None:
     return Ends(names[0], names[1], alike=True) if len(names) == 2 else None
 
 
-def _one_delay(columns: dict[int, Named]) -> dict[int, Named]:
-    """The columns without a second one of the delay: a latency goes before a round trip, the first before others."""
+def _one_delay(columns: dict[int, NamedQuantity]) -> dict[int, NamedQuantity]:
+    """Return the columns with one delay only: a latency rather than a round trip, the first rather than others."""
     delays = sorted((what.what == RTT, i) for i, what in columns.items() if what.what in (LATENCY, RTT))
     return {i: what for i, what in columns.items() if what.what not in (LATENCY, RTT) or i == delays[0][1]}
 
 
 def _numbers(names: Sequence[str]) -> dict[str, int]:
-    """Each name's node: its own number where all are 0 to n - 1, else counted as they appear, or by size if numbers."""
+    """Return the node of each name.
+
+    Numbers that cover 0 to n - 1 stand for themselves; other numbers are counted by size, other names by appearance.
+    """
     known = list(dict.fromkeys(names))
     if all(name.isdigit() for name in known):
         if {int(name) for name in known} == set(range(len(known))):

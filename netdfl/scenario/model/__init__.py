@@ -1,1 +1,1 @@
-"""What a scenario file can hold: the schema, its blocks, and the parts that they choose from."""
+"""The schema of scenario files: its blocks, and the parts to choose from."""

@@ -15,14 +15,17 @@ class AlgorithmPart(Part):
 
     @property
     def traits(self) -> Entry:
-        """What its row says of it; a user's plain function is gossip that needs nothing of the graph."""
+        """The algorithm's row of the catalog.
+
+        A user's plain function counts as gossip without requirements on the graph.
+        """
         entry, function = type(self).entry, type(self).function
         assert function is not None
         return entry if isinstance(entry, Entry) else Entry(function, "gossip", frozenset(), "")
 
 
 def algorithms() -> Mapping[str, Entry]:
-    """The rows of the catalog of algorithms."""
+    """Return the rows of the catalog of algorithms."""
     return cast(Mapping[str, Entry], ALGORITHMS.table())
 
 

@@ -1,4 +1,4 @@
-"""Choices: what a place of the scenario takes, one of the parts of a table, or a user's own."""
+"""Choices: a place of the scenario for one of the parts of a table, or for a user's own."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ _ELSEWHERE = {
     "delay": "latency",
     "accuracy": "test_accuracy",
 }
-"""What other tools, or people, call a key of netdfl's."""
+"""Names of keys in other tools or in common use, with netdfl's names."""
 
 
 def nearest(word: object, known: list[str]) -> str:
-    """The remedy for a misspelt word: the known one nearest to it, or all of them."""
+    """Return the remedy for a misspelt word: the nearest known one, or the list of all."""
     if (other := _ELSEWHERE.get(str(word))) in known:
         return f"did you mean {other!r}?"
     plain = {_plain(each): each for each in sorted(known, reverse=True)}
@@ -57,18 +57,19 @@ def nearest(word: object, known: list[str]) -> str:
 
 
 def _plain(word: str) -> str:
-    """A word without case and punctuation: `D-PSGD` is meant for `dpsgd`."""
+    """Return a word without case and punctuation, so that `D-PSGD` matches `dpsgd`."""
     return re.sub(r"[\W_]", "", word).lower() or word
 
 
 @dataclass(frozen=True)
 class Choices:
-    """Reads a mapping with a discriminator, `key`, into the model of the part that it names.
+    """A reader of mappings with a discriminator, `key`, which validates the model of the named part.
 
-    `table` gives the parts: functions, catalog entries with a `build`, or ready models. `default` is
-    the kind of a mapping that names none. `short` is the (kind, parameter) of a bare value, such as
-    `loss: 5%`. Where the choice is `optional`, `none` leaves it out.
-    Text that matches the pattern `also` is kept as it is. `own` is the base of a user's part that is given no context.
+    `table` returns the parts: functions, catalog entries with a `build`, or ready models. `default` is the kind of a
+    mapping that names none. `short` is the (kind, parameter) of a bare value, such as `loss: 5%`. An `optional` choice
+    accepts `none`. Text that matches the pattern `also` is kept unchanged. `own` is the base of a user's part that
+    takes
+    no context.
     """
 
     what: str
@@ -82,17 +83,17 @@ class Choices:
     own: type[Part] | None = None
 
     def passes(self, value: object) -> bool:
-        """Whether `value` names no part: it says that none is chosen, or it matches `also`."""
+        """Whether `value` names no part: `none` for an optional choice, or text that matches `also`."""
         if self.optional and (value is None or value == "none"):
             return True
         return self.also is not None and isinstance(value, str) and re.fullmatch(self.also, value) is not None
 
     def names(self) -> list[str]:
-        """The known kinds, sorted."""
+        """Return the known kinds, sorted."""
         return sorted(self.table())
 
     def normal(self, value: object) -> object:
-        """The mapping that a short form stands for; anything else is returned as it is."""
+        """Return the mapping that a short form stands for; any other value unchanged."""
         if value is None or isinstance(value, Mapping | list):
             return value
         if self.short and not (isinstance(value, str) and value in self.table()) and not _is_path(value):
@@ -101,11 +102,11 @@ class Choices:
         return {self.key: value}
 
     def kind_of(self, value: object) -> object:
-        """The kind that a normal mapping names, or the default one."""
+        """Return the kind that a normal mapping names, or the default one."""
         return value.get(self.key, self.default) if isinstance(value, Mapping) else None
 
     def model(self, kind: object, directory: str = ".") -> type[BaseModel]:
-        """The model of `kind`. Raises PydanticCustomError that names the nearest kind."""
+        """Return the model of `kind`. Raises PydanticCustomError that names the nearest kind."""
         if not isinstance(kind, str):
             expected = "a name, or package.module:callable" if self.open else "a name"
             raise refused(f"{kind!r} is no {self.what}", expected)
@@ -194,7 +195,7 @@ class Choices:
     def __get_pydantic_json_schema__(
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Any of the table's models, the name of one, a short form, or a user's own part."""
+        """Accept any of the table's models, a model's name, a short form, or an own part."""
         options = [self._json_schema(kind) for kind in self.names()]
         options.append({"enum": [*self.names(), *(["none", None] if self.optional else [])]})
         if self.open:
@@ -206,7 +207,7 @@ class Choices:
         return {"anyOf": options}
 
     def _json_schema(self, kind: str) -> JsonSchemaValue:
-        """The schema of one part; its key must be written, unless it is the default."""
+        """Return the schema of one part; its key is required, unless the part is the default."""
         schema = inlined(self.model(kind).model_json_schema(by_alias=True))
         if kind != self.default and self.key in schema["properties"] and self.key not in schema.get("required", []):
             schema["required"] = [*schema.get("required", []), self.key]
@@ -214,12 +215,12 @@ class Choices:
 
 
 def listed(module: str, name: str) -> Callable[[], Table]:
-    """The table `name` of `module`, which is imported when it is asked for."""
+    """Return a function that imports `module` and returns its table `name`."""
     return lambda: getattr(importlib.import_module(module), name)
 
 
 def inlined(schema: JsonSchemaValue, known: Mapping[str, JsonSchemaValue] = MappingProxyType({})) -> JsonSchemaValue:
-    """A JSON schema without references, each of which is local to its part, and without generated titles."""
+    """Return a JSON schema with its references replaced by their definitions, and without generated titles."""
     known = {**known, **schema.get("$defs", {})}
     target = known[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else {}
 
@@ -236,7 +237,7 @@ def inlined(schema: JsonSchemaValue, known: Mapping[str, JsonSchemaValue] = Mapp
 
 
 def refused(what: str, expected: str = "", remedy: str = "") -> PydanticCustomError:
-    """An error that `problems` turns into a `Problem` with these texts."""
+    """Create an error that `problems` turns into a `Problem` with these texts."""
     return PydanticCustomError("refused", "{what}", {"what": what, "expected": expected, "remedy": remedy})
 
 
@@ -248,7 +249,7 @@ def _is_path(kind: object) -> TypeGuard[str]:
 
 
 def _lacks(exc: BaseException, path: str) -> str:
-    """What else the module of `path` has, where it was found and only the name is not in it."""
+    """Return the names to suggest where the module of `path` was found without the attribute; empty otherwise."""
     module, _, name = path.partition(":")
     found = getattr(exc, "obj", None)
     if not isinstance(exc, AttributeError) or not isinstance(found, ModuleType) or name.partition(".")[0] != exc.name:
@@ -264,9 +265,9 @@ def _lacks(exc: BaseException, path: str) -> str:
 
 
 def import_part(path: str, what: str, directory: str) -> object:
-    """What stands at `package.module:callable`: a function, a class, or an entry with a `build`.
+    """Import `package.module:callable`: a function, a class, or an entry with a `build`.
 
-    Raises PydanticCustomError that says what could not be imported, and why.
+    Raises PydanticCustomError that names the failed import and its cause.
     """
     try:
         return find_own(path, directory)

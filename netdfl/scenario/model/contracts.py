@@ -1,4 +1,4 @@
-"""What a user's own part is held to: the context that it is called with, and what it returns."""
+"""Contracts of a user's own parts: the context of the call, and the type of the result."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from netdfl.scenario.model.signatures import plain_signature
 
 @dataclass(frozen=True)
 class Contract:
-    """How a part of one kind is called, and the type of what it returns, as `module:name` or `module:name|name`.
+    """The call of one kind of part, and the type of its result, as `module:name` or `module:name|name`.
 
-    `context` are the names of the positional-only arguments that netdfl gives; what a scenario writes
-    comes by keyword. `help` says what the context is. `bare`: a part may also take no context, as a plain class or
-    factory does. `adapt`, as `module:name`, makes what is expected of what was returned, and raises TypeError, with
-    what to return, for what it knows nothing of.
+    `context` has the names of the positional-only arguments that netdfl passes; the scenario's parameters come by
+    keyword. `help` describes the context. With `bare`, a part may also take no context, as a plain class or factory
+    does. `adapt`, as `module:name`, converts a result to the expected type, and raises TypeError for an unknown type,
+    with the types to return.
     """
 
     context: tuple[str, ...]
@@ -32,16 +32,16 @@ class Contract:
 
     @property
     def result(self) -> str:
-        """The name of the type that is returned."""
+        """The name of the result's type."""
         return self.returns.partition(":")[2].replace("|", " or ")
 
     def signature(self, name: str = "mine") -> str:
-        """The definition that a part of this kind begins with."""
+        """Return the first line of the definition of a part of this kind."""
         given = f"{', '.join(self.context)}, /, " if self.context else ""
         return f"def {name}({given}*, ...) -> {self.result}"
 
     def types(self) -> tuple[type, ...]:
-        """The types that a result may have; imports what defines them."""
+        """Import and return the permitted types of a result."""
         module, _, names = self.returns.partition(":")
         return tuple(resolve_name(f"{module}:{name}") for name in names.split("|"))
 
@@ -96,11 +96,11 @@ CONTRACTS: Mapping[str, Contract] = {
     "reorder": Contract((), "netdfl.links.rules.disorder:Reordering"),
     "compute time": Contract(("streams",), "collections.abc:Callable", "the scenario's random streams"),
 }
-"""The kinds of parts that may be a user's own. What is not here (a world, say) is netdfl's alone."""
+"""The kinds of parts that may be a user's own. Other kinds come from netdfl alone."""
 
 
 def check_signature(function: Function, contract: Contract) -> str:
-    """What is wrong with the arguments that `function` takes; nothing where they are as they should be."""
+    """Return the fault of the arguments that `function` takes; empty where there is none."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -115,7 +115,7 @@ def check_signature(function: Function, contract: Contract) -> str:
 
 
 def is_bare(function: Function, contract: Contract) -> bool:
-    """Whether `function` takes none of its contract's context, and need not."""
+    """Whether `function` takes none of its contract's context, as the contract permits."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -128,7 +128,7 @@ def is_bare(function: Function, contract: Contract) -> bool:
 
 @cache
 def guarded(function: Function, path: str, what: str) -> Function:
-    """`function`, of which every exception and every result of another type is an OwnPartError."""
+    """Wrap `function` so that every exception and every result of another type is an OwnPartError."""
     contract = CONTRACTS[what]
     bare = is_bare(function, contract)
 
@@ -156,13 +156,13 @@ def guarded(function: Function, path: str, what: str) -> Function:
 
 
 def misfit(what: str, path: str, did: str, function: Function, remedy: str = "") -> OwnPartError:
-    """The error of an own part that `did` what it must not; the remedy is its signature, where nothing else is said."""
+    """Create the error for an own part's wrong behavior (`did`); the default remedy is the part's signature."""
     place = f" ({where})" if (where := defined_at(function)) else ""
     return OwnPartError(f"the {what} {path!r} {did}{place}", remedy or _remedy(what, path))
 
 
 def broken(what: str, path: str, exc: Exception, function: Function, doing: str = "") -> OwnPartError:
-    """The error of an own part that raised `exc`, perhaps while `doing` something with what it had returned."""
+    """Create the error for an own part that raised `exc`, or whose result raised it while `doing` something."""
     inside, where = own_place(exc), defined_at(function)
     text = f"the {what} {path!r} raised {named_error(exc, doing)}"
     text += f" ({inside or where})" if inside or where else ""

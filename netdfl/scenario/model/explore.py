@@ -1,4 +1,4 @@
-"""What `netdfl explore` varies from run to run, and what it looks for: the model of `explore`."""
+"""The block `explore`: the variation of `netdfl explore` from run to run, and what counts as found."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EVERY_KIND: Rates = {**dict.fromkeys(get_args(FaultKind), 1.0), "loss": 3.0, "de
 
 
 class Explore(Strict):
-    """What varies from run to run, and what counts as found."""
+    """The variation from run to run, and what counts as found."""
 
     faults: int = Field(3, ge=0, le=100, description="The most faults in one run; how many there are is drawn.")
     rates: Rates = Field(

@@ -1,4 +1,4 @@
-"""What every model of the scenario's schema is made of: the strict base, and values written with units."""
+"""The base of every model of the scenario's schema, and the types of values with units."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from netdfl.core.units import (
 )
 
 Function: TypeAlias = Callable[..., Any]
-"""What makes a part of a table, or a user's own: its keyword parameters are the scenario's."""
+"""A maker of parts, of a table or a user's own; its keyword parameters are the scenario's."""
 Mark: TypeAlias = BeforeValidator | PlainValidator | PlainSerializer | WithJsonSchema
 Definition: TypeAlias = tuple[object, object]
-"""A field of a model that is made from something else: its type, and pydantic's `Field`."""
+"""A field of a model that is made at run time: its type, and pydantic's `Field`."""
 T = TypeVar("T")
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -53,19 +53,19 @@ class Strict(BaseModel):
 
 
 class Choice(Strict):
-    """A mapping whose discriminator (`kind`, `name`, `model`, `dist`) says which keys it has."""
+    """A mapping whose discriminator (`kind`, `name`, `model`, `dist`) decides its other keys."""
 
     key: ClassVar[str] = "kind"
     kind: str
 
 
 def by_kind(*models: type[Choice]) -> dict[str, type[Choice]]:
-    """The models by the kind that each stands for."""
+    """Return the models by their kind."""
     return {model.model_fields["kind"].default: model for model in models}
 
 
 def make_model(name: str, base: type[Model], help: str | None, fields: Mapping[str, Definition]) -> type[Model]:
-    """The model of `base`'s fields and of `fields`."""
+    """Create a model with the fields of `base` and the additional `fields`."""
     definitions: dict[str, Any] = dict(fields)
     return create_model(name, __base__=base, __doc__=help, **definitions)
 
@@ -75,7 +75,7 @@ def _number(value: float | int, unit: str) -> str:
 
 
 def quantity(parse: Callable[[object], T], write: Callable[[T], object], schema: JsonSchemaValue) -> tuple[Mark, ...]:
-    """The pydantic marks of a value that is read by `parse` and written back by `write`."""
+    """Return the pydantic marks of a value that `parse` reads and `write` writes."""
 
     def written(value: T) -> object:
         if not isinstance(value, int | float):  # another option of a union
@@ -99,16 +99,19 @@ QUANTITIES: dict[str, tuple[Mark, ...]] = {
     "size": quantity(parse_size_bytes, lambda nbytes: f"{nbytes}B", _unit_schema("256KiB")),
     "probability": quantity(parse_probability, float, _PROBABILITY_SCHEMA),
 }
-"""How each `Quantity` of `core.units` is read and written, by its name."""
+"""The pydantic marks of each `Quantity` of `core.units`, by its name."""
 
 
 def plain(parse: Callable[[object], T], write: Callable[[T], object], schema: JsonSchemaValue) -> tuple[Mark, ...]:
-    """The pydantic marks of a value of several types, such as a time or a word."""
+    """Return the pydantic marks of a value of several types, such as a time or a word."""
     return (PlainValidator(parse), PlainSerializer(write, when_used="json"), WithJsonSchema(schema))
 
 
 def parse_time_or(value: object, words: str, without_end: str) -> int:
-    """A time above 0. Raises ValueError that names the `words` that would do too, or, of one of 0, `without_end`."""
+    """Read a time above 0.
+
+    Raises ValueError that mentions the permitted `words`, or with the text `without_end` for a time of 0 or less.
+    """
     try:
         time_ns = parse_time_ns(value)
     except ValueError as exc:
@@ -119,12 +122,12 @@ def parse_time_or(value: object, words: str, without_end: str) -> int:
 
 
 def written_time(value: int | str | None) -> str:
-    """A time, or the word in its place; None is `none`."""
+    """Format a time, or the word in its place; None is `none`."""
     return format_time(value) if isinstance(value, int) else value or "none"
 
 
 def parse_share(value: object) -> float:
-    """A share from 0 to 1, or a percentage such as `90%`. Raises ValueError."""
+    """Read a share from 0 to 1, or a percentage such as `90%`. Raises ValueError."""
     try:
         return parse_probability(value)
     except ValueError:
@@ -162,13 +165,13 @@ def _existing(what: str, is_there: Callable[[Path], bool]) -> AfterValidator:
 InputFile: TypeAlias = Annotated[str, _existing("file", Path.is_file)]
 """A file named by the scenario; relative to the scenario's own directory, absolute once loaded."""
 InputFolder: TypeAlias = Annotated[str, _existing("folder", Path.is_dir)]
-"""A folder named by the scenario; likewise."""
+"""A folder named by the scenario; relative to the scenario's own directory, absolute once loaded."""
 
 _NODES = re.compile(r"^\s*(\d+)\s*(?:\.\.\s*(\d+)\s*)?$")
 
 
 def parse_nodes(value: object) -> list[int]:
-    """Node numbers of `3`, `0..7` (both ends included), or a list of these. Raises ValueError."""
+    """Read node numbers: `3`, `0..7` (both ends included), or a list of these. Raises ValueError."""
     if isinstance(value, list):
         return [node for item in value for node in parse_nodes(item)]
     match = _NODES.match(str(value)) if isinstance(value, int | str) and not isinstance(value, bool) else None

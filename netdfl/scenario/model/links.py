@@ -1,6 +1,7 @@
-"""The `links:` block, an entry for each selector of links or nodes with the rules that it sets, and the `events:` list.
+"""The blocks `links:` and `events:`.
 
-An event says when something happens, and one action says what.
+Each entry of `links:` has a selector of links or nodes, and the rules that it sets. Each event has a time and one
+action.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ _HELP = {
 
 
 class Entry(Strict):
-    """The rules that one entry sets; a key that is not written keeps what a more general entry says."""
+    """The rules of one entry; a missing key keeps the rule of a more general entry."""
 
     state: StateName = Field("up", description="Whether the link is up, or down in one of three ways.")
 
     def written(self) -> dict[str, object]:
-        """The keys that the scenario wrote, as `links.spec` takes them."""
+        """Return the keys that the scenario wrote, as `links.spec` takes them."""
         return {name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set}
 
     @model_serializer(mode="wrap")
@@ -50,7 +51,7 @@ class Entry(Strict):
 
 
 def link_choices(name: str) -> Choices:
-    """What one key of a link may be."""
+    """Return the choices for one key of a link."""
     row = LINK_SLOTS[name]
     return Choices(name, lambda: row.table, row.key, default=row.default, short=(row.default, row.short), optional=True)
 
@@ -65,7 +66,7 @@ else:
 
 
 def block(links: Mapping[str, Entry]) -> dict[str, dict[str, object]]:
-    """The block as `netdfl.links.spec.LinksSpec` takes it."""
+    """Return the block `links` as `netdfl.links.spec.LinksSpec` takes it."""
     return {selector: entry.written() for selector, entry in links.items()}
 
 
@@ -74,21 +75,21 @@ _CHANGES: Mapping[str, tuple[str, ...]] = {"link": LINK_KEYS, "node": NODE_KEYS}
 
 
 class EventChoices(Choices):
-    """Reads one event: the keys that say when, the key that names the action, and the action's other keys.
+    """A reader of events: the keys for the time, the key that names the action, and the action's own keys.
 
-    What is kept is the entry as plain values, as `links.schedule` takes it.
+    The result is the entry as plain values, as `links.schedule` takes it.
     """
 
     def normal(self, value: object) -> object:
-        """There is no short form."""
+        """Return the value unchanged: events have no short form."""
         return value
 
     def kind_of(self, value: object) -> object:
-        """The action whose key the entry has."""
+        """Return the action whose key the entry has; None without one."""
         return next((key for key in value if key in ACTIONS), None) if isinstance(value, Mapping) else None
 
     def model(self, kind: object, directory: str = ".") -> type[BaseModel]:
-        """The model of an event with the action `kind`. Raises PydanticCustomError where there is none."""
+        """Return the model of an event with the action `kind`. Raises PydanticCustomError for no action."""
         if not isinstance(kind, str):
             raise refused("an event without an action", "expected one of " + ", ".join(self.names()))
         return event_model(kind)
@@ -111,7 +112,7 @@ EVENT = EventChoices("event", lambda: ACTIONS)
 
 @cache
 def event_model(action: str) -> type[BaseModel]:
-    """The keys of an event with this action."""
+    """Return the model of an event with this action."""
     function = ACTIONS[action]
     fields = dict(field_of(spans, parameter) for parameter in signature_of(spans))
     fields |= dict(field_of(function, parameter) for parameter in signature_of(function))

@@ -1,4 +1,4 @@
-"""Who talks to whom, how messages go: `topology`, `compression`, `wait`, and `delivery`: what becomes of a lost one."""
+"""The blocks `topology`, `compression`, `wait` and `delivery`: who sends to whom, and how."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SELECTIONS = Choices("selection", listed("netdfl.topology.catalog", "SELECTIONS"
 
 
 class TopologyPart(Part):
-    """The graph of each round, the weights on it, and who among its neighbors a node sends to."""
+    """The graph of each round, its weights, and the selection of a node's receivers among its neighbors."""
 
     weights: Annotated[Part, WEIGHTS] = Field(
         {"kind": "auto"}, validate_default=True, description="Mixing weights; auto takes those that suit the graph."
@@ -40,7 +40,7 @@ class TopologyPart(Part):
 
 
 class CompressionPart(Part):
-    """How messages are compressed, and what carries the error."""
+    """The compressor of messages, and the scheme that carries its error."""
 
     scheme: Scheme = Field(
         "auto", description="auto, or for gossip choco or deepsqueeze, push-sum edge or push_sum, a server plain or ef."
@@ -96,7 +96,7 @@ Deadline = Annotated[
 
 
 class Wait(Strict):
-    """What a node waits for in a round, how long, and what it does without."""
+    """The messages that a node waits for in a round, for how long, and the treatment of missing ones."""
 
     need: Need = Field("all", alias="for", description="all, any, none, or {quorum: k}.")
     deadline: Deadline = Field(
@@ -155,19 +155,19 @@ Timeout = Annotated[
 
 
 class Automatic(Choice):
-    """Push-sum over links that lose messages survives it where the graph lets it; everything else is plain."""
+    """Delivery by the scenario: push-sum survives lossy links where the graph permits; anything else is plain."""
 
     kind: Literal["auto"] = "auto"
 
 
 class Plain(Choice):
-    """A message is sent once. What is lost is lost: a vector for gossip, mass for push-sum."""
+    """A message is sent once. A lost one is lost for good: a vector for gossip, mass for push-sum."""
 
     kind: Literal["plain"] = "plain"
 
 
 class AcknowledgedDelivery(Choice):
-    """Receivers acknowledge over the reverse link; what is not acknowledged is sent again."""
+    """Receivers acknowledge over the reverse link; unacknowledged messages are sent again."""
 
     kind: Literal["acknowledged"] = "acknowledged"
     timeout: Timeout = Field(

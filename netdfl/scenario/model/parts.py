@@ -13,10 +13,10 @@ from netdfl.scenario.model.signatures import field_of, signature_of, summary
 
 
 class Part(Choice):
-    """A part as the scenario names it: which one, and its parameters.
+    """A part as the scenario names it: its kind, and its parameters.
 
-    `entry` is the row of the table, `parameters` maps the function's parameters to fields here. `own` is
-    what kind of part it is, where it is a user's own.
+    `entry` is the row of the table, `parameters` maps the function's parameters to fields of the model. `own` is the
+    part's role for a user's own part, and empty otherwise.
     """
 
     own: ClassVar[str] = ""
@@ -27,7 +27,7 @@ class Part(Choice):
     @model_validator(mode="before")
     @classmethod
     def _complete(cls, given: object) -> object:
-        """What is given, and what follows from it by the function's own `complete`."""
+        """Apply the function's own `complete` to the given keys, where it has one."""
         complete = getattr(cls.function, "complete", None)
         return complete(given) if complete is not None and isinstance(given, dict) else given
 
@@ -41,23 +41,23 @@ class Part(Choice):
         return self.maker()(*context)
 
     def maker(self) -> Callable[..., Any]:
-        """What makes the part, as often as it is needed, with the scenario's parameters: it takes the context."""
+        """Return a function of the context that makes the part with the scenario's parameters, any number of times."""
         function = type(self).function
         assert function is not None, f"{self.kind} has no function"
         return partial(function, **self.params)
 
 
 def builder(entry: object) -> Function:
-    """What makes the part of a table's row: the row itself, or its `build`."""
+    """Return the function behind a table's row: the row itself, or its `build`."""
     return getattr(entry, "build", entry)  # type: ignore[arg-type]
 
 
 @cache
 def model_of(function: Function, kind: str, key: str = "kind", base: type[Part] = Part) -> type[Part]:
-    """The model of `{key: kind, ...}`: the fields of `base` and the keyword parameters of `function`.
+    """Create the model of `{key: kind, ...}`: the fields of `base` and the keyword parameters of `function`.
 
-    Positional-only parameters are context that the caller of `build` gives; they are not written in
-    a scenario. Raises TypeError for a parameter without a type, or one that `base` has already.
+    Positional-only parameters are context from the caller of `build`; a scenario does not write them. Raises TypeError
+    for a parameter without a type, or with the name of a field of `base`.
     """
     fields: dict[str, Definition] = {}
     parameters: dict[str, str] = {}

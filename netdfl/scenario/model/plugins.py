@@ -1,7 +1,7 @@
-"""A user's own parts: the modules beside a scenario.
+"""Import of a user's own parts: the modules beside a scenario.
 
-Every folder has its own modules, under a name in `sys.modules` that is the folder's alone: two scenarios
-may each have a `parts.py`, and one that is called like a module of Python's is still found.
+Each folder has its own modules, under a name in `sys.modules` that no other folder has. So two scenarios may each
+have a `parts.py`, and a module is found even where it has the name of one in Python's library.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ORIGIN = "origin.json"
 
 
 class Origin(TypedDict):
-    """`origin.json` of a run: the folder of the scenario that it is of."""
+    """`origin.json` of a run: the folder of the scenario."""
 
     directory: str
 
@@ -36,9 +36,9 @@ _CAME: TypeAdapter[Origin] = TypeAdapter(Origin)
 
 
 def find_own(path: str, directory: str) -> object:
-    """What `package.module:name` names, sought in `directory`, the working directory, and what is installed.
+    """Import `package.module:name` from `directory`, the working directory, or the installed packages.
 
-    Raises whatever the import raises.
+    Passes on any exception of the import.
     """
     module, _, attribute = path.partition(":")
     if module == "torchvision":  # a model by its name, built by torchvision's own function
@@ -62,7 +62,7 @@ def _module(name: str, directory: str) -> ModuleType:
 
 
 def places(directory: str) -> Sequence[Path]:
-    """Where own modules are sought: the folder, the one that a run in it came from, and the working directory."""
+    """Return the folders that may hold own modules: `directory`, the origin of a run in it, the working directory."""
     here = Path(directory).resolve()
     origin = here / ORIGIN
     came = read_form(origin, _CAME)
@@ -70,7 +70,7 @@ def places(directory: str) -> Sequence[Path]:
 
 
 def files_beside(scenario: Path) -> list[Path]:
-    """What its parts may import of a scenario's folder: all modules, and the packages that were imported so far."""
+    """Return the files that a scenario's parts may import: all modules of its folder, and imported packages."""
     folder = scenario.resolve().parent
     home = f"{_home(folder)}."
     imported = {name.split(".")[1] for name in list(sys.modules) if name.startswith(home)}
@@ -78,14 +78,14 @@ def files_beside(scenario: Path) -> list[Path]:
 
 
 def imported_from(directory: str) -> list[Path]:
-    """The files of all own modules that were imported for the scenario in `directory`."""
+    """Return the files of all own modules that were imported for the scenario in `directory`."""
     homes = tuple(f"{_home(folder)}." for folder in places(directory))
     modules = [module for name, module in list(sys.modules.items()) if name.startswith(homes)]
     return sorted({Path(file) for module in modules if (file := getattr(module, "__file__", None)) is not None})
 
 
 def _is_in(folder: Path, name: str) -> bool:
-    """Whether `folder` has the module, other than as the one that is found without being sought there."""
+    """Whether `folder` has the module, and an ordinary import would not find it there."""
     place = folder.joinpath(*name.split("."))
     if not place.with_name(f"{place.name}.py").is_file() and not (place / "__init__.py").is_file():
         return False
@@ -93,7 +93,7 @@ def _is_in(folder: Path, name: str) -> bool:
 
 
 def _found_anyway(top: str) -> Path | None:
-    """The folder that `import top` takes the module from; None where there is none, or it is no file."""
+    """Return the folder of the module that `import top` finds; None without a module, or without a file."""
     known = sys.modules.get(top)
     spec = PathFinder.find_spec(top) if known is None else known.__spec__
     files = [*(spec.submodule_search_locations or ()), spec.origin or ""] if spec else []
@@ -102,7 +102,7 @@ def _found_anyway(top: str) -> Path | None:
 
 @cache
 def _home(folder: Path) -> str:
-    """The name of a package that stands for `folder`, so that its modules can be imported from there alone."""
+    """Return the name of a package that stands for `folder`, so that imports of its modules search it alone."""
     name = HOME + sha256(str(folder).encode()).hexdigest()[:12]
     package = ModuleType(name)
     package.__path__ = [str(folder)]
@@ -114,12 +114,12 @@ def _home(folder: Path) -> str:
 
 
 class _Finder(MetaPathFinder):
-    """Finds the modules of such packages, at any depth."""
+    """A finder of the modules of such packages, at any depth."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """What Python finds in the folder, with a loader that lets it import its neighbors."""
+        """Find the module in its folder, with a loader that lets it import its neighbors."""
         if not fullname.startswith(HOME):
             return None
         importlib.invalidate_caches()
@@ -130,7 +130,7 @@ class _Finder(MetaPathFinder):
 
 
 class _Loader(SourceFileLoader):
-    """Loads a module whose imports look beside it first, now and when its functions run."""
+    """A loader of modules whose imports search their own folder first, at import time and later."""
 
     def exec_module(self, module: ModuleType) -> None:
         """Run the module with an `__import__` of its own."""

@@ -46,13 +46,13 @@ from netdfl.transport.grpc.options import GrpcOptions
 
 SCHEMA = "netdfl/1"
 KEPT_BYTES = 64 << 20
-"""What the last models of all nodes may take to be kept without being asked for."""
+"""The most bytes of all nodes' last models that are kept unless the scenario decides."""
 PACKET_PATIENCE = "20s"
-"""How long gRPC waits for a ping's answer where packets are lost: it comes after messages that are sent again."""
+"""How long gRPC waits for a ping's answer on lossy packets, where retransmitted messages come first."""
 
 
 class Bounds(Strict):
-    """What a figure must be."""
+    """The bounds of a figure."""
 
     at_least: float | None = Field(None, description="The least that passes.")
     at_most: float | None = Field(None, description="The most that passes.")
@@ -77,7 +77,7 @@ def _bound(written: object) -> str:
 
 
 class ShareBounds(Bounds):
-    """What a share must be, an accuracy for one: from 0 to 1, or a percentage."""
+    """The bounds of a share, such as an accuracy: from 0 to 1, or a percentage."""
 
     at_least: Share | None = Field(None, description="The least that passes, like 0.9 or 90%.")
     at_most: Share | None = Field(None, description="The most that passes.")
@@ -87,7 +87,7 @@ Occurrence = Literal["none", "some", "any"]
 
 
 class Expectation(Strict):
-    """What a run is judged by; an entry replaces its default, so an expected deadlock passes."""
+    """The conditions for a run to pass; an entry replaces its default, so an expected deadlock passes."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Bounds]
@@ -113,7 +113,7 @@ class Expectation(Strict):
     @model_validator(mode="before")
     @classmethod
     def _measured(cls, data: object) -> object:
-        """A figure that a task has of its own may be bounded; no other key is unknown."""
+        """Accept figures of a task's own beside the known keys; any other key is an error."""
         for key, value in data.items() if isinstance(data, dict) else ():
             if key not in cls.model_fields and not (isinstance(key, str) and is_measured(key)):
                 error = InitErrorDetails(type="extra_forbidden", loc=(key,), input=value)
@@ -122,18 +122,18 @@ class Expectation(Strict):
 
     @model_serializer(mode="wrap")
     def _only_what_was_said(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """Without defaults: whether anything is expected decides between `pass` and `done`."""
+        """Dump written keys alone: any expectation turns the outcome `done` into `pass`."""
         said = self.model_fields_set | set(self.model_extra or ())
         return {key: value for key, value in handler(self).items() if key in said}
 
     @property
     def bounded(self) -> list[str]:
-        """The figures that are bounded, a task's own among them."""
+        """The names of the bounded figures, a task's own among them."""
         known = [name for name in FIGURES if getattr(self, name, None) is not None]
         return [*known, *(self.model_extra or ())]
 
     def entries(self) -> dict[str, object]:
-        """What `record.judge` takes: what the scenario says."""
+        """Return the written expectations as `record.judge` takes them."""
         return self.model_dump(exclude_none=True)
 
 
@@ -169,7 +169,7 @@ class Evaluation(Strict):
 
 
 TARGETS = ("test_accuracy", "test_loss", "error", "consensus_distance", "weight_sum")
-"""What a target may be of, beside a task's own figures."""
+"""The figures that a target may name, beside a task's own."""
 
 
 class Target(Bounds):
@@ -187,7 +187,7 @@ class Target(Bounds):
 
 
 class Report(Strict):
-    """What the report says beside the usual."""
+    """Additions to the report."""
 
     targets: list[
         Annotated[
@@ -219,7 +219,7 @@ def _which_messages(written: object) -> object:
 
 
 class Recording(Strict):
-    """What of the messages is recorded; the totals of links and rounds, and the event log, count all of them."""
+    """The messages that are recorded. The totals of links and rounds, and the event log, count all messages."""
 
     messages: Annotated[str, BeforeValidator(_which_messages), Field(pattern=WORDS, examples=["every 10th"])] = Field(
         "all",
@@ -229,7 +229,7 @@ class Recording(Strict):
 
     @property
     def sampling(self) -> Sampling:
-        """As a store takes it."""
+        """The choice of messages in the form that a store takes."""
         return Sampling.of(self.messages)
 
 
@@ -296,7 +296,7 @@ class Scenario(Strict):
     @model_validator(mode="before")
     @classmethod
     def _what_follows(cls, data: object) -> object:
-        """About fifty evaluations, and patience where packets come late, unless something else is written."""
+        """Fill in two defaults: about fifty evaluations, and a longer keepalive on lossy packets."""
         if not isinstance(data, dict):
             return data
         rounds, world = data.get("rounds"), WORLD.normal(data.get("world"))
@@ -312,22 +312,22 @@ class Scenario(Strict):
 
     @property
     def file(self) -> Path | None:
-        """The file that the scenario was read from."""
+        """The file that the scenario was read from; None without a file."""
         return self._file
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What overrides changed beside what they say, and what is likely to go wrong, a sentence each."""
+        """Side effects of overrides, and likely mistakes, a sentence each."""
         return self._notices
 
     @property
     def has_server(self) -> bool:
-        """Whether the algorithm is a server's: then the last node is the server."""
+        """Whether the algorithm has a server; it is the last node then."""
         return self.algorithm.traits.family == "server"
 
     @property
     def device(self) -> str:
-        """Where the nodes compute: auto, cpu, cuda or cuda:N."""
+        """The device of the nodes: auto, cpu, cuda or cuda:N."""
         return self.task.device if isinstance(self.task, Training) else "cpu"
 
     @property
@@ -337,5 +337,5 @@ class Scenario(Strict):
 
     @property
     def num_nodes(self) -> int:
-        """All nodes, the server included."""
+        """The number of all nodes, the server included."""
         return self.nodes + self.has_server

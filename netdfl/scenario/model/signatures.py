@@ -32,17 +32,17 @@ _FOLDER = "folder"
 
 
 def about(thing: object) -> str:
-    """The docstring, not indented: of a method, its equations, what it sends and keeps, and its source."""
+    """Return the docstring without indentation; a method's has its equations, messages, state and source."""
     return inspect.cleandoc(getattr(thing, "__doc__", None) or "")
 
 
 def summary(thing: object) -> str:
-    """The first line of the docstring: the help text of a part."""
+    """Return the first line of the docstring, the help text of a part."""
     return about(thing).partition("\n")[0]
 
 
 def readable(annotation: object) -> object:
-    """The pydantic form of a parameter's type: quantities are parsed, bounds and dataclasses checked."""
+    """Return the pydantic form of a parameter's type: quantities are parsed, bounds and dataclasses checked."""
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         marks = [m for mark in args[1:] for m in (QUANTITIES[mark.name] if isinstance(mark, Quantity) else (mark,))]
@@ -61,13 +61,13 @@ def _generic(origin: Any, args: tuple[object, ...]) -> object:
 
 
 def signature_of(function: Function) -> Iterator[inspect.Parameter]:
-    """The parameters that a scenario may write: all but the positional-only ones, which are context."""
+    """Return the parameters that a scenario may write: all but positional-only ones, which are context."""
     hidden = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return (p for p in inspect.signature(function).parameters.values() if p.kind not in hidden)
 
 
 def _type_of(function: Function, parameter: inspect.Parameter) -> object:
-    """The parameter's type. Raises TypeError where there is none, or it can't be evaluated."""
+    """Return the parameter's type. Raises TypeError where there is none, or it can't be evaluated."""
     where = f"parameter {parameter.name!r} of {function.__module__}.{function.__qualname__}"
     if parameter.annotation is parameter.empty:
         raise TypeError(f"{where} has no type; annotate it, so that the scenario can check it")
@@ -87,10 +87,10 @@ def _type_of(function: Function, parameter: inspect.Parameter) -> object:
 def field_of(
     function: Function, parameter: inspect.Parameter, base: type[BaseModel] = Choice
 ) -> tuple[str, Definition]:
-    """The model's field for one parameter: its attribute's name, and (type, Field).
+    """Return the model's field for one parameter: its attribute's name, and (type, Field).
 
-    A parameter named `path` or `file` is a file, one named `folder` a folder, relative to the scenario's. A
-    trailing underscore that avoids a keyword of Python (`from_`) is not written in the scenario.
+    A parameter named `path` or `file` is a file, one named `folder` a folder, relative to the scenario's. The scenario
+    omits a trailing underscore that avoids a keyword of Python (`from_`).
     """
     kind = _type_of(function, parameter)
     if parameter.name in _FILES:
@@ -104,9 +104,10 @@ def field_of(
 
 
 def plain_signature(function: Function) -> inspect.Signature:
-    """The parameters of a class or factory that was not written for scenarios, as far as these can give them.
+    """Return the parameters of a class or factory that a scenario can write.
 
-    One without a type has that of its default, or any. One that nobody could write, a module say, stays at its default.
+    For classes that were not written for scenarios. A parameter without a type has the type of its default, or any.
+    A parameter whose type no scenario can write, a module for example, stays at its default.
     """
     found: list[inspect.Parameter] = []
     for parameter in signature_of(function):
@@ -135,10 +136,10 @@ def _writable(kind: object) -> bool:
 
 
 class Record:
-    """Marks an annotation `Annotated[SomeDataclass, Record()]`: its fields are the mapping's keys."""
+    """A mark for `Annotated[SomeDataclass, Record()]`: the fields of the dataclass are the mapping's keys."""
 
     def __get_pydantic_core_schema__(self, source: Function, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        """Validate by the model of the dataclass, then make one; dump it as it was written."""
+        """Validate by the model of the dataclass and create one; dump it by that model."""
         model = record_model(source)
 
         def make(value: BaseModel) -> object:
@@ -157,13 +158,13 @@ class Record:
 
 @cache
 def record_model(cls: Function) -> type[BaseModel]:
-    """The strict model of a dataclass's fields."""
+    """Create the strict model of a dataclass's fields."""
     fields = dict(field_of(cls, parameter) for parameter in signature_of(cls))
     return make_model(cls.__name__, Strict, summary(cls), fields)
 
 
 def record_of(annotation: object) -> type[BaseModel] | None:
-    """The model behind an annotation that is marked as a `Record`."""
+    """Return the model behind an annotation that is marked as a `Record`; None for any other."""
     args = get_args(annotation)
     if get_origin(annotation) is Annotated and any(isinstance(mark, Record) for mark in args[1:]):
         return record_model(args[0])

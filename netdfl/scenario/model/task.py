@@ -1,4 +1,4 @@
-"""What a fleet computes: the models of `task`."""
+"""The block `task`: training on data, toy problems, and tasks of a user's own."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ METRICS = Choices("metric", listed("netdfl.training.tasks.losses", "METRICS"), "
 
 
 class ModelPart(Part):
-    """A model, and what all nodes start from."""
+    """A model, and the common start of all nodes."""
 
     key: ClassVar[str] = "name"
     buffers: Literal["average", "local", "reset"] = Field(
@@ -63,7 +63,7 @@ DATASETS = Choices("dataset", listed("netdfl.training.data.datasets", "DATASETS"
 
 
 class Training(Part):
-    """What every task has that trains a model on data."""
+    """The common keys of all tasks that train a model on data."""
 
     batch_size: int = Field(32, ge=1, description="Samples in a minibatch; the last one of an epoch may be smaller.")
     drop_last: bool = Field(
@@ -81,12 +81,12 @@ class Training(Part):
 
     @property
     def split(self) -> Any:
-        """Where it is said how the data are shared out: `partition`, `test`, `client_test`."""
+        """The part with the keys `partition`, `test` and `client_test`."""
         return self
 
     @property
     def settings(self) -> Any:
-        """Where it is said what becomes of the model's `buffers`, and its `initial` weights."""
+        """The part with the keys `buffers` and `initial`."""
         return self
 
 
@@ -109,12 +109,12 @@ class Train(Training):
 
     @property
     def split(self) -> DatasetPart:
-        """See `Training`."""
+        """The dataset, which has the keys for its division."""
         return self.dataset
 
     @property
     def settings(self) -> ModelPart:
-        """See `Training`."""
+        """The model, which has the keys for its buffers and initial weights."""
         return self.model
 
 

@@ -1,4 +1,4 @@
-"""Where a fleet runs, and how its nodes learn of failures: the models of `world` and `failure_detector`."""
+"""The blocks `world` and `failure_detector`: where a fleet runs, and how its nodes learn of failures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LossLayer = Literal["message", "packet"]
 
 
 class WorldOptions(Choice):
-    """What the worlds have in common: what the links act on. `entry` is the row of a user's own world."""
+    """The common keys of all worlds. `entry` is the row of a user's own world."""
 
     entry: ClassVar[object] = None
     loss_layer: LossLayer = Field("message", description="Whether links act on messages, or on packets below TCP.")
@@ -37,7 +37,7 @@ class Fidelity(Strict):
 
 
 class RealOptions(WorldOptions):
-    """What worlds have in common whose nodes are processes, on the real clock."""
+    """The common keys of worlds whose nodes are processes, on the real clock."""
 
     fidelity: Fidelity = Field({}, validate_default=True, description="When links on messages are not to be trusted.")
     start_timeout: Duration = Field(60 * _S, description="How long the nodes may take to start.")
@@ -47,13 +47,13 @@ class RealOptions(WorldOptions):
 
 
 class PacketOptions(RealOptions):
-    """What worlds have in common whose nodes have a network of their own, so that links may act on packets."""
+    """The common keys of worlds whose nodes have a network of their own, so that links may act on packets."""
 
     loss_layer: LossLayer = Field("packet", description="Whether links act on messages, or on packets below TCP.")
 
 
 class LocalOptions(RealOptions):
-    """What worlds have in common whose nodes are processes that the supervisor starts on this machine."""
+    """The common keys of worlds whose nodes are processes that the supervisor starts on this machine."""
 
     tls: bool = Field(False, description="Mutual TLS between nodes, and with the supervisor: a certificate a life.")
 
@@ -76,7 +76,7 @@ class Site(Strict):
 
 
 class MachinesOptions(RealOptions):
-    """What worlds have in common whose nodes live on other machines; links emulated above gRPC."""
+    """The common keys of worlds whose nodes live on other machines; links emulated above gRPC."""
 
     tls: bool = Field(True, description="Mutual TLS between nodes, and with the supervisor; false: anybody may listen.")
     nodes_per_process: int = Field(1, ge=1, description="How many nodes share a process.")
@@ -186,7 +186,7 @@ class Heartbeat(Choice):
 
 
 class NoDetector(Choice):
-    """Nobody is ever taken for gone."""
+    """No node is ever taken for gone."""
 
     kind: Literal["none"] = "none"
 
@@ -197,7 +197,7 @@ DETECTORS = by_kind(Oracle, Heartbeat, NoDetector)
 
 
 class WorldChoices(Choices):
-    """The worlds. A user's own is an object with a `make`, and with `options` where the scenario may write some."""
+    """The worlds. A user's own is an object with a `make`, and with `options` where it has keys of its own."""
 
     @property
     def open(self) -> bool:
