@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -39,7 +39,7 @@ from netdfl.scenario.model.network import AcknowledgedDelivery
 from netdfl.scenario.model.schema import KEPT_BYTES, Scenario
 from netdfl.scenario.model.task import Training
 from netdfl.topology.network import Network, without
-from netdfl.transport.base import Transport
+from netdfl.transport.base import Sink, Transport
 
 
 def make_algorithm(scenario: Scenario) -> Algorithm:
@@ -237,6 +237,10 @@ class Blueprint:
         nbytes = 4 * self.problem.dim * self.network.num_nodes
         return isinstance(self.scenario.task, Training) and nbytes <= KEPT_BYTES
 
+    def mailbox(self) -> Mailbox:
+        """Make the mailbox of one node."""
+        return Mailbox(keep_late=self.push, stale=self.algorithm.wait.stale)
+
     def node(
         self,
         node: NodeId,
@@ -248,9 +252,13 @@ class Blueprint:
         recorder: Recorder,
         ledger: NodeLedger,
         hooks: Hooks,
+        mailbox: Mailbox,
+        sink: Sink,
+        saves: bool,
+        still: Callable[[], bool],
         epoch: int = 0,
     ) -> Node:
-        """Build one node, ready to run."""
+        """Build one node, ready to run. What comes for it goes to `sink`, which stands before its `mailbox`."""
         task = self.problem.idle() if node == self.network.server else self.problem.task(node, device)
         return Node(
             id=node,
@@ -263,10 +271,13 @@ class Blueprint:
             worker=worker,
             recorder=recorder,
             ledger=ledger,
-            mailbox=Mailbox(keep_late=self.push, stale=self.algorithm.wait.stale),
+            mailbox=mailbox,
             hooks=hooks,
             epoch=epoch,
             resending=resending(self.scenario),
             can_ask=partial(self.can_ask, node),
             streams=self.streams,
+            sink=sink,
+            saves=saves,
+            still=still,
         )

@@ -105,6 +105,8 @@ class NodeHost:
         self._remembered: Remembered | None = None
         self._sending: set[asyncio.Task[None]] = set()
         self.injection = FaultInjection(self._events(), parts.clock, self.happen)
+        mailbox = blueprint.mailbox()
+        self.door = PausableSink(mailbox)
         self.node = blueprint.node(
             node,
             device=parts.device,
@@ -114,14 +116,12 @@ class NodeHost:
             recorder=parts.recorder,
             ledger=parts.ledger,
             hooks=self,
+            mailbox=mailbox,
+            sink=self.door,
+            saves=parts.kept.saves,
+            still=self._stands_still,
             epoch=life.epoch,
         )
-        self.door = PausableSink(self.node.mailbox)
-        self.node.transport.attach(self.door)
-        if self.node.waits.asking is not None:
-            self.node.waits.asking.still = self._stands_still
-        if self.node.delivery is not None:
-            self.node.delivery.still, self.node.delivery.keeps = self._stands_still, parts.kept.saves
         self.node.heartbeats = self._make_heartbeats()
         self.probing = self._make_probing()
         if life.rejoin is not None:

@@ -103,18 +103,32 @@ class Missing:
 class Asking:
     """One node's questions about one wait at a time, and its answers to those of others."""
 
-    def __init__(self, node: NodeId, clock: Clock, send: Callable[[Message], None], head: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        node: NodeId,
+        clock: Clock,
+        send: Callable[[Message], None],
+        head: Callable[[], int],
+        *,
+        is_past: Callable[[NodeId, StepId], bool] = lambda peer, slot: False,
+        still: Callable[[], bool] = lambda: False,
+        lost: Callable[[NodeId], None] = lambda peer: None,
+        silent: Callable[[Collection[NodeId]], None] = lambda peers: None,
+    ) -> None:
         """Ask for `node` by `send`, which returns at once; `head` gives the node's epoch.
 
-        Set `is_past`, which says whether this node will send a peer nothing (more) for a slot, before a query comes;
-        `lost` and `silent`, told of senders whose message will not come, and of those that do not answer; and `still`:
-        while it holds (a paused node, which hears no answer), nobody is asked, and nobody is silent.
+        Args:
+            node: who asks.
+            clock: the fleet's time.
+            send: sends a query or an answer, and returns at once.
+            head: gives the node's epoch.
+            is_past: says whether this node will send a peer nothing (more) for a slot.
+            still: while it holds (a paused node, which hears no answer), nobody is asked, and nobody is silent.
+            lost: called with a sender whose message will not come.
+            silent: called with senders that do not answer.
         """
         self.node, self._clock, self._send, self._epoch = node, clock, send, head
-        self.is_past: Callable[[NodeId, StepId], bool] = lambda peer, slot: False
-        self.lost: Callable[[NodeId], None] = lambda peer: None
-        self.silent: Callable[[Collection[NodeId]], None] = lambda peers: None
-        self.still: Callable[[], bool] = lambda: False
+        self.is_past, self.still, self.lost, self.silent = is_past, still, lost, silent
         self.answers = AnswerTime()
         self._first_ns = FIRST_NS
         self._lasted: deque[int] = deque(maxlen=LAST_WAITS)

@@ -67,17 +67,27 @@ class _Unacknowledged:
 class Acknowledged:
     """A `Transport` around another, and the `Sink` at its end. All but data and requests goes through untouched."""
 
-    def __init__(self, node: NodeId, epoch: int, inner: Transport, clock: Clock, how: Resending) -> None:
+    def __init__(
+        self,
+        node: NodeId,
+        epoch: int,
+        inner: Transport,
+        clock: Clock,
+        how: Resending,
+        *,
+        keeps: bool = False,
+        still: Callable[[], bool] = lambda: False,
+        gave_up: Callable[[Message], None] = lambda message: None,
+    ) -> None:
         """Deliver for `node`, which lives for the `epoch`-th time, through `inner`.
 
-        `keeps` (set it where the node's state is saved): a message is acknowledged once it is durable.
-        `gave_up` is told of every message that is not sent again, though nobody acknowledged it.
+        With `keeps`, where the node's state is saved, a message is acknowledged once it is durable. While `still`
+        holds, nothing is sent again. `gave_up` is called with every message that is not sent again, though nobody
+        acknowledged it.
         """
         self.node, self.epoch, self.inner, self.clock, self.how = node, epoch, inner, clock, how
-        self.still: Callable[[], bool] = lambda: False
-        self.keeps = False
+        self.still, self.keeps, self.gave_up = still, keeps, gave_up
         self.refused: set[PeerMessage] = set()
-        self.gave_up: Callable[[Message], None] = lambda message: None
         self._unacknowledged: dict[PeerMessage, _Unacknowledged] = {}
         self._acknowledged: list[Acknowledgement] = []
         self._held: dict[PeerMessage, Message] = {}

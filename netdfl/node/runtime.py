@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import isnan
 from typing import Any, Protocol, TypeVar
 
@@ -44,7 +45,7 @@ from netdfl.node.waits import OpenWait, Waits
 from netdfl.node.worker import Worker
 from netdfl.record.base import Recorder, WaitEnd, WaitRecord
 from netdfl.training.base import Task, Update
-from netdfl.transport.base import Transport
+from netdfl.transport.base import Sink, Transport
 
 T = TypeVar("T")
 NOTHING = Payload()
@@ -53,6 +54,11 @@ _LIGHT = 0.1
 
 def nobody(peers: Collection[NodeId]) -> bool:
     """No peer can be asked anything."""
+    return False
+
+
+def never() -> bool:
+    """The node never stands still."""
     return False
 
 
@@ -70,7 +76,12 @@ class Hooks(Protocol):
 
 @dataclass(kw_only=True)
 class Node:
-    """One node: its task, its end of the network, and the loop of its algorithm. A `RoundContext`."""
+    """One node: its task, its end of the network, and the loop of its algorithm. A `RoundContext`.
+
+    The transport delivers into `sink`, which stands before the mailbox; None: into the mailbox itself. `saves`: the
+    node's state is saved, and what it acknowledges waits for that. While `still` holds (a pause), it asks nobody and
+    sends nothing again.
+    """
 
     id: NodeId
     algorithm: Algorithm
@@ -92,14 +103,17 @@ class Node:
     without: Mapping[NodeId, int] = field(default_factory=dict)
     can_ask: Callable[[Collection[NodeId]], bool] = nobody
     streams: Streams | None = None
+    sink: Sink | None = None
+    saves: bool = False
+    still: Callable[[], bool] = never
 
     def __post_init__(self) -> None:
         """Put the mailbox at the transport's end."""
-        asking = Asking(self.id, self.clock, self.post, lambda: self.epoch)
-        asking.is_past = self._is_past
-        self.waits = Waits(self.id, self.mailbox, self.clock, asking)
-        self.waits.can_ask = self.can_ask
-        self._draws = self.waits.draws = OwnDraws.of(self.id, self.algorithm, self.streams)
+        asking = partial(
+            Asking, self.id, self.clock, self.post, lambda: self.epoch, is_past=self._is_past, still=self.still
+        )
+        self._draws = OwnDraws.of(self.id, self.algorithm, self.streams)
+        self.waits = Waits(self.id, self.mailbox, self.clock, asking, self.can_ask, self._draws)
         self.requests = Requests(self.ledger)
         self.screen = Screen(self.algorithm.wait.on_not_finite, self.ledger)
         self.mailbox.on(Kind.REQUEST, self.requests.deliver)
@@ -119,10 +133,18 @@ class Node:
         self.heartbeats: Heartbeats | None = None
         self.delivery: Acknowledged | None = None
         if self.resending is not None:
-            self.delivery = Acknowledged(self.id, self.epoch, self.transport, self.clock, self.resending)
-            self.delivery.gave_up = self._gave_up
+            self.delivery = Acknowledged(
+                self.id,
+                self.epoch,
+                self.transport,
+                self.clock,
+                self.resending,
+                keeps=self.saves,
+                still=self.still,
+                gave_up=self._gave_up,
+            )
             self.transport = self.delivery
-        self.transport.attach(self.mailbox)
+        self.transport.attach(self.sink or self.mailbox)
 
     async def run(self) -> None:
         """Run the algorithm to its last round."""

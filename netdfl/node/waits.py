@@ -55,14 +55,23 @@ class OpenWait:
 class Waits:
     """Waits of one node, one at a time."""
 
-    def __init__(self, node: NodeId, mailbox: Mailbox, clock: Clock, asking: Asking | None = None) -> None:
-        """Wait for what the `mailbox` of `node` gets, by `clock`; under an automatic deadline, `asking` for it.
+    def __init__(
+        self,
+        node: NodeId,
+        mailbox: Mailbox,
+        clock: Clock,
+        asking: Callable[..., Asking] | None = None,
+        can_ask: Callable[[Collection[NodeId]], bool] = lambda peers: False,
+        draws: OwnDraws | None = None,
+    ) -> None:
+        """Wait for what the `mailbox` of `node` gets, by `clock`.
 
-        Set `can_ask` where peers can be asked: it says whether that is so of all of some.
+        Under an automatic deadline it asks, by the `Asking` that `asking` makes with callbacks for `lost` and `silent`
+        senders, where `can_ask` says that all of some peers can be asked. `draws` draws a policy's count.
         """
-        self.node, self.mailbox, self.clock, self.asking = node, mailbox, clock, asking
-        self.can_ask: Callable[[Collection[NodeId]], bool] = lambda peers: False
-        self.draws: OwnDraws | None = None
+        self.node, self.mailbox, self.clock = node, mailbox, clock
+        self.can_ask, self.draws = can_ask, draws
+        self.asking = None if asking is None else asking(lost=self._will_not_come, silent=self._do_not_answer)
         self.current: OpenWait | None = None
         self.went_on_ns = 0
         self.step = 0
@@ -76,10 +85,9 @@ class Waits:
         self._declined: dict[StepId, set[NodeId]] = {}
         mailbox.on(Kind.NOTICE, self._noticed)
         mailbox.on_late(lambda m: self.auto.late(m.round, m.step, clock.now_ns()))
-        if asking is not None:
-            asking.lost, asking.silent = self._will_not_come, self._do_not_answer
-            mailbox.on(Kind.QUERY, asking.answer)
-            mailbox.on(Kind.STATUS, asking.hear)
+        if self.asking is not None:
+            mailbox.on(Kind.QUERY, self.asking.answer)
+            mailbox.on(Kind.STATUS, self.asking.hear)
 
     async def messages(
         self,

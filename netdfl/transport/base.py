@@ -60,7 +60,7 @@ class Transport(Protocol):
     """One node's end of the network."""
 
     def attach(self, sink: Sink) -> None:
-        """Deliver what arrives into `sink`; called once, before the first message is due."""
+        """Deliver what arrives into `sink`; each life of the node calls it once, before the first message is due."""
 
     async def send(self, multicasts: Sequence[Multicast]) -> None:
         """Hand over one step's messages and go on: return before they arrive.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -37,9 +38,10 @@ class Desk:
         self.clock = HandClock()
         self.mailbox = Mailbox(keep_late=False)
         self.sent: list[Message] = []
-        self.asking = Asking(9, self.clock, self.sent.append, lambda: 0)
-        self.waits = Waits(9, self.mailbox, self.clock, self.asking)
-        self.waits.can_ask = lambda peers: True
+        asking = partial(Asking, 9, self.clock, self.sent.append, lambda: 0)
+        self.waits = Waits(9, self.mailbox, self.clock, asking, lambda peers: True)
+        assert self.waits.asking is not None
+        self.asking = self.waits.asking
 
     def start(self, *sources: NodeId, round: int = 0, **policy: Any) -> asyncio.Task[tuple[Inbox, OpenWait]]:
         return asyncio.create_task(self.waits.messages(round, 0, frozenset(sources), WaitPolicy(**policy)))

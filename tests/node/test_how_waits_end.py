@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -27,9 +28,8 @@ class Desk:
 
     def __init__(self, *, asks: bool = False) -> None:
         self.clock, self.mailbox, self.sent = HandClock(), Mailbox(keep_late=False), list[Message]()
-        asking = Asking(9, self.clock, self.sent.append, lambda: 5) if asks else None
-        self.waits = Waits(9, self.mailbox, self.clock, asking)
-        self.waits.can_ask = lambda peers: asks
+        asking = partial(Asking, 9, self.clock, self.sent.append, lambda: 5) if asks else None
+        self.waits = Waits(9, self.mailbox, self.clock, asking, lambda peers: asks)
 
     def arrive(self, *sources: int, round: int = 4, step: int = 1, kind: Kind = Kind.DATA) -> None:
         for src in sources:
