@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from netdfl.core.errors import InputError
 from netdfl.record.directory import hold
 from netdfl.running.run import resume
+from tests.warm import warm_python
 
 SCENARIO = """
 schema: netdfl/1
@@ -31,8 +31,8 @@ evaluation: {every: 1000000}
 def test_a_run_that_goes_on_is_left_alone_and_one_that_was_killed_is_let_go(world: str, tmp_path: Path) -> None:
     file, out = tmp_path / "scenario.yaml", tmp_path / "run"
     file.write_text(SCENARIO)
-    command = [sys.executable, "-m", "netdfl.cli", "run", str(file), f"--out={out}", f"--on={world}"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    command = [warm_python(), "-m", "netdfl.cli", "run", str(file), f"--out={out}", f"--on={world}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         try:
             while not (out / "fleet.json").exists() and process.poll() is None:
                 time.sleep(0.05)
@@ -42,6 +42,7 @@ def test_a_run_that_goes_on_is_left_alone_and_one_that_was_killed_is_let_go(worl
             assert before <= {path.name for path in out.iterdir()}
         finally:
             process.send_signal(signal.SIGKILL)
+            process.communicate(timeout=60)  # it has ended once its output has
     with hold(out):
         pass
 
