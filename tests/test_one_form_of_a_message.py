@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,9 +22,14 @@ FIELDS = 2, 7
 """Where the fields stand that tell messages of an edge apart: `message.id` has them."""
 
 
+@cache
+def modules() -> list[tuple[Path, ast.Module]]:
+    return [(file, ast.parse(file.read_text(encoding="utf-8"))) for file in sorted(PACKAGE.rglob("*.py"))]
+
+
 def nodes() -> Iterator[tuple[Path, ast.AST]]:
-    for file in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for file, module in modules():
+        for node in ast.walk(module):
             yield file, node
 
 
