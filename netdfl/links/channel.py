@@ -7,10 +7,10 @@ under way.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from netdfl.core.rng import Streams
 from netdfl.core.types import Edge, NodeId
@@ -32,14 +32,6 @@ from netdfl.links.schedule.active_changes import (
 )
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.spec import NODE_KEYS, LinksSpec
-
-
-class ChangedUnit(NamedTuple):
-    """What a change does to one unit: an outcome of stage `place` of its path."""
-
-    path: Path
-    place: int
-    outcome: StageOutcome
 
 
 @dataclass(slots=True)
@@ -136,7 +128,7 @@ class Links:
             self._stateless[entries] = same_for_all(*self._own_rules(edge))
         return self._stateless[entries]
 
-    def apply(self, event: CompiledEvent, now_ns: int) -> list[ChangedUnit]:
+    def apply(self, event: CompiledEvent, now_ns: int) -> list[StageOutcome]:
         """Make a clocked `set` or `unset`; what becomes of what the stages hold, in order.
 
         Events by round are in the paths from the start, and those on nodes' lives are not the links'
@@ -146,8 +138,8 @@ class Links:
             return []
         self._overlays.apply(event)
         if event.nodes:
-            return [step for node in event.nodes for key in NODE_KEYS for step in self._change_node(node, key, now_ns)]
-        return [step for path in self._built(event) for step in self._change(path, now_ns)]
+            return [each for node in event.nodes for key in NODE_KEYS for each in self._change_node(node, key, now_ns)]
+        return [each for path in self._built(event) for each in self._change(path, now_ns)]
 
     def _built(self, event: CompiledEvent) -> Iterable[Path]:
         edges = few_edges(event.blocks, len(self._paths))
@@ -155,24 +147,21 @@ class Links:
             edges = [edge for edge in self._paths if any(edge in block for block in event.blocks)]
         return [self._paths[edge] for edge in sorted(set(edges)) if edge in self._paths]
 
-    def _change(self, path: Path, now_ns: int) -> list[ChangedUnit]:
+    def _change(self, path: Path, now_ns: int) -> list[StageOutcome]:
         edge = path.edge
         values = effective(self._own_rules(edge).values, self._overlays.on_link(edge))
         change = Maker(self._streams, edge).event(self._values[edge], values)
         self._values[edge] = values
-        outcomes = path.changed(change, now_ns) if change else ()
-        return [ChangedUnit(path, place, outcome) for place, outcome in outcomes]
+        return path.changed(change, now_ns) if change else []
 
-    def _change_node(self, node: NodeId, key: str, now_ns: int) -> Iterator[ChangedUnit]:
+    def _change_node(self, node: NodeId, key: str, now_ns: int) -> Sequence[StageOutcome]:
         shared = self._shared.get((node, key))
         if shared is None:
-            return
+            return ()
         value = self._node_value(node, key)
         change = Maker(self._streams, (node, node)).event({"rate": shared.value}, {"rate": value})
         shared.value = value
-        for outcome in shared.stage.changed(change, now_ns):
-            path = self._paths[outcome.unit.src, outcome.unit.dst]
-            yield ChangedUnit(path, 0 if key == "uplink" else path.own.stop, outcome)
+        return shared.stage.changed(change, now_ns)
 
     def _node_value(self, node: NodeId, key: str) -> Effective:
         spec = self._spec.node(node)

@@ -102,11 +102,6 @@ class Path:
         if first or downlink is not None or last:
             self.stages = (*first, *own, *(() if downlink is None else (downlink,)), *last)
 
-    def changed(self, event: LinkEvent, now_ns: int) -> list[tuple[int, StageOutcome]]:
-        """Change the link's own stages; each outcome with the stage that it comes from.
-
-        From the last stage to the first, so that what a stage releases meets the new values behind it.
-        """
-        return [
-            (place, outcome) for place in reversed(self.own) for outcome in self.stages[place].changed(event, now_ns)
-        ]
+    def changed(self, event: LinkEvent, now_ns: int) -> list[StageOutcome]:
+        """Change the link's own stages, from the last to the first, so that what one releases meets the new values."""
+        return [outcome for place in reversed(self.own) for outcome in self.stages[place].changed(event, now_ns)]

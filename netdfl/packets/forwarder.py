@@ -2,8 +2,8 @@
 
 There is one thread: a packet is read, enters the path of its edge, and is written when it is
 due. A packet's fate comes from the named streams, keyed by its number on its directed edge. Packets that
-leave a stage in one nanosecond go on in the order in which they entered it, so that a link that keeps
-the order keeps the order of a TCP connection too.
+are due in one nanosecond go in the order in which they came, so that a link that keeps the order
+keeps the order of a TCP connection too.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ import struct
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from heapq import heappush
-from typing import ClassVar, cast
+from typing import ClassVar
 
 from netdfl.core.fates import FateReason
-from netdfl.core.types import Edge, Json, Kind, NodeId
+from netdfl.core.types import Edge, Json, Kind, NodeId, StepId, as_message_id
 from netdfl.links.channel import Links
-from netdfl.links.event_driver import Drive
+from netdfl.links.edge_state import EdgeState, InFlight, PathPlan
+from netdfl.links.engine import Arrival, LinkEngine, as_they_came
 from netdfl.links.path import Path
-from netdfl.links.rules.base import Departure, Transit
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.packets.device_queue import DeviceQueue, quantile_ns
 from netdfl.packets.tun import NamespaceAddress, address_of
@@ -36,31 +35,19 @@ _BATCH = 32
 _LOOKED_AT = 8
 """One in this number of packets of an edge has its wait measured."""
 _LARGEST = 65536
-_DATA = Kind.DATA
+_DATA, _AT = Kind.DATA, StepId(0, 0)
 
 
-class Lane:
-    """One directed edge: its path, and the counts of its packets."""
+class Lane(EdgeState):
+    """One directed edge, and the counts of its packets."""
 
-    __slots__ = ("delivered", "dropped", "edge", "path", "sent", "under_way")
+    __slots__ = ("delivered", "dropped", "sent", "under_way")
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, edge: Edge, path: Path, *, changing: bool) -> None:
         """Begin with no packets."""
-        self.edge = path.edge
-        self.path = path
+        super().__init__(edge, path, PathPlan.computed(path, changing=changing))
         self.sent = self.delivered = self.under_way = 0
         self.dropped: Counter[FateReason] = Counter()
-
-
-class InOrder(Drive):
-    """A driver that keeps units of equal time in the order of their arrival, as a wire does."""
-
-    __slots__ = ()
-
-    def _push(self, path: Path, place: int, departure: Departure) -> None:
-        departure.unit.pending = departure
-        self._count += 1
-        heappush(self._heap, (departure.at_ns, 0, self._count, departure, path, place))
 
 
 class Forwarder:
@@ -79,7 +66,8 @@ class Forwarder:
         self._nodes: dict[int, NodeId] = {}
         self._by_address = {socket.inet_aton(address_of(node)): node for node in range(num_nodes)}
         self._events = deque(event for event in events if event.at_ns is not None)
-        self._drive = InOrder(0, self._arrived, self._dropped)
+        self._changing = bool(self._events)
+        self._engine: LinkEngine[Lane, bytes] = LinkEngine(self._arrived, self._dropped, as_they_came)
         self._lanes: dict[Edge, Lane] = {}
         self._routes: dict[int, dict[bytes, Lane]] = {}
         self._late: Counter[int] = Counter()
@@ -121,10 +109,9 @@ class Forwarder:
         while self._events and (self._events[0].at_ns or 0) <= now_ns:
             event = self._events.popleft()
             at_ns = event.at_ns or 0
-            self._drive.run(at_ns - 1)
-            for step in self._links.apply(event, at_ns):
-                self._drive.take(*step, at_ns)
-        self._drive.run(now_ns)
+            self._engine.run(at_ns - 1)
+            self._engine.change(self._links.apply(event, at_ns), at_ns)
+        self._engine.run(now_ns)
 
     def counts(self) -> dict[str, object]:
         """Return the counts of packets, by edge and in all.
@@ -149,7 +136,7 @@ class Forwarder:
 
     def _rest(self, timer: NanosecondTimer) -> float:
         """Return how long to wait for packets: 0 if an event is due soon, else until the timer."""
-        due = [at for at in (self._drive.next_ns(), self._events[0].at_ns if self._events else None) if at is not None]
+        due = [at for at in (self._engine.next_ns(), self._events[0].at_ns if self._events else None) if at is not None]
         if not due:
             return -1
         at_ns = min(due)
@@ -175,12 +162,8 @@ class Forwarder:
                 lane.dropped[FateReason("limit")] += 1
                 continue
             lane.under_way += 1
-            src, dst = lane.edge
-            self._drive.enter(
-                lane.path,
-                Transit(src, dst, _DATA, 0, 0, lane.sent, len(packet), content=(lane, packet)),
-                clock() - start_ns,
-            )
+            id = as_message_id((_DATA, 0, _AT, 0, lane.sent))
+            self._engine.enter(lane, packet, id, len(packet), 0, clock() - start_ns)
 
     def _route(self, tun: int, packet: bytes) -> Lane | None:
         """Return the lane of the first packet on an edge; None for a packet to no node of the fleet."""
@@ -190,25 +173,24 @@ class Forwarder:
             self.strangers += 1
             return None
         if (src, dst) not in self._lanes:
-            self._lanes[src, dst] = Lane(self._links.path(src, dst))
+            self._lanes[src, dst] = Lane((src, dst), self._links.path(src, dst), changing=self._changing)
         lane = self._routes[tun][packet[16:20]] = self._lanes[src, dst]
         return lane
 
-    def _arrived(self, unit: Transit, at_ns: int) -> None:
-        lane, packet = cast(tuple[Lane, bytes], unit.content)
-        try:
-            os.write(self.devices.get(unit.dst, -1), packet)
-        except OSError:
-            lane.dropped[FateReason("device")] += 1
-        else:
-            lane.delivered += 1
-        lane.under_way -= not unit.copy
-        self._late[(self.now_ns() - at_ns).bit_length()] += 1
+    def _arrived(self, arrivals: Sequence[Arrival[Lane, bytes]], at_ns: int) -> None:
+        for _, lane, packet, unit in arrivals:
+            try:
+                os.write(self.devices.get(lane.edge[1], -1), packet)
+            except OSError:
+                lane.dropped[FateReason("device")] += 1
+            else:
+                lane.delivered += 1
+            lane.under_way -= unit is None or not unit.copy
+            self._late[(self.now_ns() - at_ns).bit_length()] += 1
 
-    def _dropped(self, unit: Transit, reason: FateReason, at_ns: int) -> None:
-        lane, _ = cast(tuple[Lane, bytes], unit.content)
-        lane.dropped[reason] += 1
-        lane.under_way -= not unit.copy
+    def _dropped(self, unit: InFlight[Lane, bytes], reason: FateReason, at_ns: int) -> None:
+        unit.edge.dropped[reason] += 1
+        unit.edge.under_way -= not unit.copy
 
 
 def _counts(lanes: Sequence[Lane]) -> Json:

@@ -14,7 +14,7 @@ from netdfl.record.status import ENDED, Phase
 from netdfl.replaying.happenings import ASIDE
 from netdfl.replaying.playing import Playback
 from netdfl.replaying.until import check_node
-from netdfl.transport.simulated.under_way import Flight
+from netdfl.transport.simulated.fabric import FabricFlight
 
 BY_HAND = FateReason("by_hand")
 """The reason of a loss that a user caused."""
@@ -42,13 +42,13 @@ def change_message(action: Literal["drop", "deliver"], edge: Edge, number: int |
     """
     where = f"{edge[0]}->{edge[1]}"
 
-    def find(playing: Playback) -> Flight:
-        flights = list(playing.world.fabric.under_way.flights())
+    def find(playing: Playback) -> FabricFlight:
+        flights = playing.world.fabric.flights()
         numbers = playing.happenings.numbers(edge, flights)
         there = {
-            numbers[flight.message.id]: flight
+            numbers[sending.id]: flight
             for flight in flights
-            if (flight.message.src, flight.message.dst) == edge and flight.message.kind not in ASIDE
+            if flight.edge.edge == edge and (sending := flight.content[1]).id.kind not in ASIDE
         }
         wanted = min(there, default=None) if number is None else number
         if wanted is None or wanted not in there:

@@ -15,7 +15,7 @@ from netdfl.core.types import Edge, Kind, MessageId, NodeId, Payload
 from netdfl.record.base import Store
 from netdfl.record.event_log import EventLog, LoggingRecorder
 from netdfl.replaying.checking import RecordedRows
-from netdfl.transport.simulated.under_way import Flight
+from netdfl.transport.simulated.fabric import FabricFlight
 
 ASIDE = frozenset({Kind.HEARTBEAT, Kind.PROBE, Kind.QUERY, Kind.STATUS})
 """Kinds of messages that are not numbered: they are sent beside the rounds."""
@@ -76,12 +76,12 @@ class Happenings:
         """Note a text of the supervisor."""
         self.news.append(NewsItem(at_ns, text))
 
-    def numbers(self, edge: Edge, flights: Iterable[Flight]) -> dict[MessageId, int]:
+    def numbers(self, edge: Edge, flights: Iterable[FabricFlight]) -> dict[MessageId, int]:
         """Return the messages of `edge` so far, numbered from 1 in the order of their sending."""
         sent = {key: ended.sent_ns for key, ended in self.ended[edge].items()}
-        for flight in flights:
-            if (flight.message.src, flight.message.dst) == edge and flight.message.kind not in ASIDE:
-                sent.setdefault(flight.message.id, flight.sent_ns)
+        for where, (_, (id, _, sent_ns)), _, _ in flights:
+            if where.edge == edge and id.kind not in ASIDE:
+                sent.setdefault(id, sent_ns)
         in_order = sorted(sent, key=lambda key: (sent[key], *key[1:], key[0]))
         return {key: number for number, key in enumerate(in_order, start=1)}
 

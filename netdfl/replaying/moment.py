@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING
@@ -19,13 +19,13 @@ from netdfl.links.rules.base import Departure, Dropped, LinkRule
 from netdfl.mixing.base import has_mass
 from netdfl.replaying.happenings import ASIDE, NewsItem, seconds
 from netdfl.replaying.playing import Playback
-from netdfl.transport.simulated.under_way import Flight
+from netdfl.transport.simulated.fabric import FabricFlight
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
-def way_of(flight: Flight) -> tuple[int | None, str]:
+def way_of(flight: FabricFlight) -> tuple[int | None, str]:
     """Return when a message arrives (None: never, or unknown), and its way in words.
 
     The remaining stages of its way are tried on copies. Their luck depends on the message's name, so the answer holds
@@ -36,7 +36,7 @@ def way_of(flight: Flight) -> tuple[int | None, str]:
         return None, "held: its receiver's mailbox is full" if full else "held by a link that is down"
     if flight.unit is None or not flight.stages:
         return flight.at_ns, f"arrives at {seconds(flight.at_ns)}"
-    at_ns, unit = flight.at_ns, replace(flight.unit, content=None, pending=None)
+    at_ns, unit = flight.at_ns, flight.unit.alone
     for stage in flight.stages:
         outcomes = copy.deepcopy(stage).enter(unit, at_ns)
         last = outcomes[0] if outcomes else None
@@ -172,15 +172,15 @@ def _spread(
 
 
 def _flying(playing: Playback) -> list[MessageMoment]:
-    flights = list(playing.world.fabric.under_way.flights())
-    edges = {(flight.message.src, flight.message.dst) for flight in flights}
+    flights = playing.world.fabric.flights()
+    edges = {flight.edge.edge for flight in flights}
     numbers = {edge: playing.happenings.numbers(edge, flights) for edge in edges}
     found = []
     for flight in flights:
-        m = flight.message
+        m, sending = flight.content
         number = None if m.kind in ASIDE else numbers[m.src, m.dst][m.id]
         at_ns, way = way_of(flight)
-        found.append(MessageMoment(*m[:2], number, m.kind, m.round, m.step, m.attempt, flight.sent_ns, at_ns, way))
+        found.append(MessageMoment(*m[:2], number, m.kind, m.round, m.step, m.attempt, sending.sent_ns, at_ns, way))
     return sorted(found, key=lambda each: (each.at_ns is None, each.at_ns or 0, each.src, each.dst, each.number or 0))
 
 
@@ -188,9 +188,9 @@ def _coming(playing: Playback) -> list[NextEvent]:
     """Return the events that are due, by timers and from the network."""
     timers = [NextEvent(due.at_ns, _words(due.name)) for due in playing.loop.due()]
     network = [
-        NextEvent(at_ns, f"{message.kind} {message.src}->{message.dst} {'goes on' if stages else 'arrives'}")
-        for message, _, at_ns, stages, _ in playing.world.fabric.under_way.flights()
-        if at_ns is not None
+        NextEvent(each.at_ns, f"{m.kind} {m.src}->{m.dst} {'goes on' if each.stages else 'arrives'}")
+        for each in playing.world.fabric.flights()
+        if each.at_ns is not None and (m := each.content[0])
     ]
     return sorted([*timers, *network], key=lambda each: each.at_ns)
 

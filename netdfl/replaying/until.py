@@ -85,7 +85,7 @@ class _MessageStop:
         assert self.number is not None
         if self._sent(playing) < self.number:
             return False
-        numbers = playing.happenings.numbers(self.edge, playing.world.fabric.under_way.flights())
+        numbers = playing.happenings.numbers(self.edge, playing.world.fabric.flights())
         key = next((key for key, number in numbers.items() if number == self.number), None)
         if key is None or self.what == "sent":
             return key is not None

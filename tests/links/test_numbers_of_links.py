@@ -9,11 +9,17 @@ import pytest
 from xxhash import xxh3_64_intdigest
 
 from netdfl.core.rng import Streams
-from netdfl.core.types import Kind
+from netdfl.core.types import Kind, MessageId, StepId
 from netdfl.links.rules import mahimahi, rate, tcp
 from netdfl.links.rules.base import Transit
 from netdfl.links.rules.disorder import reorder
-from netdfl.links.rules.keyed_random import count_uniform, tie_break, unit_uniform
+from netdfl.links.rules.keyed_random import (
+    copy_order_key,
+    count_uniform,
+    edge_order_key,
+    message_order_key,
+    unit_uniform,
+)
 from netdfl.links.schedule import changes, compile, events, when
 from netdfl.links.schedule.active_changes import Effective
 from netdfl.links.schedule.compile import compile_events
@@ -55,8 +61,17 @@ def test_a_units_luck_is_a_hash_of_what_it_is_known_by(kind: Kind, seed: int) ->
     unit = Transit(3, 7, kind, 4, 2, 1, 100, copy=5)
     own = xxh3_64_intdigest(struct.pack("<4qB", 4, 2, 1, 5, KINDS[kind]), seed)
     assert unit_uniform(seed, unit) == ((own >> 12) + 0.5) * 2.0**-52
-    assert tie_break(seed, unit) == xxh3_64_intdigest(struct.pack("<6qB", 3, 7, 4, 2, 1, 5, KINDS[kind]), seed)
     assert count_uniform(seed, -3) == ((xxh3_64_intdigest(struct.pack("<q", -3), seed) >> 12) + 0.5) * 2.0**-52
+
+
+@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("seed", [0, 2**63 + 5])
+def test_the_order_within_an_instant_is_a_hash_of_edge_and_message(kind: Kind, seed: int) -> None:
+    id = MessageId(kind, 6, StepId(4, 2), 0, 1)
+    assert message_order_key(seed, id) == xxh3_64_intdigest(struct.pack("<4qB", 6, 4, 2, 1, KINDS[kind]), seed)
+    assert edge_order_key(seed, 3, 7) == xxh3_64_intdigest(struct.pack("<4qB", 3, 7, 0, 0, 255), seed)
+    key = 2**64 - 3
+    assert [copy_order_key(key, copy) for copy in (0, 1, 3)] == [key, 0x61C8864680B583E8, 0x255992D382208BC2]
 
 
 def test_times_are_not_held_against_rounds() -> None:

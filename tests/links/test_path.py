@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pytest
+from driving import LinkRun
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netdfl.core.types import Kind
-from netdfl.links.event_driver import Drive
 from netdfl.links.path import Path, fuse
 from netdfl.links.rules.base import Stage, Transit
 from netdfl.links.rules.disorder import Checksum, Corrupt, Duplicate, Reorder, corrupt, duplicate, reorder
@@ -26,23 +26,16 @@ MB = 10**6
 class Log:
     """Runs units and keeps what became of them."""
 
-    fates: list[tuple[int, str, int, int, int]] = field(default_factory=list)
-
     def __post_init__(self) -> None:
-        self.drive = Drive(
-            1,
-            lambda u, at: self.fates.append((at, "arrived", u.src, u.round, u.copy)),
-            lambda u, why, at: self.fates.append((at, why, u.src, u.round, u.copy)),
-        )
+        self.drive = LinkRun(1)
 
     def change(self, path: Path, now_ns: int, **changes: object) -> None:
-        self.drive.run(now_ns - 1)
-        for place, outcome in path.changed(changes, now_ns):
-            self.drive.take(path, place, outcome, now_ns)
+        self.drive.engine.run(now_ns - 1)
+        self.drive.engine.change(path.changed(changes, now_ns), now_ns)
 
     def finish(self) -> list[tuple[int, str, int, int, int]]:
-        self.drive.run(1 << 62)
-        return sorted(self.fates)
+        ends = self.drive.finish()
+        return sorted((at, why or "arrived", u.src, u.round, u.copy) for at, u, why in ends)
 
 
 def unit(round: int = 0, nbytes: int = MB, src: int = 0, dst: int = 9) -> Transit:
@@ -133,7 +126,7 @@ def test_a_fused_link_is_the_chain(recipe, script):
         for t, (gap, step) in enumerate([*script, (1, {"state": "up"})]):
             now += gap
             if isinstance(step, int):
-                log.drive.run(now)
+                log.drive.engine.run(now)
                 log.drive.enter(path, unit(t, step), now)
             else:
                 log.change(path, now, **step)
@@ -155,7 +148,7 @@ def test_holding_loses_nothing_whatever_else_changes(script):
     for t, (gap, step) in enumerate([*script, (1, "up"), (0, "fast")]):
         now += gap
         if step == "send":
-            log.drive.run(now)
+            log.drive.engine.run(now)
             log.drive.enter(path, unit(t, 1000), now)
             sent.append((now, t))
         elif step in ("up", "down_hold"):
@@ -192,11 +185,11 @@ def test_detected_corruption_takes_the_wire_and_ends_at_the_receiver():
     path, log = Path((0, 9), [damage, Rate(serial(rate=8e6))], last=(Checksum(damage),)), Log()
     log.drive.enter(path, unit(), 0)
     assert log.finish() == [(1000 * MS, "corrupt", 0, 0, 0)]
-    seen: list[Transit] = []
     damage = Corrupt(0, corrupt(probability=1.0, mode="deliver"))
-    drive = Drive(0, lambda u, at: seen.append(u), lambda u, why, at: pytest.fail(why))
+    drive = LinkRun()
     drive.enter(Path((0, 9), [damage], last=(Checksum(damage),)), unit(), 0)
-    assert seen[0].corrupted
+    ((_, seen, reason),) = drive.finish()
+    assert (seen.corrupted, reason) == (True, None)
 
 
 SOME_STAGES = {

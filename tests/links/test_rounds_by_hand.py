@@ -10,9 +10,8 @@ import pytest
 from netdfl.core.rng import Streams
 from netdfl.core.types import Kind
 from netdfl.links.building import Maker
-from netdfl.links.channel import ChangedUnit, Links
-from netdfl.links.event_driver import Drive
-from netdfl.links.rules.base import DROPPED, HELD, ByRound, Departure, Dropped, Held, Stage, Transit
+from netdfl.links.channel import Links
+from netdfl.links.rules.base import DROPPED, HELD, ByRound, Departure, Dropped, Stage, Transit
 from netdfl.links.rules.latency import Delay, Latency, constant
 from netdfl.links.rules.loss import Bernoulli, GilbertElliott, Loss
 from netdfl.links.rules.mahimahi import Opportunities, TraceRate
@@ -169,11 +168,10 @@ def test_a_nodes_change_reaches_each_unit_in_its_stage_on_its_path(key: str, pla
     its = unit()
     assert [(type(each), each.at_ns) for each in path.stages[place].enter(its, 0)] == [(Departure, S)]
     (changed,) = net.apply(event, S // 2)
-    assert isinstance(changed, ChangedUnit)
-    assert (changed.path, changed.place, changed.outcome.unit) == (path, place, its)
-    assert changed.outcome.at_ns == 3 * S // 2
+    assert isinstance(changed, Departure)
+    assert (changed.unit, changed.at_ns) == (its, 3 * S // 2)
     (again,) = net.apply(back, S)
-    assert again.outcome.at_ns == 5 * S // 4
+    assert again.at_ns == 5 * S // 4
     assert net.apply(back, S) == [], "it is as it was already"
 
 
@@ -240,10 +238,6 @@ def test_changes_of_a_link_and_of_a_node_end_with_their_cause() -> None:
 # small parts
 
 
-def test_a_unit_is_known_by_its_edge_kind_round_step_and_attempt() -> None:
-    assert unit(5, step=2, attempt=3).key == (0, 1, "data", 5, 2, 3)
-
-
 class Passing(Stage):
     def advance(self, unit: Transit, now_ns: int) -> int:
         return now_ns
@@ -253,29 +247,6 @@ def test_a_stage_without_more_is_changed_by_nothing_and_never_rests() -> None:
     stage = Passing()
     assert (stage.instant, stage.reason, stage.rests(0)) == (True, "loss", False)
     assert list(stage.changed({"state": "down_reset"}, 0)) == []
-
-
-def test_a_drive_tells_what_is_under_way_and_when_the_next_is_due() -> None:
-    arrived: list[tuple[int, int]] = []
-    run = Drive(0, lambda u, at: arrived.append((u.round, at)), lambda u, why, at: None)
-    assert (run.next_ns(), list(run.in_flight())) == (None, [])
-    net, _ = links({"default": {"latency": "1s"}})
-    path = net.path(0, 1)
-    one, two = unit(1), unit(2)
-    run.enter(path, one, 0)
-    run.submit(path, two, S // 2)
-    assert run.next_ns() == S // 2
-    assert {(u.round, at) for u, at in run.in_flight()} == {(1, S), (2, S // 2)}
-    run.run(S // 2 - 1)
-    assert {u.round for u, _ in run.in_flight()} == {1, 2}
-    run.run(S // 2)
-    assert run.next_ns() == S
-    run.take(path, 0, Departure(one, 2 * S), 3 * S // 4)
-    assert (run.next_ns(), {(u.round, at) for u, at in run.in_flight()}) == (3 * S // 2, {(1, 2 * S), (2, 3 * S // 2)})
-    run.take(path, 0, Held(two), S)
-    assert (run.next_ns(), list(run.in_flight())) == (2 * S, [(one, 2 * S)])
-    run.run(2 * S)
-    assert (arrived, run.next_ns()) == ([(1, 2 * S)], None)
 
 
 def test_a_trace_that_is_reset_drops_what_has_not_left_and_begins_with_the_next_moment() -> None:
@@ -293,6 +264,15 @@ def test_a_trace_that_is_reset_drops_what_has_not_left_and_begins_with_the_next_
             stage.changed({key: 1.0}, 12)
 
 
+def test_a_trace_counts_the_bytes_that_each_unit_had_though_one_stands_for_many() -> None:
+    stage, one = TraceRate(Opportunities((10, 20, 30, 40), queue_bytes=2000)), unit(0, 1500)
+    assert [stage.advance(one, 5), stage.advance(one, 5)] == [10, 20]
+    one.nbytes = 100
+    assert stage.advance(one, 11) == 30, "100 bytes wait, and 1500 are in service: the first has left"
+    one.nbytes = 1950
+    assert stage.advance(one, 11) == DROPPED
+
+
 def test_latency_rests_from_the_moment_on_when_the_last_has_left() -> None:
     kept, fused = Latency(0, constant(delay=5)), Latency(0, constant(delay=5))
     assert kept.rests(0)
@@ -308,13 +288,3 @@ def test_loss_rests_where_its_model_remembers_nothing_and_no_round_has_another()
     chain = GilbertElliott(0, p=0.5, r=0.5)
     assert [Loss(model).rests(0) for model in (None, NONE, chain, object())] == [True, True, False, False]
     assert not Loss(NONE, ByRound([(2, ALL)])).rests(0)
-
-
-def test_units_that_nothing_tells_apart_go_in_the_order_in_which_they_were_put_in() -> None:
-    arrived: list[Transit] = []
-    run = Drive(0, lambda u, at: arrived.append(u), lambda u, why, at: None)
-    path, alike = links({"default": {"latency": "1s"}})[0].path(0, 1), [unit(1) for _ in range(5)]
-    for each in alike:
-        run.submit(path, each, S)
-    run.run(2 * S)
-    assert [id(each) for each in arrived] == [id(each) for each in alike]

@@ -59,7 +59,7 @@ def test_a_trace_is_changed_by_no_event_but_for_a_reset(trace: str) -> None:
     other, event = links(at="1s", state="down_reset")
     for number in range(2):  # the first leaves at once
         other.path(0, 1).stages[1].enter(unit(number), S)
-    assert [step.outcome.unit.round for step in other.apply(event, S)] == [1]
+    assert [each.unit.round for each in other.apply(event, S)] == [1]
     losing, _ = links(at_round=1, loss=1)
     assert len(losing.path(0, 1).stages) == 1, "events on other keys may be by rounds"
 

@@ -10,8 +10,8 @@ import pytest
 import netdfl
 from netdfl.record.run import Run
 from netdfl.record.store import STORE
-from netdfl.transport.simulated import edge_queues
-from netdfl.transport.simulated.edge_queues import EdgeQueue
+from netdfl.transport.simulated import ends
+from netdfl.transport.simulated.ends import FabricEdge
 from tests.agreeing import agreeing_fleet
 
 REDRAWN = {"topology": {"kind": "random_sym", "neighbors": 4, "redraw_every": 1}}
@@ -34,19 +34,19 @@ def play(out: Path, rules: str) -> Run:
 def test_a_run_is_the_same_whether_links_are_forgotten(
     rules: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[EdgeQueue] = []
+    made: list[FabricEdge] = []
 
-    def counted(self: EdgeQueue, *args: Any) -> None:
+    def counted(self: FabricEdge, *args: Any) -> None:
         made.append(self)
         make(self, *args)
 
-    make = EdgeQueue.__init__
-    monkeypatch.setattr(EdgeQueue, "__init__", counted)
-    monkeypatch.setattr(edge_queues, "FEW_QUEUES", 100)
+    make = FabricEdge.__init__
+    monkeypatch.setattr(FabricEdge, "__init__", counted)
+    monkeypatch.setattr(ends, "FEW_EDGES", 100)
     kept = play(tmp_path / "kept", rules)
     edges = len(made)
     made.clear()
-    monkeypatch.setattr(edge_queues, "FEW_QUEUES", 1)
+    monkeypatch.setattr(ends, "FEW_EDGES", 1)
     anew = play(tmp_path / "anew", rules)
     assert (len(made) > edges) == (rules != "bursts")  # such a link remembers its last message for ever
     assert anew.result["event_log_hash"] == kept.result["event_log_hash"]

@@ -208,7 +208,7 @@ def test_every_message_ends_once_and_never_arrives_before_it_left(
         assert row.fate.text in ("delivered", "dropped:loss", "dropped:queue")
 
 
-def test_a_node_keeps_few_queues_on_a_graph_that_is_redrawn() -> None:
+def test_a_node_keeps_few_edges_on_a_graph_that_is_redrawn() -> None:
     loop = VirtualLoop()
     fabric = Fabric(VirtualClock(loop), 0, KeptLedger())
     for node in range(400):
@@ -218,5 +218,5 @@ def test_a_node_keeps_few_queues_on_a_graph_that_is_redrawn() -> None:
         fabric.send(Multicast(0, dsts, MessageId(Kind.DATA, 0, StepId(round, 0), 0, 0), (Payload(),) * 10))
         while (due := fabric.next_ns()) is not None:
             fabric.run(due)
-    assert len(fabric._ends[0].queues) <= 60
+    assert len(fabric._ends[0].edges) <= 60
     loop.close()

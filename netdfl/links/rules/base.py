@@ -21,12 +21,12 @@ T = TypeVar("T")
 
 @dataclass(slots=True, eq=False)
 class Transit:
-    """A unit on its way over one directed edge: a message, or a packet.
+    """A unit on its way over one directed edge, a message or a packet, by all that a rule may know of it.
 
-    Its fate is keyed by (src, dst, kind, round, step, attempt), so two algorithms meet the same
-    channel. `copy` is 0 for the original and counts duplicates. `corrupted` units are delivered
-    damaged or dropped at the receiver, as the rule that damaged them says. `pending` belongs to the
-    driver: the departure that counts, so that one which a change replaced is known when it comes up.
+    Its luck is keyed by (kind, round, step, attempt, copy) on its edge, so two algorithms meet the same channel. `copy`
+    is 0 for the original and counts duplicates. `corrupted` units are delivered damaged or dropped at the receiver, as
+    the rule that damaged them says. A rule that keeps a unit may rely on its identity alone: where a whole path is
+    computed at once, one unit stands for many.
     """
 
     src: NodeId
@@ -38,27 +38,19 @@ class Transit:
     nbytes: int
     copy: int = 0
     corrupted: bool = False
-    content: object = None
-    pending: Departure | None = None
 
     @property
     def of_round(self) -> int:
         """The round that it is of: -1, none, for a heartbeat, whose `round` is its number."""
         return -1 if self.kind is Kind.HEARTBEAT else self.round
 
-    @property
-    def key(self) -> tuple[int, int, str, int, int, int]:
-        """What the unit's fate depends on, beside the seed and the rule."""
-        return (self.src, self.dst, self.kind.value, self.round, self.step, self.attempt)
-
 
 @dataclass(slots=True, eq=False)
 class Departure:
     """`unit` leaves the stage at `at_ns`.
 
-    Returned by `changed`, it replaces the departure that was pending for the same unit. A unit that
-    the stage holds without a known end (a link that is down and holds) has no departure until
-    `changed` gives it one.
+    It replaces an earlier departure of the same unit from the same stage. A unit that the stage holds without a known
+    end (a link that is down and holds) has no departure until the stage gives it one.
     """
 
     unit: Transit
@@ -75,7 +67,7 @@ class Dropped:
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """`unit` stays in the stage until `changed` says more; a departure that was pending for it is void."""
+    """`unit` stays in the stage until the stage says more; an earlier departure of it is void."""
 
     unit: Transit
 
@@ -101,6 +93,23 @@ class LinkRule(Protocol):
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
         """Apply a scheduled change; say what becomes of what the stage holds."""
+        ...
+
+
+class Retiming(LinkRule, Protocol):
+    """A stage in which units share something, so that one that begins or ends moves the others.
+
+    `enter` says at most that the unit is dropped; departures come from `retimed` and `changed`, and may concern any
+    unit in the stage. A stage may stand for several places of a path at once (an uplink, a core link and a downlink),
+    and several paths may have it.
+    """
+
+    def left(self, unit: Transit, now_ns: int) -> None:
+        """Forget `unit`, whose departure has come."""
+        ...
+
+    def retimed(self, now_ns: int) -> Sequence[StageOutcome]:
+        """Say when units leave now, once for all that entered, left or changed at this instant."""
         ...
 
 

@@ -84,7 +84,7 @@ class Duplicate(Disorder[Duplication]):
         """`unit`, and its copy where it is duplicated."""
         if unit_uniform(self.seed, unit) >= self.config.probability:
             return (unit,)
-        return (unit, replace(unit, copy=unit.copy + 1, pending=None))
+        return (unit, replace(unit, copy=unit.copy + 1))
 
     def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
         """Pass `unit`, and a copy behind it with the probability."""

@@ -114,14 +114,14 @@ class TraceRate(Stage):
         self.opportunities = opportunities
         self._index = -1  # the opportunity in use
         self._left = 0  # bytes that it can still carry
-        self._queue: deque[tuple[int, Transit]] = deque()
+        self._queue: deque[tuple[int, int, Transit]] = deque()  # (when its last byte has left, nbytes, unit)
         self._waiting = 0
 
     def advance(self, unit: Transit, now_ns: int) -> int:
         """The time of the opportunity that carries the last byte of `unit`, or `DROPPED`."""
         queue = self._queue
         while queue and queue[0][0] <= now_ns:
-            self._waiting -= queue.popleft()[1].nbytes
+            self._waiting -= queue.popleft()[1]
         if self._full(unit.nbytes):
             return DROPPED
         first = self.opportunities.first(now_ns)
@@ -131,7 +131,7 @@ class TraceRate(Stage):
         self._index += more
         self._left += more * OPPORTUNITY_BYTES - unit.nbytes
         at_ns = max(now_ns, self.opportunities.at(self._index)) if self._index >= 0 else now_ns
-        queue.append((at_ns, unit))
+        queue.append((at_ns, unit.nbytes, unit))
         self._waiting += unit.nbytes
         return at_ns
 
@@ -143,7 +143,7 @@ class TraceRate(Stage):
             return len(self._queue) > bound.queue_messages
         if bound.queue_bytes is None:
             return False
-        return self._waiting - self._queue[0][1].nbytes + nbytes > bound.queue_bytes
+        return self._waiting - self._queue[0][1] + nbytes > bound.queue_bytes
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
         """Drop what is held at a reset; refuse a change of the rate."""
@@ -151,7 +151,7 @@ class TraceRate(Stage):
             raise ValueError("a rate from a trace can't be changed by an event; give the link a plain rate instead")
         if not resets(event):
             return ()
-        dropped = [Dropped(unit, RESET) for at_ns, unit in self._queue if at_ns > now_ns]
+        dropped = [Dropped(unit, RESET) for at_ns, _, unit in self._queue if at_ns > now_ns]
         self._queue.clear()
         self._waiting = 0
         self._index = min(self._index, self.opportunities.first(now_ns) - 1)

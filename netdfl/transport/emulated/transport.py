@@ -14,16 +14,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from netdfl.core.clock import Clock, Timer, TimerName
 from netdfl.core.fates import FateKind, FateReason
 from netdfl.core.types import Edge, Message, Multicast, NodeId, messages_of, unicast
 from netdfl.links.channel import Links
-from netdfl.links.event_driver import Drive
-from netdfl.links.path import Path
-from netdfl.links.rules.base import Transit
+from netdfl.links.edge_state import EdgeState, InFlight, PathPlan
+from netdfl.links.engine import Arrival, LinkEngine
+from netdfl.links.rules.base import StageOutcome
 from netdfl.links.rules.disorder import with_bit_flipped
+from netdfl.links.rules.keyed_random import edge_order_key, message_order_key
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.transport.base import Fate, Ledger, Sink, deliver_one
 from netdfl.transport.emulated.receipts import REPORT, Receipts, SentMessage, report
@@ -84,10 +85,9 @@ class Emulated:
         self._changes = [e for e in events if e.at_ns is not None and e.acts_on_links]
         self._measure, self._epoch = measure, epoch
         self.receipts = Receipts(ledger, epoch)
-        self._up = Drive(seed, self._left, self._lost)
-        self._down = Drive(seed, self._arrived, self._dropped)
-        self._halves: dict[tuple[Edge, bool], Path] = {}
-        self._entered: set[Transit] = set()
+        self._up: LinkEngine[EdgeState, SentMessage] = LinkEngine(self._left, self._lost)
+        self._down: LinkEngine[EdgeState, _Held] = LinkEngine(self._arrived, self._dropped)
+        self._halves: dict[tuple[Edge, bool], EdgeState] = {}
         self._waiting: list[_Held] = []
         self._blocked: list[Callable[[], None]] = []
         self._told: dict[NodeId, list[list[object]]] = {}
@@ -154,10 +154,8 @@ class Emulated:
 
     def settle(self) -> None:
         """Settle what has not ended as `in_flight`."""
-        copies = {unit for unit, _ in self._up.in_flight() if unit.copy}
-        for unit in [*self._entered, *copies]:
+        for unit in (flight.unit for flight in self._up.withdraw(lambda flight: True) if flight.unit is not None):
             self.receipts.settle(self._open(unit), None, Fate.IN_FLIGHT)
-        self._entered.clear()
         self.receipts.settle_all()
 
     # time
@@ -177,11 +175,13 @@ class Emulated:
         self._arm()
 
     def _apply(self, event: CompiledEvent, at_ns: int) -> None:
-        for path, place, outcome in self._links.apply(event, at_ns):
-            if place < path.own.stop:
-                self._up.take(self._half(path.edge, False), place, outcome, at_ns)
-            else:
-                self._down.take(self._half(path.edge, True), place - path.own.stop, outcome, at_ns)
+        up: list[StageOutcome] = []
+        down: list[StageOutcome] = []
+        for outcome in self._links.apply(event, at_ns):
+            unit = cast(InFlight[EdgeState, object], outcome.unit)
+            (up if unit.edge.edge[0] == self.node else down).append(outcome)
+        self._up.change(up, at_ns)
+        self._down.change(down, at_ns)
 
     def _arm(self) -> None:
         change = (self._changes[0].at_ns or 0) if self._changes else _FOREVER
@@ -203,13 +203,13 @@ class Emulated:
             self._timer[1].cancel()
             self._timer = None
 
-    def _half(self, edge: Edge, receiving: bool) -> Path:
+    def _half(self, edge: Edge, receiving: bool) -> EdgeState:
+        """The stages of `edge` that are this node's to drive: none is computed in advance, for real time is late."""
         half = self._halves.get((edge, receiving))
         if half is None:
-            path = self._links.path(*edge)
-            stop = path.own.stop
-            half = Path(edge, path.stages[stop:] if receiving else path.stages[:stop])
-            self._halves[edge, receiving] = half
+            path, order_key = self._links.path(*edge), edge_order_key(self._seed, *edge)
+            plan = PathPlan.stage_by_stage(path, None if receiving else path.own.stop)
+            half = self._halves[edge, receiving] = EdgeState(edge, path, plan, order_key)
         return half
 
     # sending
@@ -221,30 +221,30 @@ class Emulated:
         nbytes, now = frame_size(message.payload), self._clock.now_ns()
         self._lead_ns = max(self._lead_ns, LEAD_NS + LEAD_NS_PER_BYTE * nbytes)
         self._ledger.sent(unicast(message), nbytes, now)
-        m = message
         sent = SentMessage(message, nbytes, now)
-        unit = Transit(m.src, m.dst, m.kind, m.round, m.step, m.attempt, nbytes, content=sent)
-        self._entered.add(unit)
-        self._up.enter(self._half((m.src, m.dst), False), unit, now)
+        edge = self._half((message.src, message.dst), False)
+        self._up.enter(edge, sent, message.id, nbytes, self._order_key(edge, message), now)
         return True
 
-    def _open(self, unit: Transit) -> SentMessage:
+    def _order_key(self, edge: EdgeState, message: Message) -> int:
+        return edge.order_key ^ message_order_key(self._seed, message.id)
+
+    def _open(self, unit: InFlight[EdgeState, SentMessage]) -> SentMessage:
         """What `unit` carries; a copy becomes a message of its own here."""
         sent = unit.content
-        assert isinstance(sent, SentMessage)
         if unit.copy:
             sent = SentMessage(sent.message._replace(), sent.nbytes, sent.sent_ns)
             self._ledger.sent(unicast(sent.message), 0, sent.sent_ns)
         return sent
 
-    def _left(self, unit: Transit, at_ns: int) -> None:
-        self._entered.discard(unit)
-        sent = self._open(unit)
-        link_header = LinkHeader(self.receipts.add(sent), sent.sent_ns, at_ns, unit.copy, unit.corrupted)
-        self.carrier.carry(sent.message, link_header.pack())
+    def _left(self, arrivals: Sequence[Arrival[EdgeState, SentMessage]], at_ns: int) -> None:
+        for _, _, _, unit in arrivals:
+            assert unit is not None
+            sent = self._open(unit)
+            link_header = LinkHeader(self.receipts.add(sent), sent.sent_ns, at_ns, unit.copy, unit.corrupted)
+            self.carrier.carry(sent.message, link_header.pack())
 
-    def _lost(self, unit: Transit, reason: FateReason, at_ns: int) -> None:
-        self._entered.discard(unit)
+    def _lost(self, unit: InFlight[EdgeState, SentMessage], reason: FateReason, at_ns: int) -> None:
         self.receipts.settle(self._open(unit), None, Fate.dropped(reason))
 
     # receiving
@@ -262,20 +262,10 @@ class Emulated:
             return None
         read = read_link_header(link_header)
         held = _Held(message, read)
-        m = message
-        unit = Transit(
-            m.src,
-            m.dst,
-            m.kind,
-            m.round,
-            m.step,
-            m.attempt,
-            frame_size(m.payload),
-            read.copy,
-            read.corrupted,
-            content=held,
-        )
-        self._down.submit(self._half((m.src, m.dst), True), unit, read.due_ns)
+        edge, nbytes = self._half((message.src, message.dst), True), frame_size(message.payload)
+        unit = InFlight.of(edge, held, message.id, nbytes, self._order_key(edge, message))
+        unit.copy, unit.corrupted, unit.place = read.copy, read.corrupted, edge.path.own.stop - 1
+        self._down.resume(unit, read.due_ns)
         self._advance()
         held.direct = False
         return held.fate or Fate.IN_FLIGHT
@@ -287,13 +277,13 @@ class Emulated:
         elif self._sink is not None:
             self._sink.when_room(callback)
 
-    def _arrived(self, unit: Transit, at_ns: int) -> None:
-        held = unit.content
-        assert isinstance(held, _Held)
-        self._measure(unit.src, unit.nbytes, held.link_header.sent_ns, at_ns, self._clock.now_ns())
-        if unit.corrupted:
-            held.message = with_bit_flipped(held.message, self._seed)
-        self._give(held)
+    def _arrived(self, arrivals: Sequence[Arrival[EdgeState, _Held]], at_ns: int) -> None:
+        for _, edge, held, unit in arrivals:
+            assert unit is not None
+            self._measure(edge.edge[0], unit.nbytes, held.link_header.sent_ns, at_ns, self._clock.now_ns())
+            if unit.corrupted:
+                held.message = with_bit_flipped(held.message, self._seed)
+            self._give(held)
 
     def _give(self, held: _Held) -> None:
         fate = None if self._sink is None else deliver_one(self._sink, held.message)
@@ -312,10 +302,8 @@ class Emulated:
         for callback in blocked:
             callback()
 
-    def _dropped(self, unit: Transit, reason: FateReason, at_ns: int) -> None:
-        held = unit.content
-        assert isinstance(held, _Held)
-        self._tell(held, Fate.dropped(reason))
+    def _dropped(self, unit: InFlight[EdgeState, _Held], reason: FateReason, at_ns: int) -> None:
+        self._tell(unit.content, Fate.dropped(reason))
 
     # reports
 

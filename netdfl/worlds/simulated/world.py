@@ -209,8 +209,8 @@ class SimulatedWorld:
         """See `VirtualWorld`: the fabric knows what is in flight."""
         flying: defaultdict[NodeId, defaultdict[NodeId, list[tuple[MessageId, int]]]]
         flying = defaultdict(lambda: defaultdict(list))
-        for m, sent_ns in self.fabric.under_way.messages():
-            flying[m.src][m.dst].append((m.id, sent_ns))
+        for edge, (_, sending), _, _ in self.fabric.flights():
+            flying[edge.edge[0]][edge.edge[1]].append((sending.id, sending.sent_ns))
         return {
             node: resident.host.account(ended=resident.ended, flying=flying[node])
             for node, resident in self.residents.items()

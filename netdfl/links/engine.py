@@ -1,0 +1,306 @@
+"""The link engine: takes contents over their edges, whatever they are, and says when each arrives or why it does not.
+
+The simulated fabric, the links above gRPC and the forwarder of packets all drive their links with it. It is sans-I/O:
+whoever owns the time asks `next_ns` and calls `step` or `run` when time gets there.
+
+    submit, enter -> stage -> stage -> ... -> stage -> arrived
+                       |  ^
+                       |  '-- the calendar, until the stage lets the unit go
+                       |---- held, until a change releases it
+                       '---> dropped
+
+A stage that lets a unit go at once is left at once; only a wait goes through the calendar. Two rules make the order at
+one instant a property of the messages and not of who was put in first: at every instant the calendar's entries go in
+the order of their keys, those of one edge in the order in which they were sent; and outside of an instant nothing
+enters a shared stage or arrives, but waits for its turn.
+
+Where a path can be computed in advance (`edge_state.py` says which), a message goes straight to the instant of its
+arrival. What arrives at one instant, and has no stage before it, is handed over as one batch.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
+from typing import Any, Generic, NamedTuple, TypeAlias, cast
+
+from netdfl.core.fates import FateReason
+from netdfl.core.types import MessageId
+from netdfl.links.calendar import EventCalendar
+from netdfl.links.edge_state import UNKNOWN, E, InFlight, T
+from netdfl.links.rules.base import DROPPED, Departure, Dropped, Held, LinkRule, Retiming, StageOutcome
+from netdfl.links.rules.keyed_random import copy_order_key
+
+Arrival: TypeAlias = tuple[int, E, T, InFlight[E, T] | None]
+"""(order key, edge, content, the unit that carried it; None: its way was computed in advance)"""
+Order: TypeAlias = Callable[[list[Any]], Sequence[Any]]
+"""Puts the entries of one instant in order."""
+order_key_of, _edge_of, _unit_of = itemgetter(0), itemgetter(1), itemgetter(3)
+
+
+def by_order_key(entries: list[Any]) -> Sequence[Any]:
+    """Edges go by their keys; the entries of one edge keep the order in which they were added, as links promise."""
+    ordered = sorted(entries, key=order_key_of)
+    if len(set(map(_edge_of, entries))) == len(entries):
+        return ordered
+    of_edge: dict[object, deque[Any]] = {}
+    for entry in entries:
+        of_edge.setdefault(entry[1], deque()).append(entry)
+    return [of_edge[entry[1]].popleft() for entry in ordered]
+
+
+def as_they_came(entries: list[Any]) -> Sequence[Any]:
+    """Entries keep the order in which they were added, as on a wire."""
+    return entries
+
+
+class Route(NamedTuple, Generic[E]):
+    """The edges over which one node sends at once, and the delay that all of them always have (else `UNKNOWN`)."""
+
+    edges: Sequence[E]
+    delay_ns: int
+
+    @classmethod
+    def over(cls, edges: Sequence[E]) -> Route[E]:
+        """Find out whether `edges` always take the same time."""
+        first = edges[0].plan.delay_ns
+        same = all([edge.plan.delay_ns == first for edge in edges])
+        return cls(edges, first if same else UNKNOWN)
+
+
+class Flight(NamedTuple, Generic[E, T]):
+    """A content under way: when it arrives, or leaves the stage that it is in; None: a stage holds it."""
+
+    edge: E
+    content: T
+    at_ns: int | None
+    unit: InFlight[E, T] | None
+
+    @property
+    def stages(self) -> Sequence[LinkRule]:
+        """The stages that it has still to enter."""
+        if self.unit is None or self.at_ns is None:
+            return ()
+        return self.edge.path.stages[self.unit.place + 1 : self.edge.plan.stop]
+
+
+class LinkEngine(Generic[E, T]):
+    """All contents under way on some edges."""
+
+    def __init__(
+        self,
+        arrived: Callable[[Sequence[Arrival[E, T]], int], None],
+        dropped: Callable[[InFlight[E, T], FateReason, int], None],
+        order: Order = by_order_key,
+    ) -> None:
+        """Start with nothing under way.
+
+        Args:
+            arrived: takes what arrives at one instant, in nanoseconds. A batch whose ways were computed in advance is
+                in the order in which it was sent: it rarely matters beyond the messages of one receiver, so `order`
+                is left to whoever takes the batch.
+            dropped: takes a unit that ends on its way, with the reason and the instant.
+            order: puts what is due at one instant in order.
+        """
+        self._arrived, self._dropped, self._order = arrived, dropped, order
+        self._calendar: EventCalendar[Arrival[E, T]] = EventCalendar(_is_void)
+        self._held: dict[InFlight[E, T], None] = {}
+        self._moved: dict[Retiming, None] = {}
+        self._moved_ns = 0
+        self._in_instant = False
+
+    # contents come in
+
+    def submit(
+        self,
+        route: Route[E],
+        contents: Iterable[T],
+        id: MessageId,
+        sizes: Sequence[int],
+        order_key: int,
+        now_ns: int,
+    ) -> Sequence[E]:
+        """Put one message for several receivers on its edges: a content of so many bytes for each.
+
+        Returns the edges whose content arrives at this very instant, as their whole path takes no time.
+        """
+        edges, delay_ns = route
+        if delay_ns >= 0:
+            self._calendar.at(now_ns + delay_ns).extend(
+                [
+                    (edge.order_key ^ order_key, edge, content, None)
+                    for edge, content in zip(edges, contents, strict=True)
+                ]
+            )
+            return () if delay_ns else edges
+        at_once: list[E] = []
+        for edge, content, nbytes in zip(edges, contents, sizes, strict=True):
+            if self.enter(edge, content, id, nbytes, edge.order_key ^ order_key, now_ns) == now_ns:
+                at_once.append(edge)
+        return at_once
+
+    def enter(self, edge: E, content: T, id: MessageId, nbytes: int, order_key: int, now_ns: int) -> int:
+        """Put `content` on `edge`; returns when it arrives, if that can be computed now, else `UNKNOWN`."""
+        _, at_once, delay_ns, _ = edge.plan
+        at_ns = now_ns
+        if delay_ns >= 0:
+            at_ns += delay_ns
+        elif at_once is None:
+            self._go(InFlight.of(edge, content, id, nbytes, order_key), 0, now_ns)
+            return UNKNOWN
+        else:
+            unit = edge.spare
+            if unit is None:
+                unit = edge.spare = InFlight.of(edge, content, id, nbytes, order_key)
+            unit.kind, _, (unit.round, unit.step), _, unit.attempt = id
+            unit.nbytes = nbytes
+            for stage in at_once:
+                after_ns = stage.advance(unit, at_ns)
+                if after_ns < at_ns:
+                    unit.content, unit.order_key = content, order_key
+                    if after_ns == DROPPED:
+                        self._dropped(unit, stage.reason, now_ns)
+                    else:
+                        self._held[unit] = edge.spare = None
+                    return UNKNOWN
+                at_ns = after_ns
+        entries = self._calendar.instants.get(at_ns) or self._calendar.at(at_ns)
+        entries.append((order_key, edge, content, None))
+        return at_ns
+
+    def resume(self, unit: InFlight[E, T], at_ns: int) -> None:
+        """Let `unit` leave its stage at `at_ns`: another engine, at the other end of a link, has taken it so far."""
+        self._wait(unit, at_ns)
+
+    # time
+
+    def next_ns(self) -> int | None:
+        """Return when something is due next, or None."""
+        due = self._calendar.next_ns()
+        if self._moved and (due is None or due > self._moved_ns):
+            return self._moved_ns
+        return due
+
+    def step(self, now_ns: int) -> None:
+        """Do what is due at `now_ns`, which `next_ns` gave. What this adds to the same instant is due again."""
+        due = self._calendar.next_ns()
+        self._in_instant = True
+        if due != now_ns:
+            self._retime(now_ns)
+        else:
+            entries = self._calendar.pop()
+            if len(entries) > 1 and not any(map(_unit_of, entries)):
+                self._arrived(entries, now_ns)
+            else:
+                for entry in self._order(entries) if len(entries) > 1 else entries:
+                    self._go_on(entry, now_ns)
+        self._in_instant = False
+
+    def run(self, until_ns: int) -> None:
+        """Do all that is due up to `until_ns`, in order of time."""
+        while (due := self.next_ns()) is not None and due <= until_ns:
+            self.step(due)
+
+    def change(self, outcomes: Iterable[StageOutcome], now_ns: int) -> None:
+        """Do to units what the change of a stage, by the schedule, says of each."""
+        for outcome in outcomes:
+            self._take(outcome, now_ns)
+
+    # what is under way
+
+    def flights(self) -> Iterator[Flight[E, T]]:
+        """Give every content under way, and how far it is."""
+        for at_ns, (_, edge, content, unit) in self._calendar:
+            yield Flight(edge, content, at_ns, unit)
+        for unit in self._held:
+            yield Flight(unit.edge, unit.content, None, unit)
+
+    def withdraw(self, is_wanted: Callable[[Flight[E, T]], bool]) -> list[Flight[E, T]]:
+        """Take contents off their way. A stage that counts one still does, and can't bring it back."""
+        flights = [flight for flight in self.flights() if is_wanted(flight)]
+        computed = {id(flight.content) for flight in flights if flight.unit is None}
+        if computed:
+            self._calendar.remove(lambda entry: entry[3] is None and id(entry[2]) in computed)
+        for unit in (flight.unit for flight in flights if flight.unit is not None):
+            unit.due_ns, unit.withdrawn = None, True
+            self._held.pop(unit, None)
+        return flights
+
+    # stages
+
+    def _go_on(self, entry: Arrival[E, T], now_ns: int) -> None:
+        unit = entry[3]
+        if unit is None:
+            self._arrived((entry,), now_ns)
+        elif unit.due_ns == now_ns:
+            unit.due_ns = None
+            if unit.place in unit.edge.plan.retiming:
+                stage = cast(Retiming, unit.edge.path.stages[unit.place])
+                stage.left(unit, now_ns)
+                self._note_move(stage, now_ns)
+            self._go(unit, unit.place + 1, now_ns)
+
+    def _go(self, unit: InFlight[E, T], place: int, now_ns: int) -> None:
+        """Enter stage `place` and those behind it, until one keeps the unit."""
+        edge, in_instant = unit.edge, self._in_instant
+        stages, shared, (stop, _, _, retiming) = edge.path.stages, edge.path.own.stop, edge.plan
+        while place < stop:
+            if place == shared and not in_instant:
+                break
+            stage = stages[place]
+            outcomes = stage.enter(unit, now_ns)
+            if place in retiming:
+                self._note_move(cast(Retiming, stage), now_ns)
+            elif len(outcomes) == 1 and type(outcomes[0]) is Departure and outcomes[0].at_ns <= now_ns:
+                place += 1
+                continue
+            if not outcomes:
+                unit.place = place
+                self._held[unit] = None
+            for outcome in outcomes:
+                cast(InFlight[E, T], outcome.unit).place = place  # a copy was made in this stage
+                self._take(outcome, now_ns)
+            return
+        if in_instant:
+            self._arrived(((unit.order_key, edge, unit.content, unit),), now_ns)
+        else:
+            unit.place = place - 1
+            self._wait(unit, now_ns)
+
+    def _take(self, outcome: StageOutcome, now_ns: int) -> None:
+        unit = cast(InFlight[E, T], outcome.unit)
+        unit.due_ns = None
+        if unit.withdrawn:
+            return
+        self._held.pop(unit, None)
+        if isinstance(outcome, Dropped):
+            self._dropped(unit, outcome.reason, now_ns)
+        elif isinstance(outcome, Held):
+            self._held[unit] = None
+        elif outcome.at_ns > now_ns or unit.place in unit.edge.plan.retiming:
+            self._wait(unit, outcome.at_ns)
+        else:
+            self._go(unit, unit.place + 1, now_ns)
+
+    def _wait(self, unit: InFlight[E, T], at_ns: int) -> None:
+        unit.due_ns = at_ns
+        key = copy_order_key(unit.order_key, unit.copy) if unit.copy else unit.order_key
+        self._calendar.at(at_ns).append((key, unit.edge, unit.content, unit))
+
+    # stages that are shared
+
+    def _note_move(self, stage: Retiming, now_ns: int) -> None:
+        self._moved[stage], self._moved_ns = None, now_ns
+
+    def _retime(self, now_ns: int) -> None:
+        """Let stages in which units share something say anew when each leaves, after all else of this instant."""
+        stages, self._moved = list(self._moved), {}
+        for stage in stages:
+            self.change(stage.retimed(now_ns), now_ns)
+
+
+def _is_void(at_ns: int, entry: Arrival[Any, Any]) -> bool:
+    """Whether its unit leaves the stage at another time by now."""
+    unit = entry[3]
+    return unit is not None and unit.due_ns != at_ns
