@@ -15,7 +15,7 @@ from netdfl.testing.transports import KeptSink, data_message
 PACKAGE = Path(__file__).resolve().parents[1] / "netdfl"
 GONE = {
     "Copies", "ToAll", "Lanes", "Volley", "take_together", "BatchSink", "TakenApart", "Book", "FleetBook", "as_copies",
-    "of_one_slot", "FanOut", "RowBatch",
+    "of_one_slot", "FanOut", "RowBatch", "are_alike", "as_message",
 }  # fmt: skip
 """Other forms that a multicast or an outcome had on its way."""
 FIELDS = 2, 7
@@ -37,6 +37,29 @@ def test_nothing_on_the_way_of_a_message_has_another_form_of_it() -> None:
     kinds = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     defined = {(file.name, node.name) for file, node in nodes() if isinstance(node, kinds)}
     assert {each for each in defined if each[1] in GONE} == set()
+
+
+ENGINE = "netdfl.links.engine"
+DRIVERS = {
+    "transport/simulated/fabric.py": "messages of a simulated fleet",
+    "transport/emulated/transport.py": "messages above gRPC",
+    "packets/forwarder.py": "packets",
+}
+
+
+def test_one_engine_drives_all_links() -> None:
+    using = {
+        file.relative_to(PACKAGE).as_posix()
+        for file, node in nodes()
+        if isinstance(node, ast.ImportFrom) and node.module == ENGINE and "LinkEngine" in [a.name for a in node.names]
+    }
+    assert using == set(DRIVERS)
+    taking = {
+        file.relative_to(PACKAGE).as_posix()
+        for file, node in nodes()
+        if isinstance(node, ast.Attribute) and node.attr in ("advance", "enter") and ast.unparse(node.value) == "stage"
+    }
+    assert taking == {"links/engine.py", "links/path.py", "packets/calibration/fit.py"}, "nobody else walks stages"
 
 
 def test_what_tells_messages_apart_is_their_id_and_not_a_slice_of_them() -> None:

@@ -166,11 +166,6 @@ class Message(NamedTuple):
         return LogicalId(self.kind, self.at)
 
 
-as_message: Callable[[tuple[NodeId, NodeId, Kind, int, int, int, int, Payload]], Message] = partial(
-    tuple.__new__, Message
-)
-"""A message of its fields, without the call in Python that a named tuple makes."""
-
 Outbox: TypeAlias = Mapping[NodeId, Payload]
 """The payload of each destination of one step: the same object where they agree."""
 
@@ -190,8 +185,9 @@ class Multicast(NamedTuple):
     def messages(self) -> list[Message]:
         """Each receiver's own message."""
         src, dsts, (kind, incarnation, (round, step), _, attempt), payloads = self
+        new = tuple.__new__  # without the call in Python that a named tuple makes
         return [
-            as_message((src, dst, kind, incarnation, round, step, attempt, payload))
+            new(Message, (src, dst, kind, incarnation, round, step, attempt, payload))
             for dst, payload in zip(dsts, payloads, strict=True)
         ]
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
-from netdfl.core.types import Message, MessageId, NodeId
+from netdfl.core.types import Kind, Message, MessageId, NodeId, StepId
 from netdfl.links.edge_state import UNKNOWN, EdgeState, PathPlan
 from netdfl.links.engine import Route
 from netdfl.links.path import Path
@@ -59,6 +59,7 @@ class Sending(NamedTuple):
     sent_ns: int
 
 
+NOTHING_SENT = Sending(MessageId(Kind.DATA, 0, StepId(0, 0), 0, 0), 0, -1)
 Content: TypeAlias = tuple[Message, Sending]
 """What the fabric's engine carries."""
 
@@ -68,7 +69,7 @@ class FabricEdge(EdgeState):
 
     __slots__ = ("backlog", "source", "target", "waiters")
 
-    def __init__(self, source: Endpoint, target: Endpoint, path: Path, plan: PathPlan, order_key: int) -> None:
+    def __init__(self, source: FabricEnd, target: FabricEnd, path: Path, plan: PathPlan, order_key: int) -> None:
         """Begin without backlog."""
         super().__init__((source.node, target.node), path, plan, order_key)
         self.source, self.target = source, target
@@ -100,7 +101,7 @@ HeldMessage: TypeAlias = tuple[FabricEdge, Content]
 NOWHERE: tuple[tuple[NodeId, ...], Route[FabricEdge]] = ((), Route((), UNKNOWN))
 
 
-class Endpoint:
+class FabricEnd:
     """A node's end of the fabric: its sink, its edges to others, and the messages that its full mailbox left waiting.
 
     `backlog` is the sum of its edges'. `last` are the receivers to which it sent last, and the route to them.

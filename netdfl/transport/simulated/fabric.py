@@ -13,7 +13,7 @@ first.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import repeat
 from typing import TypeAlias
@@ -30,9 +30,10 @@ from netdfl.links.rules.keyed_random import edge_order_key, message_order_key
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.transport.base import Ledger, Sink
 from netdfl.transport.simulated.ends import (
+    NOTHING_SENT,
     Content,
-    Endpoint,
     FabricEdge,
+    FabricEnd,
     FabricLinks,
     PerfectLinks,
     Sending,
@@ -67,9 +68,9 @@ class Fabric:
         self._clock, self._seed, self._ledger, self._size = clock, seed, ledger, size
         self._links: FabricLinks = links or PerfectLinks()
         self._changing = changing
-        self._ends: dict[NodeId, Endpoint] = {}
+        self._ends: dict[NodeId, FabricEnd] = {}
         self._engine: LinkEngine[FabricEdge, Content] = LinkEngine(self._arrived, self._dropped)
-        self._sending: Sending | None = None
+        self._sending = NOTHING_SENT
         self._alike: tuple[Sequence[LinkRule] | None, PathPlan] = (None, PathPlan(0))
 
     # nodes
@@ -77,7 +78,7 @@ class Fabric:
     def join(self, node: NodeId) -> None:
         """Give `node` an end; a node that restarts keeps its edges and what is on them."""
         if node not in self._ends:
-            self._ends[node] = Endpoint(node)
+            self._ends[node] = FabricEnd(node)
 
     def attach(self, node: NodeId, sink: Sink) -> None:
         """Deliver to `node` from now on; what an earlier sink had no room for is offered to this one."""
@@ -143,7 +144,7 @@ class Fabric:
             self._submit(source, multicast._replace(dsts=(dst,), payloads=(payload,)))
         return count
 
-    def _submit(self, source: Endpoint, multicast: Multicast) -> None:
+    def _submit(self, source: FabricEnd, multicast: Multicast) -> None:
         now = self._clock.now_ns()
         _, dsts, id, payloads = multicast
         if len(source.edges) > source.most_edges and not self._changing:
@@ -151,28 +152,26 @@ class Fabric:
                 self._links.forget(source.node, dst)
         sizes = [payload.size or self._size(payload) for payload in payloads]
         self._ledger.sent(multicast, sum(sizes), now)
-        nbytes = sizes[0]
-        alike = sizes.count(nbytes) == len(sizes)
-        sendings = repeat(self._as_sending(Sending(id, nbytes, now))) if alike else [Sending(id, n, now) for n in sizes]
+        if sizes.count(sizes[0]) == len(sizes):
+            sending = Sending(id, sizes[0], now)
+            if sending != self._sending:
+                self._sending = sending  # what arrives with the same object gets a row together
+            sendings: Iterable[Sending] = repeat(self._sending)
+        else:
+            sendings = [Sending(id, nbytes, now) for nbytes in sizes]
         contents = zip(multicast.messages, sendings)  # noqa: B905 (one sending may be that of all)
         order_key = message_order_key(self._seed, id)
         for edge in self._engine.submit(self._route(source, dsts), contents, id, sizes, order_key, now):
             edge.add_to_backlog()
 
-    def _as_sending(self, sending: Sending) -> Sending:
-        """The last one where it is the same: what arrives with the same object gets a row together."""
-        if sending != self._sending:
-            self._sending = sending
-        return self._sending or sending
-
-    def _route(self, source: Endpoint, dsts: tuple[NodeId, ...]) -> Route[FabricEdge]:
+    def _route(self, source: FabricEnd, dsts: tuple[NodeId, ...]) -> Route[FabricEdge]:
         """The edges to `dsts`; most nodes send to the same again."""
         if dsts != source.last[0]:
             edges = [source.edges.get(dst) or self._edge(source, dst) for dst in dsts]
             source.last = dsts, Route.over(edges)
         return source.last[1]
 
-    def _edge(self, source: Endpoint, dst: NodeId) -> FabricEdge:
+    def _edge(self, source: FabricEnd, dst: NodeId) -> FabricEdge:
         edge = source.edges.get(dst)
         if edge is None:
             path = self._links.common or self._links.path(source.node, dst)
@@ -224,7 +223,7 @@ class Fabric:
 
     def _arrived_together(self, arrivals: Sequence[FabricArrival], now_ns: int) -> None:
         """Hand each node what comes for it now; all ways were computed in advance."""
-        come: dict[Endpoint, list[FabricArrival]] = {}
+        come: dict[FabricEnd, list[FabricArrival]] = {}
         for arrival in arrivals:
             target = arrival[1].target
             if target in come:
@@ -234,11 +233,13 @@ class Fabric:
         first = arrivals[0][2][1]
         alike = all([content[1] is first for _, _, content, _ in arrivals])
         in_order = partial(sorted, key=order_key_of) if alike else by_order_key
-        groups = [(target, in_order(group)) for target, group in come.items()]
-        groups.sort(key=_first_order_key)
+        groups = [
+            (group[0][0], target, group) for target, group in zip(come, map(in_order, come.values()), strict=True)
+        ]
+        groups.sort(key=order_key_of)
         ended: dict[tuple[int, Fate], tuple[Sending, list[Edge], list[Payload]]] = {}
         delivered = ended[id(first), Fate.DELIVERED] = first, [], []
-        for target, group in groups:
+        for _, target, group in groups:
             fates = target.deliver([content[0] for _, _, content, _ in group])
             if alike and fates.count(Fate.DELIVERED) == len(fates):  # nearly always
                 if first.sent_ns == now_ns:
@@ -280,11 +281,11 @@ class Fabric:
         if len(target.held) == 1:
             target.sink.when_room(partial(self._offer_again, target, target.sink))
 
-    def _offer_again(self, target: Endpoint, sink: Sink) -> None:
+    def _offer_again(self, target: FabricEnd, sink: Sink) -> None:
         if target.sink is sink:
             self._release(target)
 
-    def _release(self, target: Endpoint) -> None:
+    def _release(self, target: FabricEnd) -> None:
         """Let what a full mailbox held arrive once more."""
         held, target.held = target.held, []
         for edge, content in held:
@@ -307,7 +308,3 @@ class Fabric:
         message, (id, nbytes, sent_ns) = content
         outcome = as_outcome(((edge.edge,), id, nbytes, sent_ns, arrived_ns, fate))
         self._ledger.settled(outcome, (message.payload,))
-
-
-def _first_order_key(group: tuple[Endpoint, Sequence[FabricArrival]]) -> int:
-    return int(group[1][0][0])
