@@ -1,4 +1,4 @@
-"""One directed edge as a link engine drives it, and what is under way on it.
+"""One directed edge as a link engine drives it: its path, and how much of that is computed in advance.
 
 Most paths can be computed when a message enters: nobody shares their stages, and no event of the schedule will want
 back what they let go. Then a message costs no unit of its own: one unit per edge stands for each in turn, and a path
@@ -8,12 +8,11 @@ that always takes the same time is not even asked. What this saves is in `docs/p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-from netdfl.core.types import Edge, MessageId
+from netdfl.core.types import Edge
 from netdfl.links.path import Fused, Path
-from netdfl.links.rules.base import Stage, Transit
+from netdfl.links.rules.base import Stage
 from netdfl.links.rules.disorder import Corrupt, Duplicate
 from netdfl.links.rules.latency import Latency
 
@@ -74,7 +73,7 @@ def _delay_ns(stages: Sequence[Stage]) -> int:
 class EdgeState:
     """One directed edge: its path, how it is driven, and its half of each order key.
 
-    `spare` is the unit that stands for each message whose way is computed.
+    `spare` is the engine's unit that stands for each message whose way is computed.
     """
 
     __slots__ = ("edge", "order_key", "path", "plan", "spare")
@@ -82,54 +81,9 @@ class EdgeState:
     def __init__(self, edge: Edge, path: Path, plan: PathPlan, order_key: int = 0) -> None:
         """Let nothing be under way."""
         self.edge, self.path, self.plan, self.order_key = edge, path, plan, order_key
-        self.spare: InFlight[Any, Any] | None = None
+        self.spare: Any = None
 
     def rests(self, now_ns: int) -> bool:
         """Whether its stages remember nothing, so that an edge made anew would do as this one does."""
         at_once = self.plan.at_once
         return self.plan.delay_ns >= 0 or (at_once is not None and all([stage.rests(now_ns) for stage in at_once]))
-
-
-E = TypeVar("E", bound=EdgeState)
-T = TypeVar("T")
-
-
-@dataclass(slots=True, eq=False)
-class InFlight(Transit, Generic[E, T]):
-    """A unit as its engine sees it: what it carries, and where it is.
-
-    `place` is the stage that it is in, `due_ns` when it leaves that stage (None: a stage holds it). A unit that was
-    `withdrawn` is ignored, whatever a stage still says of it.
-    """
-
-    edge: E = None  # type: ignore[assignment]
-    content: T = None  # type: ignore[assignment]
-    order_key: int = 0
-    place: int = 0
-    due_ns: int | None = None
-    withdrawn: bool = False
-
-    @classmethod
-    def of(cls, edge: E, content: T, id: MessageId, nbytes: int, order_key: int) -> InFlight[E, T]:
-        """Let a unit stand for the message `id` on `edge`."""
-        kind, _, (round, step), _, attempt = id
-        return cls(*edge.edge, kind, round, step, attempt, nbytes, edge=edge, content=content, order_key=order_key)
-
-    @property
-    def alone(self) -> Transit:
-        """The unit without what it carries, for stages that are tried."""
-        return Transit(
-            self.src,
-            self.dst,
-            self.kind,
-            self.round,
-            self.step,
-            self.attempt,
-            self.nbytes,
-            self.copy,
-            self.corrupted,
-        )
-
-    def __deepcopy__(self, memo: object) -> Transit:
-        """A stage that is copied to be tried keeps its units without what they carry."""
-        return self.alone

@@ -22,15 +22,64 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, Generic, NamedTuple, TypeAlias, cast
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 from netdfl.core.fates import FateReason
 from netdfl.core.types import MessageId
 from netdfl.links.calendar import EventCalendar
-from netdfl.links.edge_state import UNKNOWN, E, InFlight, T
-from netdfl.links.rules.base import DROPPED, Departure, Dropped, Held, LinkRule, Retiming, StageOutcome
+from netdfl.links.edge_state import UNKNOWN, EdgeState
+from netdfl.links.rules.base import DROPPED, Departure, Dropped, Held, LinkRule, Retiming, StageOutcome, Transit
 from netdfl.links.rules.keyed_random import copy_order_key
+
+E = TypeVar("E", bound=EdgeState)
+T = TypeVar("T")
+
+
+@dataclass(slots=True, eq=False)
+class InFlight(Transit, Generic[E, T]):
+    """A unit as its engine sees it: what it carries, and where it is.
+
+    `place` is the stage that it is in, `due_ns` when it leaves that stage (None: a stage holds it). A unit that was
+    `withdrawn` is ignored, whatever a stage still says of it.
+    """
+
+    edge: E = None  # type: ignore[assignment]
+    content: T = None  # type: ignore[assignment]
+    order_key: int = 0
+    place: int = 0
+    due_ns: int | None = None
+    withdrawn: bool = False
+
+    @classmethod
+    def of(
+        cls, edge: E, content: T, id: MessageId, nbytes: int, order_key: int, copy: int = 0, *, corrupted: bool = False
+    ) -> InFlight[E, T]:
+        """Let a unit stand for the message `id` on `edge`."""
+        kind, _, (round, step), _, attempt = id
+        src, dst = edge.edge
+        return cls(src, dst, kind, round, step, attempt, nbytes, copy, corrupted, edge, content, order_key)
+
+    @property
+    def alone(self) -> Transit:
+        """The unit without what it carries, for stages that are tried."""
+        return Transit(
+            self.src,
+            self.dst,
+            self.kind,
+            self.round,
+            self.step,
+            self.attempt,
+            self.nbytes,
+            self.copy,
+            self.corrupted,
+        )
+
+    def __deepcopy__(self, memo: object) -> Transit:
+        """A stage that is copied to be tried keeps its units without what they carry."""
+        return self.alone
+
 
 Arrival: TypeAlias = tuple[int, E, T, InFlight[E, T] | None]
 """(order key, edge, content, the unit that carried it; None: its way was computed in advance)"""
@@ -169,8 +218,9 @@ class LinkEngine(Generic[E, T]):
         entries.append((order_key, edge, content, None))
         return at_ns
 
-    def resume(self, unit: InFlight[E, T], at_ns: int) -> None:
-        """Let `unit` leave its stage at `at_ns`: another engine, at the other end of a link, has taken it so far."""
+    def resume(self, unit: InFlight[E, T], place: int, at_ns: int) -> None:
+        """Let `unit` enter stage `place` at `at_ns`; an engine at the other end of the link has taken it so far."""
+        unit.place = place - 1
         self._wait(unit, at_ns)
 
     # time

@@ -21,8 +21,8 @@ from typing import ClassVar
 from netdfl.core.fates import FateReason
 from netdfl.core.types import Edge, Json, Kind, NodeId, StepId, as_message_id
 from netdfl.links.channel import Links
-from netdfl.links.edge_state import EdgeState, InFlight, PathPlan
-from netdfl.links.engine import Arrival, LinkEngine, as_they_came
+from netdfl.links.edge_state import EdgeState, PathPlan
+from netdfl.links.engine import Arrival, InFlight, LinkEngine, as_they_came
 from netdfl.links.path import Path
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.packets.device_queue import DeviceQueue, quantile_ns

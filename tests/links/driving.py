@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from netdfl.core.types import MessageId, StepId
 from netdfl.links.channel import Links
-from netdfl.links.edge_state import EdgeState, InFlight, PathPlan
-from netdfl.links.engine import Arrival, LinkEngine, Order, by_order_key
+from netdfl.links.edge_state import EdgeState, PathPlan
+from netdfl.links.engine import Arrival, InFlight, LinkEngine, Order, by_order_key
 from netdfl.links.path import Path
 from netdfl.links.rules.base import Transit
 from netdfl.links.rules.keyed_random import edge_order_key, message_order_key
@@ -55,8 +55,7 @@ class LinkRun:
         """Put `unit` on `path` at a time to come."""
         edge, id = self._edge(path, unit), _id(unit)
         in_flight = InFlight.of(edge, unit, id, unit.nbytes, edge.order_key ^ message_order_key(self.seed, id))
-        in_flight.place = -1
-        self.engine.resume(in_flight, at_ns)
+        self.engine.resume(in_flight, 0, at_ns)
 
     def finish(self) -> list[UnitEnd]:
         """Let all that is under way end, but for units that a link holds for ever."""

@@ -20,8 +20,8 @@ from netdfl.core.clock import Clock, Timer, TimerName
 from netdfl.core.fates import FateKind, FateReason
 from netdfl.core.types import Edge, Message, Multicast, NodeId, messages_of, unicast
 from netdfl.links.channel import Links
-from netdfl.links.edge_state import EdgeState, InFlight, PathPlan
-from netdfl.links.engine import Arrival, LinkEngine
+from netdfl.links.edge_state import EdgeState, PathPlan
+from netdfl.links.engine import Arrival, InFlight, LinkEngine
 from netdfl.links.rules.base import StageOutcome
 from netdfl.links.rules.disorder import with_bit_flipped
 from netdfl.links.rules.keyed_random import edge_order_key, message_order_key
@@ -263,9 +263,9 @@ class Emulated:
         read = read_link_header(link_header)
         held = _Held(message, read)
         edge, nbytes = self._half((message.src, message.dst), True), frame_size(message.payload)
-        unit = InFlight.of(edge, held, message.id, nbytes, self._order_key(edge, message))
-        unit.copy, unit.corrupted, unit.place = read.copy, read.corrupted, edge.path.own.stop - 1
-        self._down.resume(unit, read.due_ns)
+        order_key = self._order_key(edge, message)
+        unit = InFlight.of(edge, held, message.id, nbytes, order_key, read.copy, corrupted=read.corrupted)
+        self._down.resume(unit, edge.path.own.stop, read.due_ns)
         self._advance()
         held.direct = False
         return held.fate or Fate.IN_FLIGHT

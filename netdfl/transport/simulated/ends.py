@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 from netdfl.core.types import Kind, Message, MessageId, NodeId, StepId
@@ -15,6 +15,8 @@ from netdfl.links.schedule.events import CompiledEvent
 from netdfl.transport.base import Fate, Sink
 
 FEW_EDGES = 16
+MOST_WAITING = 64
+"""Messages that an edge takes though its receiver does not."""
 
 
 class FabricLinks(Protocol):
@@ -85,6 +87,13 @@ class FabricEdge(EdgeState):
         self.backlog += 1
         self.source.backlog += 1
 
+    async def room(self) -> None:
+        """Wait until the edge takes messages again."""
+        while self.backlog >= MOST_WAITING:
+            waiter = asyncio.get_running_loop().create_future()
+            self.waiters = [*(self.waiters or ()), waiter]
+            await waiter
+
     def take_off_backlog(self) -> None:
         """Count a message less, and let senders that wait for room look again."""
         self.backlog -= 1
@@ -118,6 +127,22 @@ class FabricEnd:
         self.backlog = 0
         self.most_edges = FEW_EDGES
         self.last = NOWHERE
+
+    def attach(self, sink: Sink | None) -> None:
+        """Deliver to `sink` from now on; None: the node has crashed."""
+        self.sink = sink
+
+    def route(self, dsts: tuple[NodeId, ...], edge_to: Callable[[FabricEnd, NodeId], FabricEdge]) -> Route[FabricEdge]:
+        """Return the edges to `dsts`, made by `edge_to` where there are none; most nodes send to the same again."""
+        if dsts != self.last[0]:
+            self.last = dsts, Route.over([self.edges.get(dst) or edge_to(self, dst) for dst in dsts])
+        return self.last[1]
+
+    def take_held(self, is_wanted: Callable[[HeldMessage], bool] = lambda held: True) -> list[HeldMessage]:
+        """Take out messages that the full mailbox left waiting, in their order."""
+        taken = [each for each in self.held if is_wanted(each)]
+        self.held = [each for each in self.held if not is_wanted(each)]
+        return taken
 
     def forget(self, sending: int, now_ns: int) -> list[NodeId]:
         """Drop the edges that can be made again; where a graph is redrawn, most are used once.

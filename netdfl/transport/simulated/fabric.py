@@ -12,7 +12,6 @@ first.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import repeat
@@ -22,14 +21,15 @@ from netdfl.core.clock import Clock
 from netdfl.core.fates import Fate, FateReason
 from netdfl.core.outcome import as_outcome
 from netdfl.core.types import Edge, Multicast, NodeId, Payload, unicast
-from netdfl.links.edge_state import InFlight, PathPlan
-from netdfl.links.engine import Arrival, Flight, LinkEngine, Route, by_order_key, order_key_of
+from netdfl.links.edge_state import PathPlan
+from netdfl.links.engine import Arrival, Flight, InFlight, LinkEngine, by_order_key, order_key_of
 from netdfl.links.rules.base import LinkRule
 from netdfl.links.rules.disorder import with_bit_flipped
 from netdfl.links.rules.keyed_random import edge_order_key, message_order_key
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.transport.base import Ledger, Sink
 from netdfl.transport.simulated.ends import (
+    MOST_WAITING,
     NOTHING_SENT,
     Content,
     FabricEdge,
@@ -40,8 +40,6 @@ from netdfl.transport.simulated.ends import (
 )
 from netdfl.transport.wire import frame_size
 
-MOST_WAITING = 64
-"""Messages that an edge takes though its receiver does not."""
 FabricArrival: TypeAlias = Arrival[FabricEdge, Content]
 FabricFlight: TypeAlias = Flight[FabricEdge, Content]
 
@@ -83,13 +81,13 @@ class Fabric:
     def attach(self, node: NodeId, sink: Sink) -> None:
         """Deliver to `node` from now on; what an earlier sink had no room for is offered to this one."""
         end = self._ends[node]
-        end.sink = sink
-        self._offer_again(end, sink)
+        end.attach(sink)
+        self._release(end)
 
     def detach(self, node: NodeId) -> None:
         """Let `node` crash: what comes for it fails, what it sent goes on."""
         end = self._ends[node]
-        end.sink = None
+        end.attach(None)
         self._release(end)
 
     def leave(self, *nodes: NodeId) -> None:
@@ -97,10 +95,8 @@ class Fabric:
         for flight in self._engine.withdraw(lambda flight: flight.edge.edge[0] in nodes):
             self._settle(flight.edge, flight.content, None, Fate.IN_FLIGHT)
         for end in self._ends.values():
-            for edge, content in end.held:
-                if edge.edge[0] in nodes:
-                    self._settle(edge, content, None, Fate.IN_FLIGHT)
-            end.held = [held for held in end.held if held[0].edge[0] not in nodes]
+            for edge, content in end.take_held(lambda held: held[0].edge[0] in nodes):
+                self._settle(edge, content, None, Fate.IN_FLIGHT)
         for node in nodes:
             self._ends[node].close()
 
@@ -122,10 +118,8 @@ class Fabric:
         self._arrive(flight.edge, flight.content)
 
     def _withdraw(self, flight: FabricFlight) -> None:
-        held = [each for each in flight.edge.target.held if each[1] is flight.content]
-        if held:
-            flight.edge.target.held.remove(held[0])
-        else:
+        held = flight.edge.target.take_held(lambda each: each[1] is flight.content)
+        if not held:
             self._engine.withdraw(lambda each: each.content is flight.content and each.unit is flight.unit)
         if held or (flight.unit is None and flight.at_ns == flight.content[1].sent_ns):
             flight.edge.take_off_backlog()
@@ -161,15 +155,8 @@ class Fabric:
             sendings = [Sending(id, nbytes, now) for nbytes in sizes]
         contents = zip(multicast.messages, sendings)  # noqa: B905 (one sending may be that of all)
         order_key = message_order_key(self._seed, id)
-        for edge in self._engine.submit(self._route(source, dsts), contents, id, sizes, order_key, now):
+        for edge in self._engine.submit(source.route(dsts, self._edge), contents, id, sizes, order_key, now):
             edge.add_to_backlog()
-
-    def _route(self, source: FabricEnd, dsts: tuple[NodeId, ...]) -> Route[FabricEdge]:
-        """The edges to `dsts`; most nodes send to the same again."""
-        if dsts != source.last[0]:
-            edges = [source.edges.get(dst) or self._edge(source, dst) for dst in dsts]
-            source.last = dsts, Route.over(edges)
-        return source.last[1]
 
     def _edge(self, source: FabricEnd, dst: NodeId) -> FabricEdge:
         edge = source.edges.get(dst)
@@ -183,11 +170,7 @@ class Fabric:
 
     async def room(self, edge: Edge) -> None:
         """Wait until `edge` takes messages again."""
-        full = self._ends[edge[0]].edges[edge[1]]
-        while full.backlog >= MOST_WAITING:
-            waiter = asyncio.get_running_loop().create_future()
-            full.waiters = [*(full.waiters or ()), waiter]
-            await waiter
+        await self._ends[edge[0]].edges[edge[1]].room()
 
     # time
 
@@ -287,8 +270,7 @@ class Fabric:
 
     def _release(self, target: FabricEnd) -> None:
         """Let what a full mailbox held arrive once more."""
-        held, target.held = target.held, []
-        for edge, content in held:
+        for edge, content in target.take_held():
             edge.take_off_backlog()
             self._arrive(edge, content)
 
