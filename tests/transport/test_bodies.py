@@ -323,6 +323,36 @@ async def test_hostile_references_are_refused_and_counted() -> None:
     assert [reason for _, reason, _ in ledger.refusals] == ["foreign", *["malformed"] * 4]
 
 
+async def test_a_renewal_ends_the_calls_that_wait_for_room() -> None:
+    """Else the message would be taken once there is room, though its sender sends it again."""
+    memory = shared()
+    servicer = DataServicer(
+        Identity(1, 0, RUN_ID, "abc"), RealClock(), KeptLedger(), OPTIONS, buffers=SharedBuffers(memory, 1, 0)
+    )
+    servicer.attach(sink := KeptSink(capacity=0))
+    servicer.introduce(0)
+    lender, payload = SharedBuffers(memory, 0, 0), vector_payload(VECTOR)
+    lease, reference = lent(lender, payload)
+    said = HelloRequest(protocol_version=1, run_id=RUN_ID, scenario_hash="abc", node=0, epoch=0, callee=1)
+    assert (await servicer.hello(said.SerializeToString(), Caller())).accepted
+    frame = wire.referring(wire.encode_header(data_message((0, 1), 0, payload), RUN_ID, 0), reference)
+    call = asyncio.create_task(servicer._take(frame))
+    await asyncio.sleep(0.01)
+    assert not call.done()
+    said.renewal = lender.renewal()
+    assert (await servicer.hello(said.SerializeToString(), Caller())).accepted
+    assert call.cancelled()
+    sink.make_room()
+    await asyncio.sleep(0.01)
+    assert not sink.messages
+    lender.renewed(1, said.renewal)
+    lease.release()
+    del call
+    gc.collect()
+    assert all(buffer.is_free for buffer in lender._pool.buffers)
+    assert (await servicer._take(frame)).fate == "refused:malformed"  # type: ignore[union-attr]
+
+
 async def test_a_damaged_body_is_refused() -> None:
     memory, ledger = shared(), KeptLedger()
     frame = referring(memory)

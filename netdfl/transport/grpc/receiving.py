@@ -12,9 +12,8 @@ later.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
 
@@ -78,8 +77,7 @@ class DataServicer:
         self._introduced = asyncio.Event()
         self._epochs: dict[NodeId, int] = {}
         self._introduced_epochs: dict[NodeId, int] = {}
-        self._waiting: Counter[NodeId] = Counter()
-        self._borrowing: dict[NodeId, set[asyncio.Task[Any]]] = {}
+        self._waiting: defaultdict[NodeId, dict[asyncio.Task[Any], bool]] = defaultdict(dict)
         self._attached: list[asyncio.Future[None]] = []
         self._calls: set[asyncio.Task[Any]] = set()
         self._left = False
@@ -157,11 +155,11 @@ class DataServicer:
         """Begin nothing that `src` lent before a renewal, and end the calls that wait for room with such a message."""
         if self._buffers is None or not self._buffers.renew(src, number):
             return
-        waiting = self._borrowing.pop(src, set())
-        for call in waiting:
+        borrowing = [call for call, borrows in self._waiting[src].items() if borrows]
+        for call in borrowing:
             call.cancel()
-        if waiting:
-            await asyncio.wait(waiting)
+        if borrowing:
+            await asyncio.wait(borrowing)
 
     def _objection(self, caller: HelloRequest, certified: Certified | None) -> str:
         if certified is not None and (reason := certified.objection(caller.node, caller.epoch)):
@@ -245,7 +243,7 @@ class DataServicer:
         if header.epoch < newest:
             what = f"node {header.src} sent a message of epoch {header.epoch} and is in epoch {newest}"
             raise ForeignMessage(what, reason=FateReason("stale_epoch"))
-        if self._waiting[header.src] >= self._most_waiting:  # which flow control lets no honest one come to
+        if len(self._waiting[header.src]) >= self._most_waiting:  # which flow control lets no honest one come to
             raise MessageError(
                 f"node {header.src} has {self._most_waiting} calls waiting already", reason=FateReason("overloaded")
             )
@@ -259,25 +257,16 @@ class DataServicer:
         )
         fate = self._offer(message, link_header)
         if fate is None:
-            with self._counted(header.src, reference is not None):
+            waiting, call = self._waiting[header.src], asyncio.current_task()
+            assert call is not None
+            waiting[call] = reference is not None
+            try:
                 fate = await self._offer_again(message, link_header)
                 while fate is None and self._answered_quietly(reference, Answer(None, self._clock.now_ns())):
                     fate = await self._offer_again(message, link_header)
+            finally:
+                del waiting[call]
         return Answer(fate, self._clock.now_ns())
-
-    @contextmanager
-    def _counted(self, src: NodeId, borrows: bool) -> Iterator[None]:
-        """Count this call among the waiting ones of `src`, and keep it to be ended if it holds a borrowed body."""
-        call, borrowing = asyncio.current_task(), self._borrowing.setdefault(src, set()) if borrows else None
-        self._waiting[src] += 1
-        if borrowing is not None and call is not None:
-            borrowing.add(call)
-        try:
-            yield
-        finally:
-            self._waiting[src] -= 1
-            if borrowing is not None and call is not None:
-                borrowing.discard(call)
 
     def _offer(self, message: Message, link_header: bytes | None) -> Fate | None:
         if link_header is None or self.sink is None:
