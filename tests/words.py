@@ -15,6 +15,7 @@ GENERATED = "transport/v1"
 CLEAN = frozenset(
     {
         "cli",
+        "core",
         "doctor",
         "explore",
         "exports",
@@ -28,6 +29,7 @@ CLEAN = frozenset(
         "standalone",
         "study",
         "supervisor",
+        "training",
         "web",
         "worlds",
     }
@@ -37,17 +39,22 @@ CLEAN = frozenset(
 SHARED: Mapping[str, str] = {
     "Entry": "an entry of `links`, whose hash in 0.2.0 needs the name; a row of the catalog of algorithms, public",
     "Training": "the keys of a training task, whose hash in 0.2.0 needs the name; and a simulated fleet's training",
+    "Task": "the training task of a node, and the task that a user writes; both are public",
 }
 """Names that several modules give to their classes, a protocol and its implementations apart, each with the reason."""
 PROTOCOLS: Mapping[str, str] = {}
 """Names that a protocol and its implementation share, each with the reason."""
 MOST_SHARED = 25
 
+_OF_THE_WIRE = "a message of control.proto, where a class and its message have one name"
 NOUNS: Mapping[str, str] = {
+    **dict.fromkeys(("Again", "Broke", "Crashed", "Evaluated", "Gone", "Happened", "Returned"), _OF_THE_WIRE),
     "Finding": "the result of a diagnosis or of a check",
+    "Received": "the vectors that a node received: checkpoints have the name",
     "Recording": "the block `record` of a scenario, whose hash in 0.2.0 needs the name",
     "Sampling": "the choice of messages that are recorded",
     "Training": "the learning of a model from data",
+    "Tuning": "the tuning of a model on synthetic examples",
 }
 """Classes whose name looks like a participle and is a noun of the field, each with the reason."""
 _PARTICLES = ("In", "Up", "Out", "Off", "By", "Anew", "Apart", "Over")

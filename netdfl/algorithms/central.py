@@ -59,7 +59,7 @@ def mofedsam(
     """
     local = parts.local_sgd(sgd, rho=rho)
     mixing = parts.MomentumAveraging(inner=parts.Averaging(server_lr=server_lr))
-    return parts.server(exchange, parts.Blended(local, alpha), mixing)
+    return parts.server(exchange, parts.FedCmSolver(local, alpha), mixing)
 
 
 def scaffold(exchange: Exchange, /, *, server_lr: PositiveFloat = 1.0, sgd: Sgd = Sgd()) -> Algorithm:
@@ -70,7 +70,7 @@ def scaffold(exchange: Exchange, /, *, server_lr: PositiveFloat = 1.0, sgd: Sgd 
     keep c_i, now and before the last report, which counts for neither end where it is lost; the server keeps c.
     Source: Karimireddy et al. 2020, option II.
     """
-    solver = parts.Controlled(parts.local_sgd(sgd))
+    solver = parts.ScaffoldSolver(parts.local_sgd(sgd))
     return parts.server(exchange, parts.Rollback(solver), parts.controlled(server_lr))
 
 
@@ -83,7 +83,7 @@ def fedgamma(
     c_i+ = c_i - c + (w - y_i) / (K lr), w+ = w + server_lr mean(y_i - w), c+ = c + (1/n) sum(c_i+ - c_i).
     Sends 2 d numbers down and 2 d up, clients keep c_i, the server c. Source: Dai et al. 2023.
     """
-    solver = parts.Controlled(parts.local_sgd(sgd, rho=rho))
+    solver = parts.ScaffoldSolver(parts.local_sgd(sgd, rho=rho))
     return parts.server(exchange, parts.Rollback(solver), parts.controlled(server_lr))
 
 
@@ -95,7 +95,7 @@ def feddyn(exchange: Exchange, /, *, penalty: PositiveFloat = 0.1, sgd: Sgd = Sg
     derive the mean h of all h_i from the models; clients keep h_i, the server h. penalty is written
     lambda (or alpha) in the papers. Source: Acar et al. 2021.
     """
-    solver = parts.Rollback(parts.Dynamic(parts.local_sgd(sgd), penalty))
+    solver = parts.Rollback(parts.FedDynSolver(parts.local_sgd(sgd), penalty))
     return parts.server(exchange, solver, parts.Confirming(inner=parts.DynamicAveraging()))
 
 
@@ -120,7 +120,7 @@ def fedsmoo(
     Source: Sun et al. 2023 and its public code.
     """
     by_change = exchange.extras == "compressed"
-    solver = parts.Smoo(parts.Dynamic(parts.local_sgd(sgd), penalty), rho, by_change, less_last=form == "paper")
+    solver = parts.Smoo(parts.FedDynSolver(parts.local_sgd(sgd), penalty), rho, by_change, less_last=form == "paper")
     averaging = parts.SmooAveraging(rho=rho, by_change=by_change)
     return parts.server(exchange, parts.Rollback(solver), parts.Confirming(inner=averaging))
 
@@ -149,7 +149,7 @@ def fedlesam_s(
     c+ = c + (1/n) sum(c_i+ - c_i). Sends 2 d numbers down and 2 d up, clients keep c_i and w_old, the server c.
     Source: Fan et al. 2024; the correction has weight 1, where the published code has 0.1.
     """
-    solver = parts.Lesam(parts.Rollback(parts.Controlled(parts.local_sgd(sgd))), rho)
+    solver = parts.Lesam(parts.Rollback(parts.ScaffoldSolver(parts.local_sgd(sgd))), rho)
     return parts.server(exchange, solver, parts.controlled(server_lr))
 
 
@@ -164,5 +164,5 @@ def fedlesam_d(
     Sends d numbers down and d up (FedSynSAM's tables say twice that), clients keep h_i and w_old, the
     server h. Source: Fan et al. 2024.
     """
-    solver = parts.Lesam(parts.Rollback(parts.Dynamic(parts.local_sgd(sgd), penalty)), rho)
+    solver = parts.Lesam(parts.Rollback(parts.FedDynSolver(parts.local_sgd(sgd), penalty)), rho)
     return parts.server(exchange, solver, parts.Confirming(inner=parts.DynamicAveraging()))

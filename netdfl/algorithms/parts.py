@@ -34,15 +34,15 @@ from netdfl.mixing.masked import MaskedAverage
 from netdfl.mixing.slow_momentum import SlowMomentum
 from netdfl.mixing.synthetic import SharedSynthesis, TunedSynthesis
 from netdfl.training.base import LocalSolver
-from netdfl.training.control import Blended, Controlled, Dynamic
+from netdfl.training.control import FedCmSolver, FedDynSolver, ScaffoldSolver
 from netdfl.training.distill import Distiller, Tuning
-from netdfl.training.guided import Guided
-from netdfl.training.masked import Masked
+from netdfl.training.guided import FedSynSamSolver
+from netdfl.training.masked import MaskedSgd
 from netdfl.training.momentum import QuasiGlobal
 from netdfl.training.ole import Ole
 from netdfl.training.optimized import OptimizedSgd
 from netdfl.training.perturbation import Lesam, Smoo
-from netdfl.training.rollback import Counted, Rollback
+from netdfl.training.rollback import Rollback, SampleCounter
 
 
 def averaged(exchange: Exchange, local: LocalSolver, server_lr: float, weighting: Weighting) -> Algorithm:
@@ -55,7 +55,7 @@ def averaged(exchange: Exchange, local: LocalSolver, server_lr: float, weighting
         what = "ef21 averages what all clients have said, and knows the examples only of those that report"
         raise ValueError(f"{what}; use weighting: uniform, or scheme: plain or ef14")
     averaging = Averaging(server_lr=server_lr, by_samples=by_samples)
-    return server(exchange, Counted(local) if by_samples else local, averaging)
+    return server(exchange, SampleCounter(local) if by_samples else local, averaging)
 
 
 def controlled(server_lr: float) -> Aggregation:

@@ -73,7 +73,7 @@ def fedsynsam(
     distiller = distillation.begun()(gap=distillation.distil_steps, optimizer=distil_optimizer)
     averaging = parts.Averaging(server_lr=distillation.server_lr)
     synthesis = parts.SharedSynthesis(inner=averaging, warmup=distillation.warmup_rounds, distiller=distiller)
-    solver = parts.Guided(sgd=parts.local_sgd(sgd), rho=rho, beta=beta, batch=synthetic_batch)
+    solver = parts.FedSynSamSolver(sgd=parts.local_sgd(sgd), rho=rho, beta=beta, batch=synthetic_batch)
     return parts.server(exchange, solver, synthesis, refine=synthesis)
 
 

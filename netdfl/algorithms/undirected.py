@@ -141,7 +141,7 @@ def dispfl(
     if exchange.compressor is not None:
         raise ValueError("dispfl sends sparse vectors already; remove compression")
     local = parts.local_sgd(sgd)
-    solver = parts.Masked(
+    solver = parts.MaskedSgd(
         sgd=local,
         density=density,
         layout=layout,

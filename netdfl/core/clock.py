@@ -1,4 +1,4 @@
-"""Time as a node sees it: real or virtual, always through the running event loop."""
+"""A node's time: real or virtual, always through the running event loop."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Protocol, TypeAlias
 
 NS_PER_S = 1_000_000_000
 TimerName: TypeAlias = tuple[int | str, ...]
-"""What a timer is for, as `("wait", node, round, step)`: the order among timers of one virtual instant."""
+"""The purpose of a timer, as `("wait", node, round, step)`; it orders the timers of one virtual instant."""
 SCHEDULED = "event"
-"""The first word of what the schedule does: it comes before all else of its virtual instant."""
+"""The first word in the names of the schedule's timers, which come first in their virtual instant."""
 
 
 class Timer(Protocol):
-    """Something that is due at a time."""
+    """A callback that is due at a time."""
 
     def cancel(self) -> None:
-        """Forget it; nothing happens where it was due already."""
+        """Cancel the callback; without effect once it was called."""
 
 
 class Clock(Protocol):
-    """The only source of time in a node. Integer nanoseconds since the fleet's common start."""
+    """The only source of time in a node, in integer nanoseconds since the fleet's common start."""
 
     def now_ns(self) -> int:
-        """Nanoseconds since the start; negative before it."""
+        """Return the nanoseconds since the start; negative before it."""
 
     async def sleep_until(self, at_ns: int) -> None:
         """Return at `at_ns`, or at once if that is past."""
@@ -35,13 +35,13 @@ class Clock(Protocol):
 
 
 class Alarm:
-    """Calls `ring` when it is due. It is set anew very often, mostly for later, and seldom rings.
+    """A callback with one due time, made for frequent changes of this time, mostly to a later one.
 
-    So a timer that would wake too early is left where it is: when it does, it is set for when the alarm is due then.
+    A timer that would fire too early is not replaced: when it fires, it is set again for the current due time.
     """
 
     def __init__(self, clock: Clock, ring: Callable[[], None]) -> None:
-        """Not due yet."""
+        """Prepare to call `ring`; not due yet."""
         self._clock, self._ring = clock, ring
         self._due_ns: int | None = None
         self._name: TimerName = ()
@@ -49,7 +49,7 @@ class Alarm:
         self._wakes_ns = 0
 
     def set(self, at_ns: int, name: TimerName) -> None:
-        """Be due at `at_ns` instead of whenever it was; `name` is the timer's."""
+        """Make the alarm due at `at_ns` instead of its earlier time; `name` is the timer's."""
         self._due_ns, self._name = at_ns, name
         if self._timer is None or self._wakes_ns >= at_ns:
             self.clear()
@@ -57,11 +57,11 @@ class Alarm:
             self._timer = self._clock.call_at(at_ns, name, self._wake)
 
     def stop(self) -> None:
-        """Be due no more; set again soon, it finds its timer there."""
+        """Make the alarm not due, but keep its timer for the next `set`."""
         self._due_ns = None
 
     def clear(self) -> None:
-        """Be due no more, and leave no timer."""
+        """Make the alarm not due, and cancel its timer."""
         self._due_ns = None
         if self._timer is not None:
             self._timer.cancel()
@@ -84,7 +84,7 @@ class RealClock:
         self.start_ns, self._monotonic_ns = start_ns, monotonic_ns
 
     def now_ns(self) -> int:
-        """Nanoseconds since the start; negative before it."""
+        """Return the nanoseconds since the start; negative before it."""
         return self._monotonic_ns() - self.start_ns
 
     async def sleep_until(self, at_ns: int) -> None:

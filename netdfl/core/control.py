@@ -1,6 +1,7 @@
-"""What the one who looks after a fleet and its nodes say to each other: orders go down, reports come up.
+"""The messages between a fleet's supervisor and its nodes: orders go down, reports come up.
 
-Plain typed values, matched with `match`. How they cross a wire is `netdfl.transport.control.codec`'s affair alone.
+Plain typed values, matched with `match`. Their form on a wire is the concern of `netdfl.transport.control.codec`
+alone, where a class and its protobuf message have the same name.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from netdfl.core.fates import MessageCounts
 from netdfl.core.types import Kind, LogicalId, NodeId, PeerMessage, Scalar, StepId
 
 EVALUATOR = -1
-"""The number under which the evaluator attends: it judges models, and is no node."""
+"""The node number of the evaluator, which judges models and is no node."""
 
 
 # orders
@@ -21,17 +22,19 @@ EVALUATOR = -1
 
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """Where the data plane of each node listens."""
+    """The address of each node's data plane."""
 
     addresses: Mapping[NodeId, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Begin round 0 at this reading of the machine's monotonic clock, from which the fleet's time counts.
+    """The order to begin round 0 at a reading of the machine's monotonic clock, the origin of the fleet's time.
 
-    A node that returns with its state goes on in round `catch_up` once it has made anew the one in which it crashed;
-    0: in the next. Each node in `without` began its rounds up to that one without it, and sends it nothing for them.
+    A node that returns with its state first repeats the round in which it crashed, then goes on in round `catch_up`;
+    with 0, in the next round. The nodes in `without` made their rounds up to the given one without this node, which
+    sends
+    them nothing for these rounds.
     """
 
     start_ns: int
@@ -41,7 +44,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """A node will not answer any more."""
+    """The order to wait no more for a node that is gone for good."""
 
     node: NodeId
     reason: str
@@ -49,7 +52,7 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """A node that was gone answers again, in life `epoch`."""
+    """The order to count on a node again that was gone; `epoch` is its new life."""
 
     node: NodeId
     address: str
@@ -58,7 +61,7 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class Evaluate:
-    """Judge the models of one round that these nodes handed over."""
+    """The order to judge the models that these nodes saved in one round."""
 
     round: int
     nodes: tuple[NodeId, ...]
@@ -66,7 +69,7 @@ class Evaluate:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """End in good order within the grace."""
+    """The order to end in good order within a grace period."""
 
     reason: str
     grace_s: float
@@ -74,14 +77,14 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Say what the node waits for, and its message counts."""
+    """The order to report the node's waits and message counts."""
 
     id: int
 
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """One message that the node has sent before."""
+    """One message to send once more."""
 
     dst: NodeId
     round: int
@@ -96,7 +99,10 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class Recover:
-    """Go on after a stall: wait no more for the nodes of `skip` in the present wait, send these messages once more."""
+    """The order to go on after a stall.
+
+    The node stops waiting for the nodes of `skip` in its present wait, and sends the messages of `again` once more.
+    """
 
     skip: tuple[NodeId, ...] = ()
     again: tuple[Again, ...] = ()
@@ -109,7 +115,7 @@ class Recover:
 class Rejoin:
     """How a later life of a node begins: with the state of its last round's end, or without any in `round`.
 
-    It begins in no round before `at_least`. Without its state it has the push-sum weight `weight`.
+    Its first round is `at_least` or later. Without a state it has the push-sum weight `weight`.
     """
 
     keep_state: bool
@@ -120,7 +126,7 @@ class Rejoin:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """One life of a node: how often it was started again, and how it rejoins; None in its first."""
+    """One life of a node: the number of its restarts, and how it rejoins; None in its first life."""
 
     epoch: int = 0
     rejoin: Rejoin | None = None
@@ -128,10 +134,10 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How life `epoch` of a node ended, other than by an order: its exit code or its signal, and its last words.
+    """The end of life `epoch` of a node, other than by an order: its exit code or signal, and its last output.
 
-    `lost` says what took it along, its machine for one; then there is neither, and who started it may give it another
-    life `within_ns`.
+    `lost` names a cause outside of the node, such as its machine; code and signal mean nothing then. The starter of the
+    node may begin another life `within_ns`.
     """
 
     epoch: int
@@ -143,13 +149,13 @@ class Exit:
 
     @property
     def reason(self) -> str:
-        """What took it along, the signal, or the exit code."""
+        """The cause outside of the node, the signal, or the exit code."""
         return self.lost or self.signal or f"exit code {self.code}"
 
 
 @dataclass(frozen=True, slots=True)
 class ClockReading:
-    """The supervisor's monotonic clock stood at `at_ns` when it was asked for the time `number`."""
+    """A reading of the supervisor's monotonic clock: `at_ns` at the question `number`."""
 
     number: int
     at_ns: int
@@ -163,9 +169,10 @@ Order: TypeAlias = Peers | Start | Gone | Returned | Evaluate | Stop | Probe | R
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """Who attends: always the first report. `role` is `client`, `server` or `evaluator`.
+    """The introduction of a node or of the evaluator, always its first report.
 
-    `versions` are what it runs on, where that may be something else than the supervisor does.
+    `role` is `client`, `server` or `evaluator`. `versions` are the versions of its software where they may differ from
+    the supervisor's.
     """
 
     node: NodeId
@@ -180,9 +187,10 @@ class Hello:
 
 @dataclass(slots=True, kw_only=True)
 class Progress:
-    """Where a node stands; `ended` once it has no round before it. Counters count from its start.
+    """The round that a node has reached; `ended` after its last. Counters count from the node's start.
 
-    Nobody changes it. It is not frozen, as each node makes one every round, and that takes seven times as long.
+    Treat it as immutable. It is not frozen because each node makes one every round, and a frozen one takes seven times
+    as long to make.
     """
 
     round: int
@@ -195,14 +203,14 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class ModelSaved:
-    """The model of a round is where the evaluator finds it."""
+    """The report that a round's model is where the evaluator finds it."""
 
     round: int
 
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """Something that happened to a node, as it is recorded."""
+    """An event at a node, as it is recorded."""
 
     at_ns: int
     round: int
@@ -212,7 +220,7 @@ class Happened:
 
 @dataclass(frozen=True, slots=True)
 class Broke:
-    """A node can't go on for a reason outside the scenario, and the run with it: a full disk, say."""
+    """The report that a node can't go on for a reason outside the scenario, such as a full disk; it ends the run."""
 
     at_ns: int
     round: int
@@ -221,9 +229,11 @@ class Broke:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crashed:
-    """A node crashes now, by entry `source` of the scenario's events, of round `at_round` where it goes by rounds.
+    """The report that a node crashes now, by entry `source` of the scenario's events.
 
-    `state` is what it finds when it lives again, `weight` the push-sum weight that is lost where it finds none.
+    `at_round` is the entry's round, None for an entry at a time. `state` tells whether the state is kept or lost for
+    the
+    next life; `weight` is the push-sum weight that is lost with it.
     """
 
     at_ns: int
@@ -234,26 +244,26 @@ class Crashed:
     weight: float | None = None
 
     def details(self) -> dict[str, Scalar]:
-        """What the record says of it."""
+        """Return the details for the record."""
         weight = {} if self.weight is None else {"weight": self.weight}
         return {"state": self.state, "source": self.source, "at_round": self.at_round, **weight}
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """The figures of one round; `test_accuracy@3` is what the model of node 3 alone came to."""
+    """The figures of one round; `test_accuracy@3` is a figure of node 3's model alone."""
 
     round: int
     figures: Mapping[str, float]
 
 
 def of_node(name: str, node: NodeId) -> str:
-    """How a figure of the model of `node` alone is called among those of a round."""
+    """Return the name of a figure of one node's model among the figures of a round."""
     return f"{name}@{node}"
 
 
 def split_figure(name: str) -> tuple[str, NodeId | None]:
-    """The name of a figure of a round, and whose it is: None for the fleet's."""
+    """Split the name of a round's figure into the plain name and its node; None for the fleet's."""
     plain, at, node = name.partition("@")
     return plain, int(node) if at and node.isdecimal() else None
 
@@ -268,14 +278,14 @@ class ProbeReply:
 
 @dataclass(frozen=True, slots=True)
 class Bye:
-    """The last report of one that leaves by itself: `done`, or why it could not go on."""
+    """The last report before leaving: `done`, or the reason for leaving early."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class AskClock:
-    """What does the supervisor's clock say? For a node whose machine has a clock of its own."""
+    """A question for the reading of the supervisor's clock, from a node whose machine has a clock of its own."""
 
     number: int
 
@@ -284,8 +294,8 @@ class AskClock:
 class FilePart:
     """A part of a file of a node that shares no disk with the supervisor: `data` from byte `offset` on.
 
-    `path` is relative to the run directory. A file that `grows` may be read at any time; any other appears whole, when
-    its `last` part has come.
+    `path` is relative to the run directory. A file that `grows` may be read at any time; any other appears whole, after
+    its `last` part.
     """
 
     path: str

@@ -30,9 +30,9 @@ from numbers import Integral, Real
 from netdfl.core.fates import FOREIGN, MALFORMED, FateReason
 
 MOST_SHOWN = 100
-"""How many mistakes of one scenario are printed."""
+"""The most mistakes of one scenario that are printed."""
 MOST_LETTERS = 2000
-"""How long a part of a printed mistake may be."""
+"""The most characters of a part of a printed mistake."""
 
 
 class NetdflError(Exception):
@@ -45,7 +45,7 @@ class InputError(NetdflError):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One mistake in a scenario: where it stands, what is wrong, and what would be right."""
+    """One mistake in a scenario: its place, the fault, and the remedy."""
 
     what: str
     expected: str = ""
@@ -60,7 +60,7 @@ class Problem:
 
 
 def _cut(text: str) -> str:
-    """The text, without the end of a very long one: a mistake may quote megabytes."""
+    """Shorten a very long text: a mistake may quote megabytes."""
     return text if len(text) <= MOST_LETTERS else f"{text[:MOST_LETTERS]}..."
 
 
@@ -84,28 +84,28 @@ class NotFetchedError(DatasetError):
 
 
 class OwnPartError(InputError, ValueError):
-    """A user's own part does not do what its kind has to; `remedy` is the signature that does."""
+    """A user's own part breaks the contract of its kind; `remedy` is the correct signature."""
 
     def __init__(self, what: str, remedy: str = "") -> None:
-        """Say `what` the part did."""
+        """Describe the wrong behavior of the part."""
         super().__init__(f"{what}, {remedy}" if remedy else what)
         self.what, self.remedy = what, remedy
 
 
 class MachineError(InputError):
-    """This machine lacks what the scenario asks for."""
+    """This machine lacks something that the scenario needs."""
 
 
 class MessageError(NetdflError):
     """A message refused at the boundary; it changed nothing.
 
-    `message` is the offender, where it was decoded so far; a node leaves it out and goes on.
+    `message` is the refused message as far as it was decoded; a node leaves it out and goes on.
     """
 
     reason: FateReason = FateReason("refused")
 
     def __init__(self, text: str, message: object = None, *, reason: FateReason | None = None) -> None:
-        """Say what is wrong with `message`, and for what `reason` where that is a closer one than the class's."""
+        """Describe the fault of `message`; `reason` overrides the class's own reason."""
         super().__init__(text)
         self.message = message
         self.reason = reason or self.reason
@@ -130,7 +130,7 @@ class OversizedMessage(MessageError):
 
 
 class ForeignMessage(MessageError):
-    """A message of another run, scenario, version or stranger."""
+    """A message of another run, scenario or version, or from a stranger."""
 
     reason = FOREIGN
 
@@ -140,21 +140,21 @@ class TransportError(NetdflError):
 
 
 class TrainingError(NetdflError):
-    """A local round failed. Whoever reports it says of which node and round it was; a traceback has them as a note."""
+    """A local round failed. A report names its node and round; a traceback has them as a note."""
 
 
 class NotFiniteError(TrainingError):
-    """A loss or a parameter became infinite or NaN in a local round; `step` counts its steps from 0, -1 is the last."""
+    """A loss or a parameter became infinite or NaN in local step `step`, from 0; -1 is the last step."""
 
     def __init__(self, what: str, step: int) -> None:
-        """Say what became infinite or NaN, and in which step."""
+        """Describe the value that became infinite or NaN, and its step."""
         when = f"local step {step}" if step >= 0 else "the last local step"
         super().__init__(f"{when}: {what}; lower lr, or rho where the method has one, or set clip_norm")
         self.what, self.step = what, step
 
 
 class VirtualTimeError(NetdflError):
-    """Something that can't live under the virtual clock was asked of it."""
+    """An operation that is impossible under the virtual clock."""
 
 
 class RunError(NetdflError):
@@ -162,20 +162,20 @@ class RunError(NetdflError):
 
 
 class OwnCodeError(RunError):
-    """A user's own part raised something, at the place that is named, and the run can't go on."""
+    """A user's own code raised an error at the named place, and the run can't go on."""
 
 
 def expect(fits: object, name: str, value: object, expected: str) -> None:
-    """Nothing where `value` fits. Raises InputError where it does not."""
+    """Raise InputError unless the condition `fits` holds for the argument `name`."""
     if not fits:
         raise InputError(f"{name} is {repr(value)[:80]}: expected {expected}")
 
 
 def is_whole(value: object, least: int) -> bool:
-    """Whether it is a whole number, `least` or more."""
+    """Whether `value` is a whole number of at least `least`."""
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
 def is_number(value: object) -> bool:
-    """Whether it is a finite number."""
+    """Whether `value` is a finite number."""
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,9 +1,9 @@
-"""What becomes of messages: each one's fate, its text where it is stored or sent, and the classes that people count.
+"""The fates of messages: their kinds and reasons, their text, and the classes in which they are counted.
 
-The one home of the classification: live views, results, reports and studies all ask `Fate.counts_as`. A fate is a kind
-and, where there is more to say, a reason, which is open: a link rule of a user's own, or another version of netdfl, may
-give one that is not known here, and it is kept as it is. Between the parts of a process a fate is a value; it is text
-only where it is stored or sent (`Fate.text`, `Fate.read`), so that nobody has to take texts apart.
+This is the one home of the classification: live views, results, reports and studies all use `Fate.counts_as`. A fate
+is a kind, with a reason where there is more to say. Reasons are open: a user's own link rule, or another version of
+netdfl, may give an unknown one, and it is kept. Within a process a fate is a value; it is text only where it is
+stored or sent (`Fate.text`, `Fate.read`), so that no code has to take texts apart.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from operator import attrgetter
 from typing import ClassVar, NamedTuple, NewType, Self
 
 FateReason = NewType("FateReason", str)
-"""One word that says why; empty where the kind says all."""
+"""The reason of a fate, one word; empty where the kind says all."""
 NO_REASON = FateReason("")
 LOSS, CORRUPT, QUEUE, SCRIPTED = map(FateReason, ("loss", "corrupt", "queue", "scripted"))
 DOWN, RESET, GONE, FOREIGN, MALFORMED = map(FateReason, ("down", "reset", "gone", "foreign", "malformed"))
-"""Those of which more than one module knows."""
+"""The reasons that more than one module uses."""
 
 
 class FateKind(StrEnum):
-    """How a message ended, as its receiver or its channel saw it. The names are those of the record."""
+    """The end of a message, as its receiver or its channel saw it. The values are those in the record."""
 
     DELIVERED = "delivered"
     LATE = "late"
@@ -36,7 +36,7 @@ class FateKind(StrEnum):
 
 
 class FateClass(StrEnum):
-    """What a message counts as. Every message that was sent is in exactly one class."""
+    """The class in which a message is counted. Every sent message is in exactly one class."""
 
     DELIVERED = "delivered"
     LOST = "lost"
@@ -56,10 +56,10 @@ MEANINGS = {
     FateClass.REFUSED: "came, and was turned away: malformed, foreign, or its receiver had made its last round",
     FateClass.UNFINISHED: "still on its way at the end",
 }
-"""Each class in words."""
+"""An explanation of each class."""
 
 NOT_DELIVERED = tuple(name.value for name in FateClass if name is not FateClass.DELIVERED)
-"""The names of all other classes."""
+"""The names of all classes but `delivered`."""
 
 _TOLD = re.compile(r"[a-z_]+(:[\w.-]{1,64})?")
 _CLASSES = {
@@ -79,10 +79,10 @@ class _KindAndReason(NamedTuple):
 
 
 class Fate(_KindAndReason):
-    """What became of a message: a kind, and a reason where there is one to give.
+    """The fate of a message: a kind, and a reason where there is one.
 
-    A tuple, so that equal fates are equal keys at the cost of two strings. `ARRIVED` are those of what came and was
-    counted as come, whatever use it was; `GONE` is that of what was for a node that is down.
+    A tuple, so that equal fates are equal keys at the cost of two strings. `ARRIVED` has the fates of messages that
+    reached their receiver, used or not. `GONE` is the fate of a message for a node that is down.
     """
 
     __slots__ = ()
@@ -96,50 +96,50 @@ class Fate(_KindAndReason):
 
     @classmethod
     def dropped(cls, reason: FateReason) -> Self:
-        """A rule of its link ended it."""
+        """Return the fate of a message that a rule of its link dropped."""
         return cls(FateKind.DROPPED, reason)
 
     @classmethod
     def refused(cls, reason: FateReason) -> Self:
-        """Its receiver turned it away."""
+        """Return the fate of a message that its receiver refused."""
         return cls(FateKind.REFUSED, reason)
 
     @classmethod
     def failed(cls, reason: FateReason) -> Self:
-        """Its channel broke, or its receiver was not there."""
+        """Return the fate of a message whose channel broke, or whose receiver was not there."""
         return cls(FateKind.FAILED, reason)
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Read `text`, as it is stored, whatever its reason. Raises ValueError where its kind is none."""
+        """Parse the stored text of a fate, with any reason. Raises ValueError for an unknown kind."""
         kind, _, reason = text.partition(":")
         return cls(FateKind(kind), FateReason(reason))
 
     @property
     def text(self) -> str:
-        """Its form in the store and on the wire: `delivered`, `dropped:loss`."""
+        """The form in the store and on the wire: `delivered`, `dropped:loss`."""
         return FATE_TEXTS[self]
 
     @property
     def counts_as(self) -> FateClass:
-        """The class that people count it in."""
+        """The class in which the fate is counted."""
         return _CLASSES[self.kind]
 
     def __str__(self) -> str:
         return FATE_TEXTS[self]
 
 
-class _Texts(dict[Fate, str]):
-    """The text of each fate, made once: a fleet writes very many rows, of few fates."""
+class _FateTexts(dict[Fate, str]):
+    """A cache of the text of each fate: a fleet writes very many rows, of few fates."""
 
     def __missing__(self, fate: Fate) -> str:
-        """Put it together."""
+        """Compose and keep the text of a fate."""
         text = self[fate] = f"{fate.kind.value}:{fate.reason}" if fate.reason else fate.kind.value
         return text
 
 
-FATE_TEXTS = _Texts()
-"""`Fate.text` without a call in Python: for the rows of the store and the lines of the event log."""
+FATE_TEXTS = _FateTexts()
+"""`Fate.text` without a Python call, for the rows of the store and the lines of the event log."""
 
 Fate.DELIVERED, Fate.LATE = Fate(FateKind.DELIVERED), Fate(FateKind.LATE)
 Fate.DUPLICATE, Fate.IN_FLIGHT = Fate(FateKind.DUPLICATE), Fate(FateKind.IN_FLIGHT)
@@ -148,13 +148,16 @@ Fate.ARRIVED = frozenset({Fate.DELIVERED, Fate.LATE, Fate.DUPLICATE})
 
 
 def is_fate(text: str) -> bool:
-    """Whether `text` is a fate with a reason of one word; who hears of one from another node asks first."""
+    """Whether `text` is a known kind with a reason of one word; to be checked for texts from other nodes."""
     return text.partition(":")[0] in _CLASSES and _TOLD.fullmatch(text) is not None
 
 
 @dataclass(slots=True)
 class MessageCounts:
-    """Messages by class: `sent` is the sum of all others. Not frozen: that takes seven times as long."""
+    """Messages by class; `sent` is the sum of all classes.
+
+    Not frozen: a frozen one takes seven times as long to make.
+    """
 
     sent: int = 0
     delivered: int = 0
@@ -166,12 +169,12 @@ class MessageCounts:
     unfinished: int = 0
 
     def __add__(self, other: MessageCounts) -> MessageCounts:
-        """The messages of both."""
+        """Add the counts of both."""
         return MessageCounts.total((self, other))
 
     @staticmethod
     def total(counts: Iterable[MessageCounts]) -> MessageCounts:
-        """The messages of all of them."""
+        """Add the counts of all."""
         return MessageCounts(*map(sum, zip(*map(_EACH, counts), strict=True)))
 
 

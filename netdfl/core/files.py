@@ -1,6 +1,6 @@
-"""Files of a folder that may come from anybody: written whole, never through a link, and read within bounds.
+"""Safe access to folders that others may write: whole files, never through a link, read within bounds.
 
-And those that come with netdfl, and its version: there may be none installed, as in an image.
+Also the files that come with netdfl, and versions of packages; none may be installed, as in an image.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @contextmanager
 def writing(what: object, refused: type[NetdflError] = InputError, more: str = "") -> Iterator[None]:
-    """Raise `refused`, which names `what`, where the disk refuses a writing within; `more` is what to know of it."""
+    """Raise `refused`, which names `what`, where the disk refuses a write inside; `more` ends the sentence."""
     try:
         yield
     except OSError as error:
@@ -31,18 +31,18 @@ def writing(what: object, refused: type[NetdflError] = InputError, more: str = "
 
 
 def check_empty(folder: Path) -> None:
-    """Raise InputError where there is something in `folder`, which a command is to make."""
+    """Raise InputError where `folder`, which a command is to create, has contents."""
     if folder.exists() and any(folder.iterdir()):
         raise InputError(f"--out {folder} is not empty; name a new folder, or empty it first")
 
 
 def is_of_node(name: str, node: int) -> bool:
-    """Whether a file of a run directory, such as `messages-003-1.jsonl`, has the number of `node` in its name."""
+    """Whether a file name of a run directory, such as `messages-003-1.jsonl`, contains the number of `node`."""
     return f"{node:03d}" in name.partition(".")[0].split("-")
 
 
 def write_or_check(file: Path, text: str, command: str, arguments: Sequence[str]) -> int:
-    """Write a generated file, or with `--check` say whether it is up to date; the exit code."""
+    """Write a generated file, or with `--check` test whether it is up to date; return the exit code."""
     if list(arguments) != ["--check"]:
         file.write_text(text, encoding="utf-8")
     elif file.read_text(encoding="utf-8") != text:
@@ -52,9 +52,9 @@ def write_or_check(file: Path, text: str, command: str, arguments: Sequence[str]
 
 
 def write_whole(path: Path, data: bytes, *, durable: bool = False) -> None:
-    """Write `path` whole or not at all; a link that lies there, or where it is prepared, is replaced, not followed.
+    """Write `path` whole or not at all, replacing a link at `path` or at the temporary file's place.
 
-    `durable`: it outlives a power cut. Raises OSError.
+    A `durable` file survives a power cut. Raises OSError.
     """
     temporary = path.with_name(f".{path.name}.tmp")
     temporary.unlink(missing_ok=True)
@@ -81,17 +81,17 @@ def _sync_folder(folder: Path) -> None:
 
 
 def open_append(path: Path) -> int:
-    """Open a plain file to read it and to append to it, and make it where there is none. Raises OSError for a link."""
+    """Open a plain file for reading and appending, creating it if needed. Raises OSError for a link."""
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     return os.open(path, flags, 0o644)
 
 
 def read_plain(path: Path, most: int = MOST_BYTES) -> str:
-    """The text of a plain file of at most `most` bytes.
+    """Return the text of a plain file of at most `most` bytes.
 
     Raises:
-        FileNotFoundError: there is none.
-        InputError: it is a link, a device, too large, unreadable or no text.
+        FileNotFoundError: There is no such file.
+        InputError: The file is a link, a device, too large, unreadable or no text.
     """
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
@@ -113,10 +113,9 @@ def read_plain(path: Path, most: int = MOST_BYTES) -> str:
 def check_plain(folder: Path) -> None:
     """Check that nothing in `folder`, at any depth, is a link, a pipe or a device.
 
-    Who goes through such a file reads, writes or waits elsewhere. A socket is let pass: nobody opens it.
-
+    Access through such a file would read, write or wait elsewhere. A socket is permitted, because no code opens it.
     Raises:
-        InputError: something is; says what.
+        InputError: A file is of another kind; the text names it.
     """
     for path, mode in _modes(folder):
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISSOCK(mode)):
@@ -141,13 +140,13 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def shipped(folder: str) -> Path:
-    """Where the repository's `folder` lies, `scenarios` or `nodes/image`: a wheel has it below `netdfl/shipped`."""
+    """Return the repository's `folder`, `scenarios` or `nodes/image`; a wheel has it below `netdfl/shipped`."""
     inside = PACKAGE / "shipped" / folder
     return inside if inside.is_dir() else PACKAGE.parent / folder
 
 
 def version_of(package: str) -> str | None:
-    """The installed version of `package`; None where it is not installed."""
+    """Return the installed version of `package`; None where it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

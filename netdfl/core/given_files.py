@@ -1,4 +1,4 @@
-"""Files that a user brings, as other programs leave them: with a byte order mark, lines of Windows, packed by gzip."""
+"""Files from other programs: with a byte order mark, Windows line ends, or gzip compression."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from io import BytesIO
 from pathlib import Path
 
 UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-"""How a text in UTF-16 begins."""
+"""The byte order marks of UTF-16."""
 MOST_BYTES = 1 << 32
-"""What a packed file may come to."""
+"""The most bytes of an unpacked file."""
 _GZIP = b"\x1f\x8b"
 
 
 def ending_of(file: str | Path) -> str:
-    """The ending of the file's name in lower case, as it was before gzip packed it: `.csv` of `pings.csv.gz`."""
+    """Return the ending of a file's name in lower case, without `.gz`: `.csv` for `pings.csv.gz`."""
     return Path(str(file).lower().removesuffix(".gz")).suffix
 
 
 def given_bytes(file: str | Path, most: int = MOST_BYTES) -> bytes:
-    """What is in the file, unpacked where gzip packed it.
+    """Return the contents of a file, unpacked where it is gzip.
 
     Raises:
         OSError: The file can't be read.
@@ -41,11 +41,11 @@ def given_bytes(file: str | Path, most: int = MOST_BYTES) -> bytes:
 
 
 def given_text(file: str | Path, most: int = MOST_BYTES) -> str:
-    """The text of the file, each line ended by a newline alone: UTF-8, or what its byte order mark says.
+    """Return the text of a file with newlines as line ends, decoded by its byte order mark or as UTF-8.
 
     Raises:
         OSError: The file can't be read.
-        ValueError: It is no such text; names the file, and says what to do.
+        ValueError: The file is no such text; the message names the file and the remedy.
     """
     found = given_bytes(file, most)
     encoding = "utf-16" if found.startswith(UTF16_MARKS) else "utf-8-sig"

@@ -1,4 +1,4 @@
-"""The command that adds a package to the Python that runs netdfl, for the sentences that say that one is missing."""
+"""The command that adds a package to the running Python, for sentences about a missing one."""
 
 from __future__ import annotations
 

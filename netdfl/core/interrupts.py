@@ -21,16 +21,16 @@ def ending_signals() -> tuple[signal.Signals, ...]:
 WRITING = "interrupted; the result and the report are being written, Ctrl-C again leaves at once"
 
 
-class Patience:
-    """What a run's signal handlers call. Raises KeyboardInterrupt the second time."""
+class InterruptHandler:
+    """The handler of a run's signals. Raises KeyboardInterrupt at the second signal."""
 
     def __init__(self, interrupt: Callable[[], None]) -> None:
-        """The first signal calls `interrupt`, which stops the run and keeps what was recorded."""
+        """Prepare to call `interrupt` at the first signal, which stops the run and keeps its record."""
         self._interrupt = interrupt
         self._over = False
 
     def __call__(self) -> None:
-        """A signal came."""
+        """Handle a signal."""
         if self._over:
             raise KeyboardInterrupt
         self._over = True
@@ -39,11 +39,14 @@ class Patience:
 
 @contextmanager
 def interruptible(interrupt: Callable[[], None]) -> Iterator[None]:
-    """Call `interrupt` at the first signal, where this is the thread that gets signals; see `Patience`."""
+    """Call `interrupt` at the first signal, where this is the thread that gets signals.
+
+    The second signal raises KeyboardInterrupt.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    patience = Patience(interrupt)
+    patience = InterruptHandler(interrupt)
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         patience()
@@ -60,7 +63,7 @@ T = TypeVar("T")
 
 
 def outside_loops(work: Callable[[], T]) -> T:
-    """Do `work` here, or in a thread of its own where an event loop runs in this one; raises what it raises."""
+    """Run `work` here, or in a thread of its own where an event loop runs in this one; pass on its errors."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""Whether an error, whoever raised it, says that no memory is left."""
+"""Detection of errors, from any library, that mean that no memory is left."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import errno
 from collections.abc import Iterator
 
 WORDS = ("allocate memory", "bad_alloc", "out of memory", "start new thread", "failed to map")
-"""How libraries in C and C++ say it, that raise something else than MemoryError."""
+"""Phrases of C and C++ libraries for a lack of memory, in errors other than MemoryError."""
 
 
 def is_of_memory(error: BaseException) -> bool:
-    """Whether `error`, or what led to it, is about memory."""
+    """Whether `error`, or an error that led to it, means that no memory is left."""
     return any(_is_one(each) for each in _all(error, set()))
 
 

@@ -1,4 +1,4 @@
-"""What became of messages: the one value that ledgers, the event log, stores and whoever reads them share."""
+"""The outcome of messages: the one value that ledgers, the event log, stores and their readers share."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from netdfl.core.types import Edge, Message, MessageId, as_message_id, as_step
 
 
 class Outcome(NamedTuple):
-    """Messages whose fate is known, and which differ in their edges and contents alone: a row for each of `edges`.
+    """Messages with a known fate that differ in their edges and contents alone: a row for each of `edges`.
 
-    Times are the clock's nanoseconds; `arrived_ns` is None where they never arrived. The contents are not part of it:
-    they must not stay in memory for a row.
+    Times are the clock's nanoseconds; `arrived_ns` is None for messages that never arrived. The contents are left out,
+    so that they need not stay in memory for a row.
     """
 
     edges: Sequence[Edge]
@@ -28,11 +28,11 @@ class Outcome(NamedTuple):
 as_outcome: Callable[[tuple[Sequence[Edge], MessageId, int, int, int | None, Fate]], Outcome] = partial(
     tuple.__new__, Outcome
 )
-"""An outcome of its fields, without the call in Python that a named tuple makes."""
+"""Create an outcome from its fields, without the Python call of a named tuple."""
 
 
 def outcome_of(message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: Fate) -> Outcome:
-    """Say what became of a single message."""
+    """Return the outcome of a single message."""
     src, dst, kind, incarnation, round, step, attempt, _ = message
     id = as_message_id((kind, incarnation, as_step((round, step)), 0, attempt))
     return as_outcome((((src, dst),), id, nbytes, sent_ns, arrived_ns, fate))

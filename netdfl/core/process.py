@@ -1,9 +1,9 @@
-"""What a process asks of its system: freed memory, few collections, many open files, an end with its parent.
+"""Settings of a process: kept memory, few garbage collections, many open files, an end with its parent.
 
 Freed memory stays with the process, so that the next large tensor costs no page faults. By default glibc asks the
-kernel for every large block and gives it back at once, and the kernel clears the pages anew each time: of a training
-step of a convolutional network that is a third and more. The names are those of mallopt(3). Other allocators and other
-systems are left as they are.
+kernel for every large block and returns it at once, and the kernel clears its pages anew each time: a third and more
+of a training step of a convolutional network. The names are those of mallopt(3). Other allocators and other systems
+are left unchanged.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _USUAL = {
 
 
 def keep_freed() -> None:
-    """Give no memory back from now on. Threads that have begun keep their arenas."""
+    """Keep all freed memory from now on. Threads that have begun keep their arenas."""
     _set(_KEEPING)
 
 
 @contextmanager
 def freed_kept() -> Iterator[None]:
-    """Give no memory back inside, and all that is free at the end."""
+    """Keep all freed memory inside, and return what is free at the end."""
     keep_freed()
     try:
         yield
@@ -57,9 +57,9 @@ def freed_kept() -> Iterator[None]:
 
 @contextmanager
 def few_collections(objects: int = 500_000) -> Iterator[None]:
-    """Let the garbage collector look at what is new once that is so many `objects`, of which few are in cycles.
+    """Collect new objects only once there are `objects` of them, and old ones hardly ever.
 
-    It hardly ever looks through what was there before.
+    For code that makes many objects with few in cycles.
     """
     before = gc.get_threshold()
     gc.set_threshold(objects, 50, 1000)
@@ -77,7 +77,7 @@ def _set(options: dict[int, int]) -> None:
 
 @cache
 def _libc() -> Any:
-    """The C library where it is glibc, else None."""
+    """Return the C library where it is glibc, else None."""
     try:
         libc = ctypes.CDLL(None)
         return libc if hasattr(libc, "gnu_get_libc_version") and hasattr(libc, "mallopt") else None
@@ -86,26 +86,26 @@ def _libc() -> Any:
 
 
 def allow_open_files() -> int:
-    """Let this process, and those that it starts, open as many files as its user may; how many that is."""
+    """Let this process and its children open as many files as the user may; return the limit."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     return most
 
 
 class Child(Protocol):
-    """A process that this one started, or what stands for one that lives elsewhere."""
+    """A process that this one started, or a stand-in for one elsewhere."""
 
     stdin: IO[Any] | None
 
     def kill(self) -> None:
-        """End it."""
+        """Kill the process."""
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end. Raises subprocess.TimeoutExpired."""
+        """Wait for the end of the process. Raises subprocess.TimeoutExpired."""
 
 
 def end_child(child: Child, grace_s: float = 2) -> None:
-    """Tell a child by the end of its input to end, and kill it where it has not within the grace."""
+    """End a child by closing its input, and kill it where it has not ended within the grace."""
     if child.stdin is not None:
         with suppress(BrokenPipeError):  # it is dead, and what it did not read is lost
             child.stdin.close()
@@ -120,13 +120,16 @@ _PR_SET_PDEATHSIG = 1
 
 
 def follow_parent(by: int = signal.SIGKILL) -> None:
-    """Ask the kernel to kill this process when its parent dies (Linux), even before it reads its input; 0: no more."""
+    """Ask the kernel to kill this process when its parent dies (Linux), even before it reads its input.
+
+    With 0 the request is withdrawn.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, by)
 
 
 def die_with_parent(parent: int) -> None:
-    """Follow the process `parent`, which started this one, also where it died before this was asked."""
+    """End with the process `parent`, which started this one, even if it has died already."""
     follow_parent()
     if sys.platform == "linux" and os.getppid() != parent:
         os._exit(1)

@@ -1,6 +1,6 @@
 """Old names of classes and functions: importable for one version more, with a warning.
 
-A module gives its old names by `__getattr__ = renamed(__name__, {"Old": "New"})`, hidden from type checkers.
+A module offers its old names by `__getattr__ = renamed(__name__, {"Old": "New"})`, hidden from type checkers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Named random streams: one seed, and a stream for each purpose.
 
-A new draw in one place changes nothing elsewhere, because a stream depends on the seed and its own
-name alone: not on the order of calls, the process, or `PYTHONHASHSEED`.
+A new draw in one place changes nothing elsewhere, because a stream depends on the seed and its own name alone: not on
+the order of calls, the process, or `PYTHONHASHSEED`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Key = int | str
 
 
 ALONE = threading.RLock()
-"""Held by who seeds the streams that all code of a process shares, or draws from them as its seed says."""
+"""The lock for seeding the random streams that all code of a process shares, and for seeded draws from them."""
 
 
 @contextmanager
 def kept_streams() -> Iterator[None]:
-    """The streams of numpy, Python and, where it is loaded, torch that all code shares are afterwards as they were.
+    """Restore the shared random streams of numpy, Python and, where it is loaded, torch afterwards.
 
-    Those of GPUs are not kept.
+    Streams of GPUs are not restored.
     """
     torch = sys.modules.get("torch")
     states = np.random.get_state(), random.getstate(), None if torch is None else torch.get_rng_state()
@@ -40,7 +40,7 @@ def kept_streams() -> Iterator[None]:
 
 
 def seed_streams(seed: int) -> None:
-    """Let numpy's and Python's own streams draw as `seed` says from now on; so do torch's where it is loaded."""
+    """Seed the shared random streams of numpy, Python and, where it is loaded, torch."""
     with ALONE:
         np.random.seed(seed % 2**32)
         random.seed(seed)
@@ -49,7 +49,7 @@ def seed_streams(seed: int) -> None:
 
 
 class Streams:
-    """Makes every random stream of a fleet from one seed."""
+    """All random streams of a fleet, from one seed."""
 
     __slots__ = ("_base", "seed")
 
@@ -64,15 +64,15 @@ class Streams:
         return state.digest()
 
     def integer(self, *key: Key) -> int:
-        """A 64-bit integer that depends on the seed and `key` alone."""
+        """Return a 64-bit integer that depends on the seed and `key` alone."""
         return int.from_bytes(self._digest(key)[:8], "little")
 
     def uniform(self, *key: Key) -> float:
-        """One draw from [0, 1), keyed: the fate of one message, say."""
+        """Return a number of [0, 1) that depends on the seed and `key` alone, for the fate of one message say."""
         return (self.integer(*key) >> 11) * 2.0**-53
 
     def rng(self, *key: Key) -> np.random.Generator:
-        """A generator of its own: `streams.rng("link", 3, 7, "loss")`."""
+        """Return a generator for the key: `streams.rng("link", 3, 7, "loss")`."""
         words = np.frombuffer(self._digest(key), "<u4").astype(
             np.uint32
         )  # as numpy would make of the integer, but sooner

@@ -11,11 +11,11 @@ T = TypeVar("T")
 
 
 def by_name(*parts: Callable[..., T]) -> Mapping[str, Callable[..., T]]:
-    """Functions that make parts, each under its own name."""
+    """Return a table of functions that make parts, each under its own name."""
     return MappingProxyType({part.__name__: part for part in parts})
 
 
-class _Lazy(ModuleType):
+class _LazyModule(ModuleType):
     def __init__(self, *names: str) -> None:
         super().__init__(names[-1])
         self._names = names
@@ -38,5 +38,8 @@ class _Lazy(ModuleType):
 
 
 def lazy_module(*names: str) -> object:
-    """Stand in for the first of the modules that has whatever attribute is asked for; none is imported before."""
-    return _Lazy(*names)
+    """Return a stand-in for several modules: an attribute comes from the first one that has it.
+
+    Each module is imported only when an attribute is looked up in it.
+    """
+    return _LazyModule(*names)

@@ -1,4 +1,4 @@
-"""What travels between nodes, and what a node knows of a round."""
+"""The messages between nodes, and a node's view of a round."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ Edge: TypeAlias = tuple[NodeId, NodeId]
 Scalar: TypeAlias = "int | float | str | bool | Sequence[Scalar] | Mapping[str, Scalar] | None"
 
 Json: TypeAlias = Mapping[str, Any]
-OnMissing: TypeAlias = Literal["self", "renormalise", "last", "undo"]
-"""Where the weight of a neighbor goes whose message did not come in time."""
 """A JSON object that is read by its keys: its writer knows its form."""
+OnMissing: TypeAlias = Literal["self", "renormalise", "last", "undo"]
+"""The new owner of a neighbor's weight where its message did not come in time."""
 
 _EMPTY: Json = MappingProxyType({})
 
 
 class Kind(StrEnum):
-    """What a message is for. Only `DATA` advances a bursty link's chain of data messages."""
+    """The purpose of a message. Only `DATA` advances a bursty link's chain of data messages."""
 
     DATA = "data"
     ACK = "ack"
@@ -48,8 +48,8 @@ ITEM_BYTES: Mapping[str, int] = {name: nbytes for nbytes, names in _DTYPES.items
 class Array:
     """A read-only, C-contiguous, little-endian buffer with its dtype and shape.
 
-    `dtype` is one of `ITEM_BYTES`. `data` is a flat memoryview of bytes;
-    nobody writes to what is behind it once the array exists.
+    `dtype` is one of `ITEM_BYTES`. `data` is a flat memoryview of bytes, whose buffer must not change once the array
+    exists.
     """
 
     dtype: str
@@ -58,7 +58,7 @@ class Array:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the raw buffer."""
+        """The number of bytes of the raw buffer."""
         return self.data.nbytes
 
 
@@ -66,10 +66,9 @@ class Array:
 class Payload:
     """The immutable contents of a message: named arrays and small metadata.
 
-    One payload is shared by every neighbour that it goes to. `encoded` caches the wire's form, so
-    that it is made once a round and not once a neighbour; `size` caches its exact length, `digest`
-    that of its contents, `finite` whether all its numbers are, and `read` what receivers in this process
-    made of its arrays, by names and what they took them for.
+    All its receivers share one payload. Caches: `encoded` is the wire's form, made once a round instead of once a
+    neighbor; `size` is its exact length; `digest` is the digest of the contents; `finite` tells whether all numbers are
+    finite; `read` has the objects that receivers in this process made of the arrays, by array names and type.
     """
 
     arrays: Mapping[str, Array] = field(default_factory=lambda: _EMPTY)
@@ -81,23 +80,23 @@ class Payload:
     read: dict[object, Any] | None = field(default=None, repr=False)
 
     def __deepcopy__(self, memo: object) -> Payload:
-        """Nobody writes to it, so a copy is the same."""
+        """Return the payload itself, which is immutable."""
         return self
 
 
 class StepId(NamedTuple):
-    """A step of a round, where a message belongs in the algorithm. Steps are in the order of time."""
+    """A step of a round, the place of a message in the algorithm. Steps are ordered by time."""
 
     round: int
     step: int
 
 
 as_step: Callable[[tuple[int, int]], StepId] = partial(tuple.__new__, StepId)
-"""A step of its fields, without the call in Python that a named tuple makes."""
+"""Create a step from its fields, without the Python call of a named tuple."""
 
 
 class LogicalId(NamedTuple):
-    """A message of an edge, whichever life of its sender sends it and however often.
+    """The identity of a message on an edge, across its sender's lives and resends.
 
     A node waits for it, asks for it, sends it again and takes it once. `part` numbers several messages of one kind and
     step: 0 as long as a step has one.
@@ -109,7 +108,7 @@ class LogicalId(NamedTuple):
 
 
 class MessageId(NamedTuple):
-    """One message among all that one edge carries: a logical message, sent by a life of the node, for a time.
+    """The identity of one sending of a message on its edge.
 
     `incarnation` is the life of the sender, `attempt` counts resends.
     """
@@ -122,23 +121,23 @@ class MessageId(NamedTuple):
 
     @property
     def logical(self) -> LogicalId:
-        """The message that this is an attempt to send."""
+        """The identity without life and attempt."""
         return LogicalId(self.kind, self.at, self.part)
 
 
 as_message_id: Callable[[tuple[Kind, int, StepId, int, int]], MessageId] = partial(tuple.__new__, MessageId)
-"""An id of its fields, without the call in Python that a named tuple makes."""
+"""Create an id from its fields, without the Python call of a named tuple."""
 
 
 PeerMessage: TypeAlias = tuple[NodeId, LogicalId]
-"""A message of two nodes, as one of them knows it: the other node, and which message it is."""
+"""A message as one of its two nodes knows it: the other node, and the message's identity."""
 
 
 class Message(NamedTuple):
     """One message of one directed edge.
 
-    `round` and `step` say where in the algorithm it belongs, `attempt` counts resends, `epoch`
-    counts the restarts of the sender. A tuple, because a fleet makes very many.
+    `round` and `step` are its place in the algorithm, `attempt` counts resends, `epoch` counts the restarts of the
+    sender. A tuple, because a fleet makes very many.
     """
 
     src: NodeId
@@ -152,17 +151,17 @@ class Message(NamedTuple):
 
     @property
     def at(self) -> StepId:
-        """The step that it belongs to."""
+        """The step of the message."""
         return as_step((self.round, self.step))
 
     @property
     def id(self) -> MessageId:
-        """Tell it from all others of its edge."""
+        """The identity of this sending among all messages of its edge."""
         return as_message_id((self.kind, self.epoch, as_step((self.round, self.step)), 0, self.attempt))
 
     @property
     def logical(self) -> LogicalId:
-        """The message that this is an attempt to send."""
+        """The identity without life and attempt."""
         return LogicalId(self.kind, self.at)
 
 
@@ -171,9 +170,9 @@ Outbox: TypeAlias = Mapping[NodeId, Payload]
 
 
 class Multicast(NamedTuple):
-    """One message that a node hands over for several others at one instant; a single receiver is the small case.
+    """One message that a node sends to several others at one instant; a single receiver is the small case.
 
-    `dsts` are all different, and `payloads` are what each gets, in their order: the same object where they agree.
+    `dsts` are all different. `payloads` has the payload of each, in the same order: the same object where they agree.
     """
 
     src: NodeId
@@ -192,33 +191,33 @@ class Multicast(NamedTuple):
         ]
 
     def after(self, count: int) -> Multicast:
-        """Leave out the first `count` receivers."""
+        """Return the multicast without its first `count` receivers."""
         return self._replace(dsts=self.dsts[count:], payloads=self.payloads[count:])
 
 
 as_multicast: Callable[[tuple[NodeId, tuple[NodeId, ...], MessageId, tuple[Payload, ...]]], Multicast] = partial(
     tuple.__new__, Multicast
 )
-"""A multicast of its fields, without the call in Python that a named tuple makes."""
+"""Create a multicast from its fields, without the Python call of a named tuple."""
 
 
 def first_multicast(src: NodeId, kind: Kind, incarnation: int, at: StepId, outbox: Outbox) -> Multicast:
-    """Make a message to each destination of `outbox`, as a life of `src` sends it for the first time."""
+    """Return a multicast with a message to each destination of `outbox`, at its first sending."""
     return as_multicast((src, tuple(outbox), as_message_id((kind, incarnation, at, 0, 0)), tuple(outbox.values())))
 
 
 def messages_of(multicasts: Iterable[Multicast]) -> list[Message]:
-    """Take multicasts apart into each receiver's own message."""
+    """Return the single messages of multicasts, one for each receiver."""
     return [message for multicast in multicasts for message in multicast.messages]
 
 
 def unicast(message: Message) -> Multicast:
-    """Make of a message a multicast with one receiver."""
+    """Return a message as a multicast with one receiver."""
     return as_multicast((message.src, (message.dst,), message.id, (message.payload,)))
 
 
 def unicasts(messages: Iterable[Message]) -> list[Multicast]:
-    """Make of each message a multicast with one receiver."""
+    """Return each message as a multicast with one receiver."""
     return [unicast(message) for message in messages]
 
 
@@ -228,7 +227,7 @@ _acknowledged_in_order = attrgetter("message.dst", "message.round", "message.ste
 
 
 class Acknowledgement(NamedTuple):
-    """What a receiver said of one of this node's own messages: that it took it, or that it never will."""
+    """A receiver's answer to one of this node's own messages: taken, or refused for good."""
 
     message: Message
     taken: bool
@@ -237,8 +236,7 @@ class Acknowledgement(NamedTuple):
 class Inbox:
     """The messages that one wait collected, iterated by (src, round, step), never by arrival.
 
-    `acknowledgements` are what has been said of this node's own messages since its last wait, where delivery is
-    acknowledged.
+    `acknowledgements` has the answers to this node's own messages since its last wait, where delivery is acknowledged.
     """
 
     __slots__ = ("acknowledgements", "messages", "missing")
@@ -249,7 +247,7 @@ class Inbox:
         missing: Sequence[NodeId] = (),
         acknowledgements: Sequence[Acknowledgement] = (),
     ) -> None:
-        """Sort the messages; `missing` are the awaited nodes from which nothing came in time."""
+        """Sort the messages; `missing` are the awaited nodes whose message did not come in time."""
         alone = len(set(map(_src, messages))) == len(messages)  # each the only one of its sender
         self.messages = tuple(sorted(messages, key=_src if alone else _in_order))
         self.missing = tuple(sorted(missing)) if missing else ()
@@ -257,11 +255,11 @@ class Inbox:
 
     @property
     def returned(self) -> Iterator[Message]:
-        """This node's own messages that their receivers refused: what is in them is this node's again."""
+        """This node's own messages that their receivers refused; their contents belong to this node again."""
         return (each.message for each in self.acknowledgements if not each.taken)
 
     def without(self, message: Message) -> Inbox:
-        """The same, with `message` counted as missing."""
+        """Return the inbox with `message` counted as missing."""
         left = [m for m in self.messages if m is not message]
         return Inbox(left, (*self.missing, message.src), self.acknowledgements)
 
@@ -273,21 +271,21 @@ class Inbox:
 
 
 class Role(StrEnum):
-    """What a node does in the fleet."""
+    """The role of a node in the fleet."""
 
     CLIENT = "client"
     SERVER = "server"
 
 
 class View(NamedTuple):
-    """What one node knows of one round. A tuple, because every node gets one in each.
+    """One node's view of one round. A tuple, because every node gets one in each round.
 
-    The mixing matrix is in receiver-row convention, `X+ = M X`: `in_weights[j]` is M_ij, the weight
-    that this node gives to what it receives from j; `out_weights[j]` is M_ji, the weight that j
-    gives to what this node sends; `self_weight` is M_ii. `in_neighbors` is None where senders
-    choose alone and nobody told this node who will send: then `may_hear` are the nodes that might,
-    and `may_send_to` those that might expect something of this one. `active` is False in a round in
-    which this node neither trains nor talks (a client that the server did not sample).
+    The mixing matrix is in receiver-row convention, `X+ = M X`: `in_weights[j]` is M_ij, the weight that this node
+    gives
+    to a message from j; `out_weights[j]` is M_ji, the weight that j gives to a message of this node; `self_weight` is
+    M_ii. `in_neighbors` is None where senders choose their receivers and this node does not know its senders: then
+    `may_hear` are the possible senders, and `may_send_to` the nodes that may expect a message of this one. `active` is
+    False in a round in which this node neither trains nor sends (a client that the server did not sample).
     """
 
     node: NodeId

@@ -1,9 +1,9 @@
-"""What a node runs on, by versions: which differences between nodes change digits, and which are only told.
+"""The versions of a node's software: differences that change digits, and differences that are only reported.
 
 Digits depend on netdfl, whose code is the algorithm; on Python's minor version (from 3.12 on `sum` adds floats with a
-correction); on numpy, which draws the data's shares and sums vectors; and where something trains on PyTorch, by its
-public version: builds of it (`+cpu`) and kinds of processors are not compared. Libraries of the wire carry bytes. Of
-two states of netdfl's code with one version nobody knows what they change: it is told.
+correction); on numpy, which draws the data's shares and sums vectors; and, in training, on the public version of
+PyTorch: its builds (`+cpu`) and kinds of processors are not compared. Libraries of the wire carry bytes. The effect
+of two states of netdfl's code with one version is unknown; the difference is reported.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from typing import NamedTuple, TypeAlias
 from netdfl.core.files import PACKAGE, version_of
 
 Versions: TypeAlias = Mapping[str, str]
-"""By name; what is not there is not known, or does not matter."""
+"""Versions by name; a missing one is unknown, or does not matter."""
 Choice: TypeAlias = Callable[[Versions, Versions], list[str]]
 CODE, PYTHON, TORCH = "code", "python", "torch"
 PACKAGES = ("netdfl", TORCH, "numpy", "grpcio", "protobuf", "cryptography")
 NAMES = (PYTHON, *PACKAGES, CODE)
 DECIDING = ("netdfl", PYTHON, TORCH, "numpy")
-"""Those on which digits depend."""
+"""The names of the software that digits depend on."""
 REMEDY = "install the same versions on all"
 MOST_LETTERS = 40
 
 
 @cache
 def versions_here(*, trains: bool) -> Versions:
-    """What this process runs on; PyTorch only where something `trains`, as nothing else needs it."""
+    """Return the versions of this process; PyTorch only with `trains`, as nothing else needs it."""
     found = {name: version_of(name) for name in PACKAGES if trains or name != TORCH}
     known = {name: version for name, version in found.items() if version is not None}
     return MappingProxyType({PYTHON: platform.python_version(), **known, CODE: source_hash()})
@@ -39,7 +39,7 @@ def versions_here(*, trains: bool) -> Versions:
 
 @cache
 def source_hash() -> str:
-    """What tells one state of netdfl's code from another, which may have the same version."""
+    """Return a hash of netdfl's code, which distinguishes states with the same version."""
     found = blake2b(digest_size=6)
     for file in sorted(PACKAGE.rglob("*.py")):
         name = file.relative_to(PACKAGE).as_posix()
@@ -49,24 +49,24 @@ def source_hash() -> str:
 
 
 def taken(said: Mapping[str, str]) -> dict[str, str]:
-    """What of a stranger's words is a version that is known here, and may stand in a sentence."""
+    """Return the known names of a stranger's versions, with texts that are safe in a sentence."""
     return {name: "".join(filter(str.isprintable, said[name]))[:MOST_LETTERS] for name in NAMES if name in said}
 
 
 def deciding(theirs: Versions, ours: Versions) -> list[str]:
-    """The names whose difference changes digits; of what one side does not say, nothing is known."""
+    """Return the names whose difference changes digits. A version that one side lacks counts as equal."""
     return [name for name in _both(theirs, ours) if name in DECIDING and _form(name, theirs) != _form(name, ours)]
 
 
 def only_told(theirs: Versions, ours: Versions) -> list[str]:
-    """The names that differ, and change no digit as far as is known."""
+    """Return the names that differ, and change no digit as far as is known."""
     changes = deciding(theirs, ours)
     differ = [name for name in _both(theirs, ours) if theirs[name] != ours[name] and name not in changes]
     return [name for name in differ if name != PYTHON]  # patches of Python differ everywhere, and are recorded
 
 
 def objection(who: str, theirs: Versions, where: str, ours: Versions) -> str:
-    """Why `who` can't be in one fleet with `where`, in a sentence; empty where digits would be the same."""
+    """Return why `who` can't be in one fleet with `where`, as a sentence; empty where digits would be the same."""
     names = deciding(theirs, ours)
     if not names:
         return ""
@@ -75,9 +75,9 @@ def objection(who: str, theirs: Versions, where: str, ours: Versions) -> str:
 
 
 def told(others: Mapping[str, Versions], where: str, ours: Versions, *choices: Choice) -> Iterator[str]:
-    """What is to be said of a fleet, once: who runs on what else than `where` does, and of whom it is not known.
+    """Yield a sentence for each difference between a fleet's nodes and `where`, and one for nodes without versions.
 
-    Of the differences that `choices` choose; by default of all.
+    `choices` select the differences; by default all are reported.
     """
     if silent := [who for who, theirs in others.items() if not theirs]:
         yield f"{_some(silent)} did not say on what versions, as older ones of netdfl: digits may differ"
@@ -90,24 +90,24 @@ def told(others: Mapping[str, Versions], where: str, ours: Versions, *choices: C
         yield from (f"{_some(who)} {_be(who)} on {differ}: {what}" for differ, who in groups.items())
 
 
-class Alike(NamedTuple):
-    """Nodes that run on the same."""
+class VersionGroup(NamedTuple):
+    """Nodes with the same versions."""
 
     nodes: list[int]
     versions: dict[str, str]
 
 
-def grouped(software: Mapping[int, Versions]) -> list[Alike]:
-    """What nodes run on, the most first."""
+def grouped(software: Mapping[int, Versions]) -> list[VersionGroup]:
+    """Group nodes by their versions, the largest group first."""
     groups: dict[tuple[tuple[str, str], ...], list[int]] = {}
     for node, versions in sorted(software.items()):
         groups.setdefault(tuple(sorted(versions.items())), []).append(node)
     ordered = sorted(groups.items(), key=lambda each: -len(each[1]))
-    return [Alike(nodes, dict(versions)) for versions, nodes in ordered]
+    return [VersionGroup(nodes, dict(versions)) for versions, nodes in ordered]
 
 
 def mixed(software: Mapping[int, Versions], *choices: Choice) -> Iterator[str]:
-    """What is to be said of nodes that ran on something else than most of them, as `told` does."""
+    """Yield the sentences of `told` about nodes whose versions differ from the largest group's."""
     groups = grouped(software)
     if len(groups) < 2:
         return
@@ -122,7 +122,7 @@ def _both(theirs: Versions, ours: Versions) -> Sequence[str]:
 
 
 def _form(name: str, versions: Versions) -> str:
-    """What of a version decides."""
+    """Return the deciding part of a version."""
     public = versions[name].partition("+")[0]
     return ".".join(public.split(".")[:2]) if name == PYTHON else public
 

@@ -1,6 +1,6 @@
-"""Whose code something happened in: netdfl's, a library's, or a user's own, which netdfl calls.
+"""The owner of running code: netdfl, a library, or the user.
 
-A user's is what is neither netdfl's, nor Python's, nor of an installed package, unless the scenario names a part of it.
+A user's code is code outside of netdfl, Python and installed packages, or a package that a scenario names a part of.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from types import CodeType, FrameType, ModuleType
 from netdfl.core.errors import NetdflError, OwnCodeError, OwnPartError
 
 HOME = "_netdfl_own_"
-"""How the names of packages begin that stand for folders of a user's."""
+"""The beginning of the names of packages that stand for a user's folders."""
 _NETDFL = Path(__file__).resolve().parents[1]
 _NEVER = ("netdfl", "torch", "torchvision")
-"""Packages that are no user's, even where a scenario names a part of them."""
+"""Packages that never count as a user's, even where a scenario names a part of them."""
 _NAMED: set[Path] = set()
 """Installed files, and folders of packages, that parts of scenarios were imported from."""
 
 
 def named(module: ModuleType) -> None:
-    """A scenario names a part of this module: its top package is a user's, though it may be installed."""
+    """Count the top package of this module as a user's, though it may be installed: a scenario names a part of it."""
     name = module.__name__.partition(".")[0]
     top = sys.modules.get(name, module)
     found = [*getattr(top, "__path__", ()), *filter(None, [getattr(top, "__file__", None)])]
@@ -39,9 +39,9 @@ def named(module: ModuleType) -> None:
 
 
 def theirs(error: BaseException, where: str = "") -> OwnCodeError | None:
-    """What is told of an error that a user's own code raised while it ran, at `where`; None for netdfl's.
+    """Return an OwnCodeError for an error that a user's own code raised, at `where`; None for netdfl's.
 
-    Its `__cause__` is what that code raised.
+    The error's `__cause__` is the exception of that code.
     """
     for each in _leaves(error):
         if isinstance(each, OwnPartError):
@@ -58,12 +58,12 @@ def _because(told: OwnCodeError, raised: BaseException) -> OwnCodeError:
 
 
 def named_error(error: BaseException, doing: str = "") -> str:
-    """Its type, `doing` what, and what it says in one line."""
+    """Return the type of an error, `doing`, and the first line of its text."""
     return f"{type(error).__name__}{doing}: {said(error)}".rstrip(": ")
 
 
 def said(error: BaseException) -> str:
-    """The first line of an exception's text, with the names of own modules as their author knows them."""
+    """Return the first line of an exception's text, with the names of own modules as their author knows them."""
     first = next((line for line in str(error).splitlines() if line.strip()), "")
     return re.sub(rf"{HOME}[0-9a-f]+\.", "", first)
 
@@ -77,19 +77,19 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def own_place(error: BaseException) -> str:
-    """`file:line` of the last of a user's own lines that `error` passed, called by netdfl; else nothing."""
+    """Return `file:line` of the user's last line in the traceback, called by netdfl; empty without one."""
     if isinstance(error, SyntaxError) and error.filename and _owner(error.filename) == "user":
         return f"{error.filename}:{error.lineno}"
     return _last_own(traceback.walk_tb(error.__traceback__))
 
 
 def own_place_here() -> str:
-    """`file:line` of a user's own line that this was called from; nothing where none is under way."""
+    """Return `file:line` of the user's line in the current call stack; empty without one."""
     return _last_own(reversed(list(traceback.walk_stack(None))))
 
 
 def defined_at(thing: object) -> str:
-    """`file:line` of a function or class; nothing where that is not known."""
+    """Return `file:line` of a function or class; empty where it is not known."""
     try:
         plain = inspect.unwrap(thing)  # type: ignore[arg-type]
         return f"{inspect.getsourcefile(plain)}:{inspect.getsourcelines(plain)[1]}"
@@ -98,7 +98,10 @@ def defined_at(thing: object) -> str:
 
 
 def _last_own(frames: Iterable[tuple[FrameType, int]]) -> str:
-    """The innermost, where `frames` begin with the outermost. A program that calls netdfl is not meant."""
+    """Return the user's innermost line; `frames` begin with the outermost.
+
+    Lines of a user's program that calls netdfl do not count.
+    """
     called, place = False, ""
     for frame, line in frames:
         owner = _owner_of(frame.f_code)
@@ -113,13 +116,13 @@ def _owner_of(code: CodeType) -> str:
 
 
 def is_users(filename: str) -> bool:
-    """Whether code of that file is a user's own."""
+    """Whether the code of this file is a user's own."""
     return _owner(filename) == "user"
 
 
 @cache
 def _owner(filename: str) -> str:
-    """Of a file: netdfl, user, or library."""
+    """Return the owner of a file: netdfl, user, or library."""
     file = Path(filename).resolve()
     if filename.startswith("<") and not filename.startswith("<ipython"):
         return "library"
@@ -136,7 +139,7 @@ def _is_installed(file: Path) -> bool:
 
 @cache
 def _installed() -> tuple[Path, ...]:
-    """Where Python and its packages lie, and the commands that came with these."""
+    """Return the folders of Python, its packages, and the commands that came with them."""
     paths = [*sysconfig.get_paths().values(), *site.getsitepackages(), site.getusersitepackages()]
     keep = {"include", "platinclude", "data"}
     skipped = {sysconfig.get_paths()[name] for name in keep}

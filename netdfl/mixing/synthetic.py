@@ -24,7 +24,7 @@ from netdfl.mixing.averaging import Averaging
 from netdfl.mixing.base import Aggregation, Around
 from netdfl.mixing.payloads import EXTRA, absurd, scalar
 from netdfl.training.base import Objective, Received, S
-from netdfl.training.distill import Distiller, Examples, Tuning
+from netdfl.training.distill import Distiller, SyntheticExamples, Tuning
 from netdfl.training.guided import HOLDS, INPUTS, LABELS
 
 
@@ -139,7 +139,7 @@ class TunedSynthesis(Synthesis):
         """Distil once; from the round after that on, train on D_syn."""
         if not state.synthetic:
             return super().refine(state, x, objective, view)
-        examples = Examples(state.synthetic[INPUTS], state.synthetic[LABELS])
+        examples = SyntheticExamples(state.synthetic[INPUTS], state.synthetic[LABELS])
         return state, self.tuning.tune(x, objective, examples, view)
 
 

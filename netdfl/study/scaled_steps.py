@@ -14,11 +14,11 @@ from netdfl.algorithms.exchange import Exchange, Momentum, Radius, Sgd, flat
 from netdfl.algorithms.fitness import chooses
 from netdfl.core.types import View
 from netdfl.core.units import PositiveFloat, PositiveInt
-from netdfl.training.base import LocalData, LocalSolver, Received, S, Untouched, Update
+from netdfl.training.base import LocalData, LocalSolver, MixingIndependent, Received, S, Update
 
 
 @dataclass(frozen=True)
-class ScaledByWeight(Untouched, Generic[S]):
+class ScaledByWeight(MixingIndependent, Generic[S]):
     """A local solver that trains z = x / w itself, so that its steps do not shrink or grow with w."""
 
     inner: LocalSolver[S]

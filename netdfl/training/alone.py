@@ -1,4 +1,4 @@
-"""Local rounds one after the other: what `netdfl.training.service` does where nothing is worth more, without torch."""
+"""Sequential local rounds: the service for tasks without anything to batch, free of torch."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TypeAlias
 from netdfl.core.types import Scalar
 
 CallOutcome: TypeAlias = tuple[object, Exception | None]
-"""What a call returned, or the error that it raised."""
+"""The return value of a call, or the error that it raised."""
 
 
 def outcome_of(call: Callable[[], object]) -> CallOutcome:
-    """What `call` gives."""
+    """Run `call` and return its outcome."""
     try:
         return call(), None
     except Exception as error:
@@ -21,25 +21,25 @@ def outcome_of(call: Callable[[], object]) -> CallOutcome:
 
 
 def one_by_one(calls: Sequence[Callable[[], object]]) -> list[CallOutcome]:
-    """Each call by itself, in this thread."""
+    """Run the calls one after the other, in this thread; return their outcomes."""
     return [outcome_of(call) for call in calls]
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class Alone:
+class SequentialService:
     """A `Service` that computes each call by itself."""
 
     def compute(self, calls: Sequence[Callable[[], object]]) -> list[CallOutcome]:
-        """The outcome of each call, in order."""
+        """Return the outcome of each call, in order."""
         return one_by_one(calls)
 
     def summary(self) -> Mapping[str, Scalar]:
-        """What was chosen, to be recorded."""
+        """Return the chosen way of computing, for the record."""
         return {"batching": "exact", "threads": cores(), "ways": ["alone"]}
 
     def close(self) -> None:
-        """Nothing runs beside it."""
+        """Do nothing: there are no threads to stop."""

@@ -1,8 +1,8 @@
-"""The contract of local training: a node's own task, its solver, and what a local round leaves.
+"""The contract of local training: a node's own task, its solver, and the result of a local round.
 
-A solver's `solve` is a generator. It yields what it wants computed, a `LocalSteps`, gets the vector and how many steps
-it took, and returns its state and update. Computed by itself, or beside those of other nodes
-(`netdfl.training.service`), the answer is the same up to rounding.
+A solver's `solve` is a generator. It yields a request for computation, a `LocalSteps`, receives the vector and the
+number of steps, and returns its state and update. Whether a request is computed by itself or together with other
+nodes' (`netdfl.training.service`), the answer is the same up to rounding.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ S = TypeVar("S", default=Any)
 Extras: TypeAlias = "Mapping[str, Tensor]"
 NO_EXTRAS: Extras = MappingProxyType({})
 Kept: TypeAlias = "Mapping[str, Tensor]"
-"""What a node's module keeps for itself: buffers, and parameters that are not trained, by their names."""
+"""State of a node's module that stays with the node: buffers and frozen parameters, by their names."""
 NOTHING: Kept = MappingProxyType({})
 
 
 class Update(NamedTuple):
-    """A local round's outcome: the vector before it, the vector after it, and what travels with it.
+    """The result of a local round: the vector before it, the vector after it, and named vectors to send along.
 
-    `before` and `x` have shape (d,). `extras` are control variates, duals, masks: named vectors. `loss`
-    is the mean training loss over the round's minibatches, NaN where there was none.
+    `before` and `x` have shape (d,). `extras` are control variates, duals, masks. `loss` is the mean training loss over
+    the round's minibatches, NaN where there was none.
     """
 
     before: Tensor
@@ -45,11 +45,12 @@ class Update(NamedTuple):
 
 
 class Received(NamedTuple):
-    """What mixing, or the server, handed to the local solver beside the model: named vectors.
+    """Vectors from mixing or from the server for the local solver, beside the model.
 
-    `last_read` is the last round whose report the server has used, where it lacks a later one.
-    After a round, `read` is the node's own model as the server read it, where compression changed it, and
-    `unsaid` is what compression left out of the extras that the node sent.
+    `last_read` is the last round whose report the server has used, where it lacks a later one. After a round, `read` is
+    the node's own model as the server read it, where compression changed it, and `unsaid` is the part of the sent
+    extras
+    that compression left out.
     """
 
     extras: Extras = NO_EXTRAS
@@ -61,34 +62,35 @@ class Received(NamedTuple):
 Gradient: TypeAlias = "Callable[[Tensor], Tensor]"
 """The stochastic gradient of one minibatch at flat parameters, shape (d,).
 
-The same minibatch, and the same masks of dropout, at every call. The vector returned is overwritten by the next call.
+Every call uses the same minibatch and the same dropout masks. The next call overwrites the returned vector.
 """
 
 
 class Objective(Protocol):
-    """A task's loss as a function of parameters and examples: for examples that are made, not given."""
+    """A task's loss as a function of parameters and examples, for synthetic examples."""
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """Shape of one example."""
+        """The shape of one example."""
 
     @property
     def num_labels(self) -> int:
-        """Labels are 0 to `num_labels` - 1."""
+        """The number of labels, which are 0 to `num_labels` - 1."""
 
     @property
     def streams(self) -> Streams:
         """The fleet's random streams, to draw examples from."""
 
     def loss(self, at: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        """Mean loss at the flat parameters `at`, shape (d,), over examples; differentiable by `at`, `x` and `y`.
+        """Return the mean loss over examples at the flat parameters `at`, differentiable by all three arguments.
 
-        `x` has shape (N, *input_shape); `y` are labels, shape (N,), or probabilities, shape (N, num_labels). A model
-        is in training mode, for what the loss is asked for is training on the examples.
+        `at` has shape (d,) and `x` (N, *input_shape); `y` are labels, shape (N,), or probabilities, shape (N,
+        num_labels). A
+        model is in training mode, because the loss serves training on the examples.
         """
 
     def drawing(self, *key: Key) -> AbstractContextManager[None]:
-        """What a model draws at random within (dropout) is of the stream `key`; nothing where none is drawn."""
+        """Return a context in which a model's random draws (dropout) come from the stream `key`."""
 
 
 class LocalData(Protocol):
@@ -96,110 +98,112 @@ class LocalData(Protocol):
 
     @property
     def objective(self) -> Objective:
-        """The loss that the gradients are of, for other examples."""
+        """The loss of the gradients, as a function of other examples."""
 
     @property
     def num_samples(self) -> int:
-        """Size of the node's own training set."""
+        """The size of the node's own training set."""
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """The shapes of the model's layers, in the order in which the flat vector holds them."""
+        """The shapes of the model's layers, in the order of the flat vector."""
 
     def steps(self, *, epochs: int | None = None, steps: int | None = None) -> Iterator[Gradient]:
-        """One `Gradient` per local step: `epochs` passes over the data, or exactly `steps`."""
+        """Yield one `Gradient` per local step: for `epochs` passes over the data, or exactly `steps`."""
 
     def loss(self, at: Tensor) -> float:
-        """Mean loss over the node's training data at `at`, or a fixed part of it; a model is in evaluation mode."""
+        """Return the mean loss at `at` over the node's training data or a fixed part of it, in evaluation mode."""
 
 
 class Task(Protocol):
-    """What one node trains: a model and data, or a toy problem. Nothing here awaits."""
+    """The training task of one node: a model and data, or a toy problem. No method awaits."""
 
     @property
     def dim(self) -> int:
-        """Number of parameters d."""
+        """The number of parameters d."""
 
     @property
     def num_samples(self) -> int:
-        """Size of the node's own training set."""
+        """The size of the node's own training set."""
 
     def initial(self) -> Tensor:
-        """The parameters that every node starts from, shape (d,). Nodes may share the vector: nobody writes to it."""
+        """Return the common initial parameters, shape (d,). Nodes may share the vector; it must not be changed."""
 
     def data(self, round: int) -> LocalData:
-        """The node's data as the round `round` sees it; batches come from named random streams."""
+        """Return the node's data in a round; batches come from named random streams."""
 
     @property
     def objective(self) -> Objective:
-        """The loss for other examples than the node's own."""
+        """The loss as a function of other examples than the node's own."""
 
     @property
     def last_loss(self) -> float:
-        """Mean training loss over the minibatches of the last local round; NaN before the first."""
+        """The mean training loss over the minibatches of the last local round; NaN before the first."""
 
 
 class LocalSolver(Protocol[S]):
-    """What a node does between two exchanges. Its state is a NamedTuple of tensors and numbers."""
+    """The computation of a node between two exchanges. Its state is a NamedTuple of tensors and numbers."""
 
     def init(self, x: Tensor, view: View) -> S:
-        """The state before round 0 at parameters `x`."""
+        """Return the state before round 0 at parameters `x`."""
 
     def train(
         self, state: S, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> tuple[S, Update]:
         """Run the local steps from `y` and return the new state and the update.
 
-        `weight` is the push-sum weight w: gradients are taken at y / w, steps are made on y. `y` stays
-        as it is, because it may be the node's own vector, which mixing still asks for; `Update.before`
-        is `y`. The update's vectors are not overwritten later: a start may keep one (Ole).
+        `weight` is the push-sum weight w: gradients are taken at y / w, steps are made on y. `y` must not be changed,
+        because
+        it may be the node's own vector, which mixing still needs; `Update.before` is `y`. The update's vectors must not
+        be
+        overwritten later: a round's start may keep one (Ole).
         """
 
     def after_mix(self, state: S, before: Tensor, after: Tensor, received: Received, view: View) -> S:
-        """The state once mixing has turned `before` (the round's start) into `after`."""
+        """Return the state after mixing has turned `before` (the round's start) into `after`."""
 
 
-class Untouched:
-    """A local solver whose state is what its own steps made of it, whatever mixing did."""
+class MixingIndependent:
+    """A mixin for local solvers whose state does not depend on mixing."""
 
     def after_mix(self, state: S, before: Tensor, after: Tensor, received: Received, view: View) -> S:
-        """Nothing changes."""
+        """Return the state unchanged."""
         return state
 
 
 class RoundStart(Protocol[S]):
-    """Where a local round begins: at the mixed vector itself, or moved from it (Ole, FedInit)."""
+    """The starting point of a local round: the mixed vector, or a point moved from it (Ole, FedInit)."""
 
     def init(self, x: Tensor, view: View) -> S:
-        """The state before round 0."""
+        """Return the state before round 0."""
 
     def begin(self, state: S, x: Tensor, view: View) -> tuple[S, Tensor]:
-        """The vector that the local round starts from: `x` itself, or a new one; `x` stays as it is."""
+        """Return the starting vector of the local round: `x` itself or a new one; `x` must not be changed."""
 
     def trained(self, state: S, update: Update, view: View) -> S:
-        """The state once the local round is done."""
+        """Return the state after the local round."""
 
 
 R = TypeVar("R")
 StepResult: TypeAlias = "tuple[Tensor, int]"
 StepRequests: TypeAlias = Generator[Callable[[], StepResult], StepResult, R]
-"""Yields calls that give (vector, number of steps), gets what they gave, returns an R."""
+"""A generator that yields calls for (vector, number of steps), receives their results, and returns an R."""
 
 
 @runtime_checkable
 class RequestsSteps(Protocol[S]):
-    """A local solver that asks for its steps. See `LocalSolver`."""
+    """A local solver whose `solve` requests its steps, so that many nodes' steps can be computed together."""
 
     def solve(
         self, state: S, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> StepRequests[tuple[S, Update]]:
-        """As `LocalSolver.train`."""
+        """Run the local steps as `LocalSolver.train` does, but yield them as requests."""
 
 
 def requested(
     solver: LocalSolver[S], state: S, y: Tensor, received: Received, weight: float, data: LocalData, view: View
 ) -> StepRequests[tuple[S, Update]]:
-    """What `solver.train` gives; its steps are asked for, where it asks and has no `train` of its own."""
+    """Return the result of `solver.train`, with its steps requested where the solver has no `train` of its own."""
     if _asks(type(solver)):
         asks: RequestsSteps[S] = solver  # type: ignore[assignment]  # a `cast` is a call a round
         return (yield from asks.solve(state, y, received, weight, data, view))
@@ -208,22 +212,22 @@ def requested(
 
 @cache
 def _asks(kind: type) -> bool:
-    """Whether solvers of this kind ask for their steps: once a kind, for such a question is slow."""
-    return issubclass(kind, RequestsSteps) and getattr(kind, "train", Solving.train) is Solving.train
+    """Whether solvers of this class request their steps. Cached per class: the check is slow."""
+    return issubclass(kind, RequestsSteps) and getattr(kind, "train", StepSolver.train) is StepSolver.train
 
 
-class Solving:
-    """Gives a solver that asks the `train` that every solver has."""
+class StepSolver:
+    """A mixin that gives a solver with `solve` the `train` of every solver."""
 
     def train(
         self: RequestsSteps[S], state: S, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> tuple[S, Update]:
-        """Compute by itself whatever `solve` asks for."""
+        """Compute by itself each step that `solve` requests."""
         return alone(self.solve(state, y, received, weight, data, view))
 
 
 def alone(requests: StepRequests[R], ran: StepResult | None = None) -> R:
-    """What `requests` returns once all it asks for was computed by itself; `ran` answers what it has asked already."""
+    """Compute every request by itself and return the result; `ran` answers a request that was yielded already."""
     try:
         while True:
             ran = requests.send(ran)()  # type: ignore[arg-type] # None starts it

@@ -1,6 +1,6 @@
 """The built-in toy tasks by name: functions from a node and the random streams to its task.
 
-Each imports torch only when it is called, so that the table, and a scenario's schema with it, comes without.
+Each imports torch only when it is called, so that the table, and a scenario's schema with it, does not need torch.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def consensus(
     init: Literal["normal", "integers", "ramp"] = "normal",
     dtype: Dtype = "float64",
 ) -> Quadratic:
-    """Agree on the mean of the starting vectors, with no gradient: what a method does by itself.
+    """Agree on the mean of the starting vectors, without a gradient, to observe mixing alone.
 
     `normal` draws N(0, 1), `integers` draws whole numbers from 0 to 1023, `ramp` is node + coordinate.
     """
@@ -56,7 +56,7 @@ def _starts(node: NodeId, streams: Streams, dim: int, init: str, dtype: str) -> 
 def without_torch(
     node: NodeId, streams: Streams, /, *, dim: int = 4, init: str = "normal", dtype: str = "float64", **sized: object
 ) -> Quadratic:
-    """The task of `consensus` or of `sized`, as each says, on a `Vector`."""
+    """Return the task of `consensus` or of `sized`, on a `Vector`."""
     from netdfl.compression.vector import vector
     from netdfl.training.toy import still
 
@@ -75,11 +75,12 @@ def quadratic(
     noise: NonNegativeFloat = 0.0,
     dtype: Dtype = "float64",
 ) -> Quadratic:
-    """Minimise the mean of quadratics whose centers differ by `heterogeneity` from node to node.
+    """Minimize the mean of quadratics whose centers differ by `heterogeneity` from node to node.
 
-    f_i(x) = 1/2 sum_k h_ik (x_k - c_ik)^2. A node's curvatures h_ik run from a / `condition` to a over the
-    coordinates k, with a = `curvature`; a list gives each node its own a, and begins again where it is too short. Where
-    they differ, clients that make several steps drift: the optimum is sum h_i c_i / sum h_i, not the mean of the c_i.
+    f_i(x) = 1/2 sum_k h_ik (x_k - c_ik)^2. A node's curvatures h_ik run from a / `condition` to a over the coordinates
+    k, with a = `curvature`; a list gives each node its own a, and begins again where it is too short. Where they
+    differ,
+    clients that make several steps drift: the optimum is sum h_i c_i / sum h_i, not the mean of the c_i.
     """
     import torch
 
@@ -93,7 +94,7 @@ def quadratic(
 
 
 SIZED_NBYTES = 32
-"""What the vector of `sized` really takes: four numbers of float64."""
+"""The true size of the vector of `sized` in bytes: four numbers of float64."""
 
 
 def sized(node: NodeId, streams: Streams, /, *, bytes: Size) -> Quadratic:
@@ -107,4 +108,4 @@ def sized(node: NodeId, streams: Streams, /, *, bytes: Size) -> Quadratic:
 
 TOYS = by_name(consensus, quadratic, sized)
 TRAINING_FREE = frozenset({"consensus", "sized"})
-"""Those in which nothing is trained."""
+"""The toy tasks without training."""

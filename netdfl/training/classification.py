@@ -31,7 +31,7 @@ Augment = Callable[[Tensor, np.random.Generator], Tensor]
 
 @dataclass(frozen=True)
 class CrossEntropy:
-    """The loss of a model on any examples. See `Objective`."""
+    """The loss of a model on any examples; cross-entropy unless the task has a loss of its own."""
 
     model: FlatModel
     input_shape: tuple[int, ...]
@@ -39,16 +39,16 @@ class CrossEntropy:
     streams: Streams
 
     def loss(self, at: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        """The mean loss, cross-entropy where nothing else was asked for."""
+        """Return the mean loss."""
         return self.model.loss(self.model.scores(at, x), y)
 
     def drawing(self, *key: Key) -> AbstractContextManager[None]:
-        """Dropout's masks within are those of the stream `key`."""
+        """Return a context in which dropout masks come from the stream `key`."""
         return self.model.drawing(self.streams.integer("dropout", *key))
 
 
 class Classification:
-    """One client's own training task. The model may be shared by the nodes of a process."""
+    """One client's own training task. The nodes of a process may share its model."""
 
     def __init__(
         self,
@@ -65,8 +65,8 @@ class Classification:
     ) -> None:
         """Train `model` from `start`, shape (d,), on `samples` in batches of `batch_size`.
 
-        `num_labels` is what is known of the data elsewhere; 0: as many as the samples show. `drop_last` leaves out
-        the last minibatch of an epoch where it is short, and not the only one.
+        `num_labels` is the known number of labels; with 0 it is taken from the samples. `drop_last` leaves out the last
+        minibatch of an epoch where it is short, and not the only one.
         """
         self.model, self.dim = model, model.dim
         self.samples, self.num_samples = samples, len(samples)
@@ -88,26 +88,29 @@ class Classification:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Minibatches of a pass over the data."""
+        """The number of minibatches in a pass over the data."""
         size = len(self.samples)
         return size // self.batch_size if self.drop_last else -(-size // self.batch_size)
 
     @property
     def in_rows(self) -> bool:
-        """Whether its steps can be computed beside other nodes', as rows: examples in memory, one tensor each."""
+        """Whether its steps can be stacked with other nodes': examples in memory, one tensor each."""
         plain = isinstance(self.samples, Samples) and isinstance(self.samples.x, Tensor)
         return plain and self.model.stackable and self.model.in_rows and not self.drop_last
 
     def first(self) -> tuple[Tree, Tree]:
-        """A minibatch to try things on."""
+        """Return a minibatch for trials."""
         return self.samples.take(torch.arange(min(self.batch_size, len(self.samples))))
 
     def initial(self) -> Tensor:
-        """The common start itself, which every node of this process holds until it has one of its own."""
+        """Return the common start, which all nodes of this process share until they train."""
         return self._start
 
     def whole(self, x: Tensor, kept: Kept | None, weight: float) -> tuple[Tensor, Kept]:
-        """What the node is judged by: `x`, with its own running statistics as numerators, and what else it kept."""
+        """Return the vector to evaluate and the other kept state.
+
+        Own running statistics are appended to `x` as push-sum numerators where the policy is local.
+        """
         kept, buffers = kept or NOTHING, self.model.buffers
         others = {name: value for name, value in kept.items() if name not in buffers.names}
         if self.model.policy != "local" or not buffers.size:
@@ -115,12 +118,15 @@ class Classification:
         return torch.cat([x, buffers.joined(kept).to(x) * weight]), others
 
     def data(self, round: int) -> LocalData:
-        """The client's data, shuffled by the stream of (node, round)."""
+        """Return the client's data, shuffled by the stream of (node, round)."""
         return RoundPass(self, round)
 
 
 class DrawnBatches(NamedTuple):
-    """A round's minibatches at once: step s is `x[places[s, :sizes[s]]]`, and `y` likewise. `places` is (S, B)."""
+    """The minibatches of one round: step s is `x[places[s, :sizes[s]]]`, and `y` likewise.
+
+    `places` has shape (S, B).
+    """
 
     x: Tensor
     y: Tensor
@@ -129,17 +135,17 @@ class DrawnBatches(NamedTuple):
 
 
 class Minibatch:
-    """Inputs and targets, the same at every call, whatever is done to those that were given."""
+    """Inputs and targets that are equal at every call, even if a call's user changes them."""
 
     def __init__(self, model: FlatModel, x: Tree, y: Tree, again: Callable[[], tuple[Tree, Tree]] | None) -> None:
-        """Give `x` and `y`; `again` gets them anew, where that is possible: else a copy is kept."""
+        """Hold `x` and `y`; `again` reads them anew where possible, otherwise a copy is kept."""
         self._model, self._given, self._versions = model, (x, y), -1
         if again is None and model.perceptron is None:
             again = partial(mapped, mapped((x, y), Tensor.clone), Tensor.clone)
         self._again = again
 
     def __call__(self) -> tuple[Tree, Tree]:
-        """As they were."""
+        """Return inputs and targets, restored where they were changed."""
         versions = sum(tensor._version for tensor in leaves(self._given))
         if self._versions == -1:
             self._versions = versions
@@ -166,7 +172,10 @@ class RoundPass:
         self.rng = task.streams.rng("batches", task.node, round)
 
     def drawing(self, *, anyway: bool) -> AbstractContextManager[object]:
-        """What else is drawn within, by a user's code or `anyway`, is of the stream of (node, round)."""
+        """Return a context in which other random draws come from the stream of (node, round).
+
+        It is needed for a user's code; `anyway` asks for it in any case.
+        """
         task = self.task
         ours = task.model.perceptron is not None and isinstance(task.samples, Samples)
         if is_beside_others() or (ours and not anyway):
@@ -174,7 +183,7 @@ class RoundPass:
         return seeded(task.streams.integer("training", task.node, self.round), task.device)
 
     def steps(self, *, epochs: int | None = None, steps: int | None = None) -> Iterator[Gradient]:
-        """One gradient per minibatch; the last batch of an epoch may be short. No samples: no steps."""
+        """Yield one gradient per minibatch; the last batch of an epoch may be short. No samples: no steps."""
         losses: list[Tensor] = []
         model = self.task.model
         with model.used_by(self.task.node, self.kept):
@@ -191,18 +200,18 @@ class RoundPass:
 
     @property
     def writes(self) -> bool:
-        """Whether gradients may write to the vector that they are taken at, as `written` then has it."""
+        """Whether gradients may write to their input vector; `written` then holds the result."""
         return self.task.model.writes
 
     def num_steps(self, *, epochs: int | None = None, steps: int | None = None) -> int:
-        """How many gradients `steps` gives."""
+        """Return the number of gradients that `steps` yields."""
         if not len(self.task.samples):
             return 0
         passes = math.inf if epochs is None else epochs * self.task.steps_per_epoch
         return int(min(passes, math.inf if steps is None else steps))
 
     def drawn(self, *, epochs: int | None = None, steps: int | None = None) -> DrawnBatches:
-        """The minibatches of `steps`, drawn in the same order; at least one."""
+        """Draw the minibatches of `steps` at once, in the same order; at least one."""
         task, num = self.task, self.num_steps(epochs=epochs, steps=steps)
         samples, size = task.samples, task.batch_size
         assert isinstance(samples, Samples), "what is read when it is asked for is not laid out in rows"
@@ -237,7 +246,7 @@ class RoundPass:
                 left, taken = left - 1, taken + 1
 
     def _read(self, indices: Tensor, step: int) -> tuple[Tree, Tree]:
-        """Examples that may be drawn at random as they are read: by the named stream of the step."""
+        """Read examples, whose own random draws come from the stream of the step."""
         task = self.task
         with seeded(task.streams.integer("reading", task.node, self.round, step), torch.device("cpu")):
             return task.samples.take(indices)
@@ -267,7 +276,7 @@ class RoundPass:
         return gradient
 
     def finish(self, losses: Tensor | None) -> None:
-        """Keep the mean of the steps' losses, shape (S,). Raises NotFiniteError with the first that is not finite."""
+        """Keep the mean of the steps' losses, shape (S,). Raises NotFiniteError for the first non-finite one."""
         if losses is None:
             self.task.last_loss = float("nan")
             return
@@ -278,7 +287,7 @@ class RoundPass:
             raise NotFiniteError(f"the training loss became {float(losses[step])}", step)
 
     def loss(self, at: Tensor) -> float:
-        """Mean loss over the client's whole training set at `at`, in evaluation mode."""
+        """Return the mean loss over the client's whole training set at `at`, in evaluation mode."""
         task, model, kept = self.task, self.task.model, NOTHING
         if len(at) == model.dim:
             at, kept = task.whole(at, task.kept, 1.0)
@@ -296,7 +305,7 @@ class RoundPass:
     # running statistics
 
     def begin(self, z: Tensor, kept: Kept | None) -> None:
-        """Local steps begin at the model `z`, shape (d,), with its statistics; `kept` is what the node keeps."""
+        """Begin local steps at the model `z`, shape (d,), with its statistics and the node's kept state."""
         model, self._begun = self.task.model, z
         _, self.kept = self.task.whole(z, kept, 1.0)
         self.task.kept = kept
@@ -304,7 +313,7 @@ class RoundPass:
             self.statistics = z[model.num_trained :].clone() if model.still else model.buffers.joined(kept or NOTHING)
 
     def ended(self, x: Tensor, weight: float) -> tuple[Tensor, Kept | None]:
-        """`x`, where the local steps have led, with the statistics of x / w; and what the node keeps for itself."""
+        """Return the end vector `x` with the statistics of x / w, and the state that the node keeps."""
         model, kept = self.task.model, self.kept
         if model.buffers.size and self.statistics is not None:
             if model.still:
@@ -316,20 +325,20 @@ class RoundPass:
 
 
 class Answers(NamedTuple):
-    """Which of N samples a model was right about, bool, shape (N,), and its mean cross-entropy over them."""
+    """The correctness of a model on N samples, bool, shape (N,), and its mean cross-entropy over them."""
 
     right: Tensor
     loss: float
 
     @property
     def accuracy(self) -> float:
-        """The share that it was right about."""
+        """The share of correct answers."""
         return int(self.right.sum()) / len(self.right)
 
     def accuracy_for(self, labels: Tensor, counts: Tensor) -> float | None:
-        """The accuracy to expect where labels come as often as in `counts`, shape (C,); `labels` are the samples'.
+        """Return the accuracy to expect where labels are as frequent as in `counts`, shape (C,).
 
-        Labels that no sample has do not count; None where there are no others.
+        `labels` are the samples' labels. Labels without a sample do not count; None where there are no others.
         """
         size = len(counts)
         shown = torch.bincount(labels, minlength=size).double()
@@ -341,7 +350,7 @@ class Answers(NamedTuple):
 
 @torch.no_grad()
 def answers(model: FlatModel, at: Tensor, samples: Samples, batch: int = 1024) -> Answers:
-    """What the model at the flat vector `at` makes of `samples`, in evaluation mode."""
+    """Evaluate the model at the flat vector `at` on `samples`, in evaluation mode."""
     if not len(samples):
         raise TrainingError("can't evaluate on an empty set")
     module, right, loss = model.bind(_apart(model, at), training=False), list[Tensor](), 0.0
@@ -353,12 +362,12 @@ def answers(model: FlatModel, at: Tensor, samples: Samples, batch: int = 1024) -
 
 
 def _apart(model: FlatModel, x: Tensor) -> Tensor:
-    """A tensor that a user's module may write to."""
+    """Return a tensor that a user's module may write to."""
     return x if model.perceptron is not None else x.clone()
 
 
-class Outcome(NamedTuple):
-    """What a model gives for all of N examples, and its mean loss over them."""
+class ModelOutputs(NamedTuple):
+    """The outputs of a model for all N examples, their targets, and the mean loss."""
 
     outputs: Any
     targets: Tree
@@ -366,8 +375,8 @@ class Outcome(NamedTuple):
 
 
 @torch.no_grad()
-def outcome(model: FlatModel, at: Tensor, examples: Examples, batch: int = 1024) -> Outcome:
-    """What the model at the flat vector `at` makes of `examples`, in evaluation mode, on the CPU."""
+def outcome(model: FlatModel, at: Tensor, examples: Examples, batch: int = 1024) -> ModelOutputs:
+    """Return the outputs of the model at the flat vector `at` for `examples`, in evaluation mode, on the CPU."""
     if not len(examples):
         raise TrainingError("can't evaluate on an empty set")
     module = model.bind(_apart(model, at), training=False)
@@ -377,11 +386,11 @@ def outcome(model: FlatModel, at: Tensor, examples: Examples, batch: int = 1024)
         found.append((on_cpu(outputs), mapped(y, lambda tensor: tensor.clone().cpu())))
         loss, total = loss + (float(model.loss(outputs, y)) * weight if weight else 0.0), total + weight
     outputs, targets = zip(*found, strict=True)
-    return Outcome(together(list(outputs)), joined(list(targets)), loss / total if total else math.nan)
+    return ModelOutputs(together(list(outputs)), joined(list(targets)), loss / total if total else math.nan)
 
 
 def _weight(y: Tree) -> float:
-    """What a minibatch's mean loss counts: as many as it has examples, without the share that its loss leaves out."""
+    """Return the weight of a minibatch's mean loss: its number of examples, less the share that the loss ignores."""
     size = len(next(leaves(y)))
     if not isinstance(y, Tensor) or y.is_floating_point() or y.dim() < 2 or not y.numel():
         return size

@@ -1,16 +1,16 @@
-"""Local steps corrected by what the server says of the whole fleet: SCAFFOLD's, FedCM's and FedDyn's terms.
+"""Local steps corrected by the server's knowledge of the whole fleet: SCAFFOLD's, FedCM's and FedDyn's terms.
 
     SCAFFOLD   y <- y - lr (g - c_i + c);   c_i+ = c_i - c + (w - y_K) / (K lr)
     FedCM      y <- y - lr (alpha g + (1 - alpha) m)
     FedDyn     y <- y - lr (g + lambda (y - w) + lambda h_i);   h_i+ = h_i + (y_K - w)
 
 g is SAM's gradient where the wrapped SGD has a radius: FedGAMMA and MoFedSAM. The server's vector comes with its model
-(`netdfl.mixing.control`). Where the change of c_i is compressed, both ends add what was said of it, so that the
+(`netdfl.mixing.control`). Where the change of c_i is compressed, both ends add the transmitted part, so that the
 server's c stays the mean of all c_i. FedDyn's pull is weight decay of lambda and a constant, lambda (h_i - w), so any
-local SGD can do it: every client is drawn to the server's model, and pushed by where it drifted before. -lambda h_i
-follows the client's gradient at the optimum of the fleet. Where reports are compressed, y_K in h_i is what the server
-reads, so that both ends count the same; the server's side is `netdfl.mixing.dynamic`. Sources: Karimireddy et al. 2020,
-option II; MoFedSAM; Acar et al. 2021.
+local SGD can do it: every client is drawn to the server's model, and pushed by its earlier drift. -lambda h_i
+follows the client's gradient at the optimum of the fleet. Where reports are compressed, y_K in h_i is the vector that
+the server reads, so that both ends count the same; the server's side is `netdfl.mixing.dynamic`. Sources: Karimireddy
+et al. 2020, option II; MoFedSAM; Acar et al. 2021.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from netdfl.core.types import View
-from netdfl.training.base import LocalData, Received, Solving, StepRequests, Update
+from netdfl.training.base import LocalData, Received, StepRequests, StepSolver, Update
 from netdfl.training.sgd import LocalSgd, Memoryless, NoState, over_path
 
 CONTROL, MOMENTUM, PATH = "control", "momentum", "path"
@@ -35,19 +35,19 @@ class ControlState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Controlled(Solving):
+class ScaffoldSolver(StepSolver):
     """SCAFFOLD's client: sends c_i+ - c_i along with its model."""
 
     sgd: LocalSgd
 
     def init(self, x: Tensor, view: View) -> ControlState:
-        """c_i = 0."""
+        """Return c_i = 0."""
         return ControlState(x.new_zeros(x.shape))
 
     def solve(
         self, state: ControlState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> StepRequests[tuple[ControlState, Update]]:
-        """The corrected steps, and the change of c_i that they imply."""
+        """Run the corrected steps, and compute the change of c_i from them."""
         common = received.extras[CONTROL]
         x, steps = yield self.sgd.steps_from(y, weight, data, view, correction=common - state.control)
         slope = over_path(y - x, steps * self.sgd.rate(view))
@@ -59,17 +59,17 @@ class Controlled(Solving):
     def after_mix(
         self, state: ControlState, before: Tensor, after: Tensor, received: Received, view: View
     ) -> ControlState:
-        """Take back from c_i what the server was not told."""
+        """Subtract from c_i the part of its change that compression left out."""
         unsaid = received.unsaid.get(CONTROL)
         return state if unsaid is None else ControlState(state.control - unsaid)
 
 
 @dataclass(frozen=True)
-class Blended(Solving, Memoryless):
+class FedCmSolver(StepSolver, Memoryless):
     """FedCM's client: every step is `alpha` of its own gradient and the rest the fleet's momentum.
 
-    It sends K lr along with its model, one number, by which the server turns its model's move back
-    into a gradient.
+    The client sends K lr along with its model, one number, by which the server turns its model's move back into a
+    gradient.
     """
 
     sgd: LocalSgd
@@ -78,7 +78,7 @@ class Blended(Solving, Memoryless):
     def solve(
         self, state: NoState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> StepRequests[tuple[NoState, Update]]:
-        """The blended steps."""
+        """Run the blended steps."""
         momentum = received.extras[MOMENTUM]
         rest = (1.0 - self.alpha) * momentum
         x, steps = yield self.sgd.steps_from(y, weight, data, view, scale=self.alpha, correction=rest)
@@ -92,20 +92,20 @@ class DynamicState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Dynamic(Solving):
+class FedDynSolver(StepSolver):
     """FedDyn's client; `penalty` is lambda."""
 
     sgd: LocalSgd
     penalty: float
 
     def init(self, x: Tensor, view: View) -> DynamicState:
-        """h_i = 0."""
+        """Return h_i = 0."""
         return DynamicState(x.new_zeros(x.shape))
 
     def solve(
         self, state: DynamicState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> StepRequests[tuple[DynamicState, Update]]:
-        """The regularised steps."""
+        """Run the regularized steps."""
         pulled = replace(self.sgd, weight_decay=self.sgd.weight_decay + self.penalty)
         x, _ = yield pulled.steps_from(y, weight, data, view, correction=self.penalty * (state.drift - y))
         return state, Update(y, x)
@@ -113,5 +113,5 @@ class Dynamic(Solving):
     def after_mix(
         self, state: DynamicState, before: Tensor, after: Tensor, received: Received, view: View
     ) -> DynamicState:
-        """Add to h_i where the steps led, as the server has read it."""
+        """Add to h_i the move of the round, as the server has read it."""
         return DynamicState(state.drift + ((after if received.read is None else received.read) - before))

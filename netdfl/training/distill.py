@@ -6,9 +6,9 @@ With w^0 .. w^R the models of R rounds, X random at first, Y uniform over the la
                      L = |w^ - w*|^2 / |w^r - w*|^2        (raw: L = |w^ - w*|^2)
                      X <- X - input_lr dL/dX,  a <- a - rate_lr dL/da,  Y likewise where labels are soft
 
-w* is w^(r + gap), or the mean of some models drawn from after r up to there. The normalised loss is what
-the published learning rates are meant for. With DSA, every step sees X changed anew (`netdfl.training.siamese`),
-and X learns through the change. Sources: FedSynSAM Alg. 1; DynaFed; Cazenavette et al. 2022.
+w* is w^(r + gap), or the mean of some models drawn from after r up to there. The published learning rates are for the
+normalized loss. With DSA, every step sees X changed anew (`netdfl.training.siamese`), and X learns through the
+change. Sources: FedSynSAM Alg. 1; DynaFed; Cazenavette et al. 2022.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from netdfl.training.sgd import TINY
 from netdfl.training.siamese import Transformation, dsa
 
 
-class Examples(NamedTuple):
+class SyntheticExamples(NamedTuple):
     """Inputs, shape (N, ...), and labels, shape (N,), or probabilities, shape (N, num_labels)."""
 
     x: Tensor
@@ -37,10 +37,11 @@ class Examples(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Distiller:
-    """How a trajectory becomes `per_class` examples of each label.
+    """A distillation of a trajectory into `per_class` examples of each label.
 
-    `label_lr`: labels are soft, softmax of logits that start at `label_scale` on the true label. None:
-    labels stay as they are. `averaged`: targets are means of at least two models. `augment`: what DSA draws from.
+    `label_lr`: labels are soft, softmax of logits that start at `label_scale` on the true label. None: labels are
+    fixed.
+    `averaged`: targets are means of at least two models. `augment`: the transformations of DSA.
     """
 
     per_class: int
@@ -57,10 +58,10 @@ class Distiller:
     loss: Literal["normalised", "raw"] = "normalised"
     augment: tuple[Transformation, ...] = ()
 
-    def distil(self, trajectory: Sequence[Tensor], objective: Objective, view: View) -> Examples:
-        """Examples that stand for the data behind `trajectory`, vectors of shape (d,); needs more than `gap`.
+    def distil(self, trajectory: Sequence[Tensor], objective: Objective, view: View) -> SyntheticExamples:
+        """Return examples that stand for the data behind `trajectory`, more than `gap` vectors of shape (d,).
 
-        Raises TrainingError where the loss is not finite: the examples would be worth nothing.
+        Raises TrainingError for a non-finite loss: the examples would be worthless.
         """
         rng = objective.streams.rng("distil", view.round)
         changes = objective.streams.rng("augment", "distil", view.round)
@@ -82,7 +83,7 @@ class Distiller:
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-        return Examples(*(part.detach() for part in self._examples(x, y)))
+        return SyntheticExamples(*(part.detach() for part in self._examples(x, y)))
 
     def _first(self, like: Tensor, objective: Objective, rng: np.random.Generator) -> tuple[Tensor, Tensor, Tensor]:
         labels = torch.arange(objective.num_labels, device=like.device).repeat_interleave(self.per_class)
@@ -93,11 +94,11 @@ class Distiller:
             labels = logits.requires_grad_()
         return noise.to(like).requires_grad_(), labels, rate.requires_grad_()
 
-    def _examples(self, x: Tensor, y: Tensor) -> Examples:
-        return Examples(x, y if self.label_lr is None else y.softmax(1))
+    def _examples(self, x: Tensor, y: Tensor) -> SyntheticExamples:
+        return SyntheticExamples(x, y if self.label_lr is None else y.softmax(1))
 
     def _segment(self, trajectory: Sequence[Tensor], rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-        """A model of the trajectory, and where training from it shall lead."""
+        """Return a model of the trajectory, and the target of training from it."""
         r = int(rng.integers(len(trajectory) - self.gap))
         if not self.averaged:
             return trajectory[r], trajectory[r + self.gap]
@@ -110,7 +111,7 @@ class Distiller:
         start: Tensor,
         target: Tensor,
         objective: Objective,
-        examples: Examples,
+        examples: SyntheticExamples,
         rate: Tensor,
         changes: np.random.Generator,
     ) -> Tensor:
@@ -125,14 +126,14 @@ class Distiller:
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """Training a model on synthetic examples: `steps` of Adam on all of them, each time changed by DSA if asked."""
+    """Training of a model on synthetic examples: `steps` of Adam on all of them, changed by DSA if configured."""
 
     steps: int
     lr: float
     augment: tuple[Transformation, ...] = ()
 
-    def tune(self, x: Tensor, objective: Objective, examples: Examples, view: View) -> Tensor:
-        """A new vector, shape (d,), from `x`; Adam starts anew."""
+    def tune(self, x: Tensor, objective: Objective, examples: SyntheticExamples, view: View) -> Tensor:
+        """Return a new vector, shape (d,), trained from `x`; Adam starts anew."""
         changes = objective.streams.rng("augment", "tune", view.round)
         at = x.clone().requires_grad_()
         optimizer = torch.optim.Adam([at], lr=self.lr)

@@ -1,7 +1,7 @@
-"""What a user's code draws at random, as dropout and noisy data do: from named streams, whichever generator it asks.
+"""Named streams for the random draws of a user's code, such as dropout and noisy data, from any generator.
 
-Those of torch, of numpy and of Python belong to the whole process. Within `seeded` they draw as its seed says, and go
-on afterwards where they were.
+The generators of torch, numpy and Python belong to the whole process. Within `seeded` they draw from its seed, and
+go on afterwards from their earlier state.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Source: TypeAlias = Literal["torch", "numpy", "python"]
 EVERY: frozenset[Source] = frozenset(("torch", "numpy", "python"))
 _THREAD = threading.local()
 _SPARE: list[Any] = []
-"""Generators of numpy's that nobody uses at present: to make one takes as long as to draw."""
+"""Unused generators of numpy: creating one takes as long as drawing."""
 
 
 @contextmanager
 def aside(devices: Sequence[int] = ()) -> Iterator[None]:
-    """Use the process's own streams within: they are as they were afterwards, and one thread at a time does so."""
+    """Restore the process's own streams at the end of the block; one thread at a time may be inside."""
     with ALONE, torch.random.fork_rng(devices=list(devices)), kept_streams():
         yield
 
@@ -36,11 +36,11 @@ def aside(devices: Sequence[int] = ()) -> Iterator[None]:
 def seeded(
     seed: int, device: torch.device, sources: frozenset[Source] = EVERY
 ) -> Iterator[Callable[[], frozenset[Source]]]:
-    """Let `sources` draw as `seed` says within, torch's on the CPU and on `device`.
+    """Let `sources` draw from `seed` inside, torch's on the CPU and on `device`.
 
-    They go on afterwards where they were. What is given tells which of them drew so far. Threads share them, so they
-    take turns. Of numpy's, half a pair of normal numbers that was drawn before is forgotten: `kept_streams`, which
-    keeps it, takes longer than a short step.
+    They go on afterwards from their earlier state. The yielded function returns the sources that have drawn so far.
+    Threads share the sources, so they take turns. Of numpy's, a buffered half pair of normal numbers is lost:
+    `kept_streams`, which keeps it, takes longer than a short step.
     """
     index = device.index if device.type == "cuda" else None
     with ALONE, ExitStack() as stack:
@@ -55,7 +55,7 @@ def seeded(
 
 
 def _seed_torch(seed: int, index: int | None) -> Callable[[], None]:
-    """Seed torch's generators; what is returned undoes it."""
+    """Seed torch's generators; return a function that restores them."""
     before = _states(index)
     torch.default_generator.manual_seed(seed)
     if index is not None:
@@ -74,7 +74,7 @@ def _states(index: int | None) -> list[Tensor]:
 
 
 def _seed_numpy(seed: int) -> Callable[[], None]:
-    """Put another generator, seeded, in the place of numpy's; what is returned undoes it."""
+    """Replace numpy's generator by a seeded one; return a function that restores it."""
     numpy: Any = np.random
     before, ours = numpy.get_bit_generator(), _SPARE.pop() if _SPARE else np.random.MT19937(0)
     numpy.set_bit_generator(ours)
@@ -88,7 +88,7 @@ def _seed_numpy(seed: int) -> Callable[[], None]:
 
 
 def _drew(source: Source, seed: int, index: int | None) -> bool:
-    """Whether a source that was seeded is no longer as it was then."""
+    """Whether a seeded source has drawn since."""
     if source == "python":
         return random.getstate() != random.Random(seed).getstate()
     if source == "numpy":
@@ -100,10 +100,10 @@ def _drew(source: Source, seed: int, index: int | None) -> bool:
 
 
 def beside_others() -> None:
-    """Called in a thread that trains at the same time as others, whose draws must not be its own."""
+    """Mark this thread as one of several that train at the same time and must not share draws."""
     _THREAD.beside = True
 
 
 def is_beside_others() -> bool:
-    """Whether this thread is such a one."""
+    """Whether `beside_others` was called in this thread."""
     return getattr(_THREAD, "beside", False)

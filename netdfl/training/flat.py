@@ -18,49 +18,52 @@ from netdfl.training.base import NOTHING, Kept
 from netdfl.training.data.examples import Tree, leaves, mapped
 from netdfl.training.drawing import EVERY, Source, seeded
 from netdfl.training.models.buffers import BufferPolicy, Buffers, applied, estimate
-from netdfl.training.models.common import Common
+from netdfl.training.models.common import SharedStateWatch
 from netdfl.training.models.copying import copied, uncompiled
 from netdfl.training.models.inputs import as_taken
-from netdfl.training.models.reach import Watch
-from netdfl.training.models.state import Original
+from netdfl.training.models.reach import ModuleWatch
+from netdfl.training.models.state import OriginalModule
 from netdfl.training.perceptron import Perceptron
 
 Loss: TypeAlias = Callable[[Any, Any], Tensor]
-"""The mean over a minibatch, of outputs and targets."""
+"""A function of outputs and targets that returns the mean loss over a minibatch."""
 
 _COPYING = threading.Lock()
 _SHARED = "the model changes {}, which it shares with the models of all other nodes: keep it in the module (self....)"
 
 
 class BoundModule:
-    """A module, the vector that its parameters are views of at present, and the mode that it is in."""
+    """A module, the vector behind its parameters at present, and its current mode."""
 
     def __init__(self, module: nn.Module) -> None:
-        """Bound to nothing yet, and in no mode for sure."""
+        """Wrap a module that is bound to no vector yet, in an unknown mode."""
         self.module = module
         self.parameters = [p for p in module.parameters() if p.requires_grad]
         self.at: Tensor | None = None
         self.training: bool | None = None
         self.version = -1
-        self._watches: dict[bool, Watch] = {}
+        self._watches: dict[bool, ModuleWatch] = {}
 
-    def keeps(self, original: Original) -> str | None:
-        """Where the module is not as `original`, if it is not; quickly, where nothing was touched since it last was."""
+    def keeps(self, original: OriginalModule) -> str | None:
+        """Return a place where the module differs from `original`; None where it is equal.
+
+        Fast where nothing was touched since the last comparison.
+        """
         watch = self._watches.get(self.module.training)
         if watch is not None and watch.untouched():
             return None
         place = original.changed(self.module)
         if place is None:
-            self._watches[self.module.training] = Watch(self.module, original.but)
+            self._watches[self.module.training] = ModuleWatch(self.module, original.but)
         return place
 
     @property
     def versions(self) -> int:
-        """Moves on where somebody writes to a parameter."""
+        """A number that grows with each write to a parameter."""
         return sum(p._version for p in self.parameters)
 
     def turn(self, *, training: bool) -> nn.Module:
-        """Put the module, all of it, into training or evaluation mode."""
+        """Put the whole module into training or evaluation mode."""
         if self.training != training:
             self.module.train(training)
             self.training = training
@@ -68,11 +71,12 @@ class BoundModule:
 
 
 class FlatModel:
-    """Runs a module at any flat parameter vector, without copying the vector.
+    """A module that runs at any flat parameter vector, without copying the vector.
 
-    The module's parameters are pointed at views of the vector in use; gradients come back as one
-    flat vector. Many nodes of one process can share a `FlatModel`, each with a vector of its own, and
-    so can threads: each that comes after the first points the parameters of a copy of the module.
+    The module's parameters are pointed at views of the vector in use; gradients come back as one flat vector. Many
+    nodes
+    of one process can share a `FlatModel`, each with a vector of its own. So can threads: each thread after the first
+    uses a copy of the module.
     """
 
     def __init__(
@@ -83,10 +87,11 @@ class FlatModel:
         buffers: Iterable[str] = (),
         policy: BufferPolicy = "average",
     ) -> None:
-        """Take over `module`, on one device. `loss` is cross-entropy of single labels where none is given.
+        """Take over `module`, on one device. The default `loss` is cross-entropy of single labels.
 
-        `buffers` are its running statistics, with which `policy` deals: averaged, they are the vector's last
-        coordinates. Parameters that are not trained are as they are; where types differ the vector has the widest.
+        `buffers` are its running statistics, treated by `policy`: averaged ones are the vector's last coordinates.
+        Frozen
+        parameters stay unchanged; where types differ the vector has the widest.
         """
         self.module, self.policy = module, policy
         for part in module.modules():
@@ -109,8 +114,8 @@ class FlatModel:
         self.perceptron = Perceptron.of(module) if self.stackable else None
         self.sources: frozenset[Source] | None = None if self.perceptron is None else frozenset()
         self.in_rows = True
-        self.original = None if self.perceptron is not None else Original(module, self.buffers.names)
-        self._common = None if self.perceptron is not None else Common(module)
+        self.original = None if self.perceptron is not None else OriginalModule(module, self.buffers.names)
+        self._common = None if self.perceptron is not None else SharedStateWatch(module)
         self._bound: dict[int, BoundModule] = {}
         self._own: dict[Hashable, BoundModule] = {}
         self._use = threading.local()
@@ -118,30 +123,33 @@ class FlatModel:
 
     @property
     def own_modules(self) -> dict[str, int]:
-        """How many have a module of their own, since they keep something in it, and what these take; if any have."""
+        """The number of nodes with a module of their own, and its bytes; empty where there are none.
+
+        A node has its own once it keeps state in it.
+        """
         nbytes = 0 if self.original is None else self.original.nbytes
         return {"own_modules": len(self._own), "own_modules_bytes": len(self._own) * nbytes} if self._own else {}
 
     @property
     def stackable(self) -> bool:
-        """Whether many nodes' gradients may be one computation: with the usual loss, and no statistics."""
+        """Whether many nodes' gradients may be one computation: the usual loss, and no statistics."""
         plain = not (self.writes or self.writes_examples or self.keeps)
         return self._loss is None and not self.buffers.size and self._views and plain
 
     @property
     def uses_cross_entropy(self) -> bool:
-        """Whether its loss is that of one class each."""
+        """Whether the loss is cross-entropy of one class each."""
         return self._loss is None
 
     def flat(self) -> Tensor:
-        """The current parameters as one fresh vector of shape (d,), with the statistics that are averaged."""
+        """Return the current parameters and averaged statistics as one fresh vector of shape (d,)."""
         found = torch.cat([p.detach().reshape(-1).to(self.dtype) for p in self.parameters])
         return torch.cat([found, self.buffers.start.to(found)]) if self.still else found
 
     def bind(self, at: Tensor, *, training: bool) -> nn.Module:
-        """Point the parameters at views of `at`, shape (d,), and return the module in that mode: this thread's own.
+        """Point the parameters at views of `at`, shape (d,), and return this thread's module in that mode.
 
-        For evaluation, what `at` has beyond the parameters are the running statistics.
+        For evaluation, the coordinates of `at` beyond the parameters are the running statistics.
         """
         if len(at) not in (self.num_trained, self.num_trained + self.buffers.size):
             raise RuntimeError(f"a vector of {len(at)} numbers for a model of {self.num_trained}")
@@ -157,7 +165,7 @@ class FlatModel:
         return bound.turn(training=training)
 
     def settled(self, at: Tensor, batches: Iterable[Tree]) -> Tensor:
-        """`at`, shape (d,), followed by the statistics that the model at `at` has on `batches` of inputs."""
+        """Return `at`, shape (d,), followed by the running statistics of its model on `batches` of inputs."""
         module = self.bind(at, training=False)
         self.buffers.write(module, self.buffers.start)
         estimate(module, batches)
@@ -165,7 +173,7 @@ class FlatModel:
 
     @contextmanager
     def statistics(self) -> Iterator[nn.Module]:
-        """This thread's module, whose running statistics are as they were when the block ends."""
+        """Restore the running statistics of this thread's module at the end of the block."""
         module = self._of_this_thread().module
         before = self.buffers.read(module)
         yield module
@@ -173,10 +181,10 @@ class FlatModel:
 
     @contextmanager
     def used_by(self, owner: Hashable | None, kept: Kept = NOTHING) -> Iterator[None]:
-        """Let `owner` use the module within, with what it `kept`; nobody (None) keeps what the module then keeps.
+        """Let `owner` use the module inside the block, with its `kept` state; None uses it without owner.
 
-        A module that is not as it was afterwards is the owner's own from then on, and others get one as it was. Raises
-        TrainingError where that can't be, also where an owner has changed what no module has for itself.
+        A module that has changed afterwards belongs to the owner from then on, and others get an unchanged one. Raises
+        TrainingError where that is impossible, or where an owner has changed state that all modules share.
         """
         if self.original is None:
             yield
@@ -197,8 +205,8 @@ class FlatModel:
         if owner is not None and self._common is not None and (place := self._common.changed()) is not None:
             raise TrainingError(_SHARED.format(place))
 
-    def _sort(self, bound: BoundModule, owner: Hashable | None, original: Original) -> None:
-        """Put a module that is not as it was out of the others' way."""
+    def _sort(self, bound: BoundModule, owner: Hashable | None, original: OriginalModule) -> None:
+        """Reserve a changed module for its owner."""
         place = bound.keeps(original)
         if place is None:
             return
@@ -213,7 +221,7 @@ class FlatModel:
                 self._own[owner] = bound
 
     def renewed(self, at: Tensor, kept: Kept, batches: Iterable[Tree]) -> Kept:
-        """What the model at `at` makes of the buffers that a node `kept`, in training mode on `batches` of inputs."""
+        """Return the buffers `kept` by a node after a pass of the model at `at` over `batches`, in training."""
         with self.used_by(None, kept), seeded(0, at.device), torch.no_grad():
             module = self.bind(at.clone(), training=True)
             for x in batches:
@@ -221,23 +229,23 @@ class FlatModel:
             return self.kept()
 
     def forget(self, owner: Hashable) -> None:
-        """`owner` begins anew."""
+        """Forget the state of `owner`, which begins anew."""
         self._own.pop(owner, None)
 
     def kept(self) -> Kept:
-        """Buffers and frozen parameters of the module in use, but for means, that are not as they were."""
+        """Return the changed buffers and frozen parameters of the module in use, without running statistics."""
         if self.original is None or self._of_this_thread().keeps(self.original) is None:
             return NOTHING
         return self.original.kept(self._of_this_thread().module)
 
     def to(self, device: str) -> None:
-        """Move it."""
+        """Move the module to a device."""
         self.module.to(device)
         if self.original is not None:
             self.original.to(device)
 
     def made(self, at: Tensor) -> nn.Module:
-        """A module of its own, in evaluation mode, as the one in use is at `at`; shape as in `bind`."""
+        """Return an independent module in evaluation mode with the parameters `at`; shape as in `bind`."""
         found = uncompiled(copied(self.bind(at, training=False)))
         for parameter in found.parameters():
             parameter.data = parameter.data.clone()
@@ -258,7 +266,7 @@ class FlatModel:
         return copied(self.module, light=True) if self.original is None else self.original.made()
 
     def scores(self, at: Tensor, x: Tree) -> Tensor:
-        """What the module gives in training for inputs `x` at `at`; differentiable by both, any number of times."""
+        """Return the outputs in training mode for inputs `x` at `at`; differentiable by both repeatedly."""
         pieces = zip(at[: self.num_trained].split(self._sizes), self.parameters, strict=True)
         vectors = [piece.view(p.shape).to(p.dtype) for piece, p in pieces]
         module = self._of_this_thread().turn(training=True)
@@ -269,11 +277,11 @@ class FlatModel:
         return scores
 
     def loss(self, outputs: Any, y: Tree) -> Tensor:
-        """The mean loss of outputs: cross-entropy, or what was given."""
+        """Return the mean loss of outputs."""
         return cross_entropy(outputs, y) if self._loss is None else self._loss(outputs, y)
 
     def gradient(self, loss: Tensor, out: Tensor) -> Tensor:
-        """Write the gradient of `loss` by the bound vector into `out`, shape (d,); what is not used has none."""
+        """Write the gradient of `loss` by the bound vector into `out`, shape (d,); 0 for unused parameters."""
         parameters = self._of_this_thread().parameters
         grads = torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
         pieces = [(g.to_dense() if g.is_sparse else g).reshape(-1).to(self.dtype) for g in grads]
@@ -292,7 +300,7 @@ class FlatModel:
         return loss.detach()
 
     def written(self, at: Tensor) -> Tensor | None:
-        """`at`, which was bound last in training, with what the module has written there; None where it has not."""
+        """Return `at`, bound last in training, with the module's own writes; None where it wrote nothing."""
         bound = self._of_this_thread()
         if self.perceptron is not None or bound.version == bound.versions:
             return None
@@ -302,10 +310,11 @@ class FlatModel:
         return at
 
     def try_on(self, x: Tree, y: Tree) -> None:
-        """See by one pass in training what the module does to inputs, targets and parameters, draws and keeps.
+        """Run one pass in training to find out which state the module changes, and its random sources.
 
-        Raises ValueError where it keeps something in a class or a global: a second pass tells that from a constant that
-        is made when it is first needed.
+        Raises ValueError where it keeps state in a class or a global; a second pass distinguishes such state from a
+        constant
+        that is made when it is first needed.
         """
         if self.perceptron is not None or self._common is None:
             return
@@ -332,7 +341,7 @@ class FlatModel:
 
     @contextmanager
     def drawing(self, seed: int) -> Iterator[None]:
-        """Let the module draw as `seed` says, where it draws at random: equal masks for every call within."""
+        """Let the module draw from `seed` inside, so that every call has equal masks."""
         if self.sources is not None and not self.sources:
             yield
             return
@@ -349,9 +358,9 @@ class FlatModel:
 
 
 def _places(module: nn.Module, parameters: list[nn.Parameter]) -> Iterator[tuple[str, int]]:
-    """Where parameters stand in the module, each part of which comes once, and the number of the parameter there.
+    """Yield the name of each parameter's place in the module, and the parameter's index; each part comes once.
 
-    `functional_call` would find tied ones itself, and leave a part that is used twice with what it put there.
+    `functional_call` would find tied parameters itself, and leave its replacements in a part that is used twice.
     """
     numbers = {id(p): number for number, p in enumerate(parameters)}
     for path, part in module.named_modules():
@@ -361,7 +370,7 @@ def _places(module: nn.Module, parameters: list[nn.Parameter]) -> Iterator[tuple
 
 
 def _widest(dtypes: Iterable[torch.dtype]) -> torch.dtype:
-    """The type that holds all of some: the one that they have in common, or else float32 at least."""
+    """Return the type that holds all given types: their common type, or else at least float32."""
     different = set(dtypes)
     if len(different) == 1 and (only := next(iter(different))) in (torch.float32, torch.float64):
         return only

@@ -1,10 +1,9 @@
-"""FedSynSAM's client: SAM whose ascent is part the node's own gradient, part that of synthetic examples.
+"""FedSynSAM's client: SAM whose ascent combines the node's own gradient and the synthetic examples' gradient.
 
     g^ = beta g_i(y; xi) + (1 - beta) g_syn(y; zeta);   y~ = y + rho g^ / |g^|;   y <- y - lr g_i(y~; xi)
 
-xi is the step's minibatch, zeta one of the synthetic examples, which stand for the whole fleet's data.
-They come with the server's model once (`netdfl.mixing.synthetic`) and are kept; before that it is SAM.
-Source: FedSynSAM Alg. 1.
+xi is the step's minibatch, zeta one of the synthetic examples, which stand for the whole fleet's data. They come with
+the server's model once (`netdfl.mixing.synthetic`) and are kept; before that it is SAM. Source: FedSynSAM Alg. 1.
 """
 
 from __future__ import annotations
@@ -18,22 +17,31 @@ import torch
 from torch import Tensor
 
 from netdfl.core.types import View
-from netdfl.training.base import Gradient, LocalData, Objective, Received, Solving, StepRequests, Untouched, Update
+from netdfl.training.base import (
+    Gradient,
+    LocalData,
+    MixingIndependent,
+    Objective,
+    Received,
+    StepRequests,
+    StepSolver,
+    Update,
+)
 from netdfl.training.sgd import LocalSgd, along
-from netdfl.training.wrapped import Wrapped
+from netdfl.training.wrapped import WrappedData
 
 INPUTS, LABELS, HOLDS = "synthetic.x", "synthetic.y", "holds"
 
 
 class GuidedState(NamedTuple):
-    """The synthetic examples, `INPUTS` and `LABELS`, once they came."""
+    """The synthetic examples, `INPUTS` and `LABELS`; empty before they arrive."""
 
     synthetic: Mapping[str, Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Guided(Solving, Untouched):
-    """Local SGD with FedSynSAM's ascent; `batch` synthetic examples a step. It tells the server what it holds."""
+class FedSynSamSolver(StepSolver, MixingIndependent):
+    """Local SGD with FedSynSAM's ascent; `batch` synthetic examples a step. Tells the server which it holds."""
 
     sgd: LocalSgd
     rho: float
@@ -41,17 +49,17 @@ class Guided(Solving, Untouched):
     batch: int
 
     def init(self, x: Tensor, view: View) -> GuidedState:
-        """No examples yet."""
+        """Return a state without examples."""
         return GuidedState({})
 
     def solve(
         self, state: GuidedState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> StepRequests[tuple[GuidedState, Update]]:
-        """The steps on guided gradients; a number beside the model says whether the examples are here."""
+        """Run the steps on guided gradients; a number beside the model tells whether the examples are here."""
         came = {name: received.extras[name] for name in (INPUTS, LABELS) if name in received.extras}
         synthetic = came or state.synthetic
         guide = _gradients(synthetic, data.objective, self.batch, view) if synthetic else None
-        guided = Wrapped(data, self._ascent(guide)) if self.rho else data
+        guided = WrappedData(data, self._ascent(guide)) if self.rho else data
         x, _ = yield self.sgd.steps_from(y, weight, guided, view)
         return GuidedState(synthetic), Update(y, x, {HOLDS: y.new_tensor([float(bool(synthetic))])})
 
@@ -69,7 +77,7 @@ class Guided(Solving, Untouched):
 
 
 def _gradients(synthetic: Mapping[str, Tensor], objective: Objective, batch: int, view: View) -> Gradient:
-    """The gradient on synthetic examples: another minibatch of them at every call."""
+    """Return the gradient on synthetic examples, with another minibatch at every call."""
     x, y = synthetic[INPUTS], synthetic[LABELS]
     rng = objective.streams.rng("synthetic", view.node, view.round)
     calls = count()

@@ -2,14 +2,15 @@
 
     y <- y M at first, gradients g M         so that only coordinates of the mask ever move
     prune    in each layer the ceil(r_t n) smallest |y| of its n active coordinates
-    regrow   as many of those left: those with the largest |gradient| of the last minibatch, or any
+    regrow   as many inactive ones: the largest |gradient| of the last minibatch, or random ones
     r_t      (anneal / 2) (1 + cos(pi t / T)) for t < T, then 0
 
-What a round trained is mixed under the mask that it was trained with; the new mask is laid on the mean, so a coordinate
-that has just grown begins where the neighbors have it, not at zero.
-Layers of fewer than two dimensions (biases, norms) stay dense, unless there are no others. With `erk` a
-layer's density goes by the sum of its dimensions over their product, scaled to the density asked for; with
-`uniform` all are equally dense. Source: DisPFL; ERK from RigL, Evci et al. 2020.
+A round's vector is mixed under the mask of its training; the new mask is laid on the mean, so a coordinate that has
+just grown begins at the neighbors' value, not at zero.
+
+Layers of fewer than two dimensions (biases, norms) stay dense, unless there are no others. With `erk` a layer's
+density is in proportion to the sum of its dimensions over their product, scaled to the total density; with `uniform`
+all are equally dense. Source: DisPFL; ERK from RigL, Evci et al. 2020.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from torch import Tensor
 
 from netdfl.core.rng import Streams
 from netdfl.core.types import View
-from netdfl.training.base import Gradient, LocalData, Received, Solving, StepRequests, Untouched, Update
+from netdfl.training.base import Gradient, LocalData, MixingIndependent, Received, StepRequests, StepSolver, Update
 from netdfl.training.sgd import LocalSgd
-from netdfl.training.wrapped import Wrapped
+from netdfl.training.wrapped import WrappedData
 
 MASK, NEXT_MASK, MEAN = "mask", "next_mask", "mean"
 Shapes = Sequence[tuple[int, ...]]
@@ -40,8 +41,8 @@ class MaskState(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Masked(Solving, Untouched):
-    """Wraps local SGD. Each node draws a mask of its own; it and the next are in `Update.extras`."""
+class MaskedSgd(StepSolver, MixingIndependent):
+    """Local SGD under a mask of the node's own; the mask and the next one are in `Update.extras`."""
 
     sgd: LocalSgd
     density: float
@@ -52,13 +53,13 @@ class Masked(Solving, Untouched):
     streams: Streams
 
     def init(self, x: Tensor, view: View) -> MaskState:
-        """The mask is drawn once the layers are known."""
+        """Return a state without a mask, which is drawn once the layers are known."""
         return MaskState(None)
 
     def solve(
         self, state: MaskState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> StepRequests[tuple[MaskState, Update]]:
-        """The local steps on the mask, from `y` or from the mean that mixing left for it; then prune and regrow."""
+        """Run the local steps on the mask, from `y` or from the mean that mixing left; then prune and regrow."""
         mask = state.mask if state.mask is not None else self.first_mask(data.shapes, view).to(y.device)
         last: list[Gradient] = []
 
@@ -66,7 +67,9 @@ class Masked(Solving, Untouched):
             last[:] = [gradient]
             return lambda at: gradient(at).mul_(mask)
 
-        x, steps = yield self.sgd.steps_from(received.extras.get(MEAN, y) * mask, weight, Wrapped(data, masked), view)
+        x, steps = yield self.sgd.steps_from(
+            received.extras.get(MEAN, y) * mask, weight, WrappedData(data, masked), view
+        )
         following = mask
         if steps:
             slopes = last[0](x).abs() if self.regrow == "gradient" else self._noise(x, view)
@@ -74,7 +77,7 @@ class Masked(Solving, Untouched):
         return MaskState(following), Update(y, x, {MASK: mask, NEXT_MASK: following})
 
     def first_mask(self, shapes: Shapes, view: View) -> Tensor:
-        """Random coordinates of each layer, as many as its density says."""
+        """Return a mask of random coordinates of each layer, according to its density."""
         mask = torch.ones(sum(math.prod(shape) for shape in shapes), dtype=torch.bool)
         for (start, size), density in zip(layers(shapes), self.densities(shapes), strict=True):
             rng = self.streams.rng("mask", view.node, start)
@@ -83,14 +86,14 @@ class Masked(Solving, Untouched):
         return mask
 
     def densities(self, shapes: Shapes) -> list[float]:
-        """The density of each layer that is sparse."""
+        """Return the density of each sparse layer."""
         sparse = [shapes[place] for place in _sparse(shapes)]
         return _erk(sparse, self.density) if self.layout == "erk" else [self.density] * len(sparse)
 
     def evolved(self, mask: Tensor, sizes: Tensor, slopes: Tensor, shapes: Shapes, round: int) -> Tensor:
-        """The mask with, in each layer, the smallest `sizes` given up for the largest `slopes`: as many as before.
+        """Return a mask in which, in each layer, the largest `slopes` replace the smallest `sizes`.
 
-        What has been given up may come back at once.
+        The number of active coordinates stays the same. A pruned coordinate may come back at once.
         """
         rate = 0.5 * self.anneal * (1 + math.cos(math.pi * min(round / self.anneal_rounds, 1.0)))
         mask = mask.clone()
@@ -110,7 +113,7 @@ class Masked(Solving, Untouched):
 
 
 def layers(shapes: Shapes) -> Iterator[tuple[int, int]]:
-    """(start, size) in the flat vector of each layer that is sparse."""
+    """Yield (start, size) in the flat vector of each sparse layer."""
     sizes = list(map(math.prod, shapes))
     starts = list(accumulate(sizes, initial=0))
     return ((starts[place], sizes[place]) for place in _sparse(shapes))
@@ -122,7 +125,7 @@ def _sparse(shapes: Shapes) -> list[int]:
 
 
 def _erk(shapes: Shapes, density: float) -> list[float]:
-    """Densities by ERK: in proportion to sum(dims) / prod(dims), none above 1, `density` over all."""
+    """Return densities by ERK: in proportion to sum(dims) / prod(dims), none above 1, `density` over all."""
     raw = [sum(shape) / math.prod(shape) for shape in shapes]
     sizes = [math.prod(shape) for shape in shapes]
     dense: set[int] = set()

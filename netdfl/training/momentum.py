@@ -1,7 +1,7 @@
-"""Local momentum that outlives its round: kept by the node, or from how its vector moved, mixing included.
+"""Local momentum that outlives its round: kept by the node, or computed from the move of its vector.
 
-Kept, as one optimizer for the whole training has it, v is as the node's last round left it, whatever mixing did to the
-model since:
+Kept momentum, as one optimizer for the whole training has it, stays as the node's last round left it, regardless of
+mixing:
 
     v <- beta v + g;  y <- y - lr v              (heavy ball)
                       y <- y - lr (g + beta v)   (Nesterov)
@@ -11,8 +11,8 @@ Quasi-global, with m^ kept between rounds, x the round's start, x+ the vector af
     v_0 = m^;  v <- beta v + g;  y <- y - lr v          (the local steps)
     m^ <- mu m^ + (1 - mu) (x - x+) / (lr K)            (after mixing)
 
-Neither is sent or mixed. Sources: SGP (Assran et al. 2019), whose nodes run Nesterov's form; SlowMo (Wang et al. 2020),
-whose base has a buffer for the rounds of an outer step; QG-DSGDm, Lin et al. 2021, where K = 1 and mu = beta.
+Neither is sent or mixed. Sources: SGP (Assran et al. 2019), whose nodes run Nesterov's form; SlowMo (Wang et al.
+2020), whose base has a buffer for the rounds of an outer step; QG-DSGDm, Lin et al. 2021, where K = 1 and mu = beta.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from netdfl.core.types import View
-from netdfl.training.base import LocalData, Received, Solving, StepRequests, Untouched, Update
+from netdfl.training.base import LocalData, MixingIndependent, Received, StepRequests, StepSolver, Update
 from netdfl.training.sgd import LocalSgd, over_path
 
 if TYPE_CHECKING:
@@ -29,34 +29,34 @@ if TYPE_CHECKING:
 
 
 class QuasiGlobalState(NamedTuple):
-    """m^, shape (d,), and how many steps the last local round took."""
+    """m^, shape (d,), and the number of steps of the last local round."""
 
     momentum: Tensor
     steps: int
 
 
 @dataclass(frozen=True)
-class QuasiGlobal(Solving):
-    """Local SGD whose momentum begins at m^ every round; `mu` is how slowly m^ follows."""
+class QuasiGlobal(StepSolver):
+    """Local SGD whose momentum begins at m^ every round; m^ follows more slowly with a larger `mu`."""
 
     sgd: LocalSgd
     mu: float
 
     def init(self, x: Tensor, view: View) -> QuasiGlobalState:
-        """No momentum yet."""
+        """Return a state without momentum."""
         return QuasiGlobalState(x.new_zeros(x.shape), 0)
 
     def solve(
         self, state: QuasiGlobalState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> StepRequests[tuple[QuasiGlobalState, Update]]:
-        """The local steps, with velocity m^ at first."""
+        """Run the local steps, with velocity m^ at first."""
         x, steps = yield self.sgd.steps_from(y, weight, data, view, velocity=state.momentum.clone())
         return state._replace(steps=steps), Update(y, x)
 
     def after_mix(
         self, state: QuasiGlobalState, before: Tensor, after: Tensor, received: Received, view: View
     ) -> QuasiGlobalState:
-        """Let m^ follow what the round did to the vector."""
+        """Move m^ toward the mean direction of the round."""
         moved = over_path(before - after, self.sgd.rate(view) * state.steps)
         if moved is None:
             return state
@@ -64,26 +64,26 @@ class QuasiGlobal(Solving):
 
 
 class MomentumState(NamedTuple):
-    """v, shape (d,)."""
+    """The momentum v, shape (d,)."""
 
     velocity: Tensor
 
 
 @dataclass(frozen=True)
-class KeptMomentum(Solving, Untouched):
-    """Local SGD with momentum whose v goes on from round to round; from 0 every `restart_every` rounds, where given."""
+class KeptMomentum(StepSolver, MixingIndependent):
+    """Local SGD with momentum that goes on from round to round; reset to 0 every `restart_every` rounds."""
 
     sgd: LocalSgd
     restart_every: int | None = None
 
     def init(self, x: Tensor, view: View) -> MomentumState:
-        """No momentum yet."""
+        """Return a state without momentum."""
         return MomentumState(x.new_zeros(x.shape))
 
     def solve(
         self, state: MomentumState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> StepRequests[tuple[MomentumState, Update]]:
-        """The local steps, from v and back to it."""
+        """Run the local steps, which begin with v and update it."""
         anew = self.restart_every is not None and view.round % self.restart_every == 0
         velocity = y.new_zeros(y.shape) if anew else state.velocity.clone()
         x, _ = yield self.sgd.steps_from(y, weight, data, view, velocity=velocity)

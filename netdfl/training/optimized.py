@@ -1,10 +1,10 @@
 """Local steps by an optimizer of `torch.optim`, on the flat vector.
 
-With g~ the gradient as `netdfl.training.sgd` has it (SAM's, clipped), z = y / w and w = 1 but for push-sum:
+With g~ the gradient of `netdfl.training.sgd` (SAM's, clipped), z = y / w and w = 1 but for push-sum:
 
     z' = optimizer(z, g~);   y <- y + z' - z
 
-What the optimizer remembers (Adam's means) begins anew every round, or is kept by the node, unmixed.
+The optimizer's state (Adam's means) begins anew every round, or is kept by the node, unmixed.
 """
 
 from __future__ import annotations
@@ -27,36 +27,36 @@ _BY_NAME: dict[str, Callable[..., optim.Optimizer]] = {kind.__name__.lower(): ki
 
 
 class OptimizerState(NamedTuple):
-    """What the optimizer remembers, by its own names; nothing before the first step."""
+    """The optimizer's state, by its own names; empty before the first step."""
 
     remembered: Mapping[str, Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizedSgd(LocalSgd):
-    """Local steps by an optimizer of torch's; `decay` is its own weight decay. See `LocalSolver`."""
+    """Local steps by an optimizer of torch's; `decay` is its own weight decay."""
 
     optimizer: OptimizerChoice
     decay: float = 0.0
 
     def __post_init__(self) -> None:
-        """Import what the first optimizer of a process imports, which takes seconds: before nodes are forked."""
+        """Import the modules of a process's first optimizer, which takes seconds, before any fork."""
         importlib.import_module("torch._dynamo")
 
     def init(self, x: Tensor, view: View) -> OptimizerState:  # type: ignore[override]
-        """Nothing is remembered yet."""
+        """Return a state without an optimizer's."""
         return OptimizerState({})
 
     def solve(  # type: ignore[override]
         self, state: OptimizerState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> StepRequests[tuple[OptimizerState, Update]]:
-        """Ask for the local steps."""
+        """Request the local steps."""
         steps = _OptimizedSteps(self, y, weight, data, self.rate(view), dict(state.remembered))
         x, _ = yield steps
         return OptimizerState(steps.remembered if self.optimizer.state == "kept" else {}), Update(y, x)
 
     def made(self, vector: Tensor, lr: float) -> optim.Optimizer:
-        """The optimizer of `vector`, with those of its options that it has."""
+        """Create the optimizer of `vector`, with the options that its class has."""
         kind = _BY_NAME[self.optimizer.name]
         options = {"lr": lr, "weight_decay": self.decay, "betas": self.optimizer.betas, "eps": self.optimizer.eps}
         known = inspect.signature(kind).parameters
@@ -73,7 +73,7 @@ class _OptimizedSteps:
     remembered: dict[str, Tensor] = field(default_factory=dict)
 
     def __call__(self) -> StepResult:
-        """The vector after the steps, and how many there were."""
+        """Return the vector after the steps, and their number."""
         still = getattr(self.data, "still", 0)
         y, z, count = self.y.clone(), self.y.clone(), 0
         optimizer = self.sgd.made(z, self.lr)

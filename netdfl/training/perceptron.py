@@ -1,10 +1,10 @@
-"""The gradient of a perceptron by its formula, written where it belongs: for one node, or for many at once.
+"""The gradient of a perceptron by its formula, written in place: for one node, or for many at once.
 
 With h_0 = x, z_k = h_(k-1) W_k' + b_k, h_k = max(z_k, 0), p = softmax(z_K), cross-entropy of shares s:
 
     D_K = s (p - y);   dW_k = D_k' h_(k-1),  db_k = sum D_k;   D_(k-1) = (D_k W_k) where h_(k-1) > 0
 
-Autograd computes the same, then copies each layer's part into the flat vector, and computes D_0, which nobody needs.
+Autograd computes the same, then copies each layer's part into the flat vector, and computes the unused D_0.
 """
 
 from __future__ import annotations
@@ -22,13 +22,16 @@ class Perceptron:
     """Linear layers with ReLU between them, on flat vectors of shape (d,), or (n, d) for n nodes at once."""
 
     def __init__(self, widths: Sequence[int]) -> None:
-        """`widths` are those of the input, of every hidden layer, and of the output."""
+        """Use `widths`: of the input, of every hidden layer, and of the output."""
         self.shapes = [(outputs, inputs) for inputs, outputs in pairwise(widths)]
         self._sizes = [size for outputs, inputs in self.shapes for size in (outputs * inputs, outputs)]
 
     @classmethod
     def of(cls, module: nn.Module) -> Perceptron | None:
-        """The perceptron that `module` is; None where it is something else, has hooks, or uses a parameter twice."""
+        """Return the perceptron that `module` is.
+
+        None where it is something else, has hooks, or uses a parameter twice.
+        """
         if type(module) is not nn.Sequential or any(has_hooks(part) for part in module.modules()):
             return None
         parts = [part for part in module if not _flattens(part)]
@@ -44,8 +47,9 @@ class Perceptron:
     def slope(self, at: Tensor, x: Tensor, y: Tensor, out: Tensor, share: Tensor | None = None) -> Tensor:
         """Write the gradient of the mean cross-entropy at `at` into `out`; return the loss.
 
-        For one node `at` and `out` have shape (d,), `x` (B, ...), `y` (B,), the loss (). For n nodes each
-        has a dimension of n before these. `share` is what each example counts, shaped like `y`: 1 / B.
+        For one node `at` and `out` have shape (d,), `x` (B, ...), `y` (B,), the loss (). For n nodes each has a
+        dimension of
+        n before these. `share` is the weight of each example, shaped like `y`; by default 1 / B.
         """
         many = at.dim() == 2
         add, multiply = (torch.baddbmm, torch.bmm) if many else (torch.addmm, torch.mm)
@@ -64,14 +68,17 @@ class Perceptron:
         return loss
 
     def _layers(self, flat: Tensor) -> Iterator[Layer]:
-        """Each layer's weight, (..., outputs, inputs), and bias, (..., outputs), as views of `flat`."""
+        """Yield each layer's weight, (..., outputs, inputs), and bias, (..., outputs), as views of `flat`."""
         pieces = flat.split_with_sizes(self._sizes, -1)
         for shape, weight, bias in zip(self.shapes, pieces[::2], pieces[1::2], strict=True):
             yield weight.view(*weight.shape[:-1], *shape), bias
 
 
 def _cross_entropy(scores: Tensor, y: Tensor, counts: Tensor | float) -> tuple[Tensor, Tensor]:
-    """The loss, and s (p - y); `scores` are overwritten. As log_softmax, which is slow where there are few classes."""
+    """Return the loss, and s (p - y); `scores` are overwritten.
+
+    Equal to log_softmax, which is slow where there are few classes.
+    """
     scores.sub_(scores.amax(-1, keepdim=True))
     chosen = scores.gather(-1, y)
     hot = (y == torch.arange(scores.shape[-1], device=y.device)).to(scores.dtype)
@@ -82,7 +89,7 @@ def _cross_entropy(scores: Tensor, y: Tensor, counts: Tensor | float) -> tuple[T
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Whether something happens when the module runs beside what its class computes, or to its own gradients."""
+    """Whether the module has hooks, on its passes or on its own gradients, or a replaced `forward`."""
     own = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
     return bool(own) or "forward" in vars(module) or any(p._backward_hooks for p in module.parameters(recurse=False))
 

@@ -1,21 +1,21 @@
 """Perturbations that agree with the fleet's: FedLESAM's and FedSMOO's.
 
-FedLESAM: uphill is from the server's model back to the one that the client knew before.
+FedLESAM: uphill is from the server's model back to the client's previous one.
 
     y~ = y + rho (w_old - w) / |w_old - w|;   the gradient of every step is taken at y~
 
-w is the server's model of this round, w_old the one that the client received when it last took part, so the
-perturbation is constant over a round and costs no second gradient. A client that takes part for the first time has
-none. Source: FedLESAM (Fan et al. 2024); its published code divides by other norms.
+w is the server's model of this round, w_old the server's model of the client's last active round, so the perturbation
+is constant over a round and costs no second gradient. A client in its first active round has none. Source: FedLESAM
+(Fan et al. 2024); its published code divides by other norms.
 
 FedSMOO: SAM's, corrected so that the clients' perturbations agree with the fleet's.
 
     s_k = rho (g - mu_i - s) / |g - mu_i - s|;   mu_i <- mu_i + s_k - s       (every local step)
     the gradient of the step is taken at y + s_k, on the same minibatch
 
-s comes with the server's model (`netdfl.mixing.dynamic`). What goes up with the client's, and s is made of, is mu_i as
-the public code has it, or mu_i - s_K, s_K the last step's, as the paper does. Where it is compressed, its change goes
-up, and both ends add what was said of it. Source: FedSMOO (Sun et al. 2023) and its public code.
+s comes with the server's model (`netdfl.mixing.dynamic`), which is made from the vectors that the clients send: mu_i
+as in the public code, or mu_i - s_K, s_K the last step's, as in the paper. Under compression the client sends the
+change of this vector, and both ends add the transmitted part. Source: FedSMOO (Sun et al. 2023) and its public code.
 """
 
 from __future__ import annotations
@@ -27,9 +27,19 @@ import torch
 from torch import Tensor
 
 from netdfl.core.types import View
-from netdfl.training.base import Gradient, LocalData, LocalSolver, Received, S, Solving, StepRequests, Update, requested
+from netdfl.training.base import (
+    Gradient,
+    LocalData,
+    LocalSolver,
+    Received,
+    S,
+    StepRequests,
+    StepSolver,
+    Update,
+    requested,
+)
 from netdfl.training.sgd import along
-from netdfl.training.wrapped import Rows, Wrapped
+from netdfl.training.wrapped import Rows, WrappedData
 
 
 class LesamState(NamedTuple, Generic[S]):
@@ -40,39 +50,39 @@ class LesamState(NamedTuple, Generic[S]):
 
 
 @dataclass(frozen=True, eq=False)
-class Shifted(Rows):
-    """Takes gradients a constant `shift` away, shape (d,) or (n, d). A `Wrap`."""
+class GradientShift(Rows):
+    """A `Wrap` that takes gradients a constant `shift` away, shape (d,) or (n, d)."""
 
     shift: Tensor
 
     def __call__(self, gradient: Gradient) -> Gradient:
-        """The shifted gradient."""
+        """Return the shifted gradient."""
         return lambda at: gradient(at + self.shift)
 
 
 @dataclass(frozen=True)
-class Lesam(Solving):
-    """Any local solver with its gradients taken `rho` along the way that the server's model came."""
+class Lesam(StepSolver):
+    """Any local solver with its gradients taken `rho` along the last move of the server's model."""
 
     inner: LocalSolver
     rho: float
 
     def init(self, x: Tensor, view: View) -> LesamState:
-        """No round before."""
+        """Return a state without an earlier round."""
         return LesamState(self.inner.init(x, view), None)
 
     def solve(
         self, state: LesamState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> StepRequests[tuple[LesamState, Update]]:
-        """The wrapped solver's steps, on shifted gradients."""
+        """Run the wrapped solver's steps, on shifted gradients."""
         if state.previous is not None:
             shift = along(torch.zeros_like(y), state.previous - y, self.rho)
-            data = Wrapped(data, Shifted(shift))
+            data = WrappedData(data, GradientShift(shift))
         inner, update = yield from requested(self.inner, state.inner, y, received, weight, data, view)
         return LesamState(inner, y), update
 
     def after_mix(self, state: LesamState, before: Tensor, after: Tensor, received: Received, view: View) -> LesamState:
-        """What the wrapped solver makes of it."""
+        """Update the wrapped solver's state."""
         return state._replace(inner=self.inner.after_mix(state.inner, before, after, received, view))
 
 
@@ -80,7 +90,7 @@ PERTURBATION, DUAL = "perturbation", "dual"
 
 
 class SmooState(NamedTuple, Generic[S]):
-    """The wrapped solver's state, the client's dual mu_i, and s_K where that is taken from it; of shape (d,)."""
+    """The wrapped solver's state, the client's dual mu_i, and s_K where it is subtracted; of shape (d,)."""
 
     inner: S
     dual: Tensor
@@ -88,13 +98,13 @@ class SmooState(NamedTuple, Generic[S]):
 
     @property
     def spoken(self) -> Tensor:
-        """What the server hears of the dual."""
+        """The vector that the server receives for the dual."""
         return self.dual if self.last is None else self.dual - self.last
 
 
 @dataclass(frozen=True, eq=False)
 class Ascent(Rows):
-    """Takes every step's gradient at y + s_k; `dual` moves in place, `last` becomes s_k. A `Wrap` of (d,) or (n, d)."""
+    """A `Wrap` of (d,) or (n, d) for gradients at y + s_k; updates `dual` and `last` (s_k) in place."""
 
     moved: ClassVar[tuple[str, ...]] = ("dual", "last")
     shared: Tensor
@@ -103,7 +113,7 @@ class Ascent(Rows):
     rho: float
 
     def __call__(self, gradient: Gradient) -> Gradient:
-        """The corrected ascent, then the gradient there."""
+        """Return the gradient after the corrected ascent."""
 
         def perturbed(at: Tensor) -> Tensor:
             direction = gradient(at) - self.dual - self.shared
@@ -116,10 +126,10 @@ class Ascent(Rows):
 
 
 @dataclass(frozen=True)
-class Smoo(Solving):
+class Smoo(StepSolver):
     """Any local solver with FedSMOO's ascent of radius `rho` under its gradients.
 
-    `less_last`: what goes up is mu_i - s_K in place of mu_i. `by_change`: its change does.
+    With `less_last` the client sends mu_i - s_K instead of mu_i. With `by_change` it sends the change.
     """
 
     inner: LocalSolver
@@ -128,23 +138,23 @@ class Smoo(Solving):
     less_last: bool = False
 
     def init(self, x: Tensor, view: View) -> SmooState:
-        """mu_i = 0."""
+        """Return mu_i = 0."""
         zero = x.new_zeros(x.shape)
         return SmooState(self.inner.init(x, view), zero, zero if self.less_last else None)
 
     def solve(
         self, state: SmooState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> StepRequests[tuple[SmooState, Update]]:
-        """The wrapped solver's steps on perturbed gradients; the dual goes along with the model."""
+        """Run the wrapped solver's steps on perturbed gradients; the dual is sent along with the model."""
         dual, last = state.dual.clone(), y.new_zeros(y.shape)
-        perturbed = Wrapped(data, Ascent(received.extras[PERTURBATION], dual, last, self.rho))
+        perturbed = WrappedData(data, Ascent(received.extras[PERTURBATION], dual, last, self.rho))
         inner, update = yield from requested(self.inner, state.inner, y, received, weight, perturbed, view)
         after = SmooState(inner, dual, last if self.less_last else None)
         told = after.spoken - state.spoken if self.by_change else after.spoken
         return after, update._replace(extras={**update.extras, DUAL: told})
 
     def after_mix(self, state: SmooState, before: Tensor, after: Tensor, received: Received, view: View) -> SmooState:
-        """What the wrapped solver makes of it; take back from mu_i what the server was not told."""
+        """Update the wrapped solver's state, and subtract from mu_i the part that compression left out."""
         unsaid = received.unsaid.get(DUAL)
         dual = state.dual if unsaid is None else state.dual - unsaid
         return state._replace(inner=self.inner.after_mix(state.inner, before, after, received, view), dual=dual)

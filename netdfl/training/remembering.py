@@ -1,7 +1,7 @@
-"""What trials of models found, remembered between runs: a small file for each, by a hash of all that a trial is of.
+"""A cache of the results of model trials between runs: a small file for each, by a hash of the trial's inputs.
 
 Files lie in `netdfl/trials` of the user's cache (`XDG_CACHE_HOME`, else `~/.cache`). A process that can't write there
-remembers for itself, a file that is damaged is as none, and two that write the same one write the same.
+keeps its own cache, a damaged file counts as missing, and two processes that write one file write the same contents.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ import torch
 from torch import nn
 
 MOST = 1000
-"""Trials that are kept; beyond it the oldest half is forgotten."""
+"""The most trials that are kept; beyond it the oldest half is deleted."""
 LONGEST_S = 60
-"""How long a trial may take in a process of its own."""
+"""The time limit of a trial in a process of its own, in seconds."""
 _PACKAGE = Path(__file__).resolve().parents[1]
 _HERE: dict[str, list[str]] = {}
 
 
 def folder() -> Path:
-    """Where trials are remembered."""
+    """Return the folder of the cache."""
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "netdfl" / "trials"
 
 
 def known(key: str) -> list[str] | None:
-    """What the trial `key` found; None where nobody remembers."""
+    """Return the result of the trial `key`; None where it is not cached."""
     if key not in _HERE:
         with suppress(OSError, ValueError, TypeError, KeyError, RuntimeError):
             found = json.loads((folder() / key).read_text(encoding="utf-8"))["differs"]
@@ -49,7 +49,7 @@ def known(key: str) -> list[str] | None:
 
 
 def remember(key: str, differs: list[str]) -> None:
-    """Keep what the trial `key` found: for this process, and where it can be written, for all."""
+    """Cache the result of the trial `key`: for this process, and on disk if possible."""
     _HERE[key] = differs
     with suppress(OSError, RuntimeError):
         place = folder()
@@ -69,15 +69,15 @@ def _forget_old(place: Path) -> None:
 
 
 def must_be_apart() -> bool:
-    """Whether a trial needs a process of its own: a torch for GPUs that has computed a gradient must not fork any more.
+    """Whether a trial needs a process of its own: a torch for GPUs must not fork after computing a gradient.
 
-    Nodes are forked. To ask torch whether there is a GPU would forbid that, too; a process with gRPC never forks.
+    Nodes are forked. Asking torch whether there is a GPU would forbid forking, too; a process with gRPC never forks.
     """
     return (torch.version.cuda or torch.version.hip) is not None and "grpc" not in sys.modules
 
 
 def apart(function: Callable[[], list[str]]) -> list[str] | None:
-    """What `function` gives in a process of its own; None if that dies or takes a minute."""
+    """Return the result of `function` in a process of its own; None if that dies or takes a minute."""
     ours, theirs = os.pipe()
     child = os.fork()
     if not child:
@@ -96,9 +96,9 @@ def apart(function: Callable[[], list[str]]) -> list[str] | None:
 
 
 def fingerprint(module: nn.Module, code: tuple[object, ...], more: str) -> str:
-    """A hash of a module's structure and code, of other functions and classes, of versions, and of `more`.
+    """Return a hash of a module's structure and code, of other functions and classes, of versions, and of `more`.
 
-    The values of parameters do not count, numbers and texts that a part keeps do. A user's code counts by its files.
+    The values of parameters do not count, but numbers and texts in a part do. A user's code counts by its files.
     """
     found = hashlib.sha256(f"{_versions()}{module!r}{more}".encode())
     numbers: dict[int, int] = {}
@@ -121,7 +121,7 @@ def fingerprint(module: nn.Module, code: tuple[object, ...], more: str) -> str:
 
 @cache
 def _versions() -> str:
-    """Of what computes; of netdfl by its files, so that those who change it are not told of what it was."""
+    """Return the versions of the computing software; of netdfl its files, so that edits invalidate the cache."""
     files = (
         (file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in (_PACKAGE / "training").rglob("*.py")
     )
@@ -129,14 +129,14 @@ def _versions() -> str:
 
 
 def _own_files() -> list[str]:
-    """Files of modules that are neither Python's, nor installed, nor netdfl's."""
+    """Return the files of modules that are neither Python's, nor installed, nor netdfl's."""
     paths = (str(_PACKAGE), *(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")))
     files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
     return sorted({file for file in files if isinstance(file, str) and not file.startswith(paths)})
 
 
 def _code(owner: Any) -> bytes:
-    """The code of a class's own functions, or of a function, where that is not Python's, torch's or netdfl's."""
+    """Return the code of a function, or of a class's functions; empty where it is Python's, torch's or netdfl's."""
     name = getattr(owner, "__module__", "") or ""
     if name.partition(".")[0] in ("builtins", "torch", "netdfl"):
         return b""

@@ -1,11 +1,11 @@
 """The training service of a process: local rounds that wait together are computed together.
 
-How is chosen by rule, from the model, the device and what the scenario allows, never from a clock:
+The way is chosen by rule, from the model, the device and the scenario, never from a clock:
 
-- stacked: the steps of many nodes as one computation on rows (`netdfl.training.stacked`). Small perceptrons
-  on a CPU, where a step's time is mostly calls; any model on a GPU. Equal to one by one up to rounding.
-- threads: nodes side by side, each by itself, one thread each: larger models on a CPU. Equal bit for bit,
-  because a node's arithmetic, data and random streams are its own.
+- stacked: the steps of many nodes as one computation on rows (`netdfl.training.stacked`). Small perceptrons on a CPU,
+  where a step's time is mostly calls; any model on a GPU. Equal to one by one up to rounding.
+- threads: nodes side by side, each by itself, one thread each: larger models on a CPU. Equal bit for bit, because a
+  node's arithmetic, data and random streams are its own.
 - alone: one after the other. Everything else.
 
 In `exact` batching nothing is stacked.
@@ -34,32 +34,32 @@ from netdfl.training.stacked_model import StackedModel
 Batching = Literal["exact", "auto"]
 Way = Literal["stacked", "threads", "alone"]
 Work: TypeAlias = Callable[[], dict[int, CallOutcome]]
-"""Computes some calls: their outcomes, by the calls' places."""
+"""A function that computes some calls and returns their outcomes, by the calls' indices."""
 
 WORTH_A_THREAD = 1_600_000
 """Parameters times batch size above which two threads are quicker than one: about 0.1 ms of arithmetic a step."""
 WORTH_A_ROW = 3_000_000
 """Parameters times batch size up to which a CPU is quicker with rows than with a node on each thread."""
 CACHE_BYTES = 1_000_000
-"""Rows that are worked on at once on a CPU: as many as fit a core's cache."""
+"""The most bytes of rows computed at once on a CPU: as many as fit a core's cache."""
 
 
-class Divisible(Protocol):
-    """A call whose local steps can be asked for: `LocalRound`."""
+class DivisibleCall(Protocol):
+    """A call that can request its local steps: `LocalRound`."""
 
     @property
     def data(self) -> LocalData:
-        """What it trains on."""
+        """The training data of the call."""
 
     def __call__(self) -> object:
-        """Compute it by itself."""
+        """Compute the call by itself."""
 
     def solve(self) -> StepRequests[object]:
-        """The same, with its steps asked for."""
+        """Compute the call, with its steps requested."""
 
 
-class Open(NamedTuple):
-    """A local round that waits for its steps: its place in the batch, who asks, and what for."""
+class PendingRound(NamedTuple):
+    """A local round that waits for its steps: its index in the batch, its generator, and the requested steps."""
 
     place: int
     requests: StepRequests[object]
@@ -67,7 +67,7 @@ class Open(NamedTuple):
 
 
 class Service:
-    """Computes what is handed to it together; nothing is kept waiting for more."""
+    """A service that computes the given calls together, and never waits for more."""
 
     def __init__(self, batching: Batching = "exact", threads: int | None = None) -> None:
         """Use up to `threads` threads, by default as many as there are cores."""
@@ -77,10 +77,10 @@ class Service:
         self._stacked: dict[int, StackedModel | None] = {}
 
     def compute(self, calls: Sequence[Callable[[], object]]) -> list[CallOutcome]:
-        """The outcome of each call, in order. In `exact` batching none depends on the others."""
+        """Return the outcome of each call, in order. In `exact` batching none depends on the others."""
         outcomes: dict[int, CallOutcome] = {}
         works: dict[Way, list[Work]] = {"stacked": [], "threads": [], "alone": []}
-        groups: dict[Hashable, list[Open]] = defaultdict(list)
+        groups: dict[Hashable, list[PendingRound]] = defaultdict(list)
         for place, call in enumerate(calls):
             way = self._way(call)
             if not _is_divisible(call):
@@ -100,7 +100,7 @@ class Service:
         return [outcomes[place] for place in range(len(calls))]
 
     def summary(self) -> Mapping[str, Scalar]:
-        """What was chosen, to be recorded."""
+        """Return the chosen ways of computing, for the record."""
         return {"batching": self.batching, "threads": self.threads, "ways": sorted(self.ways)}
 
     def close(self) -> None:
@@ -121,7 +121,7 @@ class Service:
         return "threads" if on_cpu and large and self.threads > 1 and not _draws(task) else "alone"
 
     def _rows(self, task: Classification) -> StackedModel | None:
-        """The task's model, stacked; None where it can't be, or where that would not pay."""
+        """Return the task's stacked model; None where stacking is impossible or slower."""
         model = task.model
         if not task.in_rows or not isinstance(task.samples, Samples):
             return None
@@ -135,9 +135,16 @@ class Service:
         return self._stacked[id(model)]
 
     def _ask(
-        self, place: int, requests: StepRequests[object], groups: dict[Hashable, list[Open]], singles: list[Work]
+        self,
+        place: int,
+        requests: StepRequests[object],
+        groups: dict[Hashable, list[PendingRound]],
+        singles: list[Work],
     ) -> dict[int, CallOutcome]:
-        """Sort what `requests` asks for into the groups of steps alike, or the single ones; or give its outcome."""
+        """Add the first request of a call to the groups of similar steps, or to `singles`.
+
+        Return the call's outcome where it ends at once, else nothing.
+        """
         try:
             steps = requests.send(None)  # type: ignore[arg-type]
         except StopIteration as end:
@@ -148,11 +155,11 @@ class Service:
         if like is None or not isinstance(steps, LocalSteps):
             singles.append(partial(_single, place, lambda: alone(requests, steps())))
         else:
-            groups[like].append(Open(place, requests, steps))
+            groups[like].append(PendingRound(place, requests, steps))
         return {}
 
-    def _in_rows(self, group: list[Open]) -> Iterator[Work]:
-        """A group in as many parts as there are threads, and more where a part would not fit."""
+    def _in_rows(self, group: list[PendingRound]) -> Iterator[Work]:
+        """Yield the parts of a group: one for each thread, or more where a part would not fit."""
         found = split(group[0].steps.data)
         model = self._stacked[id(found[0].task.model)] if found is not None else None
         assert model is not None, "a group is of rounds that can be stacked"
@@ -171,8 +178,8 @@ class Service:
         return self._pool.map(lambda work: work(), works)
 
 
-def _is_divisible(call: Callable[[], object]) -> TypeGuard[Divisible]:
-    """Whether a call's steps can be asked for. Not by `isinstance`: that costs more than a short round."""
+def _is_divisible(call: Callable[[], object]) -> TypeGuard[DivisibleCall]:
+    """Whether a call can request its steps. Without `isinstance`, which costs more than a short round."""
     return hasattr(call, "solve") and hasattr(call, "data")
 
 
@@ -190,8 +197,8 @@ def _single(place: int, call: Callable[[], object]) -> dict[int, CallOutcome]:
     return {place: outcome_of(call)}
 
 
-def _together(group: Sequence[Open], model: StackedModel) -> dict[int, CallOutcome]:
-    """The outcomes of local rounds alike, computed as rows of one."""
+def _together(group: Sequence[PendingRound], model: StackedModel) -> dict[int, CallOutcome]:
+    """Return the outcomes of similar local rounds, computed as rows of one."""
     try:
         found = run_stacked([each.steps for each in group], model)
     except Exception as error:

@@ -9,14 +9,15 @@ With g the minibatch gradient and z = y / w (w = 1 but for push-sum):
     momentum    v <- momentum v + g~,  v = 0 at the start of every round unless another solver keeps it
     step        y <- y - lr lr_decay^t s_t v         (Nesterov: g~ + momentum v in place of v)
 
-s_t is the schedule's factor in round t, 1 where nothing else is said.
+s_t is the schedule's factor in round t, by default 1. Where all of a round's gradients are taken at one point, the
+steps do not move meanwhile: x <- y - lr sum_k g~(z; xi_k).
 
-Where all of a round's gradients are taken at one point, the steps do not move meanwhile: x <- y - lr sum_k g~(z; xi_k).
-Both gradients of SAM use the same minibatch, norms are over all parameters, and the ascent never
-sees weight decay or the correction. A correction is clipped together with the gradient, because the
-published code of SCAFFOLD, FedDyn and their kin has it in the loss.
-Sources: DFedAvg (Sun, Li, Wang), DFedSAM Alg. 1, DFedSGPSM Alg. 1; FL-Simulator for the correction; AsyNG,
-as DFedSGPSM describes it, for the one point.
+Both gradients of SAM use the same minibatch, norms are over all parameters, and the ascent never includes weight
+decay or the correction. A correction is clipped together with the gradient, because the published code of SCAFFOLD,
+FedDyn and their kin has it in the loss.
+
+Sources: DFedAvg (Sun, Li, Wang), DFedSAM Alg. 1, DFedSGPSM Alg. 1; FL-Simulator for the correction; AsyNG, as
+DFedSGPSM describes it, for the one point.
 """
 
 from __future__ import annotations
@@ -26,7 +27,16 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from netdfl.compression.vector import finite
 from netdfl.core.types import View
-from netdfl.training.base import Gradient, LocalData, Received, Solving, StepRequests, StepResult, Untouched, Update
+from netdfl.training.base import (
+    Gradient,
+    LocalData,
+    MixingIndependent,
+    Received,
+    StepRequests,
+    StepResult,
+    StepSolver,
+    Update,
+)
 from netdfl.training.stepping import CONSTANT, Schedule
 
 if TYPE_CHECKING:
@@ -37,16 +47,16 @@ TINY = 1e-12
 
 
 class NoState(NamedTuple):
-    """Nothing is kept between rounds."""
+    """The empty state of a part that keeps nothing between rounds."""
 
 
 def sam(gradient: Gradient, at: Tensor, rho: float) -> Tensor:
-    """The gradient at the point `rho` uphill of `at`, on the same minibatch."""
+    """Return the gradient at the point `rho` uphill of `at`, on the same minibatch."""
     return gradient(along(at, gradient(at), rho))
 
 
 def along(at: Tensor, direction: Tensor, distance: float) -> Tensor:
-    """The point `distance` away from `at` in a direction; `at` itself where the direction is zero.
+    """Return the point `distance` away from `at` in a direction; `at` itself where the direction is zero.
 
     Vectors have shape (d,), or (n, d): then each row has a direction of its own.
     """
@@ -55,7 +65,7 @@ def along(at: Tensor, direction: Tensor, distance: float) -> Tensor:
 
 
 def clip(gradient: Tensor, limit: float) -> Tensor:
-    """Scale `gradient` in place to a norm of at most `limit`: that of each row, where it has rows."""
+    """Scale `gradient`, or each of its rows, in place to a norm of at most `limit`."""
     _, norm, scale = _measured(gradient)
     if scale is None:
         return gradient.mul_((limit / norm).clamp(max=1.0))
@@ -63,9 +73,9 @@ def clip(gradient: Tensor, limit: float) -> Tensor:
 
 
 def _measured(x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-    """`x` and its norm, that of each row; both times a power of two, the third, where the norm's square overflows.
+    """Return `x`, the norm of each row, and None; where the norm's square overflows, both are scaled.
 
-    So numbers that are finite have a norm to go by, however large they are. None: nothing was scaled.
+    Then the third value is the scale, a power of two. So finite numbers of any size have a finite norm.
     """
     norm = x.norm(dim=-1, keepdim=True)
     if x.is_cpu and finite(norm):
@@ -77,10 +87,10 @@ def _measured(x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
 
 
 def over_path(move: Tensor, path: float) -> Tensor | None:
-    """`move` / `path`, the mean direction of steps that made the move; `path` is their rate times their number.
+    """Return `move` / `path`, the mean direction of steps; `path` is their rate times their number.
 
-    None where that is no number: the rate is 0, as a schedule can have it, or so small that the type of `move` can't
-    hold the quotient. Then it counts as if there had been no steps.
+    None where the quotient is no number: the rate is 0, as in some schedules, or too small for the type of `move`. Then
+    the round counts as one without steps.
     """
     found = move / path if path else None
     return found if found is not None and finite(found) else None
@@ -90,20 +100,20 @@ class Stateless:
     """A part of an algorithm that keeps nothing between rounds."""
 
     def init(self, x: Tensor, view: View) -> NoState:
-        """Nothing to keep."""
+        """Return the empty state."""
         return NoState()
 
 
-class Memoryless(Stateless, Untouched):
+class Memoryless(Stateless, MixingIndependent):
     """A local solver that keeps nothing between rounds."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalSgd(Solving, Memoryless):
-    """K local steps, as the module's listing says; see `LocalSolver`.
+class LocalSgd(StepSolver, Memoryless):
+    """K local steps, as in the module's listing.
 
-    A subclass is computed node by node, unless it says `rows = True` itself: its `slope` and `descent` then work on
-    a matrix too, each row as if it were alone, and its instances are equal only where they do the same.
+    A subclass is computed node by node, unless it says `rows = True` itself: its `slope` and `descent` then work on a
+    matrix too, each row as if it were alone, and its instances are equal only where they do the same.
     """
 
     rows: ClassVar[bool] = True
@@ -120,15 +130,18 @@ class LocalSgd(Solving, Memoryless):
     schedule: Schedule = CONSTANT
 
     def rate(self, view: View) -> float:
-        """The step size of the view's round."""
+        """Return the step size of the view's round."""
         return self.lr * self.lr_decay**view.round * self.schedule.factor(view.round)
 
     def slope(self, gradient: Gradient, z: Tensor) -> Tensor:
-        """The gradient that one step at `z` goes by, shape (d,) or (n, d): SAM's, or the plain one."""
+        """Return the gradient of one step at `z`, shape (d,) or (n, d): SAM's, or the plain one."""
         return sam(gradient, z, self.rho) if self.rho else gradient(z)
 
     def descent(self, gradient: Gradient, z: Tensor, scale: float = 1.0, correction: Tensor | None = None) -> Tensor:
-        """The direction g~ of one step at `z`, shape (d,) or (n, d): the slope scaled, corrected, clipped, decayed."""
+        """Return the direction g~ of one step at `z`, shape (d,) or (n, d).
+
+        The slope is scaled, corrected, clipped and decayed.
+        """
         g = self.slope(gradient, z)
         if scale != 1.0:
             g = g.mul_(scale)
@@ -141,7 +154,7 @@ class LocalSgd(Solving, Memoryless):
     def solve(
         self, state: NoState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> StepRequests[tuple[NoState, Update]]:
-        """Ask for the local steps; `Update.before` is `y` itself, which stays as it is."""
+        """Request the local steps; `Update.before` is `y` itself, which is not changed."""
         x, _ = yield self.steps_from(y, weight, data, view)
         return state, Update(y, x)
 
@@ -156,17 +169,18 @@ class LocalSgd(Solving, Memoryless):
         scale: float = 1.0,
         correction: Tensor | None = None,
     ) -> LocalSteps:
-        """The local steps from `y`, to be computed when called.
+        """Return the local steps from `y`, to be computed when called.
 
-        Other solvers build on it: `velocity` is the momentum to begin with, and holds it as the last step left it
-        afterwards; `scale` and `correction` go into every step's `descent`.
+        For other solvers: `velocity` is the initial momentum, updated in place by the steps; `scale` and `correction`
+        go into
+        every step's `descent`.
         """
         return LocalSteps(self, y, weight, data, self.rate(view), velocity, scale, correction)
 
 
 @dataclass(eq=False, slots=True)
 class LocalSteps:
-    """What a solver asks for: the steps of `sgd` from `y`, which stays as it is, at the rate `lr`."""
+    """A solver's request: the steps of `sgd` from `y`, which is not changed, at the rate `lr`."""
 
     sgd: LocalSgd
     y: Tensor
@@ -179,12 +193,12 @@ class LocalSteps:
 
     @property
     def _adds_nothing(self) -> bool:
-        """Whether a step without a gradient leads nowhere."""
+        """Whether a step without a gradient leaves the vector unchanged."""
         plain = type(self.sgd) is LocalSgd and not self.sgd.weight_decay
         return plain and self.velocity is None and self.correction is None
 
     def __call__(self) -> StepResult:
-        """The vector after the steps, and how many there were; `y` itself where nothing moves it."""
+        """Return the vector after the steps, and their number; `y` itself where nothing moves it."""
         sgd, velocity, count = self.sgd, self.velocity, 0
         y = self.y.clone() if getattr(self.data, "writes", False) else self.y
         if self._adds_nothing and (rests := getattr(self.data, "rests", None)) is not None and rests(y):
@@ -205,20 +219,20 @@ class LocalSteps:
 
 
 def carried(data: LocalData, y: Tensor, weight: float) -> Tensor:
-    """`y`, a push-sum numerator, with what the model itself has written at y / w where the last gradient was taken."""
+    """Return `y`, a push-sum numerator, with the model's own writes at y / w during the last gradient."""
     written: Tensor | None = getattr(data, "written", None)
     return y if written is None else written if weight == 1.0 else written * weight
 
 
 class PlainStart(Stateless):
-    """The start of every method without one: local training begins at the mixed vector itself."""
+    """The start of every method without its own: local training begins at the mixed vector itself."""
 
     def begin(self, state: NoState, x: Tensor, view: View) -> tuple[NoState, Tensor]:
-        """`x` itself."""
+        """Return `x` itself."""
         return state, x
 
     def trained(self, state: NoState, update: Update, view: View) -> NoState:
-        """Nothing changes."""
+        """Return the state unchanged."""
         return state
 
 
@@ -231,7 +245,7 @@ class FixedPoint(Memoryless):
     def train(
         self, state: NoState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> tuple[NoState, Update]:
-        """One step by the sum of the round's gradients."""
+        """Make one step by the sum of the round's gradients."""
         z, total, x = y / weight, y.new_zeros(y.shape), y
         for gradient in data.steps(epochs=self.sgd.epochs, steps=self.sgd.steps):
             total.add_(self.sgd.descent(gradient, z))

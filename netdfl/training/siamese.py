@@ -34,10 +34,10 @@ TRANSFORMATIONS: tuple[Transformation, ...] = get_args(Transformation)
 def dsa(
     x: Tensor, rng: np.random.Generator, /, *, transformations: tuple[Transformation, ...] = TRANSFORMATIONS
 ) -> Tensor:
-    """`x`, pictures of shape (N, C, H, W), changed by one of `transformations`; as it is where there are none.
+    """Change pictures `x` of shape (N, C, H, W) by one of `transformations`; without any, return `x` itself.
 
-    The result is of the same shape and differentiable by `x`, any number of times. All that is random comes
-    from `rng`. Raises ValueError where `x` holds no pictures.
+    The result is of the same shape and differentiable by `x`, any number of times. All random numbers come from `rng`.
+    Raises ValueError where `x` holds no pictures.
     """
     if not transformations:
         return x
@@ -50,7 +50,7 @@ def dsa(
 
 
 def colored(x: Tensor, brightness: float, saturation: float, contrast: float) -> Tensor:
-    """`brightness` is added, the other two are factors. A single channel has no saturation: it stays."""
+    """Add `brightness`, and multiply by the other two factors. A single channel has no saturation to change."""
     x = x + brightness
     gray = x.mean(1, keepdim=True)
     x = (x - gray) * saturation + gray
@@ -59,32 +59,32 @@ def colored(x: Tensor, brightness: float, saturation: float, contrast: float) ->
 
 
 def shifted(x: Tensor, down: int, right: int) -> Tensor:
-    """Moved by whole pixels."""
+    """Move pictures by whole pixels."""
     from torch.nn.functional import pad
 
     return pad(x, (right, -right, down, -down))
 
 
 def cut_out(x: Tensor, top: int, left: int, height: int, width: int) -> Tensor:
-    """0 in the rectangle that begins at (`top`, `left`), which may stand out over the edges."""
+    """Set a rectangle to 0 that begins at (`top`, `left`) and may extend over the edges."""
     kept = x.new_ones(x.shape[2:])
     kept[max(top, 0) : max(top + height, 0), max(left, 0) : max(left + width, 0)] = 0
     return x * kept
 
 
 def scaled(x: Tensor, height: float, width: float) -> Tensor:
-    """Stretched by these factors around the middle."""
+    """Stretch pictures by these factors around the middle."""
     return _seen_through(x, ((1 / width, 0.0), (0.0, 1 / height)))
 
 
 def rotated(x: Tensor, degrees: float) -> Tensor:
-    """Turned around the middle, counterclockwise."""
+    """Rotate pictures around the middle, counterclockwise."""
     across, along = cos(radians(degrees)), sin(radians(degrees))
     return _seen_through(x, ((across, -along), (along, across)))
 
 
 def _seen_through(x: Tensor, matrix: tuple[tuple[float, float], tuple[float, float]]) -> Tensor:
-    """The pixel at p = (right, down), from the middle, is what was at `matrix` p: between pixels, bilinear."""
+    """Move the pixel at `matrix` p to p = (right, down) from the middle; bilinear between pixels."""
     from torch.nn.functional import affine_grid, grid_sample
 
     (rr, rd), (dr, dd) = matrix
@@ -105,13 +105,13 @@ def _cutout(x: Tensor, rng: np.random.Generator) -> Tensor:
 
 
 def _scale(x: Tensor, rng: np.random.Generator) -> Tensor:
-    """The inverse of each factor is uniform, as in the authors' code."""
+    """Stretch by random factors whose inverses are uniform, as in the authors' code."""
     height, width = 1 / rng.uniform(1 / 1.2, 1.2, size=2)
     return scaled(x, height, width)
 
 
 def _part_of(x: Tensor, share: float) -> tuple[int, int]:
-    """That share of the height and of the width, to the nearest pixel."""
+    """Return a share of the height and of the width, to the nearest pixel."""
     height, width = (int(length * share + 0.5) for length in x.shape[2:])
     return height, width
 

@@ -1,7 +1,7 @@
 """The local steps of many nodes as one computation on rows: the listing of `netdfl.training.sgd`, n at a time.
 
-Each row has its own data, rate, push-sum weight, momentum, correction and ascent. A node that has taken its
-last step leaves; rows are in order of falling numbers of steps, so those that go on are the first ones.
+Each row has its own data, rate, push-sum weight, momentum, correction and ascent. A node leaves after its last step;
+rows are in order of falling numbers of steps, so the remaining ones are the first rows.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from netdfl.training.base import Gradient, LocalData, StepResult
 from netdfl.training.classification import DrawnBatches, RoundPass
 from netdfl.training.sgd import LocalSteps
 from netdfl.training.stacked_model import StackedModel
-from netdfl.training.wrapped import Rows, Wrapped
+from netdfl.training.wrapped import Rows, WrappedData
 
 
 def split(data: LocalData) -> tuple[RoundPass, Rows | None] | None:
-    """The minibatches under `data`, and the wrap around them; None where these can't be stacked."""
+    """Return the minibatches under `data`, and the wrap around them; None where these can't be stacked."""
     if type(data) is RoundPass:
         return data, None
-    if type(data) is Wrapped and isinstance(data.wrap, Rows) and type(data.data) is RoundPass:
+    if type(data) is WrappedData and isinstance(data.wrap, Rows) and type(data.data) is RoundPass:
         return data.data, data.wrap
     return None
 
 
 def works_on_rows(steps: LocalSteps) -> bool:
-    """Whether all code of the steps is known to work on rows: netdfl's own, or a class that says `rows = True` itself.
+    """Whether all code of the steps is known to work on rows: netdfl's own, or a class with `rows = True`.
 
-    It is not inherited: what a subclass overrides may take one norm of all rows.
+    The attribute is not inherited: an overriding method may take one norm of all rows.
     """
     return type(steps) is LocalSteps and vars(type(steps.sgd)).get("rows") is True
 
 
 def likeness(steps: LocalSteps) -> Hashable | None:
-    """Equal for steps that can be stacked with each other; None for those that can't be stacked at all."""
+    """Return a key that is equal for steps that can be stacked together; None for unstackable steps."""
     found = split(steps.data)
     if found is None or not works_on_rows(steps):
         return None
@@ -51,11 +51,11 @@ def likeness(steps: LocalSteps) -> Hashable | None:
 
 
 def run_stacked(asked: Sequence[LocalSteps], model: StackedModel) -> list[StepResult | NotFiniteError]:
-    """What each of `asked`, all alike, gives when called, up to rounding; or the error that it raises."""
+    """Return the result of each of `asked`, similar steps, up to rounding; or the error that it raises."""
     sgd = asked[0].sgd
     numbers = [_split(each)[0].num_steps(epochs=sgd.epochs, steps=sgd.steps) for each in asked]
     order = sorted(range(len(asked)), key=lambda place: -numbers[place])
-    run = _Stacked([asked[place] for place in order], model)
+    run = _StackedSteps([asked[place] for place in order], model)
     for step in range(numbers[order[0]]):
         run.step(step)
     found = dict(zip(order, run.finish(), strict=True))
@@ -68,8 +68,8 @@ def _split(steps: LocalSteps) -> tuple[RoundPass, Rows | None]:
     return found
 
 
-class _Stacked:
-    """The steps `asked`, on their way."""
+class _StackedSteps:
+    """A running computation of stacked steps."""
 
     def __init__(self, asked: Sequence[LocalSteps], model: StackedModel) -> None:
         self.asked, self.model, self.sgd = asked, model, asked[0].sgd
@@ -93,7 +93,7 @@ class _Stacked:
         return self.y.new_tensor(numbers).unsqueeze(1)
 
     def step(self, step: int) -> None:
-        """The step of all nodes that still have it."""
+        """Run one step of all nodes that still have it."""
         rows = self.batches.active[step]
         y = self.y[:rows]
         gradient = self._gradient(step, rows)
@@ -123,7 +123,7 @@ class _Stacked:
         return gradient
 
     def finish(self) -> list[StepResult | NotFiniteError]:
-        """Each node's vector and number of steps, once its task has its loss and its wrap what moved."""
+        """Return each node's vector and number of steps, after updating its task's loss and its wrap."""
         if self.wrap is not None:
             self.wrap.settle(self.wraps)
         return [self._finish(row) for row in range(len(self.asked))]
@@ -145,10 +145,10 @@ def _stack(vectors: Sequence[Tensor | None]) -> Tensor | None:
 
 
 class StackedBatches:
-    """What `DrawnBatches` is for a node, for n nodes that share a batch size; those with most steps come first."""
+    """The minibatches of n nodes with one batch size; nodes with most steps come first."""
 
     def __init__(self, drawn: Sequence[DrawnBatches], dtype: torch.dtype) -> None:
-        """Lay all nodes' examples into one store; `drawn` is in order of falling steps, `dtype` the model's."""
+        """Join all nodes' examples; `drawn` is in order of falling steps, `dtype` the model's."""
         self.num_steps = [len(each.sizes) for each in drawn]
         self.x, self.y = torch.cat([each.x for each in drawn]), torch.cat([each.y for each in drawn])
         starts = np.cumsum([0, *(len(each.y) for each in drawn)])
@@ -164,7 +164,7 @@ class StackedBatches:
         self._share = torch.from_numpy(taken / np.maximum(counts, 1)[..., None]).to(self.x.device, dtype)
 
     def at(self, step: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Inputs (a, B, ...), labels (a, B), and what each example counts, (a, B), of the nodes active in `step`.
+        """Return inputs (a, B, ...), labels (a, B), and weights of examples (a, B) of the nodes active in `step`.
 
         They are the first a = `active[step]`; B is the largest minibatch among them.
         """

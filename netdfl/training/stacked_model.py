@@ -14,7 +14,7 @@ NEAR = 1e-3
 
 
 class StackedModel:
-    """Gradients of `model` for n nodes, as one computation. A perceptron's by formula, all others' by `vmap`."""
+    """Gradients of `model` for n nodes, as one computation: a perceptron's by formula, all others' by `vmap`."""
 
     def __init__(self, model: FlatModel) -> None:
         """Stack `model`."""
@@ -29,7 +29,7 @@ class StackedModel:
     def slope(self, at: Tensor, x: Tensor, y: Tensor, share: Tensor, out: Tensor) -> Tensor:
         """Write the gradients at `at`, shape (n, d), into `out`; return the losses, shape (n,).
 
-        `x` is (n, B, ...), `y` (n, B); `share`, (n, B), is what an example counts: 1 / its minibatch's size, or 0.
+        `x` is (n, B, ...), `y` (n, B); `share`, (n, B), is the weight of an example: 1 / its minibatch's size, or 0.
         """
         if self.model.perceptron is not None:
             return self.model.perceptron.slope(at, x, y, out, share)
@@ -38,9 +38,9 @@ class StackedModel:
         return torch.as_tensor(losses)
 
     def agrees(self, at: Tensor, x: Tensor, y: Tensor) -> bool:
-        """Whether stacked gradients of this model are the single ones, filled-up minibatches included.
+        """Whether stacked gradients of this model equal the single ones, also for padded minibatches.
 
-        Those of a model that draws at random, or that mixes the examples of a minibatch, are not.
+        False for a model that draws at random, or that mixes the examples of a minibatch.
         """
         self._device = at.device
         if at.is_cuda:
@@ -52,7 +52,7 @@ class StackedModel:
         return agrees
 
     def rows_that_fit(self) -> int:
-        """How many nodes a GPU has room for at once, by what the comparison of `agrees` took."""
+        """Return how many nodes fit on the GPU at once, from the memory that `agrees` took."""
         free, _ = torch.cuda.mem_get_info(self._device)
         return max(1, free // (2 * self._bytes_per_row))
 
@@ -75,7 +75,7 @@ class StackedModel:
 
 
 def _varied(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """At least four examples, and no two equal: what mixes examples shows on different ones alone."""
+    """Return at least four examples, no two equal: mixing of examples only shows on different ones."""
     chosen = torch.arange(max(4, len(y)), device=y.device) % len(y)
     scale = torch.linspace(0.5, 1.5, len(chosen), device=x.device, dtype=x.dtype)
     return x[chosen] * scale.view(-1, *(1,) * (x.dim() - 1)), y[chosen]

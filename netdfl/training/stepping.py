@@ -1,4 +1,4 @@
-"""How far a local step goes: schedules of the rate, and which optimizer. Importing it does not import torch."""
+"""The size of a local step: schedules of the rate, and the choice of optimizer. Does not import torch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Schedule:
     """The factor on `lr` in a round, beside `lr_decay`.
 
     It rises in equal steps over the first `warmup` rounds; then it is 1, or falls by `gamma` after `every` rounds
-    (`step`), or along half a cosine to `floor` at the end of `rounds` (`cosine`; the scenario's, where none are said).
+    (`step`), or along half a cosine to `floor` at the end of `rounds` (`cosine`; by default the scenario's).
     """
 
     kind: Literal["constant", "step", "cosine"] = "constant"
@@ -25,7 +25,7 @@ class Schedule:
     rounds: PositiveInt | None = None
 
     def factor(self, round: int) -> float:
-        """What `lr` is multiplied by in `round`."""
+        """Return the factor on `lr` in `round`."""
         if round < self.warmup:
             return (round + 1) / self.warmup
         after = round - self.warmup
@@ -38,7 +38,7 @@ class Schedule:
 
 
 CONSTANT = Schedule()
-"""The rate is the same in every round."""
+"""A constant rate."""
 
 
 Share = Annotated[float, Bound(ge=0, lt=1)]
@@ -48,7 +48,7 @@ Share = Annotated[float, Bound(ge=0, lt=1)]
 class OptimizerChoice:
     """An optimizer of torch.optim in place of plain SGD; `lr` and `weight_decay` are the algorithm's own.
 
-    `state`: what it remembers begins anew every round, or is kept by each node, unmixed.
+    `state`: the optimizer's state begins anew every round, or is kept by each node, unmixed.
     """
 
     name: Literal["sgd", "adam", "adamw", "nadam", "radam", "adamax", "adagrad", "adadelta", "rmsprop"] = "sgd"
@@ -58,4 +58,4 @@ class OptimizerChoice:
 
 
 PLAIN_SGD = OptimizerChoice()
-"""No other optimizer."""
+"""Plain SGD, without another optimizer."""

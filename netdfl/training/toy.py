@@ -1,4 +1,4 @@
-"""Toy problems on which a method can be proven: pure consensus, and quadratics that disagree."""
+"""Toy problems with known solutions: pure consensus, and quadratics with different optima."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Centers:
-    """The loss of examples that are centers: mean_j 1/2 (x - c_j)' diag(h) (x - c_j). See `Objective`."""
+    """The loss of examples that are centers: mean_j 1/2 (x - c_j)' diag(h) (x - c_j)."""
 
     curvature: Tensor
     streams: Streams
@@ -32,22 +32,22 @@ class Centers:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """A center has as many coordinates as there are parameters."""
+        """The shape of a center, which has as many coordinates as there are parameters."""
         return tuple(self.curvature.shape)
 
     def loss(self, at: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        """The mean quadratic; labels mean nothing."""
+        """Return the mean quadratic; labels are ignored."""
         return 0.5 * (self.curvature * (at - x).square()).sum(1).mean()
 
     def drawing(self, *key: Key) -> AbstractContextManager[None]:
-        """Nothing is drawn."""
+        """Return a context without an effect: the loss draws no random numbers."""
         return nullcontext()
 
 
 class Quadratic:
-    """Node i holds f_i(x) = 1/2 (x - c_i)' diag(h_i) (x - c_i), with gradient noise if asked.
+    """The objective f_i(x) = 1/2 (x - c_i)' diag(h_i) (x - c_i) of node i, with optional gradient noise.
 
-    The optimum of the mean is sum h_i c_i / sum h_i. With h_i = 0 everywhere nothing pulls, and what is left is
+    The optimum of the mean is sum h_i c_i / sum h_i. With h_i = 0 everywhere there is no gradient, and the problem is
     pure consensus on the starting vectors.
     """
 
@@ -56,7 +56,7 @@ class Quadratic:
     def __init__(
         self, center: Tensor, start: Tensor, curvature: Tensor, *, node: NodeId, streams: Streams, noise: float = 0.0
     ) -> None:
-        """All tensors have shape (d,); `noise` is the deviation of the gradient noise per coordinate."""
+        """Take tensors of shape (d,); `noise` is the standard deviation of gradient noise per coordinate."""
         self.center, self.start, self.curvature = center, start, curvature
         self.dim = center.numel()
         self.node, self.streams, self.noise = node, streams, noise
@@ -65,15 +65,15 @@ class Quadratic:
 
     @cached_property
     def objective(self) -> Centers:
-        """The same curvature around any centers."""
+        """The quadratic with this curvature around any centers."""
         return Centers(self.curvature, self.streams)
 
     def initial(self) -> Tensor:
-        """The start itself."""
+        """Return the starting vector itself."""
         return self.start
 
     def data(self, round: int) -> LocalData:
-        """The quadratic, with the noise of (node, round)."""
+        """Return the quadratic, with the noise of (node, round)."""
         return _QuadraticRound(self, round)
 
 
@@ -86,14 +86,14 @@ class _QuadraticRound:
         self.rng = task.streams.rng("noise", task.node, round) if task.noise else None
 
     def rests(self, at: Tensor) -> bool:
-        """Whether nothing pulls, so that steps from `at` lead nowhere; then their loss is told."""
+        """Whether there is no gradient, so that steps from `at` do not move; then sets the loss to 0."""
         if self.task.pulls or not finite(at):
             return False
         self.task.last_loss = 0.0
         return True
 
     def steps(self, *, epochs: int | None = None, steps: int | None = None) -> Iterator[Gradient]:
-        """One gradient per step; an epoch is one step."""
+        """Yield one gradient per step; an epoch is one step."""
         for step in range(steps if steps is not None else epochs or 0):
             yield self._gradient(step)
 
@@ -110,18 +110,18 @@ class _QuadraticRound:
         return gradient
 
     def loss(self, at: Tensor) -> float:
-        """The value of the quadratic at `at`."""
+        """Return the value of the quadratic at `at`."""
         return self._slope(at)[1]
 
     def _slope(self, at: Tensor) -> tuple[Tensor, float]:
-        """Gradient and value at `at`."""
+        """Return the gradient and the value at `at`."""
         away = at - self.task.center
         slope = self.task.curvature * away
         return slope, 0.5 * float((slope * away).sum())  # `dot` is MKL's, which adds as the processor's maker has it
 
 
 def still(start: Tensor, node: NodeId, streams: Streams) -> Quadratic:
-    """Nothing pulls: pure consensus on the starting vectors."""
+    """Return a quadratic without a gradient: pure consensus on the starting vectors."""
     nowhere = start.new_zeros(start.shape)
     return Quadratic(nowhere, start, nowhere, node=node, streams=streams)
 
@@ -133,7 +133,7 @@ def _like(drawn: NDArray[np.float64], like: Tensor) -> Tensor:
 
 
 def optimum(tasks: Sequence[Quadratic]) -> Tensor:
-    """The minimum of the mean of quadratics, shape (d,); where nothing pulls, the mean of the starts."""
+    """Return the minimum of the mean of quadratics, shape (d,); without gradients, the mean of the starts."""
     if isinstance(tasks[0].start, Vector):  # which nothing pulls
         return vector(np.mean([task.start for task in tasks], axis=0))
     import torch

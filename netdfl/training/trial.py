@@ -1,12 +1,13 @@
-"""Two real local steps on a few examples by every way that a run may take, compared with plain PyTorch, once.
+"""A trial of two local steps on a few examples, by every way of computing, compared with plain PyTorch.
 
     autograd    the module on the flat vector: `netdfl.training.flat`
     formula     a perceptron's gradient by its formula: `netdfl.training.perceptron`
     rows        many nodes as one computation: `netdfl.training.stacked`
 
-Plain is a copy of the module with parameters of its own, and `backward`. All ways take the solver's own steps from the
-same start on the same minibatches. A formula or rows that lead elsewhere are not taken, and autograd on the flat vector
-is; where that does, a note says so. Nothing is said of a model that leads elsewhere each time, or can't be copied.
+Plain PyTorch is a copy of the module with its own parameters, and `backward`. All ways take the solver's own steps
+from the same start on the same minibatches. A formula or rows with another result are replaced by autograd on the
+flat vector; where that has another result, a note reports it. No note is made of a model with random results, or one
+that can't be copied.
 """
 
 from __future__ import annotations
@@ -31,16 +32,19 @@ from netdfl.training.stepping import CONSTANT
 
 Way: TypeAlias = Literal["autograd", "formula", "rows"]
 EXAMPLES = 8
-"""How many examples a trial takes, at most: two minibatches."""
+"""The most examples of a trial: two minibatches."""
 LARGE = 5_000_000
-"""Parameters above which it takes half as many: a gradient of such a model takes a tenth of a second."""
+"""The number of parameters above which a trial takes half as many examples.
+
+A gradient of such a model takes a tenth of a second.
+"""
 NEAR = 1e-3
-"""How far ways may end from each other, as a share of the way that plain PyTorch went; rounding is far below it."""
+"""The tolerance between ways, as a share of plain PyTorch's move; rounding is far below it."""
 _VIEW = View(0, 0, 1, (), (), 1.0, {}, {})
 
 
-class Tried(NamedTuple):
-    """What a trial is of."""
+class ModelTrial(NamedTuple):
+    """The inputs of a trial."""
 
     model: FlatModel
     local: object
@@ -51,7 +55,7 @@ class Tried(NamedTuple):
 
 
 def fit_ways(model: FlatModel, local: object, x: Tree, y: Tree, batch_size: int, *, rows: bool) -> list[str]:
-    """Let `model` take no way that leads elsewhere than plain PyTorch on `x` and `y`; say which it would have taken.
+    """Exclude ways of computing `model` that differ from plain PyTorch on `x` and `y`; return notes of them.
 
     `local` is the algorithm's local solver; `rows`: nodes may be computed together.
     """
@@ -59,7 +63,7 @@ def fit_ways(model: FlatModel, local: object, x: Tree, y: Tree, batch_size: int,
         x, y = (mapped(tree, lambda tensor: tensor[: EXAMPLES // 2]) for tree in (x, y))
     formula = model.perceptron is not None
     ways: tuple[Way, ...] = ("formula", "rows") if formula and rows else ("formula",) if formula else ("autograd",)
-    trial = Tried(model, local, x, y, batch_size, ways)
+    trial = ModelTrial(model, local, x, y, batch_size, ways)
     key = _key(trial)
     wrong = known(key)
     if wrong is None:
@@ -82,15 +86,15 @@ _NOTES = {
 }
 
 
-def differing(trial: Tried) -> list[str]:
-    """The ways that end elsewhere than plain PyTorch; autograd's, too, where it would be taken in their place."""
+def differing(trial: ModelTrial) -> list[str]:
+    """Return the ways that differ from plain PyTorch; also autograd where it would replace them."""
     wrong: list[str]
     try:
-        start, plain = trial.model.flat(), _ended(trial, _Plain)
+        start, plain = trial.model.flat(), _ended(trial, _PlainModel)
         if not plain.isfinite().all():
             return []
         wrong = [way for way in trial.ways if not _leads_there(way, trial, plain, start)]
-        if not wrong or not _near(_ended(trial, _Plain), plain, start):  # it leads elsewhere each time
+        if not wrong or not _near(_ended(trial, _PlainModel), plain, start):  # it leads elsewhere each time
             return []
     except Exception:
         return []  # where plain PyTorch can't, netdfl says so elsewhere
@@ -99,7 +103,7 @@ def differing(trial: Tried) -> list[str]:
     return wrong
 
 
-def _leads_there(way: Way, trial: Tried, plain: Tensor, start: Tensor) -> bool:
+def _leads_there(way: Way, trial: ModelTrial, plain: Tensor, start: Tensor) -> bool:
     try:
         ended = _in_rows(trial) if way == "rows" else _ended(trial, _By[way])
     except Exception:
@@ -111,8 +115,8 @@ def _near(ended: Tensor, plain: Tensor, start: Tensor) -> bool:
     return float((ended - plain).norm()) <= NEAR * float((plain - start).norm())
 
 
-class _Plain(FlatModel):
-    """Gradients as everybody has them in PyTorch: parameters in memory of their own, and `backward`."""
+class _PlainModel(FlatModel):
+    """A model with gradients as in plain PyTorch: parameters in their own memory, and `backward`."""
 
     _wrote = False
 
@@ -131,11 +135,14 @@ class _Plain(FlatModel):
         return loss.detach()
 
     def written(self, at: Tensor) -> Tensor | None:
-        """`at`, where the last gradient was taken, if forward wrote there; no parameter is a view of it."""
+        """Return `at`, the point of the last gradient, if forward wrote there; else None."""
         return at if self._wrote else None
 
     def _keep_written(self, at: Tensor, begun: list[Tensor]) -> bool:
-        """Keep in `at` what forward wrote to a parameter, as `Embedding(max_norm=...)` does; whether it did."""
+        """Copy to `at` what forward wrote to parameters, as `Embedding(max_norm=...)` does.
+
+        Return whether it wrote.
+        """
         first, wrote = 0, False
         for parameter, before in zip(self.parameters, begun, strict=True):
             if not torch.equal(parameter.data, before):
@@ -145,25 +152,25 @@ class _Plain(FlatModel):
         return wrote
 
 
-class _Autograd(FlatModel):
-    """Gradients on the flat vector, without a formula."""
+class _AutogradModel(FlatModel):
+    """A model with gradients on the flat vector, without a formula."""
 
     @property
     def stackable(self) -> bool:
         return False
 
 
-_By: dict[Way, type[FlatModel]] = {"autograd": _Autograd, "formula": FlatModel}
+_By: dict[Way, type[FlatModel]] = {"autograd": _AutogradModel, "formula": FlatModel}
 
 
-def _ended(trial: Tried, kind: type[FlatModel]) -> Tensor:
-    """Where two local steps of a model of this kind end."""
+def _ended(trial: ModelTrial, kind: type[FlatModel]) -> Tensor:
+    """Return the end of two local steps of a model of this class."""
     ended, _ = _steps(trial, kind)()
     return ended
 
 
-def _in_rows(trial: Tried) -> Tensor | None:
-    """Where a node's two local steps end beside those of another; None where they are not computed so."""
+def _in_rows(trial: ModelTrial) -> Tensor | None:
+    """Return the end of a node's two local steps beside another's; None where rows are not used."""
     from netdfl.training.stacked import likeness, run_stacked
     from netdfl.training.stacked_model import StackedModel
 
@@ -179,8 +186,8 @@ def _in_rows(trial: Tried) -> Tensor | None:
     return found[0]
 
 
-def _steps(trial: Tried, kind: type[FlatModel]) -> LocalSteps:
-    """The solver's first two local steps on a copy of the model."""
+def _steps(trial: ModelTrial, kind: type[FlatModel]) -> LocalSteps:
+    """Return the solver's first two local steps on a copy of the model."""
     given = trial.model
     module = copied(given.module)
     for parameter, ours in zip(module.parameters(), given.module.parameters(), strict=True):
@@ -194,7 +201,7 @@ def _steps(trial: Tried, kind: type[FlatModel]) -> LocalSteps:
 
 
 def _sgd(local: object) -> LocalSgd:
-    """The SGD in a solver, for two steps; one of torch's optimizers stands for plain SGD, whose gradients it takes."""
+    """Return the SGD in a solver, for two steps; plain SGD stands for torch's optimizers, which use its gradients."""
     found = local if isinstance(local, LocalSgd) else getattr(local, "sgd", None)
     if not isinstance(found, LocalSgd):
         return LocalSgd(lr=0.1, steps=2)
@@ -204,7 +211,7 @@ def _sgd(local: object) -> LocalSgd:
     return LocalSgd(**{field.name: getattr(found, field.name) for field in fields(LocalSgd)} | once)
 
 
-def _key(trial: Tried) -> str:
+def _key(trial: ModelTrial) -> str:
     sgd = _sgd(trial.local)
     default = {field.name: field.default for field in fields(LocalSgd)}
     chosen = sorted(name for name, value in default.items() if getattr(sgd, name) != value)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 from netdfl.core.clock import Clock
 from netdfl.core.control import Exit, Life, Order, Report
 from netdfl.core.fates import MessageCounts
-from netdfl.core.interrupts import Patience, ending_signals, outside_loops
+from netdfl.core.interrupts import InterruptHandler, ending_signals, outside_loops
 from netdfl.core.renamed import renamed
 from netdfl.core.types import Json, NodeId, PeerMessage
 from netdfl.record.base import Recorder, Store
@@ -203,7 +203,7 @@ def run_in_real_time(course: Callable[[], Coroutine[Any, Any, T]], interrupt: Ca
 
     async def run() -> T:
         if threading.current_thread() is threading.main_thread():
-            patience, loop = Patience(interrupt), asyncio.get_running_loop()
+            patience, loop = InterruptHandler(interrupt), asyncio.get_running_loop()
             for number in ending_signals():
                 loop.add_signal_handler(number, patience)
         return await course()

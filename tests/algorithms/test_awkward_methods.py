@@ -14,13 +14,13 @@ from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.exchange import Exchange
 from netdfl.algorithms.parts import (
     ControlAveraging,
-    Controlled,
     Gossip,
     GossipThenStep,
     Ole,
     PlainStart,
     PushSum,
     QuasiGlobal,
+    ScaffoldSolver,
     gossip,
     server,
 )
@@ -130,7 +130,7 @@ def test_quasi_global_momentum_follows_the_mixed_vector() -> None:
 
 
 def scaffold() -> Algorithm:
-    return server(EXCHANGE, Controlled(sgd(lr=LR)), ControlAveraging())
+    return server(EXCHANGE, ScaffoldSolver(sgd(lr=LR)), ControlAveraging())
 
 
 @pytest.mark.parametrize("participation", [1.0, 0.5])

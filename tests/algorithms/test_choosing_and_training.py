@@ -25,7 +25,7 @@ from netdfl.topology.catalog import TOPOLOGIES
 from netdfl.topology.network import Network
 from netdfl.topology.selection import Everyone, Private
 from netdfl.training.base import Update
-from netdfl.training.masked import Masked, layers
+from netdfl.training.masked import MaskedSgd, layers
 from netdfl.training.sgd import LocalSgd
 
 # DFedSGPSM-S
@@ -150,7 +150,7 @@ def test_momentum_moves_as_the_lemma_says(steps: int, alpha: float) -> None:
 SHAPES = ((3, 1, 5, 5), (8,), (20, 30), (30,), (30, 10), (10,))
 
 
-def masked(**options: Any) -> Masked:
+def masked(**options: Any) -> MaskedSgd:
     defaults: dict[str, Any] = {
         "density": 0.5,
         "layout": "erk",
@@ -159,7 +159,7 @@ def masked(**options: Any) -> Masked:
         "regrow": "gradient",
         "streams": Streams(3),
     }
-    return Masked(sgd=LocalSgd(lr=0.1, steps=1), **(defaults | options))
+    return MaskedSgd(sgd=LocalSgd(lr=0.1, steps=1), **(defaults | options))
 
 
 @pytest.mark.parametrize("layout", ["erk", "uniform"])

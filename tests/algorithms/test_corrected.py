@@ -18,7 +18,7 @@ from netdfl.testing.loopback import LastState, run_fleet
 from netdfl.testing.rounds import first_states, play_rounds
 from netdfl.training.base import Gradient, LocalData
 from netdfl.training.toy import Quadratic
-from netdfl.training.wrapped import Wrapped
+from netdfl.training.wrapped import WrappedData
 
 LR, STEPS, LAMBDA, RHO = 0.1, 3, 0.2, 0.3
 Tasks = dict[int, Quadratic]
@@ -134,7 +134,7 @@ class Counted(Quadratic):
 
             return counted
 
-        return Wrapped(super().data(round), counting)
+        return WrappedData(super().data(round), counting)
 
 
 @pytest.mark.parametrize(("name", "passes"), [("fedlesam", 1), ("fedsam", 2), ("fedsmoo", 2)])

@@ -31,7 +31,7 @@ from netdfl.mixing.compressed.step_size import Steady
 from netdfl.topology.base import Topology
 from netdfl.topology.catalog import TOPOLOGIES
 from netdfl.topology.network import Network
-from netdfl.training.base import Solving, Update
+from netdfl.training.base import StepSolver, Update
 from netdfl.training.stepping import CONSTANT, Schedule
 
 QSGD = COMPRESSORS["qsgd"](bits=3)
@@ -248,7 +248,7 @@ class Training:
 
 
 class Stepping(Training):
-    train = Solving.train  # type: ignore[assignment]
+    train = StepSolver.train  # type: ignore[assignment]
 
     def solve(self, *given: Any) -> Any:
         yield from ()

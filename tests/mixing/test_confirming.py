@@ -26,7 +26,7 @@ from netdfl.topology.catalog import TOPOLOGIES
 from netdfl.topology.network import Network
 from netdfl.training.base import Received
 from netdfl.training.catalog import quadratic
-from netdfl.training.control import CONTROL, Controlled
+from netdfl.training.control import CONTROL, ScaffoldSolver
 from netdfl.training.rollback import Rollback
 from netdfl.training.sgd import LocalSgd
 
@@ -86,7 +86,7 @@ def test_a_dual_that_is_told_by_its_changes_is_the_servers_once_all_reports_come
 @pytest.mark.parametrize(("last_read", "taken_back"), [(None, False), (2, False), (1, True), (-1, True)])
 def test_only_a_report_that_was_not_read_is_taken_back(last_read: int | None, taken_back: bool) -> None:
     """The client reported in round 2; the server has asked it since, which it may never have heard."""
-    controlled = Controlled(LocalSgd(lr=0.05, steps=2))
+    controlled = ScaffoldSolver(LocalSgd(lr=0.05, steps=2))
     solver, task, view = Rollback(controlled), quadratic(0, Streams(1), dim=DIM), View(0, 2, 3, (3,), (3,), 0.0, {}, {})
     x = task.initial()
     common = {CONTROL: torch.ones_like(x)}

@@ -19,7 +19,7 @@ from netdfl.training.data.examples import ReadSamples, Samples, form, in_batches
 from netdfl.training.data.finite import spoiled_in
 from netdfl.training.data.own import Datasets, adapted, shared
 from netdfl.training.data.reading import from_arrays, is_numbers, kept, one_by_one
-from netdfl.training.data.tables import Asked, from_table, refuse_empty
+from netdfl.training.data.tables import ColumnRequest, from_table, refuse_empty
 
 STREAMS = Streams(2)
 NAN, INF = float("nan"), float("inf")
@@ -112,30 +112,30 @@ def table(**columns: Any) -> dict[str, Any]:
 
 
 def test_a_table_is_predicted_from_its_numbers_and_says_from_which() -> None:
-    found = from_table(table(a=[1, 2], b=["x", "y"], y=[0, 1], c=[0.5, 1.5]), Asked("y", None), "train")
+    found = from_table(table(a=[1, 2], b=["x", "y"], y=[0, 1], c=[0.5, 1.5]), ColumnRequest("y", None), "train")
     assert found.examples.take(torch.arange(2))[0].tolist() == [[1.0, 0.5], [2.0, 1.5]]
     assert found.examples.take(torch.arange(2))[1].tolist() == [0, 1]
     assert found.rows is None
     assert list(found.notes) == ["train: y is predicted from a, c; left out: b (text, 'x' in row 0)"]
-    some = from_table(table(a=[1, 2], y=[0, 1], c=[0.5, 1.5]), Asked("y", ["c"]), "train")
+    some = from_table(table(a=[1, 2], y=[0, 1], c=[0.5, 1.5]), ColumnRequest("y", ["c"]), "train")
     assert some.examples.take(torch.arange(2))[0].tolist() == [[0.5], [1.5]]
     assert not some.notes
     many = {f"c{k}": of_array(np.arange(2)) for k in range(14)}
-    note = from_table(many, Asked("c0", None), "train").notes[0]
+    note = from_table(many, ColumnRequest("c0", None), "train").notes[0]
     assert note.endswith("c11, c12 and 1 more")
     del many["c13"]
-    assert from_table(many, Asked("c0", None), "train").notes[0].endswith("c11, c12")
+    assert from_table(many, ColumnRequest("c0", None), "train").notes[0].endswith("c11, c12")
 
 
 def test_words_of_a_target_are_classes_in_their_order_and_unknown_ones_are_pointed_at() -> None:
     words = table(a=[1, 2, 3], y=["no", "yes", "no"])
-    found = from_table(words, Asked("y", ["a"], classes=["maybe", "no", "yes"]), "train")
+    found = from_table(words, ColumnRequest("y", ["a"], classes=["maybe", "no", "yes"]), "train")
     assert found.examples.take(torch.arange(3))[1].tolist() == [1, 2, 1]
     assert not found.notes
-    (note,) = from_table(words, Asked("y", ["a"], classes=["NA", "no", "yes"]), "train").notes
+    (note,) = from_table(words, ColumnRequest("y", ["a"], classes=["NA", "no", "yes"]), "train").notes
     assert note.startswith("train: y has the class 'NA': where that says that nothing is known")
     big = {"a": of_array(np.arange(2)), "y": of_array(np.array([1, 2], np.uint16))}
-    assert from_table(big, Asked("y", None), "train").examples.take(torch.arange(2))[1].dtype == torch.int64
+    assert from_table(big, ColumnRequest("y", None), "train").examples.take(torch.arange(2))[1].dtype == torch.int64
 
 
 @pytest.mark.parametrize(("missing", "rows"), [("drop", [0, 3]), ("mean", [0, 1, 3])])
@@ -143,16 +143,16 @@ def test_rows_with_holes_are_left_out_or_filled(missing: Any, rows: list[int]) -
     holes = table(a=[1, None, 3, 6], y=[0, 1, None if missing == "drop" else 1, 1])
     if missing == "mean":
         holes = table(a=[1, None, 6], y=[0, 1, 1])
-        found = from_table(holes, Asked("y", ["a"], "mean"), "train")
+        found = from_table(holes, ColumnRequest("y", ["a"], "mean"), "train")
         assert found.examples.take(torch.arange(3))[0].flatten().tolist() == [1.0, 3.5, 6.0]
         assert list(found.notes) == ["train: empty cells of a have the mean of their column"]
-        assert not from_table(table(a=[1, 2], y=[0, 1]), Asked("y", ["a"], "mean"), "train").notes
+        assert not from_table(table(a=[1, 2], y=[0, 1]), ColumnRequest("y", ["a"], "mean"), "train").notes
         return
-    found = from_table(holes, Asked("y", ["a"], "drop"), "train")
+    found = from_table(holes, ColumnRequest("y", ["a"], "drop"), "train")
     assert found.rows is not None
     assert found.rows.tolist() == rows
     assert list(found.notes) == ["train: 2 rows with empty cells left out"]
-    one = from_table(table(a=[1, None], y=[0, 1]), Asked("y", ["a"], "drop"), "train")
+    one = from_table(table(a=[1, None], y=[0, 1]), ColumnRequest("y", ["a"], "drop"), "train")
     assert list(one.notes) == ["train: 1 row with empty cells left out"]
 
 

@@ -15,8 +15,8 @@ import pytest
 
 from netdfl.core.errors import DatasetError
 from netdfl.training.data import datasets, fetch, sources
-from netdfl.training.data.fetch import RECIPES, Recipe, get
-from netdfl.training.data.sources import Unavailable
+from netdfl.training.data.fetch import RECIPES, FetchRecipe, get
+from netdfl.training.data.sources import SourceUnavailable
 
 CONTENT = b"ten bytes!"
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -27,7 +27,7 @@ def quiet(what: str, done: int, total: int | None) -> None: ...
 
 def closed(folder: Path, progress) -> None:
     (folder / "half").write_bytes(b"half of it")
-    raise Unavailable("no route")
+    raise SourceUnavailable("no route")
 
 
 def give(content: bytes):
@@ -44,7 +44,7 @@ def unasked(folder: Path, progress) -> None:
 @pytest.fixture
 def recipe(monkeypatch):
     def install(*, host, packages=unasked) -> None:
-        made = Recipe("toy/raw", {"a": SHA256}, {"own host": host}, {"registry": packages})
+        made = FetchRecipe("toy/raw", {"a": SHA256}, {"own host": host}, {"registry": packages})
         monkeypatch.setattr(fetch, "RECIPES", {"toy": made})
 
     return install
@@ -125,7 +125,7 @@ def test_gz_host_downloads_unpacks_and_reports_progress(tmp_path: Path) -> None:
 
 
 def test_a_host_without_the_file_is_unavailable(tmp_path: Path) -> None:
-    with pytest.raises(Unavailable, match="No such file"):
+    with pytest.raises(SourceUnavailable, match="No such file"):
         sources.download((tmp_path / "absent").as_uri(), tmp_path / "a", quiet)
 
 
@@ -147,18 +147,18 @@ def test_npm_members_come_out_of_a_checked_archive(tmp_path: Path, monkeypatch) 
     sha256 = sources.digest(tmp_path / "toy.tgz")
     fetch._npm_members("toy@1.0.0", sha256, {"both": ("package/x", "package/y")}, work, quiet)
     assert (work / "both").read_bytes() == b"onetwo"
-    with pytest.raises(Unavailable, match=r"toy\.tgz has sha256"):
+    with pytest.raises(SourceUnavailable, match=r"toy\.tgz has sha256"):
         fetch._npm_members("toy@1.0.0", "0" * 64, {}, work, quiet)
-    with pytest.raises(Unavailable, match="package/z"):
+    with pytest.raises(SourceUnavailable, match="package/z"):
         fetch._npm_members("toy@1.0.0", sha256, {"z": ("package/z",)}, work, quiet)
 
 
 def test_a_client_that_fails_or_is_missing_gives_its_reason(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(Unavailable, match="npm is not installed"):
+    with pytest.raises(SourceUnavailable, match="npm is not installed"):
         sources.npm_package("toy@1.0.0", SHA256, tmp_path, quiet)
     program(tmp_path, "npm", "sys.exit('first line\\nno such package')")
-    with pytest.raises(Unavailable, match="npm failed: no such package"):
+    with pytest.raises(SourceUnavailable, match="npm failed: no such package"):
         sources.npm_package("toy@1.0.0", SHA256, tmp_path, quiet)
 
 
@@ -169,11 +169,11 @@ def test_wheel_members_and_damaged_archives(tmp_path: Path) -> None:
     sources.unzip(wheel, {"a": "toy/a.bin"}, tmp_path)
     assert (tmp_path / "a").read_bytes() == CONTENT
     wheel.write_bytes(b"not a zip")
-    with pytest.raises(Unavailable, match=r"toy\.whl"):
+    with pytest.raises(SourceUnavailable, match=r"toy\.whl"):
         sources.unzip(wheel, {"a": "toy/a.bin"}, tmp_path)
-    with pytest.raises(Unavailable, match=r"toy\.whl"):
+    with pytest.raises(SourceUnavailable, match=r"toy\.whl"):
         sources.untar(wheel, {"a": ("toy/a.bin",)}, tmp_path)
-    with pytest.raises(Unavailable, match="damaged"):
+    with pytest.raises(SourceUnavailable, match="damaged"):
         sources.gunzip(wheel, tmp_path / "b")
 
 

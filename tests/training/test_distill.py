@@ -16,7 +16,7 @@ from netdfl.core.types import Role, View
 from netdfl.training.base import Objective
 from netdfl.training.classification import Classification
 from netdfl.training.data.examples import Samples
-from netdfl.training.distill import Distiller, Examples, Tuning
+from netdfl.training.distill import Distiller, SyntheticExamples, Tuning
 from netdfl.training.flat import FlatModel
 from netdfl.training.siamese import TRANSFORMATIONS, dsa
 from netdfl.training.toy import Centers
@@ -83,7 +83,10 @@ def test_a_distillation_that_diverges_says_where() -> None:
 
 
 def test_tuning_goes_to_what_the_examples_say_and_leaves_its_argument() -> None:
-    examples, before = Examples(CENTER.expand(2, DIM), torch.zeros(2, dtype=torch.long)), torch.zeros(DIM).double()
+    examples, before = (
+        SyntheticExamples(CENTER.expand(2, DIM), torch.zeros(2, dtype=torch.long)),
+        torch.zeros(DIM).double(),
+    )
     after = Tuning(steps=500, lr=0.05).tune(before, Centers(CURVATURE, STREAMS), examples, VIEW)
     torch.testing.assert_close(after, CENTER, rtol=0, atol=1e-3)
     assert not before.any()
@@ -195,7 +198,7 @@ def test_every_step_sees_another_change() -> None:
         def drawing(self, *key: int | str) -> AbstractContextManager[None]:
             return nullcontext()
 
-    examples = Examples(task().samples.x, task().samples.y)
+    examples = SyntheticExamples(task().samples.x, task().samples.y)
     tuning = Tuning(steps=6, lr=0.01, augment=("color",))
     first = tuning.tune(task().initial(), Watched(), examples, VIEW)
     assert len({float(x.sum()) for x in seen}) == 6

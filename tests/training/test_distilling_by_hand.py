@@ -17,8 +17,8 @@ from netdfl.core.rng import Streams
 from netdfl.core.types import View
 from netdfl.training.base import Received, alone
 from netdfl.training.catalog import SIZED_NBYTES, TRAINING_FREE, consensus, quadratic, sized, without_torch
-from netdfl.training.distill import Distiller, Examples, Tuning
-from netdfl.training.guided import HOLDS, INPUTS, LABELS, Guided
+from netdfl.training.distill import Distiller, SyntheticExamples, Tuning
+from netdfl.training.guided import HOLDS, INPUTS, LABELS, FedSynSamSolver
 from netdfl.training.sgd import LocalSgd
 from netdfl.training.siamese import _DRAWN, TRANSFORMATIONS
 from netdfl.training.toy import Centers, Quadratic, optimum, still
@@ -57,7 +57,7 @@ def test_a_guided_ascent_is_blended_from_the_nodes_own_gradient_and_that_of_synt
     data.objective = Once(task.curvature, STREAMS)
     made = {INPUTS: torch.stack([2 * X, 4 * X]), LABELS: torch.tensor([0, 0])}
     for beta, rho in ((0.25, 0.5), (1.0, 0.5), (0.25, 0.0)):
-        solver = Guided(sgd=LocalSgd(lr=0.1, steps=1), rho=rho, beta=beta, batch=2)
+        solver = FedSynSamSolver(sgd=LocalSgd(lr=0.1, steps=1), rho=rho, beta=beta, batch=2)
         state, update = solver.train(solver.init(X, VIEW), X, Received(made), 1.0, data, VIEW)
         direction = beta * X + (1 - beta) * (X - 3 * X)
         torch.testing.assert_close(update.x, X - 0.1 * (X + rho * direction / direction.norm()))
@@ -107,7 +107,7 @@ def test_distilled_examples_lead_from_one_model_to_a_later_one(loss: Any) -> Non
 def test_the_mismatch_is_the_way_left_over_the_way_to_go_or_as_it_is(loss: Any) -> None:
     objective = Once(torch.ones(2, dtype=torch.float64), STREAMS)
     start, target = torch.tensor([0.0, 0.0]).double(), torch.tensor([4.0, 0.0]).double()
-    examples = Examples(torch.tensor([[2.0, 2.0], [2.0, -2.0]]).double(), torch.tensor([0, 0]))
+    examples = SyntheticExamples(torch.tensor([[2.0, 2.0], [2.0, -2.0]]).double(), torch.tensor([0, 0]))
     found = distiller(steps=2, loss=loss)._mismatch(
         start, target, objective, examples, torch.tensor(0.5), np.random.default_rng(0)
     )
@@ -129,7 +129,7 @@ def test_soft_labels_begin_at_their_scale_on_the_true_one() -> None:
 
 def test_tuning_is_steps_of_adam_on_all_examples() -> None:
     objective = Once(torch.ones(4, dtype=torch.float64), STREAMS)
-    examples = Examples(torch.stack([0 * X, 2 * X]), torch.tensor([0, 0]))
+    examples = SyntheticExamples(torch.stack([0 * X, 2 * X]), torch.tensor([0, 0]))
     found = Tuning(steps=3, lr=0.25).tune(X + 1, objective, examples, VIEW)
     at = (X + 1).clone().requires_grad_()
     optimizer = torch.optim.Adam([at], lr=0.25)

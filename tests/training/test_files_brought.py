@@ -24,7 +24,7 @@ from netdfl.training.data.columns import is_frame, is_hugging_face
 from netdfl.training.data.on_disk import arrays, hugging_face, image_folder
 from netdfl.training.data.own import Datasets, shared
 from netdfl.training.data.partitions import PARTITIONS
-from netdfl.training.data.sources import Unavailable
+from netdfl.training.data.sources import SourceUnavailable
 
 HERE = Path()
 
@@ -304,10 +304,10 @@ def test_a_download_is_whole_or_says_how_it_ended(tmp_path: Path, monkeypatch: p
     assert download(Response(b"12", b"345", length="5")) == [("b.gz", 2, 5), ("b.gz", 5, 5)]
     assert (tmp_path / "b").read_bytes() == b"12345"
     assert download(Response(b"12")) == [("b.gz", 2, None)]
-    with pytest.raises(Unavailable, match=r"http://host/a/b\.gz: broke off after 2 of 5 bytes"):
+    with pytest.raises(SourceUnavailable, match=r"http://host/a/b\.gz: broke off after 2 of 5 bytes"):
         download(Response(b"12", length="5"))
     for error in (OSError("reset"), http.client.IncompleteRead(b"")):
-        with pytest.raises(Unavailable, match=r"http://host/a/b.gz: (OSError|IncompleteRead)"):
+        with pytest.raises(SourceUnavailable, match=r"http://host/a/b.gz: (OSError|IncompleteRead)"):
             download(Response(b"12", error))
 
 
@@ -323,7 +323,7 @@ def test_a_member_that_is_no_file_is_named_and_parts_are_joined_in_order(tmp_pat
             tar.addfile(info, io.BytesIO(content))
     sources.untar(tmp_path / "a.tar", {"out": ("two", "one")}, tmp_path)
     assert (tmp_path / "out").read_bytes() == b"221"
-    with pytest.raises(Unavailable, match=r"a\.tar: dir is not a file"):
+    with pytest.raises(SourceUnavailable, match=r"a\.tar: dir is not a file"):
         sources.untar(tmp_path / "a.tar", {"out": ("dir",)}, tmp_path)
 
 
@@ -366,7 +366,7 @@ def test_wheels_and_debian_packages_come_through_their_usual_clients(
     assert [command[1:3] for command in called[1:]] == [["download", "pack"], ["-x", str(tmp_path / "pack.deb")]]
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     (tmp_path / "other.whl").write_bytes(b"")
-    with pytest.raises(Unavailable, match=r"expected one \*\.whl file to be fetched, found 2"):
+    with pytest.raises(SourceUnavailable, match=r"expected one \*\.whl file to be fetched, found 2"):
         sources.pip_wheel("made==1", tmp_path, quiet)
     assert called[-1][:2] == ["/bin/pip", "download"], "where pip is no module of this Python"
 
@@ -376,7 +376,7 @@ def test_a_client_that_does_not_end_is_given_up(tmp_path: Path, monkeypatch: pyt
         raise subprocess.TimeoutExpired(command, 1)
 
     clients(monkeypatch, does)
-    with pytest.raises(Unavailable, match="apt-get did not finish in 900 s"):
+    with pytest.raises(SourceUnavailable, match="apt-get did not finish in 900 s"):
         sources.debian_package("pack", tmp_path, quiet)
 
 
@@ -391,7 +391,7 @@ def test_cifar10_of_its_host_is_checked_and_its_batches_are_in_order(
                 tar.addfile(info, io.BytesIO(name[-1].encode()))
 
     monkeypatch.setattr(sources, "download", download)
-    with pytest.raises(Unavailable, match=r"cifar-10-binary\.tar\.gz has sha256"):
+    with pytest.raises(SourceUnavailable, match=r"cifar-10-binary\.tar\.gz has sha256"):
         fetch._cifar10_host(tmp_path, quiet)
     monkeypatch.setattr(sources, "check_digest", lambda path, sha256: None)
     fetch._cifar10_host(tmp_path, quiet)

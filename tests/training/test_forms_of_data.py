@@ -17,7 +17,7 @@ from netdfl.training.data.examples import ReadSamples, Samples, form, in_batches
 from netdfl.training.data.finite import refuse_spoiled, spoiled_in
 from netdfl.training.data.own import Datasets, shared, with_test
 from netdfl.training.data.reading import from_arrays, one_by_one
-from netdfl.training.data.tables import Asked, from_table
+from netdfl.training.data.tables import ColumnRequest, from_table
 from netdfl.training.tasks.given import handed_in
 
 X, Y = np.arange(12.0).reshape(6, 2), np.arange(6) % 3
@@ -300,16 +300,22 @@ TABLE = {"age": column(1, 2, 3), "name": column("x", "y", "z"), "cost": column(1
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (Asked(None, None), "t names no column to predict: set target to one of age, name, cost"),
-        (Asked("gone", None), "t has no column 'gone': set target to one of age, name, cost"),
-        (Asked("age", ["gone"]), "t has no column 'gone': set inputs to some of age, name, cost"),
-        (Asked("age", []), "t has no column of numbers beside the target: set inputs"),
-        (Asked("age", ["name"]), "t: the column 'name' holds text, 'x' in row 0, expected numbers: encode it"),
-        (Asked("age", ["cost"]), r"t: row 1 \(counted from 0\) is empty in column 'cost': fill it, leave the column"),
-        (Asked("cost", ["age"]), r"t: row 1 \(counted from 0\) is empty in column 'cost': fill it, or set missing"),
+        (ColumnRequest(None, None), "t names no column to predict: set target to one of age, name, cost"),
+        (ColumnRequest("gone", None), "t has no column 'gone': set target to one of age, name, cost"),
+        (ColumnRequest("age", ["gone"]), "t has no column 'gone': set inputs to some of age, name, cost"),
+        (ColumnRequest("age", []), "t has no column of numbers beside the target: set inputs"),
+        (ColumnRequest("age", ["name"]), "t: the column 'name' holds text, 'x' in row 0, expected numbers: encode it"),
+        (
+            ColumnRequest("age", ["cost"]),
+            r"t: row 1 \(counted from 0\) is empty in column 'cost': fill it, leave the column",
+        ),
+        (
+            ColumnRequest("cost", ["age"]),
+            r"t: row 1 \(counted from 0\) is empty in column 'cost': fill it, or set missing",
+        ),
     ],
 )
-def test_a_table_that_lacks_what_is_asked_for_is_refused(asked: Asked, said: str) -> None:
+def test_a_table_that_lacks_what_is_asked_for_is_refused(asked: ColumnRequest, said: str) -> None:
     with pytest.raises(DatasetError, match=said):
         from_table(TABLE, asked, "t")
 
@@ -317,14 +323,14 @@ def test_a_table_that_lacks_what_is_asked_for_is_refused(asked: Asked, said: str
 def test_a_table_with_a_hole_in_every_row_has_none_to_keep() -> None:
     holes = {"a": column(1, None), "b": column(None, 2)}
     with pytest.raises(DatasetError, match="t has no row without an empty cell: leave columns out by inputs"):
-        from_table(holes, Asked("a", ["b"], "drop"), "t")
+        from_table(holes, ColumnRequest("a", ["b"], "drop"), "t")
 
 
 def test_rows_that_are_dropped_are_counted_and_means_are_named() -> None:
-    found = from_table(TABLE, Asked("age", ["cost"], "drop"), "t")
+    found = from_table(TABLE, ColumnRequest("age", ["cost"], "drop"), "t")
     assert found.rows is not None
     assert (found.rows.tolist(), found.notes) == ([0, 2], ["t: 1 row with empty cells left out"])
-    filled = from_table(TABLE, Asked("age", ["cost"], "mean"), "t")
+    filled = from_table(TABLE, ColumnRequest("age", ["cost"], "mean"), "t")
     assert all_of(filled.examples)[0][:, 0].tolist() == [1.5, 2.0, 2.5]
     assert filled.notes == ["t: empty cells of cost have the mean of their column"]
     assert filled.rows is None

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from netdfl.core.errors import TrainingError
 from netdfl.training.flat import FlatModel
 from netdfl.training.models.copying import copied
-from netdfl.training.models.reach import Watch, places, same, told
-from netdfl.training.models.state import Original
+from netdfl.training.models.reach import ModuleWatch, places, same, told
+from netdfl.training.models.state import OriginalModule
 
 X, Y = torch.ones(4, 3), torch.arange(4) % 2
 
@@ -111,9 +111,9 @@ KINDS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], str]] = {
 @pytest.mark.parametrize("name", KINDS)
 def test_each_copy_has_its_own_and_a_change_is_told_by_its_place(name: str) -> None:
     make, touch, place = KINDS[name]
-    original = Original(Net(make(), touch))
+    original = OriginalModule(Net(make(), touch))
     one, other = original.made(), original.made()
-    watches = Watch(one, ()), Watch(other, ())
+    watches = ModuleWatch(one, ()), ModuleWatch(other, ())
     assert original.changed(one) is original.changed(other) is None
     assert all(watch.untouched() for watch in watches)
     with torch.no_grad():
@@ -166,7 +166,7 @@ def test_hooks_of_a_copy_are_its_own() -> None:
         module.last.weight.register_hook(lambda slope: module.kept.append(1) or slope * 2)
         return module
 
-    original = Original(net())
+    original = OriginalModule(net())
     one, other = original.made(), original.made()
     one(X).sum().backward()
     assert (original.changed(one), original.changed(other)) == ("last.weight hook module.kept", None)
@@ -174,7 +174,7 @@ def test_hooks_of_a_copy_are_its_own() -> None:
 
 
 def test_a_change_back_is_none() -> None:
-    original = Original(Net([0], lambda m: m.kept.append(m.kept.pop() + 1)))
+    original = OriginalModule(Net([0], lambda m: m.kept.append(m.kept.pop() + 1)))
     module = original.made()
     module(X)
     assert original.changed(module) == "kept[0]"
@@ -343,4 +343,4 @@ def test_a_module_that_refuses_to_be_copied_is_told_with_its_own_words() -> None
             raise KeyError("not me")
 
     with pytest.raises(ValueError, match=r"can't be copied for each node \(KeyError: 'not me'\) \(.*\.py:\d+\): let"):
-        Original(Stuck(3, 2))
+        OriginalModule(Stuck(3, 2))

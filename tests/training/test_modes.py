@@ -20,7 +20,7 @@ from netdfl.scenario.load import load
 from netdfl.training.base import Received
 from netdfl.training.classification import Classification, answers
 from netdfl.training.data.examples import Samples
-from netdfl.training.distill import Examples, Tuning
+from netdfl.training.distill import SyntheticExamples, Tuning
 from netdfl.training.flat import FlatModel
 from netdfl.training.service import Service
 from netdfl.training.sgd import LocalSgd
@@ -155,7 +155,7 @@ def test_the_service_trains_models_that_drop_as_they_would_by_themselves(batchin
 
 def test_training_on_made_examples_repeats() -> None:
     client = task(dropping)
-    examples, tuning = Examples(client.samples.x, client.samples.y), Tuning(steps=3, lr=0.01)
+    examples, tuning = SyntheticExamples(client.samples.x, client.samples.y), Tuning(steps=3, lr=0.01)
     first = tuning.tune(client.initial(), client.objective, examples, VIEW)
     torch.rand(3)
     assert torch.equal(first, tuning.tune(client.initial(), client.objective, examples, VIEW))

@@ -16,7 +16,7 @@ from netdfl.training.base import NOTHING
 from netdfl.training.classification import Answers, Classification, Minibatch, RoundPass, answers, outcome
 from netdfl.training.data.examples import ReadSamples, Samples
 from netdfl.training.flat import FlatModel
-from netdfl.training.masked import Masked
+from netdfl.training.masked import MaskedSgd
 from netdfl.training.sgd import LocalSgd
 from netdfl.training.tasks.losses import LEFT_OUT
 
@@ -290,7 +290,7 @@ def test_a_minibatch_is_the_same_at_every_call_whatever_was_done_to_the_last() -
 
 @pytest.mark.parametrize("regrow", ["gradient", "random"])
 def test_a_mask_keeps_its_size_and_regrows_where_it_is_said(regrow: Any) -> None:
-    solver = Masked(
+    solver = MaskedSgd(
         sgd=LocalSgd(lr=0.1, epochs=1), density=0.5, layout="uniform", anneal=1.0, anneal_rounds=10, regrow=regrow,
         streams=Streams(4),
     )  # fmt: skip

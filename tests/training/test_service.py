@@ -17,11 +17,11 @@ from netdfl.core.types import View
 from netdfl.training.alone import one_by_one
 from netdfl.training.base import Gradient, LocalData, Received, StepRequests, Update, alone, requested
 from netdfl.training.classification import Classification, RoundPass
-from netdfl.training.control import CONTROL, MOMENTUM, Blended, Controlled, Dynamic
+from netdfl.training.control import CONTROL, MOMENTUM, FedCmSolver, FedDynSolver, ScaffoldSolver
 from netdfl.training.data.examples import Samples
 from netdfl.training.flat import FlatModel
-from netdfl.training.guided import INPUTS, LABELS, Guided
-from netdfl.training.masked import Masked
+from netdfl.training.guided import INPUTS, LABELS, FedSynSamSolver
+from netdfl.training.masked import MaskedSgd
 from netdfl.training.momentum import KeptMomentum, QuasiGlobal
 from netdfl.training.perturbation import PERTURBATION, Lesam, Smoo
 from netdfl.training.service import Service
@@ -40,18 +40,18 @@ STACKED: dict[str, Any] = {
     "epochs_and_steps": LocalSgd(lr=0.1, epochs=2, steps=3),
     "kept_momentum": KeptMomentum(LocalSgd(lr=0.1, epochs=2, momentum=0.9, nesterov=True)),
     "quasi_global": QuasiGlobal(LocalSgd(lr=0.1, epochs=2, momentum=0.9), 0.9),
-    "scaffold": Controlled(SGD),
-    "fedcm": Blended(LocalSgd(lr=0.1, epochs=2, rho=0.05), 0.3),
-    "feddyn": Dynamic(SGD, 0.1),
+    "scaffold": ScaffoldSolver(SGD),
+    "fedcm": FedCmSolver(LocalSgd(lr=0.1, epochs=2, rho=0.05), 0.3),
+    "feddyn": FedDynSolver(SGD, 0.1),
     "fedlesam": Lesam(SGD, 0.1),
-    "fedlesam_s": Lesam(Controlled(SGD), 0.1),
-    "fedsmoo": Smoo(Dynamic(SGD, 0.1), 0.1),
-    "fedsmoo_paper": Smoo(Dynamic(SGD, 0.1), 0.1, less_last=True),
+    "fedlesam_s": Lesam(ScaffoldSolver(SGD), 0.1),
+    "fedsmoo": Smoo(FedDynSolver(SGD, 0.1), 0.1),
+    "fedsmoo_paper": Smoo(FedDynSolver(SGD, 0.1), 0.1, less_last=True),
 }
 SINGLE: dict[str, Any] = {
     "asyng": FixedPoint(SGD),
-    "fedsynsam": Guided(sgd=SGD, rho=0.1, beta=0.5, batch=4),
-    "dispfl": Masked(
+    "fedsynsam": FedSynSamSolver(sgd=SGD, rho=0.1, beta=0.5, batch=4),
+    "dispfl": MaskedSgd(
         sgd=SGD,
         density=0.5,
         layout="uniform",

@@ -13,13 +13,13 @@ from torch import Tensor
 from netdfl.core.rng import Streams
 from netdfl.core.types import View
 from netdfl.training.base import Received, Update
-from netdfl.training.control import Dynamic
-from netdfl.training.masked import MASK, MEAN, NEXT_MASK, Masked, _erk, layers
+from netdfl.training.control import FedDynSolver
+from netdfl.training.masked import MASK, MEAN, NEXT_MASK, MaskedSgd, _erk, layers
 from netdfl.training.momentum import KeptMomentum, QuasiGlobal
 from netdfl.training.ole import Ole
 from netdfl.training.optimized import OptimizedSgd
 from netdfl.training.perturbation import DUAL, PERTURBATION, Lesam, Smoo
-from netdfl.training.rollback import SAMPLES, Counted, Rollback
+from netdfl.training.rollback import SAMPLES, Rollback, SampleCounter
 from netdfl.training.sgd import FixedPoint, LocalSgd, carried, over_path
 from netdfl.training.stepping import OptimizerChoice, Schedule
 from netdfl.training.toy import Quadratic
@@ -44,9 +44,9 @@ def trained(solver: Any, state: Any = None, y: Tensor = X, received: Received = 
 # masks
 
 
-def masked(**changed: Any) -> Masked:
+def masked(**changed: Any) -> MaskedSgd:
     given: dict[str, Any] = {"density": 0.5, "layout": "uniform", "anneal": 0.5, "anneal_rounds": 4, "regrow": "random"}
-    return Masked(sgd=LocalSgd(lr=0.1, steps=1), streams=STREAMS, **(given | changed))
+    return MaskedSgd(sgd=LocalSgd(lr=0.1, steps=1), streams=STREAMS, **(given | changed))
 
 
 def test_layers_of_two_dimensions_and_more_are_sparse_or_all_where_there_are_no_others() -> None:
@@ -101,7 +101,7 @@ def test_steps_are_taken_on_the_mask_from_the_mean_that_mixing_left() -> None:
     torch.testing.assert_close(other.x, 9 * X * state.mask)
     assert torch.equal(other.extras[MASK], state.mask)
     assert again.mask is other.extras[NEXT_MASK]
-    rest, idle = Masked(**vars(solver) | {"sgd": LocalSgd(lr=0.1, steps=0)}).train(
+    rest, idle = MaskedSgd(**vars(solver) | {"sgd": LocalSgd(lr=0.1, steps=0)}).train(
         state, X, Received(), 1.0, pulled().data(0), VIEW
     )
     assert rest.mask is idle.extras[MASK] is idle.extras[NEXT_MASK]
@@ -192,13 +192,13 @@ def test_an_optimizer_is_torchs_with_its_options_on_the_flat_vector(name: str, k
 
 
 def test_a_report_says_how_many_examples_its_client_has() -> None:
-    _, update = trained(Counted(LocalSgd(lr=0.1, steps=1)))
+    _, update = trained(SampleCounter(LocalSgd(lr=0.1, steps=1)))
     assert update.extras[SAMPLES].tolist() == [1.0]
 
 
 @pytest.mark.parametrize(("last_read", "lost"), [(None, False), (2, False), (1, True), (-1, True)])
 def test_what_a_lost_report_did_is_taken_back(last_read: int | None, lost: bool) -> None:
-    solver = Rollback(Dynamic(LocalSgd(lr=0.1, steps=1), 0.5))
+    solver = Rollback(FedDynSolver(LocalSgd(lr=0.1, steps=1), 0.5))
     state, update = trained(solver, round=2)
     assert (state.round, solver.init(X, VIEW).round) == (2, -1)
     state = solver.after_mix(state, X, update.x, Received(), VIEW)

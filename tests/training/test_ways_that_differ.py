@@ -32,8 +32,8 @@ def perceptron() -> nn.Module:
     return nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
 
 
-def tried(*ways: Any, local: object = SGD, batch_size: int = 4) -> trial.Tried:
-    return trial.Tried(FlatModel(perceptron()), local, X, Y, batch_size, ways or ("formula", "rows"))
+def tried(*ways: Any, local: object = SGD, batch_size: int = 4) -> trial.ModelTrial:
+    return trial.ModelTrial(FlatModel(perceptron()), local, X, Y, batch_size, ways or ("formula", "rows"))
 
 
 # what is concluded
@@ -52,7 +52,7 @@ def concluded(monkeypatch: pytest.MonkeyPatch, *ways: Any, **ends: Any) -> list[
     given = tried(*ways)
     goal = given.model.flat() + 1.0
     plain = list(ends.pop("plain", (THERE, THERE)))
-    kinds = {trial._Plain: "plain", trial._Autograd: "autograd", FlatModel: "formula"}
+    kinds = {trial._PlainModel: "plain", trial._AutogradModel: "autograd", FlatModel: "formula"}
 
     def ended(trial_: Any, kind: Any) -> Tensor:
         name = kinds[kind]
@@ -180,7 +180,7 @@ def test_a_plain_step_writes_the_gradient_of_every_parameter_and_what_forward_wr
 
     torch.manual_seed(0)  # or the norms of what is brought to them twice here might differ in the last bit
     for module in (perceptron(), Writes(4, 2, max_norm=0.1)):
-        model = trial._Plain(module)
+        model = trial._PlainModel(module)
         at, out = model.flat(), torch.full((model.dim,), 7.0)
         loss = model.slope(at, X, Y, out)
         assert torch.equal(loss, model.loss(module(X), Y).detach())
@@ -255,10 +255,10 @@ def test_where_rows_break_each_of_them_is_told_and_a_node_that_is_not_finite_alo
         ran = yield None
         return ran
 
-    def opened(place: int) -> service.Open:
+    def opened(place: int) -> service.PendingRound:
         requests = nothing()
         requests.send(None)
-        return service.Open(place, requests, None)  # type: ignore[arg-type]
+        return service.PendingRound(place, requests, None)  # type: ignore[arg-type]
 
     monkeypatch.setattr(service, "run_stacked", breaks_together)
     assert service._together([opened(2), opened(5)], None) == {2: (None, broken), 5: (None, broken)}  # type: ignore[arg-type]

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from netdfl.training.models import common, reach
-from netdfl.training.models.common import Common
-from netdfl.training.models.reach import Watch, is_filled, places, told
+from netdfl.training.models.common import SharedStateWatch
+from netdfl.training.models.reach import ModuleWatch, is_filled, places, told
 
 
 class Holder(nn.Module):
@@ -136,7 +136,7 @@ def test_what_tells_of_a_change_is_what_the_thing_says_of_itself() -> None:
 
 def test_a_watch_is_not_told_by_the_buffers_that_are_left_out() -> None:
     module = nn.BatchNorm1d(2)
-    watch = Watch(module, ("running_mean",))
+    watch = ModuleWatch(module, ("running_mean",))
     module.running_mean.add_(1)  # type: ignore[union-attr]
     assert watch.untouched()
     module.running_var.add_(1)  # type: ignore[union-attr]
@@ -146,13 +146,13 @@ def test_a_watch_is_not_told_by_the_buffers_that_are_left_out() -> None:
 def test_a_tensor_of_inference_mode_has_no_versions_to_watch() -> None:
     with torch.inference_mode():
         kept = torch.zeros(2)
-    assert Watch(Holder(kept), ()).untouched()
+    assert ModuleWatch(Holder(kept), ()).untouched()
 
 
 @pytest.mark.parametrize("kept", [(1, 2), [1, [2]], {"a": [1]}, Plain(), closing([1]), random.Random(1), {1, 2}])
 def test_what_nobody_touches_is_untouched(kept: Any) -> None:
     module = Holder(kept)
-    watch = Watch(module, ())
+    watch = ModuleWatch(module, ())
     assert watch.untouched()
     module.kept = 3
     assert not watch.untouched()
@@ -235,7 +235,7 @@ TOUCHED: dict[str, tuple[Callable[[Any], None], str | None]] = {
 @pytest.mark.parametrize("name", TOUCHED)
 def test_a_change_of_what_modules_of_a_kind_share_is_told_by_its_name(own: Any, name: str) -> None:
     touch, place = TOUCHED[name]
-    shared = Common(own.Net())
+    shared = SharedStateWatch(own.Net())
     assert shared.changed() is None
     touch(own)
     assert shared.changed() == place
@@ -263,7 +263,7 @@ def test_tensors_of_all_modules_are_told_by_what_they_hold_where_they_lie_and_ho
         (lambda: setattr(Net, "total", None), "total"),
         (lambda: setattr(Net, "total", torch.ones(1)), "total"),
     ):
-        shared = Common(Net())
+        shared = SharedStateWatch(Net())
         assert shared.changed() is None
         with torch.no_grad():
             touch()
@@ -275,7 +275,7 @@ def test_of_what_modules_share_no_more_is_looked_at_than_so_many_places(monkeypa
         numbers = list(range(9))  # noqa: RUF012 - that is what is tried
 
     monkeypatch.setattr(common, "MOST_PLACES", 4)
-    shared = Common(Net())
+    shared = SharedStateWatch(Net())
     Net.numbers[0] = -1
     assert shared.changed() is None
     Net.numbers[-1] = -1
@@ -289,7 +289,7 @@ def test_what_holds_itself_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) ->
 
     Net.ring.append(Net.ring)
     monkeypatch.setattr(common, "MOST_PLACES", 9)
-    shared = Common(Net())
+    shared = SharedStateWatch(Net())
     assert shared.changed() is None
     Net.count = 1
     assert shared.changed() == f"{Net.__qualname__}.count"
@@ -297,11 +297,11 @@ def test_what_holds_itself_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_class_that_a_user_did_not_write_is_theirs_where_a_method_is(own: Any) -> None:
     made = type("Made", (nn.Module,), {"forward": own.Net.forward, "count": 0, "__module__": "nowhere"})
-    shared = Common(made())
+    shared = SharedStateWatch(made())
     made.count = 1  # type: ignore[attr-defined]
     assert shared.changed() == "Made.count"
     bare = type("Bare", (nn.Module,), {"count": 0, "__module__": "nowhere"})
-    shared = Common(bare())
+    shared = SharedStateWatch(bare())
     bare.count = 1  # type: ignore[attr-defined]
     assert shared.changed() is None
     assert isinstance(own, ModuleType)

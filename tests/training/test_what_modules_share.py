@@ -17,8 +17,8 @@ import pytest
 import torch
 from torch import nn
 
-from netdfl.training.models.common import Common
-from netdfl.training.models.reach import Watch, places, same, told
+from netdfl.training.models.common import SharedStateWatch
+from netdfl.training.models.reach import ModuleWatch, places, same, told
 
 OWN = """
 from collections import deque
@@ -139,7 +139,7 @@ def test_a_change_of_what_modules_of_a_kind_share_is_told_by_its_place_until_it_
     name: str, own: ModuleType
 ) -> None:
     change, place = CHANGES[name]
-    common = Common(own.Net())
+    common = SharedStateWatch(own.Net())
     with torch.no_grad():
         assert common.changed() is None
         change(own)
@@ -149,7 +149,7 @@ def test_a_change_of_what_modules_of_a_kind_share_is_told_by_its_place_until_it_
 
 
 def test_of_several_that_are_gone_the_first_by_name_is_told(own: ModuleType) -> None:
-    common = Common(own.Net())
+    common = SharedStateWatch(own.Net())
     del own.TABLE, own.BY_FORWARD, own.WORDS
     assert common.changed() == "shared_own.BY_FORWARD"
 
@@ -165,11 +165,11 @@ def test_a_class_that_was_made_elsewhere_is_a_users_where_a_method_is(own: Modul
     kinds = {"test_a_class_that_was_made_elsewhere_is_a_users_where_a_method_is.<locals>.Odd.calls": Odd}
     kinds["Net.calls"] = own.Net
     for place, kind in kinds.items():
-        common = Common(kind() if kind is own.Net else kind(2, 2))
+        common = SharedStateWatch(kind() if kind is own.Net else kind(2, 2))
         kind.calls = 1
         assert common.changed() == place
     Bare = type("Bare", (nn.Linear,), {"calls": 0, "__module__": "nowhere_at_all"})
-    common = Common(Bare(2, 2))
+    common = SharedStateWatch(Bare(2, 2))
     Bare.calls = 1  # type: ignore[attr-defined]
     assert common.changed() is None, "nothing of it is in a user's file"
 
@@ -287,7 +287,7 @@ def test_what_tells_a_change_is_by_the_kind_of_thing() -> None:
 
 def test_a_watch_looks_at_tensors_but_for_those_that_it_is_told() -> None:
     module = nn.BatchNorm1d(2)
-    watch, but = Watch(module, ()), Watch(module, {"running_mean"})
+    watch, but = ModuleWatch(module, ()), ModuleWatch(module, {"running_mean"})
     assert watch.untouched()
     assert module.running_mean is not None
     module.running_mean.add_(1)
@@ -295,4 +295,4 @@ def test_a_watch_looks_at_tensors_but_for_those_that_it_is_told() -> None:
     assert but.untouched()
     with torch.inference_mode():
         module.register_buffer("seen", torch.ones(1))
-    assert Watch(module, ()).untouched()
+    assert ModuleWatch(module, ()).untouched()

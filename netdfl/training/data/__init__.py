@@ -1,1 +1,1 @@
-"""Datasets, where they are fetched from, how they are shared out, and how inputs are augmented."""
+"""Datasets: sources, partitions over clients, and augmentation of inputs."""

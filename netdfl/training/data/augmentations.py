@@ -31,8 +31,8 @@ def crop_flip(
 ) -> Tensor:
     """Shift each picture by up to `padding` pixels both ways with probability `crop`, and mirror it with `flip`.
 
-    `x` has shape (N, C, H, W) and is standardized, so what is shifted in (zeros) is the mean color.
-    Returns a fresh tensor of the same shape on the same device.
+    `x` has shape (N, C, H, W) and is standardized, so the zeros that are shifted in are the mean color. Returns a fresh
+    tensor of the same shape on the same device.
     """
     import torch
     from torch.nn.functional import pad

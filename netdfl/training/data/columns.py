@@ -1,4 +1,4 @@
-"""The columns of tables, each with which of its cells are empty: of files, data frames, and Hugging Face's datasets."""
+"""Columns of tables, with masks of their empty cells: of files, data frames, and Hugging Face's datasets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 NOTHING = frozenset(("", "?", "-", "--", "na", "n/a", "#n/a", "nan", "null", "none", "nil"))
-"""What a cell of text says, in lower case, where a number was to stand and is not known."""
+"""Texts, in lower case, that stand for an unknown number."""
 _WHOLE = re.compile(r"\s*[+-]?\d{1,18}\s*")
 _POINT = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*|\s*[+-]?inf(inity)?\s*", re.IGNORECASE)
 _COMMA = re.compile(r"\s*[+-]?(\d+(,\d*)?|,\d+|\d{1,3}(\.\d{3})+,\d+)([eE][+-]?\d+)?\s*")
@@ -23,7 +23,7 @@ _NUMBERS = (Real, Decimal, np.bool_)
 
 @dataclass(frozen=True)
 class Columns:
-    """A table of a file: arrays by name, masked where cells are empty. `as_text`: all was text there, also numbers."""
+    """The table of a file: arrays by name, masked where cells are empty. `as_text`: numbers are text in the file."""
 
     by_name: Mapping[str, Any]
     file: str
@@ -35,9 +35,9 @@ class Columns:
 
 @dataclass(frozen=True)
 class Column:
-    """The cells of one column, and which are `empty`; what stands in those means nothing.
+    """The cells of one column, and a mask of `empty` cells, whose values mean nothing.
 
-    `unlike` says why they are no numbers, and nothing where they are; `unsure` why it can't be said which numbers.
+    `unlike` tells why the cells are no numbers, and is empty for numbers; `unsure` tells why numbers are ambiguous.
     """
 
     values: NDArray[Any]
@@ -46,7 +46,7 @@ class Column:
     unsure: str = ""
 
     def only(self, rows: NDArray[np.int64] | None) -> NDArray[Any]:
-        """The values in these rows, or in all; masked where cells are empty."""
+        """Return the values in some rows, or in all; masked where cells are empty."""
         values, empty = (self.values, self.empty) if rows is None else (self.values[rows], self.empty[rows])
         return np.ma.masked_array(values, empty) if empty.any() else values
 
@@ -62,7 +62,7 @@ def is_hugging_face(data: Any) -> bool:
 
 
 def columns_of(data: Any) -> dict[str, Column]:
-    """The columns of a table by name, of a `datasets.Dataset` those of one value in each row; none of anything else."""
+    """Return the columns of a table by name; of a `datasets.Dataset` the scalar ones; of anything else none."""
     if isinstance(data, Columns):
         return _of_file(data)
     if is_frame(data):
@@ -73,12 +73,15 @@ def columns_of(data: Any) -> dict[str, Column]:
 
 
 def of_array(found: Any) -> Column:
-    """The column of an array, which may be masked."""
+    """Return the column of an array, which may be masked."""
     return _column(np.ma.getdata(found), np.ma.getmaskarray(found))
 
 
 def _of_frame(found: Any) -> Column:
-    """The column of a frame's; where cells are empty, by its values, as numpy makes real numbers of whole ones."""
+    """Return the column of a data frame's series.
+
+    With empty cells it is built from the single values, because numpy would turn whole numbers into real ones.
+    """
     nothing = getattr(found, "isna", None) or getattr(found, "is_null", None)  # pandas, polars
     empty = np.zeros(len(found), np.bool_) if nothing is None else np.asarray(nothing(), np.bool_)
     return _column(_objects(found.to_list()) if empty.any() else np.asarray(found), empty)
@@ -91,7 +94,7 @@ def _objects(values: Sequence[Any]) -> NDArray[Any]:
 
 
 def _column(values: NDArray[Any], empty: NDArray[np.bool_]) -> Column:
-    """A column as its type says: numbers, which Python may hold as objects, or else."""
+    """Create a column from values: numbers, which may be Python objects, or anything else."""
     if values.ndim > 1:
         return Column(values, empty, f"arrays of shape {values.shape[1:]}")
     if values.dtype.kind == "f":
@@ -122,7 +125,7 @@ def _kind(value: Any) -> str:
 
 
 def shown(data: Any, name: str) -> Any:
-    """The first value of a column of a `datasets.Dataset` that is not empty; None where all are."""
+    """Return the first value of a column of a `datasets.Dataset` that is not empty; None where all are."""
     return next((value for row in range(len(data)) if (value := data[row][name]) is not None), None)
 
 
@@ -137,7 +140,7 @@ def _listed(found: Sequence[Any]) -> Column:
 
 
 def _of_file(data: Columns) -> dict[str, Column]:
-    """The columns of a file; where all is text there, as in CSV, those whose text says numbers are such."""
+    """Return the columns of a file; in CSV, columns of text that are numbers are read as numbers."""
     found = {name: of_array(values) for name, values in data.by_name.items()}
     if not data.as_text:
         return found
@@ -151,7 +154,7 @@ def _is_text(column: Column) -> bool:
 
 
 def _words(column: Column) -> list[str]:
-    """What its cells say, each once, but for those that say that nothing is known."""
+    """Return the distinct texts of the cells, without the ones that stand for unknown values."""
     return [word for word in dict.fromkeys(map(str, column.values[~column.empty])) if not _says_nothing(word)]
 
 
@@ -160,16 +163,16 @@ def _says_nothing(word: str) -> bool:
 
 
 def _decimal_comma(column: Column) -> bool:
-    """Whether the column shows that numbers have decimal commas: all are such, and one can't be read by thousands."""
+    """Whether the column proves decimal commas: all cells permit them, and one can't have thousands marks."""
     words = _words(column)
     commas = [word for word in words if "," in word]
     return all(_COMMA.fullmatch(word) for word in words) and any(not _THOUSANDS.fullmatch(word) for word in commas)
 
 
 def _read_text(column: Column, by_comma: bool) -> Column:
-    """The column of numbers that its text says; the column itself where a cell says anything else.
+    """Read a column of text as numbers; return the column itself where a cell is anything else.
 
-    It is unsure where `1,234` may be a thousand or one, as no column of the file shows which (`by_comma`).
+    The result is unsure where `1,234` may be a thousand or one, because no column of the file decides (`by_comma`).
     """
     words = _words(column)
     pointed = all(_POINT.fullmatch(word) for word in words)
@@ -188,7 +191,7 @@ def _read_text(column: Column, by_comma: bool) -> Column:
 
 
 def _odd(column: Column, words: Sequence[str]) -> str:
-    """The first cell that is no number, and its row."""
+    """Describe the first cell that is no number, with its row."""
     word = next(word for word in words if not _POINT.fullmatch(word))
     row = next(row for row, cell in enumerate(column.values) if not column.empty[row] and str(cell) == word)
     return f"text, {word!r:.40} in row {row}"

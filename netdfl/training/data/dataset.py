@@ -1,4 +1,4 @@
-"""What a dataset is: plain arrays, the numbers that standardize them, and where files live."""
+"""The form of a dataset: plain arrays, the numbers that standardize them, and the folder of their files."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from netdfl.core.errors import DatasetError
 Pixels: TypeAlias = NDArray[np.uint8] | NDArray[np.float32]
 Labels: TypeAlias = NDArray[np.int64]
 Missing: TypeAlias = Literal["refuse", "drop", "mean"]
-"""What becomes of a table's empty cells: refused, their rows are left out, or inputs get the mean of their column."""
+"""The treatment of a table's empty cells: refused, their rows dropped, or inputs set to their column's mean."""
 
 
 def data_root() -> Path:
-    """Where datasets live: `NETDFL_DATA`, else `~/.cache/netdfl/data`."""
+    """Return the folder of datasets: `NETDFL_DATA`, else `~/.cache/netdfl/data`."""
     return Path(os.environ.get("NETDFL_DATA") or "~/.cache/netdfl/data").expanduser()
 
 
@@ -27,9 +27,9 @@ def data_root() -> Path:
 class Dataset:
     """Labeled inputs for training and testing; the arrays may be read-only maps of files.
 
-    `train_x` and `test_x` have shape (N, *shape): uint8, read as value / 255, or float32, read as
-    they are. `train_y` and `test_y` are int64 of shape (N,), from 0 to `num_classes` - 1. `mean`
-    and `std` hold one number, or one per entry of the first axis of `shape` (the channels).
+    `train_x` and `test_x` have shape (N, *shape): uint8, read as value / 255, or float32, read unchanged. `train_y` and
+    `test_y` are int64 of shape (N,), from 0 to `num_classes` - 1. `mean` and `std` hold one number, or one per entry of
+    the first axis of `shape` (the channels).
 
     Raises:
         DatasetError: An array has another dtype or length, or a label is out of range.
@@ -61,7 +61,7 @@ class Dataset:
         return tuple(self.train_x.shape[1:])
 
     def standardized(self, x: Pixels) -> NDArray[np.float32]:
-        """Inputs (N, *shape) as fresh, contiguous float32: (x - mean) / std, uint8 scaled to [0, 1] first."""
+        """Return inputs (N, *shape) as fresh, contiguous float32: (x - mean) / std, uint8 scaled first."""
         axes = (-1,) + (1,) * max(len(self.shape) - 1, 0)
         scale = 255.0 if x.dtype == np.uint8 else 1.0
         mean = (np.asarray(self.mean) * scale).astype(np.float32).reshape(axes)

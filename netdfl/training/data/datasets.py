@@ -1,6 +1,6 @@
 """The datasets by name, and readers of raw files. Each is a function from the data root to a `Dataset`.
 
-A user's own is too. Raw files are mapped, not read: a node touches only the pages of its own samples.
+So is a user's own. Raw files are mapped, not read: a node touches only the pages of its own samples.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _CIFAR_MEAN_STD = {
 
 
 CARRIED = "shipped/digits.csv.gz"
-"""Where the image of a node has the digits, in netdfl's own folder."""
+"""The path of the digits in the image of a node, in netdfl's own folder."""
 
 
 def digits_path() -> Path:
-    """The file of handwritten digits that scikit-learn brings; sklearn itself is not imported.
+    """Return the file of handwritten digits that scikit-learn brings, without importing sklearn.
 
     Raises:
         DatasetError: scikit-learn is not installed, or has moved the file.
@@ -113,12 +113,12 @@ def cifar10(root: Path, /) -> Dataset:
 
 
 def cifar100(root: Path, /) -> Dataset:
-    """CIFAR-100: as CIFAR-10 with 100 classes; needs torchvision."""
+    """CIFAR-100: 50,000 and 10,000 color pictures of 32x32 pixels, 100 classes; needs torchvision."""
     return from_torchvision("cifar100", root)
 
 
 def from_torchvision(name: str, root: Path, *, download: bool = False) -> Dataset:
-    """`cifar10` or `cifar100` through torchvision, imported only here: it does not fit every torch.
+    """Load `cifar10` or `cifar100` through torchvision, imported only here: it does not fit every torch.
 
     Raises:
         DatasetError: torchvision does not import, or the files are missing or damaged.
@@ -151,7 +151,7 @@ def _missing(name: str, folder: Path) -> NotFetchedError:
 FETCHED = by_name(digits, mnist, fashion_mnist, cifar10, cifar100)
 """Every dataset that can be fetched, by name: a function `(root: Path, /, *, ...) -> Dataset`."""
 DATASETS = {**FETCHED, **by_name(image_folder, table, arrays, hugging_face)}
-"""Those, and what lies in files of a user's."""
+"""All datasets by name: the ones to fetch, and readers of a user's files."""
 
 
 _UNSIGNED_BYTE = 0x08
@@ -171,7 +171,7 @@ def _check_size(path: Path, nbytes: int, expected: int) -> None:
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
-    """The array of the IDX file at `path`, or of `path` with `.gz` appended.
+    """Return the array of the IDX file at `path`, or at `path` with `.gz` appended.
 
     Raises:
         FileNotFoundError: Neither file exists.
@@ -198,7 +198,7 @@ def _read_idx_gz(path: Path) -> NDArray[np.uint8]:
 
 
 def read_records(path: Path, shape: tuple[int, ...], count: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Inputs (count, *shape) and labels of a file of records: a label byte, then prod(shape) bytes.
+    """Read inputs (count, *shape) and labels from records of a label byte and prod(shape) bytes.
 
     Raises:
         FileNotFoundError: The file does not exist.

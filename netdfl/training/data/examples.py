@@ -1,6 +1,6 @@
-"""Examples, in memory or read when they are asked for: inputs and targets by their numbers.
+"""Examples, in memory or read on demand: inputs and targets by index.
 
-Inputs and targets are trees: a tensor, or tuples and mappings of tensors that have their first axis in common.
+Inputs and targets are trees: a tensor, or tuples and mappings of tensors with a common first axis.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from typing_extensions import override
 
 Tree: TypeAlias = Any
 """A tensor, or a tuple or mapping of trees."""
@@ -23,7 +24,7 @@ _WHOLE = frozenset(
 
 
 def leaves(tree: Tree) -> Iterator[Tensor]:
-    """The tensors of a tree, in order."""
+    """Yield the tensors of a tree, in order."""
     if isinstance(tree, Tensor):
         yield tree
         return
@@ -32,7 +33,7 @@ def leaves(tree: Tree) -> Iterator[Tensor]:
 
 
 def mapped(tree: Tree, function: Callable[[Tensor], Tensor]) -> Tree:
-    """A tree of the same form, with `function` of each tensor."""
+    """Return a tree of the same form, with `function` applied to each tensor."""
     if isinstance(tree, Tensor):
         return function(tree)
     if isinstance(tree, Mapping):
@@ -41,7 +42,7 @@ def mapped(tree: Tree, function: Callable[[Tensor], Tensor]) -> Tree:
 
 
 def joined(trees: list[Tree], how: Callable[[list[Tensor]], Tensor] = torch.cat) -> Tree:
-    """One tree of many that have the same form: their tensors, joined by `how`."""
+    """Join trees of one form into one, tensor by tensor, by `how`."""
     first = trees[0]
     if isinstance(first, Tensor):
         return how(trees)
@@ -51,9 +52,9 @@ def joined(trees: list[Tree], how: Callable[[list[Tensor]], Tensor] = torch.cat)
 
 
 def tensors(value: Any) -> Tree:
-    """Arrays, numbers and pictures of a user's, as tensors: real ones as float32, whole ones as int64, bytes as bytes.
+    """Convert a user's arrays, numbers and pictures to tensors: real ones to float32, whole ones to int64.
 
-    Raises TypeError for what no tensor can be made of.
+    Bytes stay bytes. Raises TypeError for values that no tensor can hold.
     """
     if isinstance(value, Mapping):
         return {name: tensors(part) for name, part in value.items()}
@@ -70,24 +71,24 @@ def tensors(value: Any) -> Tree:
 
 
 def targets(value: Any) -> Tree:
-    """As `tensors`, with bytes as int64 too: losses take classes in no other type."""
+    """Convert targets as `tensors` does, and bytes to int64 too: losses take classes in no other type."""
     return mapped(tensors(value), lambda tensor: tensor.long() if tensor.dtype == torch.uint8 else tensor)
 
 
 def _picture(image: Any) -> Tensor:
-    """(channels, height, width), from 0 to 1."""
+    """Convert a picture to a tensor (channels, height, width) from 0 to 1."""
     array = np.asarray(image)
     array = array[None] if array.ndim == 2 else np.moveaxis(array, 2, 0)
     return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32) / np.float32(255))
 
 
 def shape_of(tree: Tree) -> tuple[int, ...]:
-    """The shape of one example's input: of the first tensor, without the axis of examples."""
+    """Return the shape of one example's input: of the first tensor, without the axis of examples."""
     return tuple(next(leaves(tree)).shape[1:])
 
 
 def form(tree: Tree) -> str:
-    """A tree in words: `float32 (32, 1, 8, 8)`."""
+    """Describe a tree in words: `float32 (32, 1, 8, 8)`."""
     if isinstance(tree, Tensor):
         return f"{str(tree.dtype).removeprefix('torch.')} {tuple(tree.shape)}"
     if isinstance(tree, Mapping):
@@ -98,22 +99,22 @@ def form(tree: Tree) -> str:
 
 
 class Examples(Protocol):
-    """N examples. Inputs and targets are tensors, or tuples and mappings of tensors; see `trees`."""
+    """N examples. Inputs and targets are tensors, or tuples and mappings of tensors."""
 
     def __len__(self) -> int: ...
 
     def take(self, indices: Tensor) -> tuple[Tree, Tree]:
-        """Inputs and targets of the examples `indices`, in that order, on the examples' device."""
+        """Return inputs and targets of the examples `indices`, in that order, on the examples' device."""
 
     def only(self, indices: NDArray[np.int64]) -> Examples:
-        """These examples alone."""
+        """Return the examples with these indices."""
 
     def to(self, device: str | torch.device) -> Examples:
-        """The same, whose tensors are on `device`."""
+        """Return the examples with their tensors on `device`."""
 
 
 @dataclass(frozen=True)
-class Samples:
+class Samples(Examples):
     """Examples in memory: inputs and targets whose first axis is of N examples, all on one device."""
 
     x: Tree
@@ -122,8 +123,8 @@ class Samples:
     def __len__(self) -> int:
         return len(next(leaves(self.y)))
 
+    @override
     def take(self, indices: Tensor) -> tuple[Tree, Tree]:
-        """See `Examples`."""
         indices = indices.to(next(leaves(self.y)).device)
 
         def chosen(tensor: Tensor) -> Tensor:
@@ -131,18 +132,18 @@ class Samples:
 
         return mapped(self.x, chosen), mapped(self.y, chosen)
 
+    @override
     def only(self, indices: NDArray[np.int64]) -> Samples:
-        """See `Examples`."""
         return Samples(*self.take(torch.from_numpy(np.asarray(indices, np.int64))))
 
+    @override
     def to(self, device: str | torch.device) -> Samples:
-        """See `Examples`."""
         return Samples(mapped(self.x, lambda t: t.to(device)), mapped(self.y, lambda t: t.to(device)))
 
 
 @dataclass(frozen=True)
-class ReadSamples:
-    """Examples that are read one by one when they are asked for: `read(k)` gives the k-th input and target."""
+class ReadSamples(Examples):
+    """Examples that are read one by one on demand: `read(k)` returns the k-th input and target."""
 
     read: Callable[[int], tuple[Tree, Tree]]
     indices: NDArray[np.int64]
@@ -151,30 +152,30 @@ class ReadSamples:
     def __len__(self) -> int:
         return len(self.indices)
 
+    @override
     def take(self, indices: Tensor) -> tuple[Tree, Tree]:
-        """See `Examples`."""
         found = [self.read(int(self.indices[place])) for place in indices.tolist()]
         both = joined([(x, y) for x, y in found], torch.stack)
         x, y = mapped(both, lambda tensor: tensor.to(self.device))
         return x, y
 
+    @override
     def only(self, indices: NDArray[np.int64]) -> ReadSamples:
-        """See `Examples`."""
         return ReadSamples(self.read, self.indices[indices], self.device)
 
+    @override
     def to(self, device: str | torch.device) -> ReadSamples:
-        """See `Examples`."""
         return ReadSamples(self.read, self.indices, device)
 
 
 def in_batches(examples: Examples, size: int) -> Iterator[tuple[Tree, Tree]]:
-    """All examples in their order, `size` at a time."""
+    """Yield all examples in their order, `size` at a time."""
     for first in range(0, len(examples), size):
         yield examples.take(torch.arange(first, min(first + size, len(examples))))
 
 
 def in_memory(examples: Any) -> Samples:
-    """All examples, read."""
+    """Read all examples into memory."""
     if isinstance(examples, Samples):
         return examples
     return Samples(*examples.take(torch.arange(len(examples))))

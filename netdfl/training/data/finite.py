@@ -1,4 +1,4 @@
-"""Examples in memory that hold NaN or infinity: found where data are loaded, and not by a node that trained on them."""
+"""Detection of examples in memory with NaN or infinity, when data are loaded instead of during training."""
 
 from __future__ import annotations
 
@@ -16,16 +16,19 @@ from netdfl.training.data.examples import Examples, Samples, leaves
 
 
 @dataclass(frozen=True)
-class Spoiled:
-    """An example that is not finite: its name, such as `train[17]`, what it holds, and itself."""
+class NonFiniteExample:
+    """An example that is not finite: its name, such as `train[17]`, its fault, and the example itself."""
 
     name: str
     holds: str
     example: Samples
 
 
-def refuse_spoiled(spoiled: Iterable[Spoiled], loss_of: Callable[[Samples], float]) -> None:
-    """Raise DatasetError that names examples whose loss is not finite either: some models are made for NaN."""
+def refuse_spoiled(spoiled: Iterable[NonFiniteExample], loss_of: Callable[[Samples], float]) -> None:
+    """Raise DatasetError that names non-finite examples whose loss is not finite either.
+
+    Some models are made for NaN, so a finite loss passes.
+    """
     found = [f"{bad.name} has {bad.holds}" for bad in spoiled if not _is_fine(bad.example, loss_of)]
     if found:
         raise DatasetError(f"{', '.join(found)}: fill it, or leave such examples out")
@@ -38,10 +41,10 @@ def _is_fine(example: Samples, loss_of: Callable[[Samples], float]) -> bool:
         return False
 
 
-def spoiled_in(examples: Examples, what: str, rows: NDArray[np.int64] | None = None) -> Iterator[Spoiled]:
-    """The first examples in memory with NaN and with infinity, in their input and in their target.
+def spoiled_in(examples: Examples, what: str, rows: NDArray[np.int64] | None = None) -> Iterator[NonFiniteExample]:
+    """Yield the first examples in memory with NaN and with infinity, in their input and in their target.
 
-    `rows` says which of `what` the examples are, where they are not all.
+    `rows` has the examples' indices in `what`, where some are left out.
     """
     if not isinstance(examples, Samples):
         return
@@ -52,15 +55,15 @@ def spoiled_in(examples: Examples, what: str, rows: NDArray[np.int64] | None = N
             if places:
                 place = min(places)
                 name = f"{what}[{place if rows is None else rows[place]}]"
-                yield Spoiled(name, f"{holds} in its {side}", examples.only(np.array([place])))
+                yield NonFiniteExample(name, f"{holds} in its {side}", examples.only(np.array([place])))
 
 
 def _is_suspect(leaf: Tensor) -> bool:
-    """Whether a tensor may hold NaN or infinity: a sum tells, in one pass."""
+    """Whether a tensor may hold NaN or infinity, by its sum, in one pass."""
     return leaf.is_floating_point() and not bool(torch.isfinite(leaf.sum(dtype=torch.float64)))
 
 
 def _first(holds: Tensor) -> int | None:
-    """The first place along the first axis where anything holds."""
+    """Return the first index along the first axis where anything holds; None without one."""
     where = holds.flatten(1).any(1) if holds.dim() > 1 else holds
     return int(where.int().argmax()) if bool(where.any()) else None

@@ -1,4 +1,4 @@
-"""Data that lie in files of a user's: pictures in folders, a table, arrays, a dataset of Hugging Face's on disk."""
+"""Data in a user's files: pictures in folders, a table, arrays, a dataset of Hugging Face's on disk."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tif", ".tiff", "
 def image_folder(root: Path, /, *, folder: str, size: PositiveInt | None = None) -> Datasets:
     """Pictures in a folder for each class, FOLDER/CLASS/*.png, or FOLDER/train/CLASS/ and FOLDER/test/CLASS/.
 
-    They are read when they are needed; `size` makes all of them as many pixels wide and high.
+    Pictures are read on demand; `size` makes all of them as many pixels wide and high.
     """
     from netdfl.training.data.own import Datasets as Given
 
@@ -120,7 +120,7 @@ def table(
 
 
 def _read_csv(file: str, target: str) -> Any:
-    """The file as DuckDB reads it, by the mark that parts the names in its first line: `1,5;2,5` has decimal commas."""
+    """Read a CSV file by DuckDB, with the delimiter of its first line: `1,5;2,5` has decimal commas."""
     import duckdb
 
     with (gzip.open if file.lower().endswith(".gz") else open)(file, "rb") as stream:
@@ -137,7 +137,7 @@ def _read_csv(file: str, target: str) -> Any:
 
 @contextmanager
 def _in_utf8(file: str) -> Iterator[str]:
-    """The file itself, or a copy where it is in UTF-16, which DuckDB does not read."""
+    """Yield the file itself, or a copy where it is in UTF-16, which DuckDB does not read."""
     with open(file, "rb") as stream:
         if stream.read(2) not in UTF16_MARKS:
             yield file
@@ -172,9 +172,9 @@ def hugging_face(
     inputs: list[str] = [],  # noqa: B006 - only read
     missing: Missing = "refuse",
 ) -> Datasets:
-    """What `datasets` of Hugging Face wrote by `save_to_disk`, one split or several; needs that package.
+    """A dataset that Hugging Face's `datasets` wrote by `save_to_disk`, with one or several splits.
 
-    Empty cells are as in a `table`.
+    Needs that package. Empty cells are treated as in a `table`.
     """
     from netdfl.training.data.own import Datasets as Given
 

@@ -1,15 +1,15 @@
-"""Data of one's own, in whatever form a PyTorch project has them, brought into the one form that a fleet shares out.
+"""A user's data, in any form that PyTorch projects use, converted to the one form that a fleet shares out.
 
     a torch.utils.data.Dataset          of pairs (input, target); of more, the last one is the target
     arrays or tensors                   (inputs, targets)
     a data frame                        pandas or polars; `target` names the column, `inputs` others than all numbers,
-                                        `missing` says what becomes of empty cells
+                                        `missing` decides on empty cells
     a `datasets.Dataset`                of Hugging Face; `target` and `inputs` name columns
     any of these, twice                 (train, test), or {"train": ..., "test": ...}
-    `Datasets`                          says all of it by name: one per client, columns to share out by, ...
+    `Datasets`                          everything by name: one per client, columns to share out by, ...
 
-What gives the same examples each time is read once where it is small, and anew each time where it is not, or where it
-draws at random, as augmentations do.
+Examples that are equal at each reading are read once where they are small. Large ones are read anew each time, and so
+are random ones, as augmentations make them.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from netdfl.core.whose import named_error, own_place
 from netdfl.training.data.columns import Column, Columns, columns_of, is_frame, is_hugging_face, of_array
 from netdfl.training.data.dataset import Dataset, Missing
 from netdfl.training.data.examples import Examples, ReadSamples, Samples, Tree, form, in_memory, joined, leaves, mapped
-from netdfl.training.data.finite import Spoiled, spoiled_in
+from netdfl.training.data.finite import NonFiniteExample, spoiled_in
 from netdfl.training.data.reading import from_arrays, from_hugging_face, is_column, is_numbers, kind_of, one_by_one
-from netdfl.training.data.tables import Asked, Read, classes_in, from_table
+from netdfl.training.data.tables import ColumnRequest, ReadExamples, classes_in, from_table
 
 T = TypeVar("T")
 _FORMS = "a torch Dataset, arrays (inputs, targets), a data frame, or netdfl.Datasets"
@@ -39,18 +39,18 @@ _FORMS = "a torch Dataset, arrays (inputs, targets), a data frame, or netdfl.Dat
 
 @dataclass(frozen=True, kw_only=True)
 class Datasets:
-    """Data to train and test on: each a torch Dataset, arrays `(inputs, targets)`, a data frame, ...; see the module.
+    """Data to train and test on: each a torch Dataset, arrays `(inputs, targets)`, or a data frame, among others.
 
     Attributes:
         train: Examples that are shared out over the clients as the scenario says.
         clients: In place of `train`: each client's own examples.
-        test: What all models are tested on; without it the clients' own tests together, or a part of `train`.
-        client_tests: What each client's model is tested on by itself.
+        test: The test set of all models; without it the clients' own tests together, or a part of `train`.
+        client_tests: The test set of each client's model.
         target: The column of a data frame or a `datasets.Dataset` that is to be predicted.
         inputs: The columns that it is predicted from; by default all others that hold numbers.
-        missing: What becomes of a table's empty cells: `refuse`, `drop` such rows, or the `mean` of an input's column.
+        missing: The treatment of a table's empty cells: `refuse`, `drop` such rows, or the `mean` of an input's column.
         columns: Values by which `partition: {kind: by_column}` shares `train` out, one for each example.
-        num_classes: How many classes there are, where more than those that occur.
+        num_classes: The number of classes, where more exist than occur.
     """
 
     train: Any = None
@@ -64,7 +64,7 @@ class Datasets:
     num_classes: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is of another type. Raises InputError."""
+        """Check the types of the attributes. Raises InputError."""
         for name, given in (("clients", self.clients), ("client_tests", self.client_tests)):
             fits = given is None or (isinstance(given, list | tuple) and len(given))
             expect(fits, f"Datasets: {name}", given, "a list with data for each client")
@@ -85,10 +85,10 @@ class Datasets:
 class SharedData:
     """The fleet's data in one form. `parts` are given where the data come client by client.
 
-    `labels` are the training targets where these are one class each; 0 classes: they are something else.
-    `rows` says which example of the data as given each of `train` is, of `num_given` (None: they are all); `drops`,
-    whether an example may be left out whose column to share out by is empty; `spoiled` are examples that hold NaN.
-    `notes` are sentences on what the data come to.
+    `labels` are the training targets where these are one class each; `num_classes` is 0 where they are something else.
+    `rows` has the index of each example of `train` in the data as given, of `num_given` (None: all of them). `drops`
+    tells whether examples with an empty column to share out by may be left out. `spoiled` are examples with NaN or
+    infinity. `notes` are sentences about the data.
     """
 
     train: Examples
@@ -101,16 +101,19 @@ class SharedData:
     rows: NDArray[np.int64] | None = None
     num_given: int = 0
     drops: bool = False
-    spoiled: Sequence[Spoiled] = ()
+    spoiled: Sequence[NonFiniteExample] = ()
     notes: Sequence[str] = ()
 
     def first(self) -> tuple[Tree, Tree]:
-        """Two training examples, to try things on."""
+        """Return two training examples for trials."""
         return self.train.take(torch.arange(min(2, len(self.train))))
 
 
 def adapted(found: Any) -> Dataset | Datasets:
-    """What a function of a user's returned, as a `Dataset` or `Datasets`. Raises TypeError, with what would be."""
+    """Convert the return value of a user's function to a `Dataset` or `Datasets`.
+
+    Raises TypeError that names the permitted forms.
+    """
     if isinstance(found, Dataset | Datasets):
         return found
     if isinstance(found, Mapping) and "train" in found:
@@ -123,7 +126,7 @@ def adapted(found: Any) -> Dataset | Datasets:
 
 
 def shared(given: Datasets) -> SharedData:
-    """`given` in one form. Raises DatasetError, with what came and what would do."""
+    """Convert `given` to the one form. Raises DatasetError that names the given and the permitted forms."""
     if (given.train is None) == (given.clients is None):
         raise DatasetError("Datasets needs either train, to be shared out, or clients, each client's own")
     found = _read_all(given)
@@ -156,17 +159,20 @@ def shared(given: Datasets) -> SharedData:
     )
 
 
-def _read_all(given: Datasets) -> dict[str, list[Read]]:
-    """All that is given, each as examples: `train` or `clients`, and tests. Raises DatasetError that names it."""
+def _read_all(given: Datasets) -> dict[str, list[ReadExamples]]:
+    """Read everything that is given as examples: `train` or `clients`, and tests.
+
+    Raises DatasetError that names the wrong part.
+    """
     lists = {"train": [given.train], "clients": given.clients, "test": [given.test], "client_tests": given.client_tests}
     named = {
         key: {_called(key, place): data for place, data in enumerate(each or ()) if data is not None}
         for key, each in lists.items()
     }
     tables = {what: _read(columns_of, data, what) for each in named.values() for what, data in each.items()}
-    asked = Asked(given.target, given.inputs, given.missing, classes_in(tables.values(), given.target))
+    asked = ColumnRequest(given.target, given.inputs, given.missing, classes_in(tables.values(), given.target))
 
-    def read(what: str, data: Any) -> Read:
+    def read(what: str, data: Any) -> ReadExamples:
         return _read(lambda one: _examples(one, tables[what], asked, what), data, what)
 
     return {key: [read(what, data) for what, data in each.items()] for key, each in named.items()}
@@ -176,8 +182,8 @@ def _called(key: str, place: int) -> str:
     return key if key in ("train", "test") else f"{key}[{place}]"
 
 
-def _training(found: Mapping[str, list[Read]]) -> tuple[Examples, Any, dict[str, Column], Any]:
-    """What is trained on: examples, where each client's begin and end, columns, and the rows that they are of these."""
+def _training(found: Mapping[str, list[ReadExamples]]) -> tuple[Examples, Any, dict[str, Column], Any]:
+    """Return the training examples, each client's part, the columns, and the examples' rows in the columns."""
     if found["clients"]:
         train, parts = _together([each.examples for each in found["clients"]])
         return train, parts, {}, None
@@ -186,7 +192,10 @@ def _training(found: Mapping[str, list[Read]]) -> tuple[Examples, Any, dict[str,
 
 
 def _by_hand(name: str, values: Any, num: int) -> Column:
-    """A column of values that the user gives beside the data. Raises DatasetError where there isn't one for each."""
+    """Return a column of values that the user gives beside the data.
+
+    Raises DatasetError unless there is one for each example.
+    """
     found = np.asarray(values)
     if found.ndim == 0:
         raise DatasetError(f"column {name!r} is {str(found)[:80]}: give one value for each example")
@@ -196,7 +205,7 @@ def _by_hand(name: str, values: Any, num: int) -> Column:
 
 
 def with_test(data: SharedData, share: float, rng: np.random.Generator) -> SharedData:
-    """`data` with a test set: its own, or else `share` of the training examples, held out of every client's part."""
+    """Return `data` with a test set: its own, or `share` of each client's training examples, held out."""
     if data.test is not None:
         return data
     held: list[NDArray[np.int64]] = []
@@ -224,7 +233,7 @@ def with_test(data: SharedData, share: float, rng: np.random.Generator) -> Share
 
 
 def _read(reader: Callable[[Any], T], data: Any, what: str) -> T:
-    """What `reader` makes of `data`. Raises DatasetError that names it `what`."""
+    """Return `reader(data)`. Raises DatasetError that names the data `what`."""
     try:
         return reader(data)
     except DatasetError:
@@ -237,8 +246,8 @@ def _read(reader: Callable[[Any], T], data: Any, what: str) -> T:
         raise DatasetError(f"{told}{remedy}") from error
 
 
-def _examples(data: Any, columns: Mapping[str, Column], asked: Asked, what: str) -> Read:
-    """One thing of a user's as examples, of which a model can take the numbers. Raises DatasetError."""
+def _examples(data: Any, columns: Mapping[str, Column], asked: ColumnRequest, what: str) -> ReadExamples:
+    """Read one of a user's data sets as numeric examples. Raises DatasetError."""
     read = replace(_by_form(data, columns, asked, what), name=what)
     if not len(read.examples):
         raise DatasetError(f"{what} has no examples: give at least one")
@@ -250,9 +259,9 @@ def _examples(data: Any, columns: Mapping[str, Column], asked: Asked, what: str)
     return read
 
 
-def _by_form(data: Any, columns: Mapping[str, Column], asked: Asked, what: str) -> Read:
+def _by_form(data: Any, columns: Mapping[str, Column], asked: ColumnRequest, what: str) -> ReadExamples:
     if isinstance(data, Samples | ReadSamples):
-        return Read(data)
+        return ReadExamples(data)
     if is_hugging_face(data):
         return from_hugging_face(data, columns, asked, what)
     if isinstance(data, Columns) or is_frame(data):
@@ -260,16 +269,16 @@ def _by_form(data: Any, columns: Mapping[str, Column], asked: Asked, what: str) 
     if isinstance(data, torch.utils.data.IterableDataset):
         raise DatasetError(f"{what} is an IterableDataset, which has no length: give a Dataset with len() and [k]")
     if isinstance(data, torch.utils.data.TensorDataset):
-        return Read(from_arrays(tuple(data.tensors), what))
+        return ReadExamples(from_arrays(tuple(data.tensors), what))
     if isinstance(data, tuple | list) and len(data) == 2:
-        return Read(from_arrays(tuple(data), what))
+        return ReadExamples(from_arrays(tuple(data), what))
     if hasattr(data, "__getitem__") and hasattr(data, "__len__") and not is_column(data):
-        return Read(one_by_one(data, what))
+        return ReadExamples(one_by_one(data, what))
     raise DatasetError(f"{what} is {kind_of(data)}: expected {_FORMS}")
 
 
 def _together(each: Sequence[Examples]) -> tuple[Examples, list[NDArray[np.int64]]]:
-    """Examples one after the other, and where each begins and ends."""
+    """Concatenate examples; return them with the indices of each part."""
     starts = np.cumsum([0, *map(len, each)])
     parts = [np.arange(first, last) for first, last in pairwise(starts)]
     if all(isinstance(some, Samples) for some in each):
@@ -285,7 +294,7 @@ def _together(each: Sequence[Examples]) -> tuple[Examples, list[NDArray[np.int64
 
 
 def _labels(train: Examples) -> NDArray[np.int64] | None:
-    """The class of every example, where targets are one whole number each."""
+    """Return the class of every example; None where targets are not one whole number each."""
     y = train.y if isinstance(train, Samples) else train.take(torch.arange(1))[1]
     if not isinstance(y, Tensor) or y.is_floating_point() or y.dim() != 1:
         return None
@@ -295,7 +304,7 @@ def _labels(train: Examples) -> NDArray[np.int64] | None:
 
 
 def _most(train: Examples) -> int:
-    """How many classes whole-numbered targets of any shape show; 0 where they are real."""
+    """Return the number of classes that whole-numbered targets of any shape show; 0 for real ones."""
     _, y = train.take(torch.arange(min(len(train), 4096)))
     whole = isinstance(y, Tensor) and not y.is_floating_point()
     return int(y.max()) + 1 if whole else 0

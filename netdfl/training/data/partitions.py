@@ -1,7 +1,7 @@
-"""How training samples are shared out over clients. No sample is lost or given twice.
+"""Partitions of training samples over clients. No sample is lost or given twice.
 
-A partition is a function `(labels, num_clients, streams, /, *, ...)` from the labels (N,) to one
-sorted array of indices per client.
+A partition is a function `(labels, num_clients, streams, /, *, ...)` from the labels (N,) to one sorted array of
+indices per client.
 """
 
 from __future__ import annotations
@@ -103,9 +103,9 @@ def shards(labels: Labels, num_clients: int, streams: Streams, /, *, shards_per_
 
 
 def by_column(labels: Labels, num_clients: int, streams: Streams, /, *, column: str) -> Partition:
-    """Each value of a column of the data (who wrote it, which hospital) goes to one client as a whole.
+    """Give each value of a column of the data (a writer, a hospital) to one client as a whole.
 
-    Values are dealt largest first, each to the client that has fewest examples; `labels` are the column's values.
+    Values are dealt largest first, each to the client with the fewest examples; `labels` are the column's values.
     """
     values, value_of, counts = np.unique(labels, return_inverse=True, return_counts=True)
     if len(values) < num_clients:
@@ -120,7 +120,7 @@ def by_column(labels: Labels, num_clients: int, streams: Streams, /, *, column: 
 
 
 def given(labels: Labels, num_clients: int, streams: Streams, /, *, file: str) -> Partition:
-    """As a JSON file says: a list for each client of the numbers of its training examples."""
+    """Take the partition from a JSON file: for each client, a list of the numbers of its training examples."""
     try:
         parts = [np.asarray(part) for part in json.loads(given_text(file))]
     except (OSError, ValueError, TypeError) as error:
@@ -139,7 +139,7 @@ PARTITIONS = by_name(iid, dirichlet, dirichlet_per_class, pathological, shards, 
 
 
 def label_counts(labels: Labels, parts: Sequence[Indices], num_classes: int) -> NDArray[np.int64]:
-    """Samples of each class at each client, of shape (clients, num_classes)."""
+    """Count the samples of each class at each client; shape (clients, num_classes)."""
     return np.stack([np.bincount(labels[part], minlength=num_classes) for part in parts]).astype(np.int64)
 
 
@@ -156,7 +156,7 @@ def _sorted(parts: Sequence[Indices]) -> Partition:
 
 
 def _classes(labels: Labels) -> tuple[Indices, Indices, Indices]:
-    """The classes that occur, each sample's class by its place among them, and the class sizes."""
+    """Return the occurring classes, each sample's class by its index among them, and the class sizes."""
     classes, class_of, counts = np.unique(labels, return_inverse=True, return_counts=True)
     return classes.astype(np.int64), class_of.astype(np.int64), counts.astype(np.int64)
 
@@ -166,12 +166,12 @@ def _equal_sizes(num_samples: int, num_clients: int) -> Indices:
 
 
 def _shuffled_by_class(rng: np.random.Generator, class_of: Indices) -> Indices:
-    """All samples, class by class, in random order within a class."""
+    """Return all samples, class by class, in random order within a class."""
     return np.lexsort((rng.random(len(class_of)), class_of))
 
 
 def _log_gamma(rng: np.random.Generator, alpha: float, shape: tuple[int, int]) -> NDArray[np.float64]:
-    """Logarithms of Gamma(alpha) draws: unnormalized Dirichlet mixes that never underflow.
+    """Draw logarithms of Gamma(alpha): unnormalized Dirichlet mixes that never underflow.
 
     Gamma(alpha) = Gamma(alpha + 1) * U^(1 / alpha) in distribution.
     """
@@ -180,9 +180,10 @@ def _log_gamma(rng: np.random.Generator, alpha: float, shape: tuple[int, int]) -
 
 
 def _dealing_order(rng: np.random.Generator, sizes: Indices) -> Indices:
-    """Clients in the order of repeated uniform picks among those that are not full yet.
+    """Return the clients in the order of repeated uniform picks among the clients that are not full yet.
 
-    The same law without a loop: independent unit-rate Poisson arrivals at every client, each cut
+    Computed without a loop, with the same distribution: independent unit-rate Poisson arrivals at every client, each
+    cut
     off when the client is full, merged by time.
     """
     arrivals = np.cumsum(rng.standard_exponential((len(sizes), int(sizes.max()))), axis=1)
@@ -192,10 +193,11 @@ def _dealing_order(rng: np.random.Generator, sizes: Indices) -> Indices:
 
 
 def _draw_classes(rng: np.random.Generator, log_mix: NDArray[np.float64], clients: Indices, counts: Indices) -> Indices:
-    """A class for each pick of `clients` in turn, from its mix over the classes still in stock.
+    """Draw a class for each pick of `clients` in turn, from its mix over the classes still in stock.
 
-    The stock's composition only changes when a class runs out, so the picks up to that point are
-    drawn at once; there are as many rounds as classes.
+    The set of classes in stock only changes when a class runs out, so the picks up to that point are drawn at once;
+    there
+    are as many rounds as classes.
     """
     drawn = np.empty(len(clients), dtype=np.int64)
     left, start = counts.copy(), 0
@@ -213,7 +215,7 @@ def _draw_classes(rng: np.random.Generator, log_mix: NDArray[np.float64], client
 
 
 def _draw(rng: np.random.Generator, log_mix: NDArray[np.float64], clients: Indices) -> Indices:
-    """A class for each of `clients` by inverting the cumulative mixes, laid end to end, in one search.
+    """Draw a class for each of `clients` by inverting the cumulative mixes, laid end to end, in one search.
 
     The uniform numbers have 32 bits, so that client + u is exact.
     """
@@ -225,10 +227,10 @@ def _draw(rng: np.random.Generator, log_mix: NDArray[np.float64], clients: Indic
 
 
 def _balanced(rng: np.random.Generator, log_shares: NDArray[np.float64], rows: Indices, columns: Indices) -> Indices:
-    """A table of whole numbers with these row and column sums, close to the scaled shares.
+    """Return a table of whole numbers with these row and column sums, close to the scaled shares.
 
-    Sinkhorn scaling in logarithms; what it has not settled is cut and filled in from corner to
-    corner; the fractions left are rounded up for the neediest classes of each client.
+    Sinkhorn scaling in logarithms; the remaining difference is cut and filled in from corner to corner; the remaining
+    fractions are rounded up for the neediest classes of each client.
     """
     logs = log_shares
     for _ in range(_SINKHORN_STEPS):
@@ -245,14 +247,14 @@ def _balanced(rng: np.random.Generator, log_shares: NDArray[np.float64], rows: I
 
 
 def _corner_fill(rows: NDArray[np.float64], columns: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The table whose sums are `rows` and `columns` (of equal totals), by overlap of their intervals."""
+    """Return the table with row sums `rows` and column sums `columns` (of equal totals), by interval overlap."""
     row_ends, column_ends = np.cumsum(rows), np.cumsum(columns)
     low = np.maximum.outer(row_ends - rows, column_ends - columns)
     return np.asarray(np.maximum(np.minimum.outer(row_ends, column_ends) - low, 0.0))
 
 
 def _rounded(rng: np.random.Generator, shares: NDArray[np.float64], rows: Indices, columns: Indices) -> Indices:
-    """`shares`, each rounded down or up by one, such that the sums are `rows` and `columns`.
+    """Round each of `shares` down or up by one, such that the sums are `rows` and `columns`.
 
     Serving the classes with most left over first always works out (Gale and Ryser).
     """
@@ -268,7 +270,7 @@ def _rounded(rng: np.random.Generator, shares: NDArray[np.float64], rows: Indice
 def _class_holders(
     rng: np.random.Generator, num_clients: int, classes_per_client: int, num_classes: int
 ) -> list[list[int]]:
-    """Which clients hold each class: every client takes the least held classes, ties at random."""
+    """Return the clients that hold each class: every client takes the least held classes, ties at random."""
     if classes_per_client > num_classes:
         raise ValueError(
             f"classes_per_client is {classes_per_client}, the data has {num_classes} classes: use at most {num_classes}"

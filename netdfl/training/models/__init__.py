@@ -1,1 +1,1 @@
-"""The models of the published settings, and how a model is built from a seed."""
+"""The models of the published settings, and the construction of a model from a seed."""

@@ -1,15 +1,15 @@
-"""Running statistics of a model, as one vector: the buffers that are means, which forward passes in training mode move.
+"""Running statistics of a model, as one vector: the buffers that are means, updated by forward passes in training.
 
-Those of torch's normalizing layers are, and a buffer of real numbers from whose every coordinate b a forward pass makes
-c b + s, where 0 < c <= 1, and s is of the batch alone: what it makes of the mean of several values is the mean of what
-it makes of them. The directions of spectral norm are not, nor is what each pass overwrites: each node keeps its own
-(`netdfl.training.models.state`).
+These are the statistics of torch's normalizing layers, and a buffer of real numbers whose every coordinate b becomes
+c b + s in a forward pass, where 0 < c <= 1, and s depends on the batch alone: for such a buffer, updating the mean of
+several values gives the mean of the updated values. The directions of spectral norm are no means, nor are buffers
+that each pass overwrites: each node keeps its own (`netdfl.training.models.state`).
 
-What becomes of means is the scenario's `task.model.buffers`:
+The scenario's `task.model.buffers` decides on means:
 
-    average    they are coordinates of the model's vector: sent, averaged, kept and judged with it
-    local      each node keeps its own (FedBN); the average model is judged with their mean
-    reset      nobody keeps any; a model is judged with statistics taken anew from training examples
+    average    they are coordinates of the model's vector: sent, averaged, kept and evaluated with it
+    local      each node keeps its own (FedBN); the average model is evaluated with their mean
+    reset      no node keeps any; a model is evaluated with statistics taken anew from training examples
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BufferPolicy: TypeAlias = Literal["average", "local", "reset"]
 
 
 def applied(module: nn.Module, x: Tree) -> Tree:
-    """What the module gives for inputs: a tensor, several by their order, or by their names."""
+    """Return the module's outputs for inputs: a tensor, several by their order, or several by their names."""
     x = as_taken(module, x)
     if isinstance(x, Tensor):
         return module(x)
@@ -37,7 +37,7 @@ def applied(module: nn.Module, x: Tree) -> Tree:
 
 
 def means(module: nn.Module, x: Tree) -> list[str]:
-    """The names of the running statistics, as passes of copies of `module` over inputs `x` in training mode show."""
+    """Return the names of the running statistics, found by passes of copies of `module` over `x` in training mode."""
     start = dict(module.named_buffers())
     if not start:
         return []
@@ -60,7 +60,7 @@ def _of_normalizing(module: nn.Module) -> Iterator[str]:
 
 @torch.no_grad()
 def _moved(module: nn.Module, x: Tree, begin: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The buffers after a forward pass in training mode of a copy in which some `begin` otherwise."""
+    """Return the buffers after a pass in training mode of a copy whose buffers `begin` have other values."""
     copy = copied(module)
     known = dict(copy.named_buffers())
     for name, value in begin.items():
@@ -81,7 +81,7 @@ class Buffers:
     """Some buffers of a module, read into one vector and written from one."""
 
     def __init__(self, module: nn.Module, names: Iterable[str]) -> None:
-        """The buffers `names`, in this order."""
+        """Select the buffers `names`, in this order."""
         self.names = tuple(names)
         known = dict(module.named_buffers())
         self._sizes = [known[name].numel() for name in self.names]
@@ -91,24 +91,24 @@ class Buffers:
         self.start = self.read(module)
 
     def read(self, module: nn.Module) -> Tensor:
-        """A fresh vector of shape (b,)."""
+        """Return the buffers as a fresh vector of shape (b,)."""
         known = dict(module.named_buffers())
         pieces = [known[name].detach().reshape(-1).to(self._dtype) for name in self.names]
         return torch.cat(pieces) if pieces else torch.empty(0)
 
     def named(self, vector: Tensor) -> dict[str, Tensor]:
-        """Parts of a vector of shape (b,), by the buffers' names."""
+        """Return the parts of a vector of shape (b,), by the buffers' names."""
         return dict(zip(self.names, vector.split(self._sizes), strict=True))
 
     def joined(self, kept: Mapping[str, Tensor]) -> Tensor:
-        """One vector of shape (b,) of what `named` gave, or the first values."""
+        """Return the vector of shape (b,) for named parts, or the first values where parts are missing."""
         if not set(self.names) <= set(kept):
             return self.start
         return torch.cat([kept[name] for name in self.names])
 
     @torch.no_grad()
     def write(self, module: nn.Module, vector: Tensor) -> None:
-        """Set the buffers. A variance that a method brought below 0 is 0; counts are rounded."""
+        """Set the buffers. A variance below 0, which some methods produce, is set to 0; counts are rounded."""
         known, first = dict(module.named_buffers()), 0
         for name in self.names:
             buffer = known[name]
@@ -121,7 +121,7 @@ class Buffers:
 
 @torch.no_grad()
 def estimate(module: nn.Module, batches: Iterable[Tree]) -> None:
-    """Set the statistics of normalizing layers to those of `batches`, each of which counts the same."""
+    """Set the statistics of normalizing layers to the mean over `batches`, each with equal weight."""
     layers = [each for each in module.modules() if isinstance(each, nn.modules.batchnorm._NormBase)]
     momenta = [layer.momentum for layer in layers]
     module.eval()

@@ -1,4 +1,4 @@
-"""Build a model from a seed: the same parameters on every node, and no trace in torch's own state."""
+"""Construction of a model from a seed: equal parameters on every node, and no trace in torch's own state."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from netdfl.training.models.copying import attributes, check_memory, copied_for_
 
 
 def seeded_module(make: Callable[[], nn.Module], seed: int) -> nn.Module:
-    """What `make` makes, on the CPU, by `seed` alone; the process's own random streams are as they were before.
+    """Return `make()`, on the CPU, with random draws from `seed`; the process's own streams are restored.
 
-    Raises ValueError where that is no module.
+    Raises ValueError where the result is no module.
     """
     with seeded(seed, torch.device("cpu")):
         module = make()
@@ -29,7 +29,7 @@ def seeded_module(make: Callable[[], nn.Module], seed: int) -> nn.Module:
 
 
 def settle(module: nn.Module, x: Tree, seed: int) -> Tree:
-    """Run the module on `x` where lazy layers are to take their shapes, else a copy, by `seed`; return what it gives.
+    """Run the module on `x` where lazy layers need their shapes, otherwise a copy; return the outputs.
 
     Raises ValueError where the module does not take the data, has nothing to train, shares its parameters' memory, or
     can't be copied.
@@ -55,7 +55,7 @@ def settle(module: nn.Module, x: Tree, seed: int) -> Tree:
 
 
 _MISFITS = (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError)
-"""What PyTorch raises where inputs do not fit; anything else is a mistake in the model."""
+"""Errors of PyTorch for inputs that do not fit; any other error is a mistake in the model."""
 
 
 def _not_taken(error: Exception, x: Tree) -> str:
@@ -67,7 +67,7 @@ def _not_taken(error: Exception, x: Tree) -> str:
 
 
 def load_initial(module: nn.Module, path: str | Path) -> None:
-    """Give `module` the weights of a safetensors file, or of a state_dict that torch.save wrote.
+    """Load weights into `module` from a safetensors file, or from a state_dict that torch.save wrote.
 
     Raises ValueError where the file is none of these, or is of another model.
     """
@@ -101,7 +101,7 @@ def load_initial(module: nn.Module, path: str | Path) -> None:
 
 
 def _tied(module: nn.Module) -> list[set[str]]:
-    """Names of parameters that are one and the same."""
+    """Return groups of names of one and the same parameter."""
     groups: dict[int, set[str]] = {}
     for name, parameter in module.named_parameters(remove_duplicate=False):
         groups.setdefault(id(parameter), set()).add(name)

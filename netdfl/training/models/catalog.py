@@ -1,7 +1,7 @@
 """The models by name: functions from the shape of an input to a module for batches (N, *shape).
 
-Each imports torch only when it is called, so that the table, and a scenario's schema with it, comes
-without. Parameter counts in the help texts are for the data that the papers used.
+Each imports torch only when it is called, so that the table, and a scenario's schema with it, does not need torch.
+Parameter counts in the help texts are for the data of the papers.
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ def vgg11_gn(shape: tuple[int, ...], num_classes: int, /, *, groups: PositiveInt
     """VGG-11 with group norm: 9,231,114 parameters on CIFAR-10.
 
     Its weights begin as DisPFL's do: convolutions normal, of variance 2 / (9 outputs), the last layer normal, of
-    standard deviation .01, biases 0. Group norm hides how large they are, not how far a step of SGD turns them.
+    standard
+    deviation .01, biases 0. Group norm hides their scale, but not how far a step of SGD turns them.
     """
     from torch import nn
 
@@ -135,7 +136,7 @@ def resnet18(
 ) -> Module:
     """ResNet-18 with batch norm: 11,173,962 parameters on CIFAR-10, and 9,620 running statistics.
 
-    `width` is that of the first stage; a thin one keeps the 18 layers, and trains quickly.
+    `width` is the number of channels in the first stage; a thin network keeps the 18 layers, and trains quickly.
     """
     from netdfl.training.models.layers import resnet18 as residual
 
@@ -162,10 +163,10 @@ MODELS = by_name(mlp, mnist_2nn, fashion_mlp, cifar_cnn, convnet, vgg11_gn, resn
 
 
 def from_torchvision(name: str) -> Callable[..., Module]:
-    """The model `name` of torchvision's, without its weights: what `torchvision:NAME` stands for in a scenario.
+    """Return the builder of torchvision's model `name`, without weights: `torchvision:NAME` in a scenario.
 
-    Raises LookupError, with names that are near, where torchvision has no such model, and ImportError, with what to
-    install, where it does not import.
+    Raises LookupError, with similar names, where torchvision has no such model, and ImportError, with the command to
+    install it, where it does not import.
     """
     from difflib import get_close_matches
 

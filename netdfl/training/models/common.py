@@ -1,6 +1,6 @@
-"""What a user's code shares with all modules that it makes: attributes of its classes, and globals that it names.
+"""State that a user's code shares between all its modules: attributes of classes, and globals that it names.
 
-No copy of a module has its own of these, so nodes of one process would train each other: what changes there is refused.
+Copies of a module do not have their own, so nodes of one process would train each other: changes there are refused.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ _CONTAINERS = (list, tuple, deque)
 _NOWHERE = "<nowhere>"
 
 
-class Common:
-    """Tells whether what all modules of a kind have in common has changed."""
+class SharedStateWatch:
+    """A detector of changes to the state that all modules of a kind share."""
 
     def __init__(self, module: nn.Module) -> None:
-        """Remember it as it is now."""
+        """Remember the present state."""
         self._homes = list(_homes(module))
         self.settle()
 
     def settle(self) -> None:
-        """From now on, it is as it is now."""
+        """Take the present state as the unchanged one."""
         self._before = {place: _kept(value) for place, value in self._found()}
 
     def changed(self) -> str | None:
-        """A place that is not as it was, if there is one."""
+        """Return a place that has changed; None where none has."""
         gone = set(self._before)
         for place, value in self._found():
             if not _as_it_was(value, self._before.get(place, NOTHING_THERE)):
@@ -62,7 +62,7 @@ class Common:
 
 
 def _in(home: Mapping[str, Any], names: frozenset[str] | None) -> Iterator[_Named]:
-    """What stands under `names`, of a class under all that are no methods."""
+    """Yield the values of `names` in a namespace; without names, all of a class but its methods."""
     if names is not None:
         yield from ((name, home[name]) for name in names if name in home)
         return
@@ -72,7 +72,7 @@ def _in(home: Mapping[str, Any], names: frozenset[str] | None) -> Iterator[_Name
 
 
 def _parts(place: str, value: Any) -> Iterator[_Named]:
-    """What a thing is made of, where it is a container, a module, or of a user's class."""
+    """Yield the parts of a container, a module, or an object of a user's class."""
     if isinstance(value, nn.Module):
         yield from ((f"{place}.{name}", each) for name, each in (*value.named_parameters(), *value.named_buffers()))
     elif isinstance(value, dict):
@@ -100,12 +100,15 @@ def _as_it_was(value: Any, then: Any) -> bool:
 
 
 def _address(tensor: Tensor) -> int:
-    """Another one where `.data` was set; 0 where a tensor's memory has none."""
+    """Return the address of a tensor's memory, which changes when `.data` is set; 0 for layouts without one."""
     return tensor.data_ptr() if tensor.layout == torch.strided else 0
 
 
 def _homes(module: nn.Module) -> Iterator[tuple[str, Mapping[str, Any], frozenset[str] | None]]:
-    """Where it may lie: a name, a class's or a module's namespace, and which names of that; None: all of a class."""
+    """Yield the namespaces that may hold shared state: a name, a class's or module's namespace, and the names in it.
+
+    None instead of the names stands for all of a class.
+    """
     left: list[Any] = []
     for _, value in places(module):
         left += [value] if isinstance(value, types.FunctionType) else type(value).__mro__
@@ -126,7 +129,7 @@ def _homes(module: nn.Module) -> Iterator[tuple[str, Mapping[str, Any], frozense
 
 
 def _namespaces(function: types.FunctionType, names: frozenset[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Of a function: the globals that it sees, and modules of the user's that it names."""
+    """Yield the globals that a function sees, and the user's modules that it names."""
     home = function.__globals__
     yield str(home.get("__name__", "")), home
     for name in names:
@@ -136,7 +139,7 @@ def _namespaces(function: types.FunctionType, names: frozenset[str]) -> Iterator
 
 
 def _names(code: types.CodeType) -> Iterator[str]:
-    """All names that a function and those within it ask for: globals, and attributes."""
+    """Yield all names that a function and its inner functions look up: globals, and attributes."""
     yield from code.co_names
     for part in code.co_consts:
         if isinstance(part, types.CodeType):
@@ -144,7 +147,7 @@ def _names(code: types.CodeType) -> Iterator[str]:
 
 
 def _is_users_class(kind: type) -> bool:
-    """Whether a user wrote it, or a method of it."""
+    """Whether the class, or one of its methods, is a user's code."""
     if is_users(getattr(sys.modules.get(kind.__module__), "__file__", None) or _NOWHERE):
         return True
     methods = (getattr(part, "__func__", part) for part in vars(kind).values())

@@ -1,4 +1,4 @@
-"""Copies of modules that do all that the modules do, and what a module shares that no copy could."""
+"""Faithful copies of modules, and the detection of state that no copy could have for itself."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ _COPIED_WITH_THE_REST = (nn.Module, dict, list, tuple, set, frozenset, deque, Me
 
 
 def copied(module: nn.Module, *, light: bool = False, shared: set[str] | None = None) -> nn.Module:
-    """A deep copy that does what `module` does, on parameters and with state of its own.
+    """Return a deep copy that behaves as `module` does, with its own parameters and state.
 
-    `deepcopy` leaves out the hooks of gradients that `torch.Tensor.register_hook` gave to parameters, and copies no
-    function: a `forward` that was put onto a part, and reaches the module by its closure, would reach the original.
-    What can't be copied, as a lock, both have: its places are added to `shared`. In a `light` copy parameters that are
-    trained are others in the same memory.
+    `deepcopy` omits the gradient hooks that `torch.Tensor.register_hook` adds to parameters, and copies no functions: a
+    replaced `forward` of a part that reaches the module by its closure would reach the original. Objects that can't be
+    copied, such as locks, are shared: their places are added to `shared`. In a `light` copy trained parameters are
+    other
+    objects in the same memory.
     """
     known: dict[int, Any] = {}
     functions: list[FunctionType] = []
@@ -59,7 +60,7 @@ def copied(module: nn.Module, *, light: bool = False, shared: set[str] | None = 
 
 
 def copied_for_each(module: nn.Module, *, light: bool = False, shared: set[str] | None = None) -> nn.Module:
-    """As `copied`. Raises ValueError, with what the module's own code raised, where that can't be."""
+    """Return `copied(module)`. Raises ValueError, with the module's own error, where that fails."""
     try:
         return copied(module, light=light, shared=shared)
     except Exception as error:  # whatever a user's own __deepcopy__ raises
@@ -69,7 +70,7 @@ def copied_for_each(module: nn.Module, *, light: bool = False, shared: set[str] 
 
 
 def uncompiled(module: nn.Module) -> nn.Module:
-    """`module` with its parts in place of what `torch.compile` made around them, and so with its author's names."""
+    """Replace the wrappers of `torch.compile` in a module by its own parts, with their original names."""
     for part in list(module.modules()):
         for name, child in list(part.named_children()):
             if (inner := getattr(child, "_orig_mod", None)) is not None and name != "_orig_mod":
@@ -80,12 +81,12 @@ def uncompiled(module: nn.Module) -> nn.Module:
 
 
 def plain_name(name: str) -> str:
-    """The name that a parameter has where nothing is compiled."""
+    """Return a parameter's name without the prefixes of `torch.compile`."""
     return name.replace("_orig_mod.", "")
 
 
 def _with_cells_of_its_own(value: FunctionType) -> FunctionType:
-    """The same function, whose cells are still empty."""
+    """Return a copy of a function with new, empty cells."""
     cells = tuple(CellType() for _ in value.__closure__ or ())
     copy = FunctionType(value.__code__, value.__globals__, value.__name__, value.__defaults__, cells)
     copy.__kwdefaults__ = value.__kwdefaults__
@@ -94,7 +95,7 @@ def _with_cells_of_its_own(value: FunctionType) -> FunctionType:
 
 
 def _at_the_same(generator: torch.Generator) -> torch.Generator:
-    """One that draws the same."""
+    """Return a generator in the same state, which draws the same numbers."""
     copy = torch.Generator(generator.device)
     copy.set_state(generator.get_state())
     return copy
@@ -109,7 +110,7 @@ def _can_be_copied(value: Any, known: dict[int, Any]) -> bool:
 
 
 def attributes(module: nn.Module) -> dict[str, Tensor]:
-    """Tensors that are plain attributes of the module's parts."""
+    """Return the tensors that are plain attributes of the module's parts."""
     return {
         f"{place}.{key}".lstrip("."): value
         for place, part in module.named_modules()
@@ -119,13 +120,13 @@ def attributes(module: nn.Module) -> dict[str, Tensor]:
 
 
 def check_memory(module: nn.Module, but: Collection[str] = ()) -> None:
-    """Refuse parameters that only an optimizer in place, or only `backward`, would treat as their author means.
+    """Refuse parameters that would be treated correctly only by an in-place optimizer or by `backward`.
 
-    A parameter is a view of the node's vector: memory that it shares with another tensor is no longer shared. But for
-    the attributes `but`, which are computed anew whenever the module runs.
+    A parameter is a view of the node's vector: memory that it shares with another tensor is no longer shared. The
+    attributes `but` are exempt, because they are computed anew whenever the module runs.
 
     Raises:
-        ValueError: a parameter shares memory with something else, or has a hook for accumulated gradients.
+        ValueError: A parameter shares memory with something else, or has a hook for accumulated gradients.
     """
     for name, parameter in module.named_parameters():
         if getattr(parameter, "_post_accumulate_grad_hooks", None):
@@ -139,7 +140,7 @@ def check_memory(module: nn.Module, but: Collection[str] = ()) -> None:
 
 
 def _spans(module: nn.Module, but: Collection[str]) -> Iterator[tuple[int, int, str]]:
-    """The bytes that every trained parameter takes, and each tensor that lies among those: first, past the last, name.
+    """Yield (first byte, end, name) of each trained parameter and of each tensor in the same storage.
 
     Tensors are other parameters, buffers and plain attributes of the module's parts.
     """

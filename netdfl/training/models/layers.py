@@ -1,4 +1,4 @@
-"""Layers that compute what torch's do, quicker on a CPU; and ResNet-18 of torch's own, with group or batch norm."""
+"""Layers with the results of torch's, faster on a CPU; and a ResNet-18 of torch's layers, with two norms."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from torch.nn.functional import avg_pool2d, max_pool2d, relu
 class ChannelsLast(nn.Sequential):
     """A sequence whose pictures, shape (N, C, H, W), lie in memory with their channels last.
 
-    So torch's max pooling on a CPU takes a tenth of the time. A GPU is given the pictures as they are.
+    So torch's max pooling on a CPU takes a tenth of the time. On a GPU pictures stay unchanged.
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """The last layer's output."""
+        """Return the last layer's output."""
         if x.device.type == "cpu":
             # what to(memory_format=torch.channels_last) does, which can't be under vmap
             x = x.movedim(-3, -1).contiguous().movedim(-1, -3)
@@ -25,12 +25,12 @@ class ChannelsLast(nn.Sequential):
 class PooledConv(nn.Conv2d):
     """A convolution, the largest of every 2x2 pixels, and ReLU.
 
-    The bias and ReLU come after the pooling, on a quarter of the numbers: both keep the order of what they are given,
-    so the largest is the same.
+    The bias and ReLU come after the pooling, on a quarter of the numbers: both are monotonic, so the largest is the
+    same.
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """Pictures of half the height and width, rounded down."""
+        """Return pictures of half the height and width, rounded down."""
         largest = max_pool2d(self._conv_forward(x, self.weight, None), 2)
         return (largest if self.bias is None else largest + self.bias[:, None, None]).relu()
 
@@ -42,7 +42,7 @@ class HalvingAverage(nn.Module):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """Average pooling."""
+        """Return the average-pooled pictures."""
         if x.device.type != "cpu":
             return avg_pool2d(x, 2)
         *rest, height, width = (*x.shape[:-2], x.shape[-2] // 2, x.shape[-1] // 2)
@@ -54,15 +54,15 @@ class HalvingAverage(nn.Module):
 
 
 def normed(channels: int, groups: int | None) -> nn.Module:
-    """Group norm; without `groups` batch norm."""
+    """Return a layer of group norm; without `groups` of batch norm."""
     return nn.BatchNorm2d(channels) if groups is None else nn.GroupNorm(groups, channels)
 
 
 class ResidualBlock(nn.Module):
-    """Two 3x3 convolutions and a way around them, (N, inputs, H, W) to (N, outputs, H/stride, W/stride)."""
+    """Two 3x3 convolutions and a shortcut, (N, inputs, H, W) to (N, outputs, H/stride, W/stride)."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, groups: int | None) -> None:
-        """Project the way around with a 1x1 convolution where the shape changes."""
+        """Build the block; a 1x1 convolution is the shortcut where the shape changes."""
         super().__init__()
         self.body = nn.Sequential(
             nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False),
@@ -83,7 +83,7 @@ class ResidualBlock(nn.Module):
 def resnet18(
     channels: int, num_classes: int, *, small_stem: bool, groups: int | None, width: int = 64
 ) -> nn.Sequential:
-    """Four stages of two blocks; the small stem is one 3x3 convolution, the large one 7x7 / 2 and max pooling.
+    """Build four stages of two blocks; the small stem is one 3x3 convolution, the large one 7x7 / 2 and max pooling.
 
     Without `groups` it has batch norm. The first stage has `width` channels, each further one twice as many.
     """

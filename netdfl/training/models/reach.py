@@ -1,7 +1,7 @@
-"""All that is reachable from a module, place by place: what it may keep from one call to the next.
+"""All objects that a module can reach, place by place: the state that it may keep between calls.
 
-Attributes and what they hold, hooks, and what functions among these close over. Not looked into are objects of torch,
-and what all modules of a kind have in common: classes, and what is global.
+Attributes and their contents, hooks, and the closures of functions among these. Excluded are the inner objects of
+torch, and state that all modules of a kind share: classes, and globals.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ import torch
 from torch import Tensor, nn
 
 MOST_PLACES = 20_000
-"""So many places are looked at: a vocabulary that a module holds is no state."""
+"""The most places that are visited: a vocabulary in a module is no state."""
 ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size})
-"""Types of what has no parts and never changes."""
+"""Types without parts that never change."""
 NOTHING_THERE = object()
 _NOT_LOOKED_INTO = (types.ModuleType, types.BuiltinFunctionType, type, weakref.ref)
 _EMPTY = types.CellType()
@@ -32,9 +32,9 @@ _Parts = list[tuple[str, Any]]
 
 
 def places(module: nn.Module) -> Iterator[tuple[str, Any]]:
-    """Each thing in reach, once, and where it is; a number or a text at each of its places.
+    """Yield each reachable object once, with its place; a number or a text at each of its places.
 
-    Buffers and parameters come first, by their names. Not those that are trained, but the hooks that they have.
+    Buffers and parameters come first, by their names. Trained parameters are left out, but not their hooks.
     """
     seen: set[int] = set()
     left: _Parts = [("", module)]
@@ -56,7 +56,7 @@ def places(module: nn.Module) -> Iterator[tuple[str, Any]]:
 
 
 def _parts(place: str, value: Any) -> _Parts:
-    """What a thing is made of. Of modules most have no hooks."""
+    """Return the parts of an object, with their places. Most modules have no hooks."""
     if isinstance(value, nn.Module):
         inside = value._modules, value._parameters, value._buffers, vars(value)
         return [
@@ -90,12 +90,12 @@ def _of_function(place: str, function: types.FunctionType) -> _Parts:
 
 
 def is_filled(cell: types.CellType) -> bool:
-    """Whether a function's cell holds something yet."""
+    """Whether a function's cell has contents."""
     return bool(cell != _EMPTY)
 
 
 def told(value: Any) -> Any:
-    """What tells whether a thing has changed, apart from its parts."""
+    """Return a value that changes when the object does, apart from its parts."""
     if type(value) in ATOMS or isinstance(value, Tensor | np.ndarray):
         return value
     if isinstance(value, torch.Generator):
@@ -118,7 +118,7 @@ def told(value: Any) -> Any:
 
 
 def same(value: Any, before: Any) -> bool:
-    """Whether two things that `told` gave are equal, to the bit."""
+    """Whether two values of `told` are equal, to the bit."""
     if value is before:
         return True
     if isinstance(value, Tensor):
@@ -138,11 +138,11 @@ def same(value: Any, before: Any) -> bool:
         return False
 
 
-class Watch:
-    """Tells in a moment that nothing was touched, by identities and by the versions of tensors."""
+class ModuleWatch:
+    """A fast check that nothing was changed, by identities and by the versions of tensors."""
 
     def __init__(self, module: nn.Module, but: Collection[str]) -> None:
-        """Watch all in reach of `module` as it is now, but for the buffers `but`."""
+        """Record all objects in reach of `module`, except the buffers `but`."""
         self._held: list[tuple[Collection[Any], tuple[Any, ...]]] = []
         self._tensors: list[tuple[Tensor, int]] = []
         self._others: list[tuple[Any, Any]] = []
@@ -170,7 +170,7 @@ class Watch:
             self._others.append((value, then.copy() if isinstance(then, set | np.ndarray) else then))
 
     def untouched(self) -> bool:
-        """Whether all is as it was."""
+        """Whether nothing has changed."""
         return (
             all(len(now) == len(then) and all(map(operator.is_, now, then)) for now, then in self._held)
             and all(tensor._version == version for tensor, version in self._tensors)

@@ -1,6 +1,6 @@
-"""What a module keeps beside the parameters that it trains: whatever is in its reach and changes as it runs.
+"""State of a module beside its trained parameters: all reachable objects that change as it runs.
 
-Nodes of one process share a module until one of them is found to keep something; from then on each has its own.
+Nodes of one process share a module until one of them is found to keep state; from then on that node has its own.
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ from netdfl.training.models.copying import copied, copied_for_each
 from netdfl.training.models.reach import NOTHING_THERE, places, same, told
 
 
-class Original:
-    """A module as it was built: it makes modules like it, and tells what another one of them has kept."""
+class OriginalModule:
+    """A module as it was built; it makes equal modules, and finds the changes in another one."""
 
     def __init__(self, module: nn.Module, but: Collection[str] = ()) -> None:
-        """Remember `module`, but for its trained parameters and for the buffers `but`. Raises ValueError."""
+        """Copy `module`, and record its state without trained parameters and the buffers `but`.
+
+        Raises ValueError where it can't be copied.
+        """
         self.but = frozenset(but)
         self.shared: set[str] = set()
         self.leak: str | None = None
@@ -37,30 +40,30 @@ class Original:
         return ((place, told(value)) for place, value in places(module) if place not in self.but)
 
     def made(self) -> nn.Module:
-        """A module like it, whose state is its own. Raises TrainingError where that can't be copied."""
+        """Return an equal module with its own state. Raises TrainingError where state can't be copied."""
         if self.refusal is not None:
             raise TrainingError(self.refusal)
         return copied(self._module, light=True)
 
     @property
     def refusal(self) -> str | None:
-        """Why there can be no other module like it, once one has changed what they have in common."""
+        """Why no other module can be made, once one has changed shared state; None before."""
         what = f"the model keeps {self.leak}, which can't be copied for each node"
         return None if self.leak is None else f"{what}: keep tensors, numbers and containers of these"
 
     def look_for_leaks(self, module: nn.Module) -> None:
-        """See whether `module` has changed what all modules that are made have in common: none is made any more."""
+        """Detect a change by `module` to state that all made modules share; none is made afterwards."""
         for place, value in self._places(module):
             if place in self.shared and not same(value, self._before.get(place, NOTHING_THERE)):
                 self.leak = f"its {place!r}"
 
     def to(self, device: str | torch.device) -> None:
-        """Move it."""
+        """Move the module to a device."""
         self._module.to(device)
         self._remember()
 
     def changed(self, module: nn.Module) -> str | None:
-        """A place where `module` is not as it was, if there is one."""
+        """Return a place where `module` has changed; None where it has not."""
         gone = set(self._before)
         for place, value in self._places(module):
             if not same(value, self._before.get(place, NOTHING_THERE)):
@@ -69,7 +72,7 @@ class Original:
         return min(gone, default=None)
 
     def kept(self, module: nn.Module) -> Kept:
-        """Buffers and frozen parameters of `module` that are not as they were."""
+        """Return the buffers and frozen parameters of `module` that have changed."""
         named = {name: p for name, p in module.named_parameters() if not p.requires_grad} | dict(module.named_buffers())
         return {
             name: tensor.detach().clone()

@@ -3,8 +3,8 @@
     given = handed_in(model=net, data=(train, test))
     netdfl.load({..., "task": {"model": {"name": given.model}, "dataset": {"name": given.dataset}}})
 
-is what `netdfl.run(..., model=net, data=(train, test))` does. An object lives in its process: so do fleets of the
-simulated world. Fleets of other worlds live in processes that know only what lies in files, and are told so.
+is the effect of `netdfl.run(..., model=net, data=(train, test))`. An object lives in its process, as fleets of the
+simulated world do. Fleets of other worlds live in processes that only have files, and report the missing object.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ _GIVEN: dict[str, Callable[[], Any]] = {}
 _MODELS = "a torch.nn.Module, a class of one, or a function that returns one"
 
 
-class HandedIn(NamedTuple):
-    """What a scenario writes for what was handed in; None where nothing was."""
+class ObjectNames(NamedTuple):
+    """The names in a scenario for objects that were handed in; None for missing ones."""
 
     model: str | None
     dataset: str | None
 
 
-def handed_in(*, model: nn.Module | type[nn.Module] | Factory | None = None, data: object = None) -> HandedIn:
-    """Names for a model and for data.
+def handed_in(*, model: nn.Module | type[nn.Module] | Factory | None = None, data: object = None) -> ObjectNames:
+    """Register a model and data, and return their names.
 
     All nodes start from a module's weights; a class or a function makes its own initial ones. `data` is
-    `netdfl.Datasets`, what it may be made of, or a list with one of these for each client.
+    `netdfl.Datasets`, any form that it can be made of, or a list with one of these for each client.
 
     Raises:
-        InputError: `model` or `data` is nothing of the kind.
+        InputError: `model` or `data` has another type.
     """
     make, take = (None if model is None else _maker(model)), (None if data is None else _by_client(data))
-    return HandedIn(
+    return ObjectNames(
         None if make is None else _named("model", make), None if take is None else _named("data", lambda: take)
     )
 
@@ -57,7 +57,7 @@ def _maker(model: object) -> Callable[[], Any]:
 
 
 def _by_client(data: object) -> object:
-    """A list of what are no columns: one for each client."""
+    """Return data for each client where `data` is a list of more than columns, else `data` itself."""
     if isinstance(data, type):
         raise InputError(f"data is the class {data.__name__}: expected data, such as {data.__name__}(...)")
     if not isinstance(data, list) or not data or is_column(data[0]):
@@ -93,7 +93,7 @@ def _named(what: str, make: Callable[[], Any]) -> str:
 
 
 def __getattr__(name: str) -> Callable[[], Any]:
-    """What was handed in under `name`."""
+    """Return the object that was handed in under `name`."""
     if name in _GIVEN:
         return _GIVEN[name]
     if name.rpartition("_")[2].isdigit():

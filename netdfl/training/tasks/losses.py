@@ -1,13 +1,14 @@
 """Losses by name, and the figures that a model is judged by. The tables are read without importing torch.
 
-A loss is a function `(outputs, targets, /)` to the mean over the examples of a minibatch; a figure is one to a number,
-given the outputs for all examples that are tested at once. What a model gives and what the data hold must fit:
+A loss is a function `(outputs, targets, /)` that returns the mean over the examples of a minibatch; a figure is a
+function of the outputs for all tested examples that returns a number. Outputs and targets must fit:
 
     cross_entropy           (N, classes, ...) or (N, ..., classes)    whole numbers (N, ...)
     mse, l1                 (N, ...)                                  real numbers (N, ...)
     binary_cross_entropy    (N, labels), before the sigmoid           0 or 1 (N, labels)
 
-A class of -100 (padding, a pixel of nothing) is left out, by cross-entropy as in PyTorch and by the figures of classes.
+A class of -100 (padding, an unlabeled pixel) is left out, by cross-entropy as in PyTorch and by the figures of
+classes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ else:  # so that a scenario's schema can be made from the signatures without tor
 
 
 LEFT_OUT = -100
-"""The class of what is to be left out: PyTorch's `ignore_index`."""
+"""The class of targets to leave out: PyTorch's `ignore_index`."""
 
 
 def cross_entropy(outputs: Tensor, targets: Tensor, /) -> Tensor:
@@ -112,11 +113,14 @@ USUAL = {
     "l1": ("rmse", "mae"),
     "binary_cross_entropy": ("label_accuracy", "f1"),
 }
-"""What a model is judged by beside its loss, where nothing is said."""
+"""The default figures for each loss, beside the loss itself."""
 
 
 def fitting_loss(targets: Tensor) -> str:
-    """The loss that goes with targets: by their type, and whether real ones are all 0 or 1, in several columns."""
+    """Return the name of the loss for some targets, by their type.
+
+    Several columns of only 0 and 1 count as labels.
+    """
     if not targets.is_floating_point():
         return "cross_entropy"
     labels = targets.dim() > 1 and targets.shape[1] > 1 and bool(((targets == 0) | (targets == 1)).all())
@@ -124,7 +128,7 @@ def fitting_loss(targets: Tensor) -> str:
 
 
 def check_one_tensor(outputs: object) -> None:
-    """What netdfl's own losses and figures take. Raises ValueError for anything else."""
+    """Check that outputs are one tensor, as netdfl's own losses and figures need. Raises ValueError."""
     if not hasattr(outputs, "shape"):
         what = f"the model gives {type(outputs).__name__}, where netdfl's own losses and figures take one tensor"
         remedy = "name a loss and metrics of your own that take it, or let the model return the tensor (its .logits)"
@@ -132,7 +136,7 @@ def check_one_tensor(outputs: object) -> None:
 
 
 def _like(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Outputs of the targets' shape: (N, 1) is (N,). Raises ValueError where they have another number."""
+    """Return outputs in the targets' shape: (N, 1) as (N,). Raises ValueError for another number of outputs."""
     check_one_tensor(outputs)
     if outputs.shape == targets.shape:
         return outputs
@@ -143,7 +147,7 @@ def _like(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def _classes_second(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Scores with the axis of classes second, as torch has them. Raises ValueError where the shapes do not fit."""
+    """Return scores with the axis of classes second, as torch has them. Raises ValueError for other shapes."""
     check_one_tensor(outputs)
     shape, wanted = tuple(outputs.shape), tuple(targets.shape)
     if len(shape) == len(wanted) + 1:

@@ -1,7 +1,7 @@
-"""What a model gives, of whatever type: tensors, alone or in tuples, mappings, dataclasses and objects with attributes.
+"""Outputs of a model, of any type: tensors, alone or in tuples, mappings, dataclasses and other objects.
 
-Losses and figures are given outputs of the type that the model gives, as Hugging Face's models give objects with
-`.logits`, so what is done to tensors is done inside a copy of the object. None stays None.
+Losses and figures receive outputs of the model's own type, such as Hugging Face's objects with `.logits`, so tensors
+are processed inside a copy of the object. None stays None.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from torch import Tensor
 
 
 def on_cpu(outputs: Any) -> Any:
-    """A copy, with every tensor on the CPU."""
+    """Return a copy with every tensor on the CPU."""
     return _of_tensors([outputs], lambda found: found[0].to("cpu", copy=True))
 
 
 def together(batches: list[Any]) -> Any:
-    """The outputs of some minibatches as those of one: tensors one after the other, along their first axis.
+    """Join the outputs of minibatches: tensors are concatenated along their first axis.
 
-    A tensor that has no axis, like a minibatch's loss, or that can't be joined to the others is None.
+    A tensor without an axis, like a minibatch's loss, or one that can't be joined to the others becomes None.
     """
     return _of_tensors(batches, _one_after_the_other)
 
@@ -34,7 +34,7 @@ def _one_after_the_other(found: list[Tensor]) -> Tensor | None:
 
 
 def _of_tensors(same: list[Any], function: Callable[[list[Tensor]], Tensor | None], *, inside: bool = False) -> Any:
-    """One of some outputs of the same form: for the tensors at each place what `function` makes of them."""
+    """Combine outputs of one form: `function` is applied to the list of tensors at each place."""
     first = same[0]
     if isinstance(first, Tensor):
         return function(same) if all(isinstance(each, Tensor) for each in same) else None
@@ -46,7 +46,7 @@ def _of_tensors(same: list[Any], function: Callable[[list[Tensor]], Tensor | Non
 
 
 def _parts(outputs: Any, inside: bool) -> dict[Any, Any]:
-    """What `outputs` is made of, by index, key or attribute; nothing for a number, a text, None, an unknown thing."""
+    """Return the parts of outputs, by index, key or attribute; empty for numbers, texts, None and unknown objects."""
     if isinstance(outputs, Mapping):
         return dict(outputs)
     if isinstance(outputs, tuple | list):
@@ -57,7 +57,7 @@ def _parts(outputs: Any, inside: bool) -> dict[Any, Any]:
 
 
 def _rebuilt(outputs: Any, parts: dict[Any, Any]) -> Any:
-    """An object like `outputs`, with other `parts`."""
+    """Return an object like `outputs`, with other `parts`."""
     kind = type(outputs)
     if isinstance(outputs, tuple | list):
         return kind(*parts.values()) if hasattr(outputs, "_fields") else kind(list(parts.values()))

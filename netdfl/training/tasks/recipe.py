@@ -1,4 +1,4 @@
-"""What a task is trained by: data in one form, a model that fits them, a loss and figures."""
+"""The ingredients of training: data in one form, a model that fits them, a loss and figures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from netdfl.core.rng import Streams
 from netdfl.core.whose import named_error, own_place
 from netdfl.training.data.dataset import Dataset, Labels, Pixels, data_root
 from netdfl.training.data.examples import Samples, form, leaves, shape_of
-from netdfl.training.data.finite import Spoiled, spoiled_in
+from netdfl.training.data.finite import NonFiniteExample, spoiled_in
 from netdfl.training.data.own import Datasets, SharedData, adapted, shared, with_test
 from netdfl.training.drawing import aside
 from netdfl.training.flat import FlatModel, Loss
@@ -33,7 +33,10 @@ Metrics = Callable[[Any, Any], Mapping[str, float]]
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a scenario's task asks for. No loss stands for cross-entropy of one class each, no metrics for accuracy."""
+    """The data, model, loss and metrics of a scenario's task.
+
+    A loss of None stands for cross-entropy of one class each, metrics of None for accuracy.
+    """
 
     data: Dataset | Datasets
     model: Callable[[tuple[int, ...], int], nn.Module]
@@ -42,7 +45,10 @@ class Recipe:
 
 
 def recipe_of(task: Any) -> Recipe:
-    """The recipe of a scenario's `task: train`, or of a task of one's own. Raises DatasetError, InputError."""
+    """Return the recipe of a scenario's `task: train`, or of a user's own task.
+
+    Raises DatasetError, InputError.
+    """
     if not hasattr(task, "dataset"):
         own: Task = task.build()
         data = adapted(own.data())
@@ -75,14 +81,14 @@ def _metrics(task: Any, y: Any) -> Metrics | None:
 
 
 def _apart(judge: Callable[[Any, Any], float]) -> Callable[[Any, Any], float]:
-    """A figure of the user's own, which may write to what it is given: other figures get what the model gave."""
+    """Wrap a user's figure so that it may write to its arguments without an effect on other figures."""
     return lambda outputs, targets: judge(*deepcopy((outputs, targets)))
 
 
 def made(recipe: Recipe, data: SharedData, settings: Any, seed: int) -> tuple[FlatModel, Metrics | None]:
-    """The model, initialized by `seed`, and what it is judged by; `settings` are `buffers` and `initial`.
+    """Return the model, initialized by `seed`, and its figures; `settings` are `buffers` and `initial`.
 
-    Raises ValueError where model, data and loss do not fit, DatasetError where it is the targets.
+    Raises ValueError where model, data and loss do not fit, DatasetError where the targets are wrong.
     """
     x, y = data.first()
     wanted = data.num_classes or (shape_of(y) or (1,))[0]  # real targets: as many numbers
@@ -105,8 +111,8 @@ def made(recipe: Recipe, data: SharedData, settings: Any, seed: int) -> tuple[Fl
 
 
 @dataclass(frozen=True)
-class _Standardized:
-    """One split of a `Dataset`, whose examples are standardized when they are asked for."""
+class _StandardizedSplit:
+    """One split of a `Dataset`, whose examples are standardized on demand."""
 
     data: Dataset
     x: Pixels
@@ -126,8 +132,8 @@ class _Standardized:
     def to(self, device: str | torch.device) -> Samples:
         return self.only(slice(None)).to(device)
 
-    def spoiled(self, name: str) -> list[Spoiled]:
-        """The first examples that are not finite; a sum tells that there are none."""
+    def spoiled(self, name: str) -> list[NonFiniteExample]:
+        """Return the first examples that are not finite; the sum of all proves that there are none."""
         if self.x.dtype == np.uint8 or np.isfinite(self.x.sum(dtype=np.float64)):
             return []
         rows = np.flatnonzero(~np.isfinite(self.x).reshape(len(self.x), -1).all(1))
@@ -135,9 +141,12 @@ class _Standardized:
 
 
 def one_form(data: Dataset | Datasets, share: float, streams: Streams) -> SharedData:
-    """Data as a fleet shares them out, with a test set: their own, or `share` of them. Raises DatasetError."""
+    """Return data as a fleet shares them out, with their own test set or a `share` of them. Raises DatasetError."""
     if isinstance(data, Dataset):
-        train, test = _Standardized(data, data.train_x, data.train_y), _Standardized(data, data.test_x, data.test_y)
+        train, test = (
+            _StandardizedSplit(data, data.train_x, data.train_y),
+            _StandardizedSplit(data, data.test_x, data.test_y),
+        )
         return SharedData(
             train=train,
             test=test,
@@ -150,7 +159,7 @@ def one_form(data: Dataset | Datasets, share: float, streams: Streams) -> Shared
 
 
 def _means(module: nn.Module, x: Any) -> list[str]:
-    """The running statistics of the module. Raises ValueError where it can't be trained on `x`."""
+    """Return the names of the module's running statistics. Raises ValueError where it can't be trained on `x`."""
     try:
         return means(module, x)
     except Exception as error:
@@ -158,12 +167,12 @@ def _means(module: nn.Module, x: Any) -> list[str]:
 
 
 def _raised(error: Exception) -> str:
-    """What an error says, and where a user's own code raised it."""
+    """Return the text of an error, and the place in a user's own code that raised it."""
     return named_error(error) + (f" ({own})" if (own := own_place(error)) else "")
 
 
 def refusal(model: FlatModel, x: Any, y: Any) -> str | None:
-    """Why the model can't be trained on a minibatch, in PyTorch's words; None where it can."""
+    """Return why the model can't be trained on a minibatch, in PyTorch's words; None where it can."""
     try:
         with aside(), torch.no_grad():
             model.loss(applied(copied(model.module).train(), x), y)
@@ -173,7 +182,7 @@ def refusal(model: FlatModel, x: Any, y: Any) -> str | None:
 
 
 def _check_figures(metrics: Metrics, outputs: Any, y: Any) -> None:
-    """netdfl's own figures take what the model gives. Raises ValueError."""
+    """Check that netdfl's own figures accept the model's outputs. Raises ValueError."""
     try:
         metrics(outputs, y)
     except ValueError as error:
@@ -184,7 +193,7 @@ def _check_figures(metrics: Metrics, outputs: Any, y: Any) -> None:
 
 
 def _check_loss(model: FlatModel, outputs: Any, y: Any, num_classes: int) -> None:
-    """What the model gives fits what the data hold. Raises ValueError."""
+    """Check that the model's outputs fit the targets. Raises ValueError."""
     shape = tuple(getattr(outputs, "shape", ()))
     plain = model.uses_cross_entropy
     if plain:

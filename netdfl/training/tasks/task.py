@@ -1,4 +1,4 @@
-"""The contract of a task of one's own: a model, data, a loss, and what models are judged by."""
+"""The contract of a task of one's own: a model, data, a loss, and figures of models."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from netdfl.training.toy import Quadratic as Quadratic
 
 
 class Task(Protocol):
-    """What a fleet trains, where `task: {kind: "mine:MyTask"}` names a class, or a function that returns one.
+    """A user's task, where `task: {kind: "mine:MyTask"}` names a class, or a function that returns an object of it.
 
-    Every node makes the same task, so what it draws at random comes from the scenario's seed: `model` runs under it.
+    Every node makes the same task, so its random draws come from the scenario's seed: `model` runs under it.
     """
 
     def model(self) -> nn.Module:
-        """The model that every node starts from."""
+        """Return the model that every node starts from."""
 
     def data(self) -> Any:
-        """The data: `netdfl.Datasets`, or what it may be made of, like (train, test). Each client gets its part.
+        """Return the data: `netdfl.Datasets`, or a form that it can be made of. Each client gets its part.
 
-        Given each client's own test examples, its model is judged on them (`mean_personal_...`) beside the test set
-        of all.
+        Given each client's own test examples, its model is judged on them (`mean_personal_...`) beside the test set of
+        all.
         """
 
     def loss(self, outputs: Any, targets: Any) -> Tensor:
-        """The mean loss of a minibatch, of what the model gives for its inputs; what local steps bring down."""
+        """Return the mean loss of a minibatch from the model's outputs; local steps minimize it."""
 
     def metrics(self, outputs: Any, targets: Any) -> Mapping[str, float]:
-        """Figures by name, of the outputs for all examples that are tested at once: `mae` becomes `test_mae`."""
+        """Return figures by name, from the outputs for all tested examples: `mae` becomes `test_mae`."""
 
 
 def as_number(found: Any) -> float:
-    """A figure: a number, or a tensor of one. Raises TypeError for anything else."""
+    """Convert a figure to a float: a number, or a tensor of one. Raises TypeError for anything else."""
     if isinstance(found, Tensor) and found.numel() == 1:
         return float(found)
     if isinstance(found, bool) or not isinstance(found, int | float):

@@ -31,7 +31,7 @@ from netdfl.record.event_log import EventLog, LoggingRecorder
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.task import Train
 from netdfl.scenario.model.world import SimulatedOptions
-from netdfl.training.alone import Alone
+from netdfl.training.alone import SequentialService
 from netdfl.training.catalog import SIZED_NBYTES
 from netdfl.transport.simulated.fabric import Fabric
 from netdfl.transport.wire import frame_size
@@ -239,9 +239,9 @@ def _nobody(node: NodeId, round: int, train_loss: float | None) -> None:
     """Nobody is told."""
 
 
-def _service(blueprint: Blueprint) -> Alone | Service:
+def _service(blueprint: Blueprint) -> SequentialService | Service:
     if blueprint.plain:
-        return Alone()
+        return SequentialService()
     from netdfl.training.service import Service
 
     return Service(blueprint.scenario.batching)
