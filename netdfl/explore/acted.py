@@ -18,7 +18,7 @@ from netdfl.explore.rows import MessageRow
 from netdfl.explore.trial import Event
 
 Acted: TypeAlias = dict[str, tuple[int, int]]
-"""By the kind of fault: how often it was drawn, and how often it had an effect."""
+"""For each kind of fault, how often it was drawn, and how often it had an effect."""
 SCHEDULE = "schedule"
 """The kind of the delays of a priority schedule."""
 _NAMES = {

@@ -44,7 +44,7 @@ class FaultInjection:
         self._due: list[tuple[int, CompiledEvent]] = []
 
     def due_ns(self, action: str) -> int | None:
-        """When `action` happens next, of what has its time; None: never."""
+        """Return the time of the next event with this action, among events that have a time; None without one."""
         now = self._clock.now_ns()
         return min((at_ns for at_ns, event in self._due if event.action == action and at_ns > now), default=None)
 

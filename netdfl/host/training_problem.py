@@ -30,7 +30,7 @@ from netdfl.training.tasks.recipe import made, one_form, recipe_of, refusal
 from netdfl.training.trial import EXAMPLES, fit_ways
 
 SETTLING = 1024
-"""Most training examples from which running statistics are computed anew."""
+"""The most training examples from which running statistics are computed anew."""
 
 
 class TrainingProblem:

@@ -70,7 +70,7 @@ class _MessageStop:
         return lambda playing: self._count(playing) > before
 
     def _count(self, playing: Playback) -> int:
-        """Return the number of such messages so far."""
+        """Return the number of messages so far that count toward the moment."""
         if self.what == "sent":
             return self._sent(playing)
         ended = playing.happenings.ended.get(self.edge, {})

@@ -32,7 +32,7 @@ def watched() -> Iterator[list[str]]:
 
 
 _SEEDED: list[bool] = []
-"""Not empty while numpy makes a seeded generator, which first makes an unseeded one internally."""
+"""A mark that numpy is making a seeded generator, which first makes an unseeded one internally; empty otherwise."""
 
 
 class _RandomStateMeta(type(np.random.RandomState)):  # type: ignore[misc]

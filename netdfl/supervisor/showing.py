@@ -14,7 +14,7 @@ from netdfl.supervisor.stalls import StallWatch
 
 SHOW_S = 0.25
 SHARE = 0.02
-"""Largest share of a run's time that goes into showing it, whatever the number of nodes."""
+"""The largest share of a run's time that goes into showing it, whatever the number of nodes."""
 
 
 class StatusReporter:

@@ -98,7 +98,7 @@ SIZED_NBYTES = 32
 
 
 def sized(node: NodeId, streams: Streams, /, *, bytes: Size) -> Quadratic:
-    """Ask what a model of so many `bytes` costs on a network: as `consensus`, on four numbers.
+    """Measure the cost of a model of so many `bytes` on a network, by `consensus` on four numbers.
 
     Each vector in a message counts as `bytes` on links, in rates and queues and in the record. For the simulated
     world, where nothing else has the size of a message.

@@ -69,7 +69,7 @@ class WrappedData:
 
     @property
     def written(self) -> Tensor | None:
-        """The vector after such writes, from the data."""
+        """The vector with the model's own writes, from the data; None without any."""
         return getattr(self.data, "written", None)
 
     def steps(self, *, epochs: int | None = None, steps: int | None = None) -> Iterator[Gradient]:

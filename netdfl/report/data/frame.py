@@ -75,9 +75,9 @@ class TextColumn:
 
 MOST_MOMENTS = 300
 MOST_NODES = 2000
-"""Of larger fleets some nodes are shown, evenly spaced, and those with crashes or pauses."""
+"""The most nodes that are all shown; a larger fleet shows evenly spaced ones, and nodes with crashes or pauses."""
 MOST_CELLS = 60_000
-"""Largest number of cells, by node and round, for which numbers are kept."""
+"""The largest number of cells, by node and round, for which numbers are kept."""
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,7 @@ def _home(folder: Path) -> str:
 
 
 class _Finder(MetaPathFinder):
-    """A finder of the modules of such packages, at any depth."""
+    """A finder of the modules in the packages that stand for folders, at any depth."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

@@ -78,12 +78,12 @@ def r2(outputs: Tensor, targets: Tensor, /) -> float:
 
 
 def label_accuracy(outputs: Tensor, targets: Tensor, /) -> float:
-    """Of several labels: the share that is right, above one half or not."""
+    """The share of several labels that is right, above one half or not."""
     return float(((_like(outputs, targets) > 0) == (targets > 0.5)).double().mean())
 
 
 def f1(outputs: Tensor, targets: Tensor, /) -> float:
-    """Of several labels: the harmonic mean of precision and recall, over all labels and examples."""
+    """The harmonic mean of precision and recall of several labels, over all labels and examples."""
     said, true = _like(outputs, targets) > 0, targets > 0.5
     return float(2 * (said & true).sum() / (said.sum() + true.sum()).clamp(min=1))
 
@@ -94,7 +94,7 @@ def perplexity(outputs: Tensor, targets: Tensor, /) -> float:
 
 
 def mean_iou(outputs: Tensor, targets: Tensor, /) -> float:
-    """Of each pixel's class: intersection over union, the mean over the classes that occur."""
+    """The intersection over union of pixel classes, the mean over the classes that occur."""
     said, counted = _classes_second(outputs, targets).argmax(1), targets != LEFT_OUT
     shares = []
     for label in range(_classes_second(outputs, targets).shape[1]):
