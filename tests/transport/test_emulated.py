@@ -179,6 +179,23 @@ async def test_a_rate_and_a_latency_are_kept_and_so_is_the_order():
     assert all(row.arrived_ns >= due for row, due in zip(rows, due_ns, strict=True))
 
 
+async def test_what_waited_for_room_at_its_receiver_is_no_lateness_of_the_emulation():
+    """A paused node takes nothing: the first message has come in time, the next are due long before it goes on."""
+    ledger, sink, due = KeptLedger(), KeptSink(capacity=0), list[int]()
+    async with emulated_fleet(
+        2, ledger, {"default": {"latency": "5ms"}}, measure=lambda src, n, sent, at, _: due.append(at)
+    ) as (a, b):
+        b.attach(sink)
+        await a.send(unicasts(messages(3)))
+        await sink.until_waiting()
+        await b._clock.sleep_until(due[0] + 50 * MS)
+        sink.make_room()
+        await ledger.until_settled(3)
+        await a.send(unicasts(messages(4)[3:]))
+        await ledger.until_settled(4)
+    assert len(due) == 2
+
+
 async def test_senders_share_the_downlink_of_their_receiver():
     ledger, sink = KeptLedger(), KeptSink()
     due: list[int] = []

@@ -79,7 +79,7 @@ class Emulated:
             ledger: told of every message sent and of its fate.
             seed: keys the order of what is due at one instant, and damage, as in the simulated world.
             epoch: how often this node was restarted.
-            measure: told when each message should have arrived and did.
+            measure: told when each message should have arrived and did, but for those that this node had no room for.
         """
         self.node, self._clock, self._ledger, self._links, self._seed = node, clock, ledger, links, seed
         self._changes = [e for e in events if e.at_ns is not None and e.acts_on_links]
@@ -91,10 +91,12 @@ class Emulated:
         self._waiting: list[_Held] = []
         self._blocked: list[Callable[[], None]] = []
         self._told: dict[NodeId, list[list[object]]] = {}
+        self._room_ns: dict[NodeId, int] = {}  # by sender: what was due before had to wait for room
         self._lead_ns = LEAD_NS
         self._timer: tuple[int, Timer] | None = None
         self._sink: Sink | None = None
         self._begun = self._closed = False
+        self._began_ns = 0
         self.carrier = carrier(self.receipts)
         self.carrier.attach(self)
 
@@ -104,7 +106,7 @@ class Emulated:
 
     def begin(self) -> None:
         """The fleet's time has begun: take what comes, and make changes from now on."""
-        self._begun = True
+        self._begun, self._began_ns = True, self._clock.now_ns()
         self._advance()
         self._offer_again()
 
@@ -280,7 +282,9 @@ class Emulated:
     def _arrived(self, arrivals: Sequence[Arrival[EdgeState, _Held]], at_ns: int) -> None:
         for _, edge, held, unit in arrivals:
             assert unit is not None
-            self._measure(edge.edge[0], unit.nbytes, held.link_header.sent_ns, at_ns, self._clock.now_ns())
+            src = edge.edge[0]
+            if at_ns >= self._room_ns.get(src, self._began_ns):
+                self._measure(src, unit.nbytes, held.link_header.sent_ns, at_ns, self._clock.now_ns())
             if unit.corrupted:
                 held.message = with_bit_flipped(held.message, self._seed)
             self._give(held)
@@ -296,6 +300,7 @@ class Emulated:
 
     def _offer_again(self) -> None:
         waiting, self._waiting = self._waiting, []
+        self._room_ns |= dict.fromkeys((held.message.src for held in waiting), self._clock.now_ns())
         for held in waiting:
             self._give(held)
         blocked, self._blocked = self._blocked, []
