@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
@@ -332,6 +333,9 @@ async def test_a_receiver_that_never_answers_costs_a_message_its_deadline_and_no
     async with sender_to(reader, ledger, replace(OPTIONS, call_deadline=300 * MS)) as a:
         await a.send(unicasts(numbered(4, first=1)))
         await ledger.until_settled(5)
+        gc.collect()
+        assert a._buffers is not None
+        assert all(buffer.is_free for buffer in a._buffers._pool.buffers), "the reader lives, and was asked"
     fates = [(row.message.round, row.fate.text) for row in ledger.rows]
     assert fates == [(t, "failed:deadline" if t == 2 else "delivered") for t in range(5)]
     assert reader.taken == [0, 1, 3, 4]
