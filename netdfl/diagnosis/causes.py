@@ -59,7 +59,8 @@ def find_doubtful(snapshot: Snapshot, behind: Collection[NodeId], patience_ns: i
 
 
 def _blockers(snapshot: Snapshot, node: NodeId) -> list[NodeId]:
-    return sorted(_may_send(snapshot, node) & _needed(snapshot, node))
+    may_send = _may_send(snapshot, node)
+    return sorted(may_send & _needed(snapshot, node) or may_send)
 
 
 def _needed(snapshot: Snapshot, node: NodeId) -> frozenset[NodeId]:

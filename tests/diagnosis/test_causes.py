@@ -13,7 +13,7 @@ from netdfl.diagnosis.causes import find_stuck
 from netdfl.diagnosis.diagnose import confirm, diagnose
 from netdfl.diagnosis.finding import Cause, Finding, by_verdict
 from netdfl.diagnosis.reasons import CAUSES, FIRST
-from netdfl.diagnosis.reduce import Supply, reduce, supply
+from netdfl.diagnosis.reduce import Supply, reduce, supply, surely_gone
 from netdfl.diagnosis.snapshot import Awaited, AwaitedFate, EdgeNow, NodeNow, Snapshot, State, What
 from netdfl.diagnosis.why import Why
 
@@ -205,6 +205,9 @@ def test_the_witness_of_a_deadlock_is_stuck_by_itself(snapshot: Snapshot) -> Non
             assert reduce(snapshot, others) == set(finding.roots)
 
 
+CUT = {(1, 0): EdgeNow(up=False)}
+
+
 def would_give(snapshot: Snapshot, waiter: int, source: int) -> bool:
     """Whether `waiter` gets what it waits for because `source` goes on, and not anyway."""
     wait = snapshot.nodes[waiter].wait
@@ -214,7 +217,19 @@ def would_give(snapshot: Snapshot, waiter: int, source: int) -> bool:
     return before is not Supply.SURE and after is Supply.SURE
 
 
+def heard(snapshot: Snapshot, waiter: int) -> set[int]:
+    """Whom `waiter` waits for; those that are gone where nobody else may send, for their messages would do as well."""
+    wait = snapshot.nodes[waiter].wait
+    assert wait is not None
+    here = set(wait.awaited) - surely_gone(snapshot, waiter, wait)
+    may_send = any(supply(snapshot, waiter, wait, source) is Supply.IF_RELEASED for source in here)
+    return here if may_send else set(wait.awaited)
+
+
 @given(fleets())
+@example(
+    fleet(waits(0, [1]), is_(1, State.RUNNING), waits(3, {0: Awaited(), 1: lost(1, 3)}, need=1, gone=[0]), edges=CUT)
+)
 @example(fleet(waits(1, {2: lost(2, 1)}), waits(3, {1: FLYING, 4: lost(4, 3)}), is_(2, State.RUNNING), waits(4, [3])))
 @example(fleet(waits(1, {2: lost(2, 1)}), waits(3, [1, 5]), is_(2, State.RUNNING), waits(4, [3]), waits(5, [4])))
 def test_behind_a_root_are_those_whom_its_going_on_would_reach(snapshot: Snapshot) -> None:
@@ -224,7 +239,7 @@ def test_behind_a_root_are_those_whom_its_going_on_would_reach(snapshot: Snapsho
         while more := {
             node
             for node in stuck - reached
-            for source in reached & set(snapshot.nodes[node].wait.awaited)
+            for source in reached & heard(snapshot, node)
             if would_give(snapshot, node, source)
         }:
             reached |= more
