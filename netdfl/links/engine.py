@@ -202,14 +202,16 @@ class LinkEngine(Generic[E, T]):
             unit = edge.spare
             if unit is None:
                 unit = edge.spare = InFlight.of(edge, content, id, nbytes, order_key)
+                unit.edge = unit.content = None  # no circle: an edge that is dropped is freed at once
             unit.kind, _, (unit.round, unit.step), _, unit.attempt = id
             unit.nbytes = nbytes
             for stage in at_once:
                 after_ns = stage.advance(unit, at_ns)
                 if after_ns < at_ns:
-                    unit.content, unit.order_key = content, order_key
+                    unit.edge, unit.content, unit.order_key = edge, content, order_key
                     if after_ns == DROPPED:
                         self._dropped(unit, stage.reason, now_ns)
+                        unit.edge = unit.content = None
                     else:
                         self._held[unit] = edge.spare = None
                     return UNKNOWN
