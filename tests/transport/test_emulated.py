@@ -180,15 +180,16 @@ async def test_a_rate_and_a_latency_are_kept_and_so_is_the_order():
 
 
 async def test_what_waited_for_room_at_its_receiver_is_no_lateness_of_the_emulation():
-    """A paused node takes nothing: the first message has come in time, the next are due long before it goes on."""
+    """A paused node takes nothing: one message has come in time, those sent then are due long before it goes on."""
     ledger, sink, due = KeptLedger(), KeptSink(capacity=0), list[int]()
     async with emulated_fleet(
         2, ledger, {"default": {"latency": "5ms"}}, measure=lambda src, n, sent, at, _: due.append(at)
     ) as (a, b):
         b.attach(sink)
-        await a.send(unicasts(messages(3)))
+        await a.send(unicasts(messages(1)))
         await sink.until_waiting()
-        await b._clock.sleep_until(due[0] + 50 * MS)
+        await a.send(unicasts(messages(3)[1:]))
+        await b._clock.sleep_until(b._clock.now_ns() + 50 * MS)
         sink.make_room()
         await ledger.until_settled(3)
         await a.send(unicasts(messages(4)[3:]))
