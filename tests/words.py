@@ -20,6 +20,7 @@ CLEAN = frozenset(
         "explore",
         "exports",
         "host",
+        "links",
         "packets",
         "record",
         "replaying",
@@ -37,6 +38,7 @@ CLEAN = frozenset(
 """Packages without a violation. A package enters when it has none, and none leaves."""
 
 SHARED: Mapping[str, str] = {
+    "EdgeState": "an edge of the link engine; a state of push-sum, whose checkpoints have the name",
     "Entry": "an entry of `links`, whose hash in 0.2.0 needs the name; a row of the catalog of algorithms, public",
     "Training": "the keys of a training task, whose hash in 0.2.0 needs the name; and a simulated fleet's training",
     "Task": "the training task of a node, and the task that a user writes; both are public",
@@ -52,6 +54,7 @@ NOUNS: Mapping[str, str] = {
     "Finding": "the result of a diagnosis or of a check",
     "Received": "the vectors that a node received: checkpoints have the name",
     "Recording": "the block `record` of a scenario, whose hash in 0.2.0 needs the name",
+    "Reordering": "the reordering of messages on a link, public",
     "Sampling": "the choice of messages that are recorded",
     "Training": "the learning of a model from data",
     "Tuning": "the tuning of a model on synthetic examples",

@@ -25,7 +25,7 @@ SPAN = 4
 torch may share a span between threads, so only these and maxima are torch's; sums are numpy's, in one thread."""
 
 
-class Span(NamedTuple):
+class BucketSpan(NamedTuple):
     """Some buckets of a flat vector: where its numbers are, from `start` to `stop`, and of which `buckets`.
 
     As a matrix they have a row for each bucket, of `width` numbers; where the last one is shorter, it is longer than
@@ -55,23 +55,23 @@ class Span(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def spans(dim: int, bucket: int) -> tuple[Span, ...]:
+def spans(dim: int, bucket: int) -> tuple[BucketSpan, ...]:
     """What covers a vector of `dim` numbers, in order."""
     bucket = min(bucket or dim, dim)
-    found: list[Span] = []
+    found: list[BucketSpan] = []
     if bucket > PIECE:
         for number, first in enumerate(range(0, dim, bucket)):
             last = min(first + bucket, dim)
             for start in range(first, last, SPAN * PIECE):
                 stop = min(start + SPAN * PIECE, last)
                 lengths = _cut(stop - start, PIECE)
-                found.append(Span(start, stop, slice(number, number + 1), stop - start, lengths))
+                found.append(BucketSpan(start, stop, slice(number, number + 1), stop - start, lengths))
     elif bucket:
         piece, whole = PIECE // bucket * bucket, dim // bucket * bucket
         for start in range(0, dim, SPAN * piece):
             stop = min(start + SPAN * piece, dim)
             lengths = _cut(min(stop, whole) - start, piece) + ((dim - whole,) if whole < stop else ())
-            found.append(Span(start, stop, slice(start // bucket, num_buckets(stop, bucket)), bucket, lengths))
+            found.append(BucketSpan(start, stop, slice(start // bucket, num_buckets(stop, bucket)), bucket, lengths))
     return tuple(found)
 
 
@@ -80,7 +80,7 @@ def _cut(length: int, most: int) -> tuple[int, ...]:
     return (most,) * (length // most) + ((length % most,) if length % most else ())
 
 
-def buffer_for(spans: Sequence[Span], dtype: torch.dtype) -> Tensor:
+def buffer_for(spans: Sequence[BucketSpan], dtype: torch.dtype) -> Tensor:
     """A flat buffer of this thread, not set, that has room for the matrix of each of `spans`."""
     return scratch("span", max((span.numel for span in spans), default=0), dtype)
 

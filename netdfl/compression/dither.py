@@ -21,10 +21,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from netdfl.compression.buckets import Span, buffer_for
+from netdfl.compression.buckets import BucketSpan, buffer_for
 
 
-def fractions(rng: np.random.Generator, spans: Sequence[Span], offset: int, *, double: bool) -> Iterator[Tensor]:
+def fractions(rng: np.random.Generator, spans: Sequence[BucketSpan], offset: int, *, double: bool) -> Iterator[Tensor]:
     """Yield `2^e + offset + u` for the numbers of each span, the consumer's to overwrite, until the next one.
 
     What is yielded is flat and may be longer. The integer part is `offset` modulo 2^8 in float32 (e = 7) and modulo

@@ -1,4 +1,8 @@
-"""Makes one link's stages, with their streams, from what its rules are; and a stage's change from two such."""
+"""The construction of one link's stages, with their random streams, and of the events that change these stages.
+
+A rule as a scenario gives it (`spec.LinkPart`) becomes the value that a stage works with: a loss model with its seed, a
+delay, a rate. `channel.py` decides which rules a link has; this module only builds.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from netdfl.links.rules.disorder import Corrupt, Corruption, Duplicate, Duplicat
 from netdfl.links.rules.latency import Latency, constant
 from netdfl.links.rules.loss import Bernoulli, Loss
 from netdfl.links.rules.mahimahi import rate_stage
-from netdfl.links.rules.named import Named, NamedDelay, NamedLoss
+from netdfl.links.rules.named import NamedDelay, NamedLoss, NamedMessages
 from netdfl.links.rules.rate import Rate, Shape
 from netdfl.links.rules.state import LinkState
 from netdfl.links.rules.tcp import Tcp, TcpTable
@@ -34,17 +38,17 @@ _NO_RULE: Mapping[str, object] = {
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """Builds what belongs to one edge, with seeds from `streams` by edge and rule."""
+    """A builder of the stages of one edge, with seeds from `streams` by edge and rule."""
 
     streams: Streams
     edge: Edge
 
     def seed(self, rule: str) -> int:
-        """The seed of `rule` on this edge."""
+        """Return the seed of `rule` on this edge."""
         return self.streams.integer("link", *self.edge, rule)
 
     def value(self, key: str, part: Any) -> Any:
-        """What a stage takes for `key`: the built part, or what stands for no rule."""
+        """Return the value that a stage takes for `key`: the built part, or the value of no rule for None."""
         if key == "state":
             return part
         if part is None:
@@ -52,18 +56,18 @@ class Maker:
         return part.build(self.seed("loss")) if key == "loss" else part.build()
 
     def event(self, old: Mapping[str, Effective], new: Mapping[str, Effective]) -> LinkEvent:
-        """The change of stages that leads from `old` to `new`; a model that stays goes on undisturbed."""
+        """Return the change of stages that leads from `old` to `new`. A model that stays keeps its state."""
         changes = {key: self.value(key, now.value) for key, now in new.items() if now.value != old[key].value}
         return changes | {f"{key}_scale": now.scale for key, now in new.items() if now.scale != old[key].scale}
 
     def stages(self, base: Mapping[str, Effective], used: Collection[str], pieces: Sequence[Piece]) -> Iterator[Stage]:
-        """The link's own stages for the keys in `used`, in the order of a path."""
+        """Yield the link's own stages for the keys in `used`, in the order of a path."""
         for key in ("state", "loss", "duplicate", "corrupt", "rate", "latency", "reorder"):
             if key in used:
                 yield self._stage(key, self.value(key, base[key].value), pieces)
 
     def tcp(self, base: Mapping[str, Effective], used: Collection[str], table: TcpTable) -> Iterator[Stage]:
-        """The stages of a link whose units are messages over TCP, where any key is in `used`."""
+        """Yield the stages of a link whose units are messages over TCP; none where `used` is empty."""
         if "state" in used:
             yield self._stage("state", self.value("state", base["state"].value), ())
         if used:
@@ -91,7 +95,7 @@ class Maker:
 
 
 def around(own: Sequence[Stage], events: Sequence[CompiledEvent]) -> Iterator[Stage]:
-    """A link's stages between those that lose and keep back what `events` name."""
+    """Yield a link's stages between one that drops and one that delays the messages of `events`."""
     ordered = sorted(events, key=lambda event: event.order)
     lost, late = ([named_by(event) for event in ordered if event.action == action] for action in ("drop", "delay"))
     if lost:
@@ -101,10 +105,10 @@ def around(own: Sequence[Stage], events: Sequence[CompiledEvent]) -> Iterator[St
         yield NamedDelay(late)
 
 
-def named_by(event: CompiledEvent) -> Named:
-    """The messages that an event `drop` or `delay` names."""
+def named_by(event: CompiledEvent) -> NamedMessages:
+    """Return the messages that an event `drop` or `delay` names."""
     said = event.parameters
-    return Named(
+    return NamedMessages(
         at_ns=event.at_ns,
         until_ns=said.get("until_ns"),
         at_round=event.at_round,
@@ -117,7 +121,10 @@ def named_by(event: CompiledEvent) -> Named:
 
 
 def same_for_all(base: Mapping[str, Effective], used: Collection[str]) -> tuple[Stage, ...] | None:
-    """The stages that all links with these rules can share as nothing ever changes: a constant delay, or none."""
+    """Return the stages that all links with these rules can share: none, or a constant delay.
+
+    None: each link needs its own stages. Only for rules that no event changes.
+    """
     if not used:
         return ()
     delay = base["latency"].value.build() if set(used) == {"latency"} else None

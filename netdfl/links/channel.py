@@ -1,8 +1,7 @@
-"""The links of a whole fleet: every path with its streams, made when first used, changed by the schedule.
+"""The links of a whole fleet: every path with its random streams, made at its first use and changed by the schedule.
 
-Sans-I/O: `path` gives the stages for whoever drives units through them (the simulated fabric, the
-emulated transport, the packet forwarder), and `apply` says what a scheduled event does to what is
-under way.
+Sans-I/O: `path` gives the stages to the link engine of the simulated fabric, of the emulated transport or of the packet
+forwarder. `apply` makes a scheduled change, and returns its effect on the units in the stages.
 """
 
 from __future__ import annotations
@@ -35,25 +34,25 @@ from netdfl.links.spec import NODE_KEYS, LinksSpec
 
 
 @dataclass(slots=True)
-class _Shared:
-    """A node's uplink or downlink, and what it is set to."""
+class _NodeStage:
+    """The stage of a node's uplink or downlink, which all its links share, with the value that is set."""
 
     stage: LinkRule
     value: Effective
 
 
 class Links:
-    """Every path of a fleet. A path is made when it is first asked for, as it is at that moment.
+    """Every path of a fleet. A path is made at its first use, with the changes that are in force then.
 
-    It can be pickled, with the state of every rule, as part of a checkpoint.
+    An instance can be pickled, with the state of every rule.
     """
 
     def __init__(
         self, spec: LinksSpec, streams: Streams, events: Sequence[CompiledEvent] = (), tcp: TcpTable | None = None
     ) -> None:
-        """`events` is the compiled schedule: what it will change decides how each path is built.
+        """Prepare the links of `spec`; the compiled schedule `events` decides how each path is built.
 
-        With `tcp`, units are messages over TCP, and loss, rate and latency are what its packets meet.
+        With `tcp`, units are messages over TCP, and loss, rate and latency act on the packets below.
         """
         self._tcp = tcp
         self._spec = spec
@@ -62,7 +61,7 @@ class Links:
         self._paths: dict[Edge, Path] = {}
         self._values: dict[Edge, Mapping[str, Effective]] = {}
         self._rules: dict[tuple[int, ...], OwnRules] = {}
-        self._shared: dict[tuple[NodeId, str], _Shared | None] = {}
+        self._shared: dict[tuple[NodeId, str], _NodeStage | None] = {}
         self._by_round: ByTarget[CompiledEvent] = ByTarget()
         self._changing: ByTarget[frozenset[str]] = ByTarget()
         self._named: ByTarget[CompiledEvent] = ByTarget()
@@ -97,7 +96,7 @@ class Links:
 
     @cached_property
     def common(self) -> Path | None:
-        """The path of every edge, where all are alike, and need nothing of their own; None: there is no such."""
+        """The path of every edge where all edges have the same stateless stages; else None."""
         if not self._unchanging or not self._spec.is_uniform:
             return None
         edge = (0, 0)  # any: all are alike
@@ -106,7 +105,7 @@ class Links:
         return Path(edge, own) if own is not None and ends == [None, None] else None
 
     def path(self, src: NodeId, dst: NodeId) -> Path:
-        """The stages from `src` to `dst`."""
+        """Return the path from `src` to `dst`."""
         edge = (src, dst)
         path = self._paths.get(edge)
         if path is not None:
@@ -117,22 +116,22 @@ class Links:
         return Path(edge, own, self._node_stage(src, "uplink"), self._node_stage(dst, "downlink"))
 
     def forget(self, src: NodeId, dst: NodeId) -> None:
-        """Keep no path from `src` to `dst`, whose stages all rest; asked for again, it is made anew."""
+        """Discard the path from `src` to `dst`, whose stages all rest; the next use makes a new one."""
         self._paths.pop((src, dst), None)
         self._values.pop((src, dst), None)
 
     def _alike(self, edge: Edge) -> tuple[LinkRule, ...] | None:
-        """The own stages of all links with the same entries as `edge`; None where each needs some of its own."""
+        """Return the own stages of all links with the same entries as `edge`; None where each link needs its own."""
         entries = self._spec.entries(edge)
         if entries not in self._stateless:
             self._stateless[entries] = same_for_all(*self._own_rules(edge))
         return self._stateless[entries]
 
     def apply(self, event: CompiledEvent, now_ns: int) -> list[StageOutcome]:
-        """Make a clocked `set` or `unset`; what becomes of what the stages hold, in order.
+        """Make a `set` or `unset` at a time; return its effect on the units in the stages, in order.
 
-        Events by round are in the paths from the start, and those on nodes' lives are not the links'
-        affair: both change nothing here.
+        Events by round are part of the paths from the start, and crashes and pauses of nodes do not change links: both
+        have no effect here.
         """
         if event.at_round is not None or event.action not in ("set", "unset"):
             return []
@@ -188,7 +187,7 @@ class Links:
         return path
 
     def _own_rules(self, edge: Edge) -> OwnRules:
-        """What `edge` has before any event: made once for all links with the same entries."""
+        """Return the rules of `edge` before any event, made once for all links with the same entries."""
         entries = self._spec.entries(edge)
         rules = self._rules.get(entries)
         if rules is None:
@@ -203,8 +202,8 @@ class Links:
         shared = self._shared[node, key]
         return None if shared is None else shared.stage
 
-    def _new_shared(self, node: NodeId, value: Effective) -> _Shared:
+    def _new_shared(self, node: NodeId, value: Effective) -> _NodeStage:
         maker = Maker(self._streams, (node, node))
         stage = rate_stage(maker.value("rate", value.value))
         stage.changed(maker.event({"rate": Effective(value.value)}, {"rate": value}), 0)
-        return _Shared(stage, value)
+        return _NodeStage(stage, value)

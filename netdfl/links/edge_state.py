@@ -1,8 +1,8 @@
-"""One directed edge as a link engine drives it: its path, and how much of that is computed in advance.
+"""One directed edge in a link engine: its path, and how much of the path is computed in advance.
 
-Most paths can be computed when a message enters: nobody shares their stages, and no event of the schedule will want
-back what they let go. Then a message costs no unit of its own: one unit per edge stands for each in turn, and a path
-that always takes the same time is not even asked. What this saves is in `docs/performance.md`.
+Most paths can be computed when a message enters: no other path shares their stages, and no event of the schedule will
+change a message that has left a stage. Then a message needs no object of its own: one unit per edge stands for each
+message in turn, and a path with a constant delay is not even asked. `docs/performance.md` has the gain.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from netdfl.core.types import Edge
-from netdfl.links.path import Fused, Path
+from netdfl.links.path import FusedStage, Path
 from netdfl.links.rules.base import Stage
 from netdfl.links.rules.disorder import Corrupt, Duplicate
 from netdfl.links.rules.latency import Latency
@@ -20,11 +20,11 @@ UNKNOWN = -1
 
 
 class PathPlan(NamedTuple):
-    """How an engine drives a path, up to stage `stop`; where that is not the end, another engine goes on there.
+    """The way in which an engine drives a path up to stage `stop`, behind which another engine may go on.
 
-    `at_once` are the stages that are asked one after another when a message enters; None: the message has to enter
-    each stage when it gets there. `delay_ns` is what they always come to, else `UNKNOWN`. `retiming` are the places of
-    stages in which units share something.
+    `at_once` are the stages to ask one after another when a message enters; None: the message enters each stage when it
+    gets there. `delay_ns` is their constant sum, else `UNKNOWN`. `retiming` are the places of stages that may re-time
+    their units.
     """
 
     stop: int
@@ -34,7 +34,7 @@ class PathPlan(NamedTuple):
 
     @classmethod
     def computed(cls, path: Path, *, changing: bool) -> PathPlan:
-        """Compute what can be; with `changing`, events will change stages while units are in them."""
+        """Compute as much as possible in advance; with `changing`, events change stages while units are in them."""
         at_once = _stages(path, changing)
         return cls.stage_by_stage(path)._replace(
             at_once=at_once, delay_ns=UNKNOWN if at_once is None else _delay_ns(at_once)
@@ -52,7 +52,7 @@ def _stages(path: Path, changing: bool) -> Sequence[Stage] | None:
         return None
     stages: list[Stage] = []
     for stage in path.stages:
-        if isinstance(stage, Fused):
+        if isinstance(stage, FusedStage):
             stages += stage.stages
         elif isinstance(stage, Stage) and not changing:
             stages.append(stage)
@@ -71,19 +71,19 @@ def _delay_ns(stages: Sequence[Stage]) -> int:
 
 
 class EdgeState:
-    """One directed edge: its path, how it is driven, and its half of each order key.
+    """One directed edge: its path, the plan of its engine, and the edge's half of each order key.
 
-    `spare` is the engine's unit that stands for each message whose way is computed.
+    `spare` is the unit that stands for each message of a computed path in turn.
     """
 
     __slots__ = ("edge", "order_key", "path", "plan", "spare")
 
     def __init__(self, edge: Edge, path: Path, plan: PathPlan, order_key: int = 0) -> None:
-        """Let nothing be under way."""
+        """Begin with nothing under way."""
         self.edge, self.path, self.plan, self.order_key = edge, path, plan, order_key
         self.spare: Any = None
 
     def rests(self, now_ns: int) -> bool:
-        """Whether its stages remember nothing, so that an edge made anew would do as this one does."""
+        """Whether the stages remember nothing, so that a new edge would behave as this one does."""
         at_once = self.plan.at_once
         return self.plan.delay_ns >= 0 or (at_once is not None and all([stage.rests(now_ns) for stage in at_once]))

@@ -1,7 +1,7 @@
-"""The link engine: takes contents over their edges, whatever they are, and says when each arrives or why it does not.
+"""The link engine: carries contents over their edges, and reports when each arrives or why it is dropped.
 
-The simulated fabric, the links above gRPC and the forwarder of packets all drive their links with it. It is sans-I/O:
-whoever owns the time asks `next_ns` and calls `step` or `run` when time gets there.
+The simulated fabric, the links above gRPC and the forwarder of packets all drive their links with it; what they carry
+differs. It is sans-I/O: the owner of the time asks `next_ns`, and calls `step` or `run` at that time.
 
     submit, enter -> stage -> stage -> ... -> stage -> arrived
                        |  ^
@@ -9,13 +9,15 @@ whoever owns the time asks `next_ns` and calls `step` or `run` when time gets th
                        |---- held, until a change releases it
                        '---> dropped
 
-A stage that lets a unit go at once is left at once; only a wait goes through the calendar. Two rules make the order at
-one instant a property of the messages and not of who was put in first: at every instant the calendar's entries go in
-the order of their keys, those of one edge in the order in which they were sent; and outside of an instant nothing
-enters a shared stage or arrives, but waits for its turn.
+A stage without a delay is left at once; only a wait goes through the calendar. Two rules make the order at one instant
+depend on the messages alone, and not on the order in which they were submitted:
 
-Where a path can be computed in advance (`edge_state.py` says which), a message goes straight to the instant of its
-arrival. What arrives at one instant, and has no stage before it, is handed over as one batch.
+- At every instant, the calendar's entries go in the order of their keys, and the entries of one edge in the order in
+  which they were sent.
+- Between instants, nothing enters a shared stage and nothing arrives: a unit that gets so far waits for its turn.
+
+Where a path can be computed in advance (`edge_state.py` decides), a message goes straight to the instant of its
+arrival. The arrivals of one instant without a stage before them are handed over as one batch.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from netdfl.core.fates import FateReason
 from netdfl.core.types import MessageId
 from netdfl.links.calendar import EventCalendar
 from netdfl.links.edge_state import UNKNOWN, EdgeState
-from netdfl.links.rules.base import DROPPED, Departure, Dropped, Held, LinkRule, Retiming, StageOutcome, Transit
+from netdfl.links.rules.base import DROPPED, Departure, Drop, Hold, LinkRule, RetimingStage, StageOutcome, Transit
 from netdfl.links.rules.keyed_random import copy_order_key
 
 E = TypeVar("E", bound=EdgeState)
@@ -39,10 +41,10 @@ T = TypeVar("T")
 
 @dataclass(slots=True, eq=False)
 class InFlight(Transit, Generic[E, T]):
-    """A unit as its engine sees it: what it carries, and where it is.
+    """A unit inside its engine: its content, and its place on the path.
 
-    `place` is the stage that it is in, `due_ns` when it leaves that stage (None: a stage holds it). A unit that was
-    `withdrawn` is ignored, whatever a stage still says of it.
+    `place` is the stage that holds the unit, `due_ns` its departure from there (None: no departure is known). A
+    `withdrawn` unit is ignored in all later outcomes of a stage.
     """
 
     edge: E = None  # type: ignore[assignment]
@@ -56,14 +58,14 @@ class InFlight(Transit, Generic[E, T]):
     def of(
         cls, edge: E, content: T, id: MessageId, nbytes: int, order_key: int, copy: int = 0, *, corrupted: bool = False
     ) -> InFlight[E, T]:
-        """Let a unit stand for the message `id` on `edge`."""
+        """Return a unit for the message `id` on `edge`."""
         kind, _, (round, step), _, attempt = id
         src, dst = edge.edge
         return cls(src, dst, kind, round, step, attempt, nbytes, copy, corrupted, edge, content, order_key)
 
     @property
     def alone(self) -> Transit:
-        """The unit without what it carries, for stages that are tried."""
+        """The unit without its content, for trials of a stage."""
         return Transit(
             self.src,
             self.dst,
@@ -77,19 +79,19 @@ class InFlight(Transit, Generic[E, T]):
         )
 
     def __deepcopy__(self, memo: object) -> Transit:
-        """A stage that is copied to be tried keeps its units without what they carry."""
+        """Copy the unit without its content: a stage is copied for trials, and contents are large."""
         return self.alone
 
 
 Arrival: TypeAlias = tuple[int, E, T, InFlight[E, T] | None]
 """(order key, edge, content, the unit that carried it; None: its way was computed in advance)"""
 Order: TypeAlias = Callable[[list[Any]], Sequence[Any]]
-"""Puts the entries of one instant in order."""
+"""A function that puts the entries of one instant in order."""
 order_key_of, _edge_of, _unit_of = itemgetter(0), itemgetter(1), itemgetter(3)
 
 
 def by_order_key(entries: list[Any]) -> Sequence[Any]:
-    """Edges go by their keys; the entries of one edge keep the order in which they were added, as links promise."""
+    """Sort entries by their keys, but keep the order of addition within each edge, as links promise."""
     ordered = sorted(entries, key=order_key_of)
     if len(set(map(_edge_of, entries))) == len(entries):
         return ordered
@@ -100,26 +102,26 @@ def by_order_key(entries: list[Any]) -> Sequence[Any]:
 
 
 def as_they_came(entries: list[Any]) -> Sequence[Any]:
-    """Entries keep the order in which they were added, as on a wire."""
+    """Keep the order of addition, as on a wire."""
     return entries
 
 
 class Route(NamedTuple, Generic[E]):
-    """The edges over which one node sends at once, and the delay that all of them always have (else `UNKNOWN`)."""
+    """The edges over which one node sends at once, with the constant delay of all of them (else `UNKNOWN`)."""
 
     edges: Sequence[E]
     delay_ns: int
 
     @classmethod
     def over(cls, edges: Sequence[E]) -> Route[E]:
-        """Find out whether `edges` always take the same time."""
+        """Make the route over `edges`, and test whether all have the same constant delay."""
         first = edges[0].plan.delay_ns
         same = all([edge.plan.delay_ns == first for edge in edges])
         return cls(edges, first if same else UNKNOWN)
 
 
 class Flight(NamedTuple, Generic[E, T]):
-    """A content under way: when it arrives, or leaves the stage that it is in; None: a stage holds it."""
+    """A content under way. `at_ns` is its arrival, or its departure from the present stage; None while it is held."""
 
     edge: E
     content: T
@@ -128,14 +130,14 @@ class Flight(NamedTuple, Generic[E, T]):
 
     @property
     def stages(self) -> Sequence[LinkRule]:
-        """The stages that it has still to enter."""
+        """The stages still to be entered."""
         if self.unit is None or self.at_ns is None:
             return ()
         return self.edge.path.stages[self.unit.place + 1 : self.edge.plan.stop]
 
 
 class LinkEngine(Generic[E, T]):
-    """All contents under way on some edges."""
+    """All contents under way on a set of edges."""
 
     def __init__(
         self,
@@ -146,16 +148,16 @@ class LinkEngine(Generic[E, T]):
         """Start with nothing under way.
 
         Args:
-            arrived: takes what arrives at one instant, in nanoseconds. A batch whose ways were computed in advance is
-                in the order in which it was sent: it rarely matters beyond the messages of one receiver, so `order`
-                is left to whoever takes the batch.
-            dropped: takes a unit that ends on its way, with the reason and the instant.
-            order: puts what is due at one instant in order.
+            arrived: Takes the arrivals of one instant, in nanoseconds. A batch whose paths were computed in advance is
+                in the order of sending: order rarely matters beyond the messages of one receiver, so `arrived` applies
+                `order` where it needs it.
+            dropped: Takes a unit that was dropped, with the reason and the instant.
+            order: Sorts the entries that are due at one instant.
         """
         self._arrived, self._dropped, self._order = arrived, dropped, order
         self._calendar: EventCalendar[Arrival[E, T]] = EventCalendar(_is_void)
         self._held: dict[InFlight[E, T], None] = {}
-        self._moved: dict[Retiming, None] = {}
+        self._moved: dict[RetimingStage, None] = {}
         self._moved_ns = 0
         self._in_instant = False
 
@@ -170,9 +172,9 @@ class LinkEngine(Generic[E, T]):
         order_key: int,
         now_ns: int,
     ) -> Sequence[E]:
-        """Put one message for several receivers on its edges: a content of so many bytes for each.
+        """Put one message for several receivers on its edges, with a content and a size for each edge.
 
-        Returns the edges whose content arrives at this very instant, as their whole path takes no time.
+        Returns the edges whose content arrives at this very instant, because the whole path takes no time.
         """
         edges, delay_ns = route
         if delay_ns >= 0:
@@ -190,7 +192,7 @@ class LinkEngine(Generic[E, T]):
         return at_once
 
     def enter(self, edge: E, content: T, id: MessageId, nbytes: int, order_key: int, now_ns: int) -> int:
-        """Put `content` on `edge`; returns when it arrives, if that can be computed now, else `UNKNOWN`."""
+        """Put `content` on `edge`; return the instant of its arrival if that is known now, else `UNKNOWN`."""
         _, at_once, delay_ns, _ = edge.plan
         at_ns = now_ns
         if delay_ns >= 0:
@@ -221,21 +223,21 @@ class LinkEngine(Generic[E, T]):
         return at_ns
 
     def resume(self, unit: InFlight[E, T], place: int, at_ns: int) -> None:
-        """Let `unit` enter stage `place` at `at_ns`; an engine at the other end of the link has taken it so far."""
+        """Let `unit` enter stage `place` at `at_ns`, after an engine at the other end of the link took it so far."""
         unit.place = place - 1
         self._wait(unit, at_ns)
 
     # time
 
     def next_ns(self) -> int | None:
-        """Return when something is due next, or None."""
+        """Return the next instant at which something is due, or None."""
         due = self._calendar.next_ns()
         if self._moved and (due is None or due > self._moved_ns):
             return self._moved_ns
         return due
 
     def step(self, now_ns: int) -> None:
-        """Do what is due at `now_ns`, which `next_ns` gave. What this adds to the same instant is due again."""
+        """Process the instant `now_ns` from `next_ns`. An entry that this adds to the instant makes it due again."""
         due = self._calendar.next_ns()
         self._in_instant = True
         if due != now_ns:
@@ -250,26 +252,29 @@ class LinkEngine(Generic[E, T]):
         self._in_instant = False
 
     def run(self, until_ns: int) -> None:
-        """Do all that is due up to `until_ns`, in order of time."""
+        """Process all instants up to `until_ns`, in order of time."""
         while (due := self.next_ns()) is not None and due <= until_ns:
             self.step(due)
 
     def change(self, outcomes: Iterable[StageOutcome], now_ns: int) -> None:
-        """Do to units what the change of a stage, by the schedule, says of each."""
+        """Apply the outcomes of a stage's change to their units."""
         for outcome in outcomes:
             self._take(outcome, now_ns)
 
     # what is under way
 
     def flights(self) -> Iterator[Flight[E, T]]:
-        """Give every content under way, and how far it is."""
+        """Yield every content under way."""
         for at_ns, (_, edge, content, unit) in self._calendar:
             yield Flight(edge, content, at_ns, unit)
         for unit in self._held:
             yield Flight(unit.edge, unit.content, None, unit)
 
     def withdraw(self, is_wanted: Callable[[Flight[E, T]], bool]) -> list[Flight[E, T]]:
-        """Take contents off their way. A stage that counts one still does, and can't bring it back."""
+        """Withdraw the contents under way that `is_wanted` selects, and return them.
+
+        A stage that has counted a unit, as in a queue's length, still counts it.
+        """
         flights = [flight for flight in self.flights() if is_wanted(flight)]
         computed = {id(flight.content) for flight in flights if flight.unit is None}
         if computed:
@@ -288,13 +293,13 @@ class LinkEngine(Generic[E, T]):
         elif unit.due_ns == now_ns:
             unit.due_ns = None
             if unit.place in unit.edge.plan.retiming:
-                stage = cast(Retiming, unit.edge.path.stages[unit.place])
+                stage = cast(RetimingStage, unit.edge.path.stages[unit.place])
                 stage.left(unit, now_ns)
                 self._note_move(stage, now_ns)
             self._go(unit, unit.place + 1, now_ns)
 
     def _go(self, unit: InFlight[E, T], place: int, now_ns: int) -> None:
-        """Enter stage `place` and those behind it, until one keeps the unit."""
+        """Enter stage `place` and the stages behind it, until one keeps the unit."""
         edge, in_instant = unit.edge, self._in_instant
         stages, shared, (stop, _, _, retiming) = edge.path.stages, edge.path.own.stop, edge.plan
         while place < stop:
@@ -303,7 +308,7 @@ class LinkEngine(Generic[E, T]):
             stage = stages[place]
             outcomes = stage.enter(unit, now_ns)
             if place in retiming:
-                self._note_move(cast(Retiming, stage), now_ns)
+                self._note_move(cast(RetimingStage, stage), now_ns)
             elif len(outcomes) == 1 and type(outcomes[0]) is Departure and outcomes[0].at_ns <= now_ns:
                 place += 1
                 continue
@@ -326,9 +331,9 @@ class LinkEngine(Generic[E, T]):
         if unit.withdrawn:
             return
         self._held.pop(unit, None)
-        if isinstance(outcome, Dropped):
+        if isinstance(outcome, Drop):
             self._dropped(unit, outcome.reason, now_ns)
-        elif isinstance(outcome, Held):
+        elif isinstance(outcome, Hold):
             self._held[unit] = None
         elif outcome.at_ns > now_ns or unit.place in unit.edge.plan.retiming:
             self._wait(unit, outcome.at_ns)
@@ -342,17 +347,17 @@ class LinkEngine(Generic[E, T]):
 
     # stages that are shared
 
-    def _note_move(self, stage: Retiming, now_ns: int) -> None:
+    def _note_move(self, stage: RetimingStage, now_ns: int) -> None:
         self._moved[stage], self._moved_ns = None, now_ns
 
     def _retime(self, now_ns: int) -> None:
-        """Let stages in which units share something say anew when each leaves, after all else of this instant."""
+        """Let shared stages compute their units' departures anew, after all other work of this instant."""
         stages, self._moved = list(self._moved), {}
         for stage in stages:
             self.change(stage.retimed(now_ns), now_ns)
 
 
 def _is_void(at_ns: int, entry: Arrival[Any, Any]) -> bool:
-    """Whether its unit leaves the stage at another time by now."""
+    """Whether the unit of an entry has another departure by now."""
     unit = entry[3]
     return unit is not None and unit.due_ns != at_ns

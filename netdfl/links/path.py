@@ -1,8 +1,8 @@
-"""A path: the stages that a unit of one directed edge passes, and the fusion that makes them fast.
+"""A path: the stages of one directed edge, and the fusion of stages that makes paths fast.
 
-The order is fixed: the sender's uplink, then the link's state, loss, duplicate, corrupt, rate with its
-queue, latency, reorder, then the receiver's downlink, then the checksum that finds detected
-corruption. So what is lost takes no time of the serializer, and damaged units take all of it.
+The order is fixed: the sender's uplink, then the link's state, loss, duplicate, corrupt, rate with its queue, latency,
+reorder, then the receiver's downlink, then the checksum that finds detected corruption. So a lost unit takes no time of
+the serializer, and a damaged unit takes all of its time.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from functools import lru_cache
 from typing import ClassVar
 
 from netdfl.core.types import Edge
-from netdfl.links.rules.base import DROPPED, Departure, Dropped, LinkEvent, LinkRule, Stage, StageOutcome, Transit
+from netdfl.links.rules.base import DROPPED, Departure, Drop, LinkEvent, LinkRule, Stage, StageOutcome, Transit
 from netdfl.links.rules.disorder import Duplicate
 
 
-class Fused(Stage):
-    """Several stages of one link as one: the whole way through them is computed at entry.
+class FusedStage(Stage):
+    """Several stages of one link as one stage, which computes the whole way through them at entry.
 
-    It gives what the chain gives, but for the order among units that leave one of its stages in the
-    same nanosecond. It takes changes for the stages before the first one that delays; a change of a
-    stage behind that one would have to find what is in flight, so such a link is left a chain.
+    The outcomes equal the outcomes of the single stages, but for the order among units that leave one of them in the
+    same nanosecond. Changes are accepted for the stages before the first one that delays: a change of a later stage
+    would have to find the units in flight, so `channel.py` does not fuse a link with such changes.
     """
 
     __slots__ = ("_copying", "stages")
@@ -40,7 +40,7 @@ class Fused(Stage):
         for stage in self.stages:
             after_ns = stage.advance(unit, at_ns)
             if after_ns < at_ns:
-                return (Dropped(unit, stage.reason),) if after_ns == DROPPED else ()
+                return (Drop(unit, stage.reason),) if after_ns == DROPPED else ()
             at_ns = after_ns
         return (Departure(unit, at_ns),)
 
@@ -52,7 +52,7 @@ class Fused(Stage):
                 return [outcome for copy in copies for outcome in self._go(copy, at_ns, place + 1)]
             after_ns = stage.advance(unit, at_ns)
             if after_ns < at_ns:
-                return (Dropped(unit, stage.reason),) if after_ns == DROPPED else ()
+                return (Drop(unit, stage.reason),) if after_ns == DROPPED else ()
             at_ns = after_ns
         return (Departure(unit, at_ns),)
 
@@ -70,12 +70,12 @@ class Fused(Stage):
 
 
 INSTANT_CHANGES = frozenset({"state", "loss", "duplicate", "corrupt"})
-"""The changes that a fused link takes (but for a reset, which must find what is in flight)."""
+"""The keys whose changes a fused stage accepts, except for a reset, which must find the units in flight."""
 
 
 def fuse(stages: Sequence[Stage]) -> tuple[LinkRule, ...]:
-    """`stages`, which no other path shares, as one stage; none for none."""
-    return (Fused(stages),) if len(stages) > 1 else tuple(stages)
+    """Merge `stages`, which no other path shares, into one stage; no stage for none."""
+    return (FusedStage(stages),) if len(stages) > 1 else tuple(stages)
 
 
 _places = lru_cache(range)

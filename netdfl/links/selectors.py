@@ -1,4 +1,4 @@
-"""Selectors: which nodes or links a line of a scenario means.
+"""Selectors: the nodes or links that a line of a scenario names.
 
 Nodes: `3`, `0..7` (both ends), a group's name, `*` (all), and lists of these, `[0..3, core]`.
 Links: nodes `->` nodes (directed), nodes `--` nodes (both directions, each with its own streams).
@@ -16,7 +16,7 @@ from netdfl.core.types import Edge, NodeId
 
 Groups: TypeAlias = Mapping[str, Sequence[NodeId]]
 NodesText: TypeAlias = int | str | list[int | str]
-"""What a scenario writes for nodes."""
+"""A selector of nodes as a scenario writes it."""
 
 _RANGE = re.compile(r"^(\d+)(?:\s*\.\.\s*(\d+))?$")
 
@@ -32,18 +32,18 @@ class Block:
         return isinstance(edge, tuple) and edge[0] in self.src and edge[1] in self.dst and edge[0] != edge[1]
 
     def edges(self) -> Iterator[Edge]:
-        """The links, in ascending order."""
+        """Yield the links, in ascending order."""
         targets = sorted(self.dst)
         return ((src, dst) for src in sorted(self.src) for dst in targets if src != dst)
 
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """What a selector of links means: one block, or two for both directions.
+    """The meaning of a selector of links: one block, or two for both directions.
 
-    `rank` says how specific it is: 0 for `default`, 1 for sets on both sides, 2 where one side is a
-    single node, 3 for one link (or one pair). A node's number is a single node; groups, ranges and
-    lists are sets, whatever their size.
+    `rank` is how specific the selector is: 0 for `default`, 1 for sets on both sides, 2 where one side is a single
+    node, 3 for one link (or one pair). A node's number is a single node; groups, ranges and lists are sets, whatever
+    their size.
     """
 
     blocks: tuple[Block, ...]
@@ -57,13 +57,13 @@ class Selector:
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
-    """`; did you mean X?` where some of `names` is like `name`, else the list of them."""
+    """Return the remedy for an unknown name: `did you mean X?` where some of `names` is like `name`, else the list."""
     close = get_close_matches(name, names, n=1)
     return f"did you mean {close[0]}?" if close else f"choose one of {', '.join(sorted(names)) or '(none is defined)'}"
 
 
 def parse_nodes(written: int | str | Sequence[int | str], groups: Groups, num_nodes: int) -> frozenset[NodeId]:
-    """The nodes that `written` names. Raises ValueError for an unknown node or group."""
+    """Return the nodes that `written` names. Raises ValueError for an unknown node or group."""
     if isinstance(written, Sequence) and not isinstance(written, str):
         return frozenset().union(*(parse_nodes(item, groups, num_nodes) for item in written))
     text = str(written).strip()
@@ -92,12 +92,12 @@ def _checked(nodes: Sequence[NodeId], num_nodes: int, text: str) -> frozenset[No
 
 
 def is_edges(text: object) -> bool:
-    """True where a selector names links, not nodes."""
+    """Whether a selector names links, not nodes."""
     return isinstance(text, str) and ("->" in text or "--" in text)
 
 
 def parse_edges(text: str, groups: Groups, num_nodes: int) -> Selector:
-    """The links that `text` names. Raises ValueError for what is unknown, and for a link to itself."""
+    """Return the links that `text` names. Raises ValueError for an unknown name, and for a link of a node to itself."""
     if text.strip() in ("default", "all", "*"):
         everyone = frozenset(range(num_nodes))
         return Selector((Block(everyone, everyone),), 0)

@@ -1,9 +1,9 @@
-"""What a scenario's `links:` block means: for every link its rules, for every node its up- and downlink.
+"""The meaning of a scenario's `links:` block: the rules of every link, and every node's up- and downlink.
 
-Each entry is a selector and the keys that it sets. An entry replaces only the keys that it names, each
-whole (a new `latency` inherits nothing of an older one). For one link, `default` is read first, then
-the entries that name it from the least to the most specific (`Selector.rank`), entries of one rank in
-the order in which they are written: the last one to set a key wins.
+Each entry is a selector and the keys that it sets. An entry replaces only the keys that it names, each whole (a new
+`latency` inherits nothing of an older one). For one link, `default` is read first, then the entries that name it from
+the least to the most specific (`Selector.rank`), entries of one rank in the order in which they are written: the last
+one to set a key wins.
 """
 
 from __future__ import annotations
@@ -26,7 +26,11 @@ from netdfl.links.selectors import Groups, Selector, is_edges, nearest, parse_ed
 
 @dataclass(frozen=True, slots=True)
 class LinkKey:
-    """One key of a link: its table, the key that chooses in it, the default, and the short form's parameter."""
+    """The definition of a link's key.
+
+    `table` holds the functions by name, `key` is the scenario's key for this name, `default` the name without it, and
+    `short` the parameter that the short form sets.
+    """
 
     table: Mapping[str, Callable[..., object]]
     key: str
@@ -51,18 +55,18 @@ LINK_KEYS = ("state", *(name for name in SLOTS if name not in NODE_KEYS))
 
 @runtime_checkable
 class Buildable(Protocol):
-    """A chosen part, as a scenario's own model of it."""
+    """A part of a link in the form of the scenario's own model."""
 
     def maker(self) -> Callable[..., object]:
-        """What takes a context, and makes the part with the parameters that the scenario wrote."""
+        """Return a function from a context to the part with its parameters from the scenario."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """A part of a link with its parameters read: equal where it `means` the same.
+class LinkPart:
+    """A part of a link with its parameters read. Two are equal if their slots are and both `means` are.
 
-    A loss model is made afresh for each link, as it has a state; all links share the others.
+    A loss model has a state, so `build` makes one for each link; all links share the other parts.
     """
 
     slot: str
@@ -71,22 +75,22 @@ class Chosen:
     shared: object = field(compare=False, repr=False)
 
     def build(self, *context: object) -> object:
-        """The part; for a loss model, `context` is the link's seed."""
+        """Return the built part; for a loss model, `context` is the link's seed."""
         return self.make(*context) if self.slot == "loss" else self.shared
 
 
-def choose(slot: str, value: object) -> Chosen | None:
-    """The part that `value` means for the key `slot`; None for `none` or null.
+def choose(slot: str, value: object) -> LinkPart | None:
+    """Return the part that `value` means for the key `slot`; None for `none` or null.
 
-    `value` is the short form (`5%`, `20ms`, `10Mbit`), a mapping, or a part that was read already.
-    Raises ValueError with the key's name where it means nothing, or its parameters are out of range.
+    `value` is the short form (`5%`, `20ms`, `10Mbit`), a mapping, or a part that was read already. Raises ValueError
+    with the key's name for a value without a meaning, and for parameters out of range.
     """
     if value is None or value == "none":
         return None
-    if isinstance(value, Chosen):
+    if isinstance(value, LinkPart):
         return value
     means, make = (value, value.maker()) if isinstance(value, Buildable) else _read_part(slot, value)
-    return Chosen(slot, means, make, make(0) if slot == "loss" else make())
+    return LinkPart(slot, means, make, make(0) if slot == "loss" else make())
 
 
 def _read_part(slot: str, value: object) -> tuple[object, Callable[..., object]]:
@@ -101,10 +105,10 @@ def _read_part(slot: str, value: object) -> tuple[object, Callable[..., object]]
 
 
 def read_parameters(function: Callable[..., object], written: Mapping[str, object]) -> dict[str, Any]:
-    """The keyword arguments for `function`, in base units, of a scenario that was checked when it was loaded.
+    """Read the keyword arguments for `function`, in base units, from a scenario that was checked when it was loaded.
 
-    A quantity is read from its string; a bare number is taken to be in base units already. Raises
-    ValueError for a key that is unknown or missing, and for a value of the wrong type or range.
+    A quantity is read from its string; a bare number is in base units already. Raises ValueError for an unknown or
+    missing key, and for a value of the wrong type or range.
     """
     read = _model_of(function).model_validate(written)
     return {name: getattr(read, name) for name in written}
@@ -112,7 +116,7 @@ def read_parameters(function: Callable[..., object], written: Mapping[str, objec
 
 @cache
 def _model_of(function: Callable[..., object]) -> type[BaseModel]:
-    """The parameters that a scenario can write."""
+    """Make a model of the parameters that a scenario can write."""
     written = (p for p in inspect.signature(function, eval_str=True).parameters.values() if p.kind is p.KEYWORD_ONLY)
     fields: dict[str, Any] = {p.name: (p.annotation, ... if p.default is p.empty else p.default) for p in written}
     return create_model(function.__name__, __config__={"extra": "forbid"}, **fields)
@@ -120,27 +124,27 @@ def _model_of(function: Callable[..., object]) -> type[BaseModel]:
 
 @dataclass(frozen=True, slots=True)
 class LinkSpec:
-    """The rules of one link; None where it has none."""
+    """The rules of one link; None for a key without a rule."""
 
     state: str = "up"
-    loss: Chosen | None = None
-    latency: Chosen | None = None
-    rate: Chosen | None = None
-    duplicate: Chosen | None = None
-    corrupt: Chosen | None = None
-    reorder: Chosen | None = None
+    loss: LinkPart | None = None
+    latency: LinkPart | None = None
+    rate: LinkPart | None = None
+    duplicate: LinkPart | None = None
+    corrupt: LinkPart | None = None
+    reorder: LinkPart | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """What all links of one node share."""
+    """The rules that all links of one node share."""
 
-    uplink: Chosen | None = None
-    downlink: Chosen | None = None
+    uplink: LinkPart | None = None
+    downlink: LinkPart | None = None
 
 
 class LinksSpec:
-    """A parsed `links:` block: gives every link and node its rules."""
+    """A parsed `links:` block, with the rules of every link and node."""
 
     __slots__ = ("_all_entries", "_for_all", "_links", "_nodes", "groups", "num_nodes")
 
@@ -178,24 +182,24 @@ class LinksSpec:
 
     @property
     def is_uniform(self) -> bool:
-        """Whether every entry is about all links and nodes."""
+        """Whether every entry applies to all links and nodes."""
         return len(self._links) == self._for_all and all(rank == 0 for rank, _, _ in self._nodes)
 
     def entries(self, edge: Edge) -> tuple[int, ...]:
-        """Which entries are about `edge`, in the order in which they are laid over one another."""
+        """Return the numbers of the entries that apply to `edge`, in the order in which they override one another."""
         if len(self._links) == self._for_all:
             return self._all_entries
         return tuple(number for number, (selector, _) in enumerate(self._links) if edge in selector)
 
     def link(self, edge: Edge) -> LinkSpec:
-        """The rules of `edge`."""
+        """Return the rules of `edge`."""
         values: dict[str, Any] = {}
         for number in self.entries(edge):
             values |= self._links[number][1]
         return LinkSpec(**values)
 
     def node(self, node: NodeId) -> NodeSpec:
-        """The up- and downlink of `node`."""
+        """Return the up- and downlink of `node`."""
         values: dict[str, Any] = {}
         for _, nodes, entry in self._nodes:
             if node in nodes:

@@ -14,8 +14,8 @@ from netdfl.core.clock import SCHEDULED
 from netdfl.core.types import Edge, Kind, NodeId
 from netdfl.diagnosis.finding import Finding
 from netdfl.diagnosis.snapshot import NodeNow, State
-from netdfl.links.path import Fused
-from netdfl.links.rules.base import Departure, Dropped, LinkRule
+from netdfl.links.path import FusedStage
+from netdfl.links.rules.base import Departure, Drop, LinkRule
 from netdfl.mixing.base import has_mass
 from netdfl.replaying.happenings import ASIDE, NewsItem, seconds
 from netdfl.replaying.playing import Playback
@@ -40,7 +40,7 @@ def way_of(flight: FabricFlight) -> tuple[int | None, str]:
     for stage in flight.stages:
         outcomes = copy.deepcopy(stage).enter(unit, at_ns)
         last = outcomes[0] if outcomes else None
-        if isinstance(last, Dropped):
+        if isinstance(last, Drop):
             return None, f"will be lost at {seconds(at_ns)}: {last.reason}"
         if not isinstance(last, Departure):
             return None, f"will be held from {seconds(at_ns)} by {_name(stage)}"
@@ -49,7 +49,7 @@ def way_of(flight: FabricFlight) -> tuple[int | None, str]:
 
 
 def _name(stage: LinkRule) -> str:
-    if isinstance(stage, Fused):
+    if isinstance(stage, FusedStage):
         return " and ".join(map(_name, stage.stages))
     return type(stage).__name__.lower()
 

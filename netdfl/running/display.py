@@ -7,7 +7,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from netdfl.core.clock import NS_PER_S
-from netdfl.links.schedule.changes import Change, link_changes
+from netdfl.links.schedule.changes import LinkChange, link_changes
 from netdfl.record.status import Display, FleetStatus
 from netdfl.scenario.build import compile_schedule
 from netdfl.scenario.model.schema import Scenario
@@ -60,7 +60,7 @@ class Announcement(NamedTuple):
 class AnnouncingDisplay:
     """A display around another one that announces scheduled changes of links when they happen."""
 
-    def __init__(self, display: Display, changes: Sequence[Change]) -> None:
+    def __init__(self, display: Display, changes: Sequence[LinkChange]) -> None:
         """Announce the begin and the end of each of `changes` in `display`."""
         self._display = display
         self._due = sorted(chain.from_iterable(map(_turns, changes)), key=lambda turn: (turn.by_round, turn.at))
@@ -77,7 +77,7 @@ class AnnouncingDisplay:
         self._display.note(text)
 
 
-def _turns(change: Change) -> list[Announcement]:
+def _turns(change: LinkChange) -> list[Announcement]:
     turns = [Announcement(change.begin, False, change.by_round, f"{change.words} ({change.when})")]
     if change.end is not None:
         turns.append(Announcement(change.end, True, change.by_round, f"{change.entry} {change.where} is over"))

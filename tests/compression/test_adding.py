@@ -16,7 +16,7 @@ from test_catalog import VARIANTS
 from netdfl.compression import scratch as kept
 from netdfl.compression.arrays import as_vector
 from netdfl.compression.base import Adding, Compressor, Encoded, add_to
-from netdfl.compression.buckets import PIECE, SPAN, Span, spans
+from netdfl.compression.buckets import PIECE, SPAN, BucketSpan, spans
 from netdfl.compression.dither import fractions
 from netdfl.compression.scratch import MOST_BYTES, difference, scratch, stretches
 from netdfl.core.errors import MalformedMessage
@@ -116,7 +116,7 @@ def test_spans_cover_a_vector_and_its_buckets_in_order(dim: int, bucket: int) ->
 def test_a_span_is_of_numbers_that_stay_in_a_cache_and_of_its_own_numbers() -> None:
     """Another length would draw other bits for the same seed."""
     assert spans(70_000, 0)[0].pieces == (65_536, 4_464)
-    middle = Span(1, 2, slice(1, 2), 1, (1,))
+    middle = BucketSpan(1, 2, slice(1, 2), 1, (1,))
     assert middle.of(torch.arange(3)).tolist() == [1]
     assert middle.of(torch.arange(1)).tolist() == [0]
 

@@ -10,7 +10,7 @@ from netdfl.core.types import Kind
 from netdfl.links.rules.base import Transit
 from netdfl.links.rules.latency import Latency, constant
 from netdfl.links.rules.loss import Bernoulli
-from netdfl.links.rules.named import Named, NamedDelay
+from netdfl.links.rules.named import NamedDelay, NamedMessages
 from netdfl.links.rules.rate import Rate, Shape
 from netdfl.links.rules.tcp import Tcp, default_table
 
@@ -19,7 +19,7 @@ LATE = {"latency": constant(delay=10 * S)}
 STAGES: dict[str, Any] = {
     "latency": lambda: Latency(0, constant(delay=1)),
     "rate": lambda: Rate(Shape(8e9)),
-    "named": lambda: NamedDelay([Named(at_round=0, until_round=1, by_ns=50)]),
+    "named": lambda: NamedDelay([NamedMessages(at_round=0, until_round=1, by_ns=50)]),
     "tcp": lambda: Tcp(7, default_table(), Bernoulli(0, probability=0.0), Shape(8e9), constant(delay=1)),
 }
 

@@ -11,7 +11,7 @@ import pytest
 from netdfl.core.rng import Streams
 from netdfl.core.types import Kind
 from netdfl.links.channel import Links
-from netdfl.links.rules.base import Departure, Dropped, Transit
+from netdfl.links.rules.base import Departure, Drop, Transit
 from netdfl.links.rules.disorder import Corrupt, Corruption, Duplicate, Duplication, Reorder, Reordering
 from netdfl.links.rules.keyed_random import count_uniform, unit_uniform
 from netdfl.links.rules.latency import Delay
@@ -101,7 +101,7 @@ def test_over_tcp_a_schedule_changes_the_loss_of_what_is_sent_later() -> None:
     stage = net.path(0, 1).stages[0]
     assert [type(each) for each in stage.enter(unit(), 0)] == [Departure]
     net.apply(event, S)
-    assert [type(each) for each in stage.enter(unit(), S)] == [Dropped]
+    assert [type(each) for each in stage.enter(unit(), S)] == [Drop]
 
 
 def test_over_tcp_each_messages_excess_is_that_of_its_own_way() -> None:

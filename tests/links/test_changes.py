@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from netdfl.core.rng import Streams
-from netdfl.links.schedule.changes import Change, link_changes
+from netdfl.links.schedule.changes import LinkChange, link_changes
 from netdfl.links.schedule.compile import compile_events
 from netdfl.links.schedule.when import Facts
 
 
 def told(*entries: dict[str, Any]) -> list[tuple[str, str]]:
-    changes: list[Change] = link_changes(compile_events(entries, Facts(8, Streams(1), rounds=50)))
+    changes: list[LinkChange] = link_changes(compile_events(entries, Facts(8, Streams(1), rounds=50)))
     return [(change.when, change.words) for change in changes]
 
 

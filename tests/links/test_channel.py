@@ -9,7 +9,7 @@ import pytest
 from netdfl.core.rng import Streams
 from netdfl.core.types import Kind
 from netdfl.links.channel import Links
-from netdfl.links.path import Fused
+from netdfl.links.path import FusedStage
 from netdfl.links.rules.base import Transit
 from netdfl.links.schedule.compile import compile_events
 from netdfl.links.schedule.when import Facts
@@ -72,7 +72,7 @@ def test_a_schedule_that_changes_nothing_changes_no_fate():
     ]
     plain, _ = fleet(LOSSY)
     scheduled, _ = fleet(LOSSY, *same)
-    assert isinstance(plain.path(0, 1).stages[0], Fused)
+    assert isinstance(plain.path(0, 1).stages[0], FusedStage)
     assert len(scheduled.path(0, 1).stages) == 3
     assert fates(LOSSY, same, every(MS, 200)) == fates(LOSSY, [], every(MS, 200))
 

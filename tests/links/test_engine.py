@@ -18,7 +18,7 @@ from netdfl.links.channel import Links
 from netdfl.links.edge_state import UNKNOWN, EdgeState, PathPlan
 from netdfl.links.engine import LinkEngine, Route, as_they_came
 from netdfl.links.path import Path
-from netdfl.links.rules.base import Departure, Dropped, Held, LinkEvent, StageOutcome, Transit
+from netdfl.links.rules.base import Departure, Drop, Hold, LinkEvent, StageOutcome, Transit
 from netdfl.links.rules.latency import Latency, constant
 from netdfl.links.rules.loss import Bernoulli, Loss
 from netdfl.links.rules.state import LinkState
@@ -94,9 +94,9 @@ def test_it_tells_what_is_under_way_and_when_the_next_is_due() -> None:
     (first, second) = run.engine.flights()
     assert (first.at_ns, second.at_ns, first.stages) == (2 * S, 2 * S, ())
     run.engine.change([Departure(first.unit, 5 * S)], S)
-    run.engine.change([Held(second.unit)], S)
+    run.engine.change([Hold(second.unit)], S)
     assert [(flight.content.round, flight.at_ns) for flight in run.engine.flights()] == [(1, 5 * S), (2, None)]
-    run.engine.change([Dropped(second.unit, "reset")], 2 * S)
+    run.engine.change([Drop(second.unit, "reset")], 2 * S)
     assert [(end.at_ns, end.unit.round, end.reason) for end in run.finish()] == [(2 * S, 2, "reset"), (5 * S, 1, None)]
 
 

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from netdfl.core.types import Kind
-from netdfl.links.rules.base import DROPPED, Dropped, Transit
+from netdfl.links.rules.base import DROPPED, Drop, Transit
 from netdfl.links.rules.mahimahi import OPPORTUNITY_BYTES, Opportunities, TraceRate
 
 TRACES = st.lists(st.integers(0, 4), min_size=1, max_size=5).map(
@@ -67,6 +67,6 @@ def test_each_unit_leaves_at_the_moment_that_carries_its_last_byte(
         if reset:
             dropped = stage.changed({"state": "down_reset"}, now)
             assert len(dropped) == model.reset(now)
-            assert all(isinstance(each, Dropped) for each in dropped)
+            assert all(isinstance(each, Drop) for each in dropped)
         found = stage.advance(Transit(0, 1, Kind.DATA, number, 0, 0, nbytes), now)
         assert (None if found == DROPPED else found) == model.send(nbytes, now)

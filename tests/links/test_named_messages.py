@@ -10,9 +10,9 @@ import pytest
 from netdfl.core.rng import Streams
 from netdfl.core.types import Array, Kind, Message, Payload
 from netdfl.links.building import around, named_by
-from netdfl.links.rules.base import DROPPED, Departure, Dropped, Transit
+from netdfl.links.rules.base import DROPPED, Departure, Drop, Transit
 from netdfl.links.rules.disorder import with_bit_flipped
-from netdfl.links.rules.named import Named, NamedDelay, NamedLoss
+from netdfl.links.rules.named import NamedDelay, NamedLoss, NamedMessages
 from netdfl.links.schedule.compile import compile_events
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.schedule.when import Facts
@@ -37,13 +37,15 @@ UNIT = Transit(0, 1, Kind.DATA, 5, 2, 1, 100)
     ],
 )
 def test_a_message_is_meant_where_all_that_is_said_of_it_is_so(name: dict[str, Any], meant: bool) -> None:
-    assert Named(**name).matches(UNIT, 70) is meant
-    assert (NamedLoss([Named(step=9), Named(**name)]).advance(UNIT, 70) == DROPPED) is meant
-    assert NamedDelay([Named(step=9, by_ns=1), Named(**name, by_ns=30)]).advance(UNIT, 70) == (100 if meant else 70)
+    assert NamedMessages(**name).matches(UNIT, 70) is meant
+    assert (NamedLoss([NamedMessages(step=9), NamedMessages(**name)]).advance(UNIT, 70) == DROPPED) is meant
+    assert NamedDelay([NamedMessages(step=9, by_ns=1), NamedMessages(**name, by_ns=30)]).advance(UNIT, 70) == (
+        100 if meant else 70
+    )
 
 
 def test_delays_add_up_and_nothing_overtakes_what_is_kept_back() -> None:
-    stage = NamedDelay([Named(step=2, by_ns=30), Named(attempt=1, by_ns=5), Named(step=3)])
+    stage = NamedDelay([NamedMessages(step=2, by_ns=30), NamedMessages(attempt=1, by_ns=5), NamedMessages(step=3)])
     other = replace(UNIT, step=0, attempt=0)
     assert stage.advance(other, 5) == 5
     assert stage.advance(UNIT, 10) == 45
@@ -54,11 +56,11 @@ def test_delays_add_up_and_nothing_overtakes_what_is_kept_back() -> None:
 
 
 def test_a_reset_drops_what_is_kept_back_and_lets_what_comes_after_pass() -> None:
-    stage = NamedDelay([Named(step=2, by_ns=30)])
+    stage = NamedDelay([NamedMessages(step=2, by_ns=30)])
     assert [type(each) for each in stage.enter(UNIT, 10)] == [Departure]
     assert list(stage.changed({"state": "down_drop"}, 20)) == []
     assert [(each.unit, each.reason) for each in stage.changed({"state": "down_reset"}, 20)] == [(UNIT, "reset")]
-    assert all(isinstance(each, Dropped) for each in stage.changed({"state": "down_reset"}, 20))
+    assert all(isinstance(each, Drop) for each in stage.changed({"state": "down_reset"}, 20))
     assert stage.advance(replace(UNIT, step=0), 21) == 21
 
 
@@ -100,10 +102,10 @@ def test_an_entry_is_compiled_to_what_it_says(case: str) -> None:
 
 
 def test_what_an_event_names_is_read_from_it_whole() -> None:
-    assert named_by(event("drop", at_ns=7)) == Named(at_ns=7)
-    assert named_by(event("drop", at_round=2, until_round=3)) == Named(at_round=2, until_round=3)
+    assert named_by(event("drop", at_ns=7)) == NamedMessages(at_ns=7)
+    assert named_by(event("drop", at_round=2, until_round=3)) == NamedMessages(at_round=2, until_round=3)
     said = {"until_ns": 9, "kind": "ack", "step": 0, "attempt": 2, "by": 5}
-    expected = Named(at_ns=7, until_ns=9, kind=Kind.ACK, step=0, attempt=2, by_ns=5)
+    expected = NamedMessages(at_ns=7, until_ns=9, kind=Kind.ACK, step=0, attempt=2, by_ns=5)
     assert named_by(event("delay", at_ns=7, parameters=said)) == expected
 
 
@@ -114,9 +116,9 @@ def test_what_is_lost_by_name_is_lost_before_the_links_own_rules_and_what_is_lat
     first, middle, last = around([own], [late, *lost])
     assert middle is own
     assert isinstance(first, NamedLoss)
-    assert first.named == (Named(at_ns=3), Named(at_ns=9)), "in the order in which they come"
+    assert first.named == (NamedMessages(at_ns=3), NamedMessages(at_ns=9)), "in the order in which they come"
     assert isinstance(last, NamedDelay)
-    assert last.named == (Named(at_ns=7, by_ns=5),)
+    assert last.named == (NamedMessages(at_ns=7, by_ns=5),)
     assert [type(each) for each in around([], [late])] == [NamedDelay]
     assert [type(each) for each in around([], lost)] == [NamedLoss]
 

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from netdfl.core.types import Kind
-from netdfl.links.rules.base import DROPPED, Departure, Dropped, Held, StageOutcome, Transit
+from netdfl.links.rules.base import DROPPED, Departure, Drop, Hold, StageOutcome, Transit
 from netdfl.links.rules.mahimahi import Opportunities, TraceRate
 from netdfl.links.rules.rate import Rate, Shape
 
@@ -91,8 +91,8 @@ def told(outcomes: Sequence[StageOutcome]) -> list[End]:
         if isinstance(each, Departure):
             found.append(("leaves", each.unit.round, each.at_ns))
         else:
-            found.append((each.reason if isinstance(each, Dropped) else "held", each.unit.round, None))
-        assert isinstance(each, Departure | Dropped | Held)
+            found.append((each.reason if isinstance(each, Drop) else "held", each.unit.round, None))
+        assert isinstance(each, Departure | Drop | Hold)
     return found
 
 

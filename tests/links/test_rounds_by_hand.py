@@ -11,7 +11,7 @@ from netdfl.core.rng import Streams
 from netdfl.core.types import Kind
 from netdfl.links.building import Maker
 from netdfl.links.channel import Links
-from netdfl.links.rules.base import DROPPED, HELD, ByRound, Departure, Dropped, Stage, Transit
+from netdfl.links.rules.base import DROPPED, HELD, ByRound, Departure, Drop, Stage, Transit
 from netdfl.links.rules.latency import Delay, Latency, constant
 from netdfl.links.rules.loss import Bernoulli, GilbertElliott, Loss
 from netdfl.links.rules.mahimahi import Opportunities, TraceRate
@@ -212,7 +212,7 @@ def test_links_that_are_saved_draw_the_same_for_paths_made_later() -> None:
     sent = [unit(round) for round in range(40)]
     fates = [[type(each) for u in sent for each in one.path(0, 1).stages[0].enter(u, 0)] for one in (net, again)]
     assert fates[0] == fates[1]
-    assert {Departure, Dropped} == set(fates[0])
+    assert {Departure, Drop} == set(fates[0])
 
 
 def test_changes_of_a_link_and_of_a_node_end_with_their_cause() -> None:
@@ -255,7 +255,7 @@ def test_a_trace_that_is_reset_drops_what_has_not_left_and_begins_with_the_next_
     assert [stage.advance(each, 5) for each in (first, second)] == [10, 20]
     assert list(stage.changed({"state": "down_drop"}, 10)) == []
     dropped = list(stage.changed({"state": "down_reset"}, 10))
-    assert [(type(each), each.unit, each.reason) for each in dropped] == [(Dropped, second, "reset")]
+    assert [(type(each), each.unit, each.reason) for each in dropped] == [(Drop, second, "reset")]
     assert list(stage.changed({"state": "down_reset"}, 11)) == []
     assert [stage.advance(third, 11), stage.advance(unit(3, 1500), 11)] == [20, 30]
     assert stage.advance(unit(4, 1500), 11) == DROPPED

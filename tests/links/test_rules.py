@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netdfl.core.types import Kind
-from netdfl.links.rules.base import Departure, Dropped, Held, LinkEvent, Transit
+from netdfl.links.rules.base import Departure, Drop, Hold, LinkEvent, Transit
 from netdfl.links.rules.disorder import Corrupt, Duplicate, Reorder, corrupt, duplicate, reorder
 from netdfl.links.rules.latency import LATENCIES, Latency, constant, empirical, lognormal, normal, uniform
 from netdfl.links.rules.loss import Bernoulli, DropList, GilbertElliott, Loss, Match, Trace
@@ -95,7 +95,7 @@ def test_drop_lists_are_exact():
     units = [unit(t, kind=k, step=s, attempt=a) for t in range(8) for k in Kind for s in range(2) for a in range(2)]
     for each in units:
         listed = each.of_round == 3 or (each.round, each.step, each.kind, each.attempt) == (5, 1, Kind.DATA, 0)
-        assert isinstance(stage.enter(each, 0)[0], Dropped) == listed
+        assert isinstance(stage.enter(each, 0)[0], Drop) == listed
 
 
 def test_loss_trace_is_cyclic_and_counts_data_apart(tmp_path):
@@ -235,11 +235,11 @@ def test_a_busy_serializer_loses_no_time_to_rounding(rate, sizes):
 def test_queue_bounds_drop_the_tail_but_never_what_finds_the_link_idle():
     stage = Rate(serial(rate=8e6, queue=1500))
     fates = [type(stage.enter(unit(t, 1000), 0)[0]).__name__ for t in range(4)]
-    assert fates == ["Departure", "Departure", "Dropped", "Dropped"]
+    assert fates == ["Departure", "Departure", "Drop", "Drop"]
     assert leaves(stage, unit(9, 10**6), 2 * MS) == 1002 * MS
     counted = Rate(serial(rate=8e6, queue=MessageLimit(2)))
     fates = [type(counted.enter(unit(t, 1000), 0)[0]).__name__ for t in range(5)]
-    assert fates == ["Departure"] * 3 + ["Dropped"] * 2
+    assert fates == ["Departure"] * 3 + ["Drop"] * 2
 
 
 def test_a_new_rate_retimes_what_is_in_service_and_what_waits():
@@ -249,7 +249,7 @@ def test_a_new_rate_retimes_what_is_in_service_and_what_waits():
     moved = stage.changed(set_(rate=serial(rate=4e6)), 500 * MS)
     assert [(d.unit, d.at_ns) for d in moved] == [(first, 1500 * MS), (second, 3500 * MS)]
     held = stage.changed(set_(rate=serial(rate=0.0)), 1000 * MS)
-    assert all(isinstance(o, Held) for o in held)
+    assert all(isinstance(o, Hold) for o in held)
     assert stage.enter(third := unit(2, 10**6), 1100 * MS) == ()
     moved = stage.changed(set_(rate=serial(rate=8e6)), 5000 * MS)
     assert [(d.unit, d.at_ns) for d in moved] == [(first, 5250 * MS), (second, 6250 * MS), (third, 7250 * MS)]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from netdfl.core.rng import Streams
 from netdfl.core.types import Kind
 from netdfl.links.channel import Links
-from netdfl.links.rules.base import DROPPED, Departure, Dropped, Transit
+from netdfl.links.rules.base import DROPPED, Departure, Drop, Transit
 from netdfl.links.rules.latency import constant
 from netdfl.links.rules.loss import Bernoulli, DropList, Match
 from netdfl.links.rules.rate import Shape, serial
@@ -117,7 +117,7 @@ def test_messages_keep_their_order_and_share_the_rate(sent: list[tuple[int, int]
 def test_what_would_take_too_long_is_dead() -> None:
     tcp = stage(loss=1.0)
     assert tcp.advance(message(0), 0) == DROPPED
-    assert isinstance(tcp.enter(message(1), 0)[0], Dropped)
+    assert isinstance(tcp.enter(message(1), 0)[0], Drop)
 
 
 def test_a_change_acts_on_what_enters_later_and_a_reset_drops_the_rest() -> None:
@@ -127,7 +127,7 @@ def test_a_change_acts_on_what_enters_later_and_a_reset_drops_the_rest() -> None
     assert tcp.advance(message(1, 948), 10**9) == 10**9 + 5 * MS + 2 * MS
     tcp.enter(message(2, 948), 2 * 10**9)
     dropped = tcp.changed({"state": "down_reset"}, 2 * 10**9 + MS)
-    assert [(each.unit.round, each.reason) for each in dropped if isinstance(each, Dropped)] == [(2, "reset")]
+    assert [(each.unit.round, each.reason) for each in dropped if isinstance(each, Drop)] == [(2, "reset")]
 
 
 def test_what_it_does_not_know_is_refused() -> None:

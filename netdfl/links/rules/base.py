@@ -1,9 +1,9 @@
 """The contract of a link rule: one stage of a path, entered by events, in integer nanoseconds.
 
-A path is: the sender's uplink, the link's own stages, the receiver's downlink. Uplinks and downlinks
-belong to nodes and are shared by their links, so a stage is entered when a unit arrives at it and
-never computed ahead of a shared one. The same rules act on messages above gRPC, on messages in the
-simulated world, and on packets below TCP: what passes is a `Transit`.
+A path is the sender's uplink, the link's own stages, and the receiver's downlink. An uplink or downlink belongs to a
+node and is shared by its links, so a unit enters a stage when it arrives there, and is never computed ahead of a shared
+stage. The same rules act on messages above gRPC, on messages in the simulated world, and on packets below TCP: each of
+these is a `Transit` to them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ T = TypeVar("T")
 
 @dataclass(slots=True, eq=False)
 class Transit:
-    """A unit on its way over one directed edge, a message or a packet, by all that a rule may know of it.
+    """A unit on its way over one directed edge, a message or a packet, with all that a rule may know about it.
 
-    Its luck is keyed by (kind, round, step, attempt, copy) on its edge, so two algorithms meet the same channel. `copy`
-    is 0 for the original and counts duplicates. `corrupted` units are delivered damaged or dropped at the receiver, as
-    the rule that damaged them says. A rule that keeps a unit may rely on its identity alone: where a whole path is
-    computed at once, one unit stands for many.
+    Random draws are keyed by (kind, round, step, attempt, copy) on the edge, so two algorithms meet the same channel.
+    `copy` is 0 for the original and counts duplicates. `corrupted` units are delivered damaged or dropped at the
+    receiver, as the rule that damaged them says. A rule that keeps a unit may compare it by identity alone: where a
+    whole path is computed at once, one unit stands for many.
     """
 
     src: NodeId
@@ -41,16 +41,16 @@ class Transit:
 
     @property
     def of_round(self) -> int:
-        """The round that it is of: -1, none, for a heartbeat, whose `round` is its number."""
+        """The message's round; -1 (none) for a heartbeat, whose `round` is its number."""
         return -1 if self.kind is Kind.HEARTBEAT else self.round
 
 
 @dataclass(slots=True, eq=False)
 class Departure:
-    """`unit` leaves the stage at `at_ns`.
+    """The outcome that `unit` leaves the stage at `at_ns`.
 
     It replaces an earlier departure of the same unit from the same stage. A unit that the stage holds without a known
-    end (a link that is down and holds) has no departure until the stage gives it one.
+    end (a link that is down and holds) has no departure until the stage gives one.
     """
 
     unit: Transit
@@ -58,68 +58,67 @@ class Departure:
 
 
 @dataclass(slots=True, eq=False)
-class Dropped:
-    """`unit` ends here. `reason` is one word for the record: `loss`, `queue`, `down`, `corrupt`."""
+class Drop:
+    """The outcome that `unit` ends in this stage. `reason` is for the record: `loss`, `queue`, `down`, `corrupt`."""
 
     unit: Transit
     reason: FateReason
 
 
 @dataclass(slots=True, eq=False)
-class Held:
-    """`unit` stays in the stage until the stage says more; an earlier departure of it is void."""
+class Hold:
+    """The outcome that `unit` stays in the stage until a later outcome; an earlier departure of it is void."""
 
     unit: Transit
 
 
-StageOutcome = Departure | Dropped | Held
+StageOutcome = Departure | Drop | Hold
 
 DROPPED = -(1 << 62)
 HELD = -(1 << 63)
 LONG_AGO = -(1 << 80)
-"""Before every moment, in nanoseconds or in parts of them."""
+"""A time before every moment, in nanoseconds or in parts of nanoseconds."""
 
 
 LinkEvent: TypeAlias = Json
-"""A scheduled change of a stage: the parameters that it sets, by name, already in base units."""
+"""A scheduled change of a stage: its new parameters by name, already in base units."""
 
 
 class LinkRule(Protocol):
     """One stage of a path. Its parameters are validated where it is built."""
 
     def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
-        """Take `unit` at `now_ns`; say what leaves and when. Empty: held until `changed` says more."""
+        """Take `unit` at `now_ns`; return the outcomes. Empty: the unit is held until `changed` returns more."""
         ...
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Apply a scheduled change; say what becomes of what the stage holds."""
+        """Apply a scheduled change; return the outcomes for units in the stage."""
         ...
 
 
-class Retiming(LinkRule, Protocol):
-    """A stage in which units share something, so that one that begins or ends moves the others.
+class RetimingStage(LinkRule, Protocol):
+    """A stage whose units share a capacity, so that the departure of each depends on the others.
 
-    `enter` says at most that the unit is dropped; departures come from `retimed` and `changed`, and may concern any
-    unit in the stage. A stage may stand for several places of a path at once (an uplink, a core link and a downlink),
-    and several paths may have it.
+    `enter` returns at most that the unit is dropped; departures come from `retimed` and `changed`, and may concern any
+    unit in the stage. One stage may stand at several places of a path (uplink, core link and downlink) and in several
+    paths.
     """
 
     def left(self, unit: Transit, now_ns: int) -> None:
-        """Forget `unit`, whose departure has come."""
+        """Forget `unit`, which has departed."""
         ...
 
     def retimed(self, now_ns: int) -> Sequence[StageOutcome]:
-        """Say when units leave now, once for all that entered, left or changed at this instant."""
+        """Return the new departures, once for all units that entered, left or changed at this instant."""
         ...
 
 
 class Stage:
-    """A rule whose units leave one by one: a time, or that one is dropped or held.
+    """A stage that decides about each unit alone: it returns a time of departure, drops the unit or holds it.
 
-    `advance` is the fast form of `enter`, for `fuse`: it returns the time at which `unit` leaves
-    (never before `now_ns`), `DROPPED`, or `HELD`. It keeps no record of what is in flight, so a
-    stage that is fused can't take back what it let go; `enter` can. `reason` is what a drop is
-    recorded as; `instant` says that units leave at the time when they enter, or never.
+    `advance` is the fast form of `enter`, for `fuse`: it returns the departure of `unit` (never before `now_ns`),
+    `DROPPED`, or `HELD`. It keeps no record of units in flight, so a fused stage can't call back a unit that it let go;
+    `enter` can. `reason` is the recorded reason of a drop. `instant` says that units leave when they enter, or never.
     """
 
     __slots__ = ()
@@ -127,32 +126,32 @@ class Stage:
     instant: ClassVar[bool] = True
 
     def advance(self, unit: Transit, now_ns: int) -> int:
-        """The time at which `unit` leaves, `DROPPED` or `HELD`."""
+        """Return the time at which `unit` leaves, `DROPPED` or `HELD`."""
         raise NotImplementedError
 
     def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
-        """Take `unit` at `now_ns`; say what leaves and when."""
+        """Take `unit` at `now_ns`; return the outcomes."""
         at_ns = self.advance(unit, now_ns)
         if at_ns >= now_ns:
             return (Departure(unit, at_ns),)
-        return (Dropped(unit, self.reason),) if at_ns == DROPPED else ()
+        return (Drop(unit, self.reason),) if at_ns == DROPPED else ()
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Apply a scheduled change; say what becomes of what the stage holds."""
+        """Apply a scheduled change; return the outcomes for units in the stage."""
         return ()
 
     def rests(self, now_ns: int) -> bool:
-        """Whether it remembers nothing that matters from now on: one made anew would do as it does."""
+        """Whether the stage remembers nothing that matters from now on, so that a new one would behave alike."""
         return False
 
 
 def resets(event: LinkEvent) -> bool:
-    """True where `event` resets the link, so that every stage of it loses what it holds."""
+    """Whether `event` resets the link, so that every stage of it drops its units."""
     return event.get("state") == "down_reset"
 
 
-class Delaying(Stage):
-    """A stage that knows when a unit leaves as soon as it enters; a reset drops those that have not left."""
+class DelayStage(Stage):
+    """A stage that knows a unit's departure as soon as it enters. A reset drops the units that have not left."""
 
     __slots__ = ("_limit", "_under_way")
     instant: ClassVar[bool] = False
@@ -162,10 +161,10 @@ class Delaying(Stage):
         self._limit = 64
 
     def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
-        """Take `unit` at `now_ns`; those that left are forgotten at amortised constant cost."""
+        """Take `unit` at `now_ns`. Units that have left are forgotten, at amortized constant cost."""
         at_ns = self.advance(unit, now_ns)
         if at_ns == DROPPED:
-            return (Dropped(unit, self.reason),)
+            return (Drop(unit, self.reason),)
         self._under_way.append((at_ns, unit))
         if len(self._under_way) > self._limit:
             self._under_way = [entry for entry in self._under_way if entry[0] > now_ns]
@@ -173,28 +172,28 @@ class Delaying(Stage):
         return (Departure(unit, at_ns),)
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Drop everything that has not left by `now_ns` at a reset, in order of entry."""
+        """At a reset, drop every unit that has not left by `now_ns`, in order of entry."""
         if not resets(event):
             return ()
         units, self._under_way = self._under_way, []
-        return [Dropped(unit, RESET) for at_ns, unit in units if at_ns > now_ns]
+        return [Drop(unit, RESET) for at_ns, unit in units if at_ns > now_ns]
 
     def rests(self, now_ns: int) -> bool:
-        """See `Stage`: where all has left."""
+        """Whether all units have left."""
         return all(at_ns <= now_ns for at_ns, _ in self._under_way)
 
 
 class ByRound(Generic[T]):
-    """How `at_round` acts on a link without a clock: values by the round of messages; None where the clock's stands."""
+    """Values by the round of messages, for `at_round` on links; None where the value by the clock applies."""
 
     __slots__ = ("_starts", "_values")
 
     def __init__(self, pieces: Sequence[tuple[int, T | None]]) -> None:
-        """Each piece is (first round, value) and lasts until the next one's first round."""
+        """Take pieces (first round, value); each lasts until the next one's first round."""
         self._starts = [start for start, _ in pieces]
         self._values = [value for _, value in pieces]
 
     def at(self, round: int) -> T | None:
-        """The value for a message of `round`."""
+        """Return the value for a message of `round`."""
         place = bisect_right(self._starts, round)
         return self._values[place - 1] if place else None

@@ -1,4 +1,4 @@
-"""Disorder: duplicates, reordering, corruption. Each is keyed by the unit and holds no state."""
+"""Disorder: duplicates, reordering, corruption. Each random draw is keyed by the unit, and needs no state."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xxhash import xxh3_64_intdigest
 from netdfl.core.fates import CORRUPT, FateReason
 from netdfl.core.types import Array, Message, Payload
 from netdfl.core.units import Probability, TimeNs
-from netdfl.links.rules.base import DROPPED, Delaying, Departure, LinkEvent, Stage, StageOutcome, Transit
+from netdfl.links.rules.base import DROPPED, DelayStage, Departure, LinkEvent, Stage, StageOutcome, Transit
 from netdfl.links.rules.keyed_random import unit_uniform
 
 C = TypeVar("C")
@@ -19,7 +19,7 @@ C = TypeVar("C")
 
 @dataclass(frozen=True, slots=True)
 class Duplication:
-    """How often a unit arrives twice."""
+    """The probability that a unit arrives twice."""
 
     probability: float
 
@@ -31,7 +31,7 @@ def duplicate(*, probability: Probability) -> Duplication:
 
 @dataclass(frozen=True, slots=True)
 class Corruption:
-    """How often a unit is damaged, and whether the receiver sees it."""
+    """The probability that a unit is damaged, and whether the receiver detects the damage."""
 
     probability: float
     detected: bool
@@ -44,7 +44,7 @@ def corrupt(*, probability: Probability, mode: Literal["detect", "deliver"] = "d
 
 @dataclass(frozen=True, slots=True)
 class Reordering:
-    """How often a unit is held back, and for how long."""
+    """The probability that a unit is held back, and for how long."""
 
     probability: float
     delay_ns: int
@@ -58,13 +58,13 @@ def reorder(*, probability: Probability, delay: TimeNs = 10_000_000) -> Reorderi
 
 
 class Disorder(Stage, Generic[C]):
-    """A stage that holds nothing, by its `config`; a change acts on what enters after it."""
+    """A stage that holds no units and acts by its `config`; a change acts on units that enter after it."""
 
     __slots__ = ("config", "seed")
     key: ClassVar[str]
 
     def __init__(self, seed: int, config: C) -> None:
-        """`seed` is the edge's."""
+        """Take the edge's `seed`."""
         self.seed = seed
         self.config = config
 
@@ -81,7 +81,7 @@ class Duplicate(Disorder[Duplication]):
     key: ClassVar[str] = "duplicate"
 
     def copies(self, unit: Transit) -> Sequence[Transit]:
-        """`unit`, and its copy where it is duplicated."""
+        """Return `unit`, followed by its copy where it is duplicated."""
         if unit_uniform(self.seed, unit) >= self.config.probability:
             return (unit,)
         return (unit, replace(unit, copy=unit.copy + 1))
@@ -92,56 +92,56 @@ class Duplicate(Disorder[Duplication]):
 
 
 class Corrupt(Disorder[Corruption]):
-    """The stage of `corrupt`: marks units."""
+    """The stage of `corrupt`, which marks units as damaged."""
 
     __slots__ = ()
     key: ClassVar[str] = "corrupt"
 
     def advance(self, unit: Transit, now_ns: int) -> int:
-        """Mark `unit` with the probability."""
+        """Mark `unit` with the rule's probability."""
         if unit_uniform(self.seed, unit) < self.config.probability:
             unit.corrupted = True
         return now_ns
 
 
 class Checksum(Stage):
-    """The last stage of a path whose corruption is detected: damaged units end here (`corrupt`)."""
+    """The last stage of a path whose corruption is detected. Damaged units are dropped here (`corrupt`)."""
 
     __slots__ = ("corrupt",)
     reason: ClassVar[FateReason] = CORRUPT
 
     def __init__(self, corrupt: Corrupt) -> None:
-        """Check what `corrupt` marks."""
+        """Check the units that `corrupt` marks."""
         self.corrupt = corrupt
 
     def advance(self, unit: Transit, now_ns: int) -> int:
-        """Drop `unit` where it is damaged and the rule says that this is found out."""
+        """Drop a damaged `unit` where the rule detects damage."""
         return DROPPED if unit.corrupted and self.corrupt.config.detected else now_ns
 
 
-class Reorder(Delaying):
-    """The stage of `reorder`. What it holds back keeps its time at a change."""
+class Reorder(DelayStage):
+    """The stage of `reorder`. A change does not move units that are held back already."""
 
     __slots__ = ("config", "seed")
 
     def __init__(self, seed: int, config: Reordering) -> None:
-        """`seed` is the edge's."""
+        """Take the edge's `seed`."""
         super().__init__()
         self.seed, self.config = seed, config
 
     def advance(self, unit: Transit, now_ns: int) -> int:
-        """Now, or later by the delay."""
+        """Return `now_ns`, or with the rule's probability `now_ns` plus the delay."""
         config = self.config
         return now_ns + config.delay_ns if unit_uniform(self.seed, unit) < config.probability else now_ns
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Take a new `reorder`; drop what is held back at a reset."""
+        """Take a new `reorder`; drop the units that are held back at a reset."""
         self.config = event.get("reorder", self.config)
         return super().changed(event, now_ns)
 
 
 def with_bit_flipped(message: Message, seed: int) -> Message:
-    """`message` with one bit of its arrays flipped, which one depends on `seed` and the message's key."""
+    """Return `message` with one bit of its arrays flipped; `seed` and the message's identity choose the bit."""
     arrays = dict(message.payload.arrays)
     total = sum(array.nbytes for array in arrays.values())
     if total == 0:

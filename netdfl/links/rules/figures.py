@@ -1,4 +1,4 @@
-"""What a link's rules come to in the long run: the share that is lost and how many in a row, mean delay, rate."""
+"""The long-run figures of a link's rules: the share of lost units and their bursts, mean delay, rate."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _TRACE_BITS = 8 * 1500
 
 
 def figures(part: object) -> Mapping[str, object]:
-    """The numbers of one built rule, by name; those that it has not, and what an own part does not say, are left out.
+    """Return the figures of one built rule by name, without those figures that the rule does not have.
 
-    Of a loss `stationary_loss` (share of units) and `mean_burst` (units lost in a row; None: for ever) or, of a
-    list, `messages`; `mean_ns`; `rate_bps` (of a trace, its mean), `burst_bytes`, `queue_bytes`, `queue_messages`;
-    `probability`, `delay_ns`.
+    `stationary_loss` (share of units) and `mean_burst` (units lost in a row; None: forever) of a loss, or `messages` of
+    a list; `mean_ns`; `rate_bps` (of a trace, its mean), `burst_bytes`, `queue_bytes`, `queue_messages`; `probability`,
+    `delay_ns`. A user's own part may have none.
     """
     if isinstance(part, DropList):
         return {"messages": len(part.messages)}
@@ -51,7 +51,7 @@ def _burst(lost: float, starts: float) -> float | None:
 
 
 def say(found: Mapping[str, object]) -> str:
-    """The `figures` of a rule in words."""
+    """Return the `figures` of a rule in words."""
     words: Mapping[str, Callable[[Any], str]] = {
         "stationary_loss": lambda share: f"loses {100 * share:.3g}%",
         "mean_burst": lambda burst: "without end" if burst is None else f"{burst:.3g} in a row",

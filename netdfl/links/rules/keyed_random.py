@@ -1,12 +1,12 @@
-"""Keyed draws: a unit's luck at one rule of one edge, and its place among units of one instant.
+"""Keyed draws: the random number of a unit at one rule of one edge, and its place among units of one instant.
 
-A draw is the 64-bit xxh3 hash of the packed (round, step, attempt, copy, kind), seeded with
-`Streams.integer("link", src, dst, rule)`, which already holds the fleet's seed, the edge and the
-rule. It costs about 0.1 us, keeps no state, and is the same in every process and on every machine:
-whatever else is sent, and in whatever order, this unit meets the same fate.
+A draw is the 64-bit xxh3 hash of the packed (round, step, attempt, copy, kind). Its seed is
+`Streams.integer("link", src, dst, rule)`, which already contains the fleet's seed, the edge and the rule. A draw costs
+about 0.1 us, keeps no state, and is the same in every process and on every machine: the fate of a unit does not depend
+on other messages or on their order.
 
-Units that are due at the same nanosecond go in the order of their order keys, hashes of edge and message. So the order
-does not depend on who was put in first.
+Units that are due at the same nanosecond go in the order of their order keys, hashes of edge and message. So their
+order does not depend on the order in which they were submitted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _COPY = 0x9E3779B97F4A7C15
 
 
 def unit_uniform(seed: int, unit: Transit) -> float:
-    """One draw from the open interval (0, 1), keyed by `unit`."""
+    """Draw a number from the open interval (0, 1), keyed by `unit`."""
     kind = unit.kind
     code = 0 if kind is _DATA else _CODES[kind]
     digest = xxh3_64_intdigest(_pack_names(unit.round, unit.step, unit.attempt, unit.copy, code), seed)
@@ -36,21 +36,21 @@ def unit_uniform(seed: int, unit: Transit) -> float:
 
 
 def count_uniform(seed: int, count: int) -> float:
-    """One draw from the open interval (0, 1): the `count`-th of a chain."""
+    """Draw the `count`-th number of a chain from the open interval (0, 1)."""
     return ((xxh3_64_intdigest(_pack_count(count), seed) >> 12) + 0.5) * _ULP
 
 
 def edge_order_key(seed: int, src: NodeId, dst: NodeId) -> int:
-    """The edge's half of a message's order key; the message's half is `message_order_key`."""
+    """Return the edge's half of a message's order key; `message_order_key` gives the other half."""
     return xxh3_64_intdigest(_pack_names(src, dst, 0, 0, 255), seed)
 
 
 def message_order_key(seed: int, id: MessageId) -> int:
-    """The half of an order key that all receivers of a message share. Combined with the edge's half by `^`."""
+    """Return the half of an order key that all receivers of a message share. `^` combines it with the edge's half."""
     kind, incarnation, (round, step), _, attempt = id
     return xxh3_64_intdigest(_pack_names(incarnation, round, step, attempt, _CODES[kind]), seed)
 
 
 def copy_order_key(order_key: int, copy: int) -> int:
-    """The order key of a duplicate; of copy 0, the original's."""
+    """Return the order key of a duplicate; copy 0 is the original."""
     return (order_key ^ copy * _COPY) & _MASK

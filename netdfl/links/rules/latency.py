@@ -1,4 +1,4 @@
-"""Latency: how long a unit is under way, beside the time that its bytes take."""
+"""Latency: the delay of a unit besides the time that its bytes take."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Annotated, Literal, TypeAlias
 from netdfl.core.given_files import given_text
 from netdfl.core.tables import by_name
 from netdfl.core.units import Bound, TimeNs, parse_time_ns
-from netdfl.links.rules.base import LONG_AGO, ByRound, Delaying, LinkEvent, StageOutcome, Transit, resets
+from netdfl.links.rules.base import LONG_AGO, ByRound, DelayStage, LinkEvent, StageOutcome, Transit, resets
 from netdfl.links.rules.keyed_random import unit_uniform
 
 ArrivalOrder: TypeAlias = Literal["fifo", "free"]
@@ -26,8 +26,8 @@ _pdf = NormalDist().pdf
 class Delay:
     """A distribution of delays: its inverse CDF, from (0, 1) to nanoseconds, or one constant.
 
-    `fifo` keeps the order of entry: a unit never leaves before one that entered earlier. `mean_ns` is the mean
-    before that; None where it is not known.
+    `fifo` keeps the order of entry: a unit never leaves before one that entered earlier. `mean_ns` is the mean of the
+    distribution, without the effect of `fifo`; None where it is not known.
     """
 
     fifo: bool
@@ -43,7 +43,7 @@ def _positive(**values: float) -> None:
 
 
 def constant(*, delay: TimeNs) -> Delay:
-    """The same delay for every unit (so in order)."""
+    """Delay every unit by the same time (so in order)."""
     return Delay(fifo=True, constant_ns=delay, mean_ns=delay)
 
 
@@ -52,7 +52,7 @@ def _uniform(low: int, high: int, u: float) -> float:
 
 
 def uniform(*, low: TimeNs, high: TimeNs, order: ArrivalOrder = "fifo") -> Delay:
-    """Any delay from `low` to `high`, equally likely."""
+    """Draw any delay from `low` to `high`, equally likely."""
     if low > high:
         raise ValueError(f"latency low = {low} ns is above high = {high} ns; exchange them")
     return Delay(order == "fifo", quantile=partial(_uniform, low, high), mean_ns=(low + high) / 2)
@@ -63,7 +63,7 @@ def _normal(mean: int, jitter: int, below_zero: float, u: float) -> float:
 
 
 def normal(*, mean: TimeNs, jitter: TimeNs, order: ArrivalOrder = "fifo") -> Delay:
-    """A normal delay truncated at 0: `mean` and `jitter` (standard deviation) are those before truncation."""
+    """Draw a normal delay truncated at 0: `mean` and `jitter` (standard deviation) are before truncation."""
     _positive(jitter=jitter)
     cut = -mean / jitter
     truncated = mean + jitter * _pdf(cut) / _cdf(-cut)
@@ -75,7 +75,7 @@ def _lognormal(mu: float, sigma: float, u: float) -> float:
 
 
 def lognormal(*, mean: TimeNs, jitter: TimeNs, order: ArrivalOrder = "fifo") -> Delay:
-    """A lognormal delay: `mean` and `jitter` are the mean and standard deviation of the delay itself."""
+    """Draw a lognormal delay: `mean` and `jitter` are the mean and standard deviation of the delay itself."""
     _positive(mean=mean, jitter=jitter)
     variance = math.log1p((jitter / mean) ** 2)
     quantile = partial(_lognormal, math.log(mean) - variance / 2, math.sqrt(variance))
@@ -87,7 +87,7 @@ def _exponential(mean: int, u: float) -> float:
 
 
 def exponential(*, mean: TimeNs, order: ArrivalOrder = "fifo") -> Delay:
-    """An exponential delay of the given mean."""
+    """Draw an exponential delay of the given mean."""
     _positive(mean=mean)
     return Delay(order == "fifo", quantile=partial(_exponential, mean), mean_ns=mean)
 
@@ -97,7 +97,7 @@ def _pareto(minimum: int, power: float, u: float) -> float:
 
 
 def pareto(*, minimum: TimeNs, shape: Annotated[float, Bound(gt=1)], order: ArrivalOrder = "fifo") -> Delay:
-    """A heavy tail: P(delay > d) = (minimum / d) ** shape; its mean is minimum shape / (shape - 1)."""
+    """Draw a heavy-tailed delay: P(delay > d) = (minimum / d) ** shape; its mean is minimum shape / (shape - 1)."""
     _positive(minimum=minimum)
     mean = minimum * shape / (shape - 1)
     return Delay(order == "fifo", quantile=partial(_pareto, minimum, -1 / shape), mean_ns=mean)
@@ -108,9 +108,9 @@ def _empirical(delays: tuple[int, ...], u: float) -> float:
 
 
 def empirical(*, file: str, order: ArrivalOrder = "fifo") -> Delay:
-    """Measured delays, each equally likely: the first column of a CSV file.
+    """Draw from measured delays, each equally likely: the first column of a CSV file.
 
-    A cell is a time with its unit (`20ms`), or a number where the header names it (`delay_ms`).
+    A cell is a time with its unit (`20ms`), or a number where the header names the unit (`delay_ms`).
     """
     delays = _read_delays(file)
     return Delay(order == "fifo", quantile=partial(_empirical, delays), mean_ns=sum(delays) / len(delays))
@@ -135,17 +135,17 @@ def _read_delays(file: str) -> tuple[int, ...]:
 LATENCIES = by_name(constant, uniform, normal, lognormal, exponential, pareto, empirical)
 
 
-class Latency(Delaying):
-    """The stage: each unit leaves after its own delay.
+class Latency(DelayStage):
+    """The stage of `latency`: each unit leaves after its own delay.
 
-    A change acts on units that enter after it: what is under way keeps its delay, and in `fifo`
-    order nothing overtakes it. A reset drops what is under way.
+    A change acts on units that enter after it: a unit under way keeps its delay, and in `fifo` order no later unit
+    overtakes it. A reset drops the units under way.
     """
 
     __slots__ = ("_last_ns", "delay", "rounds", "scale", "seed")
 
     def __init__(self, seed: int, delay: Delay, rounds: ByRound[tuple[Delay | None, float]] | None = None) -> None:
-        """Delays are those of `delay`; in some rounds `rounds` has another (None: the clock's), and a factor on it."""
+        """Draw from `delay`. For some rounds `rounds` has another delay (None: the clock's), and a factor on it."""
         super().__init__()
         self.seed = seed
         self.delay = delay
@@ -154,7 +154,7 @@ class Latency(Delaying):
         self._last_ns = LONG_AGO
 
     def advance(self, unit: Transit, now_ns: int) -> int:
-        """The time at which `unit` arrives at the other end."""
+        """Return the time at which `unit` arrives at the other end."""
         delay, scale = self.delay, self.scale
         if self.rounds is not None:
             delay, scale = self._of_round(unit.of_round)
@@ -174,11 +174,11 @@ class Latency(Delaying):
         return (self.delay, self.scale * scale) if delay is None else (delay, scale)
 
     def rests(self, now_ns: int) -> bool:
-        """See `Stage`: where all has left, so that nothing could be overtaken."""
+        """Whether all units have left, so that a new unit can't overtake any."""
         return self._last_ns <= now_ns and super().rests(now_ns)
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Take a new `latency` or `latency_scale`; drop what is under way at a reset."""
+        """Take a new `latency` or `latency_scale`; drop the units under way at a reset."""
         self.delay, self.scale = event.get("latency", self.delay), event.get("latency_scale", self.scale)
         if resets(event):
             self._last_ns = now_ns

@@ -1,4 +1,4 @@
-"""Loss: which units of a link vanish."""
+"""Loss: the models that decide which units of a link are lost."""
 
 from __future__ import annotations
 
@@ -17,39 +17,40 @@ _DATA = Kind.DATA
 
 
 class LossModel(Protocol):
-    """Decides, unit by unit, in the order in which they enter one link.
+    """A model of loss, asked unit by unit in the order in which they enter one link.
 
-    A model whose class says `remembers = False` would decide alike had nothing passed before: it may be made anew.
+    A class with `remembers = False` promises that its decisions do not depend on earlier units; a link at rest may then
+    replace its model by a new one.
     """
 
     def lost(self, unit: Transit) -> bool:
-        """True where `unit` vanishes."""
+        """Return whether `unit` is lost."""
         ...
 
 
 class Bernoulli:
-    """Lose each unit with the same probability, keyed by the unit: no state."""
+    """Lose each unit with the same probability, keyed by the unit, without a state."""
 
     __slots__ = ("probability", "seed")
     remembers: ClassVar[bool] = False
 
     def __init__(self, seed: int, /, *, probability: Probability) -> None:
-        """`seed` is the edge's; `probability` from 0 to 1."""
+        """Take the edge's `seed`, and a `probability` from 0 to 1."""
         self.seed = seed
         self.probability = probability
 
     def lost(self, unit: Transit) -> bool:
-        """True with `probability`."""
+        """Return true with `probability`."""
         return unit_uniform(self.seed, unit) < self.probability
 
 
 class GilbertElliott:
     """Lose in bursts: a two-state Markov chain, good and bad, each with its own loss.
 
-    Before each unit but the first, the chain goes from good to bad with `p` and from bad to good
-    with `r`; it begins in its stationary distribution. It advances once per data message; all other
-    kinds share a second chain, so that acknowledgements do not change the fate of data. A duplicate
-    sees the state and does not advance it. (E. N. Gilbert 1960; E. O. Elliott 1963.)
+    Before each unit but the first, the chain goes from good to bad with `p` and from bad to good with `r`; it begins in
+    its stationary distribution. It advances once per data message; all other kinds share a second chain, so that
+    acknowledgements do not change the fate of data. A duplicate uses the state and does not advance it. (E. N. Gilbert
+    1960; E. O. Elliott 1963.)
     """
 
     __slots__ = ("_chains", "loss_bad", "loss_good", "p", "r", "seed")
@@ -64,7 +65,7 @@ class GilbertElliott:
         loss_good: Probability = 0.0,
         loss_bad: Probability = 1.0,
     ) -> None:
-        """`p` good to bad, `r` bad to good; `loss_good` and `loss_bad` are the losses in each."""
+        """Take `p` for good to bad, `r` for bad to good, and the losses `loss_good` and `loss_bad` in each state."""
         if p + r == 0:
             raise ValueError("gilbert_elliott with p = 0 and r = 0 never changes state; give p or r above 0")
         self.seed = seed
@@ -78,14 +79,14 @@ class GilbertElliott:
 
     @property
     def stationary_loss(self) -> float:
-        """The long-run share of units lost: (r loss_good + p loss_bad) / (p + r)."""
+        """The long-run share of lost units: (r loss_good + p loss_bad) / (p + r)."""
         return (self.r * self.loss_good + self.p * self.loss_bad) / (self.p + self.r)
 
     @property
     def mean_burst(self) -> float:
         """The mean number of units lost in a row (1 / r where good loses nothing and bad everything).
 
-        It is P(lost) / P(lost, and the one before was not); infinite where all are lost, 0 where none is.
+        This is P(lost) / P(lost, and the one before was not); infinite where all are lost, 0 where none is.
         """
         good, bad = self.r / (self.p + self.r), self.p / (self.p + self.r)
         after_good = (1 - self.p) * self.loss_good + self.p * self.loss_bad
@@ -110,7 +111,7 @@ class GilbertElliott:
 
 @dataclass(frozen=True)
 class Match:
-    """Messages by name: those of `round`, of any step, kind and attempt unless given."""
+    """Messages by name: by `round`, and of any step, kind and attempt unless given."""
 
     round: NonNegativeInt
     step: NonNegativeInt | None = None
@@ -118,7 +119,7 @@ class Match:
     attempt: NonNegativeInt | None = None
 
     def matches(self, unit: Transit) -> bool:
-        """True where `unit` is one of these; a heartbeat is meant by its kind alone."""
+        """Return whether `unit` is named; a heartbeat is named by its kind alone."""
         return (
             (unit.of_round if self.kind is None else unit.round) == self.round
             and self.step in (None, unit.step)
@@ -128,7 +129,7 @@ class Match:
 
 
 def rounds_beyond(messages: Sequence[Match], rounds: int) -> str:
-    """What is wrong where a run of `rounds` has no round of some of `messages`; empty where nothing is."""
+    """Return the fault of `messages` that name a round beyond a run of `rounds`; empty for none."""
     beyond = sorted({match.round for match in messages if match.round >= rounds})
     return f"drop_list names round {beyond[0]}, and rounds are 0 to {rounds - 1}; correct it" if beyond else ""
 
@@ -140,7 +141,7 @@ class DropList:
     remembers: ClassVar[bool] = False
 
     def __init__(self, seed: int, /, *, messages: list[Match]) -> None:
-        """`messages` in any order; at least one."""
+        """Take `messages` in any order; at least one."""
         if not messages:
             raise ValueError("drop_list has no messages; list at least one, like {round: 3}, or use loss: 0")
         self.messages = tuple(messages)
@@ -149,21 +150,21 @@ class DropList:
             self._by_round.setdefault(match.round, []).append(match)
 
     def lost(self, unit: Transit) -> bool:
-        """True where `unit` is listed."""
+        """Return whether `unit` is listed."""
         return any(match.matches(unit) for match in self._by_round.get(unit.round, ()))
 
 
 class Trace:
-    """Lose the data messages that a list of 0 and 1 says, over and over.
+    """Lose the data messages that have a 1 in a list of 0 and 1, which is repeated.
 
-    Other kinds walk through the same list with a place of their own; duplicates take the fate of the
-    place where their original left it.
+    All other kinds together go through the same list with a place of their own. A duplicate reads the place of its
+    original.
     """
 
     __slots__ = ("_places", "losses")
 
     def __init__(self, seed: int, /, *, losses: list[int] | None = None, file: str | None = None) -> None:
-        """Give `losses` inline, or `file`: 0 and 1 separated by white space or commas; 1 is lost."""
+        """Take `losses` inline, or a `file` of 0 and 1 separated by white space or commas; 1 is lost."""
         if (losses is None) == (file is None):
             raise ValueError("a loss trace needs one of losses: [0, 1, ...] and file: PATH; give one of them")
         values = losses if losses is not None else _read_losses(str(file))
@@ -188,16 +189,17 @@ def _read_losses(file: str) -> list[int]:
 
 
 class Loss(Stage):
-    """The stage: drops what its model says. It holds nothing; a change acts on what enters after it.
+    """The stage of `loss`, which drops units by its model.
 
-    A new model starts afresh (a bursty chain in its stationary state, a trace at its beginning).
+    The stage holds no units; a change acts on units that enter after it. A new model starts afresh (a bursty chain in
+    its stationary state, a trace at its beginning).
     """
 
     __slots__ = ("model", "rounds")
     reason: ClassVar[FateReason] = LOSS
 
     def __init__(self, model: LossModel | None = None, rounds: ByRound[LossModel] | None = None) -> None:
-        """Lose by `model` (None: nothing); `rounds` overrides it for the messages of some rounds."""
+        """Lose by `model` (None: nothing). `rounds` overrides it for the messages of some rounds."""
         self.model = model
         self.rounds = rounds
 
@@ -214,7 +216,7 @@ class Loss(Stage):
         return ()
 
     def rests(self, now_ns: int) -> bool:
-        """See `Stage`: where its model says that it does not remember what passed."""
+        """Whether the model does not depend on earlier units."""
         return self.rounds is None and (self.model is None or not getattr(self.model, "remembers", True))
 
 

@@ -1,4 +1,4 @@
-"""Rates from a trace: Mahimahi's moments at which a link can carry 1500 bytes, or Pensieve's rates."""
+"""Rates from a trace: the moments at which a link can carry 1500 bytes (Mahimahi), or rates over time (Pensieve)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import ClassVar
 from netdfl.core.fates import QUEUE, RESET, FateReason
 from netdfl.core.given_files import given_text
 from netdfl.core.units import SizeBytes
-from netdfl.links.rules.base import DROPPED, Dropped, LinkEvent, Stage, StageOutcome, Transit, resets
+from netdfl.links.rules.base import DROPPED, Drop, LinkEvent, Stage, StageOutcome, Transit, resets
 from netdfl.links.rules.rate import MessageLimit, Rate, Shape, serial
 
 OPPORTUNITY_BYTES = 1500
@@ -24,7 +24,7 @@ _MOST = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class Opportunities:
-    """Moments in ns, ascending, at each of which 1500 bytes may leave; repeated, by default with the last as period."""
+    """Ascending moments in ns at which 1500 bytes may leave; repeated, by default with the last one as period."""
 
     at_ns: tuple[int, ...]
     queue_bytes: int | None = None
@@ -40,21 +40,21 @@ class Opportunities:
         object.__setattr__(self, "period_ns", max(self.period_ns, self.at_ns[-1]))
 
     def at(self, index: int) -> int:
-        """The time of opportunity `index`, counted through the repetitions."""
+        """Return the time of opportunity `index`, counted through the repetitions."""
         cycle, place = divmod(index, len(self.at_ns))
         return cycle * self.period_ns + self.at_ns[place]
 
     def first(self, now_ns: int) -> int:
-        """The index of the first opportunity at or after `now_ns`."""
+        """Return the index of the first opportunity at or after `now_ns`."""
         cycle = max(0, -(-now_ns // self.period_ns) - 1)
         return cycle * len(self.at_ns) + bisect_left(self.at_ns, now_ns - cycle * self.period_ns)
 
 
 def read_trace(file: str) -> tuple[tuple[int, ...], int]:
-    """Opportunities in nanoseconds, and the period in which they repeat, of a trace file.
+    """Read a trace file; return its opportunities in nanoseconds, and the period in which they repeat.
 
-    A time in ms on each line is Mahimahi's; a time in s and a rate in Mbit/s on each are a cooked trace of Pensieve's.
-    Raises ValueError.
+    Lines with a time in ms are Mahimahi's; lines with a time in s and a rate in Mbit/s are a cooked trace of
+    Pensieve's. Raises ValueError.
     """
     lines = [line.split() for line in given_text(file).splitlines() if line.strip()]
     try:
@@ -68,7 +68,7 @@ def read_trace(file: str) -> tuple[tuple[int, ...], int]:
 
 
 def _cooked(samples: Sequence[tuple[float, float]]) -> tuple[tuple[int, ...], int]:
-    """Opportunities by rates, each of which holds from the time before its own to its own. Raises ValueError."""
+    """Convert rates to opportunities. A rate holds from the time of the line before to its own. Raises ValueError."""
     if any(b <= a for (a, _), (b, _) in pairwise(samples)):
         raise ValueError("times do not ascend")
     if any(not 0 <= rate < inf for _, rate in samples):
@@ -90,7 +90,7 @@ def _cooked(samples: Sequence[tuple[float, float]]) -> tuple[tuple[int, ...], in
 def mahimahi(*, file: str, queue: SizeBytes | MessageLimit | None = None) -> Opportunities:
     """Carry 1500 bytes at each moment of a Mahimahi trace, or by the rates of Pensieve's, over and over.
 
-    `queue` is as in `serial`.
+    `queue` has the meaning that it has for `serial`.
     """
     times, period_ns = read_trace(file)
     if isinstance(queue, MessageLimit):
@@ -99,10 +99,10 @@ def mahimahi(*, file: str, queue: SizeBytes | MessageLimit | None = None) -> Opp
 
 
 class TraceRate(Stage):
-    """Serves units in order, each at the opportunity that carries its last byte.
+    """A stage that serves units in order, each at the opportunity that carries its last byte.
 
-    An opportunity that nothing waits for is lost; one that a unit does not fill goes on to the next in
-    the queue. Its rate does not change by events; a reset drops what it holds.
+    An opportunity without a waiting unit is lost; one that a unit does not fill goes on to the next in the queue.
+    Events can't change its rate; a reset drops the units in the stage.
     """
 
     __slots__ = ("_index", "_left", "_queue", "_waiting", "opportunities")
@@ -110,7 +110,7 @@ class TraceRate(Stage):
     instant: ClassVar[bool] = False
 
     def __init__(self, opportunities: Opportunities) -> None:
-        """Begin with the first opportunity unused."""
+        """Begin before the first opportunity."""
         self.opportunities = opportunities
         self._index = -1  # the opportunity in use
         self._left = 0  # bytes that it can still carry
@@ -118,7 +118,7 @@ class TraceRate(Stage):
         self._waiting = 0
 
     def advance(self, unit: Transit, now_ns: int) -> int:
-        """The time of the opportunity that carries the last byte of `unit`, or `DROPPED`."""
+        """Return the time of the opportunity that carries the last byte of `unit`, or `DROPPED`."""
         queue = self._queue
         while queue and queue[0][0] <= now_ns:
             self._waiting -= queue.popleft()[1]
@@ -146,12 +146,12 @@ class TraceRate(Stage):
         return self._waiting - self._queue[0][1] + nbytes > bound.queue_bytes
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Drop what is held at a reset; refuse a change of the rate."""
+        """Drop the units in the stage at a reset. Raises ValueError for a change of the rate."""
         if not event.keys().isdisjoint(("rate", "rate_scale")):
             raise ValueError("a rate from a trace can't be changed by an event; give the link a plain rate instead")
         if not resets(event):
             return ()
-        dropped = [Dropped(unit, RESET) for at_ns, _, unit in self._queue if at_ns > now_ns]
+        dropped = [Drop(unit, RESET) for at_ns, _, unit in self._queue if at_ns > now_ns]
         self._queue.clear()
         self._waiting = 0
         self._index = min(self._index, self.opportunities.first(now_ns) - 1)
@@ -160,7 +160,7 @@ class TraceRate(Stage):
 
 
 def rate_stage(config: Shape | Opportunities) -> Rate | TraceRate:
-    """The stage that serves by `config`."""
+    """Return the stage that serves by `config`."""
     return Rate(config) if isinstance(config, Shape) else TraceRate(config)
 
 

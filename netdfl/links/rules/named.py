@@ -1,4 +1,4 @@
-"""What the schedule does to messages that it names: they vanish, or come later than they would have."""
+"""The actions `drop` and `delay` of the schedule: messages that an event names vanish, or come later."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import ClassVar
 
 from netdfl.core.fates import SCRIPTED, FateReason
 from netdfl.core.types import Kind
-from netdfl.links.rules.base import DROPPED, LONG_AGO, Delaying, LinkEvent, Stage, StageOutcome, Transit, resets
+from netdfl.links.rules.base import DROPPED, LONG_AGO, DelayStage, LinkEvent, Stage, StageOutcome, Transit, resets
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
-    """Messages by name: of rounds, or those that enter the link in a time; of any kind, step, attempt unless given.
+class NamedMessages:
+    """Messages by name: by round or time of entry into the link; of any kind, step and attempt unless given.
 
-    `by_ns` is how much later they come; None: they never do.
+    `by_ns` is the added delay; None for a loss.
     """
 
     at_ns: int | None = None
@@ -28,7 +28,7 @@ class Named:
     by_ns: int | None = None
 
     def matches(self, unit: Transit, now_ns: int) -> bool:
-        """Whether `unit`, which enters at `now_ns`, is one of these; a heartbeat is meant by its kind alone."""
+        """Whether `unit`, which enters at `now_ns`, is named; a heartbeat only by its kind."""
         round = unit.of_round if self.kind is None else unit.round
         return (
             (self.at_round is None or round >= self.at_round)
@@ -42,13 +42,13 @@ class Named:
 
 
 class NamedLoss(Stage):
-    """The stage that loses what is named."""
+    """The stage that drops named messages."""
 
     __slots__ = ("named",)
     reason: ClassVar[FateReason] = SCRIPTED
 
-    def __init__(self, named: Sequence[Named]) -> None:
-        """Lose whatever one of `named` matches."""
+    def __init__(self, named: Sequence[NamedMessages]) -> None:
+        """Drop each message that one of `named` matches."""
         self.named = tuple(named)
 
     def advance(self, unit: Transit, now_ns: int) -> int:
@@ -56,23 +56,23 @@ class NamedLoss(Stage):
         return DROPPED if any(each.matches(unit, now_ns) for each in self.named) else now_ns
 
 
-class NamedDelay(Delaying):
-    """The stage that keeps back what is named, as the last of a link's own.
+class NamedDelay(DelayStage):
+    """The stage that delays named messages, the last of a link's own stages.
 
-    What several name is kept back by the sum. Nothing overtakes what is kept back: a link that keeps its messages in
-    order goes on doing so. A reset of the link drops what is here.
+    The delays of several names add up. No later message overtakes a delayed one, so a link in order stays in order. A
+    reset of the link drops the messages in this stage.
     """
 
     __slots__ = ("_last_ns", "named")
 
-    def __init__(self, named: Sequence[Named]) -> None:
-        """Keep back whatever `named` matches."""
+    def __init__(self, named: Sequence[NamedMessages]) -> None:
+        """Delay each message that one of `named` matches."""
         super().__init__()
         self.named = tuple(named)
         self._last_ns = LONG_AGO
 
     def advance(self, unit: Transit, now_ns: int) -> int:
-        """The time at which `unit` arrives at the other end."""
+        """Return the time at which `unit` arrives at the other end."""
         by_ns = sum(each.by_ns or 0 for each in self.named if each.matches(unit, now_ns))
         at_ns = max(now_ns + by_ns, self._last_ns)
         if by_ns:
@@ -80,7 +80,7 @@ class NamedDelay(Delaying):
         return at_ns
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Drop what is kept back at a reset."""
+        """Drop the delayed messages at a reset."""
         if resets(event):
             self._last_ns = now_ns
         return super().changed(event, now_ns)

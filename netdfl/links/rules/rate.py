@@ -1,4 +1,4 @@
-"""Rate: the time that bytes take, the queue before the serializer, and what a change does to both."""
+"""Rate: the time that bytes take, the queue before the serializer, and the effect of a change on both."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from netdfl.links.rules.base import (
     LONG_AGO,
     ByRound,
     Departure,
-    Dropped,
-    Held,
+    Drop,
+    Hold,
     LinkEvent,
     Stage,
     StageOutcome,
@@ -40,7 +40,7 @@ class MessageLimit:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a serializer does: its rate (None: unlimited), its bucket, and the bound of its queue."""
+    """The parameters of a serializer: its rate (None: unlimited), its bucket, and the bound of its queue."""
 
     rate_bps: float | None
     burst_bytes: int = 0
@@ -51,9 +51,8 @@ class Shape:
 def serial(*, rate: RateBps, burst: SizeBytes = 0, queue: SizeBytes | MessageLimit | None = None) -> Shape:
     """Serialize units one after another at `rate` bits per second; 0 holds them.
 
-    `burst` is a token bucket: that many bytes pass at once after a pause. `queue` bounds what waits
-    (not what is in service, so an idle link takes a unit of any size); what does not fit is dropped
-    at the tail (`queue`).
+    `burst` is a token bucket: that many bytes pass at once after a pause. `queue` bounds the waiting units (not the one
+    in service, so an idle link takes a unit of any size); a unit that does not fit is dropped at the tail (`queue`).
     """
     if isinstance(queue, MessageLimit):
         return Shape(rate, burst, queue_messages=queue.messages)
@@ -62,7 +61,7 @@ def serial(*, rate: RateBps, burst: SizeBytes = 0, queue: SizeBytes | MessageLim
 
 @lru_cache
 def _cost(rate_bps: float | None, scale: float) -> tuple[int, int]:
-    """Nanoseconds a byte as a fraction, numerator and denominator; -1 where none ever passes."""
+    """Return the nanoseconds per byte as a fraction, numerator and denominator; numerator -1 for a rate of 0."""
     if rate_bps is None:
         return 0, 1
     if rate_bps * scale == 0:
@@ -74,13 +73,13 @@ def _cost(rate_bps: float | None, scale: float) -> tuple[int, int]:
 class Rate(Stage):
     """A serializer with a queue, exact in integer nanoseconds.
 
-    The end of the backlog is kept as an exact rational (an integer count of 1/den ns, where one byte
-    costs num/den ns), so rounding never adds up: over any window, up to the nanosecond that a
-    departure is rounded up to, no more than the rate times the window, plus `burst`, leaves.
+    The end of the backlog is kept as an exact rational (an integer count of 1/den ns, where one byte costs num/den ns),
+    so rounding never adds up: over any window, up to the nanosecond that a departure is rounded up to, no more than the
+    rate times the window, plus `burst`, leaves.
 
-    A new rate re-times what waits and what is in service: the bytes still to be sent go on at the new
-    rate. A rate of 0 holds them; queue bounds act on what enters later. A reset drops them and leaves
-    the serializer idle. Several links may share one instance, as a node's uplink or downlink.
+    A new rate re-times the units that wait and the one in service: the bytes still to be sent go on at the new rate. A
+    rate of 0 holds them; queue bounds act on units that enter later. A reset drops the units and leaves the serializer
+    idle. Several links may share one instance, as a node's uplink or downlink.
     """
 
     __slots__ = ("_backlog", "_den", "_end", "_num", "_queue", "_slack", "_waiting", "rounds", "scale", "shape")
@@ -91,7 +90,7 @@ class Rate(Stage):
     """Another rate (None: the clock's), and a factor on it, both above 0, for the messages of some rounds."""
 
     def __init__(self, shape: Shape) -> None:
-        """Serve at `shape`'s rate."""
+        """Serve at the rate of `shape`."""
         self.rounds = None
         self._queue: deque[tuple[int, int, Transit]] = deque()  # (end of its bytes, nbytes, unit)
         self._waiting = 0  # bytes of the queue, the one in service included
@@ -107,7 +106,7 @@ class Rate(Stage):
         self._slack = shape.burst_bytes * self._num
 
     def advance(self, unit: Transit, now_ns: int) -> int:
-        """The time at which the last byte of `unit` has left, `DROPPED` for a full queue, or `HELD` at rate 0."""
+        """Return the time at which the last byte of `unit` leaves, `DROPPED` for a full queue, or `HELD` at rate 0."""
         num, den, queue = self._num, self._den, self._queue
         while queue and queue[0][0] - self._slack <= now_ns * den:
             self._waiting -= queue.popleft()[1]
@@ -161,13 +160,13 @@ class Rate(Stage):
             dropped = self._pending(now_ns)
             self._clear()
             self._set(shape, scale)
-            return [Dropped(unit, RESET) for unit in dropped]
+            return [Drop(unit, RESET) for unit in dropped]
         if (shape, scale) == (self.shape, self.scale):
             return ()
         return self._retime(shape, scale, now_ns)
 
     def rests(self, now_ns: int) -> bool:
-        """See `Stage`: where the bytes of all that entered have passed, and the bucket is full again."""
+        """Whether the bytes of all units have passed, and the bucket is full again."""
         return self._num >= 0 and not self._backlog and self._end <= now_ns * self._den
 
     def _pending(self, now_ns: int) -> list[Transit]:
@@ -194,7 +193,7 @@ class Rate(Stage):
         self._waiting = sum(nbytes for _, nbytes, _ in left)
         if self._num < 0:
             self._backlog = left
-            return [Held(unit) for _, _, unit in left]
+            return [Hold(unit) for _, _, unit in left]
         start = now_ns * self._den
         self._end = start + ceil(debt * self._num)
         outcomes: list[StageOutcome] = []

@@ -6,22 +6,22 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal, TypeAlias, get_args
 
 from netdfl.core.fates import DOWN, RESET, FateReason
-from netdfl.links.rules.base import DROPPED, HELD, ByRound, Departure, Dropped, LinkEvent, Stage, StageOutcome, Transit
+from netdfl.links.rules.base import DROPPED, HELD, ByRound, Departure, Drop, LinkEvent, Stage, StageOutcome, Transit
 
 StateName: TypeAlias = Literal["up", "down_hold", "down_drop", "down_reset"]
 STATES: tuple[StateName, ...] = get_args(StateName)
-"""From the mildest to the most severe: where several causes hold a link down, the most severe counts."""
+"""The states from the mildest to the most severe. Where several causes hold a link down, the most severe counts."""
 
 
 class LinkState(Stage):
     """The first stage of a link.
 
     - `up`: units pass.
-    - `down_drop`: units that enter are dropped (`down`). What is in flight arrives.
-    - `down_hold`: units that enter are kept, and leave in order when the link is up again. A change
-      to `down_drop` or `down_reset` drops what is kept.
-    - `down_reset`: as `down_drop`, and what the link's own stages hold at that moment is dropped
-      (`reset`). What waits in a node's uplink has not entered the link; what is in a downlink has
+    - `down_drop`: units that enter are dropped (`down`). Units in flight arrive.
+    - `down_hold`: units that enter are held, and leave in order when the link is up again. A change
+      to `down_drop` or `down_reset` drops them.
+    - `down_reset`: like `down_drop`, and the units in the link's own stages at that moment are dropped
+      (`reset`). A unit that waits in a node's uplink has not entered the link; a unit in a downlink has
       left it.
     """
 
@@ -35,7 +35,7 @@ class LinkState(Stage):
         self.held: list[Transit] = []
 
     def advance(self, unit: Transit, now_ns: int) -> int:
-        """Pass, drop or hold `unit`, as the state says."""
+        """Pass, drop or hold `unit` according to the state."""
         state = self.state
         if self.rounds is not None:
             state = self.rounds.at(unit.of_round) or state
@@ -47,7 +47,7 @@ class LinkState(Stage):
         return DROPPED
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Take a new `state`; release or drop what was held."""
+        """Take a new `state`; release or drop the held units."""
         self.state = event.get("state", self.state)
         if self.state == "down_hold" or not self.held:
             return ()
@@ -55,4 +55,4 @@ class LinkState(Stage):
         if self.state == "up":
             return [Departure(unit, now_ns) for unit in units]
         reason = RESET if self.state == "down_reset" else DOWN
-        return [Dropped(unit, reason) for unit in units]
+        return [Drop(unit, reason) for unit in units]

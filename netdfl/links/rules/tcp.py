@@ -1,8 +1,8 @@
 """TCP over a link that loses packets, as one stage for whole messages.
 
-Below TCP, loss takes no message away: it takes time. A message's delivery is its way and its bytes at
-the link's rate, and an excess: windows that open, retransmissions, time-outs with back-off. The excess is
-drawn from what was measured over real TCP (`netdfl calibrate`, `tcp_table.json`), by size, loss,
+Below TCP, a lost packet is sent again: loss does not remove messages, it delays them. The delivery of a message takes
+the link's delay, its bytes at the link's rate, and an excess: windows that open, retransmissions, time-outs with
+back-off. The excess is drawn from measurements over real TCP (`netdfl calibrate`, `tcp_table.json`), by size, loss,
 round-trip time and rate, and interpolated between. Successive messages draw independently.
 """
 
@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 from netdfl.core.fates import FateReason
 from netdfl.core.types import Json
-from netdfl.links.rules.base import DROPPED, LONG_AGO, Delaying, LinkEvent, StageOutcome, Transit, resets
+from netdfl.links.rules.base import DROPPED, LONG_AGO, DelayStage, LinkEvent, StageOutcome, Transit, resets
 from netdfl.links.rules.keyed_random import unit_uniform
 from netdfl.links.rules.latency import Delay
 from netdfl.links.rules.rate import Shape
@@ -33,19 +33,19 @@ _NS_BITS = 8 * 10**9
 
 @dataclass(frozen=True)
 class TcpTable:
-    """Excess times as they were measured, in microseconds: means over slices of each distribution.
+    """Measured excess times in microseconds: means over slices of each distribution.
 
-    `excess_us` holds, for each (size, loss, round-trip time, rate) in order, the mean excess of the
-    messages from each of `levels` (shares of those that come, from 0) to the next, and `dead` the share
-    that never comes. A slice keeps its mean, so a mean keeps its heavy tail.
+    `excess_us` holds, for each (size, loss, round-trip time, rate) in order, the mean excess of the messages from each
+    of `levels` (shares of the messages that arrive, from 0) to the next, and `dead` the share that never arrives. A
+    slice keeps its mean, so a mean keeps its heavy tail.
 
-    `single_us` holds, for each (loss above 0, round-trip time) in order, the same for messages of one
-    segment, from each of `depths` to the next: depth is how many losses in a row are as rare as the
-    message's excess, log(share of the later ones) / log(loss). A time-out begins near depth 1 whatever
-    the loss, so between two losses a time-out stays one.
+    `single_us` holds, for each (loss above 0, round-trip time) in order, the same for messages of one segment, from
+    each of `depths` to the next: depth is how many losses in a row are as rare as the message's excess, log(share of
+    the later ones) / log(loss). A time-out begins near depth 1 whatever the loss, so between two losses a time-out
+    stays one.
 
-    A lost segment that nothing follows is sent again after about `timeout_ns` + `timeout_rtts` round-trip
-    times. What would take longer than `dead_ns` never comes.
+    A lost segment without a later one is sent again after about `timeout_ns` + `timeout_rtts` round-trip times. A
+    message that would take longer than `dead_ns` never arrives.
     """
 
     sizes: tuple[int, ...]
@@ -63,15 +63,15 @@ class TcpTable:
 
     @classmethod
     def of(cls, data: Json) -> TcpTable:
-        """Read what `packets.calibration.fit.write` wrote."""
+        """Read the data that `packets.calibration.fit.write` wrote."""
         plain: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
         return cls(**plain | {rows: tuple(map(tuple, data[rows])) for rows in ("excess_us", "single_us")})
 
     def curve(self, nbytes: int, loss: float, rtt_ns: float, rate_bps: float) -> tuple[list[float], float]:
-        """The excess of a message above one segment, in nanoseconds, in the slices that begin at `levels`.
+        """Return the excess of a message above one segment, in ns by slice, and the share of messages that arrive.
 
-        With it the share of messages that come. Linear in size, loss and round-trip time, also beyond the
-        table; in the rate's logarithm within it.
+        The slices begin at `levels`. Linear in size, loss and round-trip time, also beyond the table; in the rate's
+        logarithm within the table.
         """
         found, dead = [0.0] * len(self.levels), 0.0
         for place, weight in self._corners(nbytes, loss, rtt_ns, rate_bps):
@@ -81,7 +81,7 @@ class TcpTable:
         return list(accumulate((max(0.0, each) for each in found), max)), min(1.0, 1 - dead)
 
     def _corners(self, nbytes: int, loss: float, rtt_ns: float, rate_bps: float) -> Iterator[tuple[int, float]]:
-        """The rows between which a message lies, and their weights, but for those of none."""
+        """Yield the rows of the table around a message, with their weights in the interpolation; no row of weight 0."""
         rate = min(max(rate_bps, self.rates_bps[0]), self.rates_bps[-1])
         axes = (
             _weights(self.sizes, nbytes),
@@ -98,7 +98,7 @@ class TcpTable:
                 yield place, weight
 
     def one_segment(self, u: float, loss: float, rtt_ns: float) -> float:
-        """The excess of a message of one segment at the quantile `u`, in nanoseconds; beyond `depths` it doubles."""
+        """Return the excess of a message of one segment at the quantile `u`, in ns; beyond `depths` it doubles."""
         if not loss:
             return 0.0
         if loss >= 1:
@@ -113,7 +113,7 @@ class TcpTable:
 
 
 def _weights(axis: Sequence[float], x: float) -> list[tuple[int, float]]:
-    """The two points of `axis` between which `x` lies, or nearest to it, and their shares in a straight line."""
+    """Return the two points of `axis` around `x`, or nearest to it, with their shares in a linear interpolation."""
     left = min(max(bisect_right(axis, x) - 1, 0), len(axis) - 2)
     share = (x - axis[left]) / (axis[left + 1] - axis[left])
     return [(left, 1 - share), (left + 1, share)]
@@ -121,22 +121,23 @@ def _weights(axis: Sequence[float], x: float) -> list[tuple[int, float]]:
 
 @cache
 def default_table() -> TcpTable:
-    """The table that is shipped."""
+    """Return the table that ships with netdfl."""
     return TcpTable.of(json.loads(TABLE.read_text(encoding="utf-8")))
 
 
-class Tcp(Delaying):
-    """A link's loss, rate and latency as messages over TCP meet them. In order; nothing is lost but the dead.
+class Tcp(DelayStage):
+    """The stage of a link's loss, rate and latency for messages over TCP.
 
-    A message's bytes wait for those before it at the link's rate. A change acts on messages that enter
-    after it; a reset drops what is under way. What never comes is dropped (`dead`).
+    Messages stay in order, and none is lost but dead ones. A message's bytes wait for earlier bytes at the link's rate.
+    A change acts on messages that enter after it; a reset drops the messages under way. A message that would never
+    arrive is dropped (`dead`).
     """
 
     __slots__ = ("_curves", "_free_ns", "_last_ns", "_table", "delay", "loss", "rate", "scales", "seed")
     reason: ClassVar[FateReason] = FateReason("dead")
 
     def __init__(self, seed: int, table: TcpTable, loss: object, rate: object, delay: Delay) -> None:
-        """`seed` is the edge's. Raises ValueError for a loss or a rate that comes from a trace."""
+        """Take the edge's `seed`. Raises ValueError for a loss or a rate from a trace."""
         super().__init__()
         self.seed = seed
         self._table = table
@@ -156,7 +157,7 @@ class Tcp(Delaying):
         self._curves: dict[int, tuple[list[float], float]] = {}
 
     def advance(self, unit: Transit, now_ns: int) -> int:
-        """The time at which the last byte of `unit` has come, or `DROPPED`."""
+        """Return the time at which the last byte of `unit` arrives, or `DROPPED`."""
         u, table = unit_uniform(self.seed, unit), self._table
         way_ns = (
             self.delay.constant_ns
@@ -183,7 +184,7 @@ class Tcp(Delaying):
         return slices[bisect_right(self._table.levels, u / coming) - 1] if u < coming else math.inf
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Take new parameters; drop what is under way at a reset."""
+        """Take new parameters; drop the messages under way at a reset."""
         self._take(event)
         if resets(event):
             self._free_ns = self._last_ns = now_ns
@@ -191,7 +192,7 @@ class Tcp(Delaying):
 
 
 def on_the_line_ns(nbytes: int, rate_bps: float) -> int:
-    """What the bytes of a message and the headers of its packets take at a rate."""
+    """Return the time that a message's bytes and the headers of its packets take at a rate."""
     packets = -(-nbytes // SEGMENT)
     return math.ceil((nbytes + packets * HEADERS) * _NS_BITS / rate_bps)
 

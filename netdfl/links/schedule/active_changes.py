@@ -1,8 +1,8 @@
-"""What a link's rules are at a moment: its own ones, and what the schedule has laid over them.
+"""The rules of a link at a moment: its own ones, and the changes by the schedule that are in force.
 
-Changes are laid over one another in the order in which they came. A value replaces what was there,
-relative changes included; a relative change multiplies. What ends (`unset`) is taken out as if it had
-never been. Where several hold a link's state down, the most severe counts.
+Changes override one another in the order in which they begin. A value replaces the value before, relative changes
+included; a relative change multiplies. A change that ends (`unset`) is taken out as if it had never been. Where several
+changes hold a link down, the most severe state counts.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ Where: TypeAlias = tuple[tuple[Block, ...], tuple[NodeId, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Effective:
-    """One key's value now, and the factor on it. `value` is a state's name, or a part (None: no rule)."""
+    """The present value of one key, and the factor on it. `value` is a state's name, or a part (None: no rule)."""
 
     value: Any
     scale: float = 1.0
 
 
 class OwnRules(NamedTuple):
-    """The values of a link's keys before any event, and which of them are rules."""
+    """The values of a link's keys before any event, and the keys that have a rule."""
 
     values: Mapping[str, Effective]
     used: frozenset[str]
 
 
 def own_rules(spec: LinksSpec, edge: Edge) -> OwnRules:
-    """What `edge` has before any event."""
+    """Return the rules of `edge` before any event."""
     link = spec.link(edge)
     values = {key: Effective(getattr(link, key)) for key in LINK_KEYS}
     return OwnRules(values, frozenset(key for key, now in values.items() if now.value not in (None, "up")))
 
 
 class ByTarget(Generic[T]):
-    """Finds what concerns a link: at once for single links, by search among what names many."""
+    """Items by the links that they concern: a lookup for items of single links, a search among items of many links."""
 
     __slots__ = ("_single", "_wide")
 
@@ -56,7 +56,7 @@ class ByTarget(Generic[T]):
         return bool(self._single or self._wide)
 
     def add(self, blocks: tuple[Block, ...], item: T) -> None:
-        """`item` concerns the links of `blocks`."""
+        """Add an item that concerns the links of `blocks`."""
         edges = few_edges(blocks, 1)
         if edges is None:
             self._wide.append((blocks, item))
@@ -64,7 +64,7 @@ class ByTarget(Generic[T]):
             self._single.setdefault(edge, []).append(item)
 
     def remove(self, blocks: tuple[Block, ...], item: T) -> None:
-        """Take out what `add` put in."""
+        """Remove an item that was added with the same `blocks`."""
         edges = few_edges(blocks, 1)
         if edges is None:
             self._wide.remove((blocks, item))
@@ -72,7 +72,7 @@ class ByTarget(Generic[T]):
             self._single[edge].remove(item)
 
     def of(self, edge: Edge) -> Iterator[T]:
-        """What concerns `edge`, in no order."""
+        """Yield the items that concern `edge`, in no order."""
         yield from self._single.get(edge, ())
         for blocks, item in self._wide:
             if any(edge in block for block in blocks):
@@ -80,14 +80,14 @@ class ByTarget(Generic[T]):
 
 
 def few_edges(blocks: Sequence[Block], most: int) -> list[Edge] | None:
-    """The links of `blocks` where they are at most `most`, else None."""
+    """Return the links of `blocks` if they are at most `most`, else None."""
     if sum(len(block.src) * len(block.dst) for block in blocks) > most:
         return None
     return [edge for block in blocks for edge in block.edges()]
 
 
 class Overlays:
-    """The changes in force. One that has a cause ends with that cause's `unset`; a standing one stays."""
+    """The changes in force. A change with a cause ends with that cause's `unset`; a standing one stays."""
 
     __slots__ = ("_count", "_links", "_nodes", "_windows")
 
@@ -98,7 +98,7 @@ class Overlays:
         self._windows: dict[tuple[int, Where], tuple[int, CompiledEvent]] = {}
 
     def apply(self, event: CompiledEvent) -> None:
-        """Take in a `set` or an `unset`."""
+        """Apply a `set` or an `unset`."""
         place = (event.cause, (event.blocks, event.nodes))
         before = self._windows.pop(place, None)
         if before is not None:
@@ -115,16 +115,16 @@ class Overlays:
             self._nodes.append(layer)
 
     def on_link(self, edge: Edge) -> Sequence[CompiledEvent]:
-        """The changes in force on `edge`, in the order in which they came."""
+        """Return the changes in force on `edge`, in the order in which they began."""
         return [event for _, event in sorted(self._links.of(edge), key=lambda layer: layer[0])] if self._links else ()
 
     def on_node(self, node: NodeId) -> Iterable[CompiledEvent]:
-        """The changes in force on the up- and downlink of `node`, in order."""
+        """Return the changes in force on the up- and downlink of `node`, in order."""
         return (event for _, event in self._nodes if node in event.nodes)
 
 
 def effective(base: Mapping[str, Effective], events: Iterable[CompiledEvent]) -> dict[str, Effective]:
-    """The values of all keys: `base`, and `events` laid over it in order."""
+    """Return the values of all keys: `base`, overridden by `events` in order."""
     values = dict(base)
     standing, windows = base["state"].value if "state" in base else "up", []
     for event in events:
@@ -145,7 +145,7 @@ def effective(base: Mapping[str, Effective], events: Iterable[CompiledEvent]) ->
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What the messages of some rounds meet, from round `start` to the next piece."""
+    """The values for messages of some rounds, from round `start` to the next piece."""
 
     start: int
     values: Mapping[str, Effective]
@@ -155,9 +155,9 @@ UNSAID = object()
 
 
 def by_rounds(events: Sequence[CompiledEvent]) -> list[Piece]:
-    """The changes that `at_round` events on one link make, cut where any begins or ends.
+    """Return the changes that `at_round` events make on one link, cut where any begins or ends.
 
-    A key that no event names in a piece has the value `UNSAID` there: the clock's stands.
+    A key that no event names in a piece has the value `UNSAID` there: the value by the clock applies.
     """
     ordered = sorted(events, key=lambda event: event.order)
     starts = {event.at_round for event in ordered} | {event.until_round for event in ordered}

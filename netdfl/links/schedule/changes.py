@@ -1,4 +1,4 @@
-"""What the schedule does to links, each change with its end: a partition is one, not fourteen links."""
+"""The scheduled changes of links in words, each with its end: a partition is one change, not fourteen links."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from netdfl.core.units import format_time
 from netdfl.links.schedule.events import MOST, STANDING, CompiledEvent, name_change, name_place
 
 APART = 4
-"""An entry that changes links more often is told as one."""
+"""The most changes of one entry that are listed one by one; more are listed as one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """A change from `begin` to before `end` (None: for good), in ns, or in rounds; `times`: so many told as one.
+class LinkChange:
+    """A change from `begin` to before `end` (None: for good), in ns or rounds; it stands for `times` changes.
 
-    `entry` is the action of entry `source` as the scenario names it.
+    `entry` is the action of entry `source`, by its name in the scenario.
     """
 
     source: int
@@ -30,7 +30,7 @@ class Change:
 
     @property
     def when(self) -> str:
-        """`20s to 30s`, `round 4 to 5`, `from 20s`."""
+        """The span in words: `20s to 30s`, `round 4 to 5`, `from 20s`."""
         if self.by_round:
             last = None if self.end is None else self.end - 1
             return f"round {self.begin}" + ("" if last == self.begin else " on" if last is None else f" to {last}")
@@ -41,14 +41,14 @@ class Change:
 
     @property
     def words(self) -> str:
-        """`partition 0..3 | 4..7: state down_drop`."""
+        """The change in words: `partition 0..3 | 4..7: state down_drop`."""
         often = f", {self.times:,} times" if self.times > 1 else ""
         return f"{self.entry} {self.where}" + (f": {self.what}" if self.what else "") + often
 
 
-def link_changes(events: Sequence[CompiledEvent]) -> list[Change]:
-    """The changes of a compiled schedule in order of their beginning; see `APART` for entries with many."""
-    found: list[Change] = []
+def link_changes(events: Sequence[CompiledEvent]) -> list[LinkChange]:
+    """Return a compiled schedule's changes in order of beginning; an entry with more than `APART` is one change."""
+    found: list[LinkChange] = []
     going_on: dict[tuple[object, ...], int] = {}
     for event in events:
         if event.action not in ("set", "unset"):
@@ -64,7 +64,7 @@ def link_changes(events: Sequence[CompiledEvent]) -> list[Change]:
     return _gathered(found)
 
 
-def _change(event: CompiledEvent) -> Change:
+def _change(event: CompiledEvent) -> LinkChange:
     head = (
         event.source,
         event.entry,
@@ -72,21 +72,21 @@ def _change(event: CompiledEvent) -> Change:
         name_change(event.parameters),
     )
     if event.at_round is not None:
-        return Change(*head, event.at_round, event.until_round, by_round=True)
-    return Change(*head, event.at_ns or 0, None, by_round=False)
+        return LinkChange(*head, event.at_round, event.until_round, by_round=True)
+    return LinkChange(*head, event.at_ns or 0, None, by_round=False)
 
 
-def _gathered(changes: Sequence[Change]) -> list[Change]:
-    of_entry: dict[int, list[Change]] = {}
+def _gathered(changes: Sequence[LinkChange]) -> list[LinkChange]:
+    of_entry: dict[int, list[LinkChange]] = {}
     for change in changes:
         of_entry.setdefault(change.source, []).append(change)
-    told: list[Change] = []
+    told: list[LinkChange] = []
     for group in of_entry.values():
         told += group if len(group) <= APART else [_as_one(group)]
     return sorted(told, key=lambda change: (change.by_round, change.begin, change.source))
 
 
-def _as_one(group: Sequence[Change]) -> Change:
+def _as_one(group: Sequence[LinkChange]) -> LinkChange:
     ends = [change.end for change in group if change.end is not None]
     what = {change.what for change in group}
     return replace(
@@ -99,6 +99,6 @@ def _as_one(group: Sequence[Change]) -> Change:
 
 
 def gather_places(places: Sequence[str]) -> str:
-    """Where, of many changes: the places, or how many they are."""
+    """Return the places of many changes in words, or their number."""
     distinct = list(dict.fromkeys(places))
     return ", ".join(distinct) if len(distinct) <= MOST else f"{len(distinct):,} places"

@@ -1,6 +1,6 @@
-"""Compiles a scenario's `events:` into one flat, sorted list, and refuses what can't be.
+"""The compilation of a scenario's `events:` into one flat, sorted list, with a check for contradictions.
 
-An entry says when (`when.spans`) and what (one action of `ACTIONS`, named by its key).
+An entry has a time (`when.spans`) and an action (one of `ACTIONS`, named by its key).
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ ACTIONS = by_name(
     *(plans.contact_plan, plans.trace, on_links.drop, on_links.delay, on_nodes.crash, on_nodes.restart),
     *(on_nodes.pause, on_nodes.resume, on_nodes.slow_down, on_nodes.churn),
 )
-"""What an event can do. The key that names an action is also its first parameter: `{at: 20s, crash: 4, ...}`.
+"""The actions of events. The key that names an action is also its first parameter: `{at: 20s, crash: 4, ...}`.
 
-`link` and `node` take the changes as further keys, those of `spec.LINK_KEYS` and `spec.NODE_KEYS`.
+`link` and `node` take the changes as further keys, `spec.LINK_KEYS` and `spec.NODE_KEYS`.
 """
 _CHANGING = ("link", "node")
 _MOST = 500_000
 
 
 class ScheduleError(ValueError):
-    """Every entry that can't be: `problems` holds (index of the entry, what is wrong with it)."""
+    """All faulty entries of a schedule: `problems` holds (index of the entry, its fault)."""
 
     def __init__(self, problems: Sequence[tuple[int, str]]) -> None:
         """Keep `problems` in the order of the entries."""
@@ -50,10 +50,10 @@ class _ReadEntry(Entry):
 
 
 def compile_events(entries: Sequence[Mapping[str, object]], facts: Facts) -> list[CompiledEvent]:
-    """The flat schedule of `entries`: by time, then by round; at one moment, ends come before beginnings.
+    """Return the flat schedule of `entries`: by time, then by round; at one moment, ends come before beginnings.
 
-    Raises ScheduleError with every entry that is wrong by itself, or, where none is, every one that
-    does not fit the others.
+    Raises ScheduleError with every entry that is wrong by itself, or, where none is, every one that does not fit the
+    others.
     """
     problems: list[tuple[int, str]] = []
     read: list[_ReadEntry] = []
@@ -112,7 +112,7 @@ def _meet(first: Block, second: Block) -> bool:
 
 
 def _cross(first: Sequence[Block], second: Sequence[Block]) -> bool:
-    """True where each partition keeps together a pair of nodes that the other one parts; one way, it parts none."""
+    """Whether each partition keeps a pair of nodes together that the other one parts; one way, it parts none."""
     one, two = ({node: place for place, block in enumerate(cut) for node in block.src} for cut in (first, second))
     both = sorted(one.keys() & two.keys())
     pairs = {(one[a] == one[b], two[a] == two[b]) for a, b in combinations(both, 2)}
@@ -157,21 +157,21 @@ def _never_sent(events: Sequence[CompiledEvent], facts: Facts) -> Iterable[tuple
 
 
 def _covers(later: CompiledEvent, event: CompiledEvent) -> bool:
-    """True where `later` acts on all that `event` acts on (each of its blocks within one of the later)."""
+    """Whether `later` acts on all places of `event` (each of its blocks within one of the later)."""
     return set(event.nodes) <= set(later.nodes) and all(
         any(_is_within(block, wide) for wide in later.blocks) for block in event.blocks
     )
 
 
 def _is_within(block: Block, wide: Block) -> bool:
-    """Whether each link of `block` is one of `wide`; no node has one with itself."""
+    """Whether `wide` contains each link of `block`; no node has a link with itself."""
     src = block.src - block.dst if len(block.dst) == 1 else block.src
     dst = block.dst - block.src if len(block.src) == 1 else block.dst
     return src <= wide.src and dst <= wide.dst
 
 
 def _random_lives(entries: Sequence[_ReadEntry]) -> Iterable[tuple[int, str]]:
-    """Entries that crash or restart nodes while another one lets them crash and return at random times."""
+    """Yield the entries that crash or restart nodes while another entry does so at random times."""
     lives = [entry for entry in entries if entry.action in ("churn", "crash", "restart")]
     for first, second in combinations(lives, 2):
         churn, other = (first, second) if first.action == "churn" else (second, first)
@@ -184,6 +184,6 @@ def _random_lives(entries: Sequence[_ReadEntry]) -> Iterable[tuple[int, str]]:
 
 
 def _lasting(entry: _ReadEntry) -> Sequence[Span]:
-    """When `entry` has its nodes down; a restart is a moment."""
+    """Return the spans in which `entry` has its nodes down; a restart is a moment."""
     moments = [event.at_ns for event in entry.events if event.at_ns is not None]
     return entry.when if entry.action == "churn" else [Span(at_ns, at_ns + 1) for at_ns in moments]

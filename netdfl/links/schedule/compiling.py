@@ -1,4 +1,4 @@
-"""What the actions of a schedule share: reading changes, and making the events of a span."""
+"""The shared parts of a schedule's actions: changes are read, and the events of a span are made."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ _RELATIVE = re.compile(r"^\s*[x×]\s*(\d+\.?\d*|\.\d+)\s*$")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry of `events`: its index, when it acts, and what it must know of the fleet. An action is given one."""
+    """An entry of `events`, the argument of an action: its index, its spans, and the facts about the fleet."""
 
     facts: Facts
     source: int
     when: Sequence[Span]
 
     def links(self, text: str) -> Selector:
-        """The links that `text` names. Raises ValueError for what is unknown."""
+        """Return the links that `text` names. Raises ValueError for an unknown name."""
         return parse_edges(text, self.facts.groups, self.facts.num_nodes)
 
     def nodes(self, written: NodesText) -> tuple[NodeId, ...]:
-        """The nodes that `written` names, in ascending order. Raises ValueError where there is none."""
+        """Return the nodes that `written` names, in ascending order. Raises ValueError for none."""
         nodes = tuple(sorted(parse_nodes(written, self.facts.groups, self.facts.num_nodes)))
         if not nodes:
             raise ValueError(f"{written!r} names no node; name one or more, like 3 or 0..2, or remove the event")
         return nodes
 
     def end_of(self, span: Span) -> int:
-        """When a span in time ends, at the latest with the run. Raises ValueError where nothing says."""
+        """Return the end of a span in time, at the latest the run's. Raises ValueError where neither is known."""
         stop = span.end if span.end is not None else self.facts.end_ns
         if span.by_round or stop is None:
             raise ValueError("it needs a time to begin and one to end; give from: 0s and to: 60s")
         return stop
 
     def outages(self, place: Edge, up_ns: int, down_ns: int) -> Iterator[tuple[int, int]]:
-        """Random times down within the spans, from a stream of the entry and the link or node; it begins up."""
+        """Yield random outages in the spans, from a stream of the entry and the link or node, which begins up."""
         rng = self.facts.streams.rng("events", self.source, *place)
         for span in self.when:
             stop = self.end_of(span)
@@ -69,7 +69,7 @@ class Entry:
             yield CompiledEvent("unset", self.source, at_ns=span.end, cause=cause, blocks=blocks, nodes=nodes)
 
     def set_links(self, span: Span, blocks: Sequence[Block], changes: Json) -> Compiled:
-        """Make `changes` on links for the span. Raises ValueError for what can't go by rounds, or has no effect."""
+        """Make `changes` on links for the span. Raises ValueError for one that can't go by rounds, or has no effect."""
         places = tuple(blocks)
         if span.end is not None and changes.get("state") == "up":
             raise ValueError(
@@ -108,7 +108,7 @@ def _plain_rate(change: object) -> bool:
 
 
 def is_zero_rate(change: object) -> bool:
-    """True where a compiled change of `rate` stops the link."""
+    """Whether a compiled change of `rate` stops the link."""
     if isinstance(change, Mapping) and "scale" in change:
         return bool(change["scale"] == 0)
     part = choose("rate", change)
@@ -116,7 +116,7 @@ def is_zero_rate(change: object) -> bool:
 
 
 def read_changes(written: Mapping[str, object], allowed: Sequence[str]) -> dict[str, object]:
-    """Check the changes of an entry; relative ones (`x2`) become `{scale: 2.0}`."""
+    """Check the changes of an entry; return them, with relative ones (`x2`) in the form `{scale: 2.0}`."""
     changes: dict[str, object] = {}
     for key, value in written.items():
         changes[key] = value

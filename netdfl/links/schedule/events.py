@@ -1,4 +1,4 @@
-"""A compiled event: what happens to which links or nodes, when, and which entry said so. Flat data, with its words."""
+"""A compiled event: a change of links or nodes, with its time and its entry in the scenario. Plain data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from netdfl.core.types import Json, NodeId
 from netdfl.links.selectors import Block
-from netdfl.links.spec import Chosen, choose
+from netdfl.links.spec import LinkPart, choose
 
 STANDING = -1
 
@@ -16,18 +16,18 @@ STANDING = -1
 class CompiledEvent:
     """One event of the compiled schedule.
 
-    Actions on links, by `blocks`: `set` makes the changes in `parameters`, `unset` ends those that the
-    same `cause` set on the same links. A change is a value as a scenario writes it, or `{scale: 2}`.
-    Actions on messages, by `blocks`: `drop` and `delay` (`by`, in ns) those that `kind`, `step` and `attempt` name,
-    by time up to `until_ns`.
-    Actions on nodes, by `nodes`: `crash` (`state`: kept or lost), `restart`, `pause`, `resume`,
-    `slow_down` (`factor` on its computing time, 1 ends it), and `set`/`unset` of `uplink`, `downlink`.
+    Actions on links, by `blocks`: `set` makes the changes in `parameters`, `unset` ends the changes that the same
+    `cause` set on the same links. A change is a value in a scenario's form, or `{scale: 2}`.
+    Actions on messages, by `blocks`: `drop` and `delay` (`by`, in ns) the messages that `kind`, `step` and `attempt`
+    name, by time up to `until_ns`.
+    Actions on nodes, by `nodes`: `crash` (`state`: kept or lost), `restart`, `pause`, `resume`, `slow_down` (`factor`
+    on its computing time, 1 ends it), and `set`/`unset` of `uplink`, `downlink`.
 
-    `at_ns` counts from the common start. With `at_round` instead, an event on links acts on the
-    messages of the rounds from `at_round` to before `until_round` (None: all later ones), and one on
-    a node when that node begins the round, plus `after_ns`. `cause` is the entry's index, or
-    `STANDING` for what lasts until something else is said; `source` is always the entry's index, and
-    `entry` its action as the scenario names it: `partition`, `trace`, `churn`.
+    `at_ns` counts from the common start. With `at_round` instead, an event on links acts on the messages of the rounds
+    from `at_round` to before `until_round` (None: all later ones), and one on a node when that node begins the round,
+    plus `after_ns`. `cause` is the entry's index, or `STANDING` for a change that lasts until another one replaces it;
+    `source` is always the entry's index, and `entry` its action by its name in the scenario: `partition`, `trace`,
+    `churn`.
     """
 
     action: str
@@ -41,22 +41,22 @@ class CompiledEvent:
     nodes: tuple[NodeId, ...] = ()
     parameters: Json = field(default_factory=dict)
     entry: str = ""
-    _parts: dict[str, Chosen | None] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _parts: dict[str, LinkPart | None] = field(default_factory=dict, init=False, compare=False, repr=False)
 
-    def part(self, key: str) -> Chosen | None:
-        """What its parameter `key` means, read once; None for no rule, or where it changes nothing by that key."""
+    def part(self, key: str) -> LinkPart | None:
+        """Return the part of parameter `key`, read once; None for no rule, or where the event lacks the key."""
         if key not in self._parts:
             self._parts[key] = choose(key, self.parameters.get(key))
         return self._parts[key]
 
     @property
     def acts_on_links(self) -> bool:
-        """Whether it changes links; else it acts on nodes."""
+        """Whether the event sets or ends changes, of links or of a node's up- and downlink."""
         return self.action in ("set", "unset")
 
     @property
     def names_messages(self) -> bool:
-        """Whether it is about messages by name."""
+        """Whether the event concerns messages by name."""
         return self.action in ("drop", "delay")
 
     def holds_in(self, round: int) -> bool:
@@ -65,14 +65,14 @@ class CompiledEvent:
 
     @property
     def order(self) -> tuple[bool, int, int, bool, int]:
-        """The place in a schedule: by time, then rounds; at one moment, what ends before what begins."""
+        """The place in a schedule: by time, then rounds; at one moment, ends come before beginnings."""
         by_round = self.at_round is not None
         moment = self.at_round if self.at_round is not None else self.at_ns or 0
         ends = self.action in _ENDS or (self.action == "slow_down" and self.parameters["factor"] == 1)
         return (by_round, moment, self.after_ns, not ends, self.source)
 
     def to_json(self) -> dict[str, object]:
-        """Plain data that JSON can hold, without the fields that say nothing; `where` and `change` are words."""
+        """Return plain data for JSON, without empty fields; `where` and `change` are words."""
         change = name_change(self.parameters) if self.action == "set" else None
         data = {
             "action": self.action,
@@ -98,7 +98,7 @@ MOST = 3
 
 
 def name_nodes(nodes: Collection[NodeId]) -> str:
-    """`0..3`, or `0,2,5`."""
+    """Return nodes in words: `0..3`, or `0,2,5`."""
     named = sorted(nodes)
     if len(named) > 1 and named == list(range(named[0], named[-1] + 1)):
         return f"{named[0]}..{named[-1]}"
@@ -106,7 +106,7 @@ def name_nodes(nodes: Collection[NodeId]) -> str:
 
 
 def name_place(blocks: Sequence[Block], nodes: Sequence[NodeId] = (), entry: str = "") -> str:
-    """What a `partition` parts: `0..3 | 4..7`; links both ways: `0--1`, one way: `0->1`; `node 3`."""
+    """Return a place in words: `0..3 | 4..7` for a `partition`, `0--1` for both ways, `0->1` for one, `node 3`."""
     if nodes:
         return name_nodes(nodes) if entry == "node" else f"node {name_nodes(nodes)}"
     if entry == "partition" and len(blocks) > 1:
@@ -118,7 +118,7 @@ def name_place(blocks: Sequence[Block], nodes: Sequence[NodeId] = (), entry: str
 
 
 def name_change(parameters: Mapping[str, object]) -> str:
-    """`state down_drop`, `latency x2`."""
+    """Return changes in words: `state down_drop`, `latency x2`."""
     return ", ".join(f"{name} {_value(value)}" for name, value in parameters.items())
 
 

@@ -1,4 +1,4 @@
-"""Scheduled events on links: changes, partitions, heals, flapping, random outages; messages lost or late by name."""
+"""Scheduled events on links: changes, partitions, heals, flapping, random outages, named messages lost or late."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def node(entry: Entry, /, *, node: NodesText, **changes: object) -> Compiled:
 
 
 def partition_blocks(facts: Facts, groups: Sequence[NodesText], one_way: bool) -> tuple[Block, ...]:
-    """The links that a partition cuts."""
+    """Return the links that a partition cuts."""
     parts = [parse_nodes(group, facts.groups, facts.num_nodes) for group in groups]
     if len(parts) < 2 or not all(parts):
         raise ValueError("a partition needs two groups or more, none empty; write [[0..3], [4..7]]")
@@ -49,14 +49,14 @@ def partition_blocks(facts: Facts, groups: Sequence[NodesText], one_way: bool) -
 def partition(
     entry: Entry, /, *, partition: list[NodesText], mode: DownMode = "down_drop", one_way: bool = False
 ) -> Compiled:
-    """Cut every link between groups of nodes (one way: from the first to the second). Others stay as they are."""
+    """Cut every link between groups of nodes (one way: from the first to the second). Other links stay unchanged."""
     blocks = partition_blocks(entry.facts, partition, one_way)
     for span in entry.when:
         yield from entry.set_links(span, blocks, {"state": mode})
 
 
 def heal(entry: Entry, /, *, heal: str = "all") -> Compiled:
-    """End whatever holds these links down for good: a state, or a partition, that was given no end."""
+    """End each change without an end that holds these links down: a state, or a partition."""
     blocks = entry.links(heal).blocks
     for span in entry.when:
         if span.end is not None or span.for_ns is not None:
@@ -92,9 +92,9 @@ def drop(
     step: NonNegativeInt | None = None,
     attempt: NonNegativeInt | None = None,
 ) -> Compiled:
-    """Lose messages of links by name: of one round (unless `for_rounds` says more), or those sent in a time.
+    """Lose messages of links by name: those messages of one round (or of `for_rounds`), or sent in a span of time.
 
-    All of them, or those of a `kind` (`data`, `ack`, `request`, ...), a `step`, an `attempt` (0: not those sent again).
+    All of them, or only a `kind` (`data`, `ack`, `request`, ...), a `step`, an `attempt` (0: not those sent again).
     """
     return _on_messages(entry, "drop", drop, kind=kind, step=step, attempt=attempt)
 
@@ -109,7 +109,7 @@ def delay(
     step: NonNegativeInt | None = None,
     attempt: NonNegativeInt | None = None,
 ) -> Compiled:
-    """Let messages of links come later `by` a time, by name as in `drop`; nothing overtakes them on their link."""
+    """Delay messages of links `by` a time, named like those messages of `drop`; no later one overtakes them."""
     check_positive(by=by)
     return _on_messages(entry, "delay", delay, by=by, kind=kind, step=step, attempt=attempt)
 

@@ -31,9 +31,9 @@ def crash(
 ) -> Compiled:
     """Kill nodes; restart them after a time, with the state of their last round end kept or lost.
 
-    With kept state they make the round anew in which they crashed; then `rejoin: catch_up` (the default where the
-    method permits it) leaves out the rounds that all others have made, and `replay` makes each of them. With lost state
-    they begin with a neighbor's model; `rejoin_weight` is their push-sum weight then: 0, or 1, which is new mass.
+    With kept state they repeat the round in which they crashed; then `rejoin: catch_up` (the default where the method
+    permits it) leaves out the rounds that all others have made, and `replay` makes each of them. With lost state they
+    begin with a neighbor's model; `rejoin_weight` is their push-sum weight then: 0, or 1, which is new mass.
     """
     nodes, back = entry.nodes(crash), _return(state, rejoin_weight, rejoin)
     if restart_after is not None:
@@ -59,7 +59,7 @@ def restart(
 
 
 def _return(state: StateAfterCrash, weight: RejoinWeight | None, rejoin: Rejoin | None) -> dict[str, object]:
-    """What a restart's event says of the state. Raises ValueError for what is said of the other kind of state."""
+    """Return the parameters of a restart's event. Raises ValueError for a parameter of the other kind of state."""
     if rejoin is not None and state == "lost":
         raise ValueError("rejoin is for nodes that kept their state; with state: lost they begin where others are")
     if weight is not None and state == "kept":
@@ -69,7 +69,7 @@ def _return(state: StateAfterCrash, weight: RejoinWeight | None, rejoin: Rejoin 
 
 
 def pause(entry: Entry, /, *, pause: NodesText) -> Compiled:
-    """Stop nodes as a busy machine would: they neither compute nor read, and lose nothing."""
+    """Stop nodes like a busy machine: they neither compute nor read, and lose nothing."""
     return _on_nodes(entry, "pause", "resume", entry.nodes(pause), {}, {})
 
 
@@ -97,7 +97,7 @@ def churn(
     rejoin_weight: RejoinWeight | None = None,
     rejoin: Rejoin | None = None,
 ) -> Compiled:
-    """Let nodes crash and restart at random times, or as a file says; they begin up.
+    """Let nodes crash and restart at random times, or by a file; they begin up.
 
     Random times are exponential with means `up` and `down`. A CSV `file` has a row for each absence: columns `node`,
     `leave`, `join`, times with a unit, or headed `leave_s`, `join_s`, counted from when the event begins; without a

@@ -1,4 +1,4 @@
-"""What a schedule does to each node, one thing after the other: entries that contradict each other there."""
+"""Contradictions among the entries of a schedule on one node, such as the restart of a node that never crashed."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from netdfl.core.units import format_time
 from netdfl.links.schedule.events import CompiledEvent
 
 Conflict: TypeAlias = tuple[int, str]
-"""The index of an entry, and what is wrong with it."""
+"""The index of an entry, and its fault."""
 
 _ENDS = {"crash": "restart", "pause": "resume", "slow_down": "slow_down"}
 _DONE = {"crash": "crashed", "pause": "paused", "slow_down": "slowed down"}
 
 
 def node_conflicts(events: Iterable[CompiledEvent]) -> Iterable[Conflict]:
-    """Each entry's first contradiction on a node, where it is certain before the run.
+    """Return each entry's first contradiction on a node, where it is certain before the run.
 
-    Times can't be compared with rounds then: of one kind of fault on one node, those by the clock are held
-    against each other, or those by rounds, where it has no others. `events` are in their order.
+    Times can't be compared with rounds before the run. So for each kind of fault on one node, events by the clock are
+    compared with each other if there are no others, and events by rounds likewise. `events` are in their order.
     """
     mine: defaultdict[tuple[NodeId, str], list[CompiledEvent]] = defaultdict(list)
     for event in events:
@@ -51,7 +51,7 @@ def _conflicts(node: NodeId, begin: str, events: Sequence[CompiledEvent]) -> Ite
 
 
 def _in_order(node: NodeId, begin: str, events: Sequence[CompiledEvent], ending: set[int]) -> Iterator[Conflict]:
-    """The first conflict among faults of one kind; the entries `ending` end by themselves."""
+    """Yield the first conflict among faults of one kind; the entries `ending` end by themselves."""
     now: CompiledEvent | None = None
     for event in events:
         by_itself = now is not None and bool({event.source, now.source} & ending)
@@ -80,7 +80,7 @@ def _is_end(event: CompiledEvent) -> bool:
 
 
 def _again(node: NodeId, first: CompiledEvent, then: CompiledEvent) -> str:
-    """What is wrong where `then` begins before `first` has ended."""
+    """Return the fault of `then`, which begins before `first` has ended."""
     done, what = _DONE[then.action], f"at {_when(then)} it would {then.action.replace('_', ' ')} node {node}"
     if first.source == then.source:
         return f"{what}, which it has {done} at {_when(first)} already; let it end before it begins again"

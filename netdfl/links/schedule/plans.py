@@ -22,10 +22,10 @@ T = TypeVar("T")
 def contact_plan(
     entry: Entry, /, *, contact_plan: str, file: str, directed: bool = False, mode: DownMode = "down_drop"
 ) -> Compiled:
-    """Keep links down but for the contacts that a CSV file lists; one without a contact stays down.
+    """Keep links down except for the contacts in a CSV file; a link without a contact stays down.
 
-    Columns `start`, `end`, `src`, `dst`; times with a unit, or headed `start_s`, `end_s`, counted
-    from when the event begins. Both directions unless `directed`.
+    Columns `start`, `end`, `src`, `dst`; times with a unit, or headed `start_s`, `end_s`, counted from when the event
+    begins. Both directions unless `directed`.
     """
     selected, contacts = entry.links(contact_plan), _read_contacts(file, entry.facts.num_nodes, directed)
     for edge in contacts:
@@ -45,7 +45,7 @@ def contact_plan(
 
 
 def _gaps(contacts: Sequence[tuple[int, int]], span: Span) -> Iterator[tuple[int, int | None]]:
-    """When none of `contacts`, counted from the span's start, holds."""
+    """Yield the spans without a contact; `contacts` count from the start of `span`."""
     down = span.start
     for start, end in contacts:
         begin = span.start + start if span.end is None else min(span.start + start, span.end)
@@ -57,7 +57,7 @@ def _gaps(contacts: Sequence[tuple[int, int]], span: Span) -> Iterator[tuple[int
 
 
 def trace(entry: Entry, /, *, trace: str, file: str, interval: TimeNs = 100_000_000) -> Compiled:
-    """Let the rate of links follow a trace of Mahimahi's or Pensieve's, as its mean over each interval, over and over.
+    """Set the rate of links from a trace of Mahimahi's or Pensieve's, as its mean over each interval, over and over.
 
     For every single opportunity of the trace give the link `rate: {kind: mahimahi}` instead.
     """
@@ -80,7 +80,7 @@ def trace(entry: Entry, /, *, trace: str, file: str, interval: TimeNs = 100_000_
 
 
 def _rows(file: str, read: Callable[[Json], T], columns: str) -> Iterator[tuple[str, T]]:
-    """What `read` makes of each row of a CSV file, behind `file:line`. Raises ValueError where it makes nothing."""
+    """Yield `file:line` and the result of `read` for each row of a CSV file. Raises ValueError for a bad row."""
     for number, row in enumerate(csv.DictReader(given_text(file).splitlines(), skipinitialspace=True), start=2):
         try:
             yield f"{file}:{number}", read(row)
@@ -109,9 +109,9 @@ def _time(row: Json, name: str) -> int:
 
 
 def absences_of(file: str, entry: Entry, nodes: Sequence[NodeId]) -> Iterator[tuple[NodeId, int, int | None]]:
-    """When which of `nodes` is away within the spans, as the rows of a CSV file say; no end: for good.
+    """Yield the absences of `nodes` within the spans, from the rows of a CSV file; without an end: for good.
 
-    Raises ValueError where the file can't be read so, or a node would leave twice.
+    Raises ValueError for a file that can't be read so, and where a node would leave twice.
     """
     absences = _read_absences(file, entry.facts.num_nodes)
     for span in entry.when:

@@ -1,4 +1,4 @@
-"""When a node that crashed as scripted lives again, whether with its state, and in which round without."""
+"""The scripted return of a crashed node: its time, with or without its state, and the round in which it begins."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from netdfl.links.schedule.events import CompiledEvent
 
 
 class Return(NamedTuple):
-    """When a crashed node lives again, and whether it still has the state of its last round's end.
+    """The return of a crashed node, with or without the state of its last round's end.
 
-    `weight` is the push-sum weight with which it rejoins where it has not; `replays` says that, where it has, it
-    makes every round that it missed.
+    `weight` is the push-sum weight of a node without its state. A node with its state makes every missed round if
+    `replays`.
     """
 
     at_ns: int
@@ -23,14 +23,14 @@ class Return(NamedTuple):
 
     @classmethod
     def by(cls, event: CompiledEvent, at_ns: int) -> Self:
-        """What the restart `event` says of a node that returns at `at_ns`."""
+        """Read the restart `event` for a node that returns at `at_ns`."""
         keep = event.parameters.get("state", "kept") == "kept"
         replays = event.parameters.get("rejoin") == "replay"
         return cls(at_ns, keep, event.parameters.get("rejoin_weight", 0), replays)
 
 
 def returns_by_node(events: Iterable[CompiledEvent]) -> dict[NodeId, list[CompiledEvent]]:
-    """The restarts of each node that has any: a schedule may have very many of all nodes."""
+    """Return the restarts by node: a schedule may have very many, and each node asks for its own."""
     found: dict[NodeId, list[CompiledEvent]] = {}
     for event in events:
         if event.action == "restart":
@@ -42,7 +42,7 @@ def returns_by_node(events: Iterable[CompiledEvent]) -> dict[NodeId, list[Compil
 def find_return(
     events: Sequence[CompiledEvent], node: NodeId, at_ns: int, *, source: int, at_round: int | None
 ) -> Return | None:
-    """When `node` lives again, which crashed at `at_ns` by the event of entry `source`; None: never."""
+    """Return the return of `node` after its crash at `at_ns` by the event of entry `source`; None: it stays away."""
     found = []
     for event in events:
         if event.action != "restart" or node not in event.nodes:
@@ -56,10 +56,10 @@ def find_return(
 
 
 def fresh_round(crashed_in: int, others: Iterable[int]) -> int:
-    """Where a node begins that lost its state: in the first round that no other has begun.
+    """Return the first round of a node that lost its state: the first that no other node has begun.
 
-    One that kept its state begins with the round in which it crashed, and sends again what it may have
-    sent then: mass that it gave away is taken once, and not owned again.
+    A node that kept its state begins with the round in which it crashed, and sends that round's messages again.
+    Receivers ignore a duplicate, so mass that the node gave away is taken once, and not owned again.
     """
     return max(crashed_in, 1 + max(others, default=-1))
 

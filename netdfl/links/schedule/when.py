@@ -1,4 +1,4 @@
-"""When a scheduled event acts: spans of time, or of rounds."""
+"""The times of scheduled events: spans of time, or of rounds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a schedule must know of the fleet. `end_ns` and `rounds` are None where the run has no such end."""
+    """The facts about a fleet for its schedule. `end_ns` and `rounds` are None for a run without such an end."""
 
     num_nodes: int
     streams: Streams
@@ -27,7 +27,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From `start` to before `end` (None: for good), in nanoseconds, or in rounds where `by_round`.
+    """A span from `start` to before `end` (None: for good), in nanoseconds, or in rounds where `by_round`.
 
     `for_ns` bounds a span that begins with a node's round and lasts a time.
     """
@@ -38,7 +38,7 @@ class Span:
     for_ns: int | None = None
 
     def overlaps(self, other: Span) -> bool:
-        """True where both hold at some moment, or in some round."""
+        """Whether both spans have a moment, or a round, in common."""
         return (
             self.by_round == other.by_round
             and (other.end is None or self.start < other.end)
@@ -61,11 +61,11 @@ def spans(
     every_rounds: PositiveInt | None = None,
     count: PositiveInt | None = None,
 ) -> list[Span]:
-    """When an event acts, counted from the fleet's common start, or by the rounds of its messages or node.
+    """Return the spans of an event, counted from the fleet's common start, or by the rounds of its messages or node.
 
-    `at` (or `from`) begins it; `for` or `to` ends it; without these it lasts. `every` repeats it
-    `count` times, or until `to`, or the end of the run. `at_round`, `for_rounds`, `to_round` and
-    `every_rounds` say the same in rounds; with `at_round`, `for` is a time after a node's round began.
+    `at` (or `from`) begins it; `for` or `to` ends it; without these it lasts. `every` repeats it `count` times, or
+    until `to`, or the end of the run. `at_round`, `for_rounds`, `to_round` and `every_rounds` are the same in rounds;
+    with `at_round`, `for` is a time after a node's round began.
     """
     if at_round is not None:
         _refuse(at=at, from_=from_, to=to, every=every)
@@ -125,11 +125,11 @@ KEYS: Mapping[str, str] = {
     name: name.rstrip("_")
     for name in ("at", "from_", "to", "for_", "every", "at_round", "to_round", "for_rounds", "every_rounds", "count")
 }
-"""The parameters of `spans`, and how a scenario writes them."""
+"""The parameters of `spans`, with their names in a scenario."""
 
 
 def split(entry: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
-    """The keys of `entry` that say when, by the names of `spans`' parameters, and the others."""
+    """Split `entry` into its keys of time, by the names of `spans`' parameters, and the others."""
     names = {written: name for name, written in KEYS.items()}
     when = {names[key]: value for key, value in entry.items() if key in names}
     return when, {key: value for key, value in entry.items() if key not in names}
