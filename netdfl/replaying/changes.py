@@ -77,7 +77,7 @@ def change_node(action: Literal["crash", "pause", "resume"], node: NodeId) -> Fl
     def make(playing: Playback) -> None:
         how = {"state": "kept"} if action == "crash" else {}
         event = CompiledEvent(action, -1, at_ns=playing.now_ns, nodes=(node,), parameters=how, entry=BY_HAND)
-        playing.world.residents[node].host.happen(event)
+        playing.world.nodes[node].host.happen(event)
 
     return FleetChange(f"{action} {node}", check, make)
 

@@ -121,7 +121,7 @@ class Moment:
 
 def see(playing: Playback) -> Moment:
     """Return the present moment of `playing`; without nodes before they live."""
-    lives = bool(playing.world.residents) and playing.supervisor.fleet.start_ns is not None
+    lives = bool(playing.world.nodes) and playing.supervisor.fleet.start_ns is not None
     snapshot, findings = playing.watch.seen(idle=playing.next_ns is None) if lives else (None, [])
     models = _models(playing) if lives else {}
     norms, distances, spread = _spread(models)
@@ -142,7 +142,7 @@ def see(playing: Playback) -> Moment:
 
 
 def _node(playing: Playback, now: NodeNow, norm: float, distance: float) -> NodeMoment:
-    node = playing.world.residents[now.node].host.node
+    node = playing.world.nodes[now.node].host.node
     unread = tuple(sorted((m.src, m.round, m.step) for m in node.mailbox.unread()))
     return NodeMoment(now, unread, None if now.state is State.CRASHED else node.held_weight, norm, distance)
 
@@ -150,8 +150,8 @@ def _node(playing: Playback, now: NodeNow, norm: float, distance: float) -> Node
 def _models(playing: Playback) -> dict[NodeId, tuple[Tensor, float]]:
     """Return each node's vector and weight at the end of its last round."""
     found = {}
-    for node, resident in playing.world.residents.items():
-        own = resident.host.node
+    for node, simulated in playing.world.nodes.items():
+        own = simulated.host.node
         if own.latest is not None:
             found[node] = (own.latest.x, own.weight_of(own.latest))
     return found

@@ -77,8 +77,8 @@ class _MessageStop:
         return sum(map(self._is, ended.values()))
 
     def _sent(self, playing: Playback) -> int:
-        resident = playing.world.residents.get(self.edge[0])
-        edge = None if resident is None else resident.ledger.edges.get(self.edge[1])
+        simulated = playing.world.nodes.get(self.edge[0])
+        edge = None if simulated is None else simulated.ledger.edges.get(self.edge[1])
         return 0 if edge is None else edge.sent
 
     def _come(self, playing: Playback) -> bool:

@@ -134,8 +134,8 @@ class VirtualWorld(Protocol):
 
     begins: Callable[[NodeId, int, float | None], None]
 
-    def watched_by(self, looker: StallMonitor) -> None:
-        """Let `looker` look from now on."""
+    def watched_by(self, monitor: StallMonitor) -> None:
+        """Let `monitor` look from now on."""
 
     def accounts(self) -> dict[NodeId, Account]:
         """Return the present account of every node; of a node that is down, the last one."""

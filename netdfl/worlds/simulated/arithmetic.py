@@ -1,4 +1,4 @@
-"""How this process computes while a simulated fleet lives in it."""
+"""Settings of this process for a simulated fleet: exact arithmetic, and rare garbage collections."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from netdfl.core.process import few_collections
 from netdfl.core.rng import kept_streams
 
 A_NODE = 1000
-"""A node, with what it sends and keeps, is about as many objects: to look for garbage sooner is to look at these."""
+"""The objects of a node with its messages, roughly; a collection before so many new ones finds little garbage."""
 
 
 @contextmanager
 def exact_arithmetic() -> Iterator[None]:
-    """One thread and deterministic kernels of torch, so that sums are made in one order whatever the machine.
+    """Give torch one thread and deterministic kernels, so that sums have one order on every machine.
 
-    What is drawn from the process's own streams meanwhile is not missing there afterwards.
+    Draws from the process's own random streams inside are undone at the end.
     """
     import torch
 
@@ -35,9 +35,9 @@ def exact_arithmetic() -> Iterator[None]:
 
 @contextmanager
 def rare_collections(fleet: object, num_nodes: int = 0) -> Iterator[None]:
-    """Let the garbage collector look seldom while a fleet of `num_nodes` lives, and never have two fleets in memory.
+    """Collect garbage rarely while a fleet of `num_nodes` lives, and keep two fleets from being in memory at once.
 
-    Where the last fleet of this process has not been freed since, it goes now.
+    The last fleet of this process is freed first if it is still there.
     """
     global _last
     if _last() is not None:
@@ -48,7 +48,7 @@ def rare_collections(fleet: object, num_nodes: int = 0) -> Iterator[None]:
 
 
 def _none() -> None:
-    """No fleet has lived in this process."""
+    """Return None: no fleet has lived in this process."""
 
 
 _last: Callable[[], object] = _none

@@ -1,4 +1,4 @@
-"""What local rounds take in virtual time: models by name, and the nodes that are slower than others."""
+"""Models of the virtual time that local rounds take, by name, and the nodes that are slower than others."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from netdfl.core.types import NodeId
 from netdfl.core.units import Bound, PositiveFloat, TimeNs
 
 ComputeTime: TypeAlias = Callable[[NodeId, int], int]
-"""Nanoseconds that the local round of a node takes, from (node, round)."""
+"""A function from (node, round) to the nanoseconds that the node's local round takes."""
 Per: TypeAlias = Literal["round", "node"]
 COMPUTE_FILE = "compute.json"
 SCHEMA = "netdfl/compute/1"
 
 
-class Measured:
-    """Times to be measured on this machine before the run, once, and recorded so that a rerun is exact."""
+class MeasurementRequest:
+    """A request to measure times on this machine once, before the run; they are recorded, so that a rerun is exact."""
 
     def __init__(self, scale: float) -> None:
-        """Charge `scale` times what was measured."""
+        """Charge `scale` times the measured times."""
         self.scale = scale
 
 
 def constant(streams: Streams, /, *, time: TimeNs = 0) -> ComputeTime:
-    """Every local round takes the same time."""
+    """Take the same time for every local round."""
     _not_negative(time=time)
     return lambda node, round: time
 
 
 def uniform(streams: Streams, /, *, low: TimeNs, high: TimeNs, per: Per = "round") -> ComputeTime:
-    """Any time from `low` to `high`, drawn for each round, or once for each node."""
+    """Draw a time from `low` to `high`, for each round, or once for each node."""
     _not_negative(low=low, high=high)
     if low > high:
         raise ValueError(f"low = {low} ns is above high = {high} ns; exchange them")
@@ -47,7 +47,7 @@ def uniform(streams: Streams, /, *, low: TimeNs, high: TimeNs, per: Per = "round
 
 
 def lognormal(streams: Streams, /, *, mean: TimeNs, jitter: TimeNs, per: Per = "round") -> ComputeTime:
-    """A lognormal time with this mean and standard deviation, drawn for each round, or once for each node."""
+    """Draw a lognormal time with this mean and standard deviation, for each round, or once for each node."""
     if mean <= 0 or jitter <= 0:
         raise ValueError(f"mean = {mean} ns, jitter = {jitter} ns: both must be above 0; else write constant")
     variance = math.log1p((jitter / mean) ** 2)
@@ -61,17 +61,19 @@ def lognormal(streams: Streams, /, *, mean: TimeNs, jitter: TimeNs, per: Per = "
 
 
 def exponential(streams: Streams, /, *, mean: TimeNs, base: TimeNs = 0, per: Per = "round") -> ComputeTime:
-    """`base` and an exponential time with this mean on top, drawn for each round, or once for each node."""
+    """Take `base` and an exponential time with this mean on top, drawn for each round, or once for each node."""
     _not_negative(mean=mean, base=base)
     return lambda node, round: base + round_ns(-mean * math.log1p(-_draw(streams, per, node, round)))
 
 
-def measured(streams: Streams, /, *, file: str | None = None, scale: PositiveFloat = 1.0) -> ComputeTime | Measured:
-    """Each node's local round is timed once on this machine, or read from the `compute.json` of another run."""
-    return Measured(scale) if file is None else replay(Path(file), scale)
+def measured(
+    streams: Streams, /, *, file: str | None = None, scale: PositiveFloat = 1.0
+) -> ComputeTime | MeasurementRequest:
+    """Time each node's local round once on this machine, or read the times from the `compute.json` of another run."""
+    return MeasurementRequest(scale) if file is None else replay(Path(file), scale)
 
 
-COMPUTE: Mapping[str, Callable[..., ComputeTime | Measured]] = {
+COMPUTE: Mapping[str, Callable[..., ComputeTime | MeasurementRequest]] = {
     "constant": constant,
     "uniform": uniform,
     "lognormal": lognormal,
@@ -86,7 +88,7 @@ def record(path: Path, train_ns: Sequence[int]) -> None:
 
 
 def replay(path: Path, scale: float) -> ComputeTime:
-    """The times that `record` wrote. Raises InputError."""
+    """Read the times that `record` wrote. Raises InputError."""
     try:
         found = json.loads(given_text(path))
         times = [round_ns(scale * int(ns)) for ns in found["train_ns"]]
@@ -102,7 +104,7 @@ def replay(path: Path, scale: float) -> ComputeTime:
 
 
 def time_ns(work: Callable[[], object], repeats: int = 3) -> int:
-    """What `work` takes on this machine: the median of a few runs after one that warms up."""
+    """Measure the time of `work` on this machine: the median of a few runs after one for warming up."""
     work()
     took = []
     for _ in range(repeats):
@@ -121,14 +123,14 @@ def slow_nodes(
     fraction: Annotated[float, Bound(ge=0, le=1)] = 0.0,
     nodes: Sequence[NodeId] = (),
 ) -> Mapping[NodeId, float]:
-    """The stragglers with their factor: those of `nodes`, and a share of all that is drawn from the seed."""
+    """Return the stragglers with their factor: the listed `nodes`, and a random `fraction` of all nodes."""
     count = round(fraction * num_nodes)
     drawn = streams.rng("stragglers").permutation(num_nodes)[:count].tolist()
     return dict.fromkeys(sorted({*drawn, *nodes}), factor)
 
 
 def round_ns(ns: float) -> int:
-    """Whole nanoseconds."""
+    """Round to whole nanoseconds."""
     return round(ns)
 
 

@@ -1,6 +1,7 @@
-"""The ledgers of the simulated world: one for the fleet, which counts by sender and records what ends at once as one.
+"""The ledgers of the simulated world: one for the fleet, and one for each node.
 
-The fabric itself knows what is in flight, so that a node's own ledger only counts.
+The fleet's ledger counts by sender, and records messages that end at one instant as one outcome. The fabric itself
+knows all messages in flight, so a node's ledger only counts.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from netdfl.record.base import Recorder
 from netdfl.transport.base import Fate
 
 MOST_SENT, MOST_DELIVERED = 64, 1 << 16
-"""Lines that a node's ledger keeps, and deliveries that the fleet's does, before they are written down by edge."""
+"""The most lines in a node's ledger, and deliveries in the fleet's, before they are counted by edge."""
 
 
 @dataclass(slots=True, eq=False)
-class _Sent:
-    """`times` a message to each of `dsts` in one life of the sender, for the slots from `first` to `last`."""
+class _MulticastRun:
+    """A run of `times` multicasts to the same `dsts` in one life of the sender, from step `first` to `last`."""
 
     dsts: tuple[NodeId, ...]
     life: tuple[str, int]
@@ -34,10 +35,10 @@ class _Sent:
 
 
 class SimulatedLedger(NodeLedger):
-    """Counts; keeps by name only what was lost.
+    """The ledger of one node, which counts, and keeps only lost messages by name.
 
-    What is sent to several receivers at once is written down by edge when somebody asks for `edges`, or there is much
-    of it: a node whose receivers stay has one line for all rounds. `before_look` is called before anybody looks.
+    A multicast is counted by edge only when `edges` is read, or when there are many: a node with constant receivers has
+    one line for all rounds. `before_look` is called before each reading.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class SimulatedLedger(NodeLedger):
 
     @property
     def edges(self) -> dict[NodeId, EdgeCount]:
-        """What was counted of each edge."""
+        """The counts of each edge."""
         self._before_look()
         if self._sent:
             self._write_down()
@@ -58,16 +59,16 @@ class SimulatedLedger(NodeLedger):
     @edges.setter
     def edges(self, by_dst: dict[NodeId, EdgeCount]) -> None:
         self._by_dst = by_dst
-        self._sent: list[_Sent] = []
+        self._sent: list[_MulticastRun] = []
 
     @property
     def counts(self) -> MessageCounts:
-        """What became of all that was sent; what is on its way counts as unfinished."""
+        """The counts of all sent messages by class; messages under way are unfinished."""
         self._before_look()
         return super().counts
 
     def sent(self, multicast: Multicast, nbytes: int, at_ns: int) -> None:
-        """Count messages of `nbytes` together that were handed to the fabric."""
+        """Count a multicast that was handed to the fabric; `nbytes` is the size of all its messages."""
         _, dsts, id, _ = multicast
         if id.kind is Kind.DATA and len(dsts) > 1:
             self._count_together(dsts, id)
@@ -85,7 +86,7 @@ class SimulatedLedger(NodeLedger):
         if last is not None:  # one tuple for all that are alike
             life = last.life if last.life == life else life
             dsts = last.dsts if last.dsts == dsts else dsts
-        self._sent.append(_Sent(dsts, life, slot, slot))
+        self._sent.append(_MulticastRun(dsts, life, slot, slot))
         if len(self._sent) > MOST_SENT:
             self._write_down()
 
@@ -104,7 +105,7 @@ class SimulatedLedger(NodeLedger):
                 (edge or self._edge(kind, dst)).remember(id)
 
     def _write_down(self) -> None:
-        """Count by edge what was counted for several."""
+        """Count the kept multicasts by edge."""
         sent, self._sent = self._sent, []
         for each in sent:
             for dst in each.dsts:
@@ -127,13 +128,16 @@ class SimulatedLedger(NodeLedger):
             self.took(outcome.id.kind, dst, 1)
 
     def took(self, kind: Kind, dst: NodeId, times: int) -> None:
-        """Count messages that `dst` took."""
+        """Count messages that `dst` accepted."""
         self._edge(kind, dst).delivered += times
         self.arrived_count += times
 
 
 class FleetLedger:
-    """Counts what became of messages in their senders' ledgers, and records those that end alike as one. A `Ledger`."""
+    """The ledger of the fleet, which implements `Ledger`.
+
+    Fates are counted in the senders' ledgers; messages with the same fate at one instant are recorded as one outcome.
+    """
 
     def __init__(self, clock: Clock, recorder: Recorder) -> None:
         """Record in `recorder`."""
@@ -143,13 +147,13 @@ class FleetLedger:
         self._num_delivered = 0
 
     def of(self, node: NodeId) -> SimulatedLedger:
-        """Give the ledger of `node`, in all of its lives."""
+        """Return the ledger of `node`, the same in all of its lives."""
         if node not in self._nodes:
             self._nodes[node] = SimulatedLedger(node, self._clock, self._recorder, self._write_down)
         return self._nodes[node]
 
     def sent(self, multicast: Multicast, nbytes: int, at_ns: int) -> None:
-        """Count messages of `nbytes` together that were handed to the fabric."""
+        """Count a multicast that was handed to the fabric; `nbytes` is the size of all its messages."""
         self._nodes[multicast.src].sent(multicast, nbytes, at_ns)
 
     def settled(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:
@@ -165,12 +169,12 @@ class FleetLedger:
         self._recorder.outcome(outcome, payloads)
 
     def _write_down(self) -> None:
-        """Count by edge what was delivered: most messages are, and many go over the same edges."""
+        """Count the collected deliveries by edge: most messages are delivered, and many over the same edges."""
         if self._num_delivered:
             delivered, self._delivered, self._num_delivered = self._delivered, [], 0
             for (src, dst), times in Counter(chain.from_iterable(delivered)).items():
                 self._nodes[src].took(Kind.DATA, dst, times)
 
     def refused(self, edge: Edge | None, reason: FateReason, what: str) -> None:
-        """Nothing foreign comes into a fabric."""
+        """Raise AssertionError: no foreign message can enter a fabric."""
         raise AssertionError(what)

@@ -1,14 +1,22 @@
 """An asyncio loop on virtual time: it jumps to the next instant instead of sleeping, and never drifts.
 
-Time is an integer count of nanoseconds; `loop.time()` is only its image in floating point. At one
-instant things happen in this order: scripted events, then what the network has due, then named
-timers, then timers without a name (asyncio's own: `asyncio.sleep`, `asyncio.timeout`). Within the first,
-the order is that of the schedule, within the third that of a keyed hash of the name, so it does not depend on who
-asked first. Everything that one step makes runnable runs before the next.
+Time is an integer count of nanoseconds; `loop.time()` is only its image in floating point. At one instant things happen
+in this order:
 
-Where nothing can run and nothing is due, nothing will ever happen again: the loop calls `on_idle`, which
-must make something runnable (set the error on a future, say). What returns later from outside (a
-socket, a thread, an executor, a process, a signal) has no place in virtual time and is refused.
+1. scripted events, in the order of the schedule;
+2. the network's deliveries;
+3. named timers, in the order of a keyed hash of their names, so that the order does not depend on who set them first;
+4. timers without a name (asyncio's own: `asyncio.sleep`, `asyncio.timeout`).
+
+All callbacks that one step makes ready run before the next step.
+
+    ready callbacks --(none left)--> jump to the next instant --(it makes some ready)--> ready callbacks
+                                         |
+                                         '--(nothing is due)--> on_idle, which must make some ready
+
+Where nothing can run and nothing is due, nothing will ever happen again: then the loop calls `on_idle`, which must make
+something ready (set the error on a future, say). A result that returns later from outside (from a socket, a thread, an
+executor, a process, a signal) has no place in virtual time, so the loop refuses such calls.
 """
 
 from __future__ import annotations
@@ -31,29 +39,29 @@ _FEWEST_CANCELLED = 1000
 
 
 class Source(Protocol):
-    """Something with due times of its own that the loop serves beside its timers: the network."""
+    """A source of due times that the loop serves beside its timers: the network."""
 
     def next_ns(self) -> int | None:
-        """When something is due next; None: nothing is."""
+        """Return the next instant at which something is due, or None."""
         ...
 
     def run(self, now_ns: int) -> None:
-        """Do what is due at `now_ns`."""
+        """Process the instant `now_ns`."""
         ...
 
 
 class NoSource:
-    """Nothing is ever due."""
+    """A source without due times."""
 
     def next_ns(self) -> None:
-        """Never."""
+        """Return None: nothing is due."""
 
     def run(self, now_ns: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class NamedTimer:
-    """A `Timer` of a virtual loop, which calls `callback` once: a node sets several in a round, and cancels most."""
+    """A `Timer` of a virtual loop. Cheap to make: a node sets several in a round, and cancels most."""
 
     __slots__ = ("_callback", "_cancelled", "_loop", "_scheduled", "name")
 
@@ -62,14 +70,14 @@ class NamedTimer:
         self._cancelled, self._scheduled = False, True
 
     def cancel(self) -> None:
-        """See `Timer`."""
+        """Cancel the callback; without effect once it was called."""
         if not self._cancelled:
             self._cancelled, self._callback = True, _nothing
             if self._scheduled:
                 self._loop._timer_handle_cancelled(self)
 
     def _run(self) -> None:
-        """As asyncio's handles do."""
+        """Call the callback, and report an error to the loop, like a handle of asyncio's."""
         try:
             self._callback()
         except (SystemExit, KeyboardInterrupt):
@@ -80,7 +88,7 @@ class NamedTimer:
 
 
 When: TypeAlias = tuple[int, int]
-"""An instant, and the kind of timers that are due there: one step of the loop."""
+"""An instant and the rank of timers that are due then: one step of the loop."""
 AnyTimer: TypeAlias = "NamedTimer | events.TimerHandle"
 
 
@@ -100,7 +108,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         self._refused: VirtualTimeError | None = None
 
     def time(self) -> float:
-        """Seconds since the start, rounded; `now_ns` is exact."""
+        """Return the seconds since the start, rounded; `now_ns` is exact."""
         return self.now_ns / NS_PER_S
 
     @property
@@ -110,7 +118,7 @@ class VirtualLoop(base_events.BaseEventLoop):
 
     @property
     def has_timers(self) -> bool:
-        """Whether a timer may still be due."""
+        """Whether the loop has timers, canceled ones included."""
         return bool(self._times)
 
     def call_at_ns(self, at_ns: int, name: TimerName, callback: Callable[[], None], rank: int = NAMED) -> NamedTimer:
@@ -148,7 +156,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         self._num_timers += 1
 
     def _timer_handle_cancelled(self, handle: AnyTimer) -> None:
-        """Asyncio's own hook: drop cancelled timers once they are most of all."""
+        """Discard canceled timers once they are more than half of all. The name is asyncio's for this hook."""
         self._cancelled += 1
         if self._cancelled > _FEWEST_CANCELLED and 2 * self._cancelled > self._num_timers:
             left = {when: [timer for timer in timers if not timer._cancelled] for when, timers in self._timers.items()}
@@ -158,7 +166,7 @@ class VirtualLoop(base_events.BaseEventLoop):
             self._num_timers, self._cancelled = self._num_timers - self._cancelled, 0
 
     def _run_once(self) -> None:
-        """Run what can run; where nothing can, jump until something can."""
+        """Run the ready callbacks; jump in time until there are some."""
         if self._refused is not None:
             refused, self._refused = self._refused, None
             raise refused
@@ -171,7 +179,7 @@ class VirtualLoop(base_events.BaseEventLoop):
                 handle._run()
 
     def _jump(self) -> None:
-        """Go to the next instant at which something is due, and do the first kind of things due there."""
+        """Go to the next instant at which something is due, and process the first rank of it."""
         first = self._first()
         source, ready = self.source, self._ready  # type: ignore[attr-defined]
         due = source.next_ns()
@@ -189,7 +197,7 @@ class VirtualLoop(base_events.BaseEventLoop):
                 raise VirtualTimeError(f"nothing can ever run again after {self.now_ns} ns, and something still waits")
 
     def _first(self) -> When | None:
-        """When the first timer is due that nobody cancelled."""
+        """Return the step of the first timer that is not canceled, or None."""
         while self._times:
             timers = self._timers[self._times[0]]
             while timers and timers[-1]._cancelled:
@@ -201,7 +209,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         return None
 
     def _take(self, first: When) -> list[AnyTimer]:
-        """The timers that are due first, in their order; they are set no more."""
+        """Remove and return the timers of the first step, in their order."""
         live = self._live(first)
         heappop(self._times)
         number = len(self._timers.pop(first))
@@ -211,20 +219,20 @@ class VirtualLoop(base_events.BaseEventLoop):
         return live
 
     def _live(self, when: When) -> list[Any]:
-        """The timers of a step that nobody cancelled, in their order."""
+        """Return the timers of a step that are not canceled, in their order."""
         live = [timer for timer in self._timers[when] if not timer._cancelled]
         if len(live) > 1 and when[1] != ANONYMOUS:
-            live.sort(key=partial(self._tie, when[1]))
+            live.sort(key=partial(self._order_key, when[1]))
         return live
 
-    def _tie(self, rank: int, timer: NamedTimer) -> int:
-        """What orders the timers of a step: their place in the script, or else a keyed hash of their name."""
+    def _order_key(self, rank: int, timer: NamedTimer) -> int:
+        """Return the order key of a timer in its step: its place in the script, or else a keyed hash of its name."""
         name = timer.name
         place = name[1] if rank == SCRIPT and len(name) > 1 else None
         return place if isinstance(place, int) else xxh3_64_intdigest(repr(name).encode(), self._seed)
 
     def close(self) -> None:
-        """Forget all timers."""
+        """Discard all timers."""
         self._times.clear()
         self._timers.clear()
         super().close()
@@ -232,7 +240,7 @@ class VirtualLoop(base_events.BaseEventLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Any, *args: Any, context: Any = None
     ) -> events.Handle:
-        """As asyncio's own, which looks first whether it is closed or debugged."""
+        """Call `callback` after the callbacks that are ready; without asyncio's checks, which take longer."""
         handle = events.Handle(callback, args, self, context)
         self._ready.append(handle)  # type: ignore[attr-defined]
         return handle
@@ -240,17 +248,17 @@ class VirtualLoop(base_events.BaseEventLoop):
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Any, *args: Any, context: Any = None
     ) -> events.Handle:
-        """As `call_soon`, from the loop's own thread alone. Raises VirtualTimeError, here and in the loop."""
+        """Call `callback` like `call_soon`. Raises VirtualTimeError from another thread, here and in the loop."""
         if self._thread_id not in (None, threading.get_ident()):  # type: ignore[attr-defined]
             self._refused = _refusal("a thread that calls back")
             raise self._refused
         return self.call_soon(callback, *args, context=context)
 
     def _process_events(self, event_list: list[object]) -> None:
-        """Asyncio's own hook; there are no events from outside."""
+        """Do nothing: there are no events from outside. The name is asyncio's for this hook."""
 
     def _write_to_self(self) -> None:
-        """Asyncio's own hook; the loop never sleeps, so it need not be woken."""
+        """Do nothing: the loop never sleeps, so it need not be woken. The name is asyncio's for this hook."""
 
 
 class VirtualClock:
@@ -261,7 +269,7 @@ class VirtualClock:
         self._loop = loop
 
     def now_ns(self) -> int:
-        """Nanoseconds since the start."""
+        """Return the nanoseconds since the start."""
         return self._loop.now_ns
 
     async def sleep_until(self, at_ns: int) -> None:
@@ -274,12 +282,12 @@ class VirtualClock:
 
 
 def _before(due: int, timers: When | None) -> bool:
-    """Whether the network's turn comes before that of the first timers."""
+    """Whether the network's instant `due` comes before the first timers."""
     return timers is None or due < timers[0] or (due == timers[0] and timers[1] >= NAMED)
 
 
 def _nothing() -> None:
-    """Leave the loop idle, which is an error."""
+    """Do nothing, so that an idle loop raises an error."""
 
 
 def _refusal(what: str) -> VirtualTimeError:

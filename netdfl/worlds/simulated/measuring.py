@@ -1,4 +1,4 @@
-"""What local rounds take in a simulated run: by its model, or as measured on this machine before it begins."""
+"""The choice of the time that local rounds take in a simulated run: a model, or measurements before the run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from netdfl.record.directory import RunDirectory
 from netdfl.worlds.simulated.compute import (
     COMPUTE_FILE,
     ComputeTime,
-    Measured,
+    MeasurementRequest,
     record,
     replay,
     round_ns,
@@ -21,11 +21,11 @@ from netdfl.worlds.simulated.compute import (
 
 
 def compute_time(blueprint: Blueprint, directory: RunDirectory) -> ComputeTime:
-    """What local rounds take, by the scenario's model; measures first where it says so."""
+    """Return the time of local rounds by the scenario's model, which may ask for measurements on this machine first."""
     world: Any = blueprint.scenario.world
     streams = blueprint.streams
-    model: ComputeTime | Measured = world.compute.build(streams)
-    if isinstance(model, Measured):
+    model: ComputeTime | MeasurementRequest = world.compute.build(streams)
+    if isinstance(model, MeasurementRequest):
         path = directory.path / COMPUTE_FILE
         if not path.exists():  # else this run is resumed
             record(path, [measure(blueprint, node) for node in blueprint.node_ids])
@@ -38,7 +38,7 @@ def compute_time(blueprint: Blueprint, directory: RunDirectory) -> ComputeTime:
 
 
 def measure(blueprint: Blueprint, node: NodeId) -> int:
-    """What one local round of `node` takes on this machine, in nanoseconds."""
+    """Measure the time of one local round of `node` on this machine, in nanoseconds."""
     if node == blueprint.network.server:
         return 0
     algorithm, task, view = (

@@ -1,10 +1,10 @@
 """Local rounds on disk: a simulated run that was killed is played again without training again.
 
-A checkpoint of a simulated fleet is the outcome of every local round so far, of each node, in the order in which
-it trained. Everything else a simulated run does follows from the scenario and its seed: so a resumed run begins
-at time 0, plays every message again, takes each local round from disk while there is one, and trains from there on.
-It is exact by construction, and costs the network's part of the time that was lost, not the training's. One file
-holds `checkpoint.every` local rounds of a node; what had not filled a file is trained again.
+A checkpoint of a simulated fleet is the outcome of every local round so far, of each node, in the order in which it
+trained. All else in a simulated run follows from the scenario and its seed. So a resumed run begins at time 0, plays
+every message again, reads each local round from disk while there is one, and trains from there on. This is exact by
+construction; it costs the network's part of the lost time, and not the training's. One file holds `checkpoint.every`
+local rounds of a node; rounds that had not filled a file are trained again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class Trained(NamedTuple):
-    """What a local round leaves, beside what was known before it."""
+    """The outcome of a local round, without the parts of the state that were known before it."""
 
     start: Any
     local: Any
@@ -41,7 +41,7 @@ class Trained(NamedTuple):
 
 
 class Memory:
-    """The local rounds of one node: those on disk are read, later ones are written, `every` to a file."""
+    """The local rounds of one node on disk. Rounds found there are read; later ones are written, `every` to a file."""
 
     def __init__(self, folder: Path, node: NodeId, every: int) -> None:
         """Keep the rounds of `node` below `folder`."""
@@ -52,7 +52,7 @@ class Memory:
         self._fresh: list[Trained] = []
 
     def solve(self, round: LocalRound, task: Task) -> StepRequests[tuple[NodeState, Update]]:
-        """The next local round: from disk, or as `round` says. Raises RunError for a full disk, InputError."""
+        """Return the next local round: from disk, or solved by `round`. Raises RunError for a full disk, InputError."""
         number, self._number = self._number, self._number + 1
         if number % self.every == 0:
             self._read = self._load(number // self.every, round.state)
@@ -98,8 +98,8 @@ def _recalled(trained: Trained, state: NodeState, task: Task) -> tuple[NodeState
 
 
 @dataclass(frozen=True)
-class Remembered:
-    """A local round that goes through a `Memory`; see `LocalRound`."""
+class StoredLocalRound:
+    """A `LocalRound` that reads its outcome from a `Memory`, or computes and keeps it."""
 
     memory: Memory
     round: LocalRound
@@ -107,16 +107,16 @@ class Remembered:
 
     @property
     def data(self) -> LocalData:
-        """What the round trains on."""
+        """The data that the round trains on."""
         return self.round.data
 
     def __call__(self) -> tuple[NodeState, Update]:
-        """From disk, or computed by itself."""
+        """Return the outcome, from disk or computed by the round itself."""
         with self.round.drawing():
             return alone(self.solve())
 
     def solve(self) -> StepRequests[tuple[NodeState, Update]]:
-        """From disk, or with its steps asked for."""
+        """Return the outcome, from disk or with requests for its training steps."""
         return self.memory.solve(self.round, self.task)
 
 
@@ -127,7 +127,8 @@ class RememberingWorker(VirtualWorker):
     task: Callable[[], Task]
 
     async def run(self, what: str, function: Callable[..., T], *args: Any) -> T:
-        """As `VirtualWorker.run`."""
+        """Run `function`; a local round goes through the memory."""
         if isinstance(function, LocalRound):
-            return await super().run(what, Remembered(self.memory, function, self.task()))  # type: ignore[arg-type]
+            stored = StoredLocalRound(self.memory, function, self.task())
+            return await super().run(what, stored)  # type: ignore[arg-type]
         return await super().run(what, function, *args)

@@ -1,4 +1,8 @@
-"""Local rounds in virtual time: each ends at its modelled time, and is computed when the first is due."""
+"""Local rounds in virtual time: each ends at its modeled time, and is computed when the first one is due.
+
+The result of a round is needed only when it ends. So all rounds under way wait until the first of them is due, and are
+then computed as one batch, which is faster than one after another. Their results are kept until each one's time.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(eq=False)
 class Job:
-    """One local round: `work` gives `outcome`, a result or the error that ended it."""
+    """One local round under way. `work` computes `outcome`: a result, or the error that ended the round."""
 
     node: NodeId
     work: Callable[[], Any]
@@ -30,22 +34,22 @@ class Job:
 
 
 Trainer = Callable[[Sequence[Callable[[], Any]]], Sequence[CallOutcome]]
-"""Computes the works of a batch, and gives the outcome of each."""
+"""A function that computes a batch, and returns the outcome of each item."""
 
 
 class Training:
     """All local rounds under way in a fleet, at most one per node."""
 
     def __init__(self, clock: Clock, trainer: Trainer = one_by_one, *, at_once: bool = False) -> None:
-        """Compute by `trainer`, in batches of whatever was submitted by the first due time.
+        """Compute by `trainer`, in batches of the rounds that were submitted by the first due time.
 
-        `at_once`: to it, one is as quick as many.
+        With `at_once`, a batch would not be faster than single rounds.
         """
         self._clock, self._trainer, self.at_once = clock, trainer, at_once
         self._jobs: dict[NodeId, Job] = {}
 
     async def run(self, node: NodeId, round: int, takes_ns: int, work: Callable[[], T]) -> T:
-        """Return what `work` gives, `takes_ns` from now."""
+        """Return the result of `work`, `takes_ns` from now."""
         due_ns = self._clock.now_ns() + takes_ns
         name = ("train", node, round)
         timer = self._clock.call_at(due_ns, name, partial(self._due, node))
@@ -60,14 +64,14 @@ class Training:
                 del self._jobs[node]
 
     def pause(self, node: NodeId) -> None:
-        """Let the node's local round stand still."""
+        """Suspend the node's local round."""
         job = self._jobs.get(node)
         if job is not None and job.paused_ns is None and not job.done.done():
             job.paused_ns = self._clock.now_ns()
             job.timer.cancel()
 
     def resume(self, node: NodeId) -> None:
-        """Let the node's local round go on; it ends later by the pause."""
+        """Continue the node's local round, which ends later by the pause."""
         job = self._jobs.get(node)
         if job is not None and job.paused_ns is not None:
             now = self._clock.now_ns()
@@ -87,10 +91,10 @@ class Training:
 
 
 class VirtualWorker:
-    """A node's maths in virtual time: local rounds take what the model says, all else no time. A `PacedWorker`."""
+    """A node's worker in virtual time, a `PacedWorker`: local rounds take their modeled time, all else none."""
 
     def __init__(self, node: NodeId, training: Training, time_ns: Callable[[NodeId, int], int]) -> None:
-        """Train by `training`; `time_ns(node, round)` says what a local round takes."""
+        """Train by `training`; `time_ns(node, round)` is the time of a local round."""
         self.node, self.training, self.time_ns = node, training, time_ns
         self.factor = 1.0
         self.cpu_s: float | None = None
@@ -109,13 +113,13 @@ class VirtualWorker:
         return await self.training.run(self.node, round_, takes_ns, work)
 
     def spare(self, numel: int) -> bool:
-        """Always inline: it takes no virtual time."""
+        """Return true: inline work takes no virtual time."""
         return True
 
     def pause(self) -> None:
-        """Let its local round stand still."""
+        """Suspend the node's local round."""
         self.training.pause(self.node)
 
     def resume(self) -> None:
-        """Let its local round go on; it ends later by the pause."""
+        """Continue the node's local round, which ends later by the pause."""
         self.training.resume(self.node)

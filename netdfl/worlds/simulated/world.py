@@ -1,4 +1,9 @@
-"""The `simulated` world: the whole fleet in one process on a virtual clock, exact and repeatable bit for bit."""
+"""The `simulated` world: the whole fleet in one process on a virtual clock, exact and repeatable bit for bit.
+
+Every random draw comes from the scenario's seed, every instant has one order (`loop.py`, and `links/engine.py` for
+messages), and nothing waits for real time. So a run depends on its scenario alone, and takes only the time that its
+computations need.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +45,7 @@ from netdfl.worlds.simulated.arithmetic import exact_arithmetic, rare_collection
 from netdfl.worlds.simulated.ledger import FleetLedger
 from netdfl.worlds.simulated.loop import NoSource, VirtualClock, VirtualLoop
 from netdfl.worlds.simulated.measuring import compute_time
-from netdfl.worlds.simulated.resident import Resident, Surroundings
+from netdfl.worlds.simulated.node import SimulatedNode, SimulationContext
 from netdfl.worlds.simulated.training import Training
 
 if TYPE_CHECKING:
@@ -52,28 +57,28 @@ T = TypeVar("T")
 class SimulatedWorld:
     """One fleet's virtual world."""
 
-    def __init__(self, setting: WorldConfig, loop: type[VirtualLoop] = VirtualLoop) -> None:
-        """Prepare; nothing is built yet. Raises MachineError where the scenario wants a GPU that is not there."""
-        scenario = setting.scenario
-        if setting.forkserver is not None:
-            setting.forkserver.close()
+    def __init__(self, config: WorldConfig, loop: type[VirtualLoop] = VirtualLoop) -> None:
+        """Prepare without building. Raises MachineError for a scenario with a GPU on a machine without one."""
+        scenario = config.scenario
+        if config.forkserver is not None:
+            config.forkserver.close()
         if scenario.device.startswith("cuda"):
             from netdfl.worlds.forkserver import count_gpus
 
             spread(scenario.device, count_gpus(), 1)
-        self.scenario, self.directory, self._keep_log = scenario, setting.directory, setting.keep_log
-        self._shared = setting.blueprint
+        self.scenario, self.directory, self._keep_log = scenario, config.directory, config.keep_log
+        self._shared = config.blueprint
         self.streams = Streams(scenario.seed)
-        self._luck = scenario.world.luck if isinstance(scenario.world, SimulatedOptions) else None
+        self._link_seed = scenario.world.luck if isinstance(scenario.world, SimulatedOptions) else None
         self.loop = loop(self.streams.integer("ties"))
         self.clock = VirtualClock(self.loop)
-        self.residents: dict[NodeId, Resident] = {}
+        self.nodes: dict[NodeId, SimulatedNode] = {}
         self.begins: Callable[[NodeId, int, float | None], None] = _nobody
         self._models: dict[tuple[int, NodeId], ModelSnapshot] = {}
         self._stack = ExitStack()
 
     def recorder(self, store: Store) -> LoggingRecorder:
-        """See `World`: every row goes past the event log."""
+        """Return a recorder that passes every row to `store` and the event log."""
         lines = None
         if self._keep_log is not None:
             lines = self._stack.enter_context(self._keep_log.open("w", encoding="utf-8"))
@@ -82,7 +87,7 @@ class SimulatedWorld:
         return self._recorder
 
     def run(self, course: Callable[[], Coroutine[object, object, T]], interrupt: Callable[[], None]) -> T:
-        """See `World`."""
+        """Run a supervisor's `course` on the virtual loop."""
 
         def run() -> T:
             with (
@@ -105,7 +110,7 @@ class SimulatedWorld:
     # the course of a run
 
     async def open(self, news: WorldListener) -> OpenResult:
-        """See `World`: build what all nodes share."""
+        """Build the parts that all nodes share, and the nodes."""
         seed_streams(self.streams.integer("process"))
         shared = self._shared
         blueprint = Blueprint.of(self.scenario) if shared is None else replace(shared, scenario=self.scenario)
@@ -114,8 +119,8 @@ class SimulatedWorld:
         self.loop.set_exception_handler(self._on_exception)
         packets = self.scenario.world.loss_layer == "packet"
         compute = compute_time(blueprint, self.directory)
-        luck = self.streams if self._luck is None else Streams(self._luck)
-        links = Links(blueprint.links, luck, blueprint.schedule, default_table() if packets else None)
+        link_streams = self.streams if self._link_seed is None else Streams(self._link_seed)
+        links = Links(blueprint.links, link_streams, blueprint.schedule, default_table() if packets else None)
         scheduled = [event for event in blueprint.schedule if event.acts_on_links and event.at_ns is not None]
         ledger = FleetLedger(self.clock, self._recorder)
         self.fabric = Fabric(
@@ -128,7 +133,7 @@ class SimulatedWorld:
         )
         self._changes = FaultInjection(scheduled, self.clock, self.fabric.change)
         self.service = _service(blueprint)
-        around = Surroundings(
+        context = SimulationContext(
             blueprint=blueprint,
             directory=self.directory,
             clock=self.clock,
@@ -142,12 +147,12 @@ class SimulatedWorld:
             news=news,
             begins=self.begins,
         )
-        self.residents = {node: Resident(around, node) for node in blueprint.node_ids}
+        self.nodes = {node: SimulatedNode(context, node) for node in blueprint.node_ids}
         news.report(EVALUATOR, Hello(node=EVALUATOR, role="evaluator"))
         return OpenResult(blueprint.problem.partition(), blueprint.problem.notes)
 
     def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
-        """What a callback raised breaks the run: asyncio would print it and go on."""
+        """Break the run by an error in a callback, which asyncio would only print."""
         error = context.get("exception")
         if isinstance(error, Exception) and "handle" in context:
             self.news.broke(error)
@@ -155,35 +160,35 @@ class SimulatedWorld:
             loop.default_exception_handler(context)
 
     def launch(self, nodes: Sequence[NodeId], life: Life) -> None:
-        """See `World`."""
+        """Begin a life of each of `nodes`."""
         for node in nodes:
-            self.residents[node].live(life)
+            self.nodes[node].live(life)
 
     def begin(self, at_ns: int) -> int:
-        """See `World`: virtual time stands still until something waits."""
+        """Begin the schedule. Virtual time stands still until something waits, so the fleet's time 0 is now."""
         self._changes.begin()
         return time.monotonic_ns()
 
     def order(self, node: NodeId, order: Order) -> None:
-        """See `World`; this process judges models itself."""
+        """Pass an order to a node, or judge models here, as this process is the evaluator, too."""
         if node != EVALUATOR:
             if not isinstance(order, Peers):  # the fabric knows where everybody is
-                self.residents[node].order(order)
+                self.nodes[node].order(order)
         elif isinstance(order, Evaluate):
             models = {each: self._models.pop((order.round, each)) for each in order.nodes}
             read = {each: (lambda model=model: model) for each, model in models.items()}
             self.news.report(EVALUATOR, Evaluated(order.round, judge(self.blueprint, read)))
 
     async def aclose(self, grace_s: float) -> Figures:
-        """See `World`: settle what is in flight."""
+        """End all tasks, settle the messages in flight, and return the figures of the run."""
         self.loop.source = NoSource()
-        for resident in self.residents.values():
-            await resident.cleared()
-        if self.residents:
+        for simulated in self.nodes.values():
+            await simulated.cleared()
+        if self.nodes:
             self.service.close()
-            self.fabric.leave(*self.residents)
-            for resident in self.residents.values():
-                resident.ledger.edges = {}  # as a fabric's queues
+            self.fabric.leave(*self.nodes)
+            for simulated in self.nodes.values():
+                simulated.ledger.edges = {}  # as a fabric's queues
             own = getattr(getattr(self.blueprint.problem, "model", None), "own_modules", {})
             self.store.event(self.loop.now_ns, None, 0, "training", **self.service.summary(), **own)
         packets = self.scenario.world.loss_layer == "packet"
@@ -195,48 +200,51 @@ class SimulatedWorld:
 
     # what is known of it
 
-    def watched_by(self, looker: StallMonitor) -> None:
-        """See `VirtualWorld`: where what a look ended was held up by something else, too, it looks again."""
+    def watched_by(self, monitor: StallMonitor) -> None:
+        """Let `monitor` look at its times, and whenever nothing can run.
+
+        Where ending a wait makes nothing ready, as the node waits for something else, too, `monitor` looks again.
+        """
 
         def idle() -> None:
-            looker.idle()
-            while not (self.loop.can_run or looker.over):
-                looker.idle()
+            monitor.idle()
+            while not (self.loop.can_run or monitor.over):
+                monitor.idle()
 
-        self.loop.source, self.loop.on_idle = _Watched(self.fabric, self.loop, looker), idle
+        self.loop.source, self.loop.on_idle = _MonitoredSource(self.fabric, self.loop, monitor), idle
 
     def accounts(self) -> dict[NodeId, Account]:
-        """See `VirtualWorld`: the fabric knows what is in flight."""
+        """Return the account of every node, with its messages in flight from the fabric."""
         flying: defaultdict[NodeId, defaultdict[NodeId, list[tuple[MessageId, int]]]]
         flying = defaultdict(lambda: defaultdict(list))
         for edge, (_, sending), _, _ in self.fabric.flights():
             flying[edge.edge[0]][edge.edge[1]].append((sending.id, sending.sent_ns))
         return {
-            node: resident.host.account(ended=resident.ended, flying=flying[node])
-            for node, resident in self.residents.items()
+            node: simulated.host.account(ended=simulated.ended, flying=flying[node])
+            for node, simulated in self.nodes.items()
         }
 
     def sent(self) -> tuple[int, MessageCounts]:
-        """See `VirtualWorld`."""
-        ledgers = [resident.ledger for resident in self.residents.values()]
+        """Return the bytes that all nodes have sent so far, and the counts of their messages."""
+        ledgers = [simulated.ledger for simulated in self.nodes.values()]
         return sum(each.bytes_sent for each in ledgers), MessageCounts.total(each.counts for each in ledgers)
 
     def waits(self) -> dict[NodeId, WaitInBrief]:
-        """See `VirtualWorld`."""
-        found = {i: wait_in_brief(each.host.node) for i, each in self.residents.items() if not each.ended}
+        """Return the present waits of all nodes that wait for messages."""
+        found = {i: wait_in_brief(each.host.node) for i, each in self.nodes.items() if not each.ended}
         return {node: wait for node, wait in found.items() if wait is not None}
 
     def stack(self, node: NodeId) -> str:
-        """See `VirtualWorld`."""
-        return stack_of(self.residents[node].host.gate.coroutine)
+        """Return the stack of a node's coroutine."""
+        return stack_of(self.nodes[node].host.gate.coroutine)
 
     def can_send_again(self, node: NodeId, sent: PeerMessage) -> bool:
-        """See `VirtualWorld`."""
-        return self.residents[node].parts.outgoing.can_send_again(sent)
+        """Return whether `node` still keeps a message that it sent."""
+        return self.nodes[node].parts.outgoing.can_send_again(sent)
 
 
 def _nobody(node: NodeId, round: int, train_loss: float | None) -> None:
-    """Nobody is told."""
+    """Do nothing, where no replay listens to the beginnings of rounds."""
 
 
 def _service(blueprint: Blueprint) -> SequentialService | Service:
@@ -248,7 +256,7 @@ def _service(blueprint: Blueprint) -> SequentialService | Service:
 
 
 def _size_of(scenario: Scenario) -> Callable[[Payload], int]:
-    """Bytes of a message: of its frame, or what it claims where a task says that messages stand for larger ones."""
+    """Return a function for the bytes of a message: its frame's, or more where it stands for a larger one in a task."""
     task = scenario.task
     if isinstance(task, Train) or task.kind != "sized":
         return frame_size
@@ -262,21 +270,21 @@ def _size_of(scenario: Scenario) -> Callable[[Payload], int]:
     return size
 
 
-class _Watched:
-    """The fabric as the loop's `Source`, with a look at the time of a look; none where nothing else is due."""
+class _MonitoredSource:
+    """The fabric as the loop's `Source`, with the times of the monitor's looks while anything else is due."""
 
-    def __init__(self, fabric: Fabric, loop: VirtualLoop, looker: StallMonitor) -> None:
-        self._fabric, self._loop, self._looker = fabric, loop, looker
+    def __init__(self, fabric: Fabric, loop: VirtualLoop, monitor: StallMonitor) -> None:
+        self._fabric, self._loop, self._monitor = fabric, loop, monitor
 
     def next_ns(self) -> int | None:
         due = self._fabric.next_ns()
         if due is None:
-            return self._looker.due_ns if self._loop.has_timers else None
-        return min(due, self._looker.due_ns)
+            return self._monitor.due_ns if self._loop.has_timers else None
+        return min(due, self._monitor.due_ns)
 
     def run(self, now_ns: int) -> None:
-        if now_ns == self._looker.due_ns:
-            self._looker.look(now_ns)
+        if now_ns == self._monitor.due_ns:
+            self._monitor.look(now_ns)
             if self._fabric.next_ns() != now_ns:
                 return
         self._fabric.run(now_ns)

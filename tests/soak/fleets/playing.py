@@ -109,8 +109,8 @@ class Watched(ExactWatch):
         super().finish()
 
     def _stand(self, node: NodeId) -> Stand:
-        resident: Any = self.world.residents[node]  # type: ignore[attr-defined]
-        host = resident.host
+        simulated: Any = self.world.nodes[node]  # type: ignore[attr-defined]
+        host = simulated.host
         phase = self.fleet.status.nodes[node].phase
         state = {Phase.FINISHED: "finished", Phase.CRASHED: "crashed", Phase.DIED: "died"}.get(phase, "runs")
         if state == "runs" and host.gate.closed:
@@ -161,7 +161,7 @@ class Patient(Watched):
             super().look(now_ns)
         else:
             self.due_ns = now_ns + self.quiet_ns // 8
-        live = (each.host for each in self.world.residents.values() if not each.ended)  # type: ignore[attr-defined]
+        live = (each.host for each in self.world.nodes.values() if not each.ended)  # type: ignore[attr-defined]
         waits = (host.node.waits.current for host in live if not host.gate.closed)
         ends = any(wait is not None and wait.deadline_ns is not None for wait in waits)
         if now_ns > max(self.past_ns, self.moved_ns + self.quiet_ns) and not ends and not self.restarts.due:

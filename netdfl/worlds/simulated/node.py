@@ -1,4 +1,8 @@
-"""One place in a simulated fleet, and the nodes that live in it one after the other."""
+"""One node of a simulated fleet through all of its lives.
+
+A crash ends a life, and a restart begins the next one. The node's ledger, its end of the fabric, its worker and its
+kept state outlast a life; its `NodeHost` does not.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +32,8 @@ from netdfl.worlds.simulated.training import Training, VirtualWorker
 
 
 @dataclass(frozen=True, kw_only=True)
-class Surroundings:
-    """What all places of a simulated fleet share. `models` holds what is to be judged, by round and node."""
+class SimulationContext:
+    """The parts that all nodes of a simulated fleet share. `models` holds the models to judge, by round and node."""
 
     blueprint: Blueprint
     directory: RunDirectory
@@ -45,51 +49,51 @@ class Surroundings:
     begins: Callable[[NodeId, int, float | None], None]
 
 
-class Resident:
-    """A node's lives share its ledger, its end of the fabric and its pace."""
+class SimulatedNode:
+    """A node of a simulated fleet: carries out orders, and begins and ends its lives."""
 
-    def __init__(self, around: Surroundings, node: NodeId) -> None:
-        """Prepare the place; nobody lives in it yet."""
-        self.id, self._around, self._blueprint = node, around, around.blueprint
-        self.ledger = around.ledger.of(node)
-        transport = SimulatedTransport(around.fabric, node)
+    def __init__(self, context: SimulationContext, node: NodeId) -> None:
+        """Prepare the parts that all lives share; no life has begun."""
+        self.id, self._context, self._blueprint = node, context, context.blueprint
+        self.ledger = context.ledger.of(node)
+        transport = SimulatedTransport(context.fabric, node)
         self.parts = NodeParts(
-            clock=around.clock,
-            device=device_of(around.blueprint),
+            clock=context.clock,
+            device=device_of(context.blueprint),
             transport=transport,
-            outgoing=Outgoing(transport, around.clock, keep=most_kept(around.blueprint)),
+            outgoing=Outgoing(transport, context.clock, keep=most_kept(context.blueprint)),
             ledger=self.ledger,
             worker=self._make_worker(),
-            recorder=around.recorder,
-            journal=around.store,
-            kept=MemoryStateKeeper(returns=around.blueprint.keeps_state(node)),
-            models=ModelsInMemory(around.directory.path, node, around.models, self._report),
+            recorder=context.recorder,
+            journal=context.store,
+            kept=MemoryStateKeeper(returns=context.blueprint.keeps_state(node)),
+            models=ModelsInMemory(context.directory.path, node, context.models, self._report),
             report=self._report,
-            elsewhere=around.fabric.change,
-            begins=partial(around.begins, node),
+            elsewhere=context.fabric.change,
+            begins=partial(context.begins, node),
         )
         self.ended = True
-        self._beside = BackgroundTasks(around.news.broke)
+        self._tasks = BackgroundTasks(context.news.broke)
 
     def _make_worker(self) -> VirtualWorker:
-        around, every = self._around, self._blueprint.scenario.checkpoint.every
-        worker = VirtualWorker(self.id, around.training, around.compute)
+        context, every = self._context, self._blueprint.scenario.checkpoint.every
+        worker = VirtualWorker(self.id, context.training, context.compute)
         if every is not None:
-            worker = RememberingWorker(self.id, around.training, around.compute)
-            worker.memory = Memory(around.directory.path / CHECKPOINTS, self.id, every)
+            worker = RememberingWorker(self.id, context.training, context.compute)
+            worker.memory = Memory(context.directory.path / CHECKPOINTS, self.id, every)
             worker.task = lambda: self.host.node.task
         worker.round = lambda: self.host.node.round
         return worker
 
     def live(self, life: Life) -> None:
-        """Begin a life: attend."""
+        """Begin a life, and report to the supervisor."""
         self.host = NodeHost(self._blueprint, self.id, life, self.parts, self._crash)
         self.ended = False
         role = Role.SERVER if self.id == self._blueprint.network.server else Role.CLIENT
         self._report(Hello(node=self.id, role=role.value, epoch=life.epoch))
 
     def order(self, order: Order) -> None:
-        """Carry out an order; the dead heed none."""
+        """Carry out an order; without effect between lives."""
         if self.ended:
             return
         if isinstance(order, Stop):
@@ -97,18 +101,18 @@ class Resident:
             return
         if isinstance(order, Start):
             for work in (self._live, *self.host.beside()):
-                self._beside.do(work())
+                self._tasks.do(work())
         self.host.obey(order)
 
     def end(self) -> None:
-        """This life is over."""
+        """End this life."""
         self.ended = True
         self.host.fall_silent()
-        self._beside.cancel()
+        self._tasks.cancel()
 
     async def cleared(self) -> None:
-        """Return once nothing of it runs any more."""
-        await self._beside.ended()
+        """Return once no task of the node runs any more."""
+        await self._tasks.ended()
 
     async def _live(self) -> None:
         try:
@@ -116,7 +120,7 @@ class Resident:
         except TrainingError as error:
             code = self.host.fail(error)
             self._leave()
-            self._around.news.exited(self.id, Exit(self.host.life.epoch, code))
+            self._context.news.exited(self.id, Exit(self.host.life.epoch, code))
         except Exception as error:
             told = self.host.told(error)
             if told is error:
@@ -124,7 +128,7 @@ class Resident:
             raise OwnCodeError(f"node {self.id}: {told}") from told.__cause__
 
     def _crash(self) -> None:
-        """The schedule has this life end now."""
+        """End this life now, as the schedule demands."""
         self._leave()
         if self.host.crash is not None:
             self._report(self.host.crash)
@@ -132,13 +136,13 @@ class Resident:
     def _leave(self) -> None:
         self.host.progress()
         self.end()
-        self._around.fabric.detach(self.id)
+        self._context.fabric.detach(self.id)
 
     def _report(self, report: Report) -> None:
-        self._around.news.report(self.id, report)
+        self._context.news.report(self.id, report)
 
 
 def device_of(blueprint: Blueprint) -> str:
-    """Where vectors live: on the CPU unless the scenario names a GPU."""
+    """Return the device of vectors: the CPU unless the scenario names a GPU."""
     device = blueprint.scenario.device
     return device if device.startswith("cuda") else "cpu"
