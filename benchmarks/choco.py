@@ -36,9 +36,9 @@ def choco() -> Mixing[Any]:
     from netdfl.core.rng import Streams
     from netdfl.mixing.compressed.gossip import Choco
     from netdfl.mixing.compressed.references import Differences
-    from netdfl.mixing.compressed.step_size import Steady
+    from netdfl.mixing.compressed.step_size import ScaledCompressor
 
-    compressor = Steady(COMPRESSORS["qsgd"](bits=8, scaled=True))
+    compressor = ScaledCompressor(COMPRESSORS["qsgd"](bits=8, scaled=True))
     return Choco(differences=Differences(compressor=compressor, streams=Streams(5), common_start=True))
 
 

@@ -14,6 +14,7 @@ NETDFL = Path(__file__).resolve().parents[1] / "netdfl"
 GENERATED = "transport/v1"
 CLEAN = frozenset(
     {
+        "algorithms",
         "cli",
         "core",
         "doctor",
@@ -21,6 +22,7 @@ CLEAN = frozenset(
         "exports",
         "host",
         "links",
+        "mixing",
         "packets",
         "record",
         "replaying",
@@ -50,9 +52,13 @@ PROTOCOLS: Mapping[str, str] = {}
 MOST_SHARED = 25
 
 _OF_THE_WIRE = "a message of control.proto, where a class and its message have one name"
+_OF_A_CHECKPOINT = "a part of a mixing's state: checkpoints have the name"
 NOUNS: Mapping[str, str] = {
     **dict.fromkeys(("Again", "Broke", "Crashed", "Evaluated", "Gone", "Happened", "Returned"), _OF_THE_WIRE),
+    **dict.fromkeys(("Beside", "Drifted", "Heard", "Pending", "Perturbed", "Posted", "Said"), _OF_A_CHECKPOINT),
+    "Averaging": "the averaging of models",
     "Finding": "the result of a diagnosis or of a check",
+    "Mixing": "the mixing of vectors; the contract, public",
     "Received": "the vectors that a node received: checkpoints have the name",
     "Recording": "the block `record` of a scenario, whose hash in 0.2.0 needs the name",
     "Reordering": "the reordering of messages on a link, public",

@@ -1,1 +1,1 @@
-"""Algorithms: families (the loops), the catalog (one function each), wait policies."""
+"""Algorithms: families (the round loops), the catalog (one function each), wait policies."""

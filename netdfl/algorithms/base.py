@@ -1,4 +1,4 @@
-"""An algorithm as orthogonal parts, the state that survives a round, and what the loops ask of a node."""
+"""An algorithm as orthogonal parts, the state that survives a round, and the interface of a node to the round loops."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ OwnScheme = Literal["choco", "deepsqueeze"]
 
 @dataclass(frozen=True, kw_only=True)
 class Algorithm:
-    """Orthogonal parts: where a round starts, what it does locally, how it mixes, what it waits for.
+    """Orthogonal parts: the start of a round, local training, mixing, and the wait policy.
 
-    `family` names the loop that runs them. `mixing` is a `Mixing`, or an `Aggregation` in the server
-    family. `refine` is what a server does with its model beside averaging, where it does.
+    `family` names the loop that runs them. `mixing` is a `Mixing`, or an `Aggregation` in the server family. `refine`
+    is further work of a server on its model, if any.
     """
 
     family: FamilyName
@@ -44,17 +44,17 @@ class Algorithm:
     refine: Refinement | None = None
 
     def served_alone(self, view: View) -> bool:
-        """Whether the server works by itself in the view's round, and nobody sends."""
+        """Whether the server works by itself in the view's round, without any message."""
         return self.refine is not None and self.refine.alone(view)
 
 
 class NodeState(NamedTuple):
-    """Everything that survives a round, and nothing else: what a checkpoint holds.
+    """Everything that survives a round, and nothing else: the contents of a checkpoint.
 
-    `round` is the next one to begin. `x` has shape (d,). `received` is what the last exchange handed
-    to the local solver. `z`, shape (d,), is the model of a node without mass, whose push-sum weight is below
-    `LEAST_WEIGHT`, until a share comes: one that lost its state and rejoined with weight 0, or that gave all away and
-    heard nothing. `statistics` are the buffers that the node's model keeps for itself, by name.
+    `round` is the next one to begin. `x` has shape (d,). `received` are the vectors that the last exchange handed to
+    the local solver. `z`, shape (d,), is the model of a node without mass, whose push-sum weight is below
+    `LEAST_WEIGHT`, until a share arrives: a node that lost its state and rejoined with weight 0, or that gave all its
+    mass away and received none. `statistics` are the buffers that the node's model keeps for itself, by name.
     """
 
     round: int
@@ -67,18 +67,21 @@ class NodeState(NamedTuple):
     statistics: Kept | None = None
 
     def model(self, alg: Algorithm) -> Tensor:
-        """z = x / w for push-sum, `z` without mass, x for every other method; shape (d,)."""
+        """Return z = x / w for push-sum, `z` without mass, x for every other method; shape (d,)."""
         weight = 1.0 if alg.family == "server" else alg.mixing.weight(self.mixing)
         if weight == 1.0:
             return self.x
         return self.z if self.z is not None and not has_mass(weight) else self.x / weight
 
     def train(self, alg: Algorithm, data: LocalData, view: View) -> tuple[NodeState, Update]:
-        """One local round: start.begin, the local steps, start.trained. Raises NotFiniteError."""
+        """Run one local round: start.begin, the local steps, start.trained. Raises NotFiniteError."""
         return alone(self.solve(alg, data, view))
 
     def solve(self, alg: Algorithm, data: LocalData, view: View) -> StepRequests[tuple[NodeState, Update]]:
-        """As `train`, but the local steps are asked for. Without mass the steps are made on `z`, and added to x."""
+        """Run one local round with requests for its training steps, so that several nodes' can be computed together.
+
+        Without mass the steps are made on `z`, and added to x.
+        """
         weight = 1.0 if alg.family == "server" else alg.mixing.weight(self.mixing)
         z = None if self.z is None or has_mass(weight) else self.z
         x, weight = (self.x, weight) if z is None else (z, 1.0)
@@ -102,12 +105,12 @@ class NodeState(NamedTuple):
         return state, Update(self.x, update.x, update.extras, update.loss)
 
     def outgoing(self, alg: Algorithm, update: Update, step: int, view: View) -> tuple[NodeState, Outbox]:
-        """What the mixing sends in `step`."""
+        """Return the state and the messages of the mixing in `step`."""
         mixing, outbox = alg.mixing.outgoing(self.mixing, update, step, view)
         return self if mixing is self.mixing else self._replace(mixing=mixing), outbox
 
     def mix(self, alg: Algorithm, update: Update, inbox: Inbox, step: int, view: View) -> tuple[NodeState, Update]:
-        """Mix what came in `step`."""
+        """Mix the messages that arrived in `step`."""
         mixing, mixed, received = alg.mixing.mix(self.mixing, update, inbox, step, view)
         same = mixing is self.mixing and received is self.received
         after = self if same else self._replace(mixing=mixing, received=received)
@@ -116,14 +119,14 @@ class NodeState(NamedTuple):
         return after, mixed
 
     def refine(self, alg: Algorithm, objective: Objective, view: View) -> NodeState:
-        """What the server makes of its own model, once it has aggregated."""
+        """Do a server's further work on its model after aggregation."""
         if alg.refine is None:
             return self
         mixing, x = alg.refine.refine(self.mixing, self.x, objective, view)
         return self._replace(x=x, mixing=mixing)
 
     def end_round(self, alg: Algorithm, update: Update, view: View) -> NodeState:
-        """Close the round: the mixed vector becomes the node's, the solver sees what mixing did."""
+        """Close the round: the mixed vector becomes the node's, and the solver sees the effect of mixing."""
         local = alg.local.after_mix(self.local, self.x, update.x, self.received, view)
         massless = self.z is not None and not has_mass(alg.mixing.weight(self.mixing))
         z = self.z if massless else None  # by position: `_replace` takes twice as long
@@ -132,29 +135,29 @@ class NodeState(NamedTuple):
 
 @runtime_checkable
 class KeepsStatistics(Protocol):
-    """A node's data whose model has running statistics and other buffers, which local steps change by themselves."""
+    """A node's data for a model with running statistics or other buffers, which local steps change by themselves."""
 
     def begin(self, z: Tensor, kept: Kept | None) -> None:
-        """Local steps begin at the model `z`; `kept` are the buffers that the node keeps for itself, by name."""
+        """Begin local steps at the model `z`; `kept` are the buffers that the node keeps for itself, by name."""
 
     def ended(self, x: Tensor, weight: float) -> tuple[Tensor, Kept | None]:
-        """`x`, where they led, with the statistics that they left; and what the node keeps for itself."""
+        """Return `x`, the result of the local steps, with their statistics; and the buffers that the node keeps."""
 
 
 @cache
 def _keeps_statistics(kind: type) -> bool:
-    """Whether data of that type do; asked once, for to look at a protocol costs more than a short round."""
+    """Whether data of this type keep statistics. Cached: a runtime protocol check takes longer than a short round."""
     return issubclass(kind, KeepsStatistics)
 
 
 @cache
 def _is_own(kind: type) -> bool:
-    """Whether a part is a user's, not netdfl's; asked once for each type."""
+    """Whether a part's type is a user's, not netdfl's. Cached by type."""
     return kind.__module__.partition(".")[0] != "netdfl"
 
 
 def _checked(solver: LocalSolver, found: Any, y: Tensor) -> tuple[Any, Update]:
-    """What the solver has returned. Raises OwnPartError where a user's own returned something else."""
+    """Return the solver's result. Raises OwnPartError for a wrong result of a user's own solver."""
     checked: tuple[Any, Update] = found
     if not _is_own(type(solver)):
         return checked
@@ -177,7 +180,7 @@ def _checked(solver: LocalSolver, found: Any, y: Tensor) -> tuple[Any, Update]:
 
 @dataclass(eq=False, slots=True)
 class LocalRound:
-    """A local round that waits to be computed: by itself, when called, or by whoever answers what it asks for."""
+    """A local round to be computed: by itself, when called, or through requests for its training steps."""
 
     state: NodeState
     alg: Algorithm
@@ -185,101 +188,101 @@ class LocalRound:
     view: View
 
     def __call__(self) -> tuple[NodeState, Update]:
-        """See `NodeState.train`; what a user's code draws at random is drawn by node and round."""
+        """Train; a user's code draws random numbers by node and round."""
         with self.drawing():
             return self.state.train(self.alg, self.data, self.view)
 
     def drawing(self) -> AbstractContextManager[object]:
-        """Within, what a user's code draws beside its steps is of the stream of (node, round)."""
+        """Let random draws by a user's code inside come from the stream of (node, round)."""
         drawing = getattr(self.data, "drawing", None)
         return nullcontext() if drawing is None else drawing(anyway=_is_own(type(self.alg.local)))
 
     def solve(self) -> StepRequests[tuple[NodeState, Update]]:
-        """See `NodeState.solve`."""
+        """Train through requests for the training steps."""
         return self.state.solve(self.alg, self.data, self.view)
 
 
 class RoundContext(Protocol):
-    """What a family's loop asks of the node it runs on. Everything that awaits is here."""
+    """The interface of a node to its family's loop. Everything that awaits is here."""
 
     def begin(self, alg: Algorithm) -> NodeState:
-        """The state to start from: the first, or the one kept over a restart."""
+        """Return the state to start from: the first, or the one kept over a restart."""
 
     def rounds(self, first: int) -> AsyncIterator[View]:
-        """The view of each round from `first` to the scenario's last, as the node begins it."""
+        """Yield the view of each round from `first` to the scenario's last, as the node begins it."""
 
     async def train(self, state: NodeState, alg: Algorithm, view: View) -> tuple[NodeState, Update]:
         """Run one local round off the event loop."""
 
     async def refine(self, state: NodeState, alg: Algorithm, view: View) -> NodeState:
-        """Run a server's own work on its model, which may be long, off the event loop."""
+        """Run a server's further work on its model, which may be long, off the event loop."""
 
     def exchanges(self, view: View) -> int:
-        """How often a round sends, receives and mixes, as the mixing says."""
+        """Return the number of exchanges in a round; the mixing decides it."""
 
     def drawing(self, what: str, round: int, *key: int) -> AbstractContextManager[object]:
-        """Within, a user's own part draws from the stream of (node, round) and what it does; `do` sees to it itself."""
+        """Let a user's own part inside draw from the stream of (node, round, `what`); `do` does so by itself."""
 
     async def do(self, function: Callable[..., T], *args: object) -> T:
-        """Run a piece of maths: inline where it is short, off the event loop where it would block it."""
+        """Run a computation: inline if it is short, off the event loop if it would block the loop."""
 
     async def send(self, view: View, step: int, outbox: Outbox) -> None:
-        """Send one step's payloads and go on."""
+        """Send one step's payloads without waiting for their delivery."""
 
     async def gather(self, view: View, step: int, wait: WaitPolicy, sources: tuple[NodeId, ...] | None = None) -> Inbox:
-        """Wait for the step's messages from the in-neighbors (or `sources`) as the policy says."""
+        """Wait by the policy for the step's messages from the in-neighbors (or `sources`)."""
 
     async def collect(self, view: View, wait: WaitPolicy, lag: int | None) -> Inbox:
-        """All that came of this round and earlier ones, once what is `lag` rounds old has come as the policy says.
+        """Return all messages of this round and earlier ones, after a wait by the policy for messages `lag` rounds old.
 
-        None never waits, and takes what nodes that are ahead have sent too.
+        None never waits, and also takes the messages of nodes that are ahead.
         """
 
     def serve(self, answer: Callable[[Message], None] | None) -> None:
-        """Hand every request of a peer to `answer`, at any time from now on; None: keep them for later.
+        """Pass every request of a peer to `answer`, at any time from now on; None: keep requests for later.
 
-        `answer` must not wait. Requests are answered after the last round too.
+        `answer` must not wait. Requests are answered after the last round, too.
         """
 
     def reply(self, request: Message, payload: Payload) -> None:
         """Answer a request, now or later."""
 
     def owed(self, peer: NodeId) -> bool:
-        """Whether an earlier request to `peer` is being sent again, because its reply has not come."""
+        """Whether an earlier request to `peer` is being sent again because its reply has not arrived."""
 
     def is_last(self, view: View) -> bool:
         """Whether no round follows the view's."""
 
     async def ask(self, view: View, peer: NodeId, payload: Payload, wait: WaitPolicy) -> Inbox:
-        """Send a request to `peer` and wait for its reply as the policy says."""
+        """Send a request to `peer` and wait for its reply by the policy."""
 
     async def end_round(self, state: NodeState, view: View) -> None:
-        """The round is over: the only place where state is snapshot or checkpointed."""
+        """End the round. State is snapshot and checkpointed here and nowhere else."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A row of the catalog: how to build the algorithm, what it needs of the graph, where it is from, and its traits.
+    """A row of the catalog: the function that builds the algorithm, its demands on the graph, source and traits.
 
-    `needs` are the kinds of mixing matrix it is defined for: `doubly`, `row`, `column` stochastic; or
-    `server` (a star around a node with the server role), `both_ways` (any weights on links that work
-    both ways), `average` (the exact average in certain rounds); of nothing that is named, any will do.
+    `needs` are the kinds of mixing matrix it is defined for: `doubly`, `row`, `column` stochastic; or `server` (a star
+    around a node with the server role), `both_ways` (any weights on links that work both ways), `average` (the exact
+    average in certain rounds). One of the named kinds is enough.
 
     Every check of a scenario goes by the traits, and by no algorithm's name.
 
     Attributes:
-        fits: What else does not go together.
-        warns: What goes together and is hardly meant.
-        selects: A node chooses its receivers itself, as it goes.
-        scheme: What it sends is this scheme's by definition, compressed or not.
+        fits: A check for combinations that are wrong.
+        warns: A check for combinations that are hardly meant.
+        selects: A node chooses its receivers itself during the run.
+        scheme: Its messages have this scheme by definition, compressed or not.
         literal: The parameter, and its value, by which it sends C(z - x) as printed and keeps no reference.
-        sparse: It sends sparse vectors, and averages each coordinate over those that came.
-        counterpart: Its messages can't be compressed; the algorithm that is for that.
+        sparse: It sends sparse vectors, and averages each coordinate over the vectors that have it.
+        counterpart: The algorithm to use with compression, because this one's messages can't be compressed.
         adds_up: Clients report a change beside the model, which the server adds up, and sends down with the model.
         tells: The server sends another vector down with the model.
-        remembers: The server adds up what clients keep: control variates, drifts, duals.
+        remembers: The server adds up vectors that clients keep: control variates, drifts, duals.
         augments: Its parameter `augment` changes pictures.
-        extrapolates: It moves a vector beyond what was averaged: running statistics must not be in that vector.
+        extrapolates: It moves a vector beyond the average: running statistics must not be in that vector.
     """
 
     build: Callable[..., Algorithm]

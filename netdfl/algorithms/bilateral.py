@@ -1,9 +1,10 @@
 """The family of pairwise exchanges: a node trains, meets one peer, and answers others in between.
 
-Without the bipartite fix a node that asks may itself be asked, and while it waits it answers nobody: so
-waits can close a cycle. With it nodes of one half ask and those of the other answer. Who answers has the pace of those
-that ask: when they are through with a round they say so, and its own round ends when they all have, while it goes on
-answering. So its last model is the one after everybody's last exchange, and nobody who asks waits for that: no circle.
+Without the bipartite fix a node that asks may itself be asked, and it answers no request while it waits: so waits can
+close a cycle. With the fix, nodes of one half ask and nodes of the other half answer. An answering node keeps the pace
+of its asking peers: each of them announces that it is through with a round, and the answering node's round ends after
+all these announcements, while it goes on answering. So its last model includes every peer's last exchange, and no
+asking node waits for it: there is no cycle.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ PATIENCE = 2  # a wait for those that ask contains theirs
 
 
 class Desk:
-    """Where a node's vector meets its peers': one exchange at a time, whoever began it."""
+    """A node's vector, which moves in exchanges with peers: one at a time, begun by this node or by the peer."""
 
     def __init__(self, ctx: RoundContext, mixing: parts.Pairwise, x: Tensor) -> None:
         """Begin at `x`, shape (d,)."""
@@ -33,11 +34,7 @@ class Desk:
         self._answered: dict[NodeId, tuple[int, int, Payload]] = {}
 
     def answer(self, request: Message) -> None:
-        """Meet the peer that asks; what it asks a second time gets the same answer and moves nothing.
-
-        A copy that comes after a later request is of a meeting that its sender is done with: it moves nothing
-        either, and gets no answer.
-        """
+        """Answer a peer's request and move the vector; a repeated request gets the same answer and moves nothing."""
         epoch, round, reply = self._answered.get(request.src, (0, 0, None))
         if request.epoch < epoch or (request.epoch == epoch and request.round < round):
             return
@@ -49,7 +46,7 @@ class Desk:
 
 
 async def bilateral(ctx: RoundContext, alg: Algorithm) -> None:
-    """Train while peers are answered; then ask one peer, and answer nobody until that is done."""
+    """Train while peers are answered; then ask one peer, and answer no one until its reply arrives."""
     s, first = ctx.begin(alg), alg.mixing.step == "before"
     desk = Desk(ctx, alg.mixing, s.x)
     ctx.serve(None if alg.mixing.asks_first else desk.answer)
@@ -66,7 +63,7 @@ async def bilateral(ctx: RoundContext, alg: Algorithm) -> None:
 
 
 async def _meet(ctx: RoundContext, alg: Algorithm, desk: Desk, view: View) -> None:
-    """Ask one peer, and answer nobody until that is done; or answer until all that ask are through with the round."""
+    """Ask one peer, and answer no one meanwhile; or answer until all asking nodes are through with the round."""
     with ctx.drawing("peer", view.round):
         peer = alg.mixing.peer(view)
     if peer is not None and not ctx.owed(peer):

@@ -1,8 +1,4 @@
-"""The algorithms by name. Importing this file is cheap, so that a scenario is checked in a moment.
-
-A function's keyword parameters, those of its records one by one, are what a scenario may write under `algorithm`.
-The parts, and torch with them, are imported when an algorithm is built.
-"""
+"""The algorithms by name. Importing this file is cheap, so that a scenario is checked quickly."""
 
 from __future__ import annotations
 

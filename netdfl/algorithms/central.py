@@ -96,7 +96,7 @@ def feddyn(exchange: Exchange, /, *, penalty: PositiveFloat = 0.1, sgd: Sgd = Sg
     lambda (or alpha) in the papers. Source: Acar et al. 2021.
     """
     solver = parts.Rollback(parts.FedDynSolver(parts.local_sgd(sgd), penalty))
-    return parts.server(exchange, solver, parts.Confirming(inner=parts.DynamicAveraging()))
+    return parts.server(exchange, solver, parts.ConfirmingAggregation(inner=parts.DynamicAveraging()))
 
 
 def fedsmoo(
@@ -122,7 +122,7 @@ def fedsmoo(
     by_change = exchange.extras == "compressed"
     solver = parts.Smoo(parts.FedDynSolver(parts.local_sgd(sgd), penalty), rho, by_change, less_last=form == "paper")
     averaging = parts.SmooAveraging(rho=rho, by_change=by_change)
-    return parts.server(exchange, parts.Rollback(solver), parts.Confirming(inner=averaging))
+    return parts.server(exchange, parts.Rollback(solver), parts.ConfirmingAggregation(inner=averaging))
 
 
 def fedlesam(
@@ -165,4 +165,4 @@ def fedlesam_d(
     server h. Source: Fan et al. 2024.
     """
     solver = parts.Lesam(parts.Rollback(parts.FedDynSolver(parts.local_sgd(sgd), penalty)), rho)
-    return parts.server(exchange, solver, parts.Confirming(inner=parts.DynamicAveraging()))
+    return parts.server(exchange, solver, parts.ConfirmingAggregation(inner=parts.DynamicAveraging()))

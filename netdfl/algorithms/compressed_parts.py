@@ -1,4 +1,4 @@
-"""What an exchange's compression makes of a mixing: the scheme's own, or the uncompressed one."""
+"""The compressed form of a mixing for an exchange: the form of the exchange's scheme, or the uncompressed mixing."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from netdfl.mixing.compressed.literal import BareModel, LiteralQuantized
 from netdfl.mixing.compressed.push_sum import EdgePushSum, QuantizedPushSum
 from netdfl.mixing.compressed.references import KEPT, KEPT_SURE, Differences
 from netdfl.mixing.compressed.server import CompressedReports, Feedback
-from netdfl.mixing.compressed.step_size import Steady
+from netdfl.mixing.compressed.step_size import ScaledCompressor
 
 
 def compressor(exchange: Exchange) -> Compressor:
-    """The exchange's compressor, or none; made a contraction where step sizes are left to netdfl."""
+    """Return the exchange's compressor, or None; made a contraction if netdfl chooses the step size."""
     given = exchange.compressor or IdentityCompressor()
-    return Steady(given) if exchange.gamma == "auto" else given
+    return ScaledCompressor(given) if exchange.gamma == "auto" else given
 
 
 def differences(exchange: Exchange, *, mass: bool = False) -> Differences:
-    """How the exchange's vectors travel; without a compressor as they are."""
+    """Return the encoding of the exchange's vectors; without a compressor they are sent unchanged."""
     return Differences(
         compressor=compressor(exchange),
         streams=exchange.streams,
@@ -35,7 +35,7 @@ def differences(exchange: Exchange, *, mass: bool = False) -> Differences:
 
 
 def choco(exchange: Exchange, *, gamma: Any = None, steps: int = 1) -> Choco:
-    """CHOCO. Raises ValueError where a missing neighbor can't be treated as asked."""
+    """Return CHOCO. Raises ValueError for a treatment of missing neighbors that CHOCO does not have."""
     on_missing = exchange.on_missing
     if on_missing == "renormalise" or on_missing == "undo":
         raise ValueError(f"choco can't {on_missing}, because references would no longer agree; use self or last")
@@ -44,17 +44,17 @@ def choco(exchange: Exchange, *, gamma: Any = None, steps: int = 1) -> Choco:
 
 
 def deepsqueeze(exchange: Exchange, steps: int = 1) -> DeepSqueeze:
-    """DeepSqueeze."""
+    """Return DeepSqueeze."""
     return DeepSqueeze(compressor=compressor(exchange), streams=exchange.streams, gamma=exchange.gamma, steps=steps)
 
 
 def literal(exchange: Exchange) -> LiteralQuantized:
-    """Quantized DFedAvgM as printed."""
+    """Return quantized DFedAvgM as printed."""
     return LiteralQuantized(compressor=exchange.compressor or IdentityCompressor(), streams=exchange.streams)
 
 
 def undirected(exchange: Exchange, steps: int = 1) -> Mixing:
-    """Compressed gossip as the exchange says. Raises ValueError for a scheme that is not for it."""
+    """Return compressed gossip by the exchange's scheme. Raises ValueError for a scheme of another family."""
     if exchange.scheme in ("auto", "choco"):
         return choco(exchange, steps=steps)
     if exchange.scheme == "deepsqueeze":
@@ -66,7 +66,7 @@ def undirected(exchange: Exchange, steps: int = 1) -> Mixing:
 
 
 def directed(exchange: Exchange) -> Mixing:
-    """Compressed push-sum as the exchange says. Raises ValueError for a scheme that is not for it."""
+    """Return compressed push-sum by the exchange's scheme. Raises ValueError for a scheme of another family."""
     if exchange.delivery == "running_sums":
         raise ValueError("running sums grow without end, so they can't be compressed; remove compression")
     if exchange.scheme in ("auto", "edge"):
@@ -80,7 +80,7 @@ _FEEDBACK: dict[str, Feedback] = {"auto": "plain", "plain": "plain", "ef14": "ef
 
 
 def reports(exchange: Exchange, inner: Aggregation) -> Aggregation:
-    """A server's exchange, its reports compressed. Raises ValueError for a scheme that is not for it."""
+    """Return a server's exchange with compressed reports. Raises ValueError for a scheme of another family."""
     if exchange.compressor is None:
         return inner
     if exchange.scheme not in _FEEDBACK:

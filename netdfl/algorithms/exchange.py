@@ -1,7 +1,7 @@
-"""What every catalog function is given: how a scenario wants messages exchanged, and the parameters that methods share.
+"""The first argument of every catalog function, which describes a scenario's exchange of messages; shared parameters.
 
-What a node waits for is part of it: whom, how many of them, until when. Where deadlocks come from. Parameters have
-their ranges; those of local SGD are one record, which a scenario writes in flat form.
+A part of it is the wait policy: the nodes that a node waits for, how many of them, and until when. Deadlocks come from
+there. Parameters have their ranges; the parameters of local SGD are one record, which a scenario writes in flat form.
 """
 
 from __future__ import annotations
@@ -23,25 +23,29 @@ if TYPE_CHECKING:
 
 AUTO: Literal["auto"] = "auto"
 OnNotFinite: TypeAlias = Literal["refuse", "count", "pass"]
-"""What becomes of a message with NaN or infinity in it: treated as missing, mixed and counted, or mixed unseen."""
+"""The treatment of a message with NaN or infinity: treated as missing, mixed and counted, or mixed unseen."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WaitPolicy:
-    """Wait for `need` of the awaited nodes, at most until the deadline.
+    """The policy of a wait: for `need` of the awaited nodes, at most until the deadline.
 
-    `need` is `all`, `any`, a number (a quorum), or `none` (take what is there and go on). The
-    deadline is in nanoseconds from the start of the wait; `auto` asks those that are late whether they will
-    still send, and waits for no other; None never ends the wait. `stale` is how many rounds old a neighbor's
-    vector may be and still be mixed by plain gossip, where it is the newest that is known; 0: this round's alone.
-    A push-sum share is mass, and mixed at any age. `announce` says that, where receivers can't know who will
-    send, a node tells those that it sends nothing to, so that `all` means something. `patience` multiplies the
-    automatic deadline, and how long one that is asked may say nothing, for a wait that contains those of others.
-    `resent` says that what is lost is sent again, so that it is worth waiting for. `ordered` says that links
-    keep order, so that a message for a later step tells that the awaited one is lost. `on_not_finite` says
-    what becomes of messages that came with NaN or infinity in them. `essential` says that without these nodes there
-    is no round: they are waited for even where the failure detector calls them gone. `cumulative` says that a message
-    holds all that its sender sent before, so that a later one ends the wait for one that was lost.
+    Attributes:
+        need: `all`, `any`, a number (a quorum), or `none` (take the messages at hand and go on).
+        deadline_ns: Nanoseconds from the start of the wait. `auto` asks late nodes whether they will still send, and
+            waits for no other; None never ends the wait.
+        stale: The largest age in rounds of a neighbor's newest known vector that plain gossip still mixes; 0: this
+            round's vectors alone. A push-sum share is mass, and mixed at any age.
+        announce: Where receivers can't know their senders, a node announces to every other node that no message comes;
+            then `all` has a meaning.
+        patience: A factor on the automatic deadline, and on the time that an asked node may stay silent, for a wait
+            that contains the waits of others.
+        resent: Lost messages are sent again, so they are worth waiting for.
+        ordered: Links keep order, so a message for a later step proves that the awaited one is lost.
+        on_not_finite: The treatment of messages with NaN or infinity.
+        essential: There is no round without these nodes: they are waited for even if the failure detector calls them
+            gone.
+        cumulative: A message contains all earlier ones of its sender, so a later one ends the wait for a lost one.
     """
 
     need: Literal["all", "any", "none"] | int = "all"
@@ -56,7 +60,7 @@ class WaitPolicy:
     cumulative: bool = False
 
     def count(self, num_sources: int) -> int:
-        """How many of `num_sources` nodes suffice."""
+        """Return how many of `num_sources` nodes suffice."""
         if self.need == "all":
             return num_sources
         if self.need == "any":
@@ -71,12 +75,12 @@ Scheme = Literal["auto", "choco", "deepsqueeze", "edge", "push_sum", "plain", "e
 
 @dataclass(frozen=True, kw_only=True)
 class Exchange:
-    """The wait, what to do about a neighbor that did not arrive, and the compression of messages.
+    """The wait policy, the treatment of missing neighbors, and the compression of messages.
 
-    `delivery` is what becomes of a message that is lost: nothing, or it is sent again until it is
-    answered, or push-sum sends running sums that make up for it. `extras` says how what a method reports to
-    its server beside the model travels. `common_start` says that all nodes
-    start from the same parameters, `num_rounds` how many rounds there are. `streams` is where compressors draw from.
+    `delivery` is the treatment of a lost message: none; or it is sent again until it is answered; or push-sum sends
+    running sums that make up for it. `extras` is the encoding of vectors that a client reports beside the model. With
+    `common_start` all nodes start from the same parameters; `num_rounds` is the number of rounds. `streams` are the
+    random streams of compressors.
     """
 
     wait: WaitPolicy = field(default_factory=WaitPolicy)
@@ -101,17 +105,17 @@ Weighting: TypeAlias = Literal["uniform", "samples"]
 T = TypeVar("T")
 S = TypeVar("S", bound="Sgd")
 FIRST = ("lr", "lr_decay", "local_epochs", "local_steps")
-"""What a list of parameters begins with: how far a step goes, and how many there are."""
+"""The first parameters of a list: the length of a step, and the number of steps."""
 REPLACES = {"local_epochs": "local_steps"}
 """A parameter that, given alone, takes the place of another's default."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sgd:
-    """Local SGD as every method has it.
+    """The parameters of local SGD in every method.
 
-    Its length is that of the parameter given, `local_epochs` or `local_steps`; of both, `local_steps` counts
-    (a scenario gives one of them).
+    The given one of `local_epochs` and `local_steps` sets the length; of both, `local_steps` counts (a scenario gives
+    one of them).
     """
 
     lr: PositiveFloat = 0.1
@@ -123,25 +127,25 @@ class Sgd:
     schedule: Schedule = CONSTANT
 
     def within(self: S, exchange: object) -> S:
-        """The same, whose schedule goes by the scenario's rounds where it names none."""
+        """Return a copy whose schedule goes over the scenario's rounds, unless it names a number of rounds."""
         rounds = self.schedule.rounds or getattr(exchange, "num_rounds", None)
         return replace(self, schedule=replace(self.schedule, rounds=rounds))
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnySgd(Sgd):
-    """Local SGD of a method that corrects nothing in its steps: another optimizer may make them."""
+    """Local SGD of a method without corrections in its steps: another optimizer may make them."""
 
     optimizer: OptimizerChoice = PLAIN_SGD
 
 
 def flat(function: Callable[..., T]) -> Callable[..., T]:
-    """`function` as scenarios and callers see it: a record among its parameters is written field by field.
+    """Return `function` with flat parameters: a record among its parameters is written field by field.
 
-    `sgd: Sgd = Sgd(local_epochs=1)` becomes `lr`, `lr_decay`, `local_epochs = 1` and so on, each with its
-    type. What is not given is as the record that is the parameter's default says. The parameters of `FIRST`
-    come first, all others where they or their record stand. Its attribute `complete` is `replaced`, for those who
-    write out all defaults.
+    `sgd: Sgd = Sgd(local_epochs=1)` becomes `lr`, `lr_decay`, `local_epochs = 1` and so on, each with its type. Fields
+    that are not given have the values of the record that is the parameter's default. The parameters of `FIRST` come
+    first, all others in the place of their record. The attribute `complete` is `replaced`, for code that writes out all
+    defaults.
 
     Raises:
         ValueError: A record and `function`, or two records, have a parameter of the same name.
@@ -169,7 +173,7 @@ def flat(function: Callable[..., T]) -> Callable[..., T]:
 
 
 def replaced(given: Mapping[str, object]) -> dict[str, object]:
-    """`given`, and None for each default that something in it replaces."""
+    """Return `given`, with None for each default that one of its parameters replaces."""
     return {**{other: None for name, other in REPLACES.items() if given.get(name) is not None}, **given}
 
 

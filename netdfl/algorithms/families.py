@@ -1,4 +1,4 @@
-"""The loops. Each reads like the papers' listing; everything that computes is in the parts."""
+"""The round loops of the families. Each reads like the papers' listing; all computations are in the parts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from netdfl.algorithms.base import Algorithm, FamilyName, NodeState, RoundContex
 from netdfl.algorithms.bilateral import bilateral
 from netdfl.algorithms.overlap import overlap
 from netdfl.core.types import Inbox, Outbox, Role, View
-from netdfl.mixing.base import Remembering
+from netdfl.mixing.base import StatefulAggregation
 from netdfl.mixing.slow_momentum import SlowMomentum
 from netdfl.training.base import Received, Update
 
@@ -74,36 +74,36 @@ async def _take_part(ctx: RoundContext, alg: Algorithm, s: NodeState, view: View
 
 
 def noticed(alg: Algorithm, s: NodeState, inbox: Inbox, view: View) -> NodeState:
-    """A client's state once the broadcast came, where clients remember something."""
-    if isinstance(alg.mixing, Remembering):
+    """Return a client's state after the broadcast; changed only for a stateful aggregation."""
+    if isinstance(alg.mixing, StatefulAggregation):
         return s._replace(mixing=alg.mixing.notice(s.mixing, inbox, view))
     return s
 
 
 def reported(alg: Algorithm, s: NodeState, update: Update, view: View) -> tuple[NodeState, Outbox]:
-    """A client's state after its report, and the report."""
-    if isinstance(alg.mixing, Remembering):
+    """Return a client's state after its report, and the report."""
+    if isinstance(alg.mixing, StatefulAggregation):
         mixing, outbox, read, unsaid = alg.mixing.report_from(s.mixing, update, s.received, view)
         return s._replace(mixing=mixing, received=s.received._replace(read=read, unsaid=unsaid)), outbox
     return s, alg.mixing.report(update, s.received, view)
 
 
 def first_state(x: Tensor, alg: Algorithm, view: View) -> NodeState:
-    """A node's state before its first round."""
+    """Return a node's state before its first round."""
     if alg.family != "server":
         mixing = alg.mixing.init(x, view)
     elif view.role is Role.SERVER:
         mixing = alg.mixing.init_server(x, view)
     else:
-        mixing = alg.mixing.init_client(x, view) if isinstance(alg.mixing, Remembering) else None
+        mixing = alg.mixing.init_client(x, view) if isinstance(alg.mixing, StatefulAggregation) else None
     return NodeState(view.round, x, alg.start.init(x, view), alg.local.init(x, view), mixing, Received())
 
 
 def joining_state(initial: Tensor, z: Tensor, weight: int | None, alg: Algorithm, view: View) -> NodeState:
-    """The state of a node that lost its own and begins with the model `z`, shape (d,), of a neighbor.
+    """Return the state of a node that lost its own and begins with a neighbor's model `z`, shape (d,).
 
-    Its push-sum weight is `weight`: 0, or 1, which is new mass; None where there are no weights. What a
-    compressor refers to begins at `initial`, where every node began, for that is what its receivers know.
+    Its push-sum weight is `weight`: 0, or 1, which is new mass; None where there are no weights. A compressor's
+    references begin at `initial`, where every node began, because its receivers know that vector.
     """
     state = first_state(z, alg, view)
     if alg.family == "server":
@@ -117,7 +117,7 @@ def joining_state(initial: Tensor, z: Tensor, weight: int | None, alg: Algorithm
 
 
 def _without_mass(mixing: Any) -> object:
-    """A push-sum state with w = 0; one that wraps another holds it as `inner`."""
+    """Return a push-sum state with w = 0; a wrapper's state has it in `inner`."""
     if "weight" in mixing._fields:
         return mixing._replace(weight=0.0)
     return mixing._replace(inner=_without_mass(mixing.inner))

@@ -1,4 +1,4 @@
-"""What an algorithm needs of its network beyond the kind of its matrix: checked when a scenario is loaded."""
+"""Demands of algorithms on their network beyond the kind of its matrix; checked when a scenario is loaded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _AT_ONE = 1e-6
 
 
 class Misfit(NamedTuple):
-    """Why an algorithm's `parameter` does not go with a network, and what would."""
+    """A reason why an algorithm's `parameter` does not fit a network, with a remedy."""
 
     parameter: str
     what: str
@@ -26,20 +26,15 @@ class Misfit(NamedTuple):
 
 
 Fits: TypeAlias = Callable[[Mapping[str, object], Network, int], Iterator[Misfit]]
-"""(parameters, network, number of rounds): every reason why they do not go together."""
+"""A function from (parameters, network, number of rounds) to all reasons why they do not fit."""
 
 
 Warns: TypeAlias = Callable[[Mapping[str, object], int], Iterator[str]]
-"""(parameters, number of rounds): what a run would do that nobody wants, a sentence each, parameter first."""
+"""A function from (parameters, number of rounds) to warnings, a sentence each, parameter first."""
 
 
 def ole_is_stable(params: Json, network: Network, num_rounds: int) -> Iterator[Misfit]:
-    """Ole's beta is below the smallest (1 - |l|^2) / |1 - l|^2, l any eigenvalue of a static W but 1.
-
-    Without gradients a round is Z+ = ((1 + beta) W - beta I) Z. As beta grows, its eigenvalue
-    (1 + beta) l - beta moves straight away from 1, and there leaves the unit circle; for a real l the limit is
-    (1 + l) / (1 - l).
-    """
+    """Check that Ole's beta is below the smallest (1 - |l|^2) / |1 - l|^2, l any eigenvalue of a static W but 1."""
     if network.topology.time_varying or not isinstance(network.selection, Everyone):
         return
     found = eigenvalues(network.weights(network.graph(0)))
@@ -58,7 +53,7 @@ def ole_is_stable(params: Json, network: Network, num_rounds: int) -> Iterator[M
 
 
 def averages_exactly(params: Json, network: Network, num_rounds: int) -> Iterator[Misfit]:
-    """Every `every` rounds, and at least once, the matrix is the exact average."""
+    """Check that every `every` rounds, and at least once, the matrix is the exact average."""
     every, n = params["every"], network.num_nodes
     if every > num_rounds:
         what = f"the exact average is due every {every} rounds, and the run has {num_rounds}"
@@ -73,20 +68,20 @@ def averages_exactly(params: Json, network: Network, num_rounds: int) -> Iterato
 
 
 def one_optimizer(params: Json, network: Network, num_rounds: int) -> Iterator[Misfit]:
-    """Momentum is plain SGD's."""
+    """Check that momentum is given only with plain SGD."""
     if params["momentum"] and params["optimizer"].name != "sgd":
         other = params["optimizer"].name
         yield Misfit("momentum", f"momentum is plain SGD's, and optimizer is {other}", "leave one of them out")
 
 
 def nesterov_acts(params: Mapping[str, object], num_rounds: int) -> Iterator[str]:
-    """Nesterov's form is asked for together with momentum."""
+    """Warn of Nesterov's form without momentum."""
     if params["nesterov"] and not params["momentum"]:
         yield "algorithm.nesterov: it is a form of momentum, and momentum is 0: give momentum, like 0.9"
 
 
 def slow_rounds(params: Json, num_rounds: int) -> Iterator[str]:
-    """The last round is one that averages exactly; and what `nesterov_acts` says."""
+    """Warn if the last round does not average exactly; also of what `nesterov_acts` finds."""
     if left := num_rounds % params["every"]:
         what = "the last round comes" if left == 1 else f"the last {left} rounds come"
         yield f"algorithm.every: {what} after the last exact average, so the nodes end with models of their own"
@@ -94,7 +89,7 @@ def slow_rounds(params: Json, num_rounds: int) -> Iterator[str]:
 
 
 def distils(params: Json, network: Network, num_rounds: int) -> Iterator[Misfit]:
-    """The warm-up gives two models that are as many rounds apart as the distiller matches."""
+    """Check that the warm-up has two models as many rounds apart as the distiller matches."""
     key = "distil_gap" if "distil_gap" in params else "distil_steps"
     gap, warmup = params[key], params["warmup_rounds"]
     if gap > warmup:
@@ -103,14 +98,14 @@ def distils(params: Json, network: Network, num_rounds: int) -> Iterator[Misfit]
 
 
 def never_distils(params: Json, num_rounds: int) -> Iterator[str]:
-    """The warm-up ends before the run does."""
+    """Warn of a warm-up that ends after the run."""
     if (warmup := params["warmup_rounds"]) >= num_rounds:
         what = f"all {num_rounds} rounds are warm-up, synthetic examples act from round {warmup} on"
         yield f"algorithm.warmup_rounds: {what}"
 
 
 def chooses(params: Json, network: Network, num_rounds: int) -> Iterator[Misfit]:
-    """In some round some node has more out-neighbors than it chooses."""
+    """Check that in some round some node has more out-neighbors than it chooses."""
     k, most = params["neighbors"], 0
     for round in range(0, num_rounds, network.topology.redraw_every or num_rounds):
         most = max(most, int(network.graph(round).out_degrees.max()))
@@ -121,7 +116,7 @@ def chooses(params: Json, network: Network, num_rounds: int) -> Iterator[Misfit]
 
 
 def pairs_can_meet(params: Mapping[str, object], network: Network, num_rounds: int) -> Iterator[Misfit]:
-    """Links work both ways, and those inside a half are left out on purpose alone."""
+    """Check that links work both ways, and that all links inside a half are left out on purpose."""
     topology = network.topology
     for round in range(min(num_rounds, ROUNDS) if topology.time_varying else 1):
         graph = topology.graph(round)

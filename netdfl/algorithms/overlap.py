@@ -1,4 +1,4 @@
-"""The family in which messages travel while nodes compute: send round t, use what came of earlier rounds."""
+"""The family in which messages travel while nodes compute: send in round t, use the messages of earlier rounds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 async def overlap(ctx: RoundContext, alg: Algorithm) -> None:
-    """Give shares away, train while they travel (or first train, then give), add what came."""
+    """Give shares away, train while they travel (or first train, then give), add the shares that arrived."""
     s = ctx.begin(alg)
     async for view in ctx.rounds(s.round):
         began, early = s, alg.mixing.before_training
@@ -40,14 +40,14 @@ async def _give(ctx: RoundContext, alg: Algorithm, s: NodeState, view: View) -> 
 
 
 def given(alg: Algorithm, s: NodeState, view: View) -> tuple[NodeState, Outbox]:
-    """A node's state once its neighbors' shares left, and the shares."""
+    """Return a node's state after its neighbors' shares left, and the shares."""
     mixing, x, outbox = alg.mixing.give(s.mixing, s.x, view)
     z = None if has_mass(alg.mixing.weight(mixing)) else s.model(alg)
     return s._replace(mixing=mixing, x=x, z=z), outbox
 
 
 def taken(alg: Algorithm, s: NodeState, inbox: Inbox) -> NodeState:
-    """A node's state once it has added what came."""
+    """Return a node's state with the received shares added."""
     mixing, x = alg.mixing.take(s.mixing, s.x, inbox)
     return s._replace(mixing=mixing, x=x)
 
@@ -82,5 +82,5 @@ def asyng(
 def _overlapping(exchange: Exchange, local: LocalSolver, *, before_training: bool, lag: int | None) -> Algorithm:
     if exchange.compressor is not None:
         raise ValueError("shares that overlap with training travel whole; remove compression, or use sgp")
-    mixing = parts.Overlapped(before_training=before_training, lag=lag)
+    mixing = parts.OverlappedPushSum(before_training=before_training, lag=lag)
     return Algorithm(family="overlap", start=parts.PlainStart(), local=local, mixing=mixing, wait=exchange.wait)

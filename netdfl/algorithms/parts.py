@@ -1,4 +1,4 @@
-"""The parts that the catalog's functions put together. Importing it imports torch; the catalog does not."""
+"""The parts that the catalog's functions combine. Importing this module imports torch; the catalog does not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from netdfl.algorithms.plain_parts import (
     GossipThenStep,
     KeptMomentum,
     LocalSgd,
-    Overlapped,
+    OverlappedPushSum,
     Pairwise,
     PlainStart,
     PushSum,
@@ -26,8 +26,8 @@ from netdfl.algorithms.plain_parts import (
 from netdfl.mixing.averaging import Averaging
 from netdfl.mixing.base import Aggregation, Refinement
 from netdfl.mixing.by_loss import ByLoss
-from netdfl.mixing.compressed.server import Beneath
-from netdfl.mixing.confirming import Confirming
+from netdfl.mixing.compressed.server import InnerRefinement
+from netdfl.mixing.confirming import ConfirmingAggregation
 from netdfl.mixing.control import ControlAveraging, MomentumAveraging
 from netdfl.mixing.dynamic import DynamicAveraging, SmooAveraging
 from netdfl.mixing.masked import MaskedAverage
@@ -46,10 +46,7 @@ from netdfl.training.rollback import Rollback, SampleCounter
 
 
 def averaged(exchange: Exchange, local: LocalSolver, server_lr: float, weighting: Weighting) -> Algorithm:
-    """An algorithm whose server averages models and does nothing else, uniformly or by the clients' examples.
-
-    Raises ValueError where that can't be done by examples.
-    """
+    """Return an algorithm whose server only averages models, uniformly or by the clients' numbers of examples."""
     by_samples = weighting == "samples"
     if by_samples and exchange.compressor is not None and exchange.scheme == "ef21":
         what = "ef21 averages what all clients have said, and knows the examples only of those that report"
@@ -59,15 +56,15 @@ def averaged(exchange: Exchange, local: LocalSolver, server_lr: float, weighting
 
 
 def controlled(server_lr: float) -> Aggregation:
-    """SCAFFOLD's exchange: averaging with a control variate beside the model, whose lost changes are taken back."""
-    return Confirming(inner=ControlAveraging(inner=Averaging(server_lr=server_lr)))
+    """Return SCAFFOLD's exchange: averaging with a control variate beside the model, whose lost changes are undone."""
+    return ConfirmingAggregation(inner=ControlAveraging(inner=Averaging(server_lr=server_lr)))
 
 
 def server(
     exchange: Exchange, local: LocalSolver, mixing: Aggregation, *, refine: Refinement | None = None
 ) -> Algorithm:
-    """An algorithm with a server; `refine` works on the state of `mixing`."""
+    """Return an algorithm with a server; `refine` works on the state of `mixing`."""
     sent = reports(exchange, mixing)
     if refine is not None and sent is not mixing:
-        refine = Beneath(refine)
+        refine = InnerRefinement(refine)
     return Algorithm(family="server", start=PlainStart(), local=local, mixing=sent, wait=exchange.wait, refine=refine)

@@ -1,4 +1,4 @@
-"""Those of the catalog's parts that need no torch to be imported, nor to run; see `netdfl.compression.vector`."""
+"""The catalog's parts that need no torch, neither to be imported nor to run; see `netdfl.compression.vector`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from netdfl.core.tables import lazy_module
 from netdfl.mixing.base import Mixing
 from netdfl.mixing.gossip import Gossip, GossipThenStep
 from netdfl.mixing.pairwise import Pairwise
-from netdfl.mixing.push_sum import Overlapped, PushSum
+from netdfl.mixing.push_sum import OverlappedPushSum, PushSum
 from netdfl.mixing.running_sums import RunningSums
 from netdfl.training.base import LocalSolver, RoundStart
 from netdfl.training.momentum import KeptMomentum
@@ -24,24 +24,21 @@ else:
     optimized = lazy_module("netdfl.training.optimized")
 
 PLAIN = (
-    *(Gossip, GossipThenStep, PushSum, RunningSums, Overlapped, Pairwise),
+    *(Gossip, GossipThenStep, PushSum, RunningSums, OverlappedPushSum, Pairwise),
     *(LocalSgd, KeptMomentum, FixedPoint, PlainStart),
 )
-"""The classes that work on a `Vector` as on a tensor."""
+"""The classes that work on a `Vector` in the same way as on a tensor."""
 
 
 def needs_torch(algorithm: Algorithm) -> bool:
-    """Whether any part of the algorithm, or of a part, is of another class than those."""
+    """Whether any part of the algorithm, or of a part, is of a class outside `_PLAIN`."""
     parts = [algorithm.start, algorithm.local, algorithm.mixing, algorithm.refine]
     inner = [getattr(part, name) for part in parts for name in ("inner", "sgd") if hasattr(part, name)]
     return any(part is not None and type(part) not in PLAIN for part in (*parts, *inner))
 
 
 def local_sgd(sgd: Sgd, *, momentum: float = 0.0, nesterov: bool = False, rho: float = 0.0) -> LocalSgd:
-    """Local SGD as the catalog's parameters describe it, or another optimizer where they name one.
-
-    Raises ValueError where both that and momentum are asked for.
-    """
+    """Return local SGD with the catalog's parameters, or another optimizer if they name one."""
     other = sgd.optimizer if isinstance(sgd, AnySgd) and sgd.optimizer.name != "sgd" else None
     if other and momentum:
         raise ValueError(f"momentum is plain SGD's, and optimizer is {other.name}: leave one of them out")
@@ -61,32 +58,32 @@ def local_sgd(sgd: Sgd, *, momentum: float = 0.0, nesterov: bool = False, rho: f
 
 
 def keeping_momentum(local: LocalSgd, restart_every: int | None = None) -> LocalSolver:
-    """`local` with a buffer that outlives its rounds, where it has momentum at all."""
+    """Return `local` with a buffer that outlives its rounds, if it has momentum at all."""
     return KeptMomentum(local, restart_every) if local.momentum else local
 
 
 def gossip(
     exchange: Exchange, local: LocalSolver, *, mixing: Mixing | None = None, start: RoundStart | None = None
 ) -> Algorithm:
-    """An algorithm of the gossip family; without another `mixing` it is gossip on undirected graphs."""
+    """Return an algorithm of the gossip family; without another `mixing` it is gossip on undirected graphs."""
     mixing = mixing or undirected(exchange)
     return Algorithm(family="gossip", start=start or PlainStart(), local=local, mixing=mixing, wait=exchange.wait)
 
 
 def push_sum(exchange: Exchange, local: LocalSolver) -> Algorithm:
-    """An algorithm of the gossip family on directed graphs, by push-sum."""
+    """Return an algorithm of the gossip family on directed graphs, by push-sum."""
     return gossip(exchange, local, mixing=directed(exchange))
 
 
 def undirected(exchange: Exchange, steps: int = 1) -> Mixing:
-    """Gossip, compressed as the exchange says. Raises ValueError for a scheme that is not for it."""
+    """Return gossip, compressed by the exchange's scheme. Raises ValueError for a scheme of another family."""
     if exchange.compressor is not None:
         return compressed_parts.undirected(exchange, steps)
     return Gossip(on_missing=exchange.on_missing, stale=exchange.wait.stale, steps=steps)
 
 
 def directed(exchange: Exchange) -> Mixing:
-    """Push-sum, compressed as the exchange says. Raises ValueError for a scheme that is not for it."""
+    """Return push-sum, compressed by the exchange's scheme. Raises ValueError for a scheme of another family."""
     if exchange.compressor is not None:
         return compressed_parts.directed(exchange)
     return RunningSums() if exchange.delivery == "running_sums" else PushSum()

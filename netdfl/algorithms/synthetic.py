@@ -1,8 +1,4 @@
-"""Methods whose server distils synthetic examples from its model's trajectory, one function each.
-
-The distillation keeps the server busy for a while, once: give clients a `wait.deadline` above that, or none,
-or they go on without it and lose those rounds.
-"""
+"""Methods whose server distills synthetic examples from its model's trajectory, one function each."""
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Distillation:
-    """After how many rounds a server makes synthetic examples of its models, and how."""
+    """The parameters of distillation: the number of warm-up rounds before it, and its method."""
 
     server_lr: PositiveFloat = 1.0
     warmup_rounds: PositiveInt = 30
@@ -35,7 +31,7 @@ class Distillation:
     rate_lr: NonNegativeFloat = 1e-5
 
     def begun(self) -> partial[Distiller]:
-        """The distiller, but for what a method has of its own."""
+        """Return the distiller; `own` are the parameters that differ between methods."""
         return partial(
             parts.Distiller,
             per_class=self.per_class,
@@ -61,14 +57,14 @@ def fedsynsam(
 ) -> Algorithm:
     """FedSynSAM: SAM whose ascent is part the gradient on synthetic examples of the whole fleet's data.
 
-    FedSAM for `warmup_rounds`; then the server distils D_syn from its models w^0 .. w^R: it minimises
+    FedSAM for `warmup_rounds`; then the server distills D_syn from its models w^0 .. w^R: it minimizes
     |w^ - w^(r+s)|^2 / |w^r - w^(r+s)|^2 over the inputs X and a, w^ <- w^ - a grad F(w^; X) s times from w^r. From
     then on g^ = beta g_i(y) + (1 - beta) g_syn(y), y <- y - lr g_i(y + rho g^ / |g^|) at every step, from w to y_i,
     and always w+ = w + server_lr mean(y_i - w). Sends d numbers down and d + 1 up, and D_syn to every client
     once; clients keep D_syn, the server its models until they are distilled, then D_syn.
     `distil_steps` is s, both the rounds between two models and the steps that lead from one to the other.
     Defaults are Fashion-MNIST's; CIFAR-10 has 5 steps and sgd with input_lr 1000. Source: FedSynSAM
-    Alg. 1; inputs start as Gaussian noise, with the normalised loss.
+    Alg. 1; inputs start as Gaussian noise, with the normalized loss.
     """
     distiller = distillation.begun()(gap=distillation.distil_steps, optimizer=distil_optimizer)
     averaging = parts.Averaging(server_lr=distillation.server_lr)
@@ -79,9 +75,9 @@ def fedsynsam(
 
 @dataclass(frozen=True, kw_only=True)
 class DynaFed(Distillation):
-    """What DynaFed's server does: how long it warms up, how it distils, how it trains on what it distilled.
+    """The parameters of DynaFed's server: its warm-up, its distillation, and its training on D_syn.
 
-    `augment`: what DSA may do to D_syn, when it is distilled and when it is trained on; it needs pictures.
+    `augment` are the changes that DSA may make to D_syn, in distillation and in training; they need pictures.
     """
 
     warmup_rounds: PositiveInt = 25
@@ -99,8 +95,8 @@ class DynaFed(Distillation):
 def dynafed(exchange: Exchange, /, *, method: DynaFed = DynaFed(), sgd: Sgd = Sgd()) -> Algorithm:
     """DynaFed: FedAvg whose server trains each average a little on examples distilled from its trajectory.
 
-    FedAvg, w+ = w + server_lr mean(y_i - w); after `warmup_rounds` the server distils D_syn, inputs X with soft
-    labels softmax(Y), from its models: it minimises |w^ - w*|^2 / |w^r - w*|^2 over X, Y and a,
+    FedAvg, w+ = w + server_lr mean(y_i - w); after `warmup_rounds` the server distills D_syn, inputs X with soft
+    labels softmax(Y), from its models: it minimizes |w^ - w*|^2 / |w^r - w*|^2 over X, Y and a,
     w^ <- w^ - a grad F(w^; D_syn) `distil_steps` times from w^r, w* a mean of models of up to `distil_gap` rounds
     later. From the next round on it takes `tuning_steps` of Adam on F(w; D_syn) after every average. In both,
     every step sees D_syn changed by DSA, by one of `augment` ([]: none; leave `flip` out where a mirrored picture

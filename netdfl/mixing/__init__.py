@@ -1,1 +1,1 @@
-"""Mixing: what a node sends and what it makes of what comes. Sans-I/O."""
+"""Mixing: the messages of a node in a round, and the update of its model from those that arrive. Sans-I/O."""

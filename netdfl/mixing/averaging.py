@@ -1,6 +1,7 @@
-"""FedAvg's exchange: the server sends its model, averages what the participants made of it.
+"""FedAvg's exchange: the server sends its model, and averages the models that the participants trained from it.
 
-w+ = w + server_lr mean_i (y_i - w)      over the reports that came: uniformly, or by how many examples clients have
+w+ = w + server_lr mean_i (y_i - w)      over the reports that arrived: uniformly, or by the clients' numbers of
+examples
 
 The second is sum_i n_i (y_i - w) / sum_i n_i; n_i comes with the report (`netdfl.training.rollback`).
 """
@@ -12,7 +13,7 @@ from itertools import product
 from typing import TYPE_CHECKING, ClassVar
 
 from netdfl.core.types import Inbox, Message, Outbox, View
-from netdfl.mixing.base import Aggregation, Around
+from netdfl.mixing.base import Aggregation, AggregationWrapper
 from netdfl.mixing.payloads import EXTRA, extras_of, pack, scalar, to_all, vector
 from netdfl.training.base import Received, Update
 from netdfl.training.rollback import SAMPLES
@@ -24,25 +25,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Averaging:
-    """Plain averaging; see `Aggregation`. `by_samples`: each report counts as its client's examples do."""
+    """Plain averaging, an `Aggregation`. With `by_samples`, a report's weight is its client's number of examples."""
 
     changes: ClassVar[tuple[str, ...]] = ()
     moves_vanish: ClassVar[bool] = False
-    """Clients that disagree pull against each other."""
+    """False: without a correction, clients with different data keep moving in different directions."""
 
     server_lr: float = 1.0
     by_samples: bool = False
 
     def init_server(self, x: Tensor, view: View) -> NoState:
-        """Nothing to keep."""
+        """Return an empty state."""
         return NoState()
 
     def broadcast(self, state: NoState, x: Tensor, view: View) -> Outbox:
-        """The model, to every participant."""
+        """Send the model to every participant."""
         return to_all(view, pack(x))
 
     def aggregate(self, state: NoState, x: Tensor, inbox: Inbox, view: View) -> tuple[NoState, Tensor]:
-        """Move the model by the mean of the differences that came; none came, or none that counts: it stays."""
+        """Move the model by the mean of the reported differences; keep it without a report of positive weight."""
         reports = [(vector(message, x), self._count(message, x)) for message in inbox]
         total = sum(count for _, count in reports)
         if not total:
@@ -58,29 +59,29 @@ class Averaging:
         return scalar(message, like, EXTRA + SAMPLES) if self.by_samples else 1.0
 
     def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
-        """The server's model and extras, if they came."""
+        """Return the server's model and extras, or None if no broadcast arrived."""
         for message in inbox:
             return vector(message, like).clone(), Received(extras_of(message, like))
         return None
 
     def report(self, update: Update, received: Received, view: View) -> Outbox:
-        """The trained model and the solver's extras."""
+        """Send the trained model and the solver's extras."""
         return to_all(view, pack(update.x, update.extras))
 
 
 @dataclass(frozen=True, kw_only=True)
-class AroundAveraging(Around):
-    """What an exchange that averages, and does more at the server, has of plain averaging."""
+class AveragingWrapper(AggregationWrapper):
+    """The common part of exchanges that average and do more at the server."""
 
     beside: ClassVar[tuple[str, ...]] = ()
-    """The names of the vectors that go down with every model."""
+    """The names of the vectors that the server sends with every model."""
     moves_vanish: ClassVar[bool] = True
-    """Clients are corrected by what the server or they themselves keep."""
+    """True: vectors that the server or the clients keep correct the clients' moves."""
 
     inner: Aggregation = field(default_factory=Averaging)
 
     def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
-        """The server's model and extras, if they came. Raises MalformedMessage where one is missing."""
+        """Return the server's model and extras, or None. Raises MalformedMessage where an extra is missing."""
         for message, name in product(inbox, self.beside):
             vector(message, like, EXTRA + name)
         return super().adopt(inbox, like, view)

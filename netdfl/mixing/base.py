@@ -1,7 +1,8 @@
-"""The contract of mixing: what a node sends, and what it makes of what comes. No I/O, no clock.
+"""The contract of mixing: the messages of a node, and the update of its model from received ones. No I/O, no clock.
 
-A mixing is one step function for sending and one for receiving, over an explicit state that can be
-saved. The loop of the family calls them; nothing here awaits.
+A mixing is one function for sending and one for receiving, over an explicit state that can be saved. The round loop of
+an algorithm's family calls them; nothing here awaits. So a mixing can be tested with a few vectors and without a
+network, and runs the same in every world.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, runtime_checkab
 
 from typing_extensions import TypeVar
 
+from netdfl.core.renamed import renamed
 from netdfl.core.types import Inbox, Outbox, View
 from netdfl.training.base import Extras, Objective, Received, S, Update
 
@@ -21,16 +23,16 @@ if TYPE_CHECKING:
 T = TypeVar("T", contravariant=True, default=object)
 
 LEAST_WEIGHT = 2.0**-80
-"""A push-sum weight below this is none to speak of: x / w is no model any more, as x underflows before w does."""
+"""The smallest usable push-sum weight. Below it x / w is no model any more, because x underflows before w does."""
 
 
 def has_mass(weight: float) -> bool:
-    """Whether a push-sum weight is one to divide by."""
+    """Whether a push-sum weight is large enough to divide by."""
     return abs(weight) >= LEAST_WEIGHT
 
 
-class Mixed(NamedTuple, Generic[S]):
-    """What one step of mixing gives: the new state, the update carried on, and news for the solver."""
+class MixResult(NamedTuple, Generic[S]):
+    """The result of one step of mixing: the new state, the mixed update, and received vectors for the solver."""
 
     state: S
     update: Update
@@ -38,150 +40,163 @@ class Mixed(NamedTuple, Generic[S]):
 
 
 class Mixing(Protocol[S]):
-    """How a node's vector meets its neighbors' vectors. The state is a NamedTuple.
+    """A method that combines a node's vector with its neighbors' vectors. The state is a NamedTuple.
 
-    `push` says that the matrix in use is the senders' (columns sum to 1: shares of mass), so a late
-    message is mass and is never dropped by age; otherwise it is the receivers' (rows sum to 1).
+    With `push`, the matrix in use is the senders' (columns sum to 1: shares of mass), so a late message is mass and is
+    never dropped by age; otherwise it is the receivers' (rows sum to 1).
     """
 
     @property
     def push(self) -> bool:
-        """True for push-sum methods."""
+        """Whether the method is a push-sum method."""
 
     def init(self, x: Tensor, view: View) -> S:
-        """The state before round 0 at parameters `x`, shape (d,)."""
+        """Return the state before round 0 at parameters `x`, shape (d,)."""
 
     def weight(self, state: S) -> float:
-        """The push-sum weight w; 1 for every other method."""
+        """Return the push-sum weight w; 1 for every other method."""
 
     def num_steps(self, round: int, view: View) -> int:
-        """Exchanges in this round: 1; Q for multiple gossip; 0 for a round without communication."""
+        """Return the exchanges of this round: 1; Q for multiple gossip; 0 for a round without communication."""
 
     def outgoing(self, state: S, update: Update, step: int, view: View) -> tuple[S, Outbox]:
-        """What to send in `step`. Payloads are snapshots: later writes to `update` don't reach them."""
+        """Return the messages of `step`. Payloads are snapshots: later writes to `update` don't reach them."""
 
-    def mix(self, state: S, update: Update, inbox: Inbox, step: int, view: View) -> Mixed[S]:
-        """Mix what came in `step`; what did not is in `inbox.missing`. `update`'s vectors stay as they are."""
+    def mix(self, state: S, update: Update, inbox: Inbox, step: int, view: View) -> MixResult[S]:
+        """Mix the messages of `step`; missing senders are in `inbox.missing`. `update`'s vectors stay unchanged."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Repeated:
+class _FixedSteps:
     """A mixing of `steps` exchanges in each round, one after the other."""
 
     steps: int = 1
 
     def num_steps(self, round: int, view: View) -> int:
-        """As many in every round."""
+        """Return the same number for every round."""
         return self.steps
 
 
-class ByRows(_Repeated):
-    """A mixing by the receivers' weights: there is no push-sum weight."""
+class ByRows(_FixedSteps):
+    """A mixing by the receivers' weights, without a push-sum weight."""
 
     push = False
 
     def weight(self, state: object) -> float:
-        """Always 1."""
+        """Return 1."""
         return 1.0
 
 
-class _Weighted(Protocol):
+class _WeightState(Protocol):
     @property
     def weight(self) -> float: ...
 
 
-class ByShares(_Repeated):
-    """A mixing by shares of mass; its state holds w."""
+class ByShares(_FixedSteps):
+    """A mixing by shares of mass, with the push-sum weight w in its state."""
 
     push = True
 
-    def weight(self, state: _Weighted) -> float:
-        """w: gradients are taken at x / w."""
+    def weight(self, state: _WeightState) -> float:
+        """Return w; gradients are taken at x / w."""
         return state.weight
 
 
 class Refinement(Protocol[S]):
-    """What a server does with its model by itself, once it has aggregated: long work, off the event loop."""
+    """Further work of a server on its model after aggregation: long, so it runs off the event loop."""
 
     def alone(self, view: View) -> bool:
-        """Whether it is all that happens in the view's round: nobody sends anything."""
+        """Whether this work is all of the view's round, without any message."""
 
     def refine(self, state: S, x: Tensor, objective: Objective, view: View) -> tuple[S, Tensor]:
-        """The server's new state (its aggregation's) and model."""
+        """Return the server's new state (of its aggregation) and model."""
 
 
 class Aggregation(Protocol[S]):
-    """How a server and its clients exchange models: the two ends of one round."""
+    """The exchange of models between a server and its clients: both ends of one round."""
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """The names of the reports' extras that the server adds up; compressed, clients must add the same."""
+        """The extras of reports that the server adds up; if they are compressed, clients must add the same."""
 
     @property
     def moves_vanish(self) -> bool:
-        """Whether y_i - w goes to 0 for every client where the method settles; then those that came stand for all."""
+        """Whether y_i - w of each client goes to 0 where the method settles; then received reports stand for all."""
 
     def init_server(self, x: Tensor, view: View) -> S:
-        """The server's state before round 0."""
+        """Return the server's state before round 0."""
 
     def broadcast(self, state: S, x: Tensor, view: View) -> Outbox:
-        """What the server sends to the round's participants."""
+        """Return the server's messages to the round's participants."""
 
     def aggregate(self, state: S, x: Tensor, inbox: Inbox, view: View) -> tuple[S, Tensor]:
-        """The server's new state and model from the reports that came."""
+        """Return the server's new state and model from the received reports."""
 
     def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
-        """A client's starting vector, shaped as `like`, and extras from the broadcast; None if none came."""
+        """Return a client's starting vector, shaped like `like`, and the broadcast's extras; None if none arrived."""
 
     def report(self, update: Update, received: Received, view: View) -> Outbox:
-        """What a client sends back."""
+        """Return a client's messages to the server."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Around:
-    """What an aggregation around another has of that one."""
+class AggregationWrapper:
+    """A wrapper of an aggregation; by default it passes each call on."""
 
     inner: Aggregation
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """As the wrapped one."""
+        """The wrapped aggregation's `changes`."""
         return self.inner.changes
 
     @property
     def moves_vanish(self) -> bool:
-        """As the wrapped one."""
+        """The wrapped aggregation's `moves_vanish`."""
         return self.inner.moves_vanish
 
     def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
-        """As the wrapped one."""
+        """Return the wrapped aggregation's starting vector and extras."""
         return self.inner.adopt(inbox, like, view)
 
     def report(self, update: Update, received: Received, view: View) -> Outbox:
-        """As the wrapped one."""
+        """Return the wrapped aggregation's reports."""
         return self.inner.report(update, received, view)
 
 
 @runtime_checkable
-class Remembering(Protocol[S]):
-    """An `Aggregation` whose clients keep something between their reports (error feedback)."""
+class StatefulAggregation(Protocol[S]):
+    """An `Aggregation` whose clients keep a state between their reports (error feedback)."""
 
     def init_client(self, x: Tensor, view: View) -> S:
-        """A client's state before round 0."""
+        """Return a client's state before round 0."""
 
     def notice(self, state: S, inbox: Inbox, view: View) -> S:
-        """A client's state once the broadcast came."""
+        """Return a client's state after the broadcast."""
 
     def report_from(self, state: S, update: Update, received: Received, view: View) -> tuple[S, Outbox, Tensor, Extras]:
-        """A client's new state, what it sends back, and how the server will read that.
+        """Return a client's new state, its messages, and the server's view of them.
 
-        The last two are the client's model as the server sees it, shape (d,), and what it will miss of the extras.
+        The last two values are the client's model as the server decodes it, shape (d,), and the part of each extra that
+        the server does not get.
         """
 
 
 @runtime_checkable
-class Counting(Protocol[T]):
-    """A mixing that counts what is worth recording every round, beside what all record."""
+class MeteredMixing(Protocol[T]):
+    """A mixing with figures of its own to record every round."""
 
     def figures(self, state: T) -> Mapping[str, float]:
-        """Figures by the names of the record's metrics, counted from the start."""
+        """Return figures by the names of the record's metrics, counted from the start."""
+
+
+if not TYPE_CHECKING:
+    __getattr__ = renamed(
+        __name__,
+        {
+            "Around": "AggregationWrapper",
+            "Counting": "MeteredMixing",
+            "Mixed": "MixResult",
+            "Remembering": "StatefulAggregation",
+        },
+    )

@@ -1,14 +1,17 @@
-"""Receivers chosen by loss: a node sends to those whose training loss differs most from its own.
+"""Receivers chosen by loss: a node prefers neighbors whose training loss differs most from its own.
 
     p(i -> j) = exp(|f_i - f_j| / T) / sum over the candidates j != i,   k of them without replacement
 
-drawn by adding Gumbel noise to |f_i - f_j| / T and taking the k largest, so no exponential is ever taken.
-Losses spread on the messages themselves: each carries the sender's board, with the newest loss that it knows of every
-node and the round it is from. It is compared with the node's own loss of that round: news takes rounds to spread
-while losses fall, and the latest would make those look different that are heard of late. A candidate whose loss is
-unknown or too old counts as if it were equal to the node's own. Where `wait.announce` is on, a node also tells every
-node that it might have sent to and did not choose that nothing comes: on a full graph that is a message to each node
-in every round, and only those to the chosen carry a share. Source: DFedSGPSM-S, Eq. 2.
+The choice adds Gumbel noise to |f_i - f_j| / T and takes the k largest, so no exponential is ever computed.
+
+Losses spread on the messages themselves: each carries the sender's board, with the newest known loss of every node and
+its round. A loss is compared with the node's own loss of the same round: losses take rounds to spread and fall
+meanwhile, so a comparison with the node's latest loss would make distant nodes look different. A candidate whose loss
+is unknown or too old counts as equal to the node's own.
+
+Where `wait.announce` is on, a node also sends an empty message to every candidate that it did not choose: on a full
+graph that is a message to each node in every round, of which only the chosen ones carry a share.
+Source: DFedSGPSM-S, Eq. 2.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from torch import Tensor
 
 from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, View
-from netdfl.mixing.base import Mixed, Mixing
+from netdfl.mixing.base import Mixing, MixResult
 from netdfl.mixing.payloads import absurd
 from netdfl.topology.network import without
 from netdfl.training.base import S, Update
@@ -34,14 +37,14 @@ _LARGEST = 1e300
 
 
 class Posted(NamedTuple):
-    """A node's training loss, and the round that it is from."""
+    """A node's training loss, and its round."""
 
     round: int
     loss: float
 
 
 class ByLossState(NamedTuple, Generic[S]):
-    """The wrapped mixing's state, the newest losses known, one's own by round, and whom this round's shares go to."""
+    """The wrapped mixing's state, the newest known losses, the node's own by round, and this round's receivers."""
 
     inner: S
     board: Mapping[NodeId, Posted]
@@ -52,10 +55,10 @@ class ByLossState(NamedTuple, Generic[S]):
 def draw_by_loss(
     apart: Mapping[NodeId, float], candidates: Sequence[NodeId], k: int, temperature: float, noise: NDArray[np.float64]
 ) -> tuple[NodeId, ...]:
-    """Choose `k` of `candidates` without replacement, or all where there are no more.
+    """Choose `k` of `candidates` without replacement, or all of them if there are no more.
 
-    `apart` is how far losses are from one's own, as far as they are known, `noise` one draw of a standard Gumbel
-    variable per candidate.
+    `apart` are the known distances of losses from the node's own, `noise` one draw of a standard Gumbel variable per
+    candidate.
     """
     scaled = [apart.get(node, 0.0) / temperature for node in candidates]
     best = np.argsort(-(np.minimum(scaled, _LARGEST) + noise), kind="stable")[:k]
@@ -64,9 +67,9 @@ def draw_by_loss(
 
 @dataclass(frozen=True, kw_only=True)
 class ByLoss:
-    """Wraps a push-sum mixing: it sends to `neighbors` out-neighbors of the view, chosen by loss, and to no others.
+    """A wrapper of a push-sum mixing that sends to `neighbors` out-neighbors of the view, chosen by loss.
 
-    `max_age` is how many rounds old a loss on the board may be; older ones are neither used nor sent.
+    `max_age` is the largest age of a loss on the board in rounds; older ones are neither used nor sent.
     """
 
     inner: Mixing
@@ -77,23 +80,23 @@ class ByLoss:
 
     @property
     def push(self) -> bool:
-        """As the wrapped mixing."""
+        """The wrapped mixing's `push`."""
         return self.inner.push
 
     def init(self, x: Tensor, view: View) -> ByLossState:
-        """Nobody's loss is known."""
+        """Return a state without any known loss."""
         return ByLossState(self.inner.init(x, view), {}, {}, ())
 
     def weight(self, state: ByLossState) -> float:
-        """As the wrapped mixing."""
+        """Return the wrapped mixing's push-sum weight."""
         return self.inner.weight(state.inner)
 
     def num_steps(self, round: int, view: View) -> int:
-        """As the wrapped mixing."""
+        """Return the wrapped mixing's number of exchanges."""
         return self.inner.num_steps(round, view)
 
     def outgoing(self, state: ByLossState, update: Update, step: int, view: View) -> tuple[ByLossState, Outbox]:
-        """The wrapped mixing's messages to the chosen ones, each with the board."""
+        """Return the wrapped mixing's messages to the chosen neighbors, each with the board."""
         oldest = view.round - self.max_age
         board = {node: posted for node, posted in state.board.items() if posted.round >= oldest}
         own = {round: loss for round, loss in state.own.items() if round >= oldest}
@@ -106,7 +109,7 @@ class ByLoss:
 
     @staticmethod
     def apart(own: Mapping[int, float], now: float, board: Mapping[NodeId, Posted]) -> dict[NodeId, float]:
-        """How far each known loss is from one's own of its round, or from that of `now` where there is none."""
+        """Return the distance of each known loss from the node's own of the same round, or from `now` without one."""
         pairs = {node: (own.get(posted.round, now), posted.loss) for node, posted in board.items()}
         return {node: abs(mine - loss) for node, (mine, loss) in pairs.items() if math.isfinite(mine)}
 
@@ -115,8 +118,8 @@ class ByLoss:
         candidates = view.out_neighbors
         return draw_by_loss(apart, candidates, self.neighbors, self.temperature, noise[list(candidates)])
 
-    def mix(self, state: ByLossState, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
-        """Mix as the wrapped mixing, and keep the newest loss of every node."""
+    def mix(self, state: ByLossState, update: Update, inbox: Inbox, step: int, view: View) -> MixResult:
+        """Mix with the wrapped mixing, and keep the newest loss of every node."""
         board = dict(state.board)
         for message in inbox:
             for node, posted in _board_of(message, view.num_nodes).items():
@@ -127,7 +130,7 @@ class ByLoss:
 
 
 def narrowed(view: View, chosen: tuple[NodeId, ...]) -> View:
-    """The view of a node that sends to `chosen` alone: what it keeps and sends still sums to 1."""
+    """Return the view of a node that sends to `chosen` alone; its shares still sum to 1."""
     return without(view, frozenset(view.out_neighbors) - frozenset(chosen), keep="columns")
 
 
@@ -140,7 +143,7 @@ def _with_board(outbox: Outbox, board: Mapping[NodeId, Posted]) -> Outbox:
 
 
 def _board_of(message: Message, num_nodes: int) -> dict[NodeId, Posted]:
-    """The board that came with a message. Raises MalformedMessage."""
+    """Return the board of a message. Raises MalformedMessage."""
     posts = message.payload.meta.get(BOARD)
     if not isinstance(posts, list | tuple) or not all(_is_post(post, message.round, num_nodes) for post in posts):
         raise absurd(message, "a board of [node, round, finite loss]", posts)

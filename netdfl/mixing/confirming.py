@@ -1,7 +1,9 @@
-"""A server that says whose last report it has not read, so that a client's state and its own stay halves of one sum.
+"""A server that names the clients whose last report it did not use, so that both ends of an exchange agree.
 
-With a broadcast goes, for every participant that was asked since then, the last round whose report the
-server has used. Nothing is added where all reports came. The client's side is `netdfl.training.rollback`.
+Some methods keep halves of one sum at a client and at the server; a lost report would leave a change in one half only.
+Each broadcast therefore names every participant whose last request stayed without a used report, with the last round
+whose report the server has used. Nothing is added if all reports arrived. The client's side, which takes its change
+back, is `netdfl.training.rollback`.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, NamedTuple
 
 from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, View
-from netdfl.mixing.base import Around
+from netdfl.mixing.base import AggregationWrapper
 from netdfl.mixing.payloads import absurd
 from netdfl.training.base import Received, S
 
@@ -22,28 +24,28 @@ UNREAD = "unread"
 
 
 class ConfirmingState(NamedTuple, Generic[S]):
-    """The wrapped aggregation's state, and by client the last round it was asked in and the last that was read."""
+    """The wrapped aggregation's state, and by client the last round of a request and of a used report."""
 
     inner: S
     asked: Mapping[NodeId, int]
     read: Mapping[NodeId, int]
 
     def unread(self) -> Mapping[NodeId, int]:
-        """The clients that were asked and not read since, with the last round that was read; -1: none was."""
+        """Return the clients without a used report since their last request, with the last used round; -1 for none."""
         last = {j: self.read.get(j, -1) for j in self.asked}
         return {j: round for j, round in last.items() if round < self.asked[j]}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Confirming(Around):
-    """Any aggregation; see the first lines of this file, and `Aggregation`."""
+class ConfirmingAggregation(AggregationWrapper):
+    """A wrapper of an aggregation that names unused reports in its broadcasts."""
 
     def init_server(self, x: Tensor, view: View) -> ConfirmingState:
-        """Nobody was asked."""
+        """Return a state without any request."""
         return ConfirmingState(self.inner.init_server(x, view), {}, {})
 
     def broadcast(self, state: ConfirmingState, x: Tensor, view: View) -> Outbox:
-        """As the wrapped one; participants that were not read are told so, all in one payload."""
+        """Return the wrapped broadcast, with the participants whose last report was not used; all in one payload."""
         outbox, unread = self.inner.broadcast(state.inner, x, view), state.unread()
         lost = [number for j in outbox if j in unread for number in (j, unread[j])]
         if not lost:
@@ -52,14 +54,14 @@ class Confirming(Around):
         return {j: told[id(payload)] for j, payload in outbox.items()}
 
     def aggregate(self, state: ConfirmingState, x: Tensor, inbox: Inbox, view: View) -> tuple[ConfirmingState, Tensor]:
-        """As the wrapped one; note whom this round has asked and whose reports it has used."""
+        """Aggregate with the wrapped aggregation; note this round's requests and used reports."""
         inner, model = self.inner.aggregate(state.inner, x, inbox, view)
         asked = dict.fromkeys(view.out_neighbors, view.round)
         read = {message.src: view.round for message in inbox}
         return ConfirmingState(inner, {**state.asked, **asked}, {**state.read, **read}), model
 
     def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
-        """As the wrapped one, and what the server says of this client's last report. Raises MalformedMessage."""
+        """Return the wrapped result, with the last used round if this client is named. Raises MalformedMessage."""
         adopted = self.inner.adopt(inbox, like, view)
         if adopted is None:
             return None

@@ -1,7 +1,7 @@
-"""Averaging with a second vector at the server, which goes down with the model.
+"""Averaging with a second vector at the server, which is sent along with the model.
 
-    SCAFFOLD   c+ = c + (1/n) sum_i (c_i+ - c_i)     over the reports that came, n all clients
-    FedCM      m+ = mean_i (w - y_i) / (K_i lr)      over the reports that came
+    SCAFFOLD   c+ = c + (1/n) sum_i (c_i+ - c_i)     over the received reports, n all clients
+    FedCM      m+ = mean_i (w - y_i) / (K_i lr)      over the received reports
 
 As long as no report is lost, c is the mean of all c_i. The clients' side is `netdfl.training.control`.
 """
@@ -16,32 +16,32 @@ from torch import Tensor
 
 from netdfl.compression.vector import finite
 from netdfl.core.types import Inbox, Outbox, View
-from netdfl.mixing.averaging import AroundAveraging
+from netdfl.mixing.averaging import AveragingWrapper
 from netdfl.mixing.payloads import EXTRA, pack, scalar, to_all, vector
 from netdfl.training.control import CONTROL, MOMENTUM, PATH
 from netdfl.training.sgd import NoState
 
 
 class Beside(NamedTuple):
-    """The server's vector beside the model, shape (d,): c, or m."""
+    """The server's second vector, shape (d,): c, or m."""
 
     vector: Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
-class ControlAveraging(AroundAveraging):
-    """SCAFFOLD's exchange. See `Aggregation`."""
+class ControlAveraging(AveragingWrapper):
+    """SCAFFOLD's exchange, an `Aggregation`."""
 
     beside: ClassVar[tuple[str, ...]] = (CONTROL,)
     changes: ClassVar[tuple[str, ...]] = (CONTROL,)
-    """That of c_i, which the server adds to c."""
+    """The change of c_i, which the server adds to c."""
 
     def init_server(self, x: Tensor, view: View) -> Beside:
-        """Zero."""
+        """Return the zero vector."""
         return Beside(x.new_zeros(x.shape))
 
     def broadcast(self, state: Beside, x: Tensor, view: View) -> Outbox:
-        """The model and the vector beside it."""
+        """Send the model and the second vector."""
         return to_all(view, pack(x, {self.beside[0]: state.vector}))
 
     def aggregate(self, state: Beside, x: Tensor, inbox: Inbox, view: View) -> tuple[Beside, Tensor]:
@@ -54,18 +54,18 @@ class ControlAveraging(AroundAveraging):
 
 @dataclass(frozen=True, kw_only=True)
 class MomentumAveraging(ControlAveraging):
-    """FedCM's exchange: the vector is the mean gradient along the last round's path."""
+    """FedCM's exchange: the second vector is the mean gradient along the last round's path."""
 
     beside: ClassVar[tuple[str, ...]] = (MOMENTUM,)
     changes: ClassVar[tuple[str, ...]] = ()
-    """None: a path length is one number."""
+    """Empty: the path length is one number."""
     moves_vanish: ClassVar[bool] = False
-    """A fleet's momentum is the same for all."""
+    """False: one momentum for all clients does not correct their differences."""
 
     def aggregate(self, state: Beside, x: Tensor, inbox: Inbox, view: View) -> tuple[Beside, Tensor]:
-        """Average the models; the new momentum is their mean move by path length. None came: both stay.
+        """Average the models; the new momentum is their mean move by path length. Without a report both stay.
 
-        A path so short that nothing can be divided by it, as where the rate is 0, is none.
+        A report with a path too short to divide by, as at a learning rate of 0, does not count for the momentum.
         """
         momentum, moved, shortest = x.new_zeros(x.shape), 0, 1.0 / torch.finfo(x.dtype).max
         for message in inbox:

@@ -1,10 +1,10 @@
-"""FedDyn's averaging: past the mean of the models, by the mean of all clients' drifts.
+"""FedDyn's averaging: beyond the mean of the models, by the mean of all clients' drifts.
 
-    h+ = h + (1/n) sum_i (y_i - w);   w+ = mean_i y_i + h+       over the reports that came, n all clients
-    FedSMOO besides: s+ = rho mean_i mu_i / |mean_i mu_i|, mu_i or whatever of it the clients send
+    h+ = h + (1/n) sum_i (y_i - w);   w+ = mean_i y_i + h+       over the received reports, n all clients
+    FedSMOO besides: s+ = rho mean_i mu_i / |mean_i mu_i|, mu_i or the part of it that the clients send
 
-As long as no report is lost, h is the mean of all h_i, which therefore need not be sent. The clients'
-sides are `netdfl.training.control` and `netdfl.training.perturbation`. Sources: Acar et al. 2021; Sun et al. 2023.
+As long as no report is lost, h is the mean of all h_i, which therefore need not be sent. The clients' sides are
+`netdfl.training.control` and `netdfl.training.perturbation`. Sources: Acar et al. 2021; Sun et al. 2023.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from netdfl.core.types import Inbox, NodeId, Outbox, View
-from netdfl.mixing.averaging import AroundAveraging
+from netdfl.mixing.averaging import AveragingWrapper
 from netdfl.mixing.payloads import EXTRA, pack, to_all, vector
 from netdfl.training.perturbation import DUAL, PERTURBATION
 from netdfl.training.sgd import NoState, along
@@ -30,19 +30,19 @@ class Drifted(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DynamicAveraging(AroundAveraging):
-    """FedDyn's exchange. See `Aggregation`."""
+class DynamicAveraging(AveragingWrapper):
+    """FedDyn's exchange, an `Aggregation`."""
 
     def init_server(self, x: Tensor, view: View) -> Drifted:
-        """h = 0."""
+        """Return h = 0."""
         return Drifted(x.new_zeros(x.shape))
 
     def broadcast(self, state: Drifted, x: Tensor, view: View) -> Outbox:
-        """The model alone."""
+        """Send the model alone."""
         return to_all(view, pack(x))
 
     def aggregate(self, state: Drifted, x: Tensor, inbox: Inbox, view: View) -> tuple[Drifted, Tensor]:
-        """The mean of the models, moved by h+. No report came: all stays."""
+        """Return the mean of the models plus h+. Without a report all stays."""
         if not len(inbox):
             return state, x
         drift = state.drift.clone()
@@ -52,7 +52,7 @@ class DynamicAveraging(AroundAveraging):
 
 
 class Perturbed(NamedTuple):
-    """The mean drift h, the fleet's perturbation s, and by client mu_i where it comes by its changes; of shape (d,)."""
+    """The mean drift h, the fleet's perturbation s, and mu_i by client if reports have its changes; of shape (d,)."""
 
     drift: Tensor
     shared: Tensor
@@ -60,10 +60,10 @@ class Perturbed(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SmooAveraging(AroundAveraging):
-    """FedSMOO's exchange: FedDyn's, with the perturbation s beside the model. See `Aggregation`.
+class SmooAveraging(AveragingWrapper):
+    """FedSMOO's exchange, an `Aggregation`: FedDyn's, with the perturbation s sent along with the model.
 
-    `by_change`: reports have the change of mu_i, and the server keeps mu_i of every client.
+    With `by_change`, reports have the change of mu_i, and the server keeps mu_i of every client.
     """
 
     beside: ClassVar[tuple[str, ...]] = (PERTURBATION,)
@@ -73,19 +73,19 @@ class SmooAveraging(AroundAveraging):
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """That of mu_i, where that is what comes."""
+        """The change of mu_i, if reports have it."""
         return (DUAL,) if self.by_change else ()
 
     def init_server(self, x: Tensor, view: View) -> Perturbed:
-        """h = s = 0."""
+        """Return h = s = 0."""
         return Perturbed(x.new_zeros(x.shape), x.new_zeros(x.shape), {})
 
     def broadcast(self, state: Perturbed, x: Tensor, view: View) -> Outbox:
-        """The model and s."""
+        """Send the model and s."""
         return to_all(view, pack(x, {PERTURBATION: state.shared}))
 
     def aggregate(self, state: Perturbed, x: Tensor, inbox: Inbox, view: View) -> tuple[Perturbed, Tensor]:
-        """FedDyn's step; s+ points as the sum of the duals that came does."""
+        """Make FedDyn's step; s+ has the direction of the sum of the received duals."""
         if not len(inbox):
             return state, x
         drifted, after = DynamicAveraging(inner=self.inner).aggregate(Drifted(state.drift), x, inbox, view)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from netdfl.compression.vector import weighted_sum
 from netdfl.core.types import Inbox, OnMissing, Outbox, View
-from netdfl.mixing.base import ByRows, Mixed
+from netdfl.mixing.base import ByRows, MixResult
 from netdfl.mixing.payloads import pack, to_all, vector, vectors
 from netdfl.training.base import Update
 
@@ -28,12 +28,11 @@ NOTHING_KNOWN: Mapping[int, tuple[int, int]] = MappingProxyType({})
 
 
 class GossipState(NamedTuple):
-    """The neighbors' newest vectors, and what exchanges changed here that may yet have to be undone.
+    """The neighbors' newest vectors, and the changes by exchanges that may have to be undone.
 
-    `last` is kept only where an older vector may stand in for a missing one, with the (round, step) that
-    it was sent in; `staleness` is how many rounds old the vectors of the last exchange were on average,
-    None where nothing was mixed. `open` is kept only where a failed exchange is undone: by neighbor, round
-    and step.
+    `last` is kept only if an older vector may stand in for a missing one; `slots` is the (round, step) in which each
+    was sent. `staleness` is the mean age in rounds of the vectors of the last exchange, None if there was none. `open`
+    is kept only if a failed exchange is undone: the change by neighbor, round and step.
     """
 
     last: dict[int, Tensor]
@@ -46,37 +45,37 @@ class GossipState(NamedTuple):
 class Gossip(ByRows):
     """Plain gossip with the receivers' weights of the view.
 
-    A neighbor that did not arrive gives its weight to the node itself (`self`: rows still sum to 1,
-    but the mean is no longer preserved), the rest is scaled up (`renormalise`), or its last vector
-    stands in (`last`; its weight goes to self until there is one).
+    `on_missing` treats a neighbor whose vector did not arrive. With `self` its weight goes to the node itself (rows
+    still sum to 1, but the mean is no longer preserved). With `last` its last vector stands in (its weight goes to the
+    node itself until there is one). The value named for scaling scales the other weights up, so that rows sum to 1.
 
-    With `stale` s above 0 a neighbor is missing only where its newest known vector is more than s rounds
-    older than this round: x_i+ = W_ii x_i + sum_j W_ij x_j(t - a_j), 0 <= a_j <= s. A vector is mixed in each
-    round until a newer one comes or it is too old. Rows still sum to 1, so nodes agree; the mean drifts.
+    With `stale` s above 0 a neighbor is missing only if its newest known vector is more than s rounds older than this
+    round: x_i+ = W_ii x_i + sum_j W_ij x_j(t - a_j), 0 <= a_j <= s. A vector is mixed in each round until a newer one
+    arrives or it is too old. Rows still sum to 1, so nodes agree; the mean drifts.
 
-    `undo` is for acknowledged delivery on links that work both ways with a symmetric W. An exchange of two
-    neighbors counts where both vectors arrived in time: who took its neighbor's, and hears that its own was
-    refused, takes back what it did. The mean is that of the start once every message has been answered.
+    `undo` is for acknowledged delivery on links that work both ways with a symmetric W. An exchange of two neighbors
+    counts only if both vectors arrived in time: a node that used its neighbor's vector, and then learns that its own
+    was refused, takes its change back. The mean equals the initial mean once every message has been answered.
     """
 
     on_missing: OnMissing = "self"
     stale: int = 0
 
     def init(self, x: Tensor, view: View) -> GossipState:
-        """Nothing is known of anybody yet."""
+        """Return a state without any neighbor's vector."""
         return GossipState({})
 
     def outgoing(self, state: GossipState, update: Update, step: int, view: View) -> tuple[GossipState, Outbox]:
-        """The trained vector, the same for all neighbors."""
+        """Send the trained vector, the same to all neighbors."""
         return state, to_all(view, pack(update.x))
 
-    def mix(self, state: GossipState, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
-        """x+ = W_ii x + sum_j W_ij x_j."""
+    def mix(self, state: GossipState, update: Update, inbox: Inbox, step: int, view: View) -> MixResult:
+        """Compute x+ = W_ii x + sum_j W_ij x_j."""
         state, mixed = self.average(state, update.x, inbox, view)
-        return Mixed(state, update._replace(x=mixed))
+        return MixResult(state, update._replace(x=mixed))
 
     def average(self, state: GossipState, own: Tensor, inbox: Inbox, view: View) -> tuple[GossipState, Tensor]:
-        """The weighted mean of `own` and what came, with the missing treated as asked."""
+        """Return the weighted mean of `own` and the received vectors, with missing ones treated by `on_missing`."""
         if self.on_missing == "undo":
             return exchanged(state, own, inbox, view)
         came = vectors(inbox, own)
@@ -102,19 +101,19 @@ class Gossip(ByRows):
         return state, mixed
 
     def _usable(self, state: GossipState, view: View) -> dict[int, Tensor]:
-        """The newest vectors that are young enough."""
+        """Return the newest vectors that are recent enough."""
         if self.on_missing == "last":
             return state.last
         oldest = view.round - self.stale
         return {j: v for j, v in state.last.items() if state.slots[j][0] >= oldest}
 
     def figures(self, state: GossipState) -> Mapping[str, float]:
-        """`staleness`, how many rounds old what was mixed last is on average. See `Counting`."""
+        """Return `staleness`, the mean age in rounds of the vectors that were mixed last."""
         return {} if state.staleness is None else {"staleness": state.staleness}
 
 
 def heard(state: GossipState, inbox: Inbox, came: Mapping[int, Tensor]) -> GossipState:
-    """Keep of each neighbor what it sent last; what was overtaken on its way is not that."""
+    """Keep the latest vector of each neighbor; a message that was overtaken on its way is not the latest."""
     newest = {message.src: (message.round, message.step) for message in inbox}
     newer = {j: slot for j, slot in newest.items() if j not in state.slots or slot > state.slots[j]}
     vectors = {j: came[j].clone() for j in newer}
@@ -122,7 +121,7 @@ def heard(state: GossipState, inbox: Inbox, came: Mapping[int, Tensor]) -> Gossi
 
 
 def exchanged(state: GossipState, own: Tensor, inbox: Inbox, view: View) -> tuple[GossipState, Tensor]:
-    """x + sum_j W_ij (x_j - x) over the exchanges that are not known to have failed; those that failed are undone."""
+    """Return x + sum_j W_ij (x_j - x) over the exchanges that are not known to have failed; undo failed ones."""
     mixed, still_open = own.clone(), dict(state.open)
     heard = {_exchange(m.dst, m.round, m.step): taken for m, taken in inbox.acknowledgements}
     for key in sorted(heard.keys() & still_open.keys()):
@@ -144,7 +143,7 @@ def _exchange(peer: int, round: int, step: int) -> str:
 
 
 def row(view: View, came: Collection[int]) -> tuple[Mapping[int, float], float]:
-    """This node's row of W; uniform over what came where receivers don't know who will send."""
+    """Return this node's row of W; equal weights for all received vectors where receivers don't know their senders."""
     if view.in_neighbors is not None:
         return view.in_weights, view.self_weight
     share = 1.0 / (1 + len(came))
@@ -152,7 +151,7 @@ def row(view: View, came: Collection[int]) -> tuple[Mapping[int, float], float]:
 
 
 def _by_shares(own: Tensor, kept: float, others: list[Tensor], weights: list[float], total: float) -> Tensor:
-    """The mean by weights that add up to `total`; `own` where they are 0, and nobody is there."""
+    """Return the mean by weights that add up to `total`; a copy of `own` where `total` is 0."""
     if not total:
         return own.clone()
     return weighted_sum(own, kept / total, others, [weight / total for weight in weights])
@@ -160,13 +159,13 @@ def _by_shares(own: Tensor, kept: float, others: list[Tensor], weights: list[flo
 
 @dataclass(frozen=True, kw_only=True)
 class GossipThenStep(Gossip):
-    """Lian's D-PSGD: X+ = W X_before + (X - X_before), the gradient taken before mixing."""
+    """Lian's D-PSGD: X+ = W X_before + (X - X_before), with the gradient taken before mixing."""
 
     def outgoing(self, state: GossipState, update: Update, step: int, view: View) -> tuple[GossipState, Outbox]:
-        """The vector of before the local step."""
+        """Send the vector before the local step."""
         return state, to_all(view, pack(update.before))
 
-    def mix(self, state: GossipState, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
-        """Average what stood before the step, then add the node's own step."""
+    def mix(self, state: GossipState, update: Update, inbox: Inbox, step: int, view: View) -> MixResult:
+        """Average the vectors before the step, then add the node's own step."""
         state, mixed = self.average(state, update.before, inbox, view)
-        return Mixed(state, update._replace(x=mixed.add_(update.x - update.before)))
+        return MixResult(state, update._replace(x=mixed.add_(update.x - update.before)))

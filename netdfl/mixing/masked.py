@@ -1,10 +1,10 @@
-"""Averaging of sparse vectors, coordinate by coordinate over those nodes that have it: masks travel too.
+"""Averaging of sparse vectors, each coordinate over the nodes whose mask has it; masks are sent along.
 
     x_i = (sum_j x_j M_j / sum_j M_j) M_i+      j over the node and its neighbors
 
 M are the masks that the vectors were trained under, M_i+ is the node's next one. A message holds the nonzero
 coordinates and the mask, one bit for each. Where mixing comes first in a round, the node's own vector stays as it was
-trained, and the mean is where its next round begins. Source: DisPFL.
+trained, and its next round begins at the mean. Source: DisPFL.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from netdfl.compression.arrays import snapshot, to_tensor
 from netdfl.core.types import Inbox, Message, Outbox, Payload, View
-from netdfl.mixing.base import ByRows, Mixed
+from netdfl.mixing.base import ByRows, MixResult
 from netdfl.mixing.payloads import MODEL, absurd, to_all, vector
 from netdfl.training.base import Received, Update
 from netdfl.training.masked import MASK, MEAN, NEXT_MASK
@@ -26,22 +26,22 @@ from netdfl.training.sgd import NoState, Stateless
 
 @dataclass(frozen=True)
 class MaskedAverage(Stateless, ByRows):
-    """The solver's masks come in `Update.extras`, of dtype bool; without one all of the vector is active.
+    """Averaging under masks, which the solver gives in `Update.extras`, of dtype bool; without a mask all is active.
 
-    Without a next mask the mean keeps the one of training. A neighbor that is missing does not count. `for_next`: the
-    mean is no vector of this round, but handed to the solver, as `MEAN`, to begin the next one with.
+    Without a next mask the mean keeps the mask of training. A missing neighbor does not count. With `for_next`, the
+    mean does not replace this round's vector; the solver gets it as `MEAN`, and begins its next round there.
     """
 
     for_next: bool = False
 
     def outgoing(self, state: NoState, update: Update, step: int, view: View) -> tuple[NoState, Outbox]:
-        """The coordinates of the own mask, and the mask."""
+        """Send the coordinates under the node's own mask, and the mask."""
         mask = _own(update)
         bits = torch.from_numpy(np.packbits(mask.cpu().numpy(), bitorder="little"))
         return state, to_all(view, Payload({MODEL: snapshot(update.x[mask]), MASK: snapshot(bits)}))
 
-    def mix(self, state: NoState, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
-        """The mean of each coordinate over those that have it, on the own next mask."""
+    def mix(self, state: NoState, update: Update, inbox: Inbox, step: int, view: View) -> MixResult:
+        """Return the mean of each coordinate over the nodes that have it, under the node's own next mask."""
         own = _own(update)
         total, count = update.x * own, own.to(update.x.dtype)
         for message in inbox:
@@ -50,8 +50,8 @@ class MaskedAverage(Stateless, ByRows):
             count += mask
         mean = total.div_(count.clamp_(min=1)).mul_(update.extras.get(NEXT_MASK, own))
         if self.for_next:
-            return Mixed(state, update, Received({MEAN: mean}))
-        return Mixed(state, update._replace(x=mean))
+            return MixResult(state, update, Received({MEAN: mean}))
+        return MixResult(state, update._replace(x=mean))
 
 
 def _own(update: Update) -> Tensor:
@@ -60,7 +60,7 @@ def _own(update: Update) -> Tensor:
 
 
 def _mask(message: Message, like: Tensor) -> Tensor:
-    """The sender's mask, shaped as `like`. Raises MalformedMessage."""
+    """Return the sender's mask, shaped like `like`. Raises MalformedMessage."""
     array, size = message.payload.arrays.get(MASK), like.numel()
     if array is None or array.dtype != "uint8" or array.shape != (-(-size // 8),):
         got = "nothing" if array is None else f"{array.dtype}{list(array.shape)}"

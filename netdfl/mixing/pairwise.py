@@ -1,8 +1,8 @@
 """Pairwise averaging: two nodes meet and both leave with their mean, X+ = (I - (e_i - e_j)(e_i - e_j)' / 2) X.
 
-What is exchanged is by how much each moves: i asks with x_i, j answers with h = (x_i - x_j) / 2, j becomes
-x_j + h and i becomes x_i - h. So the sum over the nodes is the same whenever i learns of h, and an answer
-that comes late is mass, settled whenever it comes. Source: AD-PSGD, Lian et al. 2018.
+The two exchange the amount by which each moves: i asks with x_i, j answers with h = (x_i - x_j) / 2, j becomes x_j + h
+and i becomes x_i - h. So the sum over the nodes is the same whenever i receives h, and a late answer is mass, settled
+whenever it arrives. Source: AD-PSGD, Lian et al. 2018.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Pairwise(Stateless):
-    """Whom to ask, and what an exchange does at its two ends.
+    """The choice of a peer, and both ends of an exchange.
 
-    `random` draws a peer each round. `successor` asks the peer with the next higher number first, then
-    the others in turn, and a node answers nobody before it has asked once. `halves`: some ask, the others answer.
-    `step` says whether a node's local steps count before or after its own exchange of the round.
+    `random` draws a peer each round. `successor` asks the peer with the next higher number first, then the others in
+    turn, and a node answers no request before its own first one. With `halves`, some nodes ask and the others answer.
+    `step` tells whether a node's local steps count before or after its own exchange of the round.
     """
 
     order: Literal["random", "successor"]
@@ -37,15 +37,15 @@ class Pairwise(Stateless):
 
     @property
     def asks_first(self) -> bool:
-        """Whether a node answers nobody before its first own exchange."""
+        """Whether a node answers no request before its own first exchange."""
         return self.order == "successor"
 
     def weight(self, state: NoState) -> float:
-        """Always 1."""
+        """Return 1."""
         return 1.0
 
     def peer(self, view: View) -> NodeId | None:
-        """Whom to ask in the view's round; None: this node only answers."""
+        """Return the peer to ask in the view's round; None: this node only answers."""
         peers = sorted(view.out_neighbors)
         if not peers:
             return None
@@ -54,16 +54,16 @@ class Pairwise(Stateless):
         return peers[(bisect_right(peers, view.node) + view.round) % len(peers)]
 
     def request(self, x: Tensor) -> Payload:
-        """What to ask with: x_i."""
+        """Return the request, x_i."""
         return pack(x)
 
     def answer(self, x: Tensor, request: Message) -> tuple[Tensor, Payload]:
-        """The asked node's new vector, and its reply h. Raises MalformedMessage."""
+        """Return the asked node's new vector, and its reply h. Raises MalformedMessage."""
         half = (vector(request, x) - x).div_(2)
         return x + half, pack(half)
 
     def settle(self, x: Tensor, replies: Inbox) -> Tensor:
-        """The asking node's new vector: what came moves it, whenever it was asked for. Raises MalformedMessage."""
+        """Return the asking node's vector, moved by all replies, early or late. Raises MalformedMessage."""
         for reply in (message for message in replies if message.kind is Kind.REPLY):
             x = x - vector(reply, x)
         return x

@@ -1,4 +1,7 @@
-"""Vectors and extras as payloads and back: the one place that names the arrays of a message."""
+"""Conversion of vectors and extras to payloads and back: the one place that names the arrays of a message.
+
+A payload that several receivers of this process share is decoded once; `Payload.read` keeps the result.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ _LARGEST = sys.float_info.max
 
 
 def pack(x: Tensor, extras: Extras | None = None, meta: Mapping[str, Scalar] | None = None) -> Payload:
-    """Copy `x` and `extras` into a payload that nobody writes to any more."""
+    """Copy `x` and `extras` into a payload that nothing writes to any more."""
     taken = {MODEL: _snapshot(x)}
     for name, value in (extras or {}).items():
         taken[EXTRA + name] = _snapshot(value)
@@ -43,7 +46,7 @@ def pack(x: Tensor, extras: Extras | None = None, meta: Mapping[str, Scalar] | N
 
 
 def share(x: Tensor, factor: float, meta: Mapping[str, Scalar]) -> Payload:
-    """`factor` times `x` as a payload, in one pass over it."""
+    """Return `factor` times `x` as a payload, in one pass over it."""
     return Payload({MODEL: to_array(x * factor) if isinstance(x, Vector) else arrays.scaled(x, factor)}, meta)
 
 
@@ -52,7 +55,7 @@ def _snapshot(x: Tensor) -> Array:
 
 
 def vector(message: Message, like: Tensor, name: str = MODEL) -> Tensor:
-    """The vector `name` of a message, checked against `like`'s shape and dtype; shares its memory.
+    """Return the vector `name` of a message, checked against `like`'s shape and dtype; shares its memory.
 
     Raises MalformedMessage if it is missing or of another shape or dtype.
     """
@@ -66,7 +69,7 @@ def vector(message: Message, like: Tensor, name: str = MODEL) -> Tensor:
 
 
 def vectors(inbox: Inbox, like: Tensor) -> dict[NodeId, Tensor]:
-    """The vectors of an inbox by their senders, as `vector` reads each."""
+    """Return the vectors of an inbox by their senders, each read by `vector`."""
     kind, is_cpu = _kind(MODEL, like.dtype, like.shape), like.is_cpu
     came: dict[NodeId, Tensor] = {}
     for message in inbox.messages:
@@ -80,7 +83,7 @@ def vectors(inbox: Inbox, like: Tensor) -> dict[NodeId, Tensor]:
 
 @lru_cache(maxsize=1024)
 def _kind(name: str, dtype: object, shape: object) -> object:
-    """The same object for the same: a key that is as quick as can be."""
+    """Return one object for equal arguments, a key that is fast to hash and compare."""
     return object()
 
 
@@ -95,19 +98,19 @@ def _read(message: Message, like: Tensor, name: str) -> Tensor:
 
 @cache
 def _name(dtype: object) -> str:
-    """What arrays call a dtype of numpy or of torch."""
+    """Return the name in `Array.dtype` of a dtype of numpy or of torch."""
     return str(dtype).removeprefix("torch.")
 
 
 def is_finite(payload: Payload) -> bool:
-    """Whether no number of the arrays is NaN or infinite: one pass over them, once a payload."""
+    """Whether no number of the arrays is NaN or infinite. One pass per payload; the result is kept."""
     if payload.finite is None:
         payload.finite = all([_all_finite(array) for array in payload.arrays.values() if "float" in array.dtype])
     return payload.finite
 
 
 def _all_finite(array: Array) -> bool:
-    """Of a long array the sum shows it, at the speed of reading; where that is not finite every number is looked at."""
+    """Whether all numbers are finite. A finite sum proves it fast; after another sum each number is tested."""
     if array.dtype == "bfloat16" or (array.nbytes > SHORT_BYTES and sys.modules.get("torch") is not None):
         return isfinite(arrays.total(array)) or bool(arrays.to_tensor(array).isfinite().all())
     code = _CODES.get(array.dtype) if array.nbytes <= FEW_BYTES else None
@@ -117,17 +120,17 @@ def _all_finite(array: Array) -> bool:
 
 
 _CODES: Mapping[str, Literal["f", "d"]] = {"float32": "f", "float64": "d"}
-"""What a memoryview calls them."""
+"""The format codes of a memoryview."""
 
 
 def extras_of(message: Message, like: Tensor) -> dict[str, Tensor]:
-    """The extras that came with a message, by name."""
+    """Return the extras of a message, by name."""
     names = [name for name in message.payload.arrays if name.startswith(EXTRA)]
     return {name.removeprefix(EXTRA): vector(message, like, name) for name in names}
 
 
 def mass(message: Message, name: str) -> float:
-    """A weight or a share of the message's metadata, finite and not below 0. Raises MalformedMessage."""
+    """Return a weight or a share from the message's metadata, finite and not negative. Raises MalformedMessage."""
     value = message.payload.meta.get(name)
     if not _is_number(value) or not 0 <= value <= _LARGEST:
         raise absurd(message, f"a finite number {name!r} from 0", value)
@@ -135,7 +138,7 @@ def mass(message: Message, name: str) -> float:
 
 
 def step_size(message: Message, name: str) -> float:
-    """A step size of the message's metadata, above 0 and at most 1. Raises MalformedMessage."""
+    """Return a step size from the message's metadata, above 0 and at most 1. Raises MalformedMessage."""
     value = message.payload.meta.get(name)
     if not _is_number(value) or not 0 < value <= 1:
         raise absurd(message, f"a number {name!r} above 0, at most 1", value)
@@ -143,7 +146,7 @@ def step_size(message: Message, name: str) -> float:
 
 
 def scalar(message: Message, like: Tensor, name: str) -> float:
-    """The one number of the vector `name`, finite and not below 0; of `like`'s dtype. Raises MalformedMessage."""
+    """Return the one number of the vector `name`, finite, not negative, of `like`'s dtype. Raises MalformedMessage."""
     value = float(vector(message, like[:1], name))
     if not 0 <= value <= _LARGEST:
         raise absurd(message, f"a finite number {name!r} from 0", value)
@@ -155,13 +158,13 @@ def _is_number(value: object) -> TypeGuard[float | int]:
 
 
 def absurd(message: Message, expected: str, got: object) -> MalformedMessage:
-    """The error of a message that holds something else than what is `expected`."""
+    """Return the error for a message with other contents than `expected`."""
     where = f"message {message.src}->{message.dst} of round {message.round}"
     return MalformedMessage(f"{where}: expected {expected}, got {str(got)[:80]}", message)
 
 
 def natural(message: Message, name: str) -> int:
-    """A whole number from 1 of the message's metadata. Raises MalformedMessage."""
+    """Return a whole number from 1 of the message's metadata. Raises MalformedMessage."""
     value = message.payload.meta.get(name)
     if type(value) is not int or value < 1:
         raise absurd(message, f"a whole number {name!r} from 1", value)
@@ -169,7 +172,7 @@ def natural(message: Message, name: str) -> int:
 
 
 def some_nodes(message: Message, name: str) -> tuple[NodeId, ...]:
-    """Node ids of the message's metadata; none where there is no such entry. Raises MalformedMessage."""
+    """Return the node ids in the message's metadata; none without such an entry. Raises MalformedMessage."""
     value = message.payload.meta.get(name, ())
     if not isinstance(value, list | tuple) or not all(type(node) is int for node in value):
         raise absurd(message, f"nodes under {name!r}", value)
@@ -177,7 +180,7 @@ def some_nodes(message: Message, name: str) -> tuple[NodeId, ...]:
 
 
 def pack_encoded(encoded: Encoded, number: int = 1, of: str = CODE) -> Payload:
-    """A compressed vector, or the `number`-th of several that add up, as a payload; `of` names whose code it is.
+    """Pack a compressed vector, or the `number`-th of several that add up; `of` names the vector.
 
     Its dimension is not sent, because the receiver knows it.
     """
@@ -187,7 +190,7 @@ def pack_encoded(encoded: Encoded, number: int = 1, of: str = CODE) -> Payload:
 
 
 def join_passes(first: Payload, last: Payload, passes: int) -> Payload:
-    """One payload of the codes in `first` and the `passes`-th in `last`."""
+    """Join the codes of `first` and the `passes`-th of `last` in one payload."""
     return Payload({**first.arrays, **last.arrays}, {**first.meta, **last.meta, PASSES: passes})
 
 
@@ -207,7 +210,7 @@ def unpack_encoded(
 
 
 def add_encoded(payload: Payload, compressor: Compressor, base: Tensor) -> Tensor:
-    """`base` plus `unpack_encoded` of a payload, to the bit. Raises MalformedMessage."""
+    """Return `base` plus `unpack_encoded` of a payload, to the bit. Raises MalformedMessage."""
     if _passes(payload) > 1:
         return base + unpack_encoded(payload, compressor, base)
     return add_to(compressor, base, _encoded(payload, base, 1, CODE))
@@ -235,9 +238,9 @@ def _pass_name(number: int, of: str) -> str:
 
 
 def encoded_vector(message: Message, compressor: Compressor, like: Tensor, of: str = CODE) -> Tensor:
-    """The compressed vector of a message, decoded like `like`; once for all receivers in this process.
+    """Return the compressed vector of a message, decoded like `like`; decoded once for all receivers in this process.
 
-    Nobody may write to it. Raises MalformedMessage.
+    Do not write to it. Raises MalformedMessage.
     """
     payload = message.payload
     if payload.read is None:
@@ -250,9 +253,9 @@ def encoded_vector(message: Message, compressor: Compressor, like: Tensor, of: s
 
 
 def followed(message: Message, compressor: Compressor, reference: Tensor) -> Tensor:
-    """`reference`, which the message's difference is to, moved by it; once for all receivers in this process.
+    """Return `reference` moved by the message's difference; computed once for all receivers in this process.
 
-    Nobody may write to it. Raises MalformedMessage.
+    Do not write to it. Raises MalformedMessage.
     """
     payload = message.payload
     if payload.read is None:
@@ -272,7 +275,7 @@ def _decode(message: Message, compressor: Compressor, like: Tensor, of: str) -> 
 
 @contextmanager
 def _blaming(message: Message) -> Iterator[None]:
-    """Name the message in what is said of its contents."""
+    """Name the message in errors about its contents."""
     try:
         yield
     except MalformedMessage as error:
@@ -281,5 +284,5 @@ def _blaming(message: Message) -> Iterator[None]:
 
 
 def to_all(view: View, payload: Payload) -> Outbox:
-    """The same payload for every out-neighbor."""
+    """Send the same payload to every out-neighbor."""
     return dict.fromkeys(view.out_neighbors, payload)

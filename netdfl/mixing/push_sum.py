@@ -1,17 +1,17 @@
 """Push-sum: shares of mass over directed links, de-biased by a weight that travels with them.
 
-A node holds a numerator x and a weight w (1 at first). It splits both among itself and its
-out-neighbors by its own column of P, and adds up what comes:
+A node holds a numerator x and a weight w (1 at first). It splits both among itself and its out-neighbors by its own
+column of P, and adds up the shares that arrive:
 
     x_i+ = sum_j P_ij x_j,   w_i+ = sum_j P_ij w_j,   z_i = x_i / w_i
 
-The sums of x and of w over the nodes, and what is in flight, never change (Kempe, Dobra, Gehrke;
-SGP: Assran et al.). So a share that comes late is mass, and is added whenever it comes.
+The sums of x and of w over the nodes and the shares in flight never change (Kempe, Dobra, Gehrke; SGP: Assran et al.).
+So a late share is mass, and is added whenever it arrives.
 
-Where shares travel while the node goes on, a round has two halves, and what has not come yet is mass in flight:
+Where nodes go on while shares travel, a round has two halves, and shares that have not arrived yet are mass in flight:
 
     give   x_i, w_i <- P_ii x_i, P_ii w_i;  P_ji x_i, P_ji w_i leave for each out-neighbor j
-    take   x_i, w_i <- x_i, w_i + every share that came
+    take   x_i, w_i <- x_i, w_i + every share that arrived
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from netdfl.compression.vector import weighted_sum
 from netdfl.core.types import Inbox, Outbox, Payload, View
-from netdfl.mixing.base import ByShares, Mixed
+from netdfl.mixing.base import ByShares, MixResult
 from netdfl.mixing.payloads import mass, share, vector
 from netdfl.training.base import Update
 
@@ -37,23 +37,23 @@ class PushSumState(NamedTuple):
 
 @dataclass(frozen=True)
 class PushSum(ByShares):
-    """Plain push-sum. Lost shares are lost mass: the ratio is then biased, and w shrinks."""
+    """Plain push-sum. Lost shares are lost mass: then the ratio is biased, and w shrinks."""
 
     def init(self, x: Tensor, view: View) -> PushSumState:
-        """Weight 1."""
+        """Return weight 1."""
         return PushSumState(1.0)
 
     def outgoing(self, state: PushSumState, update: Update, step: int, view: View) -> tuple[PushSumState, Outbox]:
-        """A share for each out-neighbor; equal shares are one payload."""
+        """Send a share to each out-neighbor; equal shares are one payload."""
         return state, _shares(state, update.x, view)
 
-    def mix(self, state: PushSumState, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
-        """Keep the own share, add every share that came, of this round or an earlier one, or that was refused."""
+    def mix(self, state: PushSumState, update: Update, inbox: Inbox, step: int, view: View) -> MixResult:
+        """Add to the node's own share every share that arrived, early or late, and its own shares that were refused."""
         came = (*inbox, *inbox.returned)
         shares = [vector(message, update.x) for message in came]
         x = weighted_sum(update.x, view.self_weight, shares, [1.0] * len(shares))
         weight = sum([mass(message, "w") for message in came], state.weight * view.self_weight)
-        return Mixed(PushSumState(weight), update._replace(x=x))
+        return MixResult(PushSumState(weight), update._replace(x=x))
 
 
 def _shares(state: PushSumState, x: Tensor, view: View) -> Outbox:
@@ -65,23 +65,23 @@ def _shares(state: PushSumState, x: Tensor, view: View) -> Outbox:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Overlapped(PushSum):
+class OverlappedPushSum(PushSum):
     """Push-sum in two halves.
 
-    Shares leave before local training where `before_training`, else after it. `lag` is by how many
-    rounds a share may come later than the round it was sent in; None: the node never waits.
+    Shares leave before local training with `before_training`, else after it. `lag` is the most rounds by which a share
+    may be late; None: the node never waits.
     """
 
     before_training: bool
     lag: int | None
 
     def give(self, state: PushSumState, x: Tensor, view: View) -> tuple[PushSumState, Tensor, Outbox]:
-        """What the node keeps, and its neighbors' shares."""
+        """Return the node's remaining state and vector, and its neighbors' shares."""
         outbox = _shares(state, x, view)
         return PushSumState(state.weight * view.self_weight), x * view.self_weight, outbox
 
     def take(self, state: PushSumState, x: Tensor, inbox: Inbox) -> tuple[PushSumState, Tensor]:
-        """Add what came. Raises MalformedMessage."""
+        """Add the shares that arrived, and own shares that were refused. Raises MalformedMessage."""
         x, weight = x.clone(), state.weight
         for message in (*inbox, *inbox.returned):
             share, w = vector(message, x), mass(message, "w")

@@ -1,12 +1,12 @@
-"""Push-sum that survives loss without a single acknowledgement: every edge carries a running sum.
+"""Push-sum that survives loss without acknowledgements: every edge carries a running sum.
 
-A sender adds each share to the edge's counter and sends the counter; a receiver adds by how much the
-counter has grown since it last heard it. What a lost message held comes with the next one:
+A sender adds each share to the edge's counter and sends the counter; a receiver adds the growth of the counter since
+the last one that it received. So the share of a lost message arrives with the next one:
 
     s_ij <- s_ij + P_ij x_j,   x_i+ = P_ii x_i + sum_j (s_ij - r_ij),   r_ij <- s_ij
 
-and likewise for w. Invariant: sum_i w_i + sum_ij (s_ij - r_ij) = n, and the same for x. Counters grow without
-end and their differences do not, so they are float64 whatever the model is.
+and likewise for w. Invariant: sum_i w_i + sum_ij (s_ij - r_ij) = n, and the same for x. Counters grow without end and
+their differences do not, so they are float64 for every model.
 Source: Hadjicostis, Vaidya, Dominguez-Garcia 2016.
 """
 
@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from netdfl.core.types import Inbox, NodeId, Outbox, Payload, View
-from netdfl.mixing.base import ByShares, Mixed
+from netdfl.mixing.base import ByShares, MixResult
 from netdfl.mixing.payloads import mass, pack, vector
 from netdfl.training.base import Update
 
@@ -39,9 +39,9 @@ NO_COUNTERS: Mapping[NodeId, Counter] = MappingProxyType({})
 
 
 class RunningSumsState(NamedTuple):
-    """The push-sum weight w, what was sent to each out-neighbor, and heard of each in-neighbor, from the start on.
+    """The push-sum weight w, and the counters sent to each out-neighbor and heard from each in-neighbor.
 
-    Out-neighbors that were always given the same share one vector.
+    Out-neighbors with equal shares so far have one vector in common.
     """
 
     weight: float
@@ -54,13 +54,13 @@ class RunningSums(ByShares):
     """Robust push-sum for a static graph: loss, duplicates and reordering lose no mass, only delay it."""
 
     def init(self, x: Tensor, view: View) -> RunningSumsState:
-        """Weight 1, nothing sent or heard."""
+        """Return weight 1 and no counters."""
         return RunningSumsState(1.0)
 
     def outgoing(
         self, state: RunningSumsState, update: Update, step: int, view: View
     ) -> tuple[RunningSumsState, Outbox]:
-        """Every out-neighbor's counter with this round's share in it; equal counters are one payload."""
+        """Send every out-neighbor its counter, with this round's share added; equal counters are one payload."""
         made: dict[tuple[int | None, float], tuple[Counter, Payload]] = {}
         sent, outbox = dict(state.sent), {}
         for j in view.out_neighbors:
@@ -72,8 +72,8 @@ class RunningSums(ByShares):
             sent[j], outbox[j] = made[key]
         return state._replace(sent=sent), outbox
 
-    def mix(self, state: RunningSumsState, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
-        """Keep the own share; add by how much each counter has grown. What is older than what is known adds nothing."""
+    def mix(self, state: RunningSumsState, update: Update, inbox: Inbox, step: int, view: View) -> MixResult:
+        """Add to the node's own share the growth of each counter. A counter older than the known one adds nothing."""
         x, weight = update.x * view.self_weight, state.weight * view.self_weight
         heard = dict(state.heard)
         for message in inbox:
@@ -84,7 +84,7 @@ class RunningSums(ByShares):
             x.add_(counter.x if before is None else counter.x - before.x)
             weight += counter.weight - (0.0 if before is None else before.weight)
             heard[message.src] = counter
-        return Mixed(state._replace(weight=weight, heard=heard), update._replace(x=x))
+        return MixResult(state._replace(weight=weight, heard=heard), update._replace(x=x))
 
 
 def _grown(before: Counter | None, x: Tensor, weight: float, share: float) -> Counter:

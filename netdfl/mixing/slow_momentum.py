@@ -1,16 +1,16 @@
-"""Slow momentum: every `every` rounds the exact average, and a step of momentum over those rounds.
+"""Slow momentum: every `every` rounds the exact average, and a step of momentum over these rounds.
 
     x_tau = (1/n) sum_j x_j                after `every` rounds of the base, gamma their step size
     u    <- beta u + (x_0 - x_tau) / gamma
-    x_0  <- x_0 - alpha gamma u            where the next rounds begin
+    x_0  <- x_0 - alpha gamma u            the start of the next rounds
 
-u is kept and not sent. With alpha = 1 and beta = 0 it is the base with exact averaging. Where gamma is 0, by a schedule
-or because it underflows, u <- beta u, and x_0 moves as it does while gamma goes to 0:
+u is kept and not sent. With alpha = 1 and beta = 0 this is the base with exact averaging. Where gamma is 0, by a
+schedule or by underflow, u <- beta u, and x_0 moves as in the limit of gamma to 0:
 x_0 <- x_0 - alpha (x_0 - x_tau) - alpha gamma u. Source: SlowMo, Wang et al. 2020.
 
-Two of its options are not here. A push-sum base, whose numerators would be averaged and whose weights set
-back to 1: that makes and destroys mass, which the ways to survive loss count, so they would take it for lost.
-And keeping the base's buffers over the average, or averaging them: here they begin at 0 with every x_0
+Two of its options are left out. First, a push-sum base, whose numerators would be averaged and whose weights set back
+to 1: that makes and destroys mass, and the methods that survive loss count mass, so they would take this for lost mass.
+Second, keeping the base's buffers over the average, or averaging them: here they begin at 0 with every x_0
 (`netdfl.training.momentum`).
 """
 
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, NamedTuple
 
 from netdfl.core.types import Inbox, Outbox, View
-from netdfl.mixing.base import Mixed, Mixing
+from netdfl.mixing.base import Mixing, MixResult
 from netdfl.training.base import S, Update
 from netdfl.training.sgd import over_path
 
@@ -39,10 +39,9 @@ class SlowState(NamedTuple, Generic[S]):
 
 @dataclass(frozen=True, kw_only=True)
 class SlowMomentum:
-    """Wraps a mixing. When the average is due, the view's graph must be one on which `inner` is exact.
+    """A wrapper of a mixing. When the average is due, `inner` must be exact on the view's graph.
 
-    `base_mixes` says whether the rounds between mix as well, or train locally alone. `rate` is the step
-    size of a round.
+    With `base_mixes`, the rounds between mix as well; otherwise they only train. `rate` is the step size of a round.
     """
 
     inner: Mixing
@@ -54,11 +53,11 @@ class SlowMomentum:
     push = False
 
     def init(self, x: Tensor, view: View) -> SlowState:
-        """No momentum; the rounds begin at `x`."""
+        """Return no momentum; the rounds begin at `x`."""
         return SlowState(self.inner.init(x, view), x.new_zeros(x.shape), x)
 
     def weight(self, state: SlowState) -> float:
-        """As the wrapped mixing."""
+        """Return the wrapped mixing's push-sum weight."""
         return self.inner.weight(state.inner)
 
     def is_due(self, round: int) -> bool:
@@ -66,16 +65,16 @@ class SlowMomentum:
         return (round + 1) % self.every == 0
 
     def num_steps(self, round: int, view: View) -> int:
-        """The base's; none in a round that only trains."""
+        """Return the base's number of exchanges; 0 for a round that only trains."""
         return self.inner.num_steps(round, view) if self.base_mixes or self.is_due(round) else 0
 
     def outgoing(self, state: SlowState, update: Update, step: int, view: View) -> tuple[SlowState, Outbox]:
-        """As the wrapped mixing."""
+        """Return the wrapped mixing's messages."""
         inner, outbox = self.inner.outgoing(state.inner, update, step, view)
         return state._replace(inner=inner), outbox
 
-    def mix(self, state: SlowState, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
-        """Mix as the base; after the last step of a round in which the average is due, the slow step."""
+    def mix(self, state: SlowState, update: Update, inbox: Inbox, step: int, view: View) -> MixResult:
+        """Mix with the base; make the slow step after the last exchange of a round in which the average is due."""
         mixed = self.inner.mix(state.inner, update, inbox, step, view)
         state = state._replace(inner=mixed.state)
         if not self.is_due(view.round) or step + 1 < self.num_steps(view.round, view):

@@ -1,12 +1,12 @@
-"""A server that makes synthetic examples of its own trajectory: for its clients, or for itself.
+"""A server that makes synthetic examples from its own trajectory: for its clients, or for itself.
 
     rounds 0 to R - 1   any exchange; the server keeps its models w^0 .. w^R
-    then, once          D_syn from them (`netdfl.training.distill`)
+    then, once          D_syn from these models (`netdfl.training.distill`)
     from round R on     FedSynSAM: D_syn goes along with the model to every client, until the client's
-                        report says that it is there; DynaFed: the server trains its model on D_syn each round
+                        report confirms it; DynaFed: the server trains its model on D_syn each round
 
-So D_syn crosses each link once, lost messages and restarted clients apart. FedSynSAM's text keeps
-w^0 .. w^R as here; its listing goes one round further. Sources: FedSynSAM Alg. 1; DynaFed.
+So D_syn crosses each link once, but for lost messages and restarted clients. FedSynSAM's text keeps w^0 .. w^R, as this
+code does; its listing goes one round further. Sources: FedSynSAM Alg. 1; DynaFed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch import Tensor
 from netdfl.compression.arrays import snapshot, to_tensor
 from netdfl.core.types import Array, Inbox, Message, Outbox, Payload, View
 from netdfl.mixing.averaging import Averaging
-from netdfl.mixing.base import Aggregation, Around
+from netdfl.mixing.base import Aggregation, AggregationWrapper
 from netdfl.mixing.payloads import EXTRA, absurd, scalar
 from netdfl.training.base import Objective, Received, S
 from netdfl.training.distill import Distiller, SyntheticExamples, Tuning
@@ -29,9 +29,9 @@ from netdfl.training.guided import HOLDS, INPUTS, LABELS
 
 
 class SyntheticState(NamedTuple, Generic[S]):
-    """The exchange's own state, the models until they are distilled, D_syn from then on.
+    """The exchange's own state, the models until they are distilled, and D_syn from then on.
 
-    `holders`, shape (n,), is 1 for each client that said it holds D_syn.
+    `holders`, shape (n,), is 1 for each client that confirmed D_syn.
     """
 
     inner: S
@@ -41,10 +41,10 @@ class SyntheticState(NamedTuple, Generic[S]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Synthesis(Around):
-    """An exchange whose server distils D_syn after `warmup` rounds. An `Aggregation` and a `Refinement`.
+class Synthesis(AggregationWrapper):
+    """An exchange whose server distills D_syn after `warmup` rounds. An `Aggregation` and a `Refinement`.
 
-    Raises ValueError where the warm-up gives fewer models than the distiller's gap spans.
+    Raises ValueError if the warm-up gives fewer models than the distiller's gap spans.
     """
 
     inner: Aggregation = field(default_factory=Averaging)
@@ -52,7 +52,7 @@ class Synthesis(Around):
     distiller: Distiller
 
     def __post_init__(self) -> None:
-        """Check that there will be a segment to match."""
+        """Check that the trajectory will have a segment to match."""
         if self.distiller.gap > self.warmup:
             raise ValueError(
                 f"warmup_rounds = {self.warmup} gives no two models that are {self.distiller.gap} rounds apart; "
@@ -60,26 +60,26 @@ class Synthesis(Around):
             )
 
     def init_server(self, x: Tensor, view: View) -> SyntheticState:
-        """The trajectory begins with `x`."""
+        """Begin the trajectory with `x`."""
         return SyntheticState(self.inner.init_server(x, view), (x,), {}, torch.zeros(view.num_nodes))
 
     def broadcast(self, state: SyntheticState, x: Tensor, view: View) -> Outbox:
-        """What the exchange sends."""
+        """Return the wrapped exchange's broadcast."""
         return self.inner.broadcast(state.inner, x, view)
 
     def aggregate(self, state: SyntheticState, x: Tensor, inbox: Inbox, view: View) -> tuple[SyntheticState, Tensor]:
-        """As the exchange does."""
+        """Aggregate with the wrapped exchange."""
         inner, x = self.inner.aggregate(state.inner, x, inbox, view)
         return state._replace(inner=inner), x
 
     def alone(self, view: View) -> bool:
-        """Never."""
+        """Return false: clients take part in every round."""
         return False
 
     def refine(
         self, state: SyntheticState, x: Tensor, objective: Objective, view: View
     ) -> tuple[SyntheticState, Tensor]:
-        """Keep the model; after the warm-up's last round, distil all that were kept, and forget them."""
+        """Keep the model; after the warm-up's last round, distill the kept models and discard them."""
         if state.synthetic:
             return state, x
         trajectory = (*state.trajectory, x)
@@ -91,10 +91,10 @@ class Synthesis(Around):
 
 @dataclass(frozen=True, kw_only=True)
 class SharedSynthesis(Synthesis):
-    """FedSynSAM's exchange: D_syn goes to the clients, once each."""
+    """FedSynSAM's exchange: D_syn is sent to each client once."""
 
     def broadcast(self, state: SyntheticState, x: Tensor, view: View) -> Outbox:
-        """The model, and D_syn for those who did not say that they hold it."""
+        """Send the model, with D_syn to clients that did not confirm it."""
         outbox = super().broadcast(state, x, view)
         if not state.synthetic:
             return outbox
@@ -102,7 +102,7 @@ class SharedSynthesis(Synthesis):
         return {i: payload if state.holders[i] else _with(payload, made) for i, payload in outbox.items()}
 
     def aggregate(self, state: SyntheticState, x: Tensor, inbox: Inbox, view: View) -> tuple[SyntheticState, Tensor]:
-        """As the exchange does; note who holds D_syn."""
+        """Aggregate with the wrapped exchange; note the clients that confirm D_syn."""
         holders = state.holders.clone()
         for message in inbox:
             holders[message.src] = scalar(message, x, EXTRA + HOLDS)
@@ -110,7 +110,7 @@ class SharedSynthesis(Synthesis):
         return state._replace(holders=holders), x
 
     def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
-        """The server's model, and D_syn where it came along."""
+        """Return the server's model, and D_syn if it came along."""
         adopted = super().adopt(inbox, like, view)
         if adopted is None:
             return None
@@ -123,20 +123,20 @@ class SharedSynthesis(Synthesis):
 class TunedSynthesis(Synthesis):
     """DynaFed's exchange: D_syn stays at the server, which trains its model on it in every later round.
 
-    `only`: in those rounds nothing else happens, no client takes part any more.
+    With `only`, clients take no part in these later rounds.
     """
 
     tuning: Tuning
     only: bool = False
 
     def alone(self, view: View) -> bool:
-        """After the warm-up, if that is what is asked for."""
+        """Return whether the round is after the warm-up and `only` is set."""
         return self.only and view.round >= self.warmup
 
     def refine(
         self, state: SyntheticState, x: Tensor, objective: Objective, view: View
     ) -> tuple[SyntheticState, Tensor]:
-        """Distil once; from the round after that on, train on D_syn."""
+        """Distill once; train on D_syn from the next round on."""
         if not state.synthetic:
             return super().refine(state, x, objective, view)
         examples = SyntheticExamples(state.synthetic[INPUTS], state.synthetic[LABELS])
@@ -148,7 +148,7 @@ def _with(payload: Payload, arrays: Mapping[str, Array]) -> Payload:
 
 
 def _synthetic(message: Message, like: Tensor) -> dict[str, Tensor]:
-    """D_syn, if it came with the message. Raises MalformedMessage if only half of it did."""
+    """Return D_syn if it came with the message. Raises MalformedMessage if only half of it did."""
     arrays = message.payload.arrays
     found = [arrays[name] for name in (INPUTS, LABELS) if name in arrays]
     if not found:

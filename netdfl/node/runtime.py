@@ -30,7 +30,7 @@ from netdfl.core.types import (
     unicasts,
 )
 from netdfl.core.whose import own_place
-from netdfl.mixing.base import Counting
+from netdfl.mixing.base import MeteredMixing
 from netdfl.node.asking import Asking
 from netdfl.node.delivery import Acknowledged, Resending
 from netdfl.node.heartbeats import Heartbeats
@@ -120,7 +120,7 @@ class Node:
         self.models = StateTransfer(self)
         self._is_short = self.worker.spare(self.task.dim)
         mixing = self.algorithm.mixing
-        self._counting: Counting | None = mixing if isinstance(mixing, Counting) else None
+        self._counting: MeteredMixing | None = mixing if isinstance(mixing, MeteredMixing) else None
         self.latest: NodeState | None = None
         self._held = 0.0
         self._replies: set[asyncio.Task[None]] = set()

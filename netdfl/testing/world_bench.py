@@ -34,7 +34,7 @@ BUSY_S = 30.0
 Keys: TypeAlias = dict[str, Any]
 
 
-class Said(NamedTuple):
+class CommandOutput(NamedTuple):
     """A run of the command line that ended: its exit code, what it said, its run directory."""
 
     code: int
@@ -59,15 +59,15 @@ class Running(NamedTuple):
         met = lambda: min(rounds_of(self.path), default=-1) >= round  # noqa: E731
         until(met, lambda: process.poll() is not None, process.communicate)
 
-    def end(self, how: signal.Signals) -> Said:
+    def end(self, how: signal.Signals) -> CommandOutput:
         """Send a signal to the command alone, and wait for its end."""
         self.process.send_signal(how)
         return self.wait()
 
-    def wait(self) -> Said:
+    def wait(self) -> CommandOutput:
         """Wait for its end."""
         text, _ = self.process.communicate(timeout=PATIENCE_S)
-        return Said(self.process.returncode, text, self.path)
+        return CommandOutput(self.process.returncode, text, self.path)
 
 
 def kill_process(path: Path, node: NodeId) -> None:

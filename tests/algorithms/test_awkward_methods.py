@@ -25,7 +25,7 @@ from netdfl.algorithms.parts import (
     server,
 )
 from netdfl.core.types import Inbox, NodeId, Outbox, View
-from netdfl.mixing.base import Mixed
+from netdfl.mixing.base import MixResult
 from netdfl.mixing.payloads import pack, to_all, vector
 from netdfl.testing.loopback import run_fleet
 from netdfl.testing.rounds import first_states, play_rounds
@@ -254,13 +254,13 @@ class MaskedAverage:
     def outgoing(self, state: None, update: Update, step: int, view: View) -> tuple[None, Outbox]:
         return state, to_all(view, pack(update.x, {"mask": update.extras["mask"].bool()}))
 
-    def mix(self, state: None, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
+    def mix(self, state: None, update: Update, inbox: Inbox, step: int, view: View) -> MixResult:
         own = update.extras["mask"]
         total, count = update.x * own, own.clone()
         for message in inbox:
             mask = vector(message, own.bool(), "extra.mask").to(own.dtype)
             total, count = total + vector(message, own) * mask, count + mask
-        return Mixed(state, update._replace(x=total / count.clamp(min=1) * own), Received({"kept_by": count}))
+        return MixResult(state, update._replace(x=total / count.clamp(min=1) * own), Received({"kept_by": count}))
 
 
 def test_a_masked_average_goes_through_with_its_masks() -> None:

@@ -14,7 +14,7 @@ from netdfl.algorithms.catalog import ALGORITHMS
 from netdfl.algorithms.exchange import Exchange
 from netdfl.compression.identity import IdentityCompressor
 from netdfl.core.types import Inbox, View
-from netdfl.mixing.base import Mixed
+from netdfl.mixing.base import MixResult
 from netdfl.mixing.gossip import Gossip, GossipState
 from netdfl.testing.contract import CHECKS, check_algorithm
 from netdfl.training.base import Update
@@ -71,7 +71,7 @@ def test_which_methods_refuse_compression() -> None:
 class Leaky(Gossip):
     """Loses a little of the mean."""
 
-    def mix(self, state: GossipState, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
+    def mix(self, state: GossipState, update: Update, inbox: Inbox, step: int, view: View) -> MixResult:
         mixed = super().mix(state, update, inbox, step, view)
         return mixed._replace(update=mixed.update._replace(x=mixed.update.x * (1 - 1e-9)))
 
@@ -79,7 +79,7 @@ class Leaky(Gossip):
 class Overwriting(Gossip):
     """Mixes into the vector that a start may have kept."""
 
-    def mix(self, state: GossipState, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
+    def mix(self, state: GossipState, update: Update, inbox: Inbox, step: int, view: View) -> MixResult:
         mixed = super().mix(state, update, inbox, step, view)
         return mixed._replace(update=update._replace(x=update.x.copy_(mixed.update.x)))
 
@@ -87,8 +87,8 @@ class Overwriting(Gossip):
 class Deaf(Gossip):
     """Never mixes."""
 
-    def mix(self, state: GossipState, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
-        return Mixed(state, update)
+    def mix(self, state: GossipState, update: Update, inbox: Inbox, step: int, view: View) -> MixResult:
+        return MixResult(state, update)
 
 
 class Forgetful(Gossip):
@@ -98,7 +98,7 @@ class Forgetful(Gossip):
         object.__setattr__(self, "calls", [])
         super().__init__()
 
-    def mix(self, state: GossipState, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
+    def mix(self, state: GossipState, update: Update, inbox: Inbox, step: int, view: View) -> MixResult:
         self.calls.append(step)  # type: ignore[attr-defined]
         mixed = super().mix(state, update, inbox, step, view)
         return mixed._replace(update=mixed.update._replace(x=mixed.update.x + len(self.calls)))  # type: ignore[attr-defined]

@@ -26,8 +26,8 @@ from netdfl.core.errors import OwnPartError
 from netdfl.core.types import Inbox, Role, View
 from netdfl.mixing.base import LEAST_WEIGHT
 from netdfl.mixing.compressed.references import KEPT, KEPT_SURE
-from netdfl.mixing.compressed.server import Beneath
-from netdfl.mixing.compressed.step_size import Steady
+from netdfl.mixing.compressed.server import InnerRefinement
+from netdfl.mixing.compressed.step_size import ScaledCompressor
 from netdfl.topology.base import Topology
 from netdfl.topology.catalog import TOPOLOGIES
 from netdfl.topology.network import Network
@@ -45,7 +45,7 @@ def built(name: str, exchange: Exchange = EXCHANGE, **params: Any) -> Algorithm:
 
 def compressor_of(mixing: Any) -> Any:
     found = mixing.differences.compressor if hasattr(mixing, "differences") else mixing.compressor
-    return found.inner if isinstance(found, Steady) else found
+    return found.inner if isinstance(found, ScaledCompressor) else found
 
 
 # how messages are compressed
@@ -80,7 +80,7 @@ def test_vectors_are_compressed_by_what_the_exchange_gives_and_steadied_where_st
         how = getattr(mixing, "differences", mixing)
         assert how.streams is STREAMS
         left = gamma == "auto" and kind not in ("BareModel", "LiteralQuantized") and scheme != "plain"
-        assert isinstance(how.compressor, Steady) is left
+        assert isinstance(how.compressor, ScaledCompressor) is left
         if hasattr(mixing, "gamma"):
             assert mixing.gamma == (1.0 if name == "qdfedavgm" and gamma == "auto" else gamma)
         if hasattr(mixing, "feedback"):
@@ -130,8 +130,8 @@ def test_a_server_refines_its_own_model_also_beneath_compressed_reports() -> Non
             plain, coded = built(name).refine, built(name, Exchange(compressor=QSGD)).refine
             distils = name in ("fedsynsam", "dynafed", "dynafed_synonly")
             assert (plain is not None) is distils
-            assert isinstance(coded, Beneath) is distils
-            assert not isinstance(plain, Beneath)
+            assert isinstance(coded, InnerRefinement) is distils
+            assert not isinstance(plain, InnerRefinement)
 
 
 @pytest.mark.parametrize("tau", [1, 2, 5])

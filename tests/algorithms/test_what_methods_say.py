@@ -20,7 +20,7 @@ from netdfl.algorithms.plain_parts import needs_torch
 from netdfl.compression.catalog import COMPRESSORS
 from netdfl.core.errors import NotFiniteError, OwnPartError
 from netdfl.core.types import Role, View
-from netdfl.mixing.base import Remembering
+from netdfl.mixing.base import StatefulAggregation
 from netdfl.mixing.by_loss import ByLoss
 from netdfl.mixing.masked import MaskedAverage
 from netdfl.topology.base import Topology, static
@@ -352,7 +352,7 @@ def test_a_client_that_keeps_something_has_a_state_and_one_that_does_not_has_non
     assert first_state(X, plain, client).mixing is None
     assert first_state(X, plain, server).mixing is not None
     ef = built("fedavg", replace(EXCHANGE, compressor=COMPRESSORS["qsgd"](), scheme="ef21"))
-    assert isinstance(ef.mixing, Remembering)
+    assert isinstance(ef.mixing, StatefulAggregation)
     assert first_state(X, ef, client).mixing is not None
 
 

@@ -20,13 +20,13 @@ from netdfl.compression.buckets import PIECE, SPAN, BucketSpan, spans
 from netdfl.compression.dither import fractions
 from netdfl.compression.scratch import MOST_BYTES, difference, scratch, stretches
 from netdfl.core.errors import MalformedMessage
-from netdfl.mixing.compressed.step_size import Steady
+from netdfl.mixing.compressed.step_size import ScaledCompressor
 
 FLOATS = (torch.float32, torch.float64, torch.bfloat16)
 COMPRESSORS: dict[str, Callable[..., Compressor]] = {
     **VARIANTS,
-    "steady": lambda: Steady(VARIANTS["qsgd-scaled"]()),
-    "steady-half": lambda: Steady(VARIANTS["qsgd-2"]()),
+    "steady": lambda: ScaledCompressor(VARIANTS["qsgd-scaled"]()),
+    "steady-half": lambda: ScaledCompressor(VARIANTS["qsgd-2"]()),
 }
 
 
@@ -56,9 +56,9 @@ def test_adding_is_decoding_and_then_adding(
 
 def test_the_fused_way_is_the_one_that_is_tested() -> None:
     assert issubclass(type(VARIANTS["qsgd"]()), Adding)
-    assert issubclass(Steady, Adding)
-    assert Steady(VARIANTS["qsgd-2"]()).part(4096) < 1.0
-    assert Steady(VARIANTS["qsgd-scaled"]()).part(4096) == 1.0
+    assert issubclass(ScaledCompressor, Adding)
+    assert ScaledCompressor(VARIANTS["qsgd-2"]()).part(4096) < 1.0
+    assert ScaledCompressor(VARIANTS["qsgd-scaled"]()).part(4096) == 1.0
 
 
 def test_what_lies_elsewhere_is_brought_here_or_decoded_and_then_sent_there() -> None:

@@ -19,7 +19,7 @@ from netdfl.mixing.dynamic import DynamicAveraging
 from netdfl.mixing.gossip import Gossip, GossipThenStep
 from netdfl.mixing.pairwise import Pairwise
 from netdfl.mixing.payloads import pack, vector
-from netdfl.mixing.push_sum import Overlapped, PushSum
+from netdfl.mixing.push_sum import OverlappedPushSum, PushSum
 from netdfl.mixing.running_sums import RunningSums
 from netdfl.mixing.slow_momentum import SlowMomentum
 from netdfl.training.base import Received, Update
@@ -76,7 +76,7 @@ def test_of_one_neighbors_messages_the_later_step_is_the_newer() -> None:
 
 
 def test_shares_that_overlap_are_given_away_and_taken_whenever_they_come() -> None:
-    mixing = Overlapped(before_training=True, lag=None)
+    mixing = OverlappedPushSum(before_training=True, lag=None)
     state, x, outbox = mixing.give(mixing.init(X, view()), X, view())
     assert (state.weight, x.tolist()) == (0.5, (X / 2).tolist())
     assert {j: payload.meta["w"] for j, payload in outbox.items()} == {1: 0.25, 2: 0.25}

@@ -21,7 +21,7 @@ from netdfl.mixing.compressed.references import Differences
 from netdfl.mixing.control import ControlAveraging, MomentumAveraging
 from netdfl.mixing.dynamic import SmooAveraging
 from netdfl.mixing.payloads import is_finite, pack
-from netdfl.mixing.push_sum import Overlapped, PushSum
+from netdfl.mixing.push_sum import OverlappedPushSum, PushSum
 from netdfl.mixing.running_sums import RunningSums
 from netdfl.mixing.synthetic import SharedSynthesis
 from netdfl.training.base import Update
@@ -75,7 +75,7 @@ def test_a_weight_is_finite_and_not_negative(mixing: Any, w: Any) -> None:
 @pytest.mark.parametrize("w", NOT_A_SHARE)
 def test_a_weight_that_comes_between_rounds_is_too(w: Any) -> None:
     bad = Message(1, 0, Kind.DATA, 0, 0, 0, 0, pack(X, meta={"w": w}))
-    overlapped = Overlapped(before_training=True, lag=1)
+    overlapped = OverlappedPushSum(before_training=True, lag=1)
     with pytest.raises(MalformedMessage, match="message 1->0"):
         overlapped.take(overlapped.init(X, view(0)), X, Inbox([bad]))
 

@@ -20,7 +20,7 @@ from netdfl.mixing.compressed.gossip import Choco
 from netdfl.mixing.compressed.references import FULL, Differences, address, ask_others
 from netdfl.mixing.compressed.server import CompressedReports
 from netdfl.mixing.compressed.step_size import StepSize, watch
-from netdfl.mixing.confirming import UNREAD, Confirming
+from netdfl.mixing.confirming import UNREAD, ConfirmingAggregation
 from netdfl.mixing.control import MomentumAveraging
 from netdfl.mixing.masked import MaskedAverage
 from netdfl.mixing.payloads import pack, vector
@@ -31,7 +31,7 @@ from netdfl.training.guided import INPUTS, LABELS
 
 X = torch.tensor([1.0, -2.0, 0.5, 4.0], dtype=torch.float64)
 Y = torch.tensor([3.0, 0.0, -1.5, 1.0], dtype=torch.float64)
-CONFIRMING = Confirming(inner=Averaging())
+CONFIRMING = ConfirmingAggregation(inner=Averaging())
 AT = View(0, 0, 3, (1, 2), (1, 2), 0.5, {1: 0.25, 2: 0.25}, {1: 0.25, 2: 0.25})
 
 

@@ -25,7 +25,7 @@ from netdfl.mixing import payloads
 from netdfl.mixing.compressed.gossip import Choco, DeepSqueeze
 from netdfl.mixing.compressed.literal import BareModel, LiteralQuantized
 from netdfl.mixing.compressed.push_sum import EdgePushSum, QuantizedPushSum
-from netdfl.mixing.compressed.step_size import Steady, StepSize, sample_size, trial, watch
+from netdfl.mixing.compressed.step_size import ScaledCompressor, StepSize, sample_size, trial, watch
 from netdfl.mixing.gossip import Gossip
 from netdfl.mixing.payloads import add_encoded, unpack_encoded
 from netdfl.mixing.push_sum import PushSum
@@ -214,7 +214,7 @@ def test_a_compressor_that_adds_more_than_it_keeps_is_steadied(noisy: str, schem
 
 @pytest.mark.parametrize("name", COMPRESSORS)
 def test_what_is_no_noise_is_not_damped(name: str) -> None:
-    steady = Steady(COMPRESSORS[name]())
+    steady = ScaledCompressor(COMPRESSORS[name]())
     x, rng = normal(1, 600)[0], np.random.default_rng
     assert steady.part(600) == 1.0
     assert torch.equal(
@@ -226,7 +226,7 @@ def test_what_is_no_noise_is_not_damped(name: str) -> None:
 @pytest.mark.parametrize(("count", "part"), [(300, 1.0), (100, 0.25), (7, 2.0**-6)])
 def test_steadied_random_sums_contract(count: int, part: float) -> None:
     """E|x - a C(x)|^2 = ((1 - a)^2 + a^2 (d / k - 1)) |x|^2, and no vector is above the bound."""
-    steady = Steady(COMPRESSORS["random_k"](count=count, unbiased=True))
+    steady = ScaledCompressor(COMPRESSORS["random_k"](count=count, unbiased=True))
     assert steady.part(400) == part
     x, rng = normal(1, 400)[0], np.random.default_rng(3)
     lost = [float((steady.decompress(steady.compress(x, rng)) - x).square().sum()) for _ in range(400)]

@@ -19,7 +19,7 @@ from netdfl.core.errors import MalformedMessage
 from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, Kind, Message, Payload, Role, View
 from netdfl.mixing.averaging import Averaging
-from netdfl.mixing.confirming import UNREAD, Confirming
+from netdfl.mixing.confirming import UNREAD, ConfirmingAggregation
 from netdfl.mixing.payloads import pack
 from netdfl.testing.loopback import run_fleet
 from netdfl.topology.catalog import TOPOLOGIES
@@ -102,7 +102,7 @@ def test_only_a_report_that_was_not_read_is_taken_back(last_read: int | None, ta
 
 def test_where_all_reports_come_nothing_is_added_and_what_is_absurd_is_refused() -> None:
     w = torch.zeros(3)
-    mixing = Confirming(inner=Averaging())
+    mixing = ConfirmingAggregation(inner=Averaging())
     server = View(2, 4, 3, (0, 1), (0, 1), 0.0, {}, {}, Role.SERVER, 2)
     came = [Message(i, 2, Kind.DATA, 0, 4, 1, 0, pack(w + 1)) for i in (0, 1)]
     state, _ = mixing.aggregate(mixing.init_server(w, server), w, Inbox(came), server)

@@ -173,4 +173,4 @@ def test_renormalised_the_little_that_is_there_is_all(weights: tuple[float, floa
 def test_the_catalog_has_these_mixings() -> None:
     """Else nothing above was asked of anybody."""
     kinds = {type(alg.mixing).__name__ for alg in MIXINGS.values()}
-    assert {"Gossip", "PushSum", "RunningSums", "Overlapped", "Choco", "EdgePushSum", "Averaging"} <= kinds
+    assert {"Gossip", "PushSum", "RunningSums", "OverlappedPushSum", "Choco", "EdgePushSum", "Averaging"} <= kinds

@@ -30,7 +30,7 @@ from netdfl.mixing.compressed.copies import (
     weight_of,
 )
 from netdfl.mixing.compressed.references import FULL, KEPT, Differences, Reference
-from netdfl.mixing.compressed.step_size import Steady, StepSize, first_step_size, trial, watch
+from netdfl.mixing.compressed.step_size import ScaledCompressor, StepSize, first_step_size, trial, watch
 
 ZERO = torch.zeros(2)
 
@@ -195,7 +195,7 @@ class Halving(Compressor):
     ("factor", "part"), [(0.0, 1.0), (0.05, 1.0), (0.5, 1.0), (1.0, 1.0), (2.0, 0.5), (4.1, 0.25), (-1.0, 1.0)]
 )
 def test_a_compressor_that_says_too_much_is_damped_by_a_power_of_two(factor: float, part: float) -> None:
-    steady = Steady(Halving(factor))
+    steady = ScaledCompressor(Halving(factor))
     x = torch.tensor([1.0, -2.0], dtype=torch.float64)
     encoded = steady.compress(x, np.random.default_rng(0))
     assert steady.part(2) == part

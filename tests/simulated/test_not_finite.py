@@ -13,12 +13,12 @@ from netdfl.core.types import Outbox, View
 from netdfl.mixing.gossip import Gossip, GossipState
 from netdfl.mixing.pairwise import Pairwise
 from netdfl.mixing.payloads import pack, to_all
-from netdfl.mixing.push_sum import Overlapped
+from netdfl.mixing.push_sum import OverlappedPushSum
 from netdfl.record.judge import WELL
 from netdfl.training.base import Update
 
 outgoing = Gossip.outgoing
-give = Overlapped.give
+give = OverlappedPushSum.give
 
 
 @pytest.fixture
@@ -96,11 +96,11 @@ def test_who_makes_a_nan_dies_of_it_named(simulated: Run) -> None:
 
 
 def test_late_mass_and_requests_are_looked_at_too(simulated: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def gives(self: Overlapped, state: Any, x: Any, view: View) -> Any:
+    def gives(self: OverlappedPushSum, state: Any, x: Any, view: View) -> Any:
         bad = math.nan if (view.node, view.round) == (0, 1) else 1.0
         return (*give(self, state, x, view)[:2], give(self, state, x * bad, view)[2])
 
-    monkeypatch.setattr(Overlapped, "give", gives)
+    monkeypatch.setattr(OverlappedPushSum, "give", gives)
     directed = ("topology={kind: directed_ring}", "algorithm={name: asyng}", "wait={deadline: 1s}")
     assert simulated(*directed).result["refused"] == [REFUSED | {"messages": 1, "nodes": [1]}]
 

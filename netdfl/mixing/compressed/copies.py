@@ -1,8 +1,13 @@
-"""What nodes keep of references; at a receiver, what waits for a missing message and what is settled when it comes.
+"""The copies of references that receivers keep, and the differences that wait at a receiver for a missing message.
 
-Versions that can be decoded in order are followed at once. A difference that can't waits, for the message before it or
-for one after it that brings the reference in full: from there the copy walks back through what waited, and where
-another message is missing it leaves a hole, which that message or a later one may close.
+A difference that follows the copy's version is added at once. Any other difference waits: for the message before it, or
+for a later one that brings the reference in full. From a full reference the copy walks back through the waiting
+differences, and settles their shares. Where another message is missing, the walk stops and leaves a hole (`Hole`),
+which that message or a later full reference may close.
+
+    versions   1   2   3   [4 lost]   5   6   7 in full
+    copy       followed 1..3          5 and 6 wait
+    at 7                              <- 6 <- 5 settled; a hole remains at 4 until it arrives
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ from netdfl.core.types import NodeId
 
 
 class Reference(NamedTuple):
-    """The sender's end: h, shape (d,), its version, and the mark of how it came to be."""
+    """The sender's end of a reference: h, shape (d,), its version, and the mark, a digest of its history."""
 
     vector: Tensor
     version: int = 0
@@ -24,21 +29,21 @@ class Reference(NamedTuple):
 
 
 class PushShare(NamedTuple):
-    """What a message of push-sum moves: `x` times the sender's reference, and `w` of weight."""
+    """The mass in a message of push-sum: `x` times the sender's reference, and `w` of weight."""
 
     x: float = 1.0
     w: float = 0.0
 
 
-class Came(NamedTuple):
-    """A sender's reference at the moment of one of its messages, and the share that goes with it."""
+class DecodedReference(NamedTuple):
+    """A sender's reference at the version of one of its messages, with the share in that message."""
 
     vector: Tensor
     share: PushShare
 
 
 class Pending(NamedTuple):
-    """A difference from the version of mark `after` to that of `mark`, which waits, with the share that came along."""
+    """A waiting difference from the version with mark `after` to the version with `mark`, and its message's share."""
 
     version: int
     after: int
@@ -48,7 +53,10 @@ class Pending(NamedTuple):
 
 
 class Hole(NamedTuple):
-    """The reference after a message that a resynchronisation jumped over; `floor` is the version before the jump."""
+    """A gap that a resynchronization jumped over: the reference after the missing message.
+
+    `floor` is the version before the jump.
+    """
 
     vector: Tensor
     version: int
@@ -57,9 +65,10 @@ class Hole(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """The receiver's end: h at `version` and `mark`, what waits for another one, and the version last asked about.
+    """The receiver's end of a reference: h at `version` and `mark`, waiting differences, and the last request.
 
-    `epoch` counts the sender's restarts: what it sent before one says nothing of what comes after.
+    `asked` is the version at which the full reference was last requested, 0 for none. `epoch` counts the sender's
+    restarts; differences of one epoch do not fit references of another.
     """
 
     vector: Tensor
@@ -72,10 +81,10 @@ class Copy(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """What desynchronised references have cost so far.
+    """The cost of desynchronized references so far.
 
-    `gaps` counts differences that could not be decoded when they came, `lost_w` is the weight of those
-    of them that are gone for good, `resyncs` the full references sent and `resync_bytes` their bytes.
+    `gaps` counts differences that could not be decoded on arrival, `lost_w` is the weight of those differences that are
+    lost for good, `resyncs` the full references sent and `resync_bytes` their bytes.
     """
 
     gaps: int = 0
@@ -84,15 +93,15 @@ class Tally(NamedTuple):
     resync_bytes: int = 0
 
     def figures(self) -> dict[str, float]:
-        """The counts by the names of the record's metrics."""
+        """Return the counts by the names of the record's metrics."""
         return {"reference_" + name: float(count) for name, count in self._asdict().items()}
 
 
 class Heard(NamedTuple):
-    """What a node knows of the others' references, and who wants its own in full.
+    """A node's copies of the others' references, and requests for full references.
 
-    `start` is where references begin. `asks` are the nodes to ask in the next message, `owed` those
-    that asked this node.
+    `start` is the common first reference. `asks` are the nodes to ask in the next message, `owed` the nodes that asked
+    this node.
     """
 
     start: Reference
@@ -103,25 +112,25 @@ class Heard(NamedTuple):
 
 
 class CopyStep(NamedTuple):
-    """What one message does to a copy."""
+    """The effect of one message on a copy."""
 
     copy: Copy
-    came: tuple[Came, ...] = ()
+    came: tuple[DecodedReference, ...] = ()
     lost_w: float = 0.0
     ask: bool = False
 
 
 def holding(copy: Copy, waiting: Pending) -> Copy:
-    """The copy with one more difference that waits."""
+    """Return the copy with one more waiting difference."""
     return copy._replace(pending=tuple(sorted((*copy.pending, waiting), key=lambda each: each.version)))
 
 
 def catch_up(copy: Copy, kept: int) -> CopyStep:
-    """Decode what waited for the copy's version, as far as none is missing; forget holes that are long past.
+    """Add waiting differences up to the next missing one; discard holes that are too old.
 
-    What waited for the same version of an earlier life is lost.
+    A waiting difference for the same version of an earlier life is lost.
     """
-    came: list[Came] = []
+    came: list[DecodedReference] = []
     lost = 0.0
     waiting = [each for each in copy.pending if each.version > copy.version]
     behind = tuple(each for each in copy.pending if each.version <= copy.version)
@@ -131,7 +140,7 @@ def catch_up(copy: Copy, kept: int) -> CopyStep:
             lost += first.share.w
             continue
         copy = copy._replace(vector=copy.vector + first.difference, version=first.version, mark=first.mark)
-        came.append(Came(copy.vector, first.share))
+        came.append(DecodedReference(copy.vector, first.share))
     holes = tuple(hole for hole in copy.holes if copy.version <= hole.version + kept)
     lowest = min((hole.floor for hole in holes), default=copy.version)
     lost += weight_of(each for each in behind if each.version <= lowest)
@@ -140,7 +149,7 @@ def catch_up(copy: Copy, kept: int) -> CopyStep:
 
 
 def split(holes: Iterable[Hole], below: Hole) -> tuple[Hole, ...]:
-    """The holes, and of the one that spans the version after `below` what is above it and what is under it."""
+    """Return the holes, with the one around the version after `below` split into the parts above and below it."""
     found: list[Hole] = []
     for hole in holes:
         spans = hole.floor <= below.version < hole.version
@@ -149,24 +158,24 @@ def split(holes: Iterable[Hole], below: Hole) -> tuple[Hole, ...]:
 
 
 def settle(copy: Copy) -> CopyStep:
-    """Walk back from holes through the differences that waited, h_(v-1) = h_v - C_v, to the next missing one."""
-    came: list[Came] = []
+    """Walk back from holes through the waiting differences, h_(v-1) = h_v - C_v, to the next missing one."""
+    came: list[DecodedReference] = []
     waiting, holes = [*copy.pending], list[Hole]()
     for hole in copy.holes:
         at = hole
         while (last := next((each for each in waiting if (each.version, each.mark) == at[1:3]), None)) is not None:
             waiting = [each for each in waiting if each is not last]
-            came.append(Came(at.vector, last.share))
+            came.append(DecodedReference(at.vector, last.share))
             at = Hole(at.vector - last.difference, at.version - 1, last.after, at.floor)
         holes += [at] * (at.version > at.floor)
     return CopyStep(copy._replace(pending=tuple(waiting), holes=tuple(holes)), tuple(came))
 
 
 def follows(copy: Copy, version: int, after: int) -> bool:
-    """Whether the difference to `version` from that of mark `after` starts where the copy is, in number and content."""
+    """Whether the difference from mark `after` to `version` starts at the copy, in number and content."""
     return (version, after) == (copy.version + 1, copy.mark)
 
 
 def weight_of(waiting: Iterable[Pending]) -> float:
-    """The weight w that waits along."""
+    """Return the weight w of waiting differences."""
     return sum(each.share.w for each in waiting)

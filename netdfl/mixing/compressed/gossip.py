@@ -2,21 +2,21 @@
 
 CHOCO: X+ = (X - X^) + W' X^, for static undirected graphs.
 
-Every node keeps a reference x^ of its own vector and copies of its neighbors', and sends C(x - x^).
-Written so, it is plain gossip on the references, lazier by gamma, and the node's own residual is
-added; with C = I and gamma = 1 it is D-PSGD bit for bit. The mean never changes for any C
-(Koloskova, Stich, Jaggi 2019; the local step is taken first, as in their CHOCO-SGD). With `steps` Q it is DeLi-CoCo.
+Every node keeps a reference x^ of its own vector and copies of its neighbors', and sends C(x - x^). In this form it is
+plain gossip on the references, lazier by gamma, plus the node's own residual; with C = I and gamma = 1 it is D-PSGD bit
+for bit. The mean never changes for any C (Koloskova, Stich, Jaggi 2019; the local step is taken first, as in their
+CHOCO-SGD). With `steps` Q it is DeLi-CoCo.
 
 DeepSqueeze: gossip over compressed models with error feedback, X+ = (X - C) + W' C.
 
     m = x + e,  c = C(m),  e+ = m - c        and c goes to every neighbor
 
-Nothing is kept of the neighbors, so the graph may change every round, and a lost message needs no mending. But it
-shifts the mean, for good: the sender counts c as said and its neighbor has not heard it. Such shifts add up as long as
-messages are lost, because the c of nodes that agree still differ by what C leaves out; CHOCO's differences vanish
-where nodes agree, and losses with them. The mean never changes for any C while nothing is lost (Tang et al. 2019).
-What is compressed is the model itself, so without a falling step size the nodes agree only up to the compressor's error
-on it; CHOCO has no such floor.
+Nodes keep nothing of their neighbors, so the graph may change every round, and a lost message needs no repair. But a
+lost message shifts the mean for good: the sender has subtracted c and its neighbor has not added it. Such shifts add up
+as long as messages are lost, because the c of nodes that agree still differ by what C leaves out; CHOCO's differences
+vanish where nodes agree, and with them the effect of loss. The mean never changes for any C without loss (Tang et al.
+2019). C compresses the model itself, so without a falling step size the nodes agree only up to the compressor's error
+on the model; CHOCO has no such floor.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from netdfl.compression.base import Compressor
 from netdfl.compression.scratch import difference, stretches
 from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, NodeId, Outbox, Payload, View
-from netdfl.mixing.base import ByRows, Mixed
-from netdfl.mixing.compressed.copies import Came, Heard, Reference
+from netdfl.mixing.base import ByRows, MixResult
+from netdfl.mixing.compressed.copies import DecodedReference, Heard, Reference
 from netdfl.mixing.compressed.references import Differences, address, ask_others, compress
 from netdfl.mixing.compressed.step_size import Gamma, StepSize, first_step_size, watch
 from netdfl.mixing.gossip import row
@@ -43,7 +43,7 @@ from netdfl.training.base import Update
 
 
 class ChocoState(NamedTuple):
-    """The node's own reference, what it knows of the others', and gamma."""
+    """The node's own reference, its copies of the others', and gamma."""
 
     own: Reference
     heard: Heard
@@ -54,8 +54,8 @@ class ChocoState(NamedTuple):
 class Choco(ByRows):
     """CHOCO-Gossip after the local round (CHOCO-SGD).
 
-    A neighbor whose copy is not up to date gives its weight to the node itself (`self`: the mean is
-    then not preserved), or its last reference stands in (`last`).
+    A neighbor whose copy is not up to date gives its weight to the node itself (`self`: the mean is then not
+    preserved), or its last reference stands in (`last`).
     """
 
     differences: Differences
@@ -63,33 +63,33 @@ class Choco(ByRows):
     on_missing: Literal["self", "last"] = "self"
 
     def init(self, x: Tensor, view: View) -> ChocoState:
-        """References where all start, gamma from a trial."""
+        """Return references at the common start, and gamma from a trial."""
         heard = self.differences.first(x)
         common_start, compressor = self.differences.common_start, self.differences.compressor
         step = first_step_size(self.gamma, compressor, x.numel(), common_start=common_start)
         return ChocoState(heard.start, heard, step)
 
     def figures(self, state: ChocoState) -> Mapping[str, float]:
-        """What lost references cost, and gamma. See `Counting`."""
+        """Return the cost of lost references, and gamma."""
         return {**state.heard.tally.figures(), "gamma": state.step.gamma}
 
     def outgoing(self, state: ChocoState, update: Update, step: int, view: View) -> tuple[ChocoState, Outbox]:
-        """x^ <- x^ + C(x - x^), the same difference for all neighbors."""
+        """Make x^ <- x^ + C(x - x^), and send the same difference to all neighbors."""
         own, code = self.differences.send(state.own, update.x, view, step)
         heard, outbox = address(state.heard, state.own, code, {"gamma": state.step.gamma}, view.out_neighbors)
         heard, outbox = ask_others(heard, outbox)
         return state._replace(own=own, heard=heard), outbox
 
-    def mix(self, state: ChocoState, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
-        """x+ = (x - x^) + (1 - gamma) x^ + gamma sum_j W_ij x^_j."""
+    def mix(self, state: ChocoState, update: Update, inbox: Inbox, step: int, view: View) -> MixResult:
+        """Compute x+ = (x - x^) + (1 - gamma) x^ + gamma sum_j W_ij x^_j."""
         heard, came = self.differences.receive(state.heard, inbox, view)
         others, gammas = self._current(state, heard, came, inbox)
         mixed = lazily(update.x, state.own.vector, others, gammas, view)
         step_size = watch(state.step, state.own.vector, others, view.in_weights) if self.gamma == "auto" else state.step
-        return Mixed(ChocoState(state.own, heard, step_size), update._replace(x=mixed))
+        return MixResult(ChocoState(state.own, heard, step_size), update._replace(x=mixed))
 
     def _current(
-        self, state: ChocoState, heard: Heard, came: Mapping[NodeId, tuple[Came, ...]], inbox: Inbox
+        self, state: ChocoState, heard: Heard, came: Mapping[NodeId, tuple[DecodedReference, ...]], inbox: Inbox
     ) -> tuple[dict[NodeId, Tensor], dict[NodeId, float]]:
         others = {j: heard.copies[j].vector for j, decoded in came.items() if decoded}
         if self.on_missing == "last":
@@ -100,7 +100,7 @@ class Choco(ByRows):
 
 
 class SqueezeState(NamedTuple):
-    """e, what was not said yet; c, what was said in this step; and gamma."""
+    """The error e that is still to be sent; c, which was sent in this step; and gamma."""
 
     error: Tensor
     said: Tensor
@@ -109,40 +109,40 @@ class SqueezeState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class DeepSqueeze(ByRows):
-    """Gossip on what all can hear of each other. A missing neighbor gives its weight to the node itself."""
+    """Gossip on the decoded vectors of all nodes. A missing neighbor gives its weight to the node itself."""
 
     compressor: Compressor
     streams: Streams = field(default_factory=lambda: Streams(0))
     gamma: Gamma = "auto"
 
     def init(self, x: Tensor, view: View) -> SqueezeState:
-        """No error yet, gamma from a trial."""
+        """Return no error, and gamma from a trial."""
         nothing = x.new_zeros(x.shape)
         return SqueezeState(nothing, nothing, first_step_size(self.gamma, self.compressor, x.numel()))
 
     def outgoing(self, state: SqueezeState, update: Update, step: int, view: View) -> tuple[SqueezeState, Outbox]:
-        """c = C(x + e), the same for all neighbors."""
+        """Send c = C(x + e), the same to all neighbors."""
         meant = update.x + state.error
         code = compress(self.compressor, meant, self.streams, view, step)
         said = unpack_encoded(code, self.compressor, meant)
         payload = Payload(code.arrays, {**code.meta, "gamma": state.step.gamma})
         return state._replace(error=meant - said, said=said), to_all(view, payload)
 
-    def mix(self, state: SqueezeState, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
-        """x+ = x + gamma (sum_j W_ij c_j - c_i)."""
+    def mix(self, state: SqueezeState, update: Update, inbox: Inbox, step: int, view: View) -> MixResult:
+        """Compute x+ = x + gamma (sum_j W_ij c_j - c_i)."""
         came = {m.src: (encoded_vector(m, self.compressor, update.x), step_size(m, "gamma")) for m in inbox}
         others = {j: said for j, (said, _) in came.items()}
         gammas = {j: min(state.step.gamma, gamma) for j, (_, gamma) in came.items()}
         mixed = lazily(update.x, state.said, others, gammas, view)
         if self.gamma == "auto":
             state = state._replace(step=watch(state.step, state.said, others, view.in_weights))
-        return Mixed(state, update._replace(x=mixed))
+        return MixResult(state, update._replace(x=mixed))
 
 
 def lazily(
     x: Tensor, own: Tensor, others: Mapping[NodeId, Tensor], gammas: Mapping[NodeId, float], view: View
 ) -> Tensor:
-    """(x - own) + W' (own, others): W' moves only a part `gammas[j]` of each neighbor's weight, the rest stays."""
+    """Return (x - own) + W' (own, others): W' moves a part `gammas[j]` of each neighbor's weight, the rest stays."""
     weights, self_weight = row(view, others)
     missing = sum(weight for j, weight in weights.items() if j not in others)
     known = sorted(weights.keys() & others.keys())

@@ -1,11 +1,11 @@
-"""Two forms that don't agree, kept for what they show: quantized DFedAvgM as printed, and the bare model.
+"""Two methods that reach no agreement, kept for comparison: quantized DFedAvgM as printed, and the bare model.
 
     literal (Sun, Li, Wang 2022, Eq. 7)   q_i = C(z_i - x_i),  x_i+ = x_i + sum_l W_il q_l
     bare                                  x_i+ = W_ii x_i + sum_j W_ij C(x_j)
 
-With C = I the first is X + W (Z - X), not W Z: the mean is right, but what nodes differ by at first
-never shrinks. (With reference copies, as must be meant, it is `Choco` with gamma 1.) The second
-compresses the model itself: the error is as large as the model and the mean drifts.
+With C = I the first is X + W (Z - X), not W Z: the mean is right, but the initial differences between nodes never
+shrink. (With reference copies, which the paper must mean, it is `Choco` with gamma 1.) The second compresses the model
+itself: the error is as large as the model and the mean drifts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor
 from netdfl.compression.base import Compressor
 from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, Outbox, View
-from netdfl.mixing.base import ByRows, Mixed
+from netdfl.mixing.base import ByRows, MixResult
 from netdfl.mixing.compressed.gossip import lazily
 from netdfl.mixing.compressed.references import compress
 from netdfl.mixing.payloads import encoded_vector, to_all, unpack_encoded
@@ -26,7 +26,7 @@ from netdfl.training.base import Update
 
 
 class Said(NamedTuple):
-    """What the node's neighbors hear in this step, as they decode it."""
+    """The vector that the node's neighbors decode in this step."""
 
     vector: Tensor
 
@@ -39,31 +39,31 @@ class LiteralQuantized(ByRows):
     streams: Streams = field(default_factory=lambda: Streams(0))
 
     def init(self, x: Tensor, view: View) -> Said:
-        """Nothing said yet."""
+        """Return the zero vector."""
         return Said(x.new_zeros(x.shape))
 
     def outgoing(self, state: Said, update: Update, step: int, view: View) -> tuple[Said, Outbox]:
-        """q = C(z - x)."""
+        """Send q = C(z - x)."""
         code = compress(self.compressor, update.x - update.before, self.streams, view, step)
         return Said(unpack_encoded(code, self.compressor, update.x)), to_all(view, code)
 
-    def mix(self, state: Said, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
-        """x+ = x + sum_l W_il q_l."""
+    def mix(self, state: Said, update: Update, inbox: Inbox, step: int, view: View) -> MixResult:
+        """Compute x+ = x + sum_l W_il q_l."""
         moved = _mean(self.compressor, state.vector, inbox, view)
-        return Mixed(state, update._replace(x=moved.add_(update.before)))
+        return MixResult(state, update._replace(x=moved.add_(update.before)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class BareModel(LiteralQuantized):
-    """Gossip of compressed models, which scenarios get only as `scheme: unsafe`."""
+    """Gossip of compressed models; scenarios get it only by `scheme: unsafe`."""
 
     def outgoing(self, state: Said, update: Update, step: int, view: View) -> tuple[Said, Outbox]:
-        """C(x)."""
+        """Send C(x)."""
         return state, to_all(view, compress(self.compressor, update.x, self.streams, view, step))
 
-    def mix(self, state: Said, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
-        """x+ = W_ii x + sum_j W_ij C(x_j)."""
-        return Mixed(state, update._replace(x=_mean(self.compressor, update.x, inbox, view)))
+    def mix(self, state: Said, update: Update, inbox: Inbox, step: int, view: View) -> MixResult:
+        """Compute x+ = W_ii x + sum_j W_ij C(x_j)."""
+        return MixResult(state, update._replace(x=_mean(self.compressor, update.x, inbox, view)))
 
 
 def _mean(compressor: Compressor, own: Tensor, inbox: Inbox, view: View) -> Tensor:

@@ -1,25 +1,25 @@
 """Push-sum over references: quantized push-sum for static graphs, edge-referenced push-sum for all.
 
-Both split a node's weight w and a multiple of a reference h that the receiver knows; the sender gives
-up exactly what the receiver gains, so the sums of x and of w never change, for any C:
+Both split a node's weight w and a multiple of a reference h that the receiver knows; the sender gives up exactly what
+the receiver gains, so the sums of x and of w never change, for any C:
 
     quantized (Taheri et al. 2020)   one reference x^ of the numerator x per node, sent to all
         x_i+ = (x_i - x^_i) + sum_j P'_ij x^_j,    w_i+ = sum_j P'_ij w_j
     edge                             one reference h_ij of z = x / w per used edge
         x_i+ = x_i + sum_j P'_ij w_j h_ij - sum_k P'_ki w_i h_ki,    w_i+ = sum_j P'_ij w_j
 
-P' = I + gamma (P - I) is P made lazier: what damps x damps w too. Sparse compressors need that; `auto`
-takes gamma from the compressor alone, as CHOCO does, and halves it where z runs away from where references
-begin (not from the neighbors', who differ from look to look and whose references may be fresh). Static copies
-are what the first asks for. The second serves graphs that change every round, and costs a vector for
-every edge in use at both of its ends.
+P' = I + gamma (P - I) is a lazier P, which damps x and w alike. Sparse compressors need that; `auto` takes gamma from
+the compressor alone, as CHOCO does, and halves it where z runs away from the start of references. (Not from the
+neighbors' references: neighbors differ from one measurement to the next, and their references may be fresh.) The first
+method needs static copies. The second serves graphs that change every round, and costs a vector for every used edge at
+both of its ends.
 
-Loss is as in plain push-sum: a lost message is lost mass, of x and of w; with acknowledged delivery it
-is sent again, and what is refused is the sender's again. A message that arrives but can't be decoded,
-because an earlier one was lost or is late, waits with its mass for that one, or for the full reference
-that it makes its receiver ask for; its mass is neither node's meanwhile. Shares that come late make x and w jump
-together: the edges' references of z stand that, the quantized scheme's of x have to catch up every time, so under
-loss with deadlines its nodes agree only roughly.
+Loss has the same effect as in plain push-sum: a lost message is lost mass, of x and of w. With acknowledged delivery it
+is sent again, and refused mass belongs to the sender again. A message that arrives but can't be decoded, because an
+earlier one was lost or is late, waits with its mass for the earlier one, or for the full reference that the receiver
+requests; until then its mass belongs to neither node. Late shares make x and w jump together. This does not disturb the
+edges' references of z, but the quantized method's references of x have to catch up every time, so under loss with
+deadlines its nodes agree only roughly.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from typing import Generic, NamedTuple, TypeVar
 from torch import Tensor
 
 from netdfl.core.types import Inbox, NodeId, Outbox, Payload, View
-from netdfl.mixing.base import ByShares, Mixed, has_mass
-from netdfl.mixing.compressed.copies import Came, Heard, PushShare, Reference
+from netdfl.mixing.base import ByShares, MixResult, has_mass
+from netdfl.mixing.compressed.copies import DecodedReference, Heard, PushShare, Reference
 from netdfl.mixing.compressed.references import (
     FULL,
     Differences,
@@ -48,7 +48,7 @@ from netdfl.training.base import Update
 
 
 class QuantizedState(NamedTuple):
-    """w, gamma, the node's own reference, and what it knows of the others'."""
+    """w, gamma, the node's own reference, and its copies of the others'."""
 
     weight: float
     step: StepSize
@@ -57,7 +57,7 @@ class QuantizedState(NamedTuple):
 
 
 class EdgeState(NamedTuple):
-    """w, gamma, the references of z by receiver, and what is known of others' by sender."""
+    """w, gamma, the references of z by receiver, and the copies of the senders' references."""
 
     weight: float
     step: StepSize
@@ -69,26 +69,26 @@ S = TypeVar("S", QuantizedState, EdgeState)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Referenced(ByShares, ABC, Generic[S]):
-    """What the two have in common: who is sent how much of which reference decides the rest."""
+class ReferencedPushSum(ByShares, ABC, Generic[S]):
+    """The common part of both methods; a subclass defines the share of each receiver, and of which reference."""
 
     differences: Differences
     gamma: Gamma = "auto"
 
     @abstractmethod
     def reference(self, state: S, j: NodeId) -> Reference:
-        """What node `j` knows, or will once it has heard all, of this node."""
+        """Return the reference that node `j` has once all messages to it arrive."""
 
     @abstractmethod
     def share(self, state: S, j: NodeId, view: View) -> PushShare:
-        """How much of the reference, and of w, is given to `j` in a round."""
+        """Return the multiple of the reference, and the part of w, that `j` gets in a round."""
 
     def figures(self, state: S) -> Mapping[str, float]:
-        """What lost references cost, and gamma. See `Counting`."""
+        """Return the cost of lost references, and gamma."""
         return {**state.heard.tally.figures(), "gamma": state.step.gamma}
 
-    def mix(self, state: S, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
-        """Give up what was sent, gain what came, of this round or an earlier one."""
+    def mix(self, state: S, update: Update, inbox: Inbox, step: int, view: View) -> MixResult:
+        """Subtract the sent shares, and add the received ones, of this round or an earlier one."""
         heard, came = self.differences.receive(state.heard, inbox, view)
         x, weight = update.x.clone(), state.weight
         for j in view.out_neighbors:
@@ -98,7 +98,7 @@ class Referenced(ByShares, ABC, Generic[S]):
         step_size = self._watched(state, update.x, view)
         back = _refused(self.differences, inbox, lambda j: self.reference(state, j))
         x, weight = _gain(x, weight, came, back)
-        return Mixed(state._replace(weight=weight, step=step_size, heard=heard), update._replace(x=x))
+        return MixResult(state._replace(weight=weight, step=step_size, heard=heard), update._replace(x=x))
 
     def _first_step(self, x: Tensor) -> StepSize:
         return first_step_size(self.gamma, self.differences.compressor, x.numel())
@@ -110,25 +110,25 @@ class Referenced(ByShares, ABC, Generic[S]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuantizedPushSum(Referenced[QuantizedState]):
+class QuantizedPushSum(ReferencedPushSum[QuantizedState]):
     """Push-sum with one reference per node, for static directed graphs. `gamma` damps x and w alike."""
 
     def init(self, x: Tensor, view: View) -> QuantizedState:
-        """Weight 1, references where all start."""
+        """Return weight 1, and references at the common start."""
         heard = self.differences.first(x)
         return QuantizedState(1.0, self._first_step(x), heard.start, heard)
 
     def reference(self, state: QuantizedState, j: NodeId) -> Reference:
-        """x^, for every node the same."""
+        """Return x^, the same for every node."""
         return state.own
 
     def share(self, state: QuantizedState, j: NodeId, view: View) -> PushShare:
-        """gamma P_ji of x^ and of w."""
+        """Return gamma P_ji, of x^ and of w."""
         part = state.step.gamma * view.out_weights[j]
         return PushShare(part, part * state.weight)
 
     def outgoing(self, state: QuantizedState, update: Update, step: int, view: View) -> tuple[QuantizedState, Outbox]:
-        """x^ <- x^ + C(x - x^); a share of x^ and of w for each out-neighbor; equal shares are one payload."""
+        """Make x^ <- x^ + C(x - x^), and send each out-neighbor its share of x^ and w; equal shares are one payload."""
         own, code = self.differences.send(state.own, update.x, view, step)
         shares = {j: self.share(state, j, view) for j in view.out_neighbors}
         heard, outbox = state.heard, dict[NodeId, Payload]()
@@ -141,28 +141,28 @@ class QuantizedPushSum(Referenced[QuantizedState]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EdgePushSum(Referenced[EdgeState]):
+class EdgePushSum(ReferencedPushSum[EdgeState]):
     """Push-sum with a reference of z = x / w per used edge, for graphs of any kind.
 
-    A reference that was not used for long is so far behind that one pass of the compressor leaves more of the
-    difference than the freshest edge of the round has altogether. Such an edge gets further passes.
+    A reference that was unused for long is far behind: one pass of the compressor leaves more of its difference than
+    the whole difference of the round's freshest edge. Such an edge gets further passes.
     """
 
     def init(self, x: Tensor, view: View) -> EdgeState:
-        """Weight 1, no edge used yet."""
+        """Return weight 1 and no edge."""
         return EdgeState(1.0, self._first_step(x), {}, self.differences.first(x))
 
     def reference(self, state: EdgeState, j: NodeId) -> Reference:
-        """h of the edge to `j`."""
+        """Return h of the edge to `j`."""
         return state.sent[j]
 
     def share(self, state: EdgeState, j: NodeId, view: View) -> PushShare:
-        """gamma P_ji w of h, and of 1."""
+        """Return gamma P_ji w, of h and of 1."""
         part = state.step.gamma * view.out_weights[j] * state.weight
         return PushShare(part, part)
 
     def outgoing(self, state: EdgeState, update: Update, step: int, view: View) -> tuple[EdgeState, Outbox]:
-        """h <- h + C(z - h) on each edge, and the share of w that goes with h."""
+        """Make h <- h + C(z - h) on each edge, and send it with the edge's share of w."""
         z = update.x / state.weight if has_mass(state.weight) else state.heard.start.vector
         sent, heard, outbox = dict(state.sent), state.heard, dict[NodeId, Payload]()
         before = {j: sent.get(j) or heard.start for j in view.out_neighbors}
@@ -176,19 +176,22 @@ class EdgePushSum(Referenced[EdgeState]):
         return state._replace(sent=sent, heard=heard), asking
 
 
-def _refused(differences: Differences, inbox: Inbox, reference: Callable[[NodeId], Reference]) -> list[Came]:
-    """What this node's own messages held that their receivers refused: it is this node's again.
+def _refused(
+    differences: Differences, inbox: Inbox, reference: Callable[[NodeId], Reference]
+) -> list[DecodedReference]:
+    """Return the shares in this node's own messages that their receivers refused.
 
-    Exact where all since the first refused were refused too, else to within what the reference moved since.
+    Exact if all messages since the first refused one were refused, too; otherwise up to the moves of the reference
+    since.
     """
     returned = [m for m in inbox.returned if "version" in m.payload.meta]
-    back: list[Came] = []
+    back: list[DecodedReference] = []
     at: dict[NodeId, Reference] = {}
     for message in sorted(returned, key=lambda m: -natural(m, "version")):
         now = at.get(message.dst) or reference(message.dst)
         if differences.lossless(now.vector.numel()):
             now = Reference(vector(message, now.vector, FULL))
-        back.append(Came(now.vector, share_of(message)))
+        back.append(DecodedReference(now.vector, share_of(message)))
         if now.version == natural(message, "version"):
             earlier = now.vector - encoded_vector(message, differences.compressor, now.vector)
             at[message.dst] = Reference(earlier, now.version - 1)
@@ -196,9 +199,9 @@ def _refused(differences: Differences, inbox: Inbox, reference: Callable[[NodeId
 
 
 def _gain(
-    x: Tensor, weight: float, came: Mapping[NodeId, Iterable[Came]], back: Iterable[Came]
+    x: Tensor, weight: float, came: Mapping[NodeId, Iterable[DecodedReference]], back: Iterable[DecodedReference]
 ) -> tuple[Tensor, float]:
-    """Add the shares that came, in the senders' order, and those that came back.
+    """Add the received shares, in the senders' order, and the refused ones.
 
     Each product is rounded as its sender rounded it.
     """

@@ -4,18 +4,18 @@ The sender of a stream of vectors x keeps a reference h, every receiver a copy o
 
     h_v = h_(v-1) + C(x_v - h_(v-1))
 
-computed on both ends from the same bytes in the same order, so the copies agree bit for bit. A mark, a hash
-over the start and all that was said since, tells a version from the same one of another life of the sender,
-which may have begun again, or from an older state; a difference says the mark of the version that it follows.
-So a lost difference shows, as a gap in the versions or as another mark. The receiver then asks, in the next
-message that it sends, and the sender's next message carries h_(v-1) in full beside the difference. Until then
-differences that can't be decoded are kept where they are mass (push-sum), and settled backwards from the full
-reference, h_(v-2) = h_(v-1) - C_(v-1), as far as no other message is missing; should that one still
-come, late, the walk goes on.
+computed on both ends from the same bytes in the same order, so the copies agree bit for bit.
 
-A compressor that loses nothing needs no reference: what travels is the vector itself.
+A mark, a hash over the start and all differences since, distinguishes a version from the same version of another life
+of the sender, which may have begun anew, or from an older state. A difference carries the mark of the version that it
+follows, so a lost difference is detected, by a gap in the versions or by another mark. The receiver then asks in its
+next message, and the sender's next message carries h_(v-1) in full beside the difference. Until then, differences that
+can't be decoded are kept if they are mass (push-sum), and settled backwards from the full reference,
+h_(v-2) = h_(v-1) - C_(v-1), as far as no other message is missing; if that one still arrives, late, the walk goes on.
 
-A difference may be sent in several passes, C(d) + C(d - C(d)) + ..., where one would leave too much of it.
+A lossless compressor needs no reference: the vector itself is sent.
+
+A difference may be sent in several passes, C(d) + C(d - C(d)) + ..., where one pass would leave too much of it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from netdfl.core.errors import TrainingError
 from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, Scalar, View
 from netdfl.mixing.compressed.copies import (
-    Came,
     Copy,
     CopyStep,
+    DecodedReference,
     Heard,
     Hole,
     Pending,
@@ -71,12 +71,12 @@ UNKNOWN = -1
 
 @dataclass(frozen=True, kw_only=True)
 class Differences:
-    """How vectors travel: compressed differences to references.
+    """The encoding of vectors as compressed differences to references.
 
-    `common_start` says that all nodes start from the same vector, so that references start there too;
-    otherwise they start from 0. `mass` says that a difference carries mass, and so is worth keeping
-    while it can't be decoded: at most `kept` of a sender, and for as many of its versions. Where every message
-    comes in the end that should be `KEPT_SURE`, so that none is given up that is only late.
+    With `common_start` all nodes start from the same vector, and references start there, too; otherwise they start from
+    0. With `mass` a difference carries mass, and is kept while it can't be decoded: at most `kept` of a sender, and for
+    as many of its versions. `KEPT_SURE` suits delivery in which every message arrives in the end, so that a late
+    difference is never given up.
     """
 
     compressor: Compressor
@@ -86,21 +86,21 @@ class Differences:
     kept: int = KEPT
 
     def first(self, x: Tensor) -> Heard:
-        """Before anything was sent or heard, where the node starts at `x`."""
+        """Return the state before any message, for a node that starts at `x`."""
         start = x if self.common_start else x.new_zeros(x.shape)
         return Heard(Reference(start, 0, _mark(0, Payload({FULL: from_numpy(as_vector(start))}))), {})
 
     def lossless(self, dim: int) -> bool:
-        """Whether the compressor gives back every vector of `dim` numbers bit for bit."""
+        """Whether the compressor reproduces every vector of `dim` numbers bit for bit."""
         return self.compressor.variance(dim) == 0.0
 
     def send(
         self, reference: Reference, x: Tensor, view: View, step: int, to: NodeId | None = None, within: float = inf
     ) -> tuple[Reference, Payload]:
-        """Move the reference towards `x` and return what a receiver needs to follow it.
+        """Move the reference toward `x`, and return the code for the receivers.
 
-        Where one pass of the compressor leaves it further than `within` from `x`, what is left is compressed
-        too, as long as each pass at least halves it, at most `MOST_PASSES` times.
+        Where one pass of the compressor leaves it further than `within` from `x`, the rest is compressed, too, as long
+        as each pass at least halves it, at most `MOST_PASSES` times.
         """
         version: dict[str, Scalar] = {"version": reference.version + 1}
         if self.lossless(x.numel()):
@@ -113,7 +113,7 @@ class Differences:
     def _passes(
         self, start: Tensor, x: Tensor, within: float, view: View, step: int, to: tuple[NodeId, ...]
     ) -> tuple[Payload, Tensor]:
-        """C(x - start), with further passes where they are needed and pay; and where it leads from `start`."""
+        """Return C(x - start), with further passes where they are needed and pay, and the vector that this leads to."""
         missing = x - start
         code = compress(self.compressor, missing, self.streams, view, step, *to)
         if within == inf:
@@ -132,13 +132,15 @@ class Differences:
             code, said = join_passes(code, more, nth), closer
         return code, start + said
 
-    def receive(self, heard: Heard, inbox: Inbox, view: View) -> tuple[Heard, dict[NodeId, tuple[Came, ...]]]:
+    def receive(
+        self, heard: Heard, inbox: Inbox, view: View
+    ) -> tuple[Heard, dict[NodeId, tuple[DecodedReference, ...]]]:
         """Follow the references of all senders in `inbox`.
 
-        Returns, for each sender, its reference as of every message that can be decoded now: those of
-        this inbox, and earlier ones that had to wait.
+        Returns, for each sender, its reference at every message that can be decoded now, including earlier messages
+        that had to wait.
         """
-        copies, came = dict(heard.copies), dict[NodeId, tuple[Came, ...]]()
+        copies, came = dict(heard.copies), dict[NodeId, tuple[DecodedReference, ...]]()
         asks, owed, tally = list(heard.asks), list(heard.owed), heard.tally
         for message in inbox:
             if view.node in some_nodes(message, "ask"):
@@ -163,14 +165,14 @@ class Differences:
         if follows(copy, version, after):
             moved = followed(message, self.compressor, copy.vector)
             step = catch_up(copy._replace(vector=moved, version=version, mark=mark, epoch=message.epoch), self.kept)
-            return step._replace(came=(Came(moved, share), *step.came))
+            return step._replace(came=(DecodedReference(moved, share), *step.came))
         waiting = Pending(version, after, mark, encoded_vector(message, self.compressor, like), share)
         if message.epoch == copy.epoch and version <= copy.version:
             return settle(holding(copy, waiting)) if copy.holes else CopyStep(copy, lost_w=share.w)
         return self._wait(copy, message.epoch, waiting)
 
     def _wait(self, copy: Copy, epoch: int, waiting: Pending) -> CopyStep:
-        """Keep a difference whose reference is not known; ask again where an answer should have come."""
+        """Keep a difference to an unknown reference; ask again if an answer is overdue."""
         gone = 0.0
         if epoch != copy.epoch:
             gone = weight_of(copy.pending)
@@ -188,23 +190,25 @@ class Differences:
         base = vector(message, like, FULL)
         newer = (message.epoch, version) > (copy.epoch, copy.version)
         if self.lossless(like.numel()):
-            return CopyStep(Copy(base.clone(), version, epoch=message.epoch) if newer else copy, (Came(base, share),))
+            return CopyStep(
+                Copy(base.clone(), version, epoch=message.epoch) if newer else copy, (DecodedReference(base, share),)
+            )
         now = followed(message, self.compressor, base)
         same = message.epoch == copy.epoch
         below = Hole(base, version - 1, natural(message, "after"), max(copy.version, 0) if same else 0)
         if not newer:
             late = settle(copy._replace(holes=split(copy.holes, below))) if same else CopyStep(copy)
-            return late._replace(came=(Came(now, share), *late.came))
+            return late._replace(came=(DecodedReference(now, share), *late.came))
         pending, holes = (copy.pending, copy.holes) if same else ((), ())
         holes = (*holes, *(below,) * self.mass)
         back = settle(Copy(now, version, natural(message, "mark"), message.epoch, pending, holes=holes))
         after = catch_up(back.copy, self.kept)
         lost = weight_of(copy.pending) - weight_of(pending) + after.lost_w
-        return CopyStep(after.copy, (*back.came, Came(now, share), *after.came), lost)
+        return CopyStep(after.copy, (*back.came, DecodedReference(now, share), *after.came), lost)
 
 
 def _mark(after: int, said: Payload) -> int:
-    """The mark of what follows the mark `after` once `said` was said, from 1 to 2^63."""
+    """Return the mark that follows `after` with the code `said`, from 1 to 2^63."""
     digest = xxh3_64(seed=after)
     for name, array in sorted(said.arrays.items()):
         digest.update(name.encode())
@@ -223,7 +227,7 @@ def compress(
     number: int = 1,
     of: str = CODE,
 ) -> Payload:
-    """C(x), with the random stream of (node, round, step), of the receiver where there is one, and of the pass.
+    """Return C(x), with a random stream by node, round, step, receiver (if there is one) and pass.
 
     Raises TrainingError where a number is NaN or infinite.
     """
@@ -235,7 +239,7 @@ def compress(
 
 
 def length(x: Tensor) -> float:
-    """|x|, the same on any number of threads."""
+    """Return |x|, the same on any number of threads."""
     vector = as_vector(x)
     return float(np.sqrt(np.einsum("i,i->", vector, vector)))
 
@@ -243,9 +247,10 @@ def length(x: Tensor) -> float:
 def address(
     heard: Heard, before: Reference, code: Payload, meta: Mapping[str, Scalar], to: Iterable[NodeId]
 ) -> tuple[Heard, Outbox]:
-    """`code` with `meta` to every node of `to`; who asked gets the reference of `before` in full as well.
+    """Send `code` with `meta` to every node of `to`, with the full reference of `before` to those nodes that asked.
 
-    Equal messages are one payload. All say whom this node asks; `ask_others` reaches those not in `to`.
+    Equal messages are one payload. All name the nodes that this node asks; `ask_others` reaches nodes that are not in
+    `to`.
     """
     to = tuple(to)
     meta = {**code.meta, **meta, **({"ask": list(heard.asks)} if heard.asks else {})}
@@ -261,13 +266,13 @@ def address(
 
 
 def ask_others(heard: Heard, outbox: Outbox) -> tuple[Heard, Outbox]:
-    """Add a message for every node that is asked and gets nothing else; then nobody is left to ask."""
+    """Add a message for every asked node that gets no other; then no request is left."""
     others = {j: Payload(meta={"ask": [j]}) for j in heard.asks if j not in outbox}
     return heard._replace(asks=()), {**outbox, **others}
 
 
 def share_of(message: Message) -> PushShare:
-    """The share that goes with a message's reference. Raises MalformedMessage."""
+    """Return the share in a message. Raises MalformedMessage."""
     meta = message.payload.meta
     return PushShare(mass(message, "share") if "share" in meta else 1.0, mass(message, "w") if "w" in meta else 0.0)
 

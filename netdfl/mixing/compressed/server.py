@@ -1,15 +1,15 @@
-"""Compressed reports to a server: the difference y - w that a client made of the model w, with or without memory.
+"""Compressed reports to a server: a client's difference y - w from the model w, with or without error feedback.
 
     plain   y^ = w + C(y - w)                                    as the papers run it
-    EF14    c = C(e + y - w),  e+ = e + y - w - c,  y^ = w + c   the rest is said later (Seide et al. 2014)
+    EF14    c = C(e + y - w),  e+ = e + y - w - c,  y^ = w + c   the error is sent later (Seide et al. 2014)
     EF21    g+ = g + C(y - w - g),  y^ = w + g+                  both ends keep g (Richtarik et al. 2021)
 
-The server's own aggregation then sees y^ in place of y. Where only some clients report, EF21 moves the model by
-what all have said, w+ = w + server_lr (1/n) sum_i g_i over all n clients, g_i = 0 of one that has not reported yet
-(EF21-PP, Fatkhullin et al. 2021); where nobody reports the model stays. Methods whose clients' moves vanish where
-they settle (SCAFFOLD, FedDyn and their kin) average those that came, as without compression. The model goes down as it
-is, and extras travel as they are but for those of `said`, by name: both ends add C(change) (SCAFFOLD's c_i+ - c_i).
-EF21 asks the server for a vector per client; a lost report is noticed there by its version, and asked for in the next
+The server's own aggregation then gets y^ in place of y. Where only some clients report, EF21 moves the model by the g_i
+of all, w+ = w + server_lr (1/n) sum_i g_i over all n clients, g_i = 0 for a client without a report so far (EF21-PP,
+Fatkhullin et al. 2021); without any report the model stays. Methods whose clients' moves vanish where they settle
+(SCAFFOLD, FedDyn and their kin) average the received reports, as without compression. The model is sent to clients
+uncompressed, and extras, too, except for the names in `said`: of these both ends add C(change) (SCAFFOLD's c_i+ - c_i).
+EF21 costs the server a vector per client; a lost report is detected there by its version, and requested in the next
 broadcast.
 """
 
@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, View
-from netdfl.mixing.base import Around, Refinement
+from netdfl.mixing.base import AggregationWrapper, Refinement
 from netdfl.mixing.compressed.copies import Heard, Reference
 from netdfl.mixing.compressed.references import Differences, address, compress
 from netdfl.mixing.payloads import CODE, EXTRA, MODEL, encoded_vector, pack, some_nodes, to_all, unpack_encoded
@@ -35,7 +35,7 @@ SAID = "said."
 
 
 class HubState(NamedTuple, Generic[S]):
-    """The wrapped aggregation's state, and what is known of the clients' references (EF21)."""
+    """The wrapped aggregation's state, and the copies of the clients' references (EF21)."""
 
     inner: S
     heard: Heard
@@ -49,24 +49,24 @@ class ClientState(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompressedReports(Around):
-    """Any aggregation, its reports compressed: by `report_from`. See `Aggregation` and `Remembering`."""
+class CompressedReports(AggregationWrapper):
+    """A wrapper of an aggregation that compresses its reports, by `report_from`. A `StatefulAggregation`."""
 
     differences: Differences
     feedback: Feedback = "plain"
     said: tuple[str, ...] = ()
 
     def init_server(self, x: Tensor, view: View) -> HubState:
-        """The wrapped one's; nothing heard."""
+        """Return the wrapped aggregation's state, and no copies."""
         return HubState(self.inner.init_server(x, view), replace(self.differences, common_start=False).first(x))
 
     def init_client(self, x: Tensor, view: View) -> ClientState:
-        """Nothing to say yet."""
+        """Return a client's state without an error."""
         heard = replace(self.differences, common_start=False).first(x)
         return ClientState(heard.start, heard)
 
     def broadcast(self, state: HubState, x: Tensor, view: View) -> Outbox:
-        """As the wrapped one; whose reference is lost is asked for it."""
+        """Return the wrapped broadcast, with a request to each client whose reference is lost."""
         outbox = self.inner.broadcast(state.inner, x, view)
         asked = [j for j in state.heard.asks if j in outbox]
         return {
@@ -75,14 +75,14 @@ class CompressedReports(Around):
         }
 
     def notice(self, state: ClientState, inbox: Inbox, view: View) -> ClientState:
-        """Hear from the broadcast whether the server lost track of this client's reference."""
+        """Note whether the broadcast requests this client's reference in full."""
         owed = tuple(message.src for message in inbox if view.node in some_nodes(message, "ask"))
         return state._replace(heard=state.heard._replace(owed=owed))
 
     def report_from(
         self, state: ClientState, update: Update, received: Received, view: View
     ) -> tuple[ClientState, Outbox, Tensor, Extras]:
-        """The wrapped one's report, with the compressed difference in place of the model; y^, and what is left out."""
+        """Send the wrapped report with the compressed difference in place of the model; see the protocol."""
         changes, unsaid = self._encode_changes(update.extras, view)
         state, code, said = self._encode(state, update.x - update.before, view)
         outbox = {
@@ -92,7 +92,7 @@ class CompressedReports(Around):
         return state, outbox, update.before + said, unsaid
 
     def _encode_changes(self, extras: Extras, view: View) -> tuple[Sequence[Payload], Extras]:
-        """What is said of each change, as code, and what is not."""
+        """Return the code of each change, and its compression error."""
         how, codes, unsaid = self.differences, [], {}
         for step, name in enumerate(self.said, UP + 1):
             code = compress(how.compressor, extras[name], how.streams, view, step, of=SAID + name)
@@ -101,7 +101,7 @@ class CompressedReports(Around):
         return codes, unsaid
 
     def _encode(self, state: ClientState, difference: Tensor, view: View) -> tuple[ClientState, Outbox, Tensor]:
-        """The new state, the difference as code, and what the server makes of that."""
+        """Return the new state, the code of the difference, and the difference as the server decodes it."""
         if self.feedback == "ef21":
             memory, code = self.differences.send(state.memory, difference, view, UP)
             heard, outbox = address(state.heard, state.memory, code, {}, view.out_neighbors)
@@ -114,7 +114,7 @@ class CompressedReports(Around):
         return state, to_all(view, code), said
 
     def aggregate(self, state: HubState, x: Tensor, inbox: Inbox, view: View) -> tuple[HubState, Tensor]:
-        """Put y^ in place of y in every report that can be decoded, and aggregate those."""
+        """Put y^ in place of y in every report that can be decoded, and aggregate these reports."""
         differences, heard = self._decode(state.heard, inbox, view, x)
         if self.feedback == "ef21" and 0 < len(differences) < view.num_nodes and not self.inner.moves_vanish:
             differences = dict.fromkeys(differences, _mean_of_all(heard, view))
@@ -124,7 +124,7 @@ class CompressedReports(Around):
         return HubState(inner, heard), model
 
     def _decoded(self, message: Message, model: Tensor) -> Message:
-        """The report as if it had come with the model y^ and with its changes in full."""
+        """Return a report with the model y^ and its changes in full, in the form of an uncompressed one."""
         compressor = self.differences.compressor
         changes = {name: encoded_vector(message, compressor, model, SAID + name) for name in self.said}
         payload = message.payload
@@ -141,23 +141,23 @@ class CompressedReports(Around):
 
 
 @dataclass(frozen=True)
-class Beneath:
-    """A refinement of the aggregation whose reports are compressed: it works on that one's state."""
+class InnerRefinement:
+    """A refinement of the aggregation inside `CompressedReports`: it works on that aggregation's state."""
 
     refinement: Refinement
 
     def alone(self, view: View) -> bool:
-        """As the refinement says."""
+        """Return the inner refinement's answer."""
         return self.refinement.alone(view)
 
     def refine(self, state: HubState, x: Tensor, objective: Objective, view: View) -> tuple[HubState, Tensor]:
-        """Work on the inner state."""
+        """Refine the inner state."""
         inner, x = self.refinement.refine(state.inner, x, objective, view)
         return state._replace(inner=inner), x
 
 
 def _mean_of_all(heard: Heard, view: View) -> Tensor:
-    """(1/n) sum_i g_i over all n clients, those that did not report included."""
+    """Return (1/n) sum_i g_i over all n clients, with those clients that did not report."""
     known = [heard.copies[j].vector for j in sorted(heard.copies)]
     return torch.stack(known).sum(0) / view.num_nodes
 

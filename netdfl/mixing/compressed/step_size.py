@@ -1,21 +1,21 @@
-"""gamma, the step size of compressed gossip: chosen from what the compressor loses, halved when models part.
+"""gamma, the step size of compressed gossip: chosen from the compressor's error, halved when models part.
 
-A pair of neighbors mixes by the smaller of their two gammas, which each sends along, so that the
-mean stays what it is though nodes choose alone.
+A pair of neighbors mixes by the smaller of their two gammas, which each sends along, so the mean is preserved although
+nodes choose alone.
 
-The first gamma comes from a trial: omega = 1 - |x - C(x)|^2 / |x|^2 for x drawn from N(0, 1), of the model's size
-where the compressor's bound depends on that (a count of numbers, a norm of the whole vector). Nodes that start
-apart agree on vectors like x, and take 0.9 omega^2 + 0.1 omega. Nodes that start from one model and train take
-omega under CHOCO, because few coordinates hold most of what training moves, and those are sent often. For
-numbers see docs/compression.md. The distance to the neighbors' references is looked at after 4, 8, 16, ...
-rounds. Constant drift apart grows with the square of time, four times from one look to
-the next; more than eight times is an instability: gamma is halved and the looks begin anew.
+The first gamma comes from a trial: omega = 1 - |x - C(x)|^2 / |x|^2 for x drawn from N(0, 1), of the model's size if
+the compressor's bound depends on the size (a count of numbers, a norm of the whole vector). Nodes that start apart
+agree on vectors like x, and take 0.9 omega^2 + 0.1 omega. Nodes that start from one model and train take omega under
+CHOCO, because few coordinates hold most of the moves of training, and these are sent often. For numbers see
+docs/compression.md. The distance to the neighbors' references is measured after 4, 8, 16, ... rounds. Constant drift
+grows with the square of time, four times from one measurement to the next; more than eight times is an instability:
+gamma is halved and the measurements begin anew.
 
-And a, which makes a compressor a contraction, so that a reference that follows its differences never runs away.
-It follows by h <- h + C(x - h), and |x - h|^2 is multiplied by 1 - omega, omega as above. Where
-C adds more energy than it keeps, that grows, and no step size of the mixing helps. h <- h + a C(x - h) shrinks
-it again, with a = 1 / (1 + variance) for an unbiased C (Koloskova, Stich, Jaggi 2019, section 2.2). Error
-feedback, with what is left of x + e in place of x - h, is the same.
+The second factor, a, makes a compressor a contraction, so that a reference that follows its differences never runs
+away. The reference follows by h <- h + C(x - h), and |x - h|^2 is multiplied by 1 - omega, omega as above. Where C adds
+more energy than it keeps, this grows, and no step size of the mixing helps. h <- h + a C(x - h) shrinks it again, with
+a = 1 / (1 + variance) for an unbiased C (Koloskova, Stich, Jaggi 2019, section 2.2). The same holds for error feedback,
+with the rest of x + e in place of x - h.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _LEAST_KEPT = 0.002
 
 
 class StepSize(NamedTuple):
-    """gamma, the rounds since it was last changed, and the distance at the last look; -1 before."""
+    """gamma, the rounds since its last change, and the last measured distance; -1 before the first."""
 
     gamma: float
     age: int = 0
@@ -53,10 +53,10 @@ class StepSize(NamedTuple):
 
 
 class CompressionTrial(NamedTuple):
-    """What a compressor makes of one normal vector.
+    """The figures of a compressor on one normal vector.
 
-    `kept` is omega = 1 - |x - C(x)|^2 / |x|^2, negative where more energy is added than kept. `part` is the a for
-    which a C(x) is nearest to x, <x, C(x)> / |C(x)|^2: below 1 where C is noisy, 1 for a projection.
+    `kept` is omega = 1 - |x - C(x)|^2 / |x|^2, negative where more energy is added than kept. `part` is the a for which
+    a C(x) is nearest to x, <x, C(x)> / |C(x)|^2: below 1 where C is noisy, 1 for a projection.
     """
 
     kept: float
@@ -64,14 +64,14 @@ class CompressionTrial(NamedTuple):
 
 
 def sample_size(compressor: Compressor, dim: int) -> int:
-    """Numbers that a trial needs to stand for vectors of `dim`: 4096, or all where the compressor's bound differs."""
+    """Return the size of a trial for vectors of `dim` numbers: 4096, or `dim` where the compressor's bound differs."""
     few, all = compressor.variance(min(_SAMPLE, dim)), compressor.variance(dim)
     alike = isclose(few, all, rel_tol=_ALIKE) and isclose(1.0 - few, 1.0 - all, rel_tol=_ALIKE)
     return min(dim, _SAMPLE) if alike else dim
 
 
 def trial(compressor: Compressor, dim: int) -> CompressionTrial:
-    """Compress one normal vector that stands for vectors of `dim` numbers; the same in every call."""
+    """Compress one normal vector in place of vectors of `dim` numbers; the same vector in every call."""
     size = max(1, sample_size(compressor, dim))
     return _known(compressor, size) if isinstance(compressor, Hashable) else _trial(compressor, size)
 
@@ -90,7 +90,7 @@ _known = lru_cache(maxsize=64)(_trial)
 
 
 def first_step_size(gamma: Gamma, compressor: Compressor, dim: int, *, common_start: bool = False) -> StepSize:
-    """gamma as given, or from a trial: larger where nodes start from one model."""
+    """Return the given gamma, or one from a trial: larger where nodes start from one model."""
     if gamma != "auto":
         return StepSize(gamma)
     omega = max(_LEAST_KEPT, trial(compressor, dim).kept)
@@ -98,7 +98,7 @@ def first_step_size(gamma: Gamma, compressor: Compressor, dim: int, *, common_st
 
 
 def watch(step: StepSize, own: Tensor, others: Mapping[NodeId, Tensor], weights: Mapping[NodeId, float]) -> StepSize:
-    """Look at the distance to the neighbors' references, where a look is due; halve gamma where it has exploded."""
+    """Measure the distance to the neighbors' references when it is due; halve gamma where it has exploded."""
     step = step._replace(age=step.age + 1)
     if step.age < _FIRST_LOOK or step.age & (step.age - 1):
         return step
@@ -110,7 +110,7 @@ def watch(step: StepSize, own: Tensor, others: Mapping[NodeId, Tensor], weights:
 
 
 def _part(compressor: Compressor, dim: int) -> float:
-    """The power of two nearest to the best a for vectors of `dim` numbers, at most 1."""
+    """Return the power of two nearest to the best a for vectors of `dim` numbers, at most 1."""
     return float(2.0 ** min(0, round(log2(trial(compressor, dim).part))))
 
 
@@ -118,35 +118,35 @@ _known_part = lru_cache(maxsize=64)(_part)
 
 
 @dataclass(frozen=True, slots=True)
-class Steady(Compressor):
-    """a C(x), with the power of two nearest to the best a on a normal vector; C itself where that is 1.
+class ScaledCompressor(Compressor):
+    """The compressor a C(x), with the power of two nearest to the best a on a normal vector; C itself where that is 1.
 
-    Both ends find a by the same trial. A power of two, because it is then exact, and because two machines
-    whose rounding differs still find the same.
+    Both ends find a by the same trial. A power of two multiplies without rounding, and machines whose rounding differs
+    still find the same one.
     """
 
     inner: Compressor
 
     def part(self, dim: int) -> float:
-        """The a for vectors of `dim` numbers, at most 1."""
+        """Return the a for vectors of `dim` numbers, at most 1."""
         return _known_part(self.inner, dim) if isinstance(self.inner, Hashable) else _part(self.inner, dim)
 
     def variance(self, dim: int) -> float:
-        """((1 - a) + a sqrt(v))^2 with v the inner one's, for |x - a C(x)| <= (1 - a)|x| + a|x - C(x)|."""
+        """Return ((1 - a) + a sqrt(v))^2, v the inner variance, because |x - a C(x)| <= (1 - a)|x| + a|x - C(x)|."""
         part = self.part(dim)
         return float(((1.0 - part) + part * sqrt(self.inner.variance(dim))) ** 2)
 
     def compress(self, x: Tensor, rng: np.random.Generator) -> Encoded:
-        """As the inner one; the receiver knows a."""
+        """Return the inner compressor's code; the receiver knows a."""
         return self.inner.compress(x, rng)
 
     def decompress(self, encoded: Encoded) -> Tensor:
-        """A times what the inner one decodes."""
+        """Return a times the inner compressor's decoded vector."""
         said, part = self.inner.decompress(encoded), self.part(encoded.dim)
         return said if part == 1.0 else said * part
 
     def add_to(self, base: Tensor, encoded: Encoded) -> Tensor:
-        """`base` plus that; see `Adding`."""
+        """Return `base` plus the decoded vector."""
         if self.part(base.numel()) == 1.0:
             return add_to(self.inner, base, encoded)
         return base + self.decompress(encoded).to(base.device, base.dtype)

@@ -128,12 +128,12 @@ def warnings(scenario: Scenario) -> Iterator[str]:
 
 def _lost(scenario: Scenario, compression: CompressionPart) -> tuple[float, float]:
     """Return the relative error |x - C(x)|^2 / |x|^2 at the model's size, and the share of C(x) under `gamma: auto`."""
-    from netdfl.mixing.compressed.step_size import Steady, sample_size, trial
+    from netdfl.mixing.compressed.step_size import ScaledCompressor, sample_size, trial
 
     compressor: Compressor = compression.build()
     enough = sample_size(compressor, _ANY_SIZE)
     dim = _parameters(scenario) if enough == _ANY_SIZE or not isinstance(scenario.task, Training) else enough
-    return 1.0 - trial(compressor, dim).kept, Steady(compressor).part(dim)
+    return 1.0 - trial(compressor, dim).kept, ScaledCompressor(compressor).part(dim)
 
 
 def _parameters(scenario: Scenario) -> int:
