@@ -16,6 +16,7 @@ CLEAN = frozenset(
     {
         "algorithms",
         "cli",
+        "compression",
         "core",
         "doctor",
         "explore",
@@ -32,6 +33,7 @@ CLEAN = frozenset(
         "standalone",
         "study",
         "supervisor",
+        "topology",
         "training",
         "web",
         "worlds",

@@ -1,1 +1,1 @@
-"""Compressors: a flat vector to few bytes and back."""
+"""Compressors: they encode a flat vector in few bytes, and decode it again."""

@@ -1,6 +1,6 @@
-"""Tensors as the read-only arrays that travel, and back, without a copy where none is needed.
+"""Conversion of tensors to the read-only arrays of messages and back, without a copy where none is needed.
 
-What a compressor lets in is checked: finite flat vectors from its own node, plausible arrays from a peer.
+Input is checked at the border of a compressor: finite flat vectors from the own node, plausible arrays from a peer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from netdfl.compression.base import Encoded
+from netdfl.compression.base import EncodedVector
 from netdfl.compression.vector import SHORT_BYTES, name_of
 from netdfl.core.errors import MalformedMessage
 from netdfl.core.types import ITEM_BYTES, Array
@@ -27,7 +27,7 @@ with warnings.catch_warnings():  # torch says it once in a process: a buffer tha
 
 
 def to_array(tensor: Tensor) -> Array:
-    """View a tensor as an `Array`; the caller promises that nobody writes to it any more.
+    """View a tensor as an `Array`; the caller must not write to it any more.
 
     A tensor on a GPU, or not contiguous, is copied to the host first.
     """
@@ -37,7 +37,7 @@ def to_array(tensor: Tensor) -> Array:
 
 
 def snapshot(tensor: Tensor) -> Array:
-    """Copy a tensor into an `Array` of its own; later writes to `tensor` change nothing in it.
+    """Copy a tensor into an `Array` of its own, which later writes to `tensor` do not change.
 
     From a GPU it is one copy, into pinned memory.
     """
@@ -49,7 +49,7 @@ def snapshot(tensor: Tensor) -> Array:
 
 
 def scaled(tensor: Tensor, factor: float) -> Array:
-    """`factor` times a tensor as an `Array`, in one pass over it."""
+    """Return `factor` times a tensor as an `Array`, in one pass over it."""
     if tensor.is_cuda:
         return snapshot(tensor * factor)
     out = empty(tensor.numel(), tensor.dtype).view(tensor.shape)
@@ -57,7 +57,7 @@ def scaled(tensor: Tensor, factor: float) -> Array:
 
 
 def empty(num: int, dtype: torch.dtype) -> Tensor:
-    """A flat CPU tensor of `num` numbers, not set.
+    """Return a flat CPU tensor of `num` uninitialized numbers.
 
     numpy allocates, because it asks for huge pages: fresh memory costs several times a copy otherwise.
     """
@@ -67,19 +67,19 @@ def empty(num: int, dtype: torch.dtype) -> Tensor:
 
 
 def from_numpy(array: NDArray[Any]) -> Array:
-    """View a contiguous numpy array as an `Array`; the caller promises that nobody writes to it any more."""
+    """View a contiguous numpy array as an `Array`; the caller must not write to it any more."""
     return Array(name_of(array.dtype), array.shape, array.ravel().view(np.uint8).data.toreadonly())
 
 
 def to_tensor(array: Array) -> Tensor:
-    """View an array as a CPU tensor that shares its memory. Reading is all that is allowed."""
+    """View an array as a CPU tensor that shares its memory. Do not write to it."""
     if array.nbytes == 0:
         return torch.empty(array.shape, dtype=DTYPES[array.dtype])
     return torch.frombuffer(array.data, dtype=DTYPES[array.dtype]).reshape(array.shape)
 
 
 def total(array: Array) -> float:
-    """The sum of an array's numbers, in one pass; narrow ones are added up as float32."""
+    """Return the sum of an array's numbers, in one pass; narrow ones are added up as float32."""
     x = to_tensor(array)
     return float(x.sum(dtype=torch.float64 if x.dtype == torch.float64 else torch.float32))
 
@@ -89,11 +89,11 @@ Vector = NDArray[Any]
 FLOATS = ("float32", "float64")
 _ROW = 8192
 _COPIED = 8
-"""Rows that are copied at a time: 256 KiB of float32, which stay in a core's own cache from the check to the copy."""
+"""The rows to copy at a time: 256 KiB of float32, which stay in a core's own cache from the check to the copy."""
 
 
 def as_vector(x: Tensor) -> Vector:
-    """View a flat floating-point tensor as numpy's float32, or float64 where it is that. Half precision is widened.
+    """View a flat floating-point tensor as numpy's float64 or float32; half precision is widened.
 
     Raises ValueError where `x` is not flat or not floating-point.
     """
@@ -108,7 +108,7 @@ def as_vector(x: Tensor) -> Vector:
 def is_finite(x: Vector) -> bool:
     """Whether no number of `x` is NaN or infinite.
 
-    Sums of squares show it at the speed of reading; only where one overflows is every number looked at.
+    Sums of squares prove it at the speed of reading; only where one overflows is every number tested.
     """
     if len(x) < _ROW:
         return bool(np.isfinite(x).all())
@@ -121,7 +121,7 @@ def is_finite(x: Vector) -> bool:
 
 
 def copy_finite(x: Vector) -> Vector:
-    """A copy of `x`, each piece of which is looked at and then copied from the cache. Raises as `refuse_non_finite`."""
+    """Return a copy of `x`, checked and copied piece by piece in the cache. Raises ValueError for NaN or infinity."""
     num = len(x) // _ROW
     if num <= 4 * _COPIED:
         refuse_non_finite(x)
@@ -141,13 +141,13 @@ def copy_finite(x: Vector) -> Vector:
 
 
 def refuse_non_finite(x: Vector) -> None:
-    """Raise the ValueError that names the first NaN or infinity of `x`, if there is one."""
+    """Raise a ValueError with the first NaN or infinity of `x`, if there is one."""
     if not is_finite(x):
         raise_non_finite(x)
 
 
 def raise_non_finite(x: Vector) -> NoReturn:
-    """Raise the ValueError that names the first NaN or infinity of `x`, which has one."""
+    """Raise a ValueError with the first NaN or infinity of `x`, which has one."""
     bad = np.flatnonzero(~np.isfinite(x))
     raise ValueError(
         f"x[{bad[0]}] is {x[bad[0]]}, and {len(bad)} of {len(x)} numbers are NaN or infinite: "
@@ -155,31 +155,31 @@ def raise_non_finite(x: Vector) -> NoReturn:
     )
 
 
-def read_dim(encoded: Encoded) -> int:
-    """Return the dimension of `encoded`; raise MalformedMessage unless it is a count."""
+def read_dim(encoded: EncodedVector) -> int:
+    """Return the dimension of `encoded`. Raises MalformedMessage unless it is a count."""
     if type(encoded.dim) is not int or encoded.dim < 0:
         raise MalformedMessage(f"an encoded vector of dimension {encoded.dim!r}; expected a count")
     return encoded.dim
 
 
-def check_names(encoded: Encoded, names: Collection[str]) -> int:
-    """Return the dimension of `encoded`; raise MalformedMessage unless its arrays are exactly `names`."""
+def check_names(encoded: EncodedVector, names: Collection[str]) -> int:
+    """Return the dimension of `encoded`. Raises MalformedMessage unless its arrays are exactly `names`."""
     dim = read_dim(encoded)
     if set(encoded.arrays) != set(names):
         raise MalformedMessage(f"arrays {sorted(encoded.arrays)}; expected {sorted(names)}")
     return dim
 
 
-def read_count(encoded: Encoded, name: str, low: int, high: int) -> int:
-    """Return the integer `name` of the metadata; raise MalformedMessage unless low <= it <= high."""
+def read_count(encoded: EncodedVector, name: str, low: int, high: int) -> int:
+    """Return the integer `name` of the metadata. Raises MalformedMessage unless it is from `low` to `high`."""
     value = encoded.meta.get(name)
     if type(value) is not int or not low <= value <= high:
         raise MalformedMessage(f"{name} = {value!r}; expected an integer from {low} to {high}")
     return value
 
 
-def read_array(encoded: Encoded, name: str, dtypes: Collection[str], length: int | None) -> Array:
-    """Return the flat array `name` if it has one of `dtypes` and `length`, else raise MalformedMessage.
+def read_array(encoded: EncodedVector, name: str, dtypes: Collection[str], length: int | None) -> Array:
+    """Return the flat array `name`. Raises MalformedMessage unless it has one of `dtypes` and `length`.
 
     Nothing is allocated. A `length` of None accepts any that agrees with the buffer.
     """
@@ -199,22 +199,22 @@ def read_array(encoded: Encoded, name: str, dtypes: Collection[str], length: int
     return array
 
 
-def read_numpy(encoded: Encoded, name: str, dtypes: Collection[str], length: int | None) -> Vector:
+def read_numpy(encoded: EncodedVector, name: str, dtypes: Collection[str], length: int | None) -> Vector:
     """View the array `name` as numpy after the checks of `read_array`."""
     array = read_array(encoded, name, dtypes, length)
     return np.frombuffer(array.data, np.dtype(array.dtype))
 
 
-def read_finite(encoded: Encoded, name: str, length: int) -> Vector:
-    """View float32 or float64 numbers; raise MalformedMessage where one is NaN or infinite."""
+def read_finite(encoded: EncodedVector, name: str, length: int) -> Vector:
+    """View float32 or float64 numbers. Raises MalformedMessage where one is NaN or infinite."""
     values = read_numpy(encoded, name, FLOATS, length)
     if not is_finite(values):
         raise MalformedMessage(f"array {name!r} holds a NaN or an infinity; expected finite numbers")
     return values
 
 
-def read_scales(encoded: Encoded, length: int) -> Vector:
-    """View the buckets' scales; raise MalformedMessage where one is negative, NaN or infinite."""
+def read_scales(encoded: EncodedVector, length: int) -> Vector:
+    """View the buckets' scales. Raises MalformedMessage where one is negative, NaN or infinite."""
     scales = read_finite(encoded, "scales", length)
     if length and scales.min() < 0:
         raise MalformedMessage(f"a scale of {scales.min()}; expected none below 0")

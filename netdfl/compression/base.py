@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 import numpy as np
 
+from netdfl.core.renamed import renamed
 from netdfl.core.types import Array, Scalar
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class EncodedVector:
     """A compressed vector of `dim` numbers. `nbytes` counts its arrays; the wire adds its metadata."""
 
     dim: int
@@ -26,17 +27,16 @@ class Encoded:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays."""
+        """The bytes of the arrays."""
         return sum(array.nbytes for array in self.arrays.values())
 
 
 class Compressor(Protocol):
-    """A map from vectors to few bytes. Stateless: memory (error feedback, copies) is the mixing's.
+    """A map from vectors to few bytes. Stateless: memory (error feedback, copies) belongs to the mixing.
 
-    `unbiased`: E[C(x)] = x. `variance(d)` bounds E|x - C(x)|^2 / |x|^2 for every x of d numbers.
-    `contraction(d)`: the largest omega with E|x - C(x)|^2 <= (1 - omega)|x|^2 that is guaranteed,
-    so 1 - variance(d), or 0 where that is negative. All hold in exact arithmetic.
-    A class that names this one as its base has the first and the last for nothing.
+    `unbiased`: E[C(x)] = x. `variance(d)` bounds E|x - C(x)|^2 / |x|^2 for every x of d numbers. `contraction(d)`: the
+    largest guaranteed omega with E|x - C(x)|^2 <= (1 - omega)|x|^2, so 1 - variance(d), or 0 where that is negative.
+    All hold in exact arithmetic. A subclass inherits defaults of `unbiased` and `contraction`.
     """
 
     __slots__ = ()
@@ -47,45 +47,49 @@ class Compressor(Protocol):
         return False
 
     def contraction(self, dim: int) -> float:
-        """omega in [0, 1] for vectors of `dim` numbers: by default what `variance` leaves of 1."""
+        """Return omega in [0, 1] for vectors of `dim` numbers: by default 1 - `variance`, or 0."""
         return max(0.0, 1.0 - self.variance(dim))
 
     @abstractmethod
     def variance(self, dim: int) -> float:
-        """The bound of E|x - C(x)|^2 / |x|^2 for vectors of `dim` numbers."""
+        """Return the bound of E|x - C(x)|^2 / |x|^2 for vectors of `dim` numbers."""
 
     @abstractmethod
-    def compress(self, x: Tensor, rng: np.random.Generator) -> Encoded:
+    def compress(self, x: Tensor, rng: np.random.Generator) -> EncodedVector:
         """Encode a flat floating-point vector of shape (d,). The same seed gives the same bytes.
 
         Raises ValueError where a number is NaN or infinite.
         """
 
     @abstractmethod
-    def decompress(self, encoded: Encoded) -> Tensor:
-        """Decode to a fresh vector of shape (d,). Absurd contents raise `MalformedMessage`."""
+    def decompress(self, encoded: EncodedVector) -> Tensor:
+        """Decode to a fresh vector of shape (d,). Raises MalformedMessage for absurd contents."""
 
 
 @runtime_checkable
-class Adding(Protocol):
-    """A compressor that decodes onto a vector in fewer passes than decoding and adding take."""
+class AddingCompressor(Protocol):
+    """A compressor that decodes and adds to a vector in one operation, with fewer passes than two take."""
 
-    def add_to(self, base: Tensor, encoded: Encoded) -> Tensor:
-        """`base`, shape (d,), plus what `encoded` decodes to, to the bit: a fresh vector like `base`.
+    def add_to(self, base: Tensor, encoded: EncodedVector) -> Tensor:
+        """Return `base`, shape (d,), plus the decoded vector, to the bit: a fresh vector like `base`.
 
-        Absurd contents raise `MalformedMessage`.
+        Raises MalformedMessage for absurd contents.
         """
 
 
-def add_to(compressor: Compressor, base: Tensor, encoded: Encoded) -> Tensor:
-    """`base` plus what `encoded` decodes to, a fresh vector like `base`. Raises MalformedMessage."""
+def add_to(compressor: Compressor, base: Tensor, encoded: EncodedVector) -> Tensor:
+    """Return `base` plus the decoded vector, a fresh vector like `base`. Raises MalformedMessage."""
     if _adds(type(compressor)):
-        found: Tensor = cast("Adding", compressor).add_to(base, encoded)
+        found: Tensor = cast("AddingCompressor", compressor).add_to(base, encoded)
         return found
     return base + compressor.decompress(encoded).to(base.device, base.dtype)
 
 
 @cache
 def _adds(kind: type) -> bool:
-    """Whether compressors of that type are `Adding`; asked once, for to look at a protocol costs more than a call."""
-    return issubclass(kind, Adding)
+    """Whether compressors of this type have `add_to`. Cached: a runtime protocol check costs more than a call."""
+    return issubclass(kind, AddingCompressor)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = renamed(__name__, {"Adding": "AddingCompressor", "Encoded": "EncodedVector"})

@@ -1,8 +1,8 @@
 """Unsigned integers of a few bits each, packed; and sorted or small ones in unary.
 
-`pack` keeps 8-bit planes apart (the first bytes of all codes, then the second ones), and what is left over, 1 to 7 bits
-a code, little-endian without gaps. n codes of b bits take n * (b // 8) + ceil(n * (b % 8) / 8) bytes = ceil(n * b / 8).
-A long vector is packed in pieces that stay in a core's cache.
+`pack` keeps 8-bit planes apart (the first bytes of all codes, then the second ones), and packs the remaining 1 to 7
+bits of each code little-endian without gaps. n codes of b bits take n * (b // 8) + ceil(n * (b % 8) / 8) bytes =
+ceil(n * b / 8). A long vector is packed in pieces that stay in a core's cache.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ Codes = NDArray[Any]
 Bytes = NDArray[np.uint8]
 
 _FEW = 16384
-"""Indices of 8 bytes that stay in a core's cache."""
+"""The number of 8-byte indices that stay in a core's cache."""
 _UNSIGNED = ((8, np.uint8), (16, np.uint16), (32, np.uint32), (64, np.uint64))
 
 
 def code_dtype(bits: int) -> np.dtype[Any]:
-    """The smallest unsigned dtype that holds `bits` bits."""
+    """Return the smallest unsigned dtype that holds `bits` bits."""
     return np.dtype(next(dtype for width, dtype in _UNSIGNED if bits <= width))
 
 
 def packed_nbytes(num: int, *, bits: int) -> int:
-    """Bytes of `num` packed codes of `bits` bits."""
+    """Return the bytes of `num` packed codes of `bits` bits."""
     return -(-num * bits // 8)
 
 
 def pack(codes: Codes, bits: int) -> Bytes:
-    """Pack codes of dtype `code_dtype(bits)`, each below 2^bits. Codes of 8 bits are returned as they are."""
+    """Pack codes of dtype `code_dtype(bits)`, each below 2^bits. Codes of 8 bits are returned unchanged."""
     if bits == 8:
         return codes
     planes, left = divmod(bits, 8)
@@ -47,7 +47,7 @@ def pack(codes: Codes, bits: int) -> Bytes:
 
 
 def unpack(packed: Bytes, num: int, bits: int) -> Codes:
-    """The `num` codes of `bits` bits in `packed`, which has exactly `packed_nbytes` bytes."""
+    """Return the `num` codes of `bits` bits in `packed`, which has exactly `packed_nbytes` bytes."""
     if bits == 8:
         return packed
     planes, left = divmod(bits, 8)
@@ -140,7 +140,7 @@ def unary(heights: NDArray[np.int64]) -> Bytes:
 
 
 def from_unary(packed: Bytes, num: int) -> NDArray[np.int64] | None:
-    """The `num` heights behind `packed`, or None where another number of bits is set."""
+    """Return the `num` heights encoded in `packed`, or None if another number of bits is set."""
     ones = np.flatnonzero(np.unpackbits(packed, bitorder="little").view(np.bool_))
     if len(ones) != num:
         return None

@@ -1,4 +1,4 @@
-"""A vector's buckets, the numbers that share a scale, and what is done with all of a few buckets at once.
+"""A vector's buckets, which are the numbers that share a scale, and operations on several buckets at once.
 
 A long vector is cut into pieces and spans of pieces that stay in a core's cache, along the borders of its buckets.
 """
@@ -19,17 +19,19 @@ from netdfl.compression.arrays import empty
 from netdfl.compression.scratch import scratch
 
 PIECE = 65536
-"""Coordinates that share what is drawn or summed up; what is at hand of them fits a 1 MiB cache."""
+"""Coordinates that share one draw or one sum; the buffers for so many fit a 1 MiB cache."""
 SPAN = 4
-"""Pieces that an element-wise operation takes at once: of fewer, the calls would cost as much as what they do.
-torch may share a span between threads, so only these and maxima are torch's; sums are numpy's, in one thread."""
+"""The pieces of one element-wise operation: for fewer, the calls would cost as much as the arithmetic.
+torch may divide a span among threads, so only these operations and maxima are torch's; sums are numpy's, in one thread.
+"""
 
 
 class BucketSpan(NamedTuple):
-    """Some buckets of a flat vector: where its numbers are, from `start` to `stop`, and of which `buckets`.
+    """Consecutive buckets of a flat vector: its numbers from `start` to `stop`, and the slice `buckets`.
 
-    As a matrix they have a row for each bucket, of `width` numbers; where the last one is shorter, it is longer than
-    the span. A bucket over `PIECE` has spans of its own, of one row. `pieces` are the lengths of a span's pieces.
+    As a matrix it has a row for each bucket, of `width` numbers; if the last bucket is shorter, the matrix is longer
+    than the span. A bucket over `PIECE` has spans of its own, of one row. `pieces` are the lengths of the span's
+    pieces.
     """
 
     start: int
@@ -40,23 +42,23 @@ class BucketSpan(NamedTuple):
 
     @property
     def numel(self) -> int:
-        """Numbers of the matrix."""
+        """The count of the matrix's numbers."""
         rows: int = self.buckets.stop - self.buckets.start
         return rows * self.width
 
     def of(self, vector: Tensor) -> Tensor:
-        """Its numbers of a vector; no view of what is the span already."""
+        """Return the span's numbers of a vector; `vector` itself if it has the span's length."""
         return vector if vector.numel() == self.stop - self.start else vector[self.start : self.stop]
 
     def matrix(self, buffer: Tensor) -> Tensor:
-        """The beginning of a flat buffer, of shape (buckets, width)."""
+        """View the beginning of a flat buffer in the shape (buckets, width)."""
         numel = self.numel
         return (buffer if buffer.numel() == numel else buffer[:numel]).view(-1, self.width)
 
 
 @lru_cache(maxsize=64)
 def spans(dim: int, bucket: int) -> tuple[BucketSpan, ...]:
-    """What covers a vector of `dim` numbers, in order."""
+    """Return spans that cover a vector of `dim` numbers, in order."""
     bucket = min(bucket or dim, dim)
     found: list[BucketSpan] = []
     if bucket > PIECE:
@@ -76,22 +78,22 @@ def spans(dim: int, bucket: int) -> tuple[BucketSpan, ...]:
 
 
 def _cut(length: int, most: int) -> tuple[int, ...]:
-    """Lengths of up to `most` that add up to `length`."""
+    """Return lengths of up to `most` that add up to `length`."""
     return (most,) * (length // most) + ((length % most,) if length % most else ())
 
 
 def buffer_for(spans: Sequence[BucketSpan], dtype: torch.dtype) -> Tensor:
-    """A flat buffer of this thread, not set, that has room for the matrix of each of `spans`."""
+    """Return an uninitialized flat buffer of this thread with room for the matrix of each span."""
     return scratch("span", max((span.numel for span in spans), default=0), dtype)
 
 
 def num_buckets(dim: int, bucket: int) -> int:
-    """Buckets of a vector of `dim` numbers; `bucket` 0 is one for the whole vector."""
+    """Return the number of buckets of a vector of `dim` numbers; `bucket` 0 is one for the whole vector."""
     return -(-dim // bucket) if bucket else min(dim, 1)
 
 
 def pieces(vector: Tensor, bucket: int) -> list[Tensor]:
-    """Views of shape (buckets, numbers), in order, that cover a flat vector.
+    """Return views of shape (buckets, numbers), in order, that cover a flat vector.
 
     A bucket over `PIECE` becomes several pieces of shape (1, numbers); the last bucket may be shorter.
     """
@@ -106,7 +108,7 @@ def pieces(vector: Tensor, bucket: int) -> list[Tensor]:
 
 
 def times_scales(numbers: Tensor, scales: Tensor, bucket: int) -> Tensor:
-    """Each number times the scale of its bucket, of shape (d,), in the dtype of the scales."""
+    """Return each number times the scale of its bucket, shape (d,), in the dtype of the scales."""
     dim, column = len(numbers), scales.view(-1, 1)
     covering = spans(dim, bucket)
     result = empty(max((span.start + span.numel for span in covering), default=0), scales.dtype)
@@ -117,9 +119,9 @@ def times_scales(numbers: Tensor, scales: Tensor, bucket: int) -> Tensor:
 
 
 def plus_scaled(base: Tensor, numbers: Tensor, scales: Tensor, bucket: int) -> Tensor:
-    """`base` plus `times_scales` of the rest, to the bit, in less memory.
+    """Return `base` plus `times_scales` of the other arguments, to the bit, in less memory.
 
-    Each product is rounded before it is added: in one operation, two machines might round it differently.
+    Each product is rounded before the addition: in one operation, two machines might round it differently.
     """
     dim, column = len(numbers), scales.view(-1, 1)
     covering = spans(dim, bucket)

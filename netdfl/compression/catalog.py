@@ -1,6 +1,6 @@
-"""The compressors by name, as a scenario writes them.
+"""The compressors by the names that a scenario uses.
 
-Importing this file is cheap, so that a scenario is checked in a moment: each function imports its compressor, and torch
+Importing this file is cheap, so that a scenario is checked quickly: each function imports its compressor, and torch
 with it, when it is called.
 """
 
@@ -20,14 +20,14 @@ Levels = Annotated[int, Bound(ge=0, le=32767)]
 
 
 def identity() -> Compressor:
-    """Send every number as it is."""
+    """Send every number unchanged."""
     from netdfl.compression.identity import IdentityCompressor
 
     return IdentityCompressor()
 
 
 def float16() -> Compressor:
-    """Round to IEEE half precision: 3 digits, magnitudes from 6e-5 to 65504; what is below 3e-8 becomes 0."""
+    """Round to IEEE half precision: 3 digits, magnitudes from 6e-5 to 65504; a magnitude below 3e-8 becomes 0."""
     from netdfl.compression.identity import Cast
 
     return Cast("float16")
@@ -77,7 +77,7 @@ def qsgd(
 def top_k(
     *, fraction: Probability = 0.1, count: NonNegativeInt = 0, method: Literal["exact", "threshold"] = "exact"
 ) -> Compressor:
-    """Send the numbers of largest magnitude: a fraction of all, or `count` where that is not 0.
+    """Send the numbers of largest magnitude: a fraction of all, or `count` if that is not 0.
 
     Raises:
         ValueError: Neither a fraction nor a count.

@@ -1,9 +1,9 @@
 """Random fractions for rounding, drawn in less time than the rounding takes.
 
-Drawing 16 random bits a coordinate takes longer than all the rest. So one block of them is drawn, and piece m of the
-vector uses u = R_i xor c_m, with a fresh c_m a piece. Each u is uniform, and any two are independent: R_i and R_j are,
-and for i = j the c are. The mean, the variance and every covariance of what is rounded with them are those of
-independent draws.
+Drawing 16 random bits for each coordinate takes longer than all other work. So one block R of random bits is drawn, and
+piece m of the vector uses u = R_i xor c_m, with a fresh c_m for each piece. Each u is uniform, and any two are
+independent: for different i by R_i and R_j, for equal i by the c. So the mean, the variance and every covariance of the
+rounded numbers equal those with independent draws.
 
 The u lie on the grid (2j + 1) / 2^16, j < 2^15. So floor(y + u) rounds y to the nearest multiple of 2^-15 first:
 P(up) is off by at most 2^-16. With 8 bits that is 1.2e-7 of the norm, the spacing of float32 there; 2^32 draws would
@@ -25,11 +25,11 @@ from netdfl.compression.buckets import BucketSpan, buffer_for
 
 
 def fractions(rng: np.random.Generator, spans: Sequence[BucketSpan], offset: int, *, double: bool) -> Iterator[Tensor]:
-    """Yield `2^e + offset + u` for the numbers of each span, the consumer's to overwrite, until the next one.
+    """Yield `2^e + offset + u` for the numbers of each span, in a buffer that the caller may overwrite.
 
-    What is yielded is flat and may be longer. The integer part is `offset` modulo 2^8 in float32 (e = 7) and modulo
-    2^16 in float64 (e = 20). The bits of that float that stand for u are 16 zeros; u is put there as an integer, so no
-    float operation is needed.
+    The buffer is flat, may be longer than the span, and is used again for the next span. The integer part is `offset`
+    modulo 2^8 in float32 (e = 7) and modulo 2^16 in float64 (e = 20). The bits of this float that represent u are 16
+    zeros; u is put there as an integer, so no float operation is needed.
     """
     dtype, low, exponent = ("f8", 16, 20) if double else ("f4", 0, 7)
     word = np.dtype("u8" if double else "u4")
@@ -52,7 +52,7 @@ def fractions(rng: np.random.Generator, spans: Sequence[BucketSpan], offset: int
 
 
 def _random16(rng: np.random.Generator, num: int) -> NDArray[np.uint16]:
-    """`num` times 16 random bits: of a whole number of 64-bit words they are the same, in half the time."""
+    """Draw `num` times 16 random bits; 64-bit words give the same bits in half the time if `num` fills whole words."""
     if num % 4 or sys.byteorder == "big":
         return rng.integers(0, 2**16, num, np.uint16)
     return rng.integers(0, 2**64 - 1, num // 4, np.uint64, endpoint=True).view(np.uint16)

@@ -1,4 +1,4 @@
-"""Compressors that keep every coordinate: as it is, or rounded to 16 bits."""
+"""Compressors that keep every coordinate: unchanged, or rounded to 16 bits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from netdfl.compression.arrays import (
     to_array,
     to_tensor,
 )
-from netdfl.compression.base import Compressor, Encoded
+from netdfl.compression.base import Compressor, EncodedVector
 from netdfl.core.errors import MalformedMessage
 
 _STORED = ("float16", "bfloat16", *FLOATS)
@@ -39,18 +39,18 @@ class IdentityCompressor(Compressor):
     unbiased: ClassVar[bool] = True
 
     def variance(self, dim: int) -> float:
-        """0: nothing is lost."""
+        """Return 0: nothing is lost."""
         return 0.0
 
-    def compress(self, x: Tensor, rng: np.random.Generator) -> Encoded:
+    def compress(self, x: Tensor, rng: np.random.Generator) -> EncodedVector:
         """Copy `x` of shape (d,). Raises ValueError where a number is not finite."""
         vector = as_vector(x)
         if x.dtype in (torch.float16, torch.bfloat16):
             refuse_non_finite(vector)
-            return Encoded(len(x), {"values": snapshot(x)})
-        return Encoded(len(x), {"values": from_numpy(copy_finite(vector))})
+            return EncodedVector(len(x), {"values": snapshot(x)})
+        return EncodedVector(len(x), {"values": from_numpy(copy_finite(vector))})
 
-    def decompress(self, encoded: Encoded) -> Tensor:
+    def decompress(self, encoded: EncodedVector) -> Tensor:
         """Copy back to shape (d,). Raises MalformedMessage."""
         dim = check_names(encoded, ("values",))
         array = read_array(encoded, "values", _STORED, dim)
@@ -70,10 +70,10 @@ class Cast(Compressor):
     dtype: Literal["float16", "bfloat16"]
 
     def variance(self, dim: int) -> float:
-        """u^2, for magnitudes in the format's normal range; 1 where all are flushed to zero."""
+        """Return u^2, for magnitudes in the format's normal range; 1 where all are flushed to zero."""
         return 2.0**-22 if self.dtype == "float16" else 2.0**-16
 
-    def compress(self, x: Tensor, rng: np.random.Generator) -> Encoded:
+    def compress(self, x: Tensor, rng: np.random.Generator) -> EncodedVector:
         """Round `x` of shape (d,). Raises ValueError where a number is not finite or beyond the format's range."""
         vector = as_vector(x)
         refuse_non_finite(vector)
@@ -84,9 +84,9 @@ class Cast(Compressor):
             what = f"{largest} is beyond {self.dtype}, whose largest is {torch.finfo(target).max}"
             other = "use bfloat16, " if self.dtype == "float16" else ""
             raise ValueError(f"{what}: {other}lower the learning rate or clip the gradient")
-        return Encoded(len(vector), {"values": to_array(rounded)})
+        return EncodedVector(len(vector), {"values": to_array(rounded)})
 
-    def decompress(self, encoded: Encoded) -> Tensor:
+    def decompress(self, encoded: EncodedVector) -> Tensor:
         """Widen to float32 of shape (d,). Raises MalformedMessage."""
         dim = check_names(encoded, ("values",))
         stored = to_tensor(read_array(encoded, "values", (self.dtype,), dim))

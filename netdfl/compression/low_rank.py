@@ -1,4 +1,4 @@
-"""The vector as a near-square matrix, sent as a product of two thin ones."""
+"""Low-rank compression: the vector as a near-square matrix, sent as a product of two thin matrices."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from netdfl.compression.arrays import Vector, as_vector, check_names, from_numpy, read_finite, refuse_non_finite
-from netdfl.compression.base import Compressor, Encoded
+from netdfl.compression.base import Compressor, EncodedVector
 from netdfl.core.errors import MalformedMessage
 
 
@@ -29,17 +29,17 @@ class LowRank(Compressor):
     rank: int
 
     def shape(self, dim: int) -> tuple[int, int, int]:
-        """Rows n, columns m and rank r for `dim` numbers."""
+        """Return rows n, columns m and rank r for `dim` numbers."""
         rows = math.isqrt(max(dim, 1) - 1) + 1
         columns = -(-dim // rows)
         return rows, columns, min(self.rank, rows, columns)
 
     def variance(self, dim: int) -> float:
-        """1 - r / min(n, m), in expectation."""
+        """Return 1 - r / min(n, m), in expectation."""
         rows, columns, rank = self.shape(dim)
         return 1.0 - rank / min(rows, columns) if dim else 0.0
 
-    def compress(self, x: Tensor, rng: np.random.Generator) -> Encoded:
+    def compress(self, x: Tensor, rng: np.random.Generator) -> EncodedVector:
         """Encode `x` of shape (d,). Raises ValueError where a number is not finite."""
         vector = as_vector(x)
         refuse_non_finite(vector)
@@ -56,9 +56,9 @@ class LowRank(Compressor):
         right = np.einsum("ri,ij->rj", left, matrix)
         if exponent:
             right = _sized(left, right, exponent)
-        return Encoded(len(vector), {"left": from_numpy(left.ravel()), "right": from_numpy(right.ravel())})
+        return EncodedVector(len(vector), {"left": from_numpy(left.ravel()), "right": from_numpy(right.ravel())})
 
-    def decompress(self, encoded: Encoded) -> Tensor:
+    def decompress(self, encoded: EncodedVector) -> Tensor:
         """Decode to shape (d,), in the dtype of the factors. Raises MalformedMessage."""
         dim = check_names(encoded, ("left", "right"))
         rows, columns, rank = self.shape(dim)
@@ -75,13 +75,13 @@ class LowRank(Compressor):
 
 
 def _far(largest: np.floating[Any]) -> int:
-    """The exponent of a largest magnitude by which, or by whose reciprocal, products may leave its type; else 0."""
+    """Return the exponent of a magnitude so large or small that products may leave its type; else 0."""
     exponent = int(np.frexp(largest)[1])
     return exponent if abs(exponent) > 0.75 * np.finfo(largest.dtype).maxexp else 0
 
 
 def _sized(left: Vector, right: Vector, exponent: int) -> Vector:
-    """`right` times 2 to the `exponent`. Raises ValueError where it, or its product with `left`, leaves its type."""
+    """Return `right` times 2^exponent. Raises ValueError where it, or its product with `left`, overflows."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         right = np.ldexp(right, exponent)
         fits = np.isfinite(np.einsum("ri,rj->ij", left, right)).all()

@@ -1,9 +1,9 @@
-"""Which k of d coordinates are sent, and how that is said: a bitmap, or the sorted list in two arrays, the shorter one.
+"""The encoding of k positions out of d coordinates: a bitmap, or a sorted list in two arrays, whichever is shorter.
 
-The coordinates of largest magnitude are found in time near that of reading the vector once. The list keeps the low
-floor(log2(d / k)) bits of each index as they are and the rest as gaps in unary (Elias 1974, Fano 1971): at most
-2 + log2(d / k) bits an index, half a bit from the least possible. Which of the two it is follows from (k, d), so a peer
-can't choose. All or none of d need no array.
+The coordinates of largest magnitude are found in about the time of reading the vector once. The list keeps the low
+floor(log2(d / k)) bits of each index unchanged and the rest as gaps in unary (Elias 1974, Fano 1971): at most
+2 + log2(d / k) bits an index, half a bit from the least possible. The choice of the two forms follows from (k, d), so a
+peer can't make it. All or none of d need no array.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netdfl.compression.arrays import Vector, from_numpy, read_numpy
-from netdfl.compression.base import Encoded
+from netdfl.compression.base import EncodedVector
 from netdfl.compression.bits import code_dtype, from_unary, pack, packed_nbytes, unary, unpack
 from netdfl.compression.buckets import PIECE
 from netdfl.core.errors import MalformedMessage
@@ -34,14 +34,14 @@ def _list_nbytes(count: int, dim: int) -> tuple[int, int]:
 
 
 def names(count: int, dim: int) -> tuple[str, ...]:
-    """The arrays that hold `count` positions out of `dim`."""
+    """Return the names of the arrays for `count` positions out of `dim`."""
     if count in (0, dim):
         return ()
     return ("bitmap",) if packed_nbytes(dim, bits=1) <= sum(_list_nbytes(count, dim)) else ("high", "low")
 
 
 def nbytes(count: int, dim: int) -> int:
-    """Bytes of `count` positions out of `dim`: min(ceil(d / 8), the list), 0 for all or none."""
+    """Return the bytes of `count` positions out of `dim`: min(ceil(d / 8), the list), 0 for all or none."""
     return min(packed_nbytes(dim, bits=1), sum(_list_nbytes(count, dim))) if names(count, dim) else 0
 
 
@@ -63,8 +63,8 @@ def encode(indices: Indices, dim: int) -> dict[str, Array]:
     return {"high": from_numpy(high), "low": from_numpy(pack(rest, low))}
 
 
-def decode(encoded: Encoded, count: int, dim: int) -> Indices:
-    """The strictly increasing indices below `dim`; anything else raises MalformedMessage."""
+def decode(encoded: EncodedVector, count: int, dim: int) -> Indices:
+    """Return the strictly increasing indices below `dim`. Raises MalformedMessage for anything else."""
     kind = names(count, dim)
     if not kind:
         return np.arange(count)
@@ -89,15 +89,15 @@ def decode(encoded: Encoded, count: int, dim: int) -> Indices:
 
 
 def _sample(x: Vector, where: Indices | slice) -> Vector:
-    """Magnitudes of some coordinates, largest first."""
+    """Return the magnitudes of some coordinates, largest first."""
     magnitudes: Vector = np.sort(np.abs(x[where]))[::-1]
     return magnitudes
 
 
 def _passing(x: Vector, threshold: Any, most: int) -> tuple[Indices | None, Vector]:
-    """Indices of the magnitudes that are not below `threshold`, increasing, and the numbers there; None if over `most`.
+    """Return the indices of magnitudes not below `threshold`, increasing, and their numbers; None if over `most`.
 
-    A NaN is below nothing.
+    A NaN is below no threshold.
     """
     indices, numbers = np.empty(most, np.int64), np.empty(most, x.dtype)
     magnitudes, chosen = np.empty(min(PIECE, len(x)), x.dtype), np.empty(min(PIECE, len(x)), np.bool_)
@@ -118,10 +118,10 @@ def _passing(x: Vector, threshold: Any, most: int) -> tuple[Indices | None, Vect
 
 
 def largest(x: Vector, count: int) -> tuple[Indices, Vector]:
-    """The `count` indices of largest magnitude, increasing, and the numbers there; of equal ones the lower index.
+    """Return the `count` indices of largest magnitude, increasing, and their numbers; ties go to lower indices.
 
-    A sample gives a threshold that almost surely more numbers pass, but few more; only those are then selected from.
-    If it misled, all are. A NaN is larger than every number.
+    A sample gives a threshold that almost surely more than `count` numbers pass, but few more; the selection is made
+    among these. If the sample misled, it is made among all. A NaN is larger than every number.
     """
     dim = len(x)
     if count == 0:
@@ -145,7 +145,7 @@ def largest(x: Vector, count: int) -> tuple[Indices, Vector]:
 
 
 def above(x: Vector, count: int, bounds: tuple[int, int], rng: np.random.Generator) -> tuple[Indices, Vector] | None:
-    """What is above a threshold estimated from a random sample, as `largest`; None where it is out of `bounds`."""
+    """Return the numbers above a threshold from a random sample, like `largest`; None if they are out of `bounds`."""
     dim = len(x)
     if count == 0:
         return None

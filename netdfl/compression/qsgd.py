@@ -22,7 +22,7 @@ from netdfl.compression.arrays import (
     read_scales,
     refuse_non_finite,
 )
-from netdfl.compression.base import Compressor, Encoded
+from netdfl.compression.base import Compressor, EncodedVector
 from netdfl.compression.bits import code_dtype, pack, packed_nbytes, unpack
 from netdfl.compression.buckets import (
     bucket_totals,
@@ -63,16 +63,16 @@ class Qsgd(Compressor):
 
     @property
     def bits(self) -> int:
-        """Bits a number, sign included."""
+        """The bits of a number, sign included."""
         return (2 * self.levels).bit_length()
 
     @property
     def unbiased(self) -> bool:
-        """Whether it is not rescaled."""
+        """Whether the compressor is not rescaled."""
         return not self.scaled
 
     def variance(self, dim: int) -> float:
-        """Tau, or tau / (1 + tau) if scaled.
+        """Return tau, or tau / (1 + tau) if scaled.
 
         For l2 tau = min(B / s^2, sqrt(B) / s), lemma 3.1 of QSGD with B the bucket's size. For max it is
         min((B - 1) / (4 s^2), (1 + sqrt(B)) / (2 s)): from f(1-f) <= 1/4 and f(1-f) <= s |x_i| / |x|.
@@ -84,7 +84,7 @@ class Qsgd(Compressor):
             tau = min(max(size - 1, 0) / (4 * s**2), (1 + math.sqrt(size)) / (2 * s))
         return tau / (1 + tau) if self.scaled else tau
 
-    def compress(self, x: Tensor, rng: np.random.Generator) -> Encoded:
+    def compress(self, x: Tensor, rng: np.random.Generator) -> EncodedVector:
         """Encode `x` of shape (d,). Raises ValueError where a number is not finite."""
         vector = as_vector(x)
         double = vector.dtype == np.float64 or self.bits > 8
@@ -98,7 +98,7 @@ class Qsgd(Compressor):
         return self._encoded(codes, norms)
 
     def _round(self, vector: Tensor, factors: Tensor, rng: np.random.Generator) -> Vector:
-        """floor(x_i * factor + u_i) + 2^(bits - 1), in the factors' precision."""
+        """Return floor(x_i * factor + u_i) + 2^(bits - 1), in the factors' precision."""
         covering = spans(len(vector), self.bucket)
         codes = np.empty(len(vector), code_dtype(self.bits))
         column, double = factors.view(-1, 1), factors.dtype == torch.float64
@@ -113,7 +113,7 @@ class Qsgd(Compressor):
         return codes
 
     def _norms(self, vector: Vector) -> Vector:
-        """The norm of each bucket in the vector's dtype, never below the bucket's largest magnitude."""
+        """Return the norm of each bucket in the vector's dtype, never below the bucket's largest magnitude."""
         if self.norm == "max":
             norms = _largest(torch.from_numpy(vector), self.bucket)
         else:
@@ -135,7 +135,7 @@ class Qsgd(Compressor):
             )
         return norms
 
-    def _encoded(self, codes: Vector, norms: Vector) -> Encoded:
+    def _encoded(self, codes: Vector, norms: Vector) -> EncodedVector:
         dim, scales = len(codes), from_numpy(norms)
         if self.entropy and dim:
             folded = rice.fold(codes, self.bits)
@@ -143,27 +143,27 @@ class Qsgd(Compressor):
             if nbytes < packed_nbytes(dim, bits=self.bits):
                 quotients, remainders = (from_numpy(a) for a in rice.encode(folded, k))
                 arrays = {"scales": scales, "quotients": quotients, "remainders": remainders}
-                return Encoded(dim, arrays, {"rice": k})
-        return Encoded(dim, {"scales": scales, "codes": from_numpy(pack(codes, self.bits))})
+                return EncodedVector(dim, arrays, {"rice": k})
+        return EncodedVector(dim, {"scales": scales, "codes": from_numpy(pack(codes, self.bits))})
 
-    def decompress(self, encoded: Encoded) -> Tensor:
+    def decompress(self, encoded: EncodedVector) -> Tensor:
         """Decode to shape (d,), in the dtype of the scales. Raises MalformedMessage."""
         return times_scales(*self._levels_and_steps(encoded), self.bucket)
 
-    def add_to(self, base: Tensor, encoded: Encoded) -> Tensor:
-        """`base` plus what `encoded` decodes to, in fewer passes; see `Adding`. Raises MalformedMessage."""
+    def add_to(self, base: Tensor, encoded: EncodedVector) -> Tensor:
+        """Return `base` plus the decoded vector, in fewer passes. Raises MalformedMessage."""
         levels, steps = self._levels_and_steps(encoded)
         if base.is_cpu and base.dtype == steps.dtype:
             return plus_scaled(base, levels, steps, self.bucket)
         return base + times_scales(levels, steps, self.bucket).to(base.device, base.dtype)
 
-    def _levels_and_steps(self, encoded: Encoded) -> tuple[Tensor, Tensor]:
-        """The level of each number, and what a level of each bucket stands for."""
+    def _levels_and_steps(self, encoded: EncodedVector) -> tuple[Tensor, Tensor]:
+        """Return the level of each number, and the size of a level of each bucket."""
         levels = self._rice(encoded) if self.entropy and "quotients" in encoded.arrays else self._fixed(encoded)
         norms = read_scales(encoded, num_buckets(len(levels), self.bucket))
         return torch.from_numpy(levels), torch.from_numpy(norms / norms.dtype.type(self.levels))
 
-    def _fixed(self, encoded: Encoded) -> Vector:
+    def _fixed(self, encoded: EncodedVector) -> Vector:
         dim = check_names(encoded, ("scales", "codes"))
         codes = unpack(read_numpy(encoded, "codes", ("uint8",), packed_nbytes(dim, bits=self.bits)), dim, self.bits)
         zero = 2 ** (self.bits - 1)
@@ -173,7 +173,7 @@ class Qsgd(Compressor):
         signed: Vector = (codes - codes.dtype.type(zero)).view(f"i{codes.itemsize}")
         return signed
 
-    def _rice(self, encoded: Encoded) -> NDArray[Any]:
+    def _rice(self, encoded: EncodedVector) -> NDArray[Any]:
         dim = check_names(encoded, ("scales", "quotients", "remainders"))
         k = read_count(encoded, "rice", 0, self.bits - 1)
         remainders = read_numpy(encoded, "remainders", ("uint8",), packed_nbytes(dim, bits=k))
@@ -189,7 +189,7 @@ class Qsgd(Compressor):
 
 
 def _reciprocal(norms: Vector, levels: int) -> Vector:
-    """levels / norms, rounded down so that no |x_i| * it exceeds `levels`; 0 where a norm is 0, or too small for it."""
+    """Return levels / norms, rounded down so that no |x_i| * it exceeds `levels`; 0 for a norm of 0 or nearly 0."""
     with np.errstate(divide="ignore", over="ignore"):
         factors: Vector = norms.dtype.type(levels) / norms
     factors[np.isinf(factors)] = 0
@@ -198,7 +198,7 @@ def _reciprocal(norms: Vector, levels: int) -> Vector:
 
 
 def _largest(vector: Tensor, bucket: int) -> Vector:
-    """The largest magnitude of each bucket."""
+    """Return the largest magnitude of each bucket."""
     covering = spans(len(vector), bucket)
     magnitudes = buffer_for(covering, vector.dtype)
     plain = magnitudes.numpy()
@@ -222,7 +222,7 @@ def _add_products(sums: Tensor, numbers: Tensor, factors: Tensor, width: int) ->
 
 
 def _measure_again(norms: Vector, vector: Vector, bucket: int) -> None:
-    """Set the norms of those buckets whose squares leave float64, measured on numbers that are brought near 1."""
+    """Compute the norms of buckets whose squares leave float64 again, on numbers scaled to near 1."""
     odd = ~((norms > _SAFE_NORM[0]) & (norms < _SAFE_NORM[1]))
     if not odd.any():
         return
@@ -235,7 +235,7 @@ def _measure_again(norms: Vector, vector: Vector, bucket: int) -> None:
 
 
 def _squares(piece: Vector) -> NDArray[np.float64]:
-    """Sum of squares of each row, by numpy alone: torch's sums may depend on the number of threads."""
+    """Return the sum of squares of each row, by numpy alone: torch's sums may depend on the number of threads."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         sums: NDArray[np.float64] = np.einsum("ij,ij->i", piece, piece).astype(np.float64)
     unsafe = ~((sums > _SAFE_SQUARE[0]) & (sums < _SAFE_SQUARE[1]))

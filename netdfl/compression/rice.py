@@ -1,7 +1,7 @@
 """Golomb-Rice coding of small signed integers: an entropy code whose decoding needs no loop.
 
-Rice and Plaunt 1971, in the family of Elias's universal codes. z >> k is written in unary and the
-low k bits as they are, in two arrays. The best k is found by computing every length.
+Rice and Plaunt 1971, in the family of Elias's universal codes. z >> k is written in unary and the low k bits unchanged,
+in two arrays. The best k is found by computing every length.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def unfold(folded: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def shortest(folded: NDArray[np.uint16], bits: int) -> tuple[int, int]:
-    """The k below `bits` with the shortest code, and its bytes."""
+    """Return the k below `bits` with the shortest code, and its bytes."""
     counts = np.bincount(folded)
     values = np.arange(len(counts))
     unary_bits = [len(folded) + int(counts @ (values >> k)) for k in range(bits)]
@@ -40,13 +40,13 @@ def shortest(folded: NDArray[np.uint16], bits: int) -> tuple[int, int]:
 
 
 def encode(folded: NDArray[np.uint16], k: int) -> tuple[Bytes, Bytes]:
-    """Quotients in unary, and remainders of `k` bits."""
+    """Return quotients in unary, and remainders of `k` bits."""
     remainders = (folded & np.uint16((1 << k) - 1)).astype(code_dtype(k))
     return unary(np.cumsum(folded >> k, dtype=np.int64)), pack(remainders, k)
 
 
 def decode(quotients: Bytes, remainders: Bytes, num: int, k: int) -> NDArray[np.int64] | None:
-    """The `num` folded integers, or None where the quotients are not `num`."""
+    """Return the `num` folded integers, or None if there are not `num` quotients."""
     heights = from_unary(quotients, num)
     if heights is None:
         return None

@@ -1,4 +1,4 @@
-"""Memory of a thread for what is computed on the way: it is at hand, where fresh memory costs as much as a pass."""
+"""Buffers of a thread for intermediate results: used again, because fresh memory costs as much as a pass over it."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from torch import Tensor
 from netdfl.compression.arrays import empty
 
 MOST_BYTES = 1 << 21
-"""What is larger is allocated anew each time: it does not stay in a cache anyway."""
+"""The most bytes of a kept buffer. A larger one would not stay in a cache, so it is allocated for each use."""
 _MOST_KEPT = 32
 _STRETCH = 1 << 18
 
 
-class _Kept(local):
+class _ThreadBuffers(local):
     def __init__(self) -> None:
         self.buffers: dict[tuple[str, int, torch.dtype], Tensor] = {}
 
 
-_kept = _Kept()
+_kept = _ThreadBuffers()
 
 
 def scratch(use: str, num: int, dtype: torch.dtype) -> Tensor:
-    """A flat CPU tensor of `num` numbers, not set; the same one for the next who asks in this thread for that `use`."""
+    """Return an uninitialized flat CPU tensor of `num` numbers; calls of a thread with the same `use` share it."""
     if num * dtype.itemsize > MOST_BYTES:
         return empty(num, dtype)
     found = _kept.buffers.get((use, num, dtype))
@@ -37,12 +37,15 @@ def scratch(use: str, num: int, dtype: torch.dtype) -> Tensor:
 
 
 def difference(x: Tensor, y: Tensor) -> Tensor:
-    """`x` - `y`, until the next difference in this thread."""
+    """Return `x` - `y`, valid until the next difference in this thread."""
     return torch.sub(x, y, out=scratch("difference", x.numel(), x.dtype)) if x.is_cpu else x - y
 
 
 def stretches(*vectors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """The same part of each flat vector, which stays in a cache from one pass to the next; all of them on a GPU."""
+    """Yield corresponding parts of flat vectors, short enough to stay in a cache from one pass to the next.
+
+    On a GPU the vectors are yielded whole.
+    """
     num = vectors[0].numel()
     if num <= _STRETCH or not vectors[0].is_cpu:
         yield vectors

@@ -1,4 +1,4 @@
-"""One bit a number: its sign, with the mean magnitude of its bucket."""
+"""The sign compressor: one bit a number, with the mean magnitude of each bucket."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from netdfl.compression.arrays import as_vector, check_names, from_numpy, read_numpy, read_scales, refuse_non_finite
-from netdfl.compression.base import Compressor, Encoded
+from netdfl.compression.base import Compressor, EncodedVector
 from netdfl.compression.bits import packed_nbytes
 from netdfl.compression.buckets import bucket_totals, num_buckets, pieces, times_scales
 
 _ROOM = 64
-"""As many numbers as 2 to this power add up to no more than that times the largest: more than fit any memory."""
+"""An exponent: 2^64 numbers, more than fit any memory, add up to no more than 2^64 times the largest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,11 @@ class Sign(Compressor):
     bucket: int
 
     def variance(self, dim: int) -> float:
-        """1 - 1 / B."""
+        """Return 1 - 1 / B."""
         size = min(self.bucket or dim, dim)
         return 1.0 - 1.0 / size if size else 0.0
 
-    def compress(self, x: Tensor, rng: np.random.Generator) -> Encoded:
+    def compress(self, x: Tensor, rng: np.random.Generator) -> EncodedVector:
         """Encode `x` of shape (d,). Raises ValueError where a number is not finite."""
         vector = as_vector(x)
         refuse_non_finite(vector)
@@ -52,15 +52,15 @@ class Sign(Compressor):
             less = self._sums([np.ldexp(view, -_ROOM) for view in views], dim) / lengths
             means = np.ldexp(np.minimum(less, np.ldexp(np.finfo(np.float64).max, -_ROOM)), _ROOM)
         scales = from_numpy(means.astype(vector.dtype))
-        return Encoded(dim, {"scales": scales, "signs": from_numpy(np.packbits(vector < 0, bitorder="little"))})
+        return EncodedVector(dim, {"scales": scales, "signs": from_numpy(np.packbits(vector < 0, bitorder="little"))})
 
     def _sums(self, views: Sequence[NDArray[Any]], dim: int) -> NDArray[np.float64]:
-        """The sum of magnitudes of each bucket."""
+        """Return the sum of magnitudes of each bucket."""
         with np.errstate(over="ignore"):
             rows = [np.add.reduce(np.abs(view), axis=1, dtype=np.float64) for view in views]
             return bucket_totals(np.add, np.concatenate([np.empty(0), *rows]), dim, self.bucket)
 
-    def decompress(self, encoded: Encoded) -> Tensor:
+    def decompress(self, encoded: EncodedVector) -> Tensor:
         """Decode to shape (d,), in the dtype of the scales. Raises MalformedMessage."""
         dim = check_names(encoded, ("scales", "signs"))
         scales = read_scales(encoded, num_buckets(dim, self.bucket))

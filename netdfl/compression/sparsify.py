@@ -1,4 +1,4 @@
-"""Compressors that send k of d coordinates, as they are or compressed: the largest, or random ones both ends draw."""
+"""Compressors that send k of d coordinates, unchanged or compressed: the largest, or random ones drawn at both ends."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from netdfl.compression.arrays import (
     read_numpy,
     refuse_non_finite,
 )
-from netdfl.compression.base import Compressor, Encoded
+from netdfl.compression.base import Compressor, EncodedVector
 from netdfl.compression.positions import Indices, above, largest
 from netdfl.core.types import Array
 
@@ -34,39 +34,39 @@ _VALUES = "values."
 
 @dataclass(frozen=True, slots=True)
 class Sparsifier(Compressor):
-    """Keeps `count` coordinates, or round(`fraction` d) where `count` is 0; at least one, at most d."""
+    """A compressor that keeps `count` coordinates, or round(`fraction` d) if `count` is 0; at least one, at most d."""
 
     fraction: float
     count: int
 
     def num_kept(self, dim: int) -> int:
-        """K at dimension `dim`."""
+        """Return k for dimension `dim`."""
         return min(dim, self.count or max(1, round(self.fraction * dim)))
 
     @abstractmethod
     def select(self, x: Vector, rng: np.random.Generator) -> tuple[Vector, dict[str, Array]]:
-        """What is kept of a vector, and the arrays that tell where. Raises ValueError where a number is not finite."""
+        """Return the kept numbers of a vector, and the arrays of positions. Raises ValueError for NaN or infinity."""
 
     @abstractmethod
-    def positions(self, encoded: Encoded, *names: str) -> Indices:
-        """Increasing indices told by an encoding whose other arrays are `names`. Raises MalformedMessage."""
+    def positions(self, encoded: EncodedVector, *names: str) -> Indices:
+        """Return the increasing indices of an encoding whose other arrays are `names`. Raises MalformedMessage."""
 
-    def compress(self, x: Tensor, rng: np.random.Generator) -> Encoded:
+    def compress(self, x: Tensor, rng: np.random.Generator) -> EncodedVector:
         """Encode `x` of shape (d,). Raises ValueError where a number is not finite."""
         vector = as_vector(x)
         values, arrays = self.select(vector, rng)
         if self.unbiased:
             values = _times(values, 1.0 + self.variance(len(vector)))
-        return Encoded(len(vector), {"values": from_numpy(values), **arrays}, {"count": len(values)})
+        return EncodedVector(len(vector), {"values": from_numpy(values), **arrays}, {"count": len(values)})
 
-    def decompress(self, encoded: Encoded) -> Tensor:
+    def decompress(self, encoded: EncodedVector) -> Tensor:
         """Decode to shape (d,), in the dtype of the values. Raises MalformedMessage."""
         indices = self.positions(encoded, "values")
         return scatter(read_finite(encoded, "values", len(indices)), indices, encoded.dim)
 
 
 def _times(values: Vector, factor: float) -> Vector:
-    """`values` times `factor`, in place. Raises ValueError where that leaves their type."""
+    """Multiply `values` by `factor`, in place. Raises ValueError for an overflow of their type."""
     with np.errstate(over="ignore"):
         values *= values.dtype.type(factor)
     if not is_finite(values):
@@ -76,7 +76,7 @@ def _times(values: Vector, factor: float) -> Vector:
 
 
 def scatter(values: Vector, indices: Indices, dim: int) -> Tensor:
-    """A vector of zeros of shape (dim,) with `values` at `indices`."""
+    """Return a vector of zeros of shape (dim,) with `values` at `indices`."""
     result = empty(dim, DTYPES[values.dtype.name])
     result.numpy()[:] = 0
     result.numpy()[indices] = values
@@ -87,9 +87,8 @@ def scatter(values: Vector, indices: Indices, dim: int) -> Tensor:
 class TopK(Sparsifier):
     """Keep the k coordinates of largest magnitude: |x - C(x)|^2 <= (1 - k / d) |x|^2 (Stich et al. 2018, lemma A.1).
 
-    Biased, deterministic; equal magnitudes go by the lower index. `estimate` keeps what is above a threshold
-    found by sampling, without the exact selection after it: from 0.8 k to 1.2 k coordinates (else the
-    exact k), so contraction 0.8 k / d.
+    Biased, deterministic; ties go to the lower index. `estimate` keeps the numbers above a threshold found by sampling,
+    without the exact selection after it: from 0.8 k to 1.2 k coordinates (else the exact k), so contraction 0.8 k / d.
 
     nbytes: 4 k and the positions (`positions.nbytes`); 8 k for float64.
     """
@@ -97,7 +96,7 @@ class TopK(Sparsifier):
     estimate: bool = False
 
     def variance(self, dim: int) -> float:
-        """1 - k / d, or 1 - 0.8 k / d with `estimate`."""
+        """Return 1 - k / d, or 1 - 0.8 k / d with `estimate`."""
         kept = self._bounds(dim)[0] if self.estimate else self.num_kept(dim)
         return 1.0 - kept / dim if dim else 0.0
 
@@ -106,7 +105,7 @@ class TopK(Sparsifier):
         return -(-kept * 4 // 5), min(dim, kept * 6 // 5)
 
     def select(self, x: Vector, rng: np.random.Generator) -> tuple[Vector, dict[str, Array]]:
-        """Find the largest, of which a number that is not finite would be one; see `Sparsifier`."""
+        """Find the largest numbers, among which a NaN or infinity would be."""
         count = self.num_kept(len(x))
         found = above(x, count, self._bounds(len(x)), rng) if self.estimate else None
         indices, numbers = found or largest(x, count)
@@ -114,8 +113,8 @@ class TopK(Sparsifier):
             raise_non_finite(x)
         return numbers, positions.encode(indices, len(x))
 
-    def positions(self, encoded: Encoded, *names: str) -> Indices:
-        """Read the positions; see `Sparsifier`."""
+    def positions(self, encoded: EncodedVector, *names: str) -> Indices:
+        """Read the positions. Raises MalformedMessage."""
         dim = read_dim(encoded)
         low, high = self._bounds(dim) if self.estimate else (self.num_kept(dim),) * 2
         count = read_count(encoded, "count", low, high)
@@ -135,23 +134,23 @@ class RandomK(Sparsifier):
 
     @property
     def unbiased(self) -> bool:
-        """Whether it multiplies by d / k."""
+        """Whether the kept numbers are multiplied by d / k."""
         return self.rescaled
 
     def variance(self, dim: int) -> float:
-        """1 - k / d, or d / k - 1 if rescaled."""
+        """Return 1 - k / d, or d / k - 1 if rescaled."""
         kept = self.num_kept(dim)
         return 0.0 if not dim else dim / kept - 1.0 if self.rescaled else 1.0 - kept / dim
 
     def select(self, x: Vector, rng: np.random.Generator) -> tuple[Vector, dict[str, Array]]:
-        """Draw where; see `Sparsifier`."""
+        """Draw the positions, and send the seed."""
         refuse_non_finite(x)
         seed = rng.integers(0, 2**63, 1, np.int64)
         numbers: Vector = x.take(random_subset(int(seed[0]), self.num_kept(len(x)), len(x)))
         return numbers, {"seed": from_numpy(seed)}
 
-    def positions(self, encoded: Encoded, *names: str) -> Indices:
-        """Draw the indices again; see `Sparsifier`."""
+    def positions(self, encoded: EncodedVector, *names: str) -> Indices:
+        """Draw the positions again from the seed. Raises MalformedMessage."""
         dim = check_names(encoded, ("seed", *names))
         kept = self.num_kept(dim)
         read_count(encoded, "count", kept, kept)
@@ -161,12 +160,12 @@ class RandomK(Sparsifier):
 
 @dataclass(frozen=True, slots=True)
 class Chain(Compressor):
-    """Q(S(x)), with S that keeps some coordinates as they are and Q on the vector of what is kept.
+    """Q(S(x)): the sparsifier S keeps some coordinates unchanged, and the compressor Q encodes the vector of these.
 
-    What S drops and what Q loses are orthogonal, so variance max(v_Q, 1 - w + w v_Q): w the contraction of S,
-    v_Q the variance of Q on k numbers (the larger end of a share of |x|^2 from w to 1 that S keeps). Biased.
+    The errors of S and of Q are orthogonal, so variance max(v_Q, 1 - w + w v_Q): w the contraction of S, v_Q the
+    variance of Q on k numbers (the larger end of a share of |x|^2 from w to 1 that S keeps). Biased.
 
-    nbytes: those of the positions and of Q on k numbers. Raises ValueError where S rescales.
+    nbytes: the bytes of the positions and of Q on k numbers. Raises ValueError where S rescales.
     """
 
     sparsifier: Sparsifier
@@ -177,25 +176,25 @@ class Chain(Compressor):
             raise ValueError("chain got a rescaled random_k, expected a sparsifier that keeps values as they are")
 
     def variance(self, dim: int) -> float:
-        """max(v_Q, 1 - w + w v_Q)."""
+        """Return max(v_Q, 1 - w + w v_Q)."""
         kept = self.sparsifier.contraction(dim)
         lost = self.values.variance(self.sparsifier.num_kept(dim))
         return max(lost, 1.0 - kept + kept * lost)
 
-    def compress(self, x: Tensor, rng: np.random.Generator) -> Encoded:
+    def compress(self, x: Tensor, rng: np.random.Generator) -> EncodedVector:
         """Encode `x` of shape (d,). Raises ValueError where a number is not finite."""
         vector = as_vector(x)
         kept, arrays = self.sparsifier.select(vector, rng)
         inner = self.values.compress(torch.from_numpy(kept), rng)
         prefixed = {_VALUES + name: array for name, array in inner.arrays.items()}
         meta = {_VALUES + name: value for name, value in inner.meta.items()}
-        return Encoded(len(vector), {**arrays, **prefixed}, {"count": len(kept), **meta})
+        return EncodedVector(len(vector), {**arrays, **prefixed}, {"count": len(kept), **meta})
 
-    def decompress(self, encoded: Encoded) -> Tensor:
+    def decompress(self, encoded: EncodedVector) -> Tensor:
         """Decode to shape (d,). Raises MalformedMessage."""
         mine = [name for name in encoded.arrays if name.startswith(_VALUES)]
         indices = self.sparsifier.positions(encoded, *mine)
-        inner = Encoded(
+        inner = EncodedVector(
             len(indices),
             {name.removeprefix(_VALUES): encoded.arrays[name] for name in mine},
             {n.removeprefix(_VALUES): v for n, v in encoded.meta.items() if n.startswith(_VALUES)},
@@ -204,10 +203,10 @@ class Chain(Compressor):
 
 
 def random_subset(seed: int, count: int, dim: int) -> Indices:
-    """`count` distinct indices below `dim`, uniformly, increasing.
+    """Return `count` distinct indices below `dim`, uniformly drawn, increasing.
 
-    Indices are drawn with repetition until `count` differ; the complement where `count` is over half.
-    From the raw bits of PCG64, which numpy keeps the same for ever, unlike its `choice`.
+    Indices are drawn with repetition until `count` differ; for a `count` over half, the complement is drawn. The raw
+    bits of PCG64 are used, because numpy keeps them the same forever, unlike its `choice`.
     """
     bits = np.random.PCG64(seed)
     wanted = min(count, dim - count)

@@ -1,4 +1,4 @@
-"""Tensors and vectors as safetensors: the same file, whichever of the two wrote it or reads it."""
+"""Files of tensors and vectors in the format safetensors, the same for both."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def as_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], *, apart: bool = True) -> bytes:
-    """The file's contents; torch is imported only where one of them is torch's.
+    """Return the file's contents; torch is imported only if one of the tensors is torch's.
 
-    Not `apart`, they may be views of one memory, which safetensors refuses: each is copied.
+    If not `apart`, tensors may be views of one memory, which safetensors refuses: each is copied.
     """
     if all(isinstance(each, Vector) for each in tensors.values()):
         from safetensors.numpy import save as save_arrays
@@ -32,7 +32,7 @@ def as_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], *, apar
 
 
 def read(path: str | Path, *, torch: bool) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors of a file, as `Vector`s where they are not to be `torch`'s; and its metadata.
+    """Read the tensors of a file, as torch's or as `Vector`s, and its metadata.
 
     Raises OSError, SafetensorError, or ValueError or TypeError for a damaged file.
     """

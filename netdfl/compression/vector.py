@@ -1,8 +1,8 @@
-"""Vectors without torch: numpy arrays that answer to the names a tensor has, as far as plain mixing asks for them.
+"""Vectors without torch: numpy arrays with the methods of a tensor that plain mixing uses.
 
-To import torch takes longer than most simulations without training. So where nobody trains, and no part asks for more
-than this file has, nodes hold these vectors, and torch is never imported. What is written for tensors works on both:
-it calls methods, of which these have the same.
+Importing torch takes longer than most simulations without training. So where no node trains, and all parts get along
+with the methods in this file, nodes hold these vectors, and torch is never imported. Code for tensors works on both,
+because it calls methods that both have.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SHORT_BYTES = 4096
-"""Up to here a vector costs what is called for it, and not what is in it."""
+"""The size up to which the cost of a vector is in the calls, and not in its numbers."""
 FEW_BYTES = 256
-"""Up to here Python looks through the numbers of a vector sooner than numpy begins to."""
+"""The size up to which a Python loop over the numbers of a vector is faster than a call of numpy."""
 Base: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 
 class Vector(Base):
-    """A numpy array with the methods of a tensor that mixing, judging and keeping a state need; always on the CPU."""
+    """A numpy array with the methods of a tensor that mixing, judging and checkpoints need; always on the CPU."""
 
     is_cpu, is_cuda = True, False
     device = "cpu"
 
     def add(self, other: Base, *, alpha: float = 1.0) -> Base:
-        """`self` + `alpha` times `other`."""
+        """Return `self` + `alpha` times `other`."""
         return self + other * alpha
 
     def add_(self, other: Base, *, alpha: float = 1.0) -> Base:
@@ -59,89 +59,89 @@ class Vector(Base):
         return self
 
     def clone(self) -> Base:
-        """A copy."""
+        """Return a copy."""
         return self.copy()
 
     def new_zeros(self, shape: tuple[int, ...]) -> Base:
-        """Zeros of the same kind."""
+        """Return zeros of the same dtype."""
         return np.zeros(shape, self.dtype).view(Vector)
 
     def sum(self, dim: int | None = None) -> Any:  # type: ignore[override]  # numpy's own goes through Python
-        """The sum of all numbers, or along `dim`."""
+        """Return the sum of all numbers, or along `dim`."""
         return np.add.reduce(self, dim)
 
     def mean(self, dim: int | None = None) -> Any:  # type: ignore[override]  # as above
-        """The mean of all numbers, or along `dim`."""
+        """Return the mean of all numbers, or along `dim`."""
         return np.add.reduce(self, dim) / (self.size if dim is None else self.shape[dim])
 
     def square(self) -> Base:
-        """Each number's square."""
+        """Return each number's square."""
         return np.multiply(self, self)
 
     def sqrt(self) -> Base:
-        """Each number's root."""
+        """Return each number's root."""
         return np.sqrt(self)
 
     def norm(self, dim: int | None = None, keepdim: bool = False) -> Base:
-        """The Euclidean norm, or that of each row."""
+        """Return the Euclidean norm of the vector, or of each row."""
         if dim is None and self.ndim == 1:  # without BLAS, which sums in another order on another processor
             return np.asarray(np.sqrt(np.einsum("i,i->", self, self))).view(Vector)
         found = np.linalg.norm(self, axis=dim, keepdims=keepdim)
         return np.asarray(found).view(Vector)
 
     def addcmul(self, first: Base, second: Base) -> Base:
-        """`self` + `first` times `second`."""
+        """Return `self` + `first` times `second`."""
         found: Base = self + first * second
         return found
 
     def clamp(self, *, max: float) -> Base:
-        """Each number, or `max` where that is less."""
+        """Return each number, or `max` where that is less."""
         return np.minimum(self, max)
 
     def expand_as(self, other: Base) -> Base:
-        """The same numbers in the shape of `other`."""
+        """View the numbers in the shape of `other`."""
         return np.broadcast_to(self, other.shape).view(Vector)
 
     def isfinite(self) -> NDArray[np.bool_]:
-        """Which numbers are neither NaN nor infinite."""
+        """Test each number: true unless it is NaN or infinite."""
         return np.isfinite(self)
 
     def is_floating_point(self) -> bool:
-        """Whether it holds floating-point numbers."""
+        """Whether the numbers are floating-point."""
         return self.dtype.kind == "f"
 
     def numel(self) -> int:
-        """How many numbers there are."""
+        """Return the count of numbers."""
         return self.size
 
     def to(self, dtype: DTypeLike) -> Base:
-        """Itself, or a copy of another dtype."""
+        """Return the vector, or a copy of another dtype."""
         return self.astype(dtype, copy=False)
 
     def double(self) -> Base:
-        """Itself, or a copy in float64."""
+        """Return the vector, or a copy in float64."""
         return self.to(np.float64)
 
     def detach(self) -> Base:
-        """Itself."""
+        """Return the vector: it has no graph."""
         return self
 
     def cpu(self) -> Base:
-        """Itself."""
+        """Return the vector: it is on the CPU."""
         return self
 
     def numpy(self) -> Base:
-        """As a plain array."""
+        """View the numbers as a plain array."""
         return self.view(np.ndarray)
 
 
 def vector(numbers: ArrayLike, dtype: DTypeLike | None = None) -> Tensor:
-    """A fresh `Vector`; whoever takes it for a tensor asks no more of it than it has."""
+    """Return a fresh `Vector`, typed as a tensor for code that uses only their common methods."""
     return np.array(numbers, dtype).view(Vector)  # type: ignore[return-value]
 
 
 def weighted_sum(own: Tensor, self_weight: float, others: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
-    """`self_weight` times `own` and each weight times its vector, added up in this order: a fresh vector."""
+    """Return `self_weight` times `own` plus each weight times its vector, added in this order: a fresh vector."""
     if isinstance(own, Vector) and own.nbytes <= SHORT_BYTES:  # a few calls for all, not some for each
         rows = np.frombuffer(b"".join((own, *others)), own.dtype).reshape(1 + len(others), own.size)
         return np.add.reduce(rows * _column((self_weight, *weights), own.dtype), 0).view(Vector)
@@ -153,12 +153,12 @@ def weighted_sum(own: Tensor, self_weight: float, others: Sequence[Tensor], weig
 
 @lru_cache(maxsize=4096)
 def _column(weights: tuple[float, ...], dtype: np.dtype[Any]) -> Base:
-    """Weights as a factor of rows; a node has the same in every round of a graph that stays."""
+    """Return weights as a factor of rows. Cached: on a constant graph a node has the same weights in every round."""
     return np.array(weights, dtype)[:, None]
 
 
 def finite(x: Tensor) -> bool:
-    """Whether no number of `x` is NaN or infinite: a pass over them, another where large ones add up to it."""
+    """Whether no number of `x` is NaN or infinite: one pass, and another where finite numbers have an infinite sum."""
     if isinstance(x, Vector):
         few = x.nbytes <= FEW_BYTES
         return (few and isfinite(sum(x.tolist()))) or b"\0" not in np.isfinite(x).tobytes()
@@ -166,12 +166,12 @@ def finite(x: Tensor) -> bool:
 
 
 def to_array(x: Vector) -> Array:
-    """A copy of `x` as what travels."""
+    """Copy `x` into an array for a message."""
     return Array(name_of(x.dtype), x.shape, memoryview(x.tobytes()))
 
 
 def of_array(array: Array) -> Tensor:
-    """View an array that came as a `Vector` that shares its memory. Reading is all that is allowed."""
+    """View a message's array as a `Vector` that shares its memory. Do not write to it."""
     return np.frombuffer(array.data, array.dtype).reshape(array.shape).view(Vector)  # type: ignore[return-value]
 
 
@@ -179,6 +179,6 @@ name_of: Callable[[np.dtype[Any]], str] = cache(lambda dtype: dtype.name)  # num
 
 
 def is_tensor(value: object) -> TypeGuard[Tensor]:
-    """Whether it is a `Vector` or one of torch's tensors; never imports torch."""
+    """Whether `value` is a `Vector` or a tensor of torch's; never imports torch."""
     torch = sys.modules.get("torch")
     return isinstance(value, Vector) or (torch is not None and isinstance(value, torch.Tensor))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeGuard
 
 import numpy as np
 
-from netdfl.compression.base import Compressor, Encoded, add_to
+from netdfl.compression.base import Compressor, EncodedVector, add_to
 from netdfl.compression.vector import FEW_BYTES, SHORT_BYTES, Vector, of_array, to_array
 from netdfl.core.errors import MalformedMessage
 from netdfl.core.tables import lazy_module
@@ -179,7 +179,7 @@ def some_nodes(message: Message, name: str) -> tuple[NodeId, ...]:
     return tuple(value)
 
 
-def pack_encoded(encoded: Encoded, number: int = 1, of: str = CODE) -> Payload:
+def pack_encoded(encoded: EncodedVector, number: int = 1, of: str = CODE) -> Payload:
     """Pack a compressed vector, or the `number`-th of several that add up; `of` names the vector.
 
     Its dimension is not sent, because the receiver knows it.
@@ -223,14 +223,14 @@ def _passes(payload: Payload) -> int:
     return passes
 
 
-def _encoded(payload: Payload, like: Tensor, number: int, of: str) -> Encoded:
+def _encoded(payload: Payload, like: Tensor, number: int, of: str) -> EncodedVector:
     name = _pass_name(number, of)
     meta = payload.meta.get(name, {})
     if not isinstance(meta, Mapping):
         raise MalformedMessage(f"expected a mapping under {name!r}, got {meta!r}")
     prefix = name + "."
     arrays = {key.removeprefix(prefix): array for key, array in payload.arrays.items() if key.startswith(prefix)}
-    return Encoded(like.numel(), arrays, meta)
+    return EncodedVector(like.numel(), arrays, meta)
 
 
 def _pass_name(number: int, of: str) -> str:

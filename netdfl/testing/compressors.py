@@ -11,18 +11,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from netdfl.compression.base import Compressor, Encoded
+from netdfl.compression.base import Compressor, EncodedVector
 from netdfl.core.errors import MalformedMessage
 from netdfl.core.types import Array, Scalar
 
 Make = Callable[[], Compressor]
 
+_Contents: TypeAlias = tuple[int, Mapping[str, tuple[str, tuple[int, ...], bytes]], Mapping[str, Scalar]]
 _DIMS = (0, 1, 2, 7, 64, 513, 1000)
 
 
@@ -40,7 +41,9 @@ def _gaussian(dim: int, seed: int, dtype: torch.dtype = torch.float32) -> Tensor
     return torch.from_numpy(np.random.default_rng(seed).standard_normal(dim)).to(dtype)
 
 
-def _contents(encoded: Encoded) -> tuple[int, Mapping[str, tuple[str, tuple[int, ...], bytes]], Mapping[str, Scalar]]:
+def _contents(
+    encoded: EncodedVector,
+) -> tuple[int, Mapping[str, tuple[str, tuple[int, ...], bytes]], Mapping[str, Scalar]]:
     arrays = {name: (a.dtype, a.shape, bytes(a.data)) for name, a in encoded.arrays.items()}
     return encoded.dim, arrays, dict(encoded.meta)
 
@@ -173,7 +176,7 @@ def check_hostile(make: Make, *, dim: int = 300, rounds: int = 20, seed: int = 0
             check_decodes_or_refuses(make(), damaged)
 
 
-def check_decodes_or_refuses(compressor: Compressor, encoded: Encoded) -> None:
+def check_decodes_or_refuses(compressor: Compressor, encoded: EncodedVector) -> None:
     """`encoded` decodes to a vector of its dimension, or raises MalformedMessage."""
     try:
         y = compressor.decompress(encoded)
@@ -182,7 +185,7 @@ def check_decodes_or_refuses(compressor: Compressor, encoded: Encoded) -> None:
     assert y.shape == (encoded.dim,), f"decoded to shape {tuple(y.shape)}, expected ({encoded.dim},)"
 
 
-def damage(encoded: Encoded, rng: np.random.Generator) -> Iterator[Encoded]:
+def damage(encoded: EncodedVector, rng: np.random.Generator) -> Iterator[EncodedVector]:
     """Yield encodings that a hostile or broken peer might send in place of `encoded`."""
     for dim in (0, encoded.dim - 1, encoded.dim + 1, 2 * encoded.dim, -1):
         yield replace(encoded, dim=dim)

@@ -1,4 +1,4 @@
-"""A topology: which graph the fleet may use in which round."""
+"""A topology: the graph that the fleet may use in each round."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _KEPT = 16  # graphs of past and coming rounds: nodes may be rounds apart
 class Topology:
     """A graph for every round, drawn anew every `redraw_every` rounds.
 
-    Every node can draw the whole graph, because it depends on the seed and the round alone. A
-    user's own topology is a function that returns one of these.
+    Every node can draw the whole graph, because it depends on the seed and the round alone. A user's own topology is a
+    function that returns one of these.
 
     Attributes:
-        num_nodes: Nodes of every graph; the server, where there is one, included.
+        num_nodes: Nodes of every graph, including the server if there is one.
         directed: Whether some link may work one way only.
         time_varying: Whether two rounds may have different graphs.
         receivers_know: Whether a node's in-neighbors are common knowledge.
-        weights: The mixing weights that suit it, where the scenario names none.
-        base: The graph that those of all rounds are drawn from, where there is one.
-        notes: What is to be said of the file that it was read from.
+        weights: The mixing weights that suit the topology, used if the scenario names none.
+        base: The graph from which the graphs of all rounds are drawn, if there is one.
+        notes: Remarks on the file from which the topology was read.
     """
 
     def __init__(
@@ -66,12 +66,12 @@ class Topology:
         return self.redraw_every > 0
 
     def graph(self, round: int) -> Graph:
-        """The graph of `round`; the last few are kept."""
+        """Return the graph of `round`; the last few are kept."""
         return self._draw(round // self.redraw_every if self.redraw_every else 0)
 
 
 def static(graph: Graph, notes: Sequence[str] = ()) -> Topology:
-    """The same graph in every round. Raises ValueError if it is not strongly connected."""
+    """Return a topology with one graph for all rounds. Raises ValueError if it is not strongly connected."""
     return Topology(graph.num_nodes, lambda _: graph, directed=not graph.is_symmetric, notes=notes)
 
 

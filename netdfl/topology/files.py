@@ -1,4 +1,4 @@
-"""Graphs in files: GraphML and GML, as networkx and the Topology Zoo write them, JSON, and lists of edges."""
+"""Graphs in files: GraphML and GML, in the forms of networkx and the Topology Zoo, JSON, and lists of edges."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENDINGS = (".graphml", ".xml", ".gml", ".json")
 _KINDS = {".gml": "GML", ".json": "JSON"}
 _LOOPS = "self-loops left out"
 _INDEX = ("", "index", "idx", "unnamed0", "level0", "row", "rowid")
-"""What pandas and others head the column with the lines' own numbers by."""
+"""Headings that pandas and other programs give to a column of line numbers."""
 _ENDS = (
     ("source", "destination"),
     ("source", "target"),
@@ -37,7 +37,7 @@ _ENDS = (
     ("tail", "head"),
 )
 _SAME = (("u", "v"), ("i", "j"), ("a", "b"))
-"""Names that are alike, so that a link between the two has no direction; others end in 1 and 2, or a and b."""
+"""Pairs of names without an order, so that their links have no direction; others end in 1 and 2, or a and b."""
 _OF_NODES = (
     "",
     "name",
@@ -59,7 +59,7 @@ _OF_NODES = (
 
 @dataclass(frozen=True)
 class Ends:
-    """The columns of a table that name the ends of a link; `alike`: neither is first by its name."""
+    """The columns of a table that name the ends of a link; `alike`: their names give no direction."""
 
     source: int
     target: int
@@ -67,7 +67,7 @@ class Ends:
 
 
 def ends_of(heads: Sequence[str]) -> Ends | None:
-    """The columns that name a link's ends: `src` and `dst`, `from_city` and `to_city`, `asn1` and `asn2`, ..."""
+    """Find the columns that name a link's ends: `src` and `dst`, `from_city` and `to_city`, `asn1` and `asn2`, ..."""
     plain = [re.sub(r"[\W_]", "", head.lower()) for head in heads]
     found = [*_matching(plain, _ENDS, False), *_numbered_ends(plain), *_matching(plain, _SAME, True)]
     return min(found, key=lambda ends: (ends.alike, ends.source), default=None)
@@ -90,12 +90,12 @@ def _numbered_ends(plain: Sequence[str]) -> Iterator[Ends]:
 
 
 def read_graph(file: str) -> Any:
-    """The networkx graph of a file, its nodes 0 to n - 1: by their names where these are, else in the file's order.
+    """Read a file as a networkx graph with nodes 0 to n - 1: by name if these are the names, else in the file's order.
 
     Links of a node with itself, which some formats demand, are left out; `self_loops` counts them.
 
     Raises:
-        ValueError: The file can't be read, or holds no graph; with what to do.
+        ValueError: The file can't be read, or holds no graph; with a remedy.
     """
     kind = _KINDS.get(ending_of(file), "GraphML")
     try:
@@ -111,12 +111,12 @@ def read_graph(file: str) -> Any:
 
 
 def self_loops(graph: Any) -> int:
-    """How many links of a node with itself were left out of a graph that was read."""
+    """Return how many links of a node with itself were left out when the graph was read."""
     return int(graph.graph.get(_LOOPS, 0))
 
 
 def loops_words(file: str, count: int) -> list[str]:
-    """What is to be said where links of nodes with themselves were left out."""
+    """Return a note on links of nodes with themselves that were left out; none for a count of 0."""
     said = f"{count} self-loop{'s are' if count > 1 else ' is'} left out: a node always keeps a share of its own"
     return [f"{file}: {said}"] if count else []
 
@@ -140,7 +140,7 @@ def _json(file: str, text: str) -> Any:
 
 
 def is_node_link(data: object) -> bool:
-    """Whether plain values are a graph as networkx and D3 write it."""
+    """Whether plain values are a graph in the form of networkx and D3."""
     return isinstance(data, dict) and "nodes" in data and ("links" in data or "edges" in data)
 
 
@@ -153,7 +153,7 @@ def _node_link(file: str, data: Mapping[str, Any]) -> Any:
 
 
 def _gml(text: str) -> Any:
-    """The graph of a GML text; parallel links, which the Topology Zoo does not announce, are allowed."""
+    """Parse a GML text; parallel links are allowed, because files of the Topology Zoo do not announce theirs."""
     if not re.search(r"^\s*multigraph\b", text, flags=re.MULTILINE):
         text = re.sub(r"^(\s*graph\s*\[)", r"\1\n  multigraph 1", text, count=1, flags=re.MULTILINE)
     return nx.parse_gml(text, label="id")
@@ -168,7 +168,7 @@ def _numbered(graph: Any) -> Any:
 
 @dataclass(frozen=True)
 class Edges:
-    """The edges that a file lists, whether it says that they have a direction, and what is to be said of it."""
+    """The edges in a file, whether they have a direction, and notes on the file."""
 
     pairs: list[list[int]]
     directed: bool = False
@@ -176,9 +176,9 @@ class Edges:
 
 
 def read_edges(file: str, num_nodes: int) -> Edges:
-    """The edges of a file: a line for each, two nodes in it, or below a header where that says; or JSON.
+    """Read the edges of a file: one per line, in its first two columns or below headings that name the ends; or JSON.
 
-    Raises ValueError, with file and line, where it holds anything else or may be read in two ways.
+    Raises ValueError, with file and line, for other contents and for a file that can be read in two ways.
     """
     try:
         text = given_text(file)
@@ -224,7 +224,7 @@ def _cells(line: str, mark: str | None) -> list[str]:
 
 
 def _node(cell: str) -> int | None:
-    """The number of a node; pandas writes `3.0` where a column had holes."""
+    """Parse the number of a node; pandas writes `3.0` in a column with holes."""
     return int(float(cell)) if re.fullmatch(r"-?\d+(\.0*)?", cell) else None
 
 
@@ -233,7 +233,7 @@ def _node_at(row: Sequence[str], place: int) -> int | None:
 
 
 def _columns(file: str, head: Sequence[str] | None, rows: Sequence[Sequence[str]], num_nodes: int) -> tuple[int, int]:
-    """Which two columns name the ends. Raises ValueError where they can't be told from the lines' own numbers."""
+    """Choose the two columns of ends. Raises ValueError if a column may be line numbers or nodes."""
     width = min((len(row) for row in rows), default=0)
     if head is not None:
         if (ends := ends_of(head)) is not None:

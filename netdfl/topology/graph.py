@@ -1,4 +1,4 @@
-"""Immutable directed graphs over nodes 0 to n - 1, the channels that a round may use; how they are counted in words.
+"""Immutable directed graphs over nodes 0 to n - 1, the channels that a round may use; and their sizes in words.
 
 An edge joins two nodes; a link carries messages one way. So an edge that works both ways is two links.
 """
@@ -26,9 +26,8 @@ Neighbors = tuple[tuple[NodeId, ...], ...]
 class Graph:
     """Directed edges (src, dst) without self loops; a two-way link is two edges.
 
-    `src` and `dst` are read-only int64 arrays of shape (num_edges,), sorted by (src, dst). Graphs
-    compare by identity, so that what is derived from one can be cached by it; compare `edges` to
-    compare contents.
+    `src` and `dst` are read-only int64 arrays of shape (num_edges,), sorted by (src, dst). Graphs compare by identity,
+    so that values derived from one can be cached by it; compare `edges` to compare contents.
     """
 
     def __init__(self, num_nodes: int, edges: Iterable[Sequence[int]] | NDArray[np.integer[Any]]) -> None:
@@ -60,7 +59,7 @@ class Graph:
         return cls(n, graph.edges()) if graph.is_directed() else cls.undirected(n, graph.edges())
 
     def to_networkx(self) -> Any:
-        """A `networkx.DiGraph` with the same nodes and edges."""
+        """Return a `networkx.DiGraph` with the same nodes and edges."""
         graph = nx.DiGraph()
         graph.add_nodes_from(range(self.num_nodes))
         graph.add_edges_from(self.edges)
@@ -103,11 +102,11 @@ class Graph:
         return split(self.src[self.by_receiver], self.in_degrees)
 
     def out_neighbors(self, node: NodeId) -> tuple[NodeId, ...]:
-        """The nodes that `node` can send to, sorted."""
+        """Return the nodes that `node` can send to, sorted."""
         return self._out[node]
 
     def in_neighbors(self, node: NodeId) -> tuple[NodeId, ...]:
-        """The nodes that can send to `node`, sorted."""
+        """Return the nodes that can send to `node`, sorted."""
         return self._in[node]
 
     @cached_property
@@ -151,7 +150,7 @@ def _check(num_nodes: int, pairs: NDArray[np.int64]) -> None:
 
 
 def _distinct(codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Each of `codes` once, sorted: `np.unique`, which takes four times as long for it hashes them first."""
+    """Return each of `codes` once, sorted; `np.unique` takes four times as long, because it hashes them first."""
     ordered = np.sort(codes)
     first = np.ones(len(ordered), bool)
     np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
@@ -159,7 +158,7 @@ def _distinct(codes: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def split(values: NDArray[Any], lengths: NDArray[np.int64]) -> tuple[tuple[Any, ...], ...]:
-    """`values` in parts of these `lengths`, as plain numbers."""
+    """Split `values` into parts of these `lengths`, as plain numbers."""
     flat, ends = tuple(values.tolist()), np.cumsum(lengths).tolist()
     return tuple(flat[start:end] for start, end in zip([0, *ends], ends, strict=False))
 
@@ -173,7 +172,7 @@ def _reached(neighbors: Neighbors) -> set[NodeId]:
 
 
 def count_words(num_nodes: int, num_links: int, *, directed: bool) -> str:
-    """`8 nodes, 8 edges, each both ways (16 links)`, or `8 nodes, 24 one-way links`."""
+    """Return a graph's size in words: `8 nodes, 8 edges, each both ways (16 links)`, or `8 nodes, 24 one-way links`."""
     nodes = f"{num_nodes:,} node{'s' * (num_nodes != 1)}"
     if directed:
         return f"{nodes}, {num_links:,} one-way link{'s' * (num_links != 1)}"
@@ -183,7 +182,7 @@ def count_words(num_nodes: int, num_links: int, *, directed: bool) -> str:
 
 
 def redrawn_words(every: int, *, chosen: bool = False, server: bool = False) -> str:
-    """How often a graph is drawn anew (0: never), or what of it is `chosen` in each round."""
+    """Return in words how often a graph is redrawn (0: never), or that a part of it is `chosen` in each round."""
     if chosen and not every:
         return "the server draws clients anew every round" if server else "nodes choose among neighbors every round"
     return "static" if not every else "redrawn every round" if every == 1 else f"redrawn every {every} rounds"

@@ -1,4 +1,4 @@
-"""What each node may do in each round: topology, selection and weights put together into views."""
+"""The view of each node in each round, combined from topology, selection and mixing weights."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _TOLERANCE = 1e-9
 class Network:
     """The views of all nodes, and the mixing matrix that they form together.
 
-    Weights are those of the graph that selection leaves. Where receivers do not know who sends, a
-    view follows from the node's own choice alone: `in_neighbors` is None and `in_weights` empty.
+    Weights are computed for the graph after selection. Where receivers do not know their senders, a view follows from
+    the node's own choice alone: `in_neighbors` is None and `in_weights` empty.
 
-    With a `server` (the last node, the hub of a star) the others are clients: in each round the
-    server talks with that round's participants, the mean of which is its row of the matrix, and
-    the participants with the server. `View.num_nodes` then counts clients.
+    With a `server` (the last node, the hub of a star) the others are clients: in each round the server exchanges
+    messages with that round's participants, whose mean is its row of the matrix, and the participants with the server.
+    `View.num_nodes` then counts clients.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Network:
         server: NodeId | None = None,
         participants: Participants | None = None,
     ) -> None:
-        """Take the topology's own weights, every neighbor and every client where nothing else is said.
+        """Use the topology's own weights, every neighbor and every client by default.
 
         Raises:
             ValueError: If the weights do not fit the graph of round 0, if receivers would need to
@@ -62,25 +62,25 @@ class Network:
 
     @property
     def num_nodes(self) -> int:
-        """All nodes, the server included."""
+        """The number of all nodes, the server included."""
         return self.topology.num_nodes
 
     @cached_property
     def varies(self) -> bool:
-        """Whether two rounds may have different graphs: redrawn ones, or those that a choice of each round leaves."""
+        """Whether two rounds may have different graphs, by redrawing or by a selection in each round."""
         chosen = not isinstance(self.selection, Everyone)
         sampled = self.server is not None and len(self._participants(0)) < self.num_nodes - 1
         return self.topology.time_varying or chosen or sampled
 
     def graph(self, round: int) -> Graph:
-        """Who sends to whom in `round`; where receivers do not know, no single node can draw it."""
+        """Return the graph of messages in `round`; where receivers don't know senders, no single node can draw it."""
         if self.server is None:
             return self._selected(round)
         active = self._participants(round)
         return Graph.undirected(self.num_nodes, [(self.server, client) for client in active])
 
     def view(self, node: NodeId, round: int) -> View:
-        """What `node` knows of `round`."""
+        """Return the view of `node` in `round`."""
         if self.server is not None:
             return self._server_view(round) if node == self.server else self._client_view(node, round)
         if self.receivers_know:
@@ -93,7 +93,7 @@ class Network:
         return view._replace(may_hear=hears, may_send_to=sends_to)
 
     def matrix(self, round: int) -> Matrix:
-        """M of `round` as the views give it, shape (n, n), receiver-row convention."""
+        """Compute M of `round` from the views, shape (n, n), receiver-row convention."""
         matrix = np.zeros((self.num_nodes, self.num_nodes))
         for node in range(self.num_nodes):
             view = self.view(node, round)
@@ -110,7 +110,7 @@ class Network:
         return Graph(self.num_nodes, [(src, dst) for src, targets in enumerate(chosen) for dst in targets])
 
     def _possible(self, node: NodeId, round: int) -> tuple[tuple[NodeId, ...], tuple[NodeId, ...]]:
-        """Who might send to `node`, and whom it might send to, as every node can tell."""
+        """Return the possible senders to `node` and its possible receivers, as far as every node can know them."""
         if self.topology.receivers_know:
             graph = self.topology.graph(round)
             return graph.in_neighbors(node), graph.out_neighbors(node)
@@ -159,18 +159,18 @@ class Network:
 
 
 def without(view: View, gone: frozenset[NodeId], *, keep: Literal["rows", "columns"]) -> View:
-    """The view with the peers in `gone` removed and their weight given back, so that nothing is lost.
+    """Remove the peers in `gone` from a view, and give their weight back so that nothing is lost.
 
-    `keep="rows"` is for gossip: the weights that `gone` had in this node's average go to
-    `self_weight`, so `self_weight` and `in_weights` still sum to 1; `out_weights` to the others
-    stay. Where M is symmetric and both ends do so, columns still sum to 1 too: the mean is kept.
+    `keep="rows"` is for gossip: the weights of `gone` in this node's average go to `self_weight`, so `self_weight` and
+    `in_weights` still sum to 1; `out_weights` to the others stay. Where M is symmetric and both ends do so, columns
+    still sum to 1, too: the mean is kept.
 
-    `keep="columns"` is for push-sum: `self_weight` and the `out_weights` that are left are scaled
-    to sum to 1, which for equal shares is 1 / (1 + live out-neighbors) each; `in_weights` from the
-    others stay, for information: senders decide them.
+    `keep="columns"` is for push-sum: `self_weight` and the remaining `out_weights` are scaled to sum to 1, which for
+    equal shares is 1 / (1 + live out-neighbors) each; `in_weights` from the others stay, for information: senders
+    decide them.
 
-    A server has no share of its own in the mean: it takes the mean of the clients that are left. To its clients a
-    server is never gone: they wait for it, and report to it.
+    A server has no share of its own in the mean: it takes the mean of the remaining clients. To its clients a server is
+    never gone: they wait for it, and report to it.
 
     The mixing decides which to keep, because one view can't tell: a node's row may sum to 1 by chance.
     """

@@ -1,4 +1,4 @@
-"""Who among its out-neighbors a node sends to in a round, who asks and who answers in pairs, whom a server samples."""
+"""Choices in a round: a node's receivers among its neighbors, asking and answering nodes, a server's participants."""
 
 from __future__ import annotations
 
@@ -18,43 +18,43 @@ _KEPT = 8
 
 
 class Selection(Protocol):
-    """Neighbor selection. One that learns at run time (by loss, say) keeps what it learned in itself.
+    """Neighbor selection. A selection that learns at run time (by loss, say) keeps its knowledge in itself.
 
     Attributes:
         receivers_know: Whether `select` depends on the seed, the round and its arguments alone, and
-            is common knowledge. Where it is False, each node asks it for its own choice only.
+            is common knowledge. If it is False, each node asks it for its own choice only.
     """
 
     receivers_know: bool
 
     def select(self, node: NodeId, round: int, candidates: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
-        """Those of `candidates`, in their order, that `node` sends to. The same answer when asked again."""
+        """Return the receivers of `node` among `candidates`, in their order. Repeated calls return the same."""
 
 
 class Everyone:
-    """Sends to every out-neighbor."""
+    """The selection of every out-neighbor."""
 
     receivers_know = True
 
     def select(self, node: NodeId, round: int, candidates: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
-        """All of `candidates`."""
+        """Return all of `candidates`."""
         return candidates
 
 
 class Private:
-    """Another selection's choice, of which receivers can't know: for methods that choose again as they go."""
+    """Another selection's choice, hidden from receivers: for methods that choose again during the run."""
 
     receivers_know = False
 
     def __init__(self, among: Selection) -> None:
-        """Choose as `among`."""
+        """Make the choices of `among`."""
         self.select = among.select
 
 
 class RandomNeighbors:
-    """Send to `k` random out-neighbors a round; with `known: false` receivers can't tell who will send.
+    """Send to `k` random out-neighbors a round; with `known: false` receivers can't know their senders.
 
-    They are drawn each round from the seed; where there are no more than `k`, it is all.
+    They are drawn each round from the seed; a node with at most `k` out-neighbors sends to all of them.
     """
 
     def __init__(self, num_nodes: int, streams: Streams, /, *, k: PositiveInt = 2, known: bool = True) -> None:
@@ -67,7 +67,7 @@ class RandomNeighbors:
         self._scores = lru_cache(_KEPT)(draw)
 
     def select(self, node: NodeId, round: int, candidates: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
-        """The `k` of `candidates` with the lowest scores of this round."""
+        """Return the `k` of `candidates` with the lowest scores of this round."""
         if len(candidates) <= self.k:
             return candidates
         lowest = np.argsort(self._scores(round)[node, list(candidates)], kind="stable")[: self.k]
@@ -103,22 +103,22 @@ def sampled(num_clients: int, streams: Streams, /, *, participation: PositiveFlo
 
 
 class Halves:
-    """Active nodes may ask their passive neighbors; passive ones ask nobody. A `Selection`."""
+    """A `Selection` in which active nodes may ask their passive neighbors, and passive nodes ask no one."""
 
     def __init__(self, passive: frozenset[NodeId], among: Selection | None = None) -> None:
-        """All nodes but `passive` are active; they ask those that `among` selects for them."""
+        """Make all nodes but `passive` active; `among` selects the nodes that they ask."""
         self.passive = passive
         self._among = among or Everyone()
         self.receivers_know = self._among.receivers_know
 
     def select(self, node: NodeId, round: int, candidates: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
-        """The passive ones of an active node's `candidates`."""
+        """Return the selected passive nodes among an active node's `candidates`; none for a passive node."""
         others = () if node in self.passive else tuple(peer for peer in candidates if peer in self.passive)
         return self._among.select(node, round, others)
 
 
 def halves(topology: Topology, among: Selection | None = None) -> Halves:
-    """Nodes at an even distance from node 0 are passive; those with even numbers where the graph changes.
+    """Divide nodes into halves: passive at an even distance from node 0, or with an even number if the graph changes.
 
     Links inside a half stay unused: `inside` names them.
     """
@@ -131,5 +131,5 @@ def halves(topology: Topology, among: Selection | None = None) -> Halves:
 
 
 def inside(graph: Graph, split: Halves) -> tuple[Edge, ...]:
-    """The links of `graph` with both ends in the same half, each once."""
+    """Return the links of `graph` with both ends in the same half, each once."""
     return tuple((a, b) for a, b in graph.edges if a < b and (a in split.passive) == (b in split.passive))

@@ -1,4 +1,4 @@
-"""What a mixing matrix conserves, and how fast it brings nodes together."""
+"""Spectral figures of a mixing matrix: the sums that it conserves, and how fast it brings nodes together."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Stochasticity:
 
     @property
     def kind(self) -> Literal["doubly", "row", "column", "none"]:
-        """One word: doubly stochastic, row stochastic, column stochastic, or none of them."""
+        """The kind in one word: doubly stochastic, row stochastic, column stochastic, or none of them."""
         if self.rows and self.columns:
             return "doubly"
         return "row" if self.rows else "column" if self.columns else "none"
@@ -44,7 +44,7 @@ def stochasticity(matrix: Matrix) -> Stochasticity:
 
 
 def psi(matrix: Matrix) -> float:
-    """The 2-norm of M - 11^T/n: the largest factor by which one exchange keeps disagreement.
+    """Return the 2-norm of M - 11^T/n: the largest factor by which one exchange keeps disagreement.
 
     It is max(|lambda_2|, |lambda_n|) where M is symmetric, and 1 means no contraction.
     """
@@ -52,14 +52,14 @@ def psi(matrix: Matrix) -> float:
 
 
 def spectral_gap(matrix: Matrix) -> float:
-    """1 - |lambda_2|, the second largest modulus of an eigenvalue; 1 for a single node."""
+    """Return 1 - |lambda_2|, the second largest modulus of an eigenvalue; 1 for a single node."""
     if len(matrix) == 1:
         return 1.0
     return float(1 - np.sort(np.abs(_eigenvalues(matrix)))[-2])
 
 
 def eigenvalues(mixing: MixingMatrix) -> Spectrum:
-    """The eigenvalues of a mixing matrix, shape (n,); of many nodes the outermost alone, which come close."""
+    """Return the eigenvalues of a mixing matrix, shape (n,); for many nodes only close estimates of the outermost."""
     if mixing.graph.num_nodes > _DENSE:
         return np.asarray(np.linalg.eigvals(_projected(mixing)), np.complex128)
     return np.asarray(_eigenvalues(mixing.dense()), np.complex128)
@@ -71,7 +71,7 @@ def _eigenvalues(matrix: Matrix) -> NDArray[np.inexact]:
 
 
 def _projected(mixing: MixingMatrix) -> Matrix:
-    """The matrix on what it makes of a random vector in at most `_KRYLOV` steps: Arnoldi's method, shape (k, k)."""
+    """Project the matrix on at most `_KRYLOV` powers of it on a random vector: Arnoldi's method, shape (k, k)."""
     graph, n = mixing.graph, mixing.graph.num_nodes
     basis, small = np.zeros((_KRYLOV + 1, n)), np.zeros((_KRYLOV + 1, _KRYLOV))
     x = np.random.default_rng(0).standard_normal(n)

@@ -34,7 +34,7 @@ def line(num_nodes: int, streams: Streams, /) -> Topology:
 
 
 def alone(num_nodes: int, streams: Streams, /) -> Topology:
-    """Link nobody: each node trains by itself, the baseline of what talking gains."""
+    """Link no nodes: each trains by itself, the baseline for the gain by communication."""
     return Topology(num_nodes, lambda _: Graph(num_nodes, []), directed=False, connected=False)
 
 
@@ -44,7 +44,7 @@ def directed_ring(num_nodes: int, streams: Streams, /) -> Topology:
 
 
 def exponential(num_nodes: int, streams: Streams, /, *, symmetric: bool = False) -> Topology:
-    """Let each node send to those 1, 2, 4, 8, ... places ahead; `symmetric` adds the way back."""
+    """Let each node send to the nodes 1, 2, 4, 8, ... places ahead; `symmetric` adds the way back."""
     return static(_circulant(num_nodes, hops(num_nodes), symmetric=symmetric))
 
 
@@ -64,7 +64,7 @@ def star(num_nodes: int, streams: Streams, /, *, hub: NonNegativeInt | None = No
 def grid(
     num_nodes: int, streams: Streams, /, *, rows: PositiveInt | None = None, cols: PositiveInt | None = None
 ) -> Topology:
-    """Lay the nodes out in rows and link neighbors; as square as it goes unless `rows` or `cols` say."""
+    """Lay the nodes out in rows and link neighbors; nearly square unless `rows` or `cols` are given."""
     places = _places(num_nodes, rows, cols)
     across, down = _pair(places[:, :-1], places[:, 1:]), _pair(places[:-1], places[1:])
     return static(Graph.undirected(num_nodes, np.concatenate([across, down])))
@@ -73,7 +73,7 @@ def grid(
 def torus(
     num_nodes: int, streams: Streams, /, *, rows: PositiveInt | None = None, cols: PositiveInt | None = None
 ) -> Topology:
-    """Lay the nodes out as a grid whose ends are joined; as square as it goes unless `rows` or `cols` say."""
+    """Lay the nodes out as a grid whose ends are joined; nearly square unless `rows` or `cols` are given."""
     places = _places(num_nodes, rows, cols)
     links = [_pair(places, np.roll(places, 1, axis)) for axis in (0, 1) if places.shape[axis] > 1]
     return static(Graph.undirected(num_nodes, np.concatenate([*links, np.empty((0, 2), dtype=np.int64)])))
@@ -153,7 +153,7 @@ def _from_file(num_nodes: int, file: str) -> Topology:
 
 
 def hops(num_nodes: int) -> list[int]:
-    """The distances 2^k < n of the exponential graph."""
+    """Return the distances 2^k < n of the exponential graph."""
     return [1 << k for k in range((num_nodes - 1).bit_length())]
 
 

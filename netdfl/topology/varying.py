@@ -49,7 +49,7 @@ def random_pairs(num_nodes: int, streams: Streams, /, *, redraw_every: PositiveI
 def random_sym(
     num_nodes: int, streams: Streams, /, *, neighbors: PositiveInt = 4, redraw_every: NonNegativeInt = 1
 ) -> Topology:
-    """A random connected graph in which each node has `neighbors` two-way links; 0 never redraws."""
+    """Draw a random connected graph in which each node has `neighbors` two-way links; 0 never redraws."""
     _require_others(num_nodes, neighbors, "neighbors")
     if num_nodes * neighbors % 2:
         raise ValueError(
@@ -119,7 +119,7 @@ def random_pull(
 def _picking(
     pick: Callable[[np.random.Generator], Graph], streams: Streams, redraw_every: int, kind: str, count: int, of: str
 ) -> Callable[[int], Graph]:
-    """The graph of a block of rounds, as `pick` draws it; one that is never redrawn is drawn until it is connected."""
+    """Return a function that draws a block's graph with `pick`; a graph that is never redrawn must be connected."""
 
     def draw(block: int) -> Graph:
         rng = streams.rng("topology", kind, block)
@@ -151,7 +151,7 @@ def _require_others(num_nodes: int, wanted: int, name: str) -> None:
 
 
 def _subsets(rows: int, n: int, k: int, rng: np.random.Generator) -> Ints:
-    """A uniformly random k-subset of 0..n-1 in each row, shape (rows, k)."""
+    """Draw a uniformly random k-subset of 0..n-1 in each row, shape (rows, k)."""
     if k * k > n:
         return np.argpartition(rng.random((rows, n)), k - 1, axis=1)[:, :k]
     picks = np.sort(rng.integers(0, n, (rows, k)), axis=1)
@@ -161,19 +161,19 @@ def _subsets(rows: int, n: int, k: int, rng: np.random.Generator) -> Ints:
 
 
 def _others(num_nodes: int, k: int, rng: np.random.Generator) -> Ints:
-    """For each node k distinct others, shape (num_nodes, k)."""
+    """Draw k distinct others for each node, shape (num_nodes, k)."""
     picks = _subsets(num_nodes, num_nodes - 1, k, rng)
     return picks + (picks >= np.arange(num_nodes)[:, None])
 
 
 def _graph(peers: Ints, *, heard: bool = False) -> Graph:
-    """Each node sends to its row of `peers`, or hears those."""
+    """Return the graph in which each node sends to its row of `peers`, or with `heard` receives from them."""
     links = np.stack([np.repeat(np.arange(len(peers)), peers.shape[1]), peers.ravel()], axis=1)
     return Graph(len(peers), links[:, ::-1] if heard else links)
 
 
 def _base(num_nodes: int, degree: int, streams: Streams) -> Ints:
-    """For each node its `degree` fixed out-neighbors, shape (num_nodes, degree)."""
+    """Draw `degree` fixed out-neighbors for each node, shape (num_nodes, degree)."""
     rng = streams.rng("topology", "random_push", "base")
     graph = draw_connected(
         lambda: _graph(_others(num_nodes, degree, rng)),
@@ -184,10 +184,10 @@ def _base(num_nodes: int, degree: int, streams: Streams) -> Ints:
 
 
 def _regular(num_nodes: int, degree: int, rng: np.random.Generator) -> Ints:
-    """The links of a simple random regular graph, shape (m, 2).
+    """Draw the links of a simple random regular graph, shape (m, 2).
 
-    Pairs random stubs, then exchanges ends among the loops and double links and as many random other
-    links until none is left, which is close to uniform. Dense graphs are complements of sparse ones.
+    Random stubs are paired, then the ends of loops, double links and as many random other links are exchanged until no
+    loop or double link is left, which is close to uniform. Dense graphs are complements of sparse ones.
     """
     if 2 * degree >= num_nodes:
         absent = np.zeros((num_nodes, num_nodes), dtype=bool)

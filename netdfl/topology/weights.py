@@ -1,6 +1,6 @@
-"""Mixing weights: from a graph to the matrix M of `X+ = M X`, sparse or dense, and what it conserves.
+"""Mixing weights: the matrix M of `X+ = M X` for a graph, sparse or dense.
 
-Receiver-row convention: M_ij is the weight that node i gives to what it receives from node j.
+Receiver-row convention: M_ij is the weight that node i gives to the vector that it receives from node j.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class MixingMatrix:
     on_self: Vector
 
     def node(self, node: NodeId) -> NodeWeights:
-        """The weights that concern `node`."""
+        """Return the weights that concern `node`."""
         own, received, sent = self._by_node
         row = self.graph.in_neighbors(node), received[node]
         column = self.graph.out_neighbors(node), sent[node]
@@ -47,24 +47,24 @@ class MixingMatrix:
 
     @cached_property
     def _by_node(self) -> tuple[list[float], Shares, Shares]:
-        """The same of every node, in one pass: its own weight, and those of its in- and out-neighbors."""
+        """The weights of all nodes in one pass: own weights, and the weights of in- and out-neighbors."""
         graph = self.graph
         received = split(self.on_edges[graph.by_receiver], graph.in_degrees)
         return self.on_self.tolist(), received, split(self.on_edges, graph.out_degrees)
 
     def dense(self) -> Matrix:
-        """M as an array of shape (n, n)."""
+        """Return M as an array of shape (n, n)."""
         dense = np.diag(self.on_self)
         dense[self.graph.dst, self.graph.src] = self.on_edges
         return dense
 
 
 Weights: TypeAlias = Callable[[Graph], MixingMatrix]
-"""Gives a graph its mixing matrix. Raises ValueError for a graph that it does not fit."""
+"""A function from a graph to its mixing matrix. Raises ValueError for a graph that it does not fit."""
 
 
 def uniform(graph: Graph, /, *, lazy: bool = False) -> MixingMatrix:
-    """Give each received model and one's own the same weight; rows sum to 1.
+    """Give each received model and the own one the same weight; rows sum to 1.
 
     M_ij = 1 / (1 + in-degree of i). `lazy` takes (I + M) / 2.
     """
@@ -73,7 +73,7 @@ def uniform(graph: Graph, /, *, lazy: bool = False) -> MixingMatrix:
 
 
 def metropolis(graph: Graph, /, *, lazy: bool = False) -> MixingMatrix:
-    """Metropolis-Hastings weights, symmetric and doubly stochastic; links must work both ways.
+    """Use Metropolis-Hastings weights, symmetric and doubly stochastic; links must work both ways.
 
     M_ij = 1 / (1 + max(d_i, d_j)), the rest to self. `lazy` takes (I + M) / 2.
     """
@@ -84,7 +84,7 @@ def metropolis(graph: Graph, /, *, lazy: bool = False) -> MixingMatrix:
 
 
 def max_degree(graph: Graph, /, *, lazy: bool = False) -> MixingMatrix:
-    """One weight for all links by the largest degree, symmetric and doubly stochastic; links must work both ways.
+    """Use one weight for all links by the largest degree, symmetric and doubly stochastic; links must work both ways.
 
     M_ij = 1 / (1 + d_max), the rest to self. `lazy` takes (I + M) / 2.
     """
@@ -94,7 +94,7 @@ def max_degree(graph: Graph, /, *, lazy: bool = False) -> MixingMatrix:
 
 
 def column(graph: Graph, /, *, lazy: bool = False) -> MixingMatrix:
-    """Each sender splits what it has into equal shares; columns sum to 1, as push-sum needs.
+    """Let each sender split its mass into equal shares; columns sum to 1, as push-sum needs.
 
     M_ij = 1 / (1 + out-degree of j). `lazy` takes (I + M) / 2.
     """
@@ -103,7 +103,7 @@ def column(graph: Graph, /, *, lazy: bool = False) -> MixingMatrix:
 
 
 def auto(graph: Graph, /, *, lazy: bool = False) -> MixingMatrix:
-    """Metropolis where every link works both ways, else column. `lazy` takes (I + M) / 2."""
+    """Use metropolis if every link works both ways, else column. `lazy` takes (I + M) / 2."""
     return (metropolis if graph.is_symmetric else column)(graph, lazy=lazy)
 
 

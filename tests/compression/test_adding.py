@@ -15,7 +15,7 @@ from test_catalog import VARIANTS
 
 from netdfl.compression import scratch as kept
 from netdfl.compression.arrays import as_vector
-from netdfl.compression.base import Adding, Compressor, Encoded, add_to
+from netdfl.compression.base import AddingCompressor, Compressor, EncodedVector, add_to
 from netdfl.compression.buckets import PIECE, SPAN, BucketSpan, spans
 from netdfl.compression.dither import fractions
 from netdfl.compression.scratch import MOST_BYTES, difference, scratch, stretches
@@ -55,8 +55,8 @@ def test_adding_is_decoding_and_then_adding(
 
 
 def test_the_fused_way_is_the_one_that_is_tested() -> None:
-    assert issubclass(type(VARIANTS["qsgd"]()), Adding)
-    assert issubclass(ScaledCompressor, Adding)
+    assert issubclass(type(VARIANTS["qsgd"]()), AddingCompressor)
+    assert issubclass(ScaledCompressor, AddingCompressor)
     assert ScaledCompressor(VARIANTS["qsgd-2"]()).part(4096) < 1.0
     assert ScaledCompressor(VARIANTS["qsgd-scaled"]()).part(4096) == 1.0
 
@@ -79,7 +79,7 @@ def test_a_level_that_there_is_not_is_refused_when_it_is_added(code: int) -> Non
     raw = np.full(encoded.arrays["codes"].data.nbytes, code, np.uint8)
     codes = {**encoded.arrays, "codes": type(encoded.arrays["codes"])("uint8", raw.shape, raw.data)}
     with pytest.raises(MalformedMessage, match="level beyond"):
-        add_to(compressor, torch.zeros(100), Encoded(100, codes, encoded.meta))
+        add_to(compressor, torch.zeros(100), EncodedVector(100, codes, encoded.meta))
 
 
 @pytest.mark.parametrize("make", VARIANTS.values(), ids=VARIANTS.keys())

@@ -14,7 +14,7 @@ from test_catalog import VARIANTS
 
 from netdfl.compression import positions
 from netdfl.compression.arrays import as_vector, from_numpy, snapshot, to_tensor
-from netdfl.compression.base import Compressor, Encoded
+from netdfl.compression.base import Compressor, EncodedVector
 from netdfl.compression.bits import from_unary, pack, packed_nbytes, unary, unpack
 from netdfl.compression.buckets import PIECE, SPAN, bucket_totals, pieces, spans
 from netdfl.compression.catalog import COMPRESSORS
@@ -30,7 +30,7 @@ def drawn(dim: int, seed: int = 0) -> Numbers:
     return np.random.default_rng(seed).standard_normal(dim)
 
 
-def encoded(compressor: Compressor, x: Numbers | torch.Tensor, seed: int = 1) -> Encoded:
+def encoded(compressor: Compressor, x: Numbers | torch.Tensor, seed: int = 1) -> EncodedVector:
     given = torch.from_numpy(x.copy()) if isinstance(x, np.ndarray) else x
     return compressor.compress(given, np.random.default_rng(seed))
 
@@ -201,7 +201,7 @@ def test_entropy_codes_are_no_longer_than_fixed_ones_or_refused() -> None:
             with pytest.raises(MalformedMessage, match="expected less than fixed codes of 4 bits take"):
                 coded.decompress(padded)
     nothing = {name: snapshot(torch.empty(0, dtype=torch.uint8)) for name in ("quotients", "remainders")}
-    empty = Encoded(0, {"scales": snapshot(torch.empty(0)), **nothing}, {"rice": 0})
+    empty = EncodedVector(0, {"scales": snapshot(torch.empty(0)), **nothing}, {"rice": 0})
     assert coded.decompress(empty).numel() == 0
     for k in (-1, 4):
         with pytest.raises(MalformedMessage, match=r"rice = .*; expected an integer from 0 to 3"):
@@ -216,10 +216,10 @@ def test_the_last_position_is_below_the_dimension(last: int, fits: bool) -> None
     high[: len(unary(at >> 3))] = unary(at >> 3)
     arrays = {"high": from_numpy(high), "low": from_numpy(pack((at & 7).astype(np.uint8), 3))}
     if fits:
-        assert positions.decode(Encoded(33, arrays), 4, 33).tolist() == at.tolist()
+        assert positions.decode(EncodedVector(33, arrays), 4, 33).tolist() == at.tolist()
     else:
         with pytest.raises(MalformedMessage, match=f"reach {last}; expected increasing under 33"):
-            positions.decode(Encoded(33, arrays), 4, 33)
+            positions.decode(EncodedVector(33, arrays), 4, 33)
 
 
 # what is done for speed

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from netdfl.compression import positions
 from netdfl.compression.arrays import from_numpy
-from netdfl.compression.base import Encoded
+from netdfl.compression.base import EncodedVector
 from netdfl.compression.bits import pack, unary
 from netdfl.compression.catalog import COMPRESSORS
 from netdfl.compression.positions import above, largest
@@ -114,7 +114,7 @@ def test_positions_are_said_by_a_bitmap_or_by_a_list_whichever_is_shorter(dim: i
         kind = {"bitmap"} if math.ceil(dim / 8) <= listed else {"high", "low"}
         assert set(arrays) == (kind if 0 < count < dim else set())
         assert sum(array.nbytes for array in arrays.values()) == positions.nbytes(count, dim) == shorter
-        assert positions.decode(Encoded(dim, arrays), count, dim).tolist() == list(range(count))
+        assert positions.decode(EncodedVector(dim, arrays), count, dim).tolist() == list(range(count))
 
 
 def test_by_a_threshold_what_is_above_it_is_sent_and_by_count_as_many_as_are_asked_for() -> None:
@@ -131,7 +131,7 @@ def test_positions_come_back(data: st.DataObject, dim: int) -> None:
     chosen = np.array(sorted(data.draw(st.sets(st.integers(0, dim - 1)))), np.int64)
     arrays = positions.encode(chosen, dim)
     assert sum(a.nbytes for a in arrays.values()) == positions.nbytes(len(chosen), dim)
-    assert positions.decode(Encoded(dim, arrays), len(chosen), dim).tolist() == chosen.tolist()
+    assert positions.decode(EncodedVector(dim, arrays), len(chosen), dim).tolist() == chosen.tolist()
 
 
 @pytest.mark.parametrize("low", [[0, 0, 0, 0], [3, 2, 1, 0], [7, 7, 7, 7]])
@@ -144,7 +144,7 @@ def test_positions_that_repeat_go_back_or_leave_the_range_are_refused(low: list[
         "low": from_numpy(packed),
     }
     with pytest.raises(MalformedMessage, match="repeat"):
-        positions.decode(Encoded(33, arrays), 4, 33)
+        positions.decode(EncodedVector(33, arrays), 4, 33)
 
 
 @settings(max_examples=300, deadline=None)
@@ -157,7 +157,7 @@ def test_any_bytes_give_increasing_positions_in_range_or_a_refusal(data: st.Data
         raw = data.draw(st.binary(min_size=array.nbytes, max_size=array.nbytes))
         arrays[name] = type(array)("uint8", array.shape, memoryview(raw))
     try:
-        indices = positions.decode(Encoded(dim, arrays), count, dim)
+        indices = positions.decode(EncodedVector(dim, arrays), count, dim)
     except MalformedMessage:
         return
     assert len(indices) == count
@@ -190,7 +190,7 @@ def test_a_fifth_more_or_less_is_taken_where_a_threshold_decides(estimate: bool,
     top = TopK(0.1, 0, estimate)
     for count in range(2, 9):
         values = {"values": from_numpy(np.ones(count)), **positions.encode(np.arange(count), 50)}
-        sent = Encoded(50, values, {"count": count})
+        sent = EncodedVector(50, values, {"count": count})
         if count in taken:
             assert top.decompress(sent).tolist() == [1.0] * count + [0.0] * (50 - count)
         else:
@@ -216,7 +216,7 @@ def test_a_seed_is_read_by_its_low_63_bits() -> None:
     """A peer may send any; a compressor sends none below 0."""
     random_k = COMPRESSORS["random_k"](count=3)
     sent = random_k.compress(torch.arange(1.0, 10.0), np.random.default_rng(0))
-    other = Encoded(9, {**sent.arrays, "seed": from_numpy(np.array([-2]))}, sent.meta)
+    other = EncodedVector(9, {**sent.arrays, "seed": from_numpy(np.array([-2]))}, sent.meta)
     assert np.flatnonzero(random_k.decompress(other)).tolist() == random_subset(2**63 - 2, 3, 9).tolist()
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from netdfl.compression import arrays
 from netdfl.compression import vector as plain
 from netdfl.compression.arrays import _COPIED, _ROW, copy_finite, is_finite, scaled, snapshot, to_tensor, total
-from netdfl.compression.base import Encoded
+from netdfl.compression.base import EncodedVector
 from netdfl.compression.catalog import COMPRESSORS
 from netdfl.compression.low_rank import LowRank
 from netdfl.compression.sparsify import Chain
@@ -206,9 +206,9 @@ def test_the_first_number_that_is_not_finite_is_named_wherever_it_is(size: int) 
 # what a peer may have sent
 
 
-def factors(**changed: Any) -> Encoded:
+def factors(**changed: Any) -> EncodedVector:
     encoded = LowRank(rank=1).compress(torch.arange(6.0), np.random.default_rng(0))
-    return Encoded(encoded.dim, {**encoded.arrays, **changed}, encoded.meta)
+    return EncodedVector(encoded.dim, {**encoded.arrays, **changed}, encoded.meta)
 
 
 def test_factors_of_two_types_are_refused() -> None:
@@ -226,15 +226,15 @@ def test_a_chain_takes_a_sparsifier_that_keeps_values_as_they_are() -> None:
 
 def test_counts_lengths_and_names_of_an_encoding_are_looked_at_before_anything_is_made_of_it() -> None:
     x = snapshot(torch.arange(4.0))
-    good = Encoded(4, {"x": x}, {"k": 2})
+    good = EncodedVector(4, {"x": x}, {"k": 2})
     assert arrays.check_names(good, ["x"]) == 4
     assert arrays.read_count(good, "k", 2, 2) == 2
     assert arrays.read_numpy(good, "x", ["float32"], None).tolist() == [0, 1, 2, 3]
     assert arrays.read_finite(good, "x", 4).tolist() == [0, 1, 2, 3]
     for dim in (-1, 4.0, True, None):
         with pytest.raises(MalformedMessage, match=r"an encoded vector of dimension .*; expected a count"):
-            arrays.read_dim(Encoded(dim, {}))  # type: ignore[arg-type]
-    assert arrays.read_dim(Encoded(0, {})) == 0
+            arrays.read_dim(EncodedVector(dim, {}))  # type: ignore[arg-type]
+    assert arrays.read_dim(EncodedVector(0, {})) == 0
     for names in ([], ["x", "y"], ["y"]):
         with pytest.raises(MalformedMessage, match=r"arrays \['x'\]; expected"):
             arrays.check_names(good, names)
@@ -243,17 +243,17 @@ def test_counts_lengths_and_names_of_an_encoding_are_looked_at_before_anything_i
             arrays.read_count(good, "k", low, high)
     for value in (True, 2.0, None):
         with pytest.raises(MalformedMessage, match="expected an integer from 0 to 9"):
-            arrays.read_count(Encoded(4, {}, {"k": value}), "k", 0, 9)  # type: ignore[dict-item]
+            arrays.read_count(EncodedVector(4, {}, {"k": value}), "k", 0, 9)  # type: ignore[dict-item]
     wrong = {"dtype": Array("float64", (4,), x.data), "shape": Array("float32", (2, 2), x.data)}
     for array in (*wrong.values(), Array("float32", (3,), x.data), Array("float32", (4,), x.data[::2])):
         with pytest.raises(MalformedMessage, match=r"array 'x' (is|has)"):
-            arrays.read_array(Encoded(4, {"x": array}), "x", ["float32"], 4)
+            arrays.read_array(EncodedVector(4, {"x": array}), "x", ["float32"], 4)
     with pytest.raises(MalformedMessage, match="array 'x' is missing; expected float32 or float64"):
-        arrays.read_array(Encoded(4, {}), "x", arrays.FLOATS, 4)
+        arrays.read_array(EncodedVector(4, {}), "x", arrays.FLOATS, 4)
     with pytest.raises(MalformedMessage, match=r"a scale of -1\.0; expected none below 0"):
-        arrays.read_scales(Encoded(4, {"scales": snapshot(torch.tensor([0.0, -1.0]))}), 2)
-    assert arrays.read_scales(Encoded(0, {"scales": snapshot(torch.tensor([]))}), 0).size == 0
-    assert arrays.read_scales(Encoded(2, {"scales": snapshot(torch.zeros(2))}), 2).tolist() == [0, 0]
+        arrays.read_scales(EncodedVector(4, {"scales": snapshot(torch.tensor([0.0, -1.0]))}), 2)
+    assert arrays.read_scales(EncodedVector(0, {"scales": snapshot(torch.tensor([]))}), 0).size == 0
+    assert arrays.read_scales(EncodedVector(2, {"scales": snapshot(torch.zeros(2))}), 2).tolist() == [0, 0]
 
 
 # files

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from netdfl.compression.arrays import snapshot
-from netdfl.compression.base import Compressor, Encoded
+from netdfl.compression.base import Compressor, EncodedVector
 from netdfl.compression.catalog import COMPRESSORS
 from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, Kind, Message, Payload, View
@@ -184,10 +184,10 @@ class Halving(Compressor):
     def variance(self, dim: int) -> float:
         return float(self.bound(dim))
 
-    def compress(self, x: Tensor, rng: np.random.Generator) -> Encoded:
-        return Encoded(x.numel(), {}, {"x": tuple(x.tolist())})  # type: ignore[dict-item]
+    def compress(self, x: Tensor, rng: np.random.Generator) -> EncodedVector:
+        return EncodedVector(x.numel(), {}, {"x": tuple(x.tolist())})  # type: ignore[dict-item]
 
-    def decompress(self, encoded: Encoded) -> Tensor:
+    def decompress(self, encoded: EncodedVector) -> Tensor:
         return torch.tensor(encoded.meta["x"], dtype=torch.float64) * self.factor
 
 
@@ -222,14 +222,14 @@ def test_a_trial_takes_a_sample_where_the_bound_is_the_same_at_any_length() -> N
 class Refusing(Halving):
     """Takes no vector at all."""
 
-    def compress(self, x: Tensor, rng: np.random.Generator) -> Encoded:
+    def compress(self, x: Tensor, rng: np.random.Generator) -> EncodedVector:
         raise ValueError(f"got a vector of {x.numel()} number")
 
 
 class Noisy(Halving):
     """Adds what torch draws, wherever its generator was."""
 
-    def decompress(self, encoded: Encoded) -> Tensor:
+    def decompress(self, encoded: EncodedVector) -> Tensor:
         return super().decompress(encoded) + torch.randn(encoded.dim)
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from netdfl.compression.arrays import snapshot
-from netdfl.compression.base import Compressor, Encoded
+from netdfl.compression.base import Compressor, EncodedVector
 from netdfl.compression.catalog import COMPRESSORS
 from netdfl.compression.identity import IdentityCompressor
 from netdfl.core.errors import MalformedMessage
@@ -126,11 +126,11 @@ class Factor(Compressor):
     def variance(self, dim: int) -> float:
         return 0.5
 
-    def compress(self, x: Tensor, rng: np.random.Generator) -> Encoded:
+    def compress(self, x: Tensor, rng: np.random.Generator) -> EncodedVector:
         self.calls += 1
-        return Encoded(len(x), {"v": snapshot(x * (self.first if self.calls == 1 else self.later))})
+        return EncodedVector(len(x), {"v": snapshot(x * (self.first if self.calls == 1 else self.later))})
 
-    def decompress(self, encoded: Encoded) -> Tensor:
+    def decompress(self, encoded: EncodedVector) -> Tensor:
         self.decoded += 1
         found: Tensor = torch.frombuffer(bytearray(encoded.arrays["v"].data), dtype=torch.float64)
         return found

@@ -196,13 +196,13 @@ def test_the_command_says_it(
 
 SHAPES = """
 import torch
-from netdfl.compression.base import Encoded
+from netdfl.compression.base import EncodedVector
 
 class Tensors:
     unbiased = False
     def contraction(self, dim): return 1.0
     def variance(self, dim): return 0.0
-    def compress(self, x, rng): return Encoded(len(x), {"values": x.clone()}, {})
+    def compress(self, x, rng): return EncodedVector(len(x), {"values": x.clone()}, {})
     def decompress(self, encoded): return torch.as_tensor(encoded.arrays["values"])
 
 def tensors(): return Tensors()

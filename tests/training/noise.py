@@ -154,17 +154,17 @@ def solver(exchange: Any, /, *, lr: float = 0.1, where: str = "", source: str = 
 
 def compression(*, where: str, source: str) -> Any:
     """Whole vectors with noise."""
-    from netdfl.compression.base import Compressor, Encoded
+    from netdfl.compression.base import Compressor, EncodedVector
     from netdfl.compression.identity import IdentityCompressor
 
     class Noisy(Compressor):
         def variance(self, dim: int) -> float:
             return 1e-6
 
-        def compress(self, x: Tensor, rng: Any) -> Encoded:
+        def compress(self, x: Tensor, rng: Any) -> EncodedVector:
             return IdentityCompressor().compress(x + 1e-4 * noise("compression", where, source), rng)
 
-        def decompress(self, encoded: Encoded) -> Tensor:
+        def decompress(self, encoded: EncodedVector) -> Tensor:
             return IdentityCompressor().decompress(encoded)
 
     return Noisy()

@@ -30,7 +30,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from netdfl.compression.base import Compressor, Encoded, add_to
+from netdfl.compression.base import Compressor, EncodedVector, add_to
 from netdfl.core.types import NodeId
 from netdfl.training.drawing import seeded
 
@@ -136,16 +136,16 @@ class ScaledCompressor(Compressor):
         part = self.part(dim)
         return float(((1.0 - part) + part * sqrt(self.inner.variance(dim))) ** 2)
 
-    def compress(self, x: Tensor, rng: np.random.Generator) -> Encoded:
+    def compress(self, x: Tensor, rng: np.random.Generator) -> EncodedVector:
         """Return the inner compressor's code; the receiver knows a."""
         return self.inner.compress(x, rng)
 
-    def decompress(self, encoded: Encoded) -> Tensor:
+    def decompress(self, encoded: EncodedVector) -> Tensor:
         """Return a times the inner compressor's decoded vector."""
         said, part = self.inner.decompress(encoded), self.part(encoded.dim)
         return said if part == 1.0 else said * part
 
-    def add_to(self, base: Tensor, encoded: Encoded) -> Tensor:
+    def add_to(self, base: Tensor, encoded: EncodedVector) -> Tensor:
         """Return `base` plus the decoded vector."""
         if self.part(base.numel()) == 1.0:
             return add_to(self.inner, base, encoded)

@@ -25,7 +25,7 @@ from netdfl.topology.spectrum import psi, spectral_gap, stochasticity
 from netdfl.transport.wire import frame_size
 
 if TYPE_CHECKING:
-    from netdfl.compression.base import Encoded
+    from netdfl.compression.base import EncodedVector
 
 _ROUNDS = 8
 _SPECTRUM_NODES = 1500
@@ -275,7 +275,7 @@ def _compressed(compression: CompressionPart, dim: int) -> Mapping[str, Array]:
 
     rng = np.random.default_rng(0)
     vector = torch.from_numpy(rng.standard_normal(dim).astype(np.float32))
-    encoded: Encoded = compression.build().compress(vector, rng)
+    encoded: EncodedVector = compression.build().compress(vector, rng)
     return encoded.arrays
 
 
