@@ -17,7 +17,7 @@ from netdfl.core.fates import Fate
 from netdfl.core.types import Json, Kind, LogicalId, MessageId, NodeId, PeerMessage, StepId
 from netdfl.diagnosis.outgoing import Outgoing
 from netdfl.diagnosis.snapshot import State, What
-from netdfl.node.ledger import EdgeCount, NodeLedger, RoundRun, SlotRun
+from netdfl.node.ledger import EdgeCount, NodeLedger, RoundRun, StepRun
 from netdfl.node.runtime import Node
 
 FateText: TypeAlias = Annotated[Fate, PlainValidator(lambda fate: Fate.read(str(fate))), PlainSerializer(str)]
@@ -87,7 +87,7 @@ class EdgeAccount:
     flying: tuple[tuple[MessageIdText, int], ...] = ()
     last: tuple[SettledText, ...] = ()
     lost: tuple[SettledText, ...] = ()
-    slots: tuple[tuple[str, int, tuple[SlotRun, ...]], ...] = ()
+    slots: tuple[tuple[str, int, tuple[StepRun, ...]], ...] = ()
 
     def was_sent(self, id: LogicalId, epoch: int) -> bool:
         """Whether the message was sent in the sender's life `epoch`."""
@@ -193,7 +193,7 @@ def give_account(
         again=() if node.delivery is None else node.delivery.left if ended else node.delivery.due_again,
         gone=tuple(sorted(node.waits.gone)),
         left_out=dict(node.ledger.left_out),
-        next=node.next_slot,
+        next=node.next_step,
         step=node.waits.step,
         steps=node.num_steps,
         early=node.mailbox.num_kept - (0 if wait is None else len(wait.have)),
@@ -285,7 +285,7 @@ def _count(edge: EdgeCount, flying: Iterable[tuple[MessageId, int]]) -> EdgeAcco
         flying=tuple(flying),
         last=tuple(edge.last),
         lost=tuple(edge.last_lost),
-        slots=tuple((str(slots.life[0]), slots.life[1], slots.runs) for slots in reversed(edge.slots)),
+        slots=tuple((str(slots.life[0]), slots.life[1], slots.runs) for slots in reversed(edge.sent_steps)),
     )
 
 

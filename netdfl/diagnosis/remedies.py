@@ -21,7 +21,7 @@ from netdfl.diagnosis.reasons import awaited_of, cause_of, path_of, wait_of
 from netdfl.diagnosis.reduce import Supply, supply
 from netdfl.diagnosis.snapshot import DOWN, MOST_RESENDS, SILENT, Awaited, AwaitedFate, Snapshot, State, WaitNow, What
 from netdfl.diagnosis.trying import NEVER_NS, Change, Trials
-from netdfl.node.delivery import DOUBLINGS, LEAST_NS, Resending
+from netdfl.node.delivery import DOUBLINGS, LEAST_NS, ResendPolicy
 
 SKIP = "wait.on_stall: skip"
 RESEND = "wait.on_stall: resend"
@@ -39,7 +39,7 @@ BY_LINK = (LOSS, LINK_DOWN, RESET)
 CALLED_GONE_NS = 7 * NS_PER_S
 """Within that a node is called gone of which nothing is heard, by the heartbeats that a scenario gets by default."""
 
-SENT_AGAIN_NS = LEAST_NS * sum(2 ** min(attempt, DOUBLINGS) for attempt in range(Resending.attempts))
+SENT_AGAIN_NS = LEAST_NS * sum(2 ** min(attempt, DOUBLINGS) for attempt in range(ResendPolicy.attempts))
 """How long after a message its last copy is sent at the earliest, where a scenario says no more of `delivery`."""
 
 Allows: TypeAlias = Callable[[str], bool]

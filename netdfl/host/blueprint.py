@@ -18,11 +18,11 @@ from netdfl.host.task_setup import is_plain, make_problem
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.schedule.returns import keeps_state, returns_by_node
 from netdfl.links.spec import LinksSpec
-from netdfl.node.delivery import Resending
+from netdfl.node.delivery import ResendPolicy
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.runtime import Hooks, Node
-from netdfl.node.state_transfer import Joining
+from netdfl.node.state_transfer import JoinPlan
 from netdfl.node.worker import Worker
 from netdfl.record.base import Recorder
 from netdfl.scenario.build import (
@@ -83,12 +83,12 @@ def needs_torch(scenario: Scenario) -> bool:
     return not is_plain(scenario, make_algorithm(scenario))
 
 
-def resending(scenario: Scenario) -> Resending | None:
+def resending(scenario: Scenario) -> ResendPolicy | None:
     """Return the rule for sending unacknowledged messages again; None if the delivery has no acknowledgements."""
     delivery = scenario.delivery
     if not isinstance(delivery, AcknowledgedDelivery):
         return None
-    return Resending(timeout_ns=delivery.timeout, attempts=delivery.attempts)
+    return ResendPolicy(timeout_ns=delivery.timeout, attempts=delivery.attempts)
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ class Blueprint:
         links = self._links_used
         return links is None or all((node, peer) in links and (peer, node) in links for peer in peers)
 
-    def joining(self, node: NodeId, round: int, weight: int) -> Joining:
+    def joining(self, node: NodeId, round: int, weight: int) -> JoinPlan:
         """Return how `node`, which lost its state, joins in `round` or later: its round, peers and weight.
 
         It asks the peers in order, beginning with the next higher id.
@@ -194,7 +194,7 @@ class Blueprint:
         num, mutual = self.network.num_nodes, self.mutual
         others = range(num) if mutual is None else mutual.get(node, ())
         peers = sorted((each for each in others if each != node), key=lambda each: (each - node) % num)
-        return Joining(round=round, peers=tuple(peers), weight=weight if is_push(self.scenario) else None)
+        return JoinPlan(round=round, peers=tuple(peers), weight=weight if is_push(self.scenario) else None)
 
     def held_weight(self, node: Node) -> float | None:
         """Return the push-sum weight that is the node's alone, for a crash's event; None if it has no meaning."""

@@ -48,7 +48,7 @@ from netdfl.host.workers import PacedWorker
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.node.heartbeats import Heartbeats
 from netdfl.node.ledger import NodeLedger
-from netdfl.node.pause import Gate
+from netdfl.node.pause import PauseGate
 from netdfl.node.remembered import Remembered, recall
 from netdfl.record.base import Recorder
 from netdfl.training.base import NOTHING
@@ -97,7 +97,7 @@ class NodeHost:
         self.blueprint, self.id, self.life, self.parts = blueprint, node, life, parts
         self.clock, self.report, self.worker = parts.clock, parts.report, parts.worker
         self.worker.factor = 1.0
-        self.gate = Gate()
+        self.gate = PauseGate()
         self.started = asyncio.Event()
         self.finished = self._has_met = False
         self.crash: Crashed | None = None

@@ -1,14 +1,17 @@
-"""How a node learns whether what it waits for will still come: it asks the sender.
+"""Status queries: a waiting node asks the senders of missing messages whether the messages will still come.
 
-From outside a lost message looks like a slow sender, or like one that is itself held up. So a wait under an automatic
-deadline is not cut at a length that somebody guessed: when it lasts, the node asks those whose messages are missing
-(`query`), and their answer (`status`) says whether they are past that step. Who is past it has sent: on a link that
-keeps order the message is lost, and the wait goes on without it at once. Who is not is waited for, and asked again.
-Who does not answer, however often it is asked, is given up.
+A waiting node can't tell a lost message from a slow sender, nor from a sender that itself waits. So a wait under an
+automatic deadline has no guessed length. When the wait lasts, the node sends a `query` to each sender whose message is
+missing. The sender answers with a `status`, which says whether it is done with that step:
 
-When to ask first is the retransmission timer of TCP (RFC 6298): the smoothed time that answers take, and four
-times its deviation, at most `LATEST_NS`. An answer names the attempt that it answers, so a question that was repeated
-is no riddle (Karn). A question that came too early costs a message, and lets the next come later.
+- done: the sender has sent its message. On a link that keeps order the message is lost then, and the wait ends
+  without it. On other links the sender must say so twice.
+- not done: the node keeps waiting, and asks again later.
+- no answer to repeated queries: the node gives the sender up for this wait.
+
+The time before the first query is the retransmission timer of TCP (RFC 6298): the smoothed time that answers take plus
+four times its deviation, at most `LATEST_NS`. A status names the attempt of its query, so a repeated query gives no
+ambiguous measurement (Karn's problem). A query that was too early costs one message, and later waits ask later.
 """
 
 from __future__ import annotations
@@ -25,30 +28,32 @@ from netdfl.transport.base import Fate
 FIRST_NS = NS_PER_S // 2
 LEAST_NS = NS_PER_S // 20
 LATEST_NS = 2 * NS_PER_S
-"""No answer is overdue later than that: a busy start must not teach for good that answers take long."""
+"""Upper bound of the time-out of an answer: one busy start must not make all later time-outs long."""
 LONGEST_NS = 60 * NS_PER_S
 LATEST_FIRST_NS = 4 * NS_PER_S
-"""So long a wait lasts at most before anybody is asked, or twice as long as the last waits, by their median, lasted."""
+"""Longest time before the first query of a wait, unless twice the median of the last waits is longer."""
 LAST_WAITS = 9
 SILENT_NS = 2 * NS_PER_S
 SILENT_TIMES = 4
-"""Nobody is silent who has said nothing for less than so many times what answers take, as far as that is known."""
+"""A sender counts as silent after this many times the longest time that answers are known to take, at the earliest."""
 TRIES = 6
+"""Queries without an answer after which a sender may count as silent."""
 BACKOFF = 1.5
 MOST_OPEN = 256
-PAST = "past"
+STEP_DONE = "past"
+"""Key of a status: whether its sender is done with the step."""
 _NOTHING = Payload()
 
 
 class AnswerTime:
-    """How long answers take: smoothed, with their mean deviation. RFC 6298."""
+    """An estimate of how long answers take: smoothed mean and mean deviation, as in RFC 6298."""
 
     def __init__(self) -> None:
-        """Know nothing yet."""
+        """Begin without a measurement."""
         self._known: tuple[float, float] | None = None  # the mean and the deviation
 
     def took(self, ns: int) -> None:
-        """An answer came `ns` after its question."""
+        """Add one measurement: an answer came `ns` after its query."""
         if self._known is None:
             self._known = ns, ns / 2
             return
@@ -56,11 +61,11 @@ class AnswerTime:
         self._known = mean + (ns - mean) / 8, deviation + (abs(ns - mean) - deviation) / 4
 
     def timeout_ns(self) -> int:
-        """When an answer is overdue; half a second while none has come."""
+        """Return the time after which an answer is overdue; half a second before the first measurement."""
         return min(self.longest_ns(), LATEST_NS)
 
     def longest_ns(self) -> int:
-        """What an answer may take, by those that came."""
+        """Return how long an answer may take, without the upper bound of `timeout_ns`."""
         if self._known is None:
             return FIRST_NS
         mean, deviation = self._known
@@ -68,71 +73,87 @@ class AnswerTime:
 
 
 @dataclass(slots=True)
-class Asked:
-    """One sender in one wait: `attempts` in all, `tries` since it was last `heard`, what it said, when to ask again."""
+class PeerQuery:
+    """The queries to one sender during one wait.
+
+    Attributes:
+        heard_ns: when the sender last answered.
+        due_ns: when the next query is due.
+        attempts: number of queries so far.
+        tries: number of queries since the last answer.
+        said_done: number of answers that said that the sender is done with the step.
+    """
 
     heard_ns: int
     due_ns: int
     attempts: int = 0
     tries: int = 0
-    said_past: int = 0
+    said_done: int = 0
 
 
 @dataclass(slots=True)
-class Missing:
-    """The wait about which to ask: `awaited` gives those that are missing now.
+class QueriedWait:
+    """The wait that the queries are about.
 
-    `proofs` is how many times a sender must say that it is past, `silent_ns` how long one may say nothing.
+    Attributes:
+        step_id: the awaited step.
+        since_ns: when the wait began.
+        proofs: how many times a sender must say that it is done before its message counts as lost.
+        silent_ns: how long a sender may leave queries unanswered, at least.
+        awaited: returns the senders whose messages are missing now.
+        asked: the queries so far, by sender.
+        learned: whether an answer has shown that a message is lost.
     """
 
-    slot: StepId
+    step_id: StepId
     since_ns: int
     proofs: int
     silent_ns: int
     awaited: Callable[[], Collection[NodeId]]
-    asked: dict[NodeId, Asked]
+    asked: dict[NodeId, PeerQuery]
     learned: bool = False
 
-    def is_silent(self, asked: Asked | None, now: int, answer_ns: int) -> bool:
-        """Whether one that was `asked` again and again has said nothing for too long; answers take `answer_ns`."""
+    def is_silent(self, asked: PeerQuery | None, now: int, answer_ns: int) -> bool:
+        """Whether a sender has left its queries unanswered for too long, where answers may take `answer_ns`."""
         if asked is None or asked.tries < TRIES or asked.due_ns > now:
             return False
         return now - asked.heard_ns >= max(self.silent_ns, SILENT_TIMES * answer_ns)
 
 
-class Asking:
-    """One node's questions about one wait at a time, and its answers to those of others."""
+class StatusQueries:
+    """The queries of one node about its current wait, and its answers to the queries of other nodes."""
 
     def __init__(
         self,
         node: NodeId,
         clock: Clock,
         send: Callable[[Message], None],
-        head: Callable[[], int],
+        epoch: Callable[[], int],
         *,
-        is_past: Callable[[NodeId, StepId], bool] = lambda peer, slot: False,
+        is_step_done: Callable[[NodeId, StepId], bool] = lambda peer, step_id: False,
         still: Callable[[], bool] = lambda: False,
         lost: Callable[[NodeId], None] = lambda peer: None,
         silent: Callable[[Collection[NodeId]], None] = lambda peers: None,
     ) -> None:
-        """Ask for `node` by `send`, which returns at once; `head` gives the node's epoch.
+        """Begin without a wait.
 
         Args:
-            node: who asks.
+            node: the node that asks and answers.
             clock: the fleet's time.
             send: sends a query or an answer, and returns at once.
-            head: gives the node's epoch.
-            is_past: says whether this node will send a peer nothing (more) for a slot.
-            still: while it holds (a paused node, which hears no answer), nobody is asked, and nobody is silent.
+            epoch: returns the number of the node's life, which its messages carry.
+            is_step_done: returns whether this node will send a peer nothing more for a step.
+            still: returns whether the node is paused. A paused node hears no answer, so it asks nobody meanwhile and
+                calls nobody silent.
             lost: called with a sender whose message will not come.
             silent: called with senders that do not answer.
         """
-        self.node, self._clock, self._send, self._epoch = node, clock, send, head
-        self.is_past, self.still, self.lost, self.silent = is_past, still, lost, silent
+        self.node, self._clock, self._send, self._epoch = node, clock, send, epoch
+        self.is_step_done, self.still, self.lost, self.silent = is_step_done, still, lost, silent
         self.answers = AnswerTime()
         self._first_ns = FIRST_NS
         self._lasted: deque[int] = deque(maxlen=LAST_WAITS)
-        self._missing: Missing | None = None
+        self._missing: QueriedWait | None = None
         self._alarm = Alarm(clock, self._look)
         self._open: OrderedDict[tuple[NodeId, int, int, int], int] = OrderedDict()
         self._looks = 0
@@ -140,17 +161,24 @@ class Asking:
     # asking
 
     def begin(
-        self, slot: StepId, awaited: Callable[[], Collection[NodeId]], *, proofs: int = 1, patience: int = 1
+        self, step_id: StepId, awaited: Callable[[], Collection[NodeId]], *, proofs: int = 1, patience: int = 1
     ) -> None:
-        """A wait for the messages of `slot` began; `patience` multiplies how long a sender may say nothing."""
+        """Ask about the wait that begins now, for the messages of `step_id`.
+
+        `awaited` returns the senders that are missing. A sender must say `proofs` times that it is done with the step.
+        `patience` multiplies how long a sender may leave queries unanswered.
+        """
         now = self._clock.now_ns()
-        self._missing = Missing(slot, now, proofs, patience * SILENT_NS, awaited, {})
+        self._missing = QueriedWait(step_id, now, proofs, patience * SILENT_NS, awaited, {})
         if self._first_ns > LATEST_FIRST_NS:  # else it is early enough, whatever the last waits were
             self._first_ns = min(self._first_ns, self._latest_first_ns())
         self._arm(now + self._first_ns)
 
     def end(self) -> None:
-        """The wait is over. Ask earlier next time where a message was lost, later where all that was asked came."""
+        """Stop asking: the wait is over.
+
+        The next wait asks earlier if this one showed a loss, and later if its queries turned out to be needless.
+        """
         missing, self._missing = self._missing, None
         self._alarm.stop()
         if missing is None:
@@ -163,11 +191,11 @@ class Asking:
             self._first_ns = min(max(self._first_ns * 3 // 2, self.answers.timeout_ns()), self._latest_first_ns())
 
     def _latest_first_ns(self) -> int:
-        """When to ask at the latest: where waits last long by themselves, as rounds may, only a longer one is odd."""
+        """Return the latest time for the first query: where waits are always long, only a longer one is suspicious."""
         return max(LATEST_FIRST_NS, 2 * int(median(self._lasted))) if self._lasted else LATEST_FIRST_NS
 
     def close(self) -> None:
-        """No wait follows."""
+        """Drop the alarm: no wait follows."""
         self._alarm.clear()
 
     def _arm(self, at_ns: int) -> None:
@@ -175,7 +203,7 @@ class Asking:
         self._alarm.set(at_ns, ("ask", self.node, self._looks))
 
     def _look(self) -> None:
-        """Ask whom it is time to ask, give up who is silent."""
+        """Give up the silent senders and send the queries that are due."""
         missing, now = self._missing, self._clock.now_ns()
         if missing is None:
             return
@@ -188,35 +216,35 @@ class Asking:
             self.silent(silent)
         left = [peer for peer in awaited if peer not in silent]
         for peer in left:
-            asked = missing.asked.setdefault(peer, Asked(now, now))
+            asked = missing.asked.setdefault(peer, PeerQuery(now, now))
             if asked.due_ns <= now:
                 self._ask(missing, peer, asked, now)
         if left and self._missing is missing:
             self._arm(min(missing.asked[peer].due_ns for peer in left))
 
-    def _ask(self, missing: Missing, peer: NodeId, asked: Asked, now: int) -> None:
-        self._open[(peer, *missing.slot, asked.attempts)] = now
+    def _ask(self, missing: QueriedWait, peer: NodeId, asked: PeerQuery, now: int) -> None:
+        self._open[(peer, *missing.step_id, asked.attempts)] = now
         while len(self._open) > MOST_OPEN:
             self._open.popitem(last=False)
-        query = Message(self.node, peer, Kind.QUERY, self._epoch(), *missing.slot, asked.attempts, _NOTHING)
+        query = Message(self.node, peer, Kind.QUERY, self._epoch(), *missing.step_id, asked.attempts, _NOTHING)
         asked.due_ns = now + min(round(self.answers.timeout_ns() * BACKOFF**asked.tries), LONGEST_NS)
         asked.attempts, asked.tries = min(asked.attempts + 1, 0xFFFF), asked.tries + 1
         self._send(query)
 
     def hear(self, status: Message) -> Fate:
-        """Take an answer; one that was not asked for, or is malformed, changes nothing."""
-        past, slot = status.payload.meta.get(PAST), status.at
-        sent_ns = self._open.pop((status.src, *slot, status.attempt), None)
+        """Take an answer. One without a query, or a malformed one, changes nothing."""
+        past, step_id = status.payload.meta.get(STEP_DONE), status.at
+        sent_ns = self._open.pop((status.src, *step_id, status.attempt), None)
         if type(past) is not bool or sent_ns is None:
             return Fate.REFUSED if type(past) is not bool else Fate.DUPLICATE
         missing, now = self._missing, self._clock.now_ns()
         self.answers.took(now - sent_ns)
-        asked = None if missing is None or missing.slot != slot else missing.asked.get(status.src)
+        asked = None if missing is None or missing.step_id != step_id else missing.asked.get(status.src)
         if missing is None or asked is None:
             return Fate.DELIVERED
         asked.heard_ns, asked.tries = now, 0
-        asked.said_past += past
-        if asked.said_past >= missing.proofs:
+        asked.said_done += past
+        if asked.said_done >= missing.proofs:
             missing.learned = True
             self.lost(status.src)
             return Fate.DELIVERED
@@ -227,8 +255,8 @@ class Asking:
     # answering
 
     def answer(self, query: Message) -> Fate:
-        """Say whether this node is past what a peer awaits of it."""
-        past = self.is_past(query.src, query.at)
+        """Answer a query: whether this node is done with the step for which a peer awaits its message."""
+        past = self.is_step_done(query.src, query.at)
         head = (self.node, query.src, Kind.STATUS, self._epoch(), query.round, query.step, query.attempt)
-        self._send(Message(*head, Payload(meta={PAST: past})))
+        self._send(Message(*head, Payload(meta={STEP_DONE: past})))
         return Fate.DELIVERED

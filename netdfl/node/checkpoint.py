@@ -1,7 +1,7 @@
-"""A node's state on disk: tensors as safetensors, structure and numbers as JSON in its header. No pickle.
+"""The state of a node on disk: tensors as safetensors, structure and numbers as JSON in its header, no pickle.
 
-One file holds one state. It is written beside its place, made durable, then renamed, so that a
-crash leaves the old file or the new one and never half of either.
+One file holds one state. It is written to a temporary name, made durable, then renamed, so that a crash leaves the old
+file or the new one and never half of either.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ def _describe(value: Any, where: str, tensors: dict[int, Tensor]) -> object:
 
 
 def load_state(path: str | Path, like: S, *, remedy: str = "delete it to begin that node anew") -> S:
-    """Read what `save_state` wrote, for a node whose state has the form of `like`: its first, say.
+    """Read a state that `save_state` wrote, of a node whose state has the form of `like` (its first state, say).
 
-    Tensors come to the device of `like`'s. Raises InputError where the file is damaged, with the `remedy`,
+    Tensors are put on the device of the tensors of `like`. Raises InputError, with the `remedy`, if the file is damaged
     or holds the state of another algorithm or model.
     """
     mine = [part for part in _parts(like) if is_tensor(part)]
@@ -84,7 +84,7 @@ def load_state(path: str | Path, like: S, *, remedy: str = "delete it to begin t
 
 
 def _alike(restored: Any, like: Any) -> bool:
-    """Whether it is of the same type, and its items, if it is a list of NamedTuples."""
+    """Whether `restored` has the type of `like`, and for a list of NamedTuples its items too."""
     if type(restored) is not type(like):
         return False
     if not isinstance(like, list) or not all(map(_is_named, like)):
@@ -93,6 +93,8 @@ def _alike(restored: Any, like: Any) -> bool:
 
 
 class _Reader:
+    """A checkpoint that is being restored: its tensors, and the NamedTuples that may occur in it."""
+
     def __init__(self, path: str, tensors: list[Tensor], types: dict[str, Any]) -> None:
         self.path, self.tensors, self.types = path, tensors, types
 
@@ -127,7 +129,7 @@ class _Reader:
         return kind(**{n: self.restore(v, getattr(like, n, None), f"{where}.{n}") for n, v in fields.items()})
 
     def _beside(self, name: str) -> Any:
-        """A NamedTuple that `like` does not show yet (in an empty dict, say), defined beside one that it does."""
+        """Return a NamedTuple that `like` does not hold (its dict is empty, say), from a module of one it holds."""
         module, _, attribute = name.partition(":")
         if all(kind.__module__ != module for kind in self.types.values()):
             return None

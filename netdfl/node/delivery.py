@@ -1,15 +1,20 @@
-"""Delivery that is acknowledged: a data message is sent again until its receiver has said what it did with it.
+"""Acknowledged delivery: a data message is sent again until its receiver acknowledges it.
 
-A request is sent again until its reply is here; who answered it remembers the reply, and a copy moves nothing.
+    sent ──> unacknowledged ──acknowledged, "taken": true──> the receiver has it
+               │   ^    └────acknowledged, "taken": false──> the receiver refused it: the sender takes it back
+               └───┘ timer: sent again, as the next attempt, at most `ResendPolicy.attempts` times
 
-An acknowledgement is a message over the reverse link, with that link's faults and bytes. Whatever its attempt, the
-receiver takes a message (a `LogicalId`) once, and acknowledges every copy. Until that comes the message is neither its
-sender's nor lost. Time alone never gives it back to the sender, who can't know whether it was the message or the
-acknowledgement that was lost: what is given back and has arrived all the same would be there twice. Only a refusal
-gives it back.
+An acknowledgement is a message over the reverse link, with the faults and bytes of that link. A receiver takes a
+message (a `LogicalId`) once, whatever its attempt, and acknowledges each copy. Until the acknowledgement comes, a
+message is neither the sender's nor lost. No time-out gives it back to the sender: the sender can't know whether the
+message or the acknowledgement was lost, and a message that was taken back but had arrived would be counted twice. Only
+a refusal gives it back. This is how push-sum keeps its mass.
 
-A node that may live again from a checkpoint acknowledges what it has read once that is durable: what it
-took and had not saved is sent again to its later life.
+A request is sent again until its reply comes. The peer that answered remembers its reply, so a second copy of the
+request changes nothing.
+
+Where the node's state is saved, the node acknowledges a message only once a checkpoint that includes it is durable. A
+message that it had read but not saved is sent again to its next life.
 """
 
 from __future__ import annotations
@@ -46,11 +51,11 @@ _REFUSALS = (Fate.LATE, Fate.REFUSED)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Resending:
-    """How long to wait for an acknowledgement, and how many times a message is sent again without one.
+class ResendPolicy:
+    """The time-out of an acknowledgement, and how many times a message is sent again without one.
 
-    The time doubles with each attempt, five times at most. `auto` is three times the median of the last
-    ones, at least 20 ms; before the first half a second.
+    The time-out doubles with each attempt, five times at most. `auto` is three times the median of the last 16 times
+    that acknowledgements took, at least 20 ms; half a second before the first is known.
     """
 
     timeout_ns: int | Literal["auto"] = "auto"
@@ -58,14 +63,19 @@ class Resending:
 
 
 @dataclass(slots=True)
-class _Unacknowledged:
+class _PendingMessage:
+    """An unacknowledged message: its last attempt, when each attempt was sent, and the timer of the next."""
+
     message: Message
     sent_ns: list[int]
     timer: Timer | None = None
 
 
-class Acknowledged:
-    """A `Transport` around another, and the `Sink` at its end. All but data and requests goes through untouched."""
+class AcknowledgingTransport:
+    """A `Transport` around another one, and the `Sink` at its end, that acknowledges and sends again.
+
+    Messages other than data and requests go through unchanged.
+    """
 
     def __init__(
         self,
@@ -73,22 +83,28 @@ class Acknowledged:
         epoch: int,
         inner: Transport,
         clock: Clock,
-        how: Resending,
+        how: ResendPolicy,
         *,
         keeps: bool = False,
         still: Callable[[], bool] = lambda: False,
         gave_up: Callable[[Message], None] = lambda message: None,
     ) -> None:
-        """Deliver for `node`, which lives for the `epoch`-th time, through `inner`.
+        """Deliver through `inner`.
 
-        With `keeps`, where the node's state is saved, a message is acknowledged once it is durable. While `still`
-        holds, nothing is sent again. `gave_up` is called with every message that is not sent again, though nobody
-        acknowledged it.
+        Args:
+            node: the node that sends and receives.
+            epoch: the number of the node's life; acknowledgements of earlier lives do not count.
+            inner: the transport that carries the messages.
+            clock: the time of the timers.
+            how: when and how often a message is sent again.
+            keeps: whether the node's state is saved. If so, a message is acknowledged once it is durable.
+            still: returns whether the node is paused; nothing is sent again meanwhile.
+            gave_up: called with each message that was sent as often as allowed and is still unacknowledged.
         """
         self.node, self.epoch, self.inner, self.clock, self.how = node, epoch, inner, clock, how
         self.still, self.keeps, self.gave_up = still, keeps, gave_up
         self.refused: set[PeerMessage] = set()
-        self._unacknowledged: dict[PeerMessage, _Unacknowledged] = {}
+        self._unacknowledged: dict[PeerMessage, _PendingMessage] = {}
         self._acknowledged: list[Acknowledgement] = []
         self._held: dict[PeerMessage, Message] = {}
         self._saved: Mapping[str, int] = {}
@@ -100,28 +116,28 @@ class Acknowledged:
     # as a transport
 
     def attach(self, sink: Sink) -> None:
-        """Deliver what arrives into `sink`, and acknowledge it."""
+        """Deliver arriving messages into `sink`, and acknowledge them."""
         self._sink = sink
         self.inner.attach(self)
 
     async def send(self, multicasts: Sequence[Multicast]) -> None:
-        """Hand the messages over; what is data, or a request, is unacknowledged until it is answered."""
+        """Send the messages. Data and requests are unacknowledged until an acknowledgement or a reply comes."""
         now = self.clock.now_ns()
         awaited = [multicast for multicast in multicasts if multicast.id.kind in (Kind.DATA, Kind.REQUEST)]
         data = messages_of(awaited)
         for message in data:
-            self._unacknowledged[message.dst, message.logical] = _Unacknowledged(message, [now])
+            self._unacknowledged[message.dst, message.logical] = _PendingMessage(message, [now])
         await self.inner.send(multicasts)
         for message in data:
             self._arm((message.dst, message.logical))
 
     async def aclose(self) -> None:
-        """Let nothing more in or out."""
+        """Stop sending again, and close the inner transport."""
         self.close()
         await self.inner.aclose()
 
     def close(self) -> None:
-        """Send nothing again from now on."""
+        """Stop sending unacknowledged messages again."""
         self._closed = True
         for entry in self._unacknowledged.values():
             if entry.timer is not None:
@@ -130,47 +146,48 @@ class Acknowledged:
     # what is unacknowledged
 
     def unacknowledged(self) -> list[Message]:
-        """The unacknowledged messages, in the order in which they were sent."""
+        """Return the unacknowledged messages, in the order in which they were sent."""
         return [entry.message for entry in self._unacknowledged.values()]
 
     def unsettled(self) -> list[Message]:
-        """What is unacknowledged, and what came since `take_acknowledged`: a later life has to hear of it again.
+        """Return the messages that a later life must send again to learn their fate.
 
-        Requests are of this life alone: a later one asks anew.
+        They are the unacknowledged ones and those whose acknowledgement nobody has taken by `take_acknowledged` yet.
+        Requests are not among them: a later life makes its own.
         """
         open = [message for message in self.unacknowledged() if message.kind is not Kind.REQUEST]
         return [*open, *(each.message for each in self._acknowledged)]
 
     def asks(self, peer: NodeId) -> bool:
-        """Whether a request to `peer` is sent again unless its reply comes first."""
+        """Whether a request to `peer` is unanswered and will be sent again."""
         entries = self._unacknowledged.values()
         return any(e.message.kind is Kind.REQUEST and e.message.dst == peer and e.timer is not None for e in entries)
 
     @property
     def due_again(self) -> tuple[PeerMessage, ...]:
-        """The messages that are sent again unless they are acknowledged first."""
+        """The unacknowledged messages that will be sent again."""
         waiting = [sent for sent, entry in self._unacknowledged.items() if entry.timer is not None]
         return () if self._closed else tuple(waiting)
 
     def sends_again(self, peer: NodeId, step: StepId) -> bool:
-        """Say whether something for that step is sent to `peer` again unless it is acknowledged first."""
+        """Whether an unacknowledged message to `peer` for `step` will be sent again."""
         return any(dst == peer and id.at == step for dst, id in self.due_again)
 
     @property
     def left(self) -> tuple[PeerMessage, ...]:
-        """The messages that are unacknowledged: where this life is over, a later one sends them again."""
+        """The unacknowledged messages. When this life is over, a later one sends them again."""
         return tuple(self._unacknowledged)
 
     def take_acknowledged(self) -> list[Acknowledgement]:
-        """What was said of this node's messages since the last time, once."""
+        """Return the acknowledgements that came since the last call, each once."""
         said, self._acknowledged = self._acknowledged, []
         return said
 
     def adopt(self, messages: Sequence[Message]) -> None:
-        """Go on with what an earlier life of this node had unacknowledged, as of this life: older ones are refused."""
+        """Take over the unacknowledged `messages` of an earlier life; they are sent again as messages of this life."""
         now = self.clock.now_ns()
         for message in (each._replace(epoch=self.epoch) for each in messages):
-            self._unacknowledged[message.dst, message.logical] = _Unacknowledged(message, [now])
+            self._unacknowledged[message.dst, message.logical] = _PendingMessage(message, [now])
             self._arm((message.dst, message.logical))
 
     def _arm(self, sent: PeerMessage) -> None:
@@ -202,7 +219,7 @@ class Acknowledged:
         self._post(entry.message)
 
     def _post(self, message: Message) -> None:
-        """Send beside whatever the node does now."""
+        """Send `message` in a task of its own, without waiting for it."""
         task = asyncio.get_running_loop().create_task(self.inner.send(unicasts([message])))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -210,12 +227,12 @@ class Acknowledged:
     # as a sink
 
     def when_room(self, callback: Callable[[], None]) -> None:
-        """Call back when the mailbox has room. See `Sink`."""
+        """Call `callback` once when the mailbox has room."""
         if self._sink is not None:
             self._sink.when_room(callback)
 
     def deliver(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
-        """Take messages and acknowledge them, or take acknowledgements. See `Sink`."""
+        """Take messages: hand them to the sink and acknowledge data, or settle what an acknowledgement answers."""
         return [self._deliver(message) for message in messages]
 
     def _deliver(self, message: Message) -> Fate | None:
@@ -243,7 +260,7 @@ class Acknowledged:
             self._held[id] = ack
 
     def saved(self, read: Mapping[str, int]) -> None:
-        """What is `read` (see `Mailbox.memory`) is durable: acknowledge it, now and from now on."""
+        """Acknowledge the messages in `read` (in the form of `Mailbox.memory`), now and later: they are durable."""
         self._saved = read
         for id in [each for each in self._held if _is_in(read, each)]:
             self._post(self._held.pop(id))

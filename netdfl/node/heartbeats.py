@@ -1,7 +1,8 @@
-"""A failure detector of the nodes' own: heartbeats that cross the links, and who has missed too many.
+"""A failure detector of the nodes: each node sends heartbeats over the links and counts the missed ones of its peers.
 
-It is as right as heartbeats can be: a node behind a broken link is taken for gone, and comes back when it
-is heard again.
+A node is called gone after `misses` heartbeats in a row have not come, and returned when it is heard again. Heartbeats
+share the links with all other messages, so the detector errs as real ones do: it calls a live node behind a broken
+link gone.
 """
 
 from __future__ import annotations
@@ -16,18 +17,24 @@ from netdfl.node.mailbox import Mailbox
 from netdfl.transport.base import Fate, Transport
 
 MOST_BEATS = 1000
-"""Beats within which a run of losses must be expected for a wait to be left to it."""
+"""Horizon in beats: a run of `misses` losses that is expected to take longer counts as never."""
 AVERAGES = 5
-"""How many times as long a wait is left to it: by then all but one in a hundred and fifty have ended."""
+"""How many times the expected time to such a run a wait is given: all but one in 150 have ended by then."""
 RECENT = 100
-"""How many beats are lost is judged by so many of the last, at least."""
+"""The fewest beats from which the share of lost ones is computed."""
 
 
 @dataclass(slots=True)
 class _Beats:
-    """A peer's beats of late, by their numbers: those since `first`, and of those `before` how many came and were sent.
+    """The latest heartbeats of a peer, by their numbers.
 
-    Beats have been lost again and again since `lossy_ns`, the last time before number `gap`.
+    Attributes:
+        last: the number of the latest beat.
+        first: the first number of the window that is counted now.
+        came: how many beats of this window came.
+        before: how many beats of the window before came, and how many were sent.
+        gap: the number that showed the latest loss.
+        lossy_ns: since when losses have followed each other within `RECENT` beats.
     """
 
     last: int = -1
@@ -52,13 +59,13 @@ class _Beats:
 
     @property
     def lost(self) -> float:
-        """The share that was lost; none where nothing is known."""
+        """The share of lost beats; 0 where none is known to be lost."""
         came, sent = self.came + self.before[0], self.last - self.first + 1 + self.before[1]
         return 1 - came / sent if 0 < came < sent else 0.0
 
 
 class Heartbeats:
-    """Sends this node's heartbeats, and tells who falls silent and who is heard again."""
+    """The heartbeats of one node, and its judgment of which peers are gone."""
 
     def __init__(
         self,
@@ -77,8 +84,8 @@ class Heartbeats:
     ) -> None:
         """Watch `peers`, each of which sends a heartbeat every `every_ns` too.
 
-        `gone(peer)` and `returned(peer)` are called once per change. While `still()` holds (a paused
-        node), nothing is sent and nobody is judged.
+        `gone(peer)` and `returned(peer)` are called once per change. While `still()` is true (the node is paused),
+        no heartbeat is sent and no peer is judged.
         """
         self.node, self.every_ns, self.misses, self.epoch = node, every_ns, misses, epoch
         self._clock, self._transport, self._still = clock, transport, still
@@ -89,7 +96,7 @@ class Heartbeats:
         mailbox.on(Kind.HEARTBEAT, self.hear)
 
     async def run(self) -> None:
-        """Beat and watch for ever, from now on."""
+        """Send heartbeats and judge the peers until cancelled."""
         now = self._clock.now_ns()
         self._heard_ns = dict.fromkeys(self._heard_ns, now)
         async with asyncio.TaskGroup() as group:
@@ -98,7 +105,7 @@ class Heartbeats:
                 group.create_task(self._beat(peer, now))
 
     def hear(self, message: Message) -> Fate:
-        """Take a heartbeat."""
+        """Take the heartbeat of a peer."""
         peer = message.src
         if peer in self._heard_ns:
             now = self._heard_ns[peer] = self._clock.now_ns()
@@ -113,11 +120,12 @@ class Heartbeats:
         return Fate.DELIVERED
 
     def may_call_gone(self, peer: NodeId, since_ns: int) -> bool:
-        """Whether `peer` may yet be called gone for a reason that a wait since `since_ns` met too.
+        """Whether the detector may still end a wait for `peer`, which began at `since_ns`, by calling `peer` gone.
 
-        A beat of it is overdue, or the wait is younger than it takes to judge. Where beats are lost, that is the time
-        in which `misses` losses in a row are to be expected, up to `MOST_BEATS` beats; it counts from when beats began
-        to be lost, or the peer was heard again, where that is later than the wait.
+        It may if a beat of `peer` is overdue, or if the wait is younger than the time that a judgment takes. Where
+        beats are lost by chance, this is the time in which `misses` losses in a row are expected, up to `MOST_BEATS`
+        beats. That time counts from the later of two instants: the beginning of the wait, and the moment when beats
+        began to be lost or the peer was heard again.
         """
         if peer not in self._heard_ns or peer in self.silent:
             return False
@@ -128,7 +136,7 @@ class Heartbeats:
         return overdue or now - since_ns <= self.every_ns * (self.misses + 1 + chance)
 
     def _beats_until_missed(self, peer: NodeId) -> int:
-        """After how many beats `misses` in a row are lost by chance, on average; 0 where that hardly ever happens."""
+        """Return the expected number of beats until `misses` in a row are lost by chance; 0 if beyond `MOST_BEATS`."""
         lost = self._beats[peer].lost
         in_a_row = lost**self.misses
         if in_a_row * (1 - lost) * MOST_BEATS < 1 - in_a_row:
@@ -136,7 +144,7 @@ class Heartbeats:
         return int((1 / in_a_row - 1) / (1 - lost))
 
     async def _beat(self, peer: NodeId, begin_ns: int) -> None:
-        """One peer's beats, apart from the others': a full queue to one must not silence this node for all."""
+        """Send heartbeats to one peer, in a task of its own: a full queue to one peer must not stop those to others."""
         number = 0
         while True:
             if not self._still():
@@ -146,6 +154,7 @@ class Heartbeats:
             await self._clock.sleep_until(begin_ns + number * self.every_ns)
 
     async def _watch(self, begin_ns: int) -> None:
+        """Call each peer gone that has missed too many beats."""
         number = 0
         while True:
             number += 1

@@ -1,4 +1,8 @@
-"""A node's ledger: what became of each message it sent, counted per edge and recorded."""
+"""The ledger of a node: the fate of each message that the node sent, counted by edge and recorded.
+
+A diagnosis reads these counts when a fleet stalls: for each edge the messages in flight, the last ones settled, and
+which steps were ever sent. The memory of an edge is bounded, for a fleet may have millions of edges.
+"""
 
 from __future__ import annotations
 
@@ -21,37 +25,37 @@ ASIDE = (Kind.HEARTBEAT, Kind.PROBE, Kind.QUERY, Kind.STATUS)
 _OF_ROUNDS = (Kind.DATA, Kind.NOTICE, Kind.REQUEST)
 
 Settled: TypeAlias = tuple[MessageId, int, int | None, Fate]
-"""A message whose fate is known: its id, when it was sent and arrived (None: never), its fate."""
+"""A message with a known fate: its id, when it was sent, when it arrived (None: never), the fate."""
 
-SlotRun: TypeAlias = tuple[StepId, StepId]
-"""The first and the last slot of a run; between them every step of every round was sent that there was."""
+StepRun: TypeAlias = tuple[StepId, StepId]
+"""The first and the last step of a run without gaps: every step of every round between them was sent."""
 
 MOST_RUNS = 256
 
 
-def goes_on(last: StepId, slot: StepId) -> bool:
-    """Whether `slot` makes one run with the `last`: it is the next step of its round, or step 0 of the next round."""
-    rounds, step = slot[0] - last[0], slot[1]
+def goes_on(last: StepId, step_id: StepId) -> bool:
+    """Whether `step_id` follows `last` without a gap: the next step of its round, or step 0 of the next round."""
+    rounds, step = step_id[0] - last[0], step_id[1]
     return (rounds == 1 and step == 0) or (rounds == 0 and step == last[1] + 1)
 
 
-class Slots:
-    """The slots that were sent, of which the last 256 runs are remembered.
+class SentSteps:
+    """The steps for which messages were sent over one edge, as runs without gaps; the last 256 runs are remembered.
 
-    On a static graph there is one run however long it lasts; where neighbors change, each message may be a run of
-    its own.
+    On a static graph there is one run, however long the node runs. Where neighbors change, each message may be a
+    run of its own.
     """
 
     __slots__ = ("_earlier", "_first", "_last", "life")
 
-    def __init__(self, life: tuple[str, int], slot: StepId) -> None:
-        """`slot` was sent, the first in this `life`: a kind of messages and an epoch of their sender."""
+    def __init__(self, life: tuple[str, int], step_id: StepId) -> None:
+        """Begin with `step_id`, the first of this `life`: a kind of messages and the number of their sender's life."""
         self.life = life
-        self._first = self._last = slot
-        self._earlier: tuple[SlotRun, ...] = ()
+        self._first = self._last = step_id
+        self._earlier: tuple[StepRun, ...] = ()
 
     def add(self, first: StepId, last: StepId) -> None:
-        """All from `first` to `last` are sent, one after the other; what is sent again is in already."""
+        """Add the steps from `first` to `last`, which follow each other; steps sent before change nothing."""
         end = self._last
         if first > end:
             if not goes_on(end, first):
@@ -60,8 +64,8 @@ class Slots:
         self._last = max(end, last)
 
     @property
-    def runs(self) -> tuple[SlotRun, ...]:
-        """All that is remembered, in order."""
+    def runs(self) -> tuple[StepRun, ...]:
+        """The remembered runs, in order."""
         return (*self._earlier, (self._first, self._last))
 
 
@@ -70,56 +74,67 @@ RoundRun: TypeAlias = tuple[int, int]
 
 
 def with_round(runs: tuple[RoundRun, ...], round: int) -> tuple[RoundRun, ...]:
-    """The runs with `round`, which is in the last of them, follows it, or begins one."""
+    """Return `runs` with `round`, which is in the last run, extends it, or begins a new one."""
     if runs and runs[-1][0] <= round <= runs[-1][1] + 1:
         return (*runs[:-1], (runs[-1][0], max(round, runs[-1][1])))
     return (*runs, (round, round))[-MOST_RUNS:]
 
 
-EACH_TOLD = 100
+EACH_RECORDED = 100
+"""How many refusals of a reason have a row each; later rows stand for as many."""
 
 
-class Strangers:
-    """Says how many strangers the next row stands for: from the 101st of a reason on, one row stands for 100."""
+class RefusalLimiter:
+    """A limit on the rows about refused strangers: from the 101st of a reason on, one row stands for 100.
+
+    A stranger is a caller that is no member of the run, so nothing else bounds how often it calls.
+    """
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Begin without refusals."""
         self._seen: Counter[FateReason] = Counter()
 
     def count(self, reason: FateReason) -> int:
-        """Count one; returns how many a row is now due for, 0: none is."""
+        """Count one refusal; return for how many a row is due now, 0 if none is."""
         self._seen[reason] += 1
-        if self._seen[reason] <= EACH_TOLD:
+        if self._seen[reason] <= EACH_RECORDED:
             return 1
-        return 0 if self._seen[reason] % EACH_TOLD else EACH_TOLD
+        return 0 if self._seen[reason] % EACH_RECORDED else EACH_RECORDED
 
 
 _NONE: deque[Settled] = deque(maxlen=0)
-"""Stands in until there is something to keep: a deque takes 600 bytes."""
+"""Shared by all edges that have nothing to keep: a deque takes 600 bytes."""
 _NO_DROPS: Mapping[Fate, int] = MappingProxyType({})
 _NONE_FLYING: dict[MessageId, int] = {}
 
 
 class EdgeCount:
-    """Messages of one directed edge, from the sender's side.
+    """The counts of one directed edge, at its sender.
 
-    `dropped` counts by fate what did not arrive. `flying` is what is not settled, with the time when it
-    was sent; `last` and `last_lost` are the latest that were settled. `slots` is what of the rounds was ever sent,
-    by kind and epoch, the latest life first: it outlives the short memory of what became of each.
+    A fleet may have millions of edges, most of which carry one message. So empty containers are shared by all edges
+    until one has something to keep.
 
-    A fleet may have millions of edges, most of which carry one message: what most don't have is shared until there
-    is something in it.
+    Attributes:
+        sent: number of messages handed to the transport.
+        delivered: number of messages that arrived.
+        lost: number of messages that did not arrive.
+        dropped: the lost messages, counted by fate.
+        flying: the messages that are not settled, with the time when each was sent.
+        last: the latest settled messages, at most `LAST`.
+        last_lost: the latest lost messages, at most `LAST_LOST`.
+        sent_steps: the steps for which messages were ever sent, by kind and life, the latest life first. They are
+            known for longer than the fates.
     """
 
-    __slots__ = ("delivered", "dropped", "flying", "last", "last_lost", "lost", "sent", "slots")
+    __slots__ = ("delivered", "dropped", "flying", "last", "last_lost", "lost", "sent", "sent_steps")
 
     def __init__(self) -> None:
-        """Nothing was sent yet."""
+        """Begin without messages."""
         self.sent = self.delivered = self.lost = 0
         self.dropped: Mapping[Fate, int] = _NO_DROPS
         self.flying: dict[MessageId, int] = _NONE_FLYING
         self.last = self.last_lost = _NONE
-        self.slots: tuple[Slots, ...] = ()
+        self.sent_steps: tuple[SentSteps, ...] = ()
 
     def remember(self, id: MessageId) -> None:
         """Count a message that was handed to the transport."""
@@ -130,19 +145,19 @@ class EdgeCount:
             self.sent += 1
 
     def remember_run(self, life: tuple[str, int], first: StepId, last: StepId, times: int) -> None:
-        """As many messages were, of a kind and an epoch of the sender, for the slots from `first` to `last`."""
+        """Count `times` messages, of a kind and a life of the sender, for the steps from `first` to `last`."""
         self.sent += times
-        for slots in self.slots:
-            if slots.life == life:
+        for steps in self.sent_steps:
+            if steps.life == life:
                 break
         else:
-            slots = Slots(life, first)
-            self.slots = (slots, *self.slots)
-        slots.add(first, last)
+            steps = SentSteps(life, first)
+            self.sent_steps = (steps, *self.sent_steps)
+        steps.add(first, last)
 
     @property
     def in_flight(self) -> int:
-        """Sent, and not yet settled."""
+        """Number of messages that were sent and are not settled yet."""
         return self.sent - self.delivered - self.lost
 
 
@@ -152,11 +167,20 @@ def _kept(last: deque[Settled], most: int) -> deque[Settled]:
 
 @dataclass
 class NodeLedger:
-    """Counts and records the messages of one node. A `Ledger`.
+    """The counts and the record of the messages of one node. A `Ledger`.
 
-    Heartbeats, probes and questions about waits are counted `aside`: they go on where nothing else moves. `classes`
-    counts what was settled otherwise than delivered. `left_out` are the rounds in which somebody was sent nothing, as
-    it was taken for gone.
+    Attributes:
+        node: the node that sends.
+        clock: the time of recorded events.
+        recorder: takes the outcome of each message.
+        edges: the counts by receiver.
+        aside: the counts of heartbeats, probes and status queries, which go on while a fleet stalls.
+        left_out: the rounds in which a receiver was sent nothing because it was called gone.
+        bytes_sent: bytes of all messages handed to the transport.
+        sent_count: number of messages handed to the transport.
+        arrived_count: number of messages that arrived.
+        classes: the messages with any other fate than delivered, counted by class.
+        refused_count: the messages and callers refused at the boundary, counted by reason.
     """
 
     node: NodeId
@@ -170,10 +194,10 @@ class NodeLedger:
     arrived_count: int = 0
     classes: Counter[FateClass] = field(default_factory=Counter)
     refused_count: Counter[FateReason] = field(default_factory=Counter)
-    _strangers: Strangers = field(default_factory=Strangers)
+    _refusal_limiter: RefusalLimiter = field(default_factory=RefusalLimiter)
 
     def sent(self, multicast: Multicast, nbytes: int, at_ns: int) -> None:
-        """Count messages of `nbytes` together that were handed to the transport."""
+        """Count the messages of a multicast, `nbytes` together, that was handed to the transport."""
         for dst in multicast.dsts:
             edge = self._edge(multicast.id.kind, dst)
             edge.remember(multicast.id)
@@ -209,13 +233,13 @@ class NodeLedger:
             self.classes[fate.counts_as] += 1
 
     def leaves_out(self, nodes: Iterable[NodeId], round: int) -> None:
-        """`nodes` are taken for gone, and sent nothing in `round`."""
+        """Note that `nodes` are sent nothing in `round`, because they are called gone."""
         for node in nodes:
             self.left_out[node] = with_round(self.left_out.get(node, ()), round)
 
     @property
     def counts(self) -> MessageCounts:
-        """What became of all that was sent; what is on its way counts as unfinished."""
+        """The fates of all messages of this node; those still in flight count as unfinished."""
         if not self.classes:
             sent, came = self.sent_count, self.arrived_count
             return MessageCounts(sent, came, unfinished=sent - came)
@@ -234,20 +258,20 @@ class NodeLedger:
         return edge
 
     def refused(self, edge: Edge | None, reason: FateReason, what: str, round: int = -1) -> None:
-        """Count and record something that was refused at the boundary; `round` is the message's, -1: not known.
+        """Count and record a refusal at the boundary; `round` is the message's, -1 if it is not known.
 
-        Who is no peer (`edge` is None) must not fill the disk: see `Strangers`.
+        `edge` is None for a caller that is no peer. A `RefusalLimiter` keeps such callers from filling the disk.
         """
         self.refused_count[reason] += 1
         details: dict[str, Scalar] = {"reason": reason, "what": what[:MOST_SAID], "src": edge[0] if edge else None}
         if edge is None:
-            messages = self._strangers.count(reason)
+            messages = self._refusal_limiter.count(reason)
             if not messages:
                 return
-            if messages == EACH_TOLD:
+            if messages == EACH_RECORDED:
                 details["messages"] = messages
         self.recorder.event(self.clock.now_ns(), self.node, round, "refused", **details)
 
     def mixed_not_finite(self, message: Message) -> None:
-        """Record a message with NaN or infinity in it that is mixed all the same."""
+        """Record that `message`, which holds NaN or infinity, is mixed nevertheless."""
         self.recorder.event(self.clock.now_ns(), self.node, message.round, "mixed_not_finite", src=message.src)

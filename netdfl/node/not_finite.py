@@ -1,7 +1,7 @@
-"""What a node does with messages that hold NaN or infinity, before anything is mixed.
+"""The treatment of messages that hold NaN or infinity, before they are mixed.
 
-Who mixes such a message has a model that is not finite from then on, and fails in its next local round, far
-from whoever made the number. So the message is where it is looked for: its sender is known there.
+A node that mixes such a message has a model that is not finite, and fails in its next local round, far from the node
+that made the number. A check of messages names the sender.
 """
 
 from __future__ import annotations
@@ -23,15 +23,21 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Screen:
-    """The scenario's `on_not_finite` at one node. `mixed` are the senders of what was mixed all the same, so far."""
+class NonFinitePolicy:
+    """The scenario's `on_not_finite` at one node: refuse, count, or pass messages that are not finite.
+
+    Attributes:
+        how: the choice of the scenario.
+        ledger: records the messages that are mixed nevertheless.
+        mixed: the senders of those messages so far.
+    """
 
     how: OnNotFinite
     ledger: NodeLedger
     mixed: set[NodeId] = field(default_factory=set)
 
     def requests(self, answer: Callable[[Message], None] | None) -> Callable[[Message], None] | None:
-        """`answer`, once a request has been looked at."""
+        """Return `answer`, with a check of each request before it."""
         return answer if answer is None or self.how == "pass" else partial(self._look_and, answer)
 
     def _look_and(self, answer: Callable[[Message], None], request: Message) -> None:
@@ -42,13 +48,13 @@ class Screen:
         answer(request)
 
     def count(self, messages: list[Message]) -> None:
-        """Record what is about to be mixed all the same."""
+        """Record messages that are about to be mixed although they are not finite."""
         for message in messages:
             self.mixed.add(message.src)
             self.ledger.mixed_not_finite(message)
 
     def blame(self, x: Tensor) -> str:
-        """What to say of a local round that began at `x` and failed: whether `x` was at fault, and who had sent it."""
+        """Return the words of an error that blame the model `x` and its senders for a failed round; empty if finite."""
         if isfinite(float(x.sum())):
             return ""
         senders = "".join(f", as what node {src} had sent" for src in sorted(self.mixed))
@@ -56,12 +62,12 @@ class Screen:
 
 
 def not_finite(inbox: Inbox) -> list[Message]:
-    """The messages that hold NaN or infinity."""
+    """Return the messages that hold NaN or infinity."""
     return [message for message in inbox if not (message.payload.finite or is_finite(message.payload))]
 
 
 def only_finite(inbox: Inbox) -> Inbox:
-    """`inbox` itself. Raises NotFiniteMessage with the first message that holds NaN or infinity."""
+    """Return `inbox` itself; raise NotFiniteMessage with the first message that holds NaN or infinity."""
     for message in not_finite(inbox):
         raise NotFiniteMessage(
             f"message {message.src}->{message.dst} of round {message.round}: NaN or infinity among its numbers",

@@ -1,7 +1,8 @@
-"""What a user's own solver draws after mixing, and a mixing, compressor or wait policy of theirs at any time.
+"""Random numbers of a user's own parts: a solver, mixing, compressor or wait policy from outside netdfl.
 
-It comes from the stream of (node, round), in every world: the streams that all code of a process shares are one node's
-alone in one world, and everybody's in another.
+Such parts draw from the global generators of Python, NumPy and torch. In some worlds a process holds one node, in
+others a whole fleet, so unseeded draws would differ from world to world. While such a part runs, these generators are
+seeded from the stream of its node and round. netdfl's parts need none of this: they draw from named streams.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from netdfl.core.types import NodeId
 
 T = TypeVar("T")
 AS_THEY_ARE: AbstractContextManager[None] = nullcontext()
-"""Within, streams are left as they are: nothing of a user's own draws from them."""
+"""A context that leaves the generators as they are, for algorithms without own parts."""
 _NOBODYS_OWN = sys.stdlib_module_names | {"netdfl", "numpy", "torch"}
 
 
 def has_own_parts(algorithm: Algorithm) -> bool:
-    """Whether a user's own code trains, mixes, compresses, waits, or refines a server's model."""
+    """Whether a user's own code trains, mixes, compresses, waits, or refines the model of a server."""
     return any(map(_holds_own, (algorithm.local, algorithm.mixing, algorithm.wait, algorithm.refine)))
 
 
@@ -42,19 +43,19 @@ def _inside(part: object) -> Iterator[object]:
 
 
 class OwnDraws:
-    """Gives the streams in which a node's own parts draw."""
+    """The seeds of the generators from which the own parts of one node draw."""
 
     @classmethod
     def of(cls, node: NodeId, algorithm: Algorithm, streams: Streams | None) -> OwnDraws | None:
-        """Take them from `streams`; None where there are no streams, or all parts are netdfl's, which draw by name."""
+        """Return draws from `streams`; None without streams, or if all parts are netdfl's, which draw by name."""
         return cls(node, streams) if streams is not None and has_own_parts(algorithm) else None
 
     def __init__(self, node: NodeId, streams: Streams) -> None:
-        """Take them from `streams`."""
+        """Take seeds from `streams`."""
         self.node, self._streams = node, streams
 
     def within(self, what: str, round: int, *key: Key) -> AbstractContextManager[object]:
-        """Within, what is drawn is of this node, `round`, and what is done: the same whenever that is done anew."""
+        """Return a context whose draws depend on this node, `round`, `what` and `key` alone, and so can be repeated."""
         import torch  # which own parts have loaded already: they compute with tensors
 
         from netdfl.training.drawing import seeded
@@ -62,9 +63,9 @@ class OwnDraws:
         return seeded(self._streams.integer("own parts", self.node, round, what, *key), torch.device("cpu"))
 
     def drawing(self, function: Callable[..., T], round: int, *key: Key) -> Callable[..., T]:
-        """`function`, which draws so whenever it is called.
+        """Return `function`, wrapped so that each call draws as in `within`.
 
-        Its calls are told apart by `key`, or else by the function's name and the numbers among its arguments.
+        The seed depends on `key`, or without a key on the function's name and the integers among its arguments.
         """
         return partial(self._call, function, round, key)
 

@@ -1,4 +1,8 @@
-"""Stops a node's coroutine where it stands, as a busy machine would stop a process."""
+"""A gate that stops a node's coroutine at its next `await`, as a busy machine stops a process.
+
+A scripted pause must stop the code of the node and nothing else: its messages still arrive, its timers still run out.
+So the gate drives the coroutine step by step, and takes no further step while it is closed.
+"""
 
 from __future__ import annotations
 
@@ -8,26 +12,26 @@ from functools import partial
 from typing import cast
 
 
-class Gate:
-    """Under a node's coroutine; while it is closed, the coroutine does not go on."""
+class PauseGate:
+    """A gate around the coroutine of a node; while it is closed, the coroutine does not go on."""
 
     def __init__(self) -> None:
-        """Begin open."""
+        """Begin open, without a coroutine."""
         self.closed = False
         self.coroutine: Coroutine[object, None, None] | None = None
         self._opened: asyncio.Future[None] | None = None
 
     async def run(self, coroutine: Coroutine[object, None, None]) -> None:
-        """Run `coroutine`; while the gate is closed, what it waits for may come, but it does not go on."""
+        """Run `coroutine`; while the gate is closed, it does not go on even if what it awaits is done."""
         self.coroutine = coroutine
         await _Steps(self, coroutine)
 
     def close(self) -> None:
-        """Stop the node at its next step."""
+        """Stop the coroutine at its next step."""
         self.closed = True
 
     def open(self) -> None:
-        """Let it go on."""
+        """Let the coroutine go on."""
         self.closed = False
         if self._opened is not None and not self._opened.done():
             self._opened.set_result(None)
@@ -42,7 +46,7 @@ class Gate:
 class _Steps(Awaitable[None]):
     """A coroutine, driven step by step through a gate."""
 
-    def __init__(self, gate: Gate, coroutine: Coroutine[object, None, None]) -> None:
+    def __init__(self, gate: PauseGate, coroutine: Coroutine[object, None, None]) -> None:
         self.gate, self.coroutine = gate, coroutine
 
     def __await__(self) -> Generator[object, None, None]:

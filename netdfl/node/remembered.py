@@ -1,8 +1,8 @@
-"""What a node must remember beside its algorithm's state, so that a later life takes each message once.
+"""The part of a checkpoint that is about messages, so that a later life takes each message once.
 
-Made at a round's end, together with the state: whose messages it has read, what it refused, and its own
-messages of which it does not know what became. It acknowledges what it has read only once this is durable:
-what it took and had not saved is still its sender's to send again.
+It is made at the end of a round, together with the state of the algorithm. It holds the senders whose messages the node
+has read, the messages that it refused, and its own messages that are unacknowledged. The node acknowledges what it has
+read only once this is durable; until then each sender keeps its message and sends it again if the node crashes.
 """
 
 from __future__ import annotations
@@ -26,14 +26,20 @@ _NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
 class Unacknowledged(NamedTuple):
-    """An unacknowledged message: its receiver, and its frame as bytes, shape (n,) of uint8."""
+    """An unacknowledged message: its receiver, and its frame as bytes, shape (n,) of uint8. Named in checkpoints."""
 
     dst: NodeId
     frame: Tensor
 
 
 class Remembered(NamedTuple):
-    """`read`: the senders read, by slot, as `Mailbox.memory` gives them. `refused`: (sender, round, step)."""
+    """The messages that a node must remember over a restart. Checkpoints hold the name of this class.
+
+    Attributes:
+        read: the senders whose messages were read, by step, in the form of `Mailbox.memory`.
+        refused: (sender, round, step) of each refused message.
+        unacknowledged: the node's own messages whose fate it does not know.
+    """
 
     read: Mapping[str, int] = _NOTHING
     refused: tuple[tuple[NodeId, int, int], ...] = ()
@@ -41,7 +47,7 @@ class Remembered(NamedTuple):
 
 
 def remember(node: Node) -> Remembered:
-    """What `node` has to remember now, at the end of a round."""
+    """Return what `node` must remember now, at the end of a round."""
     read = node.mailbox.memory()
     if node.delivery is None:
         return Remembered(read)
@@ -51,13 +57,13 @@ def remember(node: Node) -> Remembered:
 
 
 def durable(node: Node, memory: Remembered) -> None:
-    """`memory` can't be lost any more: acknowledge what is read in it."""
+    """Acknowledge the messages read in `memory`, which is durable now."""
     if node.delivery is not None:
         node.delivery.saved(memory.read)
 
 
 def recall(node: Node, memory: Remembered) -> None:
-    """Go on with what an earlier life of `node` remembered; its time has begun."""
+    """Give `node`, whose clock runs, the memory of its earlier life."""
     node.mailbox.remember(memory.read)
     if node.delivery is not None:
         node.delivery.saved(memory.read)

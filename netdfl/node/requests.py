@@ -1,4 +1,8 @@
-"""What peers ask of a node beside its rounds: answered as it comes, at any time, each request once."""
+"""Requests of peers, which a node answers when they come, whatever round it is in.
+
+In pairwise methods (AD-PSGD) one node asks another for its vector. The family's loop gives the function that answers.
+Requests that come before this function is there are kept.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +15,10 @@ from netdfl.transport.base import Fate
 
 
 class Requests:
-    """Requests on their way from the mailbox to whoever answers them; kept until somebody does."""
+    """The requests to one node, handed to the function that answers them, and kept until there is one."""
 
     def __init__(self, ledger: NodeLedger) -> None:
-        """Count what is refused in `ledger`; `answered` is the round and step last answered, by peer."""
+        """Record refused requests in `ledger`. `answered` is the round and step of the last answer, by peer."""
         self._ledger = ledger
         self._answer: Callable[[Message], None] | None = None
         self._kept: list[Message] = []
@@ -22,16 +26,16 @@ class Requests:
 
     @property
     def serving(self) -> bool:
-        """Whether requests are answered now."""
+        """Whether there is a function that answers requests now."""
         return self._answer is not None
 
     @property
     def kept(self) -> tuple[tuple[NodeId, int, int], ...]:
-        """What has come and is to be answered yet, as (sender, round, step)."""
+        """The unanswered requests, as (sender, round, step)."""
         return tuple((message.src, message.round, message.step) for message in self._kept)
 
     def deliver(self, message: Message) -> Fate:
-        """Take a request; a malformed one is refused, and changes nothing."""
+        """Answer a request, or keep it; a malformed one is refused and changes nothing."""
         if self._answer is None:
             self._kept.append(message)
             return Fate.DELIVERED
@@ -43,7 +47,7 @@ class Requests:
         return Fate.DELIVERED
 
     def serve(self, answer: Callable[[Message], None] | None) -> None:
-        """Give `answer` every request from now on, beginning with those that came before; None: keep them."""
+        """Give `answer` the kept requests and all later ones; None keeps them."""
         self._answer = answer
         kept, self._kept = self._kept, []
         for message in kept:

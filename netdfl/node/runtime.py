@@ -1,4 +1,9 @@
-"""One node at work: the `RoundContext` that a family's loop runs on."""
+"""The node: it gives the loop of an algorithm what it needs to train, send, wait and mix.
+
+The loops (`algorithms/families.py`) read like the papers' listings. Everything that a listing does not mention stands
+here, as the methods of `Node`, a `RoundContext`: messages, waits, deadlines, acknowledgements, restarts, records. A
+node relies on a `Transport`, a `Clock` and a `Worker` alone, so it can't tell a simulated world from a real one.
+"""
 
 from __future__ import annotations
 
@@ -31,16 +36,16 @@ from netdfl.core.types import (
 )
 from netdfl.core.whose import own_place
 from netdfl.mixing.base import MeteredMixing
-from netdfl.node.asking import Asking
-from netdfl.node.delivery import Acknowledged, Resending
+from netdfl.node.asking import StatusQueries
+from netdfl.node.delivery import AcknowledgingTransport, ResendPolicy
 from netdfl.node.heartbeats import Heartbeats
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
-from netdfl.node.not_finite import Screen, not_finite, only_finite
+from netdfl.node.not_finite import NonFinitePolicy, not_finite, only_finite
 from netdfl.node.own_draws import AS_THEY_ARE, OwnDraws
 from netdfl.node.requests import Requests
 from netdfl.node.shares import unacknowledged, weight_in
-from netdfl.node.state_transfer import Joining, StateTransfer
+from netdfl.node.state_transfer import JoinPlan, StateTransfer
 from netdfl.node.waits import OpenWait, Waits
 from netdfl.node.worker import Worker
 from netdfl.record.base import Recorder, WaitEnd, WaitRecord
@@ -53,24 +58,24 @@ _LIGHT = 0.1
 
 
 def nobody(peers: Collection[NodeId]) -> bool:
-    """No peer can be asked anything."""
+    """Return False: no peer can be asked."""
     return False
 
 
 def never() -> bool:
-    """The node never stands still."""
+    """Return False: the node is never paused."""
     return False
 
 
 class Hooks(Protocol):
-    """What a world does at a round's borders: scripted faults, snapshots, progress."""
+    """The actions of a world at the borders of a round: scripted faults, snapshots, progress."""
 
     async def begin_round(self, round: int) -> None:
-        """The node begins `round`; a scripted crash or pause happens here."""
+        """Act before the node begins `round`: a scripted crash or pause happens here."""
         ...
 
     async def end_round(self, state: NodeState, view: View, weight: float) -> None:
-        """The node has finished a round with `state`; snapshots and checkpoints are taken here."""
+        """Act after the node has finished a round with `state`: take snapshots and checkpoints."""
         ...
 
 
@@ -78,9 +83,30 @@ class Hooks(Protocol):
 class Node:
     """One node: its task, its end of the network, and the loop of its algorithm. A `RoundContext`.
 
-    The transport delivers into `sink`, which stands before the mailbox; None: into the mailbox itself. `saves`: the
-    node's state is saved, and what it acknowledges waits for that. While `still` holds (a pause), it asks nobody and
-    sends nothing again.
+    Attributes:
+        id: the node's number.
+        algorithm: the algorithm, with its mixing, solver and wait policy.
+        task: the training task.
+        view_of: returns the node's view of a round, given the nodes that it calls gone.
+        num_rounds: number of rounds of the run.
+        transport: carries the node's messages; around it, where messages are acknowledged, the `delivery`.
+        clock: the fleet's time.
+        worker: runs the maths.
+        recorder: takes events, waits and metrics.
+        ledger: counts the node's messages.
+        mailbox: keeps arriving messages.
+        hooks: called at the borders of rounds.
+        epoch: the number of the node's life, which its messages carry; 0 is the first.
+        kept: the state of an earlier life to go on with.
+        resending: when unacknowledged messages are sent again; None: messages are not acknowledged.
+        joining: how to get a model from a neighbor; None: the node has one.
+        catch_up: the round in which to go on after a crash.
+        without: the last round of each sender that finishes early.
+        can_ask: returns whether all of some peers can be sent status queries.
+        streams: random streams for a user's own parts.
+        sink: what the transport delivers into, before the mailbox; None: the mailbox itself.
+        saves: whether the node's state is saved, for which acknowledgements wait.
+        still: returns whether the node is paused; meanwhile it asks nobody and sends nothing again.
     """
 
     id: NodeId
@@ -97,8 +123,8 @@ class Node:
     hooks: Hooks
     epoch: int = 0
     kept: NodeState | None = None
-    resending: Resending | None = None
-    joining: Joining | None = None
+    resending: ResendPolicy | None = None
+    joining: JoinPlan | None = None
     catch_up: int = 0
     without: Mapping[NodeId, int] = field(default_factory=dict)
     can_ask: Callable[[Collection[NodeId]], bool] = nobody
@@ -108,14 +134,20 @@ class Node:
     still: Callable[[], bool] = never
 
     def __post_init__(self) -> None:
-        """Put the mailbox at the transport's end."""
+        """Connect the parts: mailbox, waits, requests, and the transport that delivers to them."""
         asking = partial(
-            Asking, self.id, self.clock, self.post, lambda: self.epoch, is_past=self._is_past, still=self.still
+            StatusQueries,
+            self.id,
+            self.clock,
+            self.post,
+            lambda: self.epoch,
+            is_step_done=self._is_step_done,
+            still=self.still,
         )
         self._draws = OwnDraws.of(self.id, self.algorithm, self.streams)
         self.waits = Waits(self.id, self.mailbox, self.clock, asking, self.can_ask, self._draws)
         self.requests = Requests(self.ledger)
-        self.screen = Screen(self.algorithm.wait.on_not_finite, self.ledger)
+        self.non_finite = NonFinitePolicy(self.algorithm.wait.on_not_finite, self.ledger)
         self.mailbox.on(Kind.REQUEST, self.requests.deliver)
         self.models = StateTransfer(self)
         self._is_short = self.worker.spare(self.task.dim)
@@ -127,13 +159,13 @@ class Node:
         self.round, self.born_ns = -1, 0
         self._steps: dict[int, int] = {}  # the exchanges of the round that was asked about last
         self._awaited: tuple[tuple[NodeId, ...] | None, frozenset[NodeId] | None] = (None, None)
-        self._next: StepId = StepId(0, 0)  # the first slot for which something may still be sent
+        self._next: StepId = StepId(0, 0)  # the first step for which something may still be sent
         self._trained = False
         self._began_ns = self._trained_ns = self._waited_ns = self._bytes_before = 0
         self.heartbeats: Heartbeats | None = None
-        self.delivery: Acknowledged | None = None
+        self.delivery: AcknowledgingTransport | None = None
         if self.resending is not None:
-            self.delivery = Acknowledged(
+            self.delivery = AcknowledgingTransport(
                 self.id,
                 self.epoch,
                 self.transport,
@@ -158,18 +190,18 @@ class Node:
             self.mailbox.shut()
 
     def begin(self, alg: Algorithm) -> NodeState:
-        """The state kept over a restart, or the first."""
+        """Return the state to begin with: the one kept over a restart, or the first."""
         with self.drawing("begin", 0):
             state = self.kept or first_state(self.task.initial(), alg, self.view_of(0, frozenset()))
         self.latest, self._held = state, self.weight_of(state)
         return state
 
     def drawing(self, what: str, round: int, *key: Key) -> AbstractContextManager[object]:
-        """Within, a user's own part draws from the stream of (node, round) and what it does."""
+        """Return a context in which a user's own part draws from the stream of this node, `round`, `what` and `key`."""
         return AS_THEY_ARE if self._draws is None else self._draws.within(what, round, *key)
 
     def exchanges(self, view: View) -> int:
-        """The exchanges of a round, as the mixing says."""
+        """Return the number of exchanges of a round, as the mixing says."""
         num_steps, draws = self.algorithm.mixing.num_steps, self._draws
         num_steps = num_steps if draws is None else draws.drawing(num_steps, view.round)
         steps = int(num_steps(view.round, view))
@@ -178,29 +210,29 @@ class Node:
 
     @property
     def num_steps(self) -> int:
-        """Exchanges of the round that it is in; remembered, as some look often and a view takes long to make."""
+        """Number of exchanges of the current round; remembered, because it is read often and a view is slow to make."""
         round = max(self.round, 0)
         if self.algorithm.family != "gossip" or round >= self.num_rounds:
             return 1
         return self._steps.get(round) or self.exchanges(self.view_of(round, frozenset()))
 
     def weight_of(self, state: NodeState) -> float:
-        """The push-sum weight of `state`; 1 where there is none."""
+        """Return the push-sum weight of `state`; 1 in methods without weights."""
         return 1.0 if self.algorithm.family == "server" else float(self.algorithm.mixing.weight(state.mixing))
 
     @property
     def held_weight(self) -> float | None:
-        """The push-sum weight that is this node's now: its own, and what has come and is not read; None without any."""
+        """The push-sum weight of this node, in its state and in unread messages; None in methods without weights."""
         if not self.mailbox.keep_late:
             return None
         return max(0.0, self._held) + weight_in(message.payload for message in self.mailbox.unread())
 
     async def rounds(self, first: int) -> AsyncIterator[View]:
-        """The views of the rounds that are left.
+        """Yield the view of each round that is left.
 
-        A node that is to catch up makes the first anew, in which it crashed, for its messages may have left and what
-        was in them is its own no more; it waits for nobody there, since all are past it. Then it goes on where others
-        are; or ends, where all others have.
+        A node that must catch up first repeats the round in which it crashed: some messages of that round may have left
+        before, with mass that is not the node's any more. It waits for nobody in that round, since all others are done
+        with it. Then it goes on in the round of the others, or ends if they have ended.
         """
         self.catch_up = self.catch_up if self.catch_up > first + 1 or self.catch_up == self.num_rounds else 0
         for round in (round for round in range(first, self.num_rounds) if round == first or round >= self.catch_up):
@@ -213,17 +245,17 @@ class Node:
             yield self.view_of(round, frozenset(self.waits.gone))
 
     @property
-    def next_slot(self) -> StepId:
-        """The first round and step for which something may still be sent."""
+    def next_step(self) -> StepId:
+        """The first step for which this node may still send a message."""
         return self._next
 
     @property
     def _is_behind(self) -> bool:
-        """Whether this is the round in which it crashed, before it goes on where others are."""
+        """Whether the node repeats the round in which it crashed, before it goes on in the round of the others."""
         return self.round < self.catch_up
 
     async def train(self, state: NodeState, alg: Algorithm, view: View) -> tuple[NodeState, Update]:
-        """One local round in the worker. Raises TrainingError, with node and round as its note."""
+        """Train for one local round, in the worker. Raises TrainingError, with node and round as its note."""
         began = self.clock.now_ns()
         data = self.task.data(view.round)
         try:
@@ -240,7 +272,7 @@ class Node:
 
     def _failure(self, error: NotFiniteError | RuntimeError, state: NodeState, view: View) -> TrainingError:
         if isinstance(error, NotFiniteError):
-            now, what = self.clock.now_ns(), error.what + self.screen.blame(state.x) + self._lightness(state)
+            now, what = self.clock.now_ns(), error.what + self.non_finite.blame(state.x) + self._lightness(state)
             self.recorder.event(now, self.id, view.round, "not_finite", step=error.step, reason=what)
             failure: TrainingError = NotFiniteError(what, error.step)
         else:
@@ -249,21 +281,21 @@ class Node:
         return failure
 
     def _lightness(self, state: NodeState) -> str:
-        """What to say of a local round that failed where a small push-sum weight makes steps long."""
+        """Return the words of an error that name a small push-sum weight, which makes steps long; empty otherwise."""
         weight = self.weight_of(state)
         return f", at a push-sum weight of {weight:.3g}, by which steps are divided" if 0 < weight < _LIGHT else ""
 
     async def refine(self, state: NodeState, alg: Algorithm, view: View) -> NodeState:
-        """A server's own work on its model, in the worker whatever its size. Raises TrainingError."""
+        """Refine the model of a server, always in the worker. Raises TrainingError."""
         if alg.refine is None:
             return state
         refine = state.refine if self._draws is None else self._draws.drawing(state.refine, view.round)
         return await self.worker.run("refine", refine, alg, self.task.objective, view)
 
     async def do(self, function: Callable[..., T], *args: object) -> T:
-        """Inline where the vector is short, in the worker where it would block the loop.
+        """Call `function`: inline if the vector is short, in the worker if the call would block the loop.
 
-        A message of the inbox that turns out to be malformed is refused, and the rest is mixed.
+        A message of the inbox that proves malformed is refused, and the others are mixed.
         """
         call = function if self._draws is None else self._draws.drawing(function, self.round)
         while True:
@@ -287,7 +319,7 @@ class Node:
         self.recorder.event(now, self.id, message.round, "given_up", dst=message.dst, step=message.step, weight=weight)
 
     async def send(self, view: View, step: int, outbox: Outbox) -> None:
-        """Send one step's payloads and go on; where that is wanted, tell those that get none."""
+        """Send the payloads of one step; where the algorithm announces, send a notice to each peer that gets none."""
         at, outboxes = as_step((view.round, step)), {Kind.DATA: outbox}
         if self.algorithm.wait.announce and view.in_neighbors is None:
             without = set(view.may_send_to) - outbox.keys() - self.waits.gone
@@ -298,9 +330,9 @@ class Node:
         await self.transport.send(multicasts)
         self._next = StepId(view.round, step + 1)
 
-    def _is_past(self, peer: NodeId, slot: StepId) -> bool:
-        """Whether nothing will leave for `peer` any more that it awaits for `slot`."""
-        return slot < self._next and not (self.delivery is not None and self.delivery.sends_again(peer, slot))
+    def _is_step_done(self, peer: NodeId, step_id: StepId) -> bool:
+        """Whether this node will send `peer` no message for `step_id` any more."""
+        return step_id < self._next and not (self.delivery is not None and self.delivery.sends_again(peer, step_id))
 
     def _message(self, kind: Kind, dst: NodeId, round: int, step: int, payload: Payload) -> Message:
         return Message(self.id, dst, kind, self.epoch, round, step, 0, payload)
@@ -308,11 +340,11 @@ class Node:
     def gather(
         self, view: View, step: int, wait: WaitPolicy, sources: tuple[NodeId, ...] | None = None
     ) -> Coroutine[Any, Any, Inbox]:
-        """Wait for the step's messages; record who was missing."""
+        """Wait for the messages of a step; record the missing senders."""
         return self._gather(view, step, wait, sources, Kind.DATA)
 
     async def collect(self, view: View, wait: WaitPolicy, lag: int | None) -> Inbox:
-        """Wait for the messages that are `lag` rounds old, then take all that came up to this round."""
+        """Wait for the messages of `lag` rounds ago (None: for none), then take all that came up to this round."""
         if lag is None:
             inbox, last = await self.gather(view, 0, replace(wait, need="none")), StepId(self.num_rounds, 0)
         else:
@@ -323,23 +355,23 @@ class Node:
         return Inbox((*inbox, *early), inbox.missing, inbox.acknowledgements)
 
     def serve(self, answer: Callable[[Message], None] | None) -> None:
-        """Hand requests to `answer`, those that came already first; None: keep them for later."""
-        self.requests.serve(self.screen.requests(answer))
+        """Hand requests to `answer`, earlier ones first; None keeps them for later."""
+        self.requests.serve(self.non_finite.requests(answer))
 
     def reply(self, request: Message, payload: Payload) -> None:
-        """Send a reply, beside whatever this node does now; what is asked for again has another fate."""
+        """Send a reply in a task of its own. It carries the attempt of its request, so each copy meets its own luck."""
         self.requests.answered[request.src] = (request.round, request.step)
         reply = self._message(Kind.REPLY, request.src, request.round, request.step, payload)
         self.post(reply._replace(attempt=request.attempt))
 
     def post(self, message: Message) -> None:
-        """Send a message beside whatever this node does now."""
+        """Send a message in a task of its own."""
         task = asyncio.get_running_loop().create_task(self.transport.send(unicasts([message])))
         self._replies.add(task)
         task.add_done_callback(self._replies.discard)
 
     def owed(self, peer: NodeId) -> bool:
-        """Whether a request to `peer` is being sent again."""
+        """Whether a request to `peer` is unanswered and will be sent again."""
         return self.delivery is not None and self.delivery.asks(peer)
 
     def is_last(self, view: View) -> bool:
@@ -375,7 +407,7 @@ class Node:
         return inbox
 
     def _record(self, wait: OpenWait, missing: Sequence[NodeId]) -> None:
-        """Record a wait that took time: one for which all was there took none."""
+        """Record a wait, unless all messages were there when it began."""
         now, since, limit = self.clock.now_ns(), wait.since_ns, wait.deadline_ns
         at_once = wait.ended is WaitEnd.CAME and wait.last_src is None
         if now > since and wait.ended is not None and not at_once:
@@ -384,15 +416,15 @@ class Node:
             self.recorder.wait(WaitRecord(*head, deadline, wait.ended, wait.last_src, tuple(missing)))
 
     async def _screened(self, inbox: Inbox) -> Inbox:
-        """What of the messages is to be mixed, as the scenario says of those that hold NaN or infinity."""
-        if self.screen.how == "refuse":
+        """Return the messages to mix: without, or with, those that hold NaN or infinity, as the scenario says."""
+        if self.non_finite.how == "refuse":
             return await self.do(only_finite, inbox)
-        if self.screen.how == "count":
-            self.screen.count(await self.do(not_finite, inbox))
+        if self.non_finite.how == "count":
+            self.non_finite.count(await self.do(not_finite, inbox))
         return inbox
 
     async def end_round(self, state: NodeState, view: View) -> None:
-        """Record the round's figures, then let the world take what it needs."""
+        """Record the figures of the round, then call the hooks of the world."""
         now = self.clock.now_ns()
         if self._is_behind:
             state, missed = state._replace(round=self.catch_up), self.catch_up - view.round - 1

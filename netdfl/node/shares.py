@@ -1,4 +1,4 @@
-"""Push-sum weight in messages: what is this node's until it leaves, and what nobody has acknowledged."""
+"""Push-sum weight in messages, which a node's figures count beside the weight in its state."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from netdfl.core.types import Message, Payload
 
 
 def weight_in(payloads: Iterable[Payload]) -> float:
-    """Return the push-sum weight that payloads carry together; one that is no float is none."""
+    """Return the push-sum weight that payloads carry together; a weight that is no float counts as 0."""
     weights = [payload.meta.get("w") for payload in payloads]
     return sum([weight for weight in weights if isinstance(weight, float)])
 
 
 def unacknowledged(messages: Sequence[Message]) -> dict[str, float]:
-    """How many messages a node has unacknowledged, and the push-sum weight in them; some of it may have been taken."""
+    """Return the figures of unacknowledged messages: their number and the push-sum weight in them.
+
+    A receiver may have taken some of them already.
+    """
     weight = weight_in(message.payload for message in messages)
     return {"limbo": float(len(messages)), "limbo_weight": float(weight)}

@@ -1,8 +1,8 @@
-"""How a node that lost its state gets a model: it asks its neighbors for theirs, over the links.
+"""State transfer: a node that lost its state asks its neighbors for a model, over the links.
 
-A request (`fetch`) and its answer (`model`) are messages like any other, with the faults and the bytes of their
-links. One neighbor is asked after the other, each time with more patience; an answer counts whenever it comes.
-Where none does, the node begins with its initial vector, and says why.
+A request (`fetch`) and its answer (`model`) are ordinary messages, with the faults and the bytes of their links. The
+node asks one neighbor after the other, and waits longer each time. An answer to any of these requests counts, even a
+late one. If none comes, the node begins with its initial vector and records the reason.
 """
 
 from __future__ import annotations
@@ -38,11 +38,13 @@ _NOTHING = Payload()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Joining:
-    """How a node joins whose state is lost: with the model of one of `peers`, in the order to ask.
+class JoinPlan:
+    """The way in which a node without a state joins.
 
-    It begins with `round`, or with the one in which that peer is by then, where that is later.
-    `weight` is its push-sum weight: 0, or 1, which is new mass; None for methods without weights.
+    Attributes:
+        round: the first round of the node, unless the peer that gives its model is in a later one.
+        peers: the neighbors to ask for a model, in this order.
+        weight: the push-sum weight to begin with: 0, or 1, which is new mass. None for methods without weights.
     """
 
     round: int
@@ -50,8 +52,8 @@ class Joining:
     weight: int | None
 
 
-class Fetched(NamedTuple):
-    """A neighbor's model, shape (d,), the round in which it is, and whose it is; or none of them, with the reason."""
+class FetchedModel(NamedTuple):
+    """The model of a neighbor, shape (d,), with that neighbor's round and id; or None and the reason."""
 
     model: Tensor | None
     round: int = 0
@@ -60,7 +62,7 @@ class Fetched(NamedTuple):
 
 
 class Member(Protocol):
-    """What a `Node` shows of itself to its state transfer."""
+    """The part of a `Node` that its state transfer uses."""
 
     id: NodeId
     epoch: int
@@ -77,30 +79,30 @@ class Member(Protocol):
 
     @property
     def view_of(self) -> Callable[[int, frozenset[NodeId]], View]:
-        """What the node knows of a round; the set holds the nodes that it believes gone."""
+        """A function that returns the node's view of a round, given the nodes that it calls gone."""
         ...
 
     def post(self, message: Message) -> None:
-        """Send a message beside whatever the node does now."""
+        """Send a message in a task of its own."""
         ...
 
 
 class StateTransfer:
-    """Gives a node's model to whoever asks for it, and asks for others' when the node has lost its own."""
+    """The exchange of models of one node: it answers requests, and asks neighbors when the node has lost its state."""
 
     def __init__(self, node: Member) -> None:
-        """Answer for `node` from now on. It has asked others `since_ns`, while it does; else None."""
+        """Answer requests to `node` from now on. `since_ns` says since when it asks for a model; None: it does not."""
         self._node = node
         self._like: Tensor | None = None
         self._asked: set[NodeId] = set()
-        self._came: Fetched | None = None
+        self._came: FetchedModel | None = None
         self._done: asyncio.Future[None] | None = None
         self.since_ns: int | None = None
         node.mailbox.on(Kind.FETCH, self._give)
         node.mailbox.on(Kind.MODEL, self._take)
 
-    async def join(self, how: Joining) -> NodeState:
-        """Fetch a model, and begin with it; record whose it is, or why it is nobody's."""
+    async def join(self, how: JoinPlan) -> NodeState:
+        """Ask for a model and return the state that begins with it; record its source, or why there is none."""
         node = self._node
         initial = node.task.initial()
         fetched = await self._fetch(how, initial)
@@ -118,16 +120,16 @@ class StateTransfer:
         view = node.view_of(min(round, node.num_rounds - 1), frozenset())
         return joining_state(initial, model, how.weight, node.algorithm, view)._replace(round=round)
 
-    async def _fetch(self, how: Joining, like: Tensor) -> Fetched:
+    async def _fetch(self, how: JoinPlan, like: Tensor) -> FetchedModel:
         if not how.peers:
-            return Fetched(None, reason="no neighbor has links both ways")
+            return FetchedModel(None, reason="no neighbor has links both ways")
         node, began_ns = self._node, self._node.clock.now_ns()
         self._like, self.since_ns = like, began_ns
         try:
             for attempt in range(ASKS):
                 peer = self._next(how.peers, attempt)
                 if peer is None:
-                    return Fetched(None, reason="no neighbor is there")
+                    return FetchedModel(None, reason="no neighbor is there")
                 self._asked.add(peer)
                 id = MessageId(Kind.FETCH, node.epoch, StepId(how.round, 0), 0, attempt)
                 await node.transport.send([Multicast(node.id, (peer,), id, (_NOTHING,))])
@@ -137,14 +139,14 @@ class StateTransfer:
         finally:
             self._like = self.since_ns = None
         waited_s = (node.clock.now_ns() - began_ns) / NS_PER_S
-        return Fetched(None, reason=f"nobody answered {ASKS} requests for a model within {waited_s:.3g} s")
+        return FetchedModel(None, reason=f"nobody answered {ASKS} requests for a model within {waited_s:.3g} s")
 
     def _next(self, peers: Sequence[NodeId], attempt: int) -> NodeId | None:
         there = [peer for peer in peers if peer not in self._node.waits.gone]
         return there[attempt % len(there)] if there else None
 
     async def _patience(self, attempt: int) -> None:
-        """Wait until a model has come, or it is time to ask the next."""
+        """Wait until a model has come, or until it is time to ask the next neighbor."""
         if self._came is not None:
             return
         clock = self._node.clock
@@ -157,7 +159,7 @@ class StateTransfer:
             timer.cancel()
 
     def _give(self, request: Message) -> Fate:
-        """Answer a peer, unless this node has no model itself."""
+        """Answer the request of a peer, unless this node has no model itself."""
         node, state = self._node, self._node.latest
         if state is not None:
             head = (node.id, request.src, Kind.MODEL, node.epoch, request.round, request.step, request.attempt)
@@ -165,7 +167,7 @@ class StateTransfer:
         return Fate.DELIVERED
 
     def _take(self, message: Message) -> Fate:
-        """Take the first model that comes of those that were asked for."""
+        """Take a model if it was asked for and is the first."""
         if self._like is None or message.src not in self._asked:
             return Fate.LATE
         try:
@@ -178,7 +180,7 @@ class StateTransfer:
             return Fate.REFUSED
         if self._came is not None:
             return Fate.DUPLICATE
-        self._came = Fetched(model, round, message.src)
+        self._came = FetchedModel(model, round, message.src)
         if self._done is not None:
             settle(self._done)
         return Fate.DELIVERED

@@ -1,7 +1,16 @@
-"""The one wait primitive: it names the nodes, the round, how many suffice, and the deadline.
+"""The one way in which a node waits for messages: for which nodes, in which step, how many suffice, until when.
 
-Every wait of every algorithm goes through `Waits.messages`. The `OpenWait` it sets is the node's edge
-of the wait-for graph, with its type: all, any, or k of n.
+Each wait of each algorithm goes through `Waits.messages`, so that a diagnosis sees all of them. While a node waits, its
+`OpenWait` is the node's edges of the wait-for graph: all of the awaited nodes, any of them, or k of n.
+
+    begin ──> open ──enough messages──────────────────────────────────────> came
+               ├──all missing senders are called gone─────────────────────> gone
+               ├──messages of missing senders are known to be lost────────> lost
+               └──the deadline, or senders that answer no status query────> deadline
+
+A deadline may be fixed, absent, or automatic. Under an automatic one the node asks missing senders by `StatusQueries`
+where it can, and otherwise goes by an `AutoDeadline`. A timer, a message, a notice, the failure detector and a status
+may each end a wait; all of them change the `OpenWait` and then call `_check`, the one place where the end is decided.
 """
 
 from __future__ import annotations
@@ -14,8 +23,8 @@ from functools import partial
 from netdfl.algorithms.exchange import WaitPolicy
 from netdfl.core.clock import Alarm, Clock
 from netdfl.core.types import Inbox, Kind, Message, NodeId, StepId, as_step
-from netdfl.node.asking import Asking
-from netdfl.node.deadline import AutoDeadline, Silence
+from netdfl.node.asking import StatusQueries
+from netdfl.node.deadline import AutoDeadline, Suspects
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.own_draws import OwnDraws
 from netdfl.node.worker import settle
@@ -23,16 +32,29 @@ from netdfl.record.base import WaitEnd
 from netdfl.transport.base import Fate
 
 _ALL = 2**31
-"""How many send where nobody knows who will."""
+"""Placeholder for the number of senders where the senders are unknown."""
 
 
 @dataclass(slots=True)
 class OpenWait:
-    """What a node waits for now: messages of `kind`.
+    """The wait of a node: for which messages, since when, and what has come so far.
 
-    `have` has come, the last of it at `last_ns` from `last_src`; `silent` is not waited for, though it may still come,
-    and of that `given_up` was not from the beginning: it had said nothing for too long.
-    `asks`: those that are missing are asked; `unanswered`: one of them says nothing. `ended` says how it ended.
+    Attributes:
+        round: the round of the awaited messages.
+        step: the step of that round.
+        sources: the awaited senders; None if the senders are unknown.
+        need: how many messages suffice.
+        since_ns: when the wait began.
+        deadline_ns: when the wait ends at the latest; None if it has no deadline.
+        have: the senders whose messages have come.
+        silent: the senders that are not waited for any more, though their messages may still come.
+        given_up: those of `silent` that were suspects when the wait began.
+        kind: the kind of the awaited messages.
+        last_ns: when the last message came.
+        asks: whether missing senders are sent status queries.
+        unanswered: whether a sender left its queries unanswered.
+        last_src: the sender of the last message or notice.
+        ended: how the wait ended; None while it lasts.
     """
 
     round: int
@@ -53,31 +75,37 @@ class OpenWait:
 
 
 class Waits:
-    """Waits of one node, one at a time."""
+    """The waits of one node, one at a time."""
 
     def __init__(
         self,
         node: NodeId,
         mailbox: Mailbox,
         clock: Clock,
-        asking: Callable[..., Asking] | None = None,
+        queries: Callable[..., StatusQueries] | None = None,
         can_ask: Callable[[Collection[NodeId]], bool] = lambda peers: False,
         draws: OwnDraws | None = None,
     ) -> None:
-        """Wait for what the `mailbox` of `node` gets, by `clock`.
+        """Begin without a wait.
 
-        Under an automatic deadline it asks, by the `Asking` that `asking` makes with callbacks for `lost` and `silent`
-        senders, where `can_ask` says that all of some peers can be asked. `draws` draws a policy's count.
+        Args:
+            node: the node that waits.
+            mailbox: gets the node's messages.
+            clock: the time of deadlines.
+            queries: makes the node's `StatusQueries`, given callbacks for `lost` and `silent` senders. None: the node
+                asks nobody.
+            can_ask: returns whether all of some peers can be asked.
+            draws: the random draws of a user's own wait policy.
         """
         self.node, self.mailbox, self.clock = node, mailbox, clock
         self.can_ask, self.draws = can_ask, draws
-        self.asking = None if asking is None else asking(lost=self._will_not_come, silent=self._do_not_answer)
+        self.queries = None if queries is None else queries(lost=self._will_not_come, silent=self._do_not_answer)
         self.current: OpenWait | None = None
         self.went_on_ns = 0
         self.step = 0
         self.auto = AutoDeadline()
         self.gone: set[NodeId] = set()
-        self.silence = Silence(mailbox)
+        self.suspects = Suspects(mailbox)
         self._done: asyncio.Future[None] | None = None
         self._deadline = Alarm(clock, self._overdue)
         self.policy = WaitPolicy()
@@ -85,9 +113,9 @@ class Waits:
         self._declined: dict[StepId, set[NodeId]] = {}
         mailbox.on(Kind.NOTICE, self._noticed)
         mailbox.on_late(lambda m: self.auto.late(m.round, m.step, clock.now_ns()))
-        if self.asking is not None:
-            mailbox.on(Kind.QUERY, self.asking.answer)
-            mailbox.on(Kind.STATUS, self.asking.hear)
+        if self.queries is not None:
+            mailbox.on(Kind.QUERY, self.queries.answer)
+            mailbox.on(Kind.STATUS, self.queries.hear)
 
     async def messages(
         self,
@@ -97,26 +125,28 @@ class Waits:
         policy: WaitPolicy,
         kind: Kind = Kind.DATA,
     ) -> tuple[Inbox, OpenWait]:
-        """Wait for the step's messages from `sources` (None: from whoever sends) as `policy` says.
+        """Wait for the messages of a step from `sources` (None: any senders), as `policy` says.
 
-        A node that the failure detector calls gone is not waited for, nor is one whose notice says that
-        it sends nothing. Where links keep order, under an automatic deadline neither is one that has already
-        sent for a later step: what it sent for this one is lost, unless it is sent again. There those whose
-        messages are missing are asked, too, where that is possible. Returns what came, with the awaited nodes
-        that are missing.
+        The node does not wait for a sender that the failure detector calls gone, nor for one whose notice says that it
+        sends nothing. Under an automatic deadline it also does not wait for a sender that has sent a message of a later
+        step over a link that keeps order: the message of this step is lost, unless it is sent again. Missing senders
+        are asked where possible.
+
+        Returns:
+            The messages with the awaited nodes that are missing, and the wait as it ended.
         """
-        slot = as_step((round, step))
-        if sources is not None and slot in self._declined:
-            sources -= self._declined[slot]
+        step_id = as_step((round, step))
+        if sources is not None and step_id in self._declined:
+            sources -= self._declined[step_id]
         wait = self._begin(round, step, sources, policy, kind)
-        early, taken = self.mailbox.open(slot, self._arrived), self.mailbox.taken(slot)
+        early, taken = self.mailbox.open(step_id, self._arrived), self.mailbox.taken(step_id)
         if early or taken:
             wait.have.update(each for each in taken.union(early) if sources is None or each in sources)
         if wait.have:
             wait.last_ns = wait.since_ns
             if self.policy.deadline_ns == "auto":
                 self._learn(wait, len(wait.have), 0)
-        if self.mailbox.num_kept and self._tells_loss and (ahead := self.mailbox.ahead(slot)):
+        if self.mailbox.num_kept and self._tells_loss and (ahead := self.mailbox.ahead(step_id)):
             wait.silent |= ahead
         timed_out = False
         if not self._satisfied(wait):
@@ -134,7 +164,7 @@ class Waits:
         self._is_first = policy.deadline_ns == "auto" and not self.auto.knows
         self.auto.began(round, step, now)
         quick = policy.deadline_ns == "auto" and not policy.essential
-        silent = self.silence.nodes() if quick else frozenset()
+        silent = self.suspects.nodes() if quick else frozenset()
         deadline_ns = None if limit is None else now + limit
         self.policy, self.step = policy, step
         self.current = OpenWait(round, step, sources, need, now, deadline_ns, set(), silent, silent, kind, asks=asks)
@@ -146,13 +176,13 @@ class Waits:
         return policy.patience * (self.auto.at_most_ns() if asks else self.auto.ns())
 
     def _asks(self, sources: frozenset[NodeId] | None, policy: WaitPolicy, kind: Kind) -> bool:
-        """Whether all that are awaited can be asked. A reply is owed to a request, and no matter of rounds."""
-        if self.asking is None or policy.deadline_ns != "auto" or kind is not Kind.DATA:
+        """Whether all awaited senders can be sent status queries. These are about rounds, so replies are excluded."""
+        if self.queries is None or policy.deadline_ns != "auto" or kind is not Kind.DATA:
             return False
         return sources is not None and self.can_ask(sources)
 
     def _learn(self, wait: OpenWait, number: int, lag_ns: int) -> None:
-        """What a deadline that can't ask goes by."""
+        """Give the lag of messages to the automatic deadline, which needs it where senders are not asked."""
         if not wait.asks:
             self.auto.came(number, lag_ns)
 
@@ -166,7 +196,7 @@ class Waits:
 
     @property
     def _tells_loss(self) -> bool:
-        """Whether a message for a later step tells that the one for this step is lost, or holds what was in it."""
+        """Whether a message for a later step shows that the one for this step is lost, or includes its content."""
         policy = self.policy
         return policy.cumulative or (policy.deadline_ns == "auto" and policy.ordered and not policy.resent)
 
@@ -175,10 +205,10 @@ class Waits:
         if self._is_first:
             self._hurry(wait)
         self._set_deadline(wait)
-        if self.asking is not None and wait.asks:
+        if self.queries is not None and wait.asks:
             proofs = 1 if self.policy.ordered else 2
-            slot, patience = as_step((wait.round, wait.step)), self.policy.patience
-            self.asking.begin(slot, partial(self._missing, wait), proofs=proofs, patience=patience)
+            step_id, patience = as_step((wait.round, wait.step)), self.policy.patience
+            self.queries.begin(step_id, partial(self._missing, wait), proofs=proofs, patience=patience)
         try:
             await done
         except BaseException:
@@ -187,8 +217,8 @@ class Waits:
         finally:
             self._done = None
             self._deadline.stop()
-            if self.asking is not None and wait.asks:
-                self.asking.end()
+            if self.queries is not None and wait.asks:
+                self.queries.end()
         return wait.unanswered or not self._satisfied(wait)
 
     def _missing(self, wait: OpenWait) -> frozenset[NodeId]:
@@ -196,26 +226,26 @@ class Waits:
         return (wait.sources or frozenset()) - wait.have - gone - wait.silent
 
     def _will_not_come(self, peer: NodeId) -> None:
-        """`peer` is past what is awaited of it: its message is lost."""
+        """Wait for `peer` no more: it is done with the step, so its message is lost."""
         if self.current is not None:
             self.current.silent |= {peer}
             self._check()
 
     def _do_not_answer(self, peers: Collection[NodeId]) -> None:
-        """`peers` have been asked again and again, and say nothing."""
+        """Wait for `peers` no more: they left their status queries unanswered."""
         wait = self.current
         if wait is not None:
             for peer in peers:
-                self.silence.missed(peer, Silence.TIMES)
+                self.suspects.missed(peer, Suspects.TIMES)
             wait.silent |= frozenset(peers)
             wait.unanswered = True
             self._check()
 
     def close(self) -> None:
-        """No wait follows."""
+        """Drop the alarms: no wait follows."""
         self._deadline.clear()
-        if self.asking is not None:
-            self.asking.close()
+        if self.queries is not None:
+            self.queries.close()
 
     def _set_deadline(self, wait: OpenWait) -> None:
         if wait.deadline_ns is None:
@@ -228,7 +258,7 @@ class Waits:
             settle(self._done)
 
     def _hurry(self, wait: OpenWait) -> bool:
-        """Bring the deadline of a first wait forward, once half has come; say whether it moved."""
+        """Bring the deadline of a first wait forward once half of the messages have come; return whether it moved."""
         if wait.asks or wait.last_ns is None or wait.deadline_ns is None:
             return False
         known = wait.since_ns + self.policy.patience * self.auto.after(wait.last_ns - wait.since_ns)
@@ -237,8 +267,8 @@ class Waits:
         wait.deadline_ns = max(known, self.clock.now_ns())
         return True
 
-    def _arrived(self, slot: StepId, senders: Collection[NodeId]) -> None:
-        """Messages of one step have come: of the awaited one, or of a later one."""
+    def _arrived(self, step_id: StepId, senders: Collection[NodeId]) -> None:
+        """Count messages that have come, for the awaited step or for a later one."""
         wait = self.current
         if wait is None:
             return
@@ -248,7 +278,7 @@ class Waits:
             if not ours:
                 return
         have = wait.have
-        if slot == (wait.round, wait.step):
+        if step_id == (wait.round, wait.step):
             have.update(ours)
             wait.last_ns, wait.last_src = self.clock.now_ns(), min(ours)
             if self.policy.deadline_ns == "auto":
@@ -261,21 +291,21 @@ class Waits:
             self._check()
 
     def _noticed(self, message: Message) -> Fate:
-        """A node says that it sends nothing in a step; after its message, which an earlier life sent, it did."""
-        slot, wait = message.at, self.current
-        if self.mailbox.is_over(slot):
+        """Take a notice: its sender sends nothing in a step. An earlier life of it may have, whose message counts."""
+        step_id, wait = message.at, self.current
+        if self.mailbox.is_over(step_id):
             return Fate.LATE
-        if self.mailbox.has(message.src, slot):
+        if self.mailbox.has(message.src, step_id):
             return Fate.DUPLICATE
-        declined = self._declined.setdefault(slot, set())
+        declined = self._declined.setdefault(step_id, set())
         if message.src in declined:
             return Fate.DUPLICATE
         declined.add(message.src)
-        if wait is not None and wait.sources is not None and slot == (wait.round, wait.step):
+        if wait is not None and wait.sources is not None and step_id == (wait.round, wait.step):
             wait.sources -= {message.src}
             count = self.policy.count
             if self.draws is not None:
-                count = self.draws.drawing(count, slot.round, "wait", *slot)
+                count = self.draws.drawing(count, step_id.round, "wait", *step_id)
             wait.need, wait.last_src = count(len(wait.sources)), message.src
             if self._is_first and self._done is not None and self._hurry(wait):  # what came may now be half
                 self._set_deadline(wait)
@@ -292,10 +322,12 @@ class Waits:
         messages = self.mailbox.take_late() + self.mailbox.close(as_step((wait.round, wait.step)))
         missing = [] if wait.sources is None else sorted(wait.sources - wait.have)
         if self._declined:
-            self._declined = {slot: nodes for slot, nodes in self._declined.items() if not self.mailbox.is_over(slot)}
+            self._declined = {
+                step_id: nodes for step_id, nodes in self._declined.items() if not self.mailbox.is_over(step_id)
+            }
         if timed_out:
             for node in missing:
-                self.silence.missed(node)
+                self.suspects.missed(node)
         return Inbox(messages, missing), wait
 
     def _how(self, wait: OpenWait, timed_out: bool) -> WaitEnd:
@@ -311,7 +343,7 @@ class Waits:
         return WaitEnd.LOST
 
     def skip(self, nodes: frozenset[NodeId]) -> None:
-        """Do not wait for `nodes` any more this time; they are missing where they do not come before the end."""
+        """Leave `nodes` out of the current wait; they are missing unless their messages come before its end."""
         if self.current is not None:
             self.current.silent |= nodes
             if self.current.sources is None:
@@ -319,10 +351,10 @@ class Waits:
             self._check()
 
     def set_gone(self, node: NodeId) -> None:
-        """The failure detector calls `node` gone: it is not waited for until it returns."""
+        """Wait for `node`, which the failure detector calls gone, no more until it returns."""
         self.gone.add(node)
         self._check()
 
     def set_returned(self, node: NodeId) -> None:
-        """`node` is back."""
+        """Wait for `node` again: it is back."""
         self.gone.discard(node)

@@ -1,4 +1,4 @@
-"""Where a node's maths runs: beside the event loop, never on it."""
+"""Workers: they run the maths of nodes beside the event loop, which must stay free for messages."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 T = TypeVar("T")
 Compute: TypeAlias = Callable[[Sequence[Callable[[], object]]], Sequence[tuple[object, BaseException | None]]]
-"""Gives what each of some calls returned, or the error that it raised."""
+"""A function that makes several calls and returns, for each, its result and the error that it raised."""
 
 
 class Worker(Protocol):
-    """Runs functions for a node. `what` names the work, for the model of its time."""
+    """A place where the functions of a node run."""
 
     async def run(self, what: str, function: Callable[..., T], *args: object) -> T:
-        """Run `function(*args)` and return its result."""
+        """Run `function(*args)` and return its result. `what` names the work, by which its time is estimated."""
         ...
 
     def spare(self, numel: int) -> bool:
@@ -30,14 +30,14 @@ class Worker(Protocol):
 
 
 class ThreadWorker:
-    """A few threads: torch releases the interpreter's lock while it computes."""
+    """A worker with a few threads, which run in parallel because torch releases the interpreter's lock."""
 
     INLINE_NUMEL = 1_000_000
     INLINE_S = 0.002
-    """Work that took less of a processor the last time is done on the loop: a thread and the way back cost as much."""
+    """Work that took less processor time than this the last time runs on the loop: a thread would cost as much."""
 
     def __init__(self, threads: int = 1, begin: Callable[[], None] | None = None) -> None:
-        """Start no thread before the first use; each calls `begin` first."""
+        """Prepare at most `threads` threads, started when needed; each calls `begin` first."""
         self._begin = begin
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._most = threads
@@ -46,7 +46,7 @@ class ThreadWorker:
         self._took: dict[str, float] = {}
 
     async def run(self, what: str, function: Callable[..., T], *args: object) -> T:
-        """Run in a thread, in order of submission; on the loop where such work is short and has no thread beside it."""
+        """Run in a thread, in order of submission; or on the loop if such work is short and no thread is busy."""
         if self._most == 1 and not self._under_way and self._took.get(what, inf) < self.INLINE_S:
             await asyncio.sleep(0)
             return self._timed(what, function, *args)
@@ -73,11 +73,11 @@ class ThreadWorker:
             self._took[what] = time.thread_time() - began
 
     def spare(self, numel: int) -> bool:
-        """Up to a million numbers: a millisecond at most."""
+        """Whether `numel` is at most a million, which takes a millisecond at most."""
         return numel <= self.INLINE_NUMEL
 
     def close(self) -> None:
-        """Stop the threads when they have finished what they run."""
+        """Stop the threads after the work that was submitted."""
         for _ in self._threads:
             self._jobs.put(None)
 
@@ -91,12 +91,12 @@ class ThreadWorker:
 
 
 class BatchWorker(ThreadWorker):
-    """One thread that computes whatever waits when it is free as one batch. Nobody waits for a batch to fill."""
+    """A worker with one thread that computes all waiting calls as one batch, and never waits for a batch to fill."""
 
     INLINE_S = 0.0
 
     def __init__(self, compute: Compute) -> None:
-        """Compute by `compute`."""
+        """Compute batches by `compute`."""
         super().__init__()
         self._compute = compute
 
@@ -124,7 +124,7 @@ class BatchWorker(ThreadWorker):
 
 
 class _Job:
-    """One call, and the loop that waits for it: less than half the cost of an executor's future."""
+    """A call and the future of its result, in the loop that waits for it; half as costly as an executor's future."""
 
     __slots__ = ("done", "function", "loop")
 
@@ -132,13 +132,13 @@ class _Job:
         self.loop, self.function, self.done = loop, function, loop.create_future()
 
     def end(self, result: object, error: BaseException | None) -> None:
-        """Tell the loop, from the thread."""
+        """Hand the outcome to the loop, from the thread."""
         with suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits
             self.loop.call_soon_threadsafe(settle, self.done, result, error)
 
 
 def settle(done: asyncio.Future[Any], result: object = None, error: BaseException | None = None) -> None:
-    """Give a future its outcome, unless it has one: whoever waited may have been cancelled."""
+    """Give a future its outcome, unless it is done already: its waiter may have been cancelled."""
     if done.done():
         return
     if error is None:

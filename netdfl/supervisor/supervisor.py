@@ -41,7 +41,7 @@ from netdfl.core.noticed import noticed_timeout
 from netdfl.core.types import Json, NodeId
 from netdfl.core.versions import Versions
 from netdfl.diagnosis.finding import by_verdict
-from netdfl.node.ledger import Strangers
+from netdfl.node.ledger import RefusalLimiter
 from netdfl.record.base import Store
 from netdfl.record.directory import RunDirectory
 from netdfl.record.judge import ExitCode
@@ -115,7 +115,7 @@ class Supervisor:
         else:
             self.stalls = ProbingWatch(fleet, self.restarts, self._options.stopped_after)
         self.resumption = resumption
-        self._strangers = Strangers()
+        self._refusal_limiter = RefusalLimiter()
         self.interrupted = self.stopping = False
         self._showing = StatusReporter(fleet, self.stalls, show)
         self._awaited: NodeId = 0
@@ -335,7 +335,7 @@ class Supervisor:
 
     def refused(self, what: str) -> None:
         """Count and record a connection attempt of a stranger."""
-        if messages := self._strangers.count(FOREIGN):
+        if messages := self._refusal_limiter.count(FOREIGN):
             more = {"messages": messages} if messages > 1 else {}
             self.fleet.store.event(self.fleet.now_ns(), None, -1, "refused", reason=FOREIGN, what=what, **more)
             self.fleet.note(f"refused: {what}")

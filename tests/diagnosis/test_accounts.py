@@ -26,7 +26,7 @@ from netdfl.diagnosis.account import (
 )
 from netdfl.diagnosis.outgoing import Outgoing
 from netdfl.diagnosis.snapshot import State, What
-from netdfl.node.delivery import Resending
+from netdfl.node.delivery import ResendPolicy
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.runtime import Node
@@ -64,7 +64,7 @@ class Nowhere:
     async def aclose(self) -> None: ...
 
 
-def node(*, resending: Resending | None = None) -> Node:
+def node(*, resending: ResendPolicy | None = None) -> Node:
     """Node 2 of six in the second of three steps of round 4, in its fourth life; it went on at 700."""
     clock, silent = HandClock(), SilentRecorder()
     clock.ns = NOW
@@ -262,7 +262,7 @@ def test_a_send_that_nothing_is_known_of_is_no_wait_and_a_wait_for_messages_come
 
 
 async def test_what_is_sent_again_is_of_this_life_or_where_it_is_over_of_the_next() -> None:
-    its = node(resending=Resending(timeout_ns=100, attempts=0))
+    its = node(resending=ResendPolicy(timeout_ns=100, attempts=0))
     given_up, due = (5, LogicalId(Kind.DATA, StepId(4, 0))), (1, LogicalId(Kind.DATA, StepId(4, 1)))
     await its.transport.send(unicasts([message(5, step=0)]))
     assert account(its).again == (given_up,)

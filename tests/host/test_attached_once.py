@@ -9,7 +9,7 @@ import pytest
 
 import netdfl
 from netdfl.host.network import PausableSink
-from netdfl.node.delivery import Acknowledged
+from netdfl.node.delivery import AcknowledgingTransport
 from netdfl.scenario.load import loads
 from netdfl.transport.base import Sink
 from netdfl.transport.simulated.transport import SimulatedTransport
@@ -28,7 +28,7 @@ events: [{at_round: 2, crash: 1, restart_after: 1s, state: kept}]
 
 
 @pytest.mark.parametrize(
-    ("delivery", "sink"), [("{kind: plain}", PausableSink), ("{kind: acknowledged}", Acknowledged)]
+    ("delivery", "sink"), [("{kind: plain}", PausableSink), ("{kind: acknowledged}", AcknowledgingTransport)]
 )
 def test_each_life_attaches_its_sink_once(
     delivery: str, sink: type[Sink], tmp_path: Any, monkeypatch: pytest.MonkeyPatch

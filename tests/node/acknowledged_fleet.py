@@ -13,7 +13,7 @@ from netdfl.algorithms.exchange import Exchange, OnMissing, WaitPolicy
 from netdfl.core.rng import Streams
 from netdfl.core.types import Kind, LogicalId, Message, NodeId, StepId
 from netdfl.mixing.payloads import mass, vector
-from netdfl.node.delivery import Resending
+from netdfl.node.delivery import ResendPolicy
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.runtime import Node
@@ -59,7 +59,7 @@ class Fleet:
         lost: Lost,
         *,
         algorithm: str = "sgp",
-        resending: Resending,
+        resending: ResendPolicy,
         deadline_ns: int,
         on_missing: OnMissing = "self",
         pause_ns: int = 0,

@@ -21,9 +21,9 @@ from netdfl.node.asking import (
     SILENT_NS,
     TRIES,
     AnswerTime,
-    Asked,
-    Asking,
-    Missing,
+    PeerQuery,
+    QueriedWait,
+    StatusQueries,
 )
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.waits import OpenWait, Waits
@@ -38,10 +38,10 @@ class Desk:
         self.clock = HandClock()
         self.mailbox = Mailbox(keep_late=False)
         self.sent: list[Message] = []
-        asking = partial(Asking, 9, self.clock, self.sent.append, lambda: 0)
+        asking = partial(StatusQueries, 9, self.clock, self.sent.append, lambda: 0)
         self.waits = Waits(9, self.mailbox, self.clock, asking, lambda peers: True)
-        assert self.waits.asking is not None
-        self.asking = self.waits.asking
+        assert self.waits.queries is not None
+        self.queries = self.waits.queries
 
     def start(self, *sources: NodeId, round: int = 0, **policy: Any) -> asyncio.Task[tuple[Inbox, OpenWait]]:
         return asyncio.create_task(self.waits.messages(round, 0, frozenset(sources), WaitPolicy(**policy)))
@@ -134,7 +134,7 @@ async def test_who_does_not_answer_is_given_up_and_not_waited_for_again_until_it
     inbox, _ = await desk.start(1, 2, round=1)
     assert inbox.missing == (2,)
     desk.arrive(2, round=2)
-    assert desk.waits.silence.nodes() == frozenset()
+    assert desk.waits.suspects.nodes() == frozenset()
 
 
 async def test_a_wait_without_one_that_was_given_up_ends_as_the_others_come_and_tells_of_no_loss() -> None:
@@ -231,8 +231,8 @@ async def test_an_answer_that_nobody_asked_for_changes_nothing() -> None:
 def test_who_is_silent_has_let_pass_its_questions_its_time_and_what_answers_take(
     now: int, due_ns: int, tries: int, answer_ns: int, silent: bool
 ) -> None:
-    missing = Missing((0, 0), 0, 1, SILENT_NS, lambda: [1], {})
-    assert missing.is_silent(Asked(heard_ns=0, due_ns=due_ns, tries=tries), now, answer_ns) == silent
+    missing = QueriedWait((0, 0), 0, 1, SILENT_NS, lambda: [1], {})
+    assert missing.is_silent(PeerQuery(heard_ns=0, due_ns=due_ns, tries=tries), now, answer_ns) == silent
     assert not missing.is_silent(None, now, answer_ns)
 
 
@@ -249,7 +249,7 @@ async def test_of_very_many_questions_the_latest_are_remembered() -> None:
 
 def test_a_query_is_answered_with_where_this_node_stands() -> None:
     desk = Desk()
-    desk.asking.is_past = lambda peer, slot: slot < (4, 1)
+    desk.queries.is_step_done = lambda peer, slot: slot < (4, 1)
     for round, step in ((4, 0), (4, 1), (5, 0)):
         deliver_one(desk.mailbox, Message(3, 9, Kind.QUERY, 0, round, step, 2, Payload()))
     assert [message.payload.meta for message in desk.sent] == [{"past": True}, {"past": False}, {"past": False}]
@@ -285,7 +285,7 @@ async def test_one_answer_that_took_long_does_not_put_off_the_questions_of_the_n
     desk.say(first, past=True)
     await settle()
     assert (await task)[1].ended is WaitEnd.LOST
-    assert desk.asking.answers.longest_ns() > 5 * LATEST_FIRST_NS
+    assert desk.queries.answers.longest_ns() > 5 * LATEST_FIRST_NS
     desk.sent.clear()
     task = desk.start(1, round=1)
     await settle()
@@ -330,7 +330,7 @@ async def test_one_wait_that_lasted_long_is_not_taken_for_the_usual() -> None:
             desk.say(first, past=False)
         desk.arrive(1, round=round)
         assert (await task)[0].missing == ()
-    assert desk.asking.answers.longest_ns() > 5 * LATEST_FIRST_NS
+    assert desk.queries.answers.longest_ns() > 5 * LATEST_FIRST_NS
     desk.sent.clear()
     task = desk.start(1, round=3)
     await settle()
@@ -342,7 +342,7 @@ async def test_one_wait_that_lasted_long_is_not_taken_for_the_usual() -> None:
 def busy_start(desk: Desk, took_ns: int) -> None:
     """Answers took very long, as on a machine where everybody starts at once."""
     for _ in range(20):
-        desk.asking.answers.took(took_ns)
+        desk.queries.answers.took(took_ns)
 
 
 async def test_after_a_busy_start_a_question_that_is_lost_is_asked_again_soon() -> None:
@@ -372,7 +372,7 @@ async def test_where_answers_take_a_minute_nobody_is_silent_before_they_can_have
 async def test_a_node_that_stands_still_asks_nobody_and_gives_nobody_up() -> None:
     """It hears no answer; once it goes on it asks, and goes by that."""
     desk, still = Desk(), [True]
-    desk.asking.still = lambda: still[0]
+    desk.queries.still = lambda: still[0]
     task = desk.start(1, deadline_ns="auto")
     await settle()
     desk.move_on(100 * NS_PER_S)

@@ -17,7 +17,7 @@ from netdfl.core.rng import Streams
 from netdfl.core.types import Kind, Message, Multicast, View, messages_of
 from netdfl.mixing.payloads import pack
 from netdfl.node.mailbox import Mailbox
-from netdfl.node.state_transfer import ROUND, Joining, StateTransfer
+from netdfl.node.state_transfer import ROUND, JoinPlan, StateTransfer
 from netdfl.topology.catalog import TOPOLOGIES
 from netdfl.topology.network import Network
 from netdfl.transport.base import Fate, deliver_one
@@ -57,7 +57,7 @@ class Member(SimpleNamespace):
         assert deliver_one(self.mailbox, answer) is Fate.DELIVERED
 
     async def join(self, *peers: int, round: int = 2, weight: int | None = None) -> asyncio.Task[Any]:
-        task = asyncio.create_task(self.transfer.join(Joining(round=round, peers=peers, weight=weight)))
+        task = asyncio.create_task(self.transfer.join(JoinPlan(round=round, peers=peers, weight=weight)))
         await settle()
         return task
 

@@ -8,12 +8,12 @@ from acknowledged_fleet import MS, Fleet, loses
 
 from netdfl.core.rng import Streams
 from netdfl.core.types import Kind, Message
-from netdfl.node.delivery import Resending
+from netdfl.node.delivery import ResendPolicy
 from netdfl.topology.catalog import TOPOLOGIES
 from netdfl.topology.network import Network
 
 N = 30
-HOW = Resending(timeout_ns=2 * MS, attempts=20)
+HOW = ResendPolicy(timeout_ns=2 * MS, attempts=20)
 
 
 def random_push(seed: int, n: int = N) -> Network:
@@ -57,7 +57,7 @@ def test_after_its_last_attempt_a_message_stays_unacknowledged() -> None:
     def lost(m: Message) -> bool:
         return m.kind is Kind.DATA and (m.src, m.round) == (0, 2)
 
-    how = Resending(timeout_ns=MS, attempts=3)
+    how = ResendPolicy(timeout_ns=MS, attempts=3)
     fleet = Fleet(random_push(0, 6), 30, lost, resending=how, deadline_ns=20 * MS)
     delivery = fleet.nodes[0].delivery
     assert delivery is not None
@@ -73,7 +73,7 @@ def test_gossip_that_undoes_failed_exchanges_keeps_the_mean(kinds: tuple[Kind, .
     """Where both vectors of an exchange must have come, 30 % loss slows gossip and does not bias it."""
     network = Network(TOPOLOGIES["random_sym"](12, Streams(2), neighbors=4, redraw_every=0))
     lost = loses(2, 0.3, *kinds)
-    how = Resending(timeout_ns=3 * MS)
+    how = ResendPolicy(timeout_ns=3 * MS)
     fleets = {
         on_missing: Fleet(
             network,
@@ -104,7 +104,7 @@ def test_every_exchange_ends_alike_at_both_ends_once_all_is_answered() -> None:
         60,
         lambda m: m.round < 30 and m.attempt < 6 and lost(m),
         algorithm="dpsgd",
-        resending=Resending(timeout_ns=3 * MS),
+        resending=ResendPolicy(timeout_ns=3 * MS),
         deadline_ns=2 * MS,
         pause_ns=20 * MS,
         on_missing="undo",
@@ -128,7 +128,7 @@ def test_a_refusal_is_repeated_to_every_copy() -> None:
         answers.append((m.attempt, bool(m.payload.meta["taken"])))
         return m.attempt < 3
 
-    how = Resending(timeout_ns=3 * MS)
+    how = ResendPolicy(timeout_ns=3 * MS)
     fleet = Fleet(
         network,
         30,

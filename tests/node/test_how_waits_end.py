@@ -13,7 +13,7 @@ from hand import HandClock, settle
 from netdfl.algorithms.exchange import WaitPolicy
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.types import Inbox, Kind, Message, Payload
-from netdfl.node.asking import PAST, Asking
+from netdfl.node.asking import STEP_DONE, StatusQueries
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.waits import OpenWait, Waits
 from netdfl.record.base import WaitEnd
@@ -28,7 +28,7 @@ class Desk:
 
     def __init__(self, *, asks: bool = False) -> None:
         self.clock, self.mailbox, self.sent = HandClock(), Mailbox(keep_late=False), list[Message]()
-        asking = partial(Asking, 9, self.clock, self.sent.append, lambda: 5) if asks else None
+        asking = partial(StatusQueries, 9, self.clock, self.sent.append, lambda: 5) if asks else None
         self.waits = Waits(9, self.mailbox, self.clock, asking, lambda peers: asks)
 
     def arrive(self, *sources: int, round: int = 4, step: int = 1, kind: Kind = Kind.DATA) -> None:
@@ -62,7 +62,7 @@ def skip(*nodes: int) -> Step:
 
 
 def missed(node: int, times: int = 2) -> Step:
-    return lambda desk: desk.waits.silence.missed(node, times)
+    return lambda desk: desk.waits.suspects.missed(node, times)
 
 
 NOTHING: list[Step] = []
@@ -235,13 +235,13 @@ async def test_what_a_wait_learns_is_how_late_messages_come_unless_they_are_aske
 async def test_who_is_missed_by_a_deadline_is_missed_and_who_is_left_out_otherwise_is_not() -> None:
     for policy, step, silent in (({"deadline_ns": S}, at(S), {2}), (AUTO, come(2, round=5), set[int]())):
         desk = Desk()
-        desk.waits.silence.missed(2)
+        desk.waits.suspects.missed(2)
         task = await desk.wait(**policy)
         desk.arrive(1, 3)
         step(desk)
         await asyncio.wait_for(task, 5)
-        desk.waits.silence.nodes()
-        assert {node for node, (times, _) in desk.waits.silence._missed.items() if times > 1} == silent
+        desk.waits.suspects.nodes()
+        assert {node for node, (times, _) in desk.waits.suspects._missed.items() if times > 1} == silent
 
 
 async def done(task: asyncio.Task[tuple[Inbox, OpenWait]]) -> bool:
@@ -319,10 +319,10 @@ async def test_who_does_not_answer_is_silent_from_then_on() -> None:
     desk = Desk(asks=True)
     task = await desk.wait(**AUTO)
     desk.arrive(1, 2)
-    assert desk.waits.asking is not None
-    desk.waits.asking.silent((3,))
+    assert desk.waits.queries is not None
+    desk.waits.queries.silent((3,))
     inbox, wait = await asyncio.wait_for(task, 5)
-    assert (inbox.missing, wait.unanswered, desk.waits.silence.nodes()) == ((3,), True, {3})
+    assert (inbox.missing, wait.unanswered, desk.waits.suspects.nodes()) == ((3,), True, {3})
 
 
 @pytest.mark.parametrize(("ordered", "proofs"), [(True, 1), (False, 2)])
@@ -335,7 +335,7 @@ async def test_who_is_past_it_says_so_once_where_links_keep_order_and_else_twice
         while len(desk.sent) == said:
             desk.clock.move_to(min(timer.at_ns for timer in desk.clock.timers if timer.live))
         query = desk.sent[-1]
-        answer = Message(3, 9, Kind.STATUS, 0, query.round, query.step, query.attempt, Payload(meta={PAST: True}))
+        answer = Message(3, 9, Kind.STATUS, 0, query.round, query.step, query.attempt, Payload(meta={STEP_DONE: True}))
         deliver_one(desk.mailbox, answer)
     inbox, wait = await asyncio.wait_for(task, 5)
     assert (inbox.missing, wait.ended) == ((3,), WaitEnd.LOST)

@@ -95,7 +95,7 @@ def test_questions_and_beats_are_counted_aside_and_slots_are_of_what_rounds_are_
     aside = kind in (Kind.HEARTBEAT, Kind.PROBE, Kind.QUERY, Kind.STATUS)
     assert (list(its.edges), list(its.aside)) == (([], [1]) if aside else ([1], []))
     edge = (its.aside if aside else its.edges)[1]
-    slots = [(each.life, each.runs) for each in edge.slots]
+    slots = [(each.life, each.runs) for each in edge.sent_steps]
     of_rounds = kind in (Kind.DATA, Kind.NOTICE, Kind.REQUEST)
     assert slots == ([((kind, 0), (((3, 0), (3, 0)),))] if of_rounds else [])
     assert (edge.sent, list(edge.flying.values()), its.bytes_sent, its.sent_count) == (1, [5], 10, 1)
@@ -107,7 +107,7 @@ def test_runs_of_slots_are_of_a_kind_and_a_life_the_latest_first() -> None:
     edge.remember_run(("data", 1), StepId(4, 0), StepId(4, 0), 1)
     edge.remember_run(("data", 0), StepId(5, 0), StepId(5, 0), 1)
     edge.remember_run(("data", 0), StepId(7, 0), StepId(8, 0), 2)
-    assert [(each.life, each.runs) for each in edge.slots] == [
+    assert [(each.life, each.runs) for each in edge.sent_steps] == [
         (("data", 1), (((4, 0), (4, 0)),)),
         (("data", 0), (((1, 0), (5, 0)), ((7, 0), (8, 0)))),
     ]
@@ -120,4 +120,4 @@ def test_what_most_edges_do_not_have_is_theirs_alone_once_there_is_something_in_
     its.settled(outcome_of(message(), 10, 3, None, LOST), (message().payload,))
     fresh = EdgeCount()
     assert (fresh.flying, dict(fresh.dropped), list(fresh.last), list(fresh.last_lost)) == ({}, {}, [], [])
-    assert (fresh.sent, fresh.delivered, fresh.lost, fresh.slots) == (0, 0, 0, ())
+    assert (fresh.sent, fresh.delivered, fresh.lost, fresh.sent_steps) == (0, 0, 0, ())

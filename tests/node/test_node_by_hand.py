@@ -20,7 +20,7 @@ from netdfl.core.errors import MalformedMessage, NotFiniteError, TrainingError
 from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, Kind, Message, MessageId, Multicast, Payload, StepId, View, messages_of, unicasts
 from netdfl.mixing.payloads import pack
-from netdfl.node.delivery import Resending
+from netdfl.node.delivery import ResendPolicy
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.runtime import Node
@@ -163,13 +163,13 @@ async def test_a_steps_payloads_leave_as_one_multicast_of_this_round_step_and_li
     assert desk.post.sent == expected
     assert messages_of([given.after(1)]) == expected[1:]
     assert messages_of(unicasts(expected)) == expected
-    assert desk.node.next_slot == StepId(4, 3)
+    assert desk.node.next_step == StepId(4, 3)
 
 
 async def test_a_step_without_payloads_is_past_as_well() -> None:
     desk = Desk()
     await desk.node.send(desk.view(), 0, {})
-    assert (desk.post.given, desk.node.next_slot) == ([], StepId(4, 1))
+    assert (desk.post.given, desk.node.next_step) == ([], StepId(4, 1))
 
 
 UNKNOWN = {"in_neighbors": None, "may_send_to": (4, 3, 1, 0), "may_hear": (0, 3)}
@@ -234,10 +234,10 @@ async def test_a_request_is_sent_and_its_reply_awaited_from_that_peer_alone() ->
 
 
 async def test_a_message_that_is_sent_again_is_owed_and_what_it_is_for_is_not_past() -> None:
-    desk = Desk(resending=Resending(timeout_ns=S, attempts=0))
+    desk = Desk(resending=ResendPolicy(timeout_ns=S, attempts=0))
     await desk.node.transport.send(unicasts([Message(ME, 1, Kind.REQUEST, 3, 4, 0, 0, SHARE)]))
     await desk.node.send(desk.view(), 0, {0: SHARE})
-    past = desk.node.waits.asking.is_past  # type: ignore[union-attr]
+    past = desk.node.waits.queries.is_step_done  # type: ignore[union-attr]
     assert (desk.node.owed(1), desk.node.owed(0), desk.node.owed(3)) == (True, False, False)
     assert [past(peer, StepId(4, 0)) for peer in (0, 1, 3)] == [False, False, True]
     assert [past(3, StepId(4, step)) for step in (0, 1)] == [True, False]
@@ -283,7 +283,7 @@ async def test_each_round_begins_at_its_first_step() -> None:
     desk = Desk()
     desk.clock.ns, desk.node.ledger.bytes_sent = 3, 30
     async for view in desk.node.rounds(3):
-        assert (desk.node.round, desk.node.waits.step, desk.node.next_slot) == (view.round, 0, StepId(view.round, 0))
+        assert (desk.node.round, desk.node.waits.step, desk.node.next_step) == (view.round, 0, StepId(view.round, 0))
         assert (desk.node._trained_ns, desk.node._waited_ns, desk.node._trained) == (0, 0, False)
         assert (desk.node._began_ns, desk.node._bytes_before) == (view.round, 10 * view.round)
         desk.node.waits.step = desk.node._trained_ns = desk.node._waited_ns = desk.node._trained = 9
@@ -311,10 +311,10 @@ def test_the_last_round_is_the_last_of_all() -> None:
 
 
 async def test_a_node_that_has_ended_is_past_all_and_takes_no_more_mass() -> None:
-    desk = Desk("sgp", push=True, num_rounds=1, resending=Resending())
+    desk = Desk("sgp", push=True, num_rounds=1, resending=ResendPolicy())
     desk.clock.ns = 77
     await desk.during(desk.node.run(), lambda: desk.arrive(0, 1, 3, 4, round=0, w=0.2))
-    assert (desk.node.born_ns, desk.node.next_slot) == (77, StepId(1, 0))
+    assert (desk.node.born_ns, desk.node.next_step) == (77, StepId(1, 0))
     assert deliver_one(desk.node.mailbox, Message(0, ME, Kind.DATA, 0, 1, 0, 0, SHARE)) is Fate.REFUSED
     timed = Desk(num_rounds=1, wait=WaitPolicy())
     await timed.during(timed.node.run(), lambda: timed.arrive(0, 1, 3, 4, round=0))
@@ -461,7 +461,7 @@ async def test_what_is_collected_is_what_came_up_to_this_round_or_in_the_end_all
 
 
 async def test_what_was_said_of_its_own_messages_comes_with_the_inbox_where_delivery_is_acknowledged() -> None:
-    desk = Desk(resending=Resending())
+    desk = Desk(resending=ResendPolicy())
     await desk.node.send(desk.view(), 0, {0: SHARE})
     said = Payload(meta={"taken": False, "epoch": 3})
     assert desk.node.delivery is not None
@@ -641,12 +641,12 @@ async def test_a_rounds_figures_are_its_times_and_bytes_and_a_loss_where_it_trai
         assert desk.kept.states == [desk.node.latest]
 
 
-async def test_a_rounds_figures_of_mass_are_its_weight_and_what_is_in_limbo() -> None:
-    desk = Desk("sgp", push=True, resending=Resending())
+async def test_a_rounds_figures_of_mass_are_its_weight_and_what_is_unacknowledged() -> None:
+    desk = Desk("sgp", push=True, resending=ResendPolicy())
     await desk.node.send(desk.view(), 0, {0: SHARE})
     assert await figures(desk) == TIMES | {"weight": 1.0, "limbo": 1.0, "limbo_weight": 0.25}
     assert (desk.kept.weights, desk.node.held_weight) == ([1.0], 1.0)
-    assert await figures(Desk(resending=Resending())) == TIMES | {"limbo": 0.0, "limbo_weight": 0.0}
+    assert await figures(Desk(resending=ResendPolicy())) == TIMES | {"limbo": 0.0, "limbo_weight": 0.0}
 
 
 @pytest.mark.parametrize(("catch_up", "missed", "round"), [(7, 2, 7), (6, 1, 6), (5, 0, 5), (4, None, 4), (0, None, 4)])
@@ -664,11 +664,11 @@ async def test_who_goes_on_where_others_are_keeps_that_round_and_tells_how_many_
 def test_a_node_that_is_made_has_nothing_behind_it() -> None:
     desk = Desk()
     node = desk.node
-    assert (node.next_slot, node.ledger.left_out, desk.made_in, node.born_ns) == ((0, 0), {}, -1, 0)
+    assert (node.next_step, node.ledger.left_out, desk.made_in, node.born_ns) == ((0, 0), {}, -1, 0)
     assert node.latest is node.delivery is node.heartbeats is None
     assert [node.waits.can_ask(peers) for peers in ((), (1,))] == [False, False]
-    assert node._is_past(1, StepId(0, 0)) is False
-    assert Desk(resending=Resending()).node.transport is not desk.post
+    assert node._is_step_done(1, StepId(0, 0)) is False
+    assert Desk(resending=ResendPolicy()).node.transport is not desk.post
 
 
 @pytest.mark.parametrize(("method", "weight"), [("dfedavg", 1.0), ("fedavg", 1.0), ("sgp", 0.5)])

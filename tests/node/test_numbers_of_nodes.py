@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from netdfl.node import asking, deadline, delivery, heartbeats, ledger, state_transfer, worker
-from netdfl.node.asking import Asked, Asking, Missing
-from netdfl.node.delivery import Resending
+from netdfl.node.asking import PeerQuery, QueriedWait, StatusQueries
+from netdfl.node.delivery import ResendPolicy
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.waits import OpenWait
 
@@ -20,10 +20,10 @@ LIMITS: list[tuple[Any, dict[str, float]]] = [
     (asking, {"TRIES": 6, "BACKOFF": 1.5, "MOST_OPEN": 256}),
     (deadline.AutoDeadline, {"FIRST_NS": 30 * S, "LEAST_NS": 2 * S, "LONGEST_NS": 600 * S, "ROUNDS": 12, "LAGS": 4}),
     (deadline, {"LAST": 32}),
-    (deadline.Silence, {"TIMES": 2}),
+    (deadline.Suspects, {"TIMES": 2}),
     (delivery, {"FIRST_NS": S // 2, "LEAST_NS": 20 * MS, "FACTOR": 3, "DOUBLINGS": 5}),
     (heartbeats, {"MOST_BEATS": 1000, "AVERAGES": 5, "RECENT": 100}),
-    (ledger, {"LAST": 8, "LAST_LOST": 32, "MOST_SAID": 500, "MOST_RUNS": 256, "EACH_TOLD": 100}),
+    (ledger, {"LAST": 8, "LAST_LOST": 32, "MOST_SAID": 500, "MOST_RUNS": 256, "EACH_RECORDED": 100}),
     (state_transfer, {"ASKS": 8, "FIRST_NS": S // 2, "LONGEST_NS": 4 * S}),
     (worker.ThreadWorker, {"INLINE_NUMEL": 1_000_000, "INLINE_S": 0.002}),
     (worker.BatchWorker, {"INLINE_S": 0.0}),
@@ -36,7 +36,7 @@ def test_a_node_goes_by_these_limits(of: Any, limits: dict[str, float]) -> None:
 
 
 def test_what_is_not_said_of_a_node_is_so() -> None:
-    assert Resending() == Resending(timeout_ns="auto", attempts=20)
+    assert ResendPolicy() == ResendPolicy(timeout_ns="auto", attempts=20)
     mailbox = Mailbox(keep_late=False)
     assert (mailbox.stale, mailbox.bound, mailbox.num_late, mailbox.num_duplicates, mailbox.num_kept) == (
         0,
@@ -49,9 +49,9 @@ def test_what_is_not_said_of_a_node_is_so() -> None:
     assert mailbox.is_over((0, 0)) is False  # type: ignore[arg-type]
     wait = OpenWait(0, 0, None, 1, 0, None, set())
     assert (wait.asks, wait.unanswered, wait.kind) == (False, False, "data")
-    asked = Asked(0, 0)
-    assert (asked.attempts, asked.tries, asked.said_past) == (0, 0, 0)
-    assert not Missing((0, 0), 0, 1, 0, lambda: (), {}).learned  # type: ignore[arg-type]
+    asked = PeerQuery(0, 0)
+    assert (asked.attempts, asked.tries, asked.said_done) == (0, 0, 0)
+    assert not QueriedWait((0, 0), 0, 1, 0, lambda: (), {}).learned  # type: ignore[arg-type]
 
 
 def test_one_word_that_a_sender_is_past_is_enough_and_a_patience_is_one() -> None:
@@ -63,7 +63,7 @@ def test_one_word_that_a_sender_is_past_is_enough_and_a_patience_is_one() -> Non
             return object()
 
     clock: Any = Still()
-    its = Asking(0, clock, lambda message: None, lambda: 0)
+    its = StatusQueries(0, clock, lambda message: None, lambda: 0)
     its.begin((0, 0), lambda: ())  # type: ignore[arg-type]
     assert its._missing is not None
     assert (its._missing.proofs, its._missing.silent_ns) == (1, 2 * S)

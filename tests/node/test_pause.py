@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from netdfl.node.pause import Gate
+from netdfl.node.pause import PauseGate
 
 
 class Walk:
     """A coroutine of three steps, each waiting for an event, with what it has seen."""
 
     def __init__(self) -> None:
-        self.gate, self.seen = Gate(), list[str]()
+        self.gate, self.seen = PauseGate(), list[str]()
         self.events = [asyncio.Event() for _ in range(3)]
         self.task = asyncio.create_task(self.gate.run(self.walk()))
 
@@ -62,7 +62,7 @@ async def test_a_node_that_is_stopped_can_be_killed_and_ends_as_it_would(came: b
 
 
 async def test_an_error_that_is_no_end_waits_for_the_gate() -> None:
-    gate, seen = Gate(), list[str]()
+    gate, seen = PauseGate(), list[str]()
 
     async def fails() -> None:
         future = asyncio.get_running_loop().create_future()

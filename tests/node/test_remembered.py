@@ -11,7 +11,7 @@ from netdfl.core.clock import RealClock
 from netdfl.core.types import Kind, Message, Multicast, Payload, messages_of, unicasts
 from netdfl.mixing.payloads import mass, pack, vector
 from netdfl.node.checkpoint import load_state, save_state
-from netdfl.node.delivery import Acknowledged, Resending
+from netdfl.node.delivery import AcknowledgingTransport, ResendPolicy
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.remembered import Remembered, durable, recall, remember
 from netdfl.transport.base import Fate, Sink, deliver_one
@@ -37,7 +37,7 @@ class Living:
 
     def __init__(self, epoch: int) -> None:
         self.id, self.wire, self.mailbox = 0, Wire(), Mailbox(keep_late=True)
-        self.delivery = Acknowledged(0, epoch, self.wire, RealClock(), Resending(timeout_ns=10**12))  # type: ignore[arg-type]
+        self.delivery = AcknowledgingTransport(0, epoch, self.wire, RealClock(), ResendPolicy(timeout_ns=10**12))  # type: ignore[arg-type]
         self.delivery.keeps = True
         self.delivery.attach(self.mailbox)
 

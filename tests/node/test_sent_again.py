@@ -9,7 +9,7 @@ import pytest
 from hand import HandClock, settle
 
 from netdfl.core.types import Kind, LogicalId, Message, Multicast, Payload, StepId, messages_of, unicasts
-from netdfl.node.delivery import DOUBLINGS, FIRST_NS, LEAST_NS, Acknowledged, Resending
+from netdfl.node.delivery import DOUBLINGS, FIRST_NS, LEAST_NS, AcknowledgingTransport, ResendPolicy
 from netdfl.transport.base import Fate, Sink, deliver_one
 
 MS = 1_000_000
@@ -46,7 +46,7 @@ class Node:
     def __init__(self, **how: Any) -> None:
         self.clock = HandClock()
         self.inner = Inner(self.clock)
-        self.delivery = Acknowledged(0, 2, self.inner, self.clock, Resending(**how))
+        self.delivery = AcknowledgingTransport(0, 2, self.inner, self.clock, ResendPolicy(**how))
         self.delivery.attach(self.inner)
         self.gave_up: list[Message] = []
         self.delivery.gave_up = self.gave_up.append

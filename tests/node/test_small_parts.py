@@ -12,17 +12,17 @@ import pytest
 from netdfl.algorithms.catalog import ALGORITHMS
 from netdfl.algorithms.exchange import Exchange
 from netdfl.core.types import Kind, Message, Payload, StepId
-from netdfl.node.deadline import LAST, AutoDeadline, Silence
-from netdfl.node.ledger import EACH_TOLD, MOST_RUNS, Slots, Strangers, with_round
+from netdfl.node.deadline import LAST, AutoDeadline, Suspects
+from netdfl.node.ledger import EACH_RECORDED, MOST_RUNS, RefusalLimiter, SentSteps, with_round
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.own_draws import has_own_parts
 from netdfl.transport.base import deliver_one
 
 
 def test_from_the_hundred_and_first_on_one_row_stands_for_a_hundred_strangers() -> None:
-    strangers = Strangers()
+    strangers = RefusalLimiter()
     rows = [strangers.count("name") for _ in range(400)]
-    assert EACH_TOLD == 100
+    assert EACH_RECORDED == 100
     assert rows == [1] * 100 + ([0] * 99 + [100]) * 3
     assert strangers.count("key") == 1
 
@@ -46,14 +46,14 @@ def runs_of(spans: Sequence[tuple[StepId, StepId]]) -> list[tuple[StepId, StepId
 def test_what_was_sent_in_a_row_is_one_run_whatever_is_sent_when() -> None:
     spans = [(first, last) for first in SLOTS for last in (first, SLOTS[-1])]
     for sent in product(spans, repeat=3):
-        slots = Slots(("data", 0), sent[0][0])
+        slots = SentSteps(("data", 0), sent[0][0])
         for span in sent:
             slots.add(*span)
         assert list(slots.runs) == runs_of(sent), sent
 
 
 def test_the_last_256_runs_are_remembered() -> None:
-    many = Slots(("data", 0), StepId(0, 0))
+    many = SentSteps(("data", 0), StepId(0, 0))
     for round in range(2, 2 * MOST_RUNS + 4, 2):
         many.add(StepId(round, 0), StepId(round, 0))
         assert many.runs[-1] == ((round, 0), (round, 0))
@@ -128,14 +128,14 @@ def test_a_late_message_teaches_how_late_it_was_where_its_wait_is_remembered() -
 @pytest.mark.parametrize(("missed", "silent"), [([1], False), ([1, 1], True), ([2], True), ([1, "heard", 1], False)])
 def test_who_is_missed_twice_in_a_row_is_silent_until_it_is_heard(missed: list[object], silent: bool) -> None:
     mailbox = Mailbox(keep_late=False)
-    silence = Silence(mailbox)
-    assert silence.nodes() == frozenset()
+    suspects = Suspects(mailbox)
+    assert suspects.nodes() == frozenset()
     for round, times in enumerate(missed):
         if isinstance(times, int):
-            silence.missed(4, times)
+            suspects.missed(4, times)
         else:
             deliver_one(mailbox, Message(4, 9, Kind.DATA, 0, round, 0, 0, Payload()))
-    silence.missed(5)
-    assert silence.nodes() == ({4} if silent else set())
+    suspects.missed(5)
+    assert suspects.nodes() == ({4} if silent else set())
     deliver_one(mailbox, Message(4, 9, Kind.DATA, 0, 9, 0, 0, Payload()))
-    assert silence.nodes() == frozenset()
+    assert suspects.nodes() == frozenset()

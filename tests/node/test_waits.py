@@ -313,7 +313,7 @@ async def test_auto_stops_waiting_for_a_neighbor_missed_twice_until_it_is_heard_
     inbox, _ = await task
     assert inbox.missing == (2,)
     desk.arrive(2, round=0)
-    assert desk.waits.silence.nodes() == frozenset()
+    assert desk.waits.suspects.nodes() == frozenset()
 
 
 async def test_auto_learns_from_what_came_in_time_and_late_not_from_deadlines() -> None:

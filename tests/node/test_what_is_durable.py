@@ -10,8 +10,8 @@ import pytest
 from hand import HandClock, settle
 
 from netdfl.core.types import Kind, Message, Multicast, Payload, messages_of
-from netdfl.node.delivery import Acknowledged, Resending
-from netdfl.node.pause import Gate
+from netdfl.node.delivery import AcknowledgingTransport, ResendPolicy
+from netdfl.node.pause import PauseGate
 from netdfl.transport.base import Fate, deliver_one
 
 
@@ -49,7 +49,7 @@ async def test_what_is_durable_is_acknowledged_to_those_whose_bit_is_set(
 ) -> None:
     for first in (True, False):  # whether it is durable before it comes
         ends: Any = Ends()
-        delivery = Acknowledged(9, 0, ends, HandClock(), Resending())
+        delivery = AcknowledgingTransport(9, 0, ends, HandClock(), ResendPolicy())
         delivery.attach(ends)
         delivery.keeps = True
         if first:
@@ -66,7 +66,7 @@ async def test_what_is_durable_is_acknowledged_to_those_whose_bit_is_set(
 
 
 async def test_a_gate_may_be_opened_where_nobody_stands_and_more_than_once() -> None:
-    gate, steps = Gate(), list[int]()
+    gate, steps = PauseGate(), list[int]()
     gate.open()
 
     async def walks() -> None:

@@ -18,7 +18,7 @@ from netdfl.core.errors import MalformedMessage, NotFiniteMessage
 from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, Kind, Message
 from netdfl.mixing.payloads import pack
-from netdfl.node.not_finite import Screen, not_finite, only_finite
+from netdfl.node.not_finite import NonFinitePolicy, not_finite, only_finite
 from netdfl.node.own_draws import OwnDraws
 from netdfl.node.requests import Requests
 from netdfl.transport.base import Fate
@@ -43,7 +43,7 @@ class Ledger:
 
 def screen(how: Any) -> tuple[Any, Ledger]:
     ledger: Any = Ledger()
-    return Screen(how, ledger), ledger
+    return NonFinitePolicy(how, ledger), ledger
 
 
 def test_messages_with_nan_or_infinity_are_found() -> None:

@@ -57,7 +57,7 @@ async def waited(policy: WaitPolicy, came: list[Any], sources: frozenset[int] | 
             return said(wait), waits.auto.ns(), at_once
         clock.move_to(wait.deadline_ns)
     inbox, wait = await task
-    took = [(m.src, m.round, m.step) for m in inbox], inbox.missing, waits.silence.nodes()
+    took = [(m.src, m.round, m.step) for m in inbox], inbox.missing, waits.suspects.nodes()
     return said(wait), waits.auto.ns(), at_once, took
 
 

@@ -8,7 +8,7 @@ import pytest
 from hand import HandClock
 
 from netdfl.core.types import Kind, Message, Payload, StepId
-from netdfl.node.asking import PAST, TRIES, Asked, Asking, Missing
+from netdfl.node.asking import STEP_DONE, TRIES, PeerQuery, QueriedWait, StatusQueries
 from netdfl.transport.base import Fate
 
 S = 10**9
@@ -20,68 +20,68 @@ class Desk:
 
     def __init__(self) -> None:
         self.clock, self.sent = HandClock(), list[Message]()
-        self.asking = Asking(9, self.clock, self.sent.append, lambda: 5)
+        self.queries = StatusQueries(9, self.clock, self.sent.append, lambda: 5)
 
     def first_ns(self) -> int:
         """How long a wait that begins now lasts before anybody is asked; it is ended at once then."""
         began, before = self.clock.ns, len(self.sent)
-        self.asking.begin(SLOT, lambda: (1,))
+        self.queries.begin(SLOT, lambda: (1,))
         while len(self.sent) == before:
             self.clock.move_to(min(timer.at_ns for timer in self.clock.timers if timer.live))
         return self.clock.ns - began
 
     def answer(self, *, past: bool) -> Fate:
         asked = self.sent[-1]
-        said = Payload(meta={PAST: past})
-        return self.asking.hear(Message(1, 9, Kind.STATUS, 0, asked.round, asked.step, asked.attempt, said))
+        said = Payload(meta={STEP_DONE: past})
+        return self.queries.hear(Message(1, 9, Kind.STATUS, 0, asked.round, asked.step, asked.attempt, said))
 
 
 def test_a_question_that_came_too_early_lets_the_next_come_later_up_to_a_bound() -> None:
     desk, took = Desk(), list[float]()
     for _ in range(8):
         took.append(desk.first_ns() / S)
-        desk.asking.end()
+        desk.queries.end()
     assert took == pytest.approx([0.5, 0.75, 1.125, 1.6875, 2.53125, 3.796875, 4.0, 4.0])
 
 
 def test_where_waits_last_long_by_themselves_it_asks_after_twice_as_long_and_sooner_once_they_do_not() -> None:
     desk = Desk()
-    desk.asking._first_ns = 30 * S
-    desk.asking._lasted.extend([10 * S] * 9)
+    desk.queries._first_ns = 30 * S
+    desk.queries._lasted.extend([10 * S] * 9)
     assert desk.first_ns() == 20 * S
-    desk.asking.end()
+    desk.queries.end()
     for _ in range(9):
-        desk.asking.begin(SLOT, lambda: (1,))
+        desk.queries.begin(SLOT, lambda: (1,))
         desk.clock.ns += S
-        desk.asking.end()
+        desk.queries.end()
     assert desk.first_ns() == 4 * S
 
 
 def test_a_lost_message_lets_the_next_question_come_as_early_as_answers_do() -> None:
     desk = Desk()
     lost: list[int] = []
-    desk.asking.lost = lost.append
+    desk.queries.lost = lost.append
     assert desk.first_ns() == S // 2
     desk.clock.ns += S // 10
     assert desk.answer(past=True) is Fate.DELIVERED
     assert lost == [1]
-    desk.asking.end()
-    assert desk.asking.answers.timeout_ns() == desk.first_ns() == 3 * S // 10
+    desk.queries.end()
+    assert desk.queries.answers.timeout_ns() == desk.first_ns() == 3 * S // 10
 
 
 def test_a_wait_that_nobody_was_asked_about_changes_nothing() -> None:
     desk = Desk()
-    desk.asking.begin(SLOT, lambda: (1,))
+    desk.queries.begin(SLOT, lambda: (1,))
     desk.clock.ns += S // 4
-    desk.asking.end()
-    desk.asking.end()
-    assert list(desk.asking._lasted) == [S // 4]
+    desk.queries.end()
+    desk.queries.end()
+    assert list(desk.queries._lasted) == [S // 4]
     assert desk.first_ns() == S // 2
 
 
 def test_of_several_it_looks_again_when_the_first_is_due() -> None:
     desk = Desk()
-    desk.asking.begin(SLOT, lambda: (1, 2))
+    desk.queries.begin(SLOT, lambda: (1, 2))
     desk.clock.move_to(S // 2)
     assert [query.dst for query in desk.sent] == [1, 2]
     desk.sent.pop()
@@ -107,8 +107,8 @@ def test_of_several_it_looks_again_when_the_first_is_due() -> None:
 def test_who_was_asked_often_and_says_nothing_for_long_enough_is_silent(
     tries: int, due_ns: int, heard_ns: int, answer_ns: int, silent: bool
 ) -> None:
-    missing = Missing(SLOT, 90 * S, 1, 3 * S, lambda: (1,), {})
-    assert missing.is_silent(Asked(heard_ns, due_ns, 9, tries), 100 * S, answer_ns) is silent
+    missing = QueriedWait(SLOT, 90 * S, 1, 3 * S, lambda: (1,), {})
+    assert missing.is_silent(PeerQuery(heard_ns, due_ns, 9, tries), 100 * S, answer_ns) is silent
     assert not missing.is_silent(None, 100 * S, answer_ns)
 
 
@@ -116,8 +116,8 @@ def test_no_two_looks_have_one_name() -> None:
     desk = Desk()
     for _ in range(3):
         desk.first_ns()
-        desk.asking.end()
-        desk.asking.close()
+        desk.queries.end()
+        desk.queries.close()
     names = [timer.name for timer in desk.clock.timers]
     assert len(set(names)) == len(names) > 3
     assert {name[:2] for name in names} == {("ask", 9)}
@@ -126,17 +126,17 @@ def test_no_two_looks_have_one_name() -> None:
 def test_attempts_are_counted_as_far_as_a_message_can_say() -> None:
     desk = Desk()
     desk.first_ns()
-    assert desk.asking._missing is not None
-    desk.asking._missing.asked[1].attempts = 0xFFFE
+    assert desk.queries._missing is not None
+    desk.queries._missing.asked[1].attempts = 0xFFFE
     while len(desk.sent) < 4:
         desk.clock.move_to(min(timer.at_ns for timer in desk.clock.timers if timer.live))
     assert [query.attempt for query in desk.sent] == [0, 0xFFFE, 0xFFFF, 0xFFFF]
 
 
 @pytest.mark.parametrize(
-    ("meta", "fate"), [({}, Fate.REFUSED), ({PAST: 1}, Fate.REFUSED), ({PAST: True}, Fate.DUPLICATE)]
+    ("meta", "fate"), [({}, Fate.REFUSED), ({STEP_DONE: 1}, Fate.REFUSED), ({STEP_DONE: True}, Fate.DUPLICATE)]
 )
 def test_an_answer_to_nothing_changes_nothing(meta: dict[str, Any], fate: Fate) -> None:
     desk = Desk()
-    assert desk.asking.hear(Message(1, 9, Kind.STATUS, 0, 3, 0, 0, Payload(meta=meta))) is fate
-    assert desk.asking.answers.timeout_ns() == S // 2
+    assert desk.queries.hear(Message(1, 9, Kind.STATUS, 0, 3, 0, 0, Payload(meta=meta))) is fate
+    assert desk.queries.answers.timeout_ns() == S // 2

@@ -26,7 +26,7 @@ def data(round: int, dsts: tuple[int, ...], incarnation: int = 0, step: int = 0)
 
 
 def told(count: EdgeCount) -> tuple[object, ...]:
-    return count.sent, count.delivered, count.in_flight, [(slots.life, slots.runs) for slots in count.slots]
+    return count.sent, count.delivered, count.in_flight, [(slots.life, slots.runs) for slots in count.sent_steps]
 
 
 @given(st.lists(STEPS, max_size=30), st.sets(st.integers(0, 29)))

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netdfl.core.errors import VirtualTimeError
-from netdfl.node.pause import Gate
+from netdfl.node.pause import PauseGate
 from netdfl.worlds.simulated.loop import SCRIPT, VirtualClock, VirtualLoop
 
 
@@ -185,7 +185,7 @@ def test_a_thread_that_calls_back_is_refused_in_the_loop_too() -> None:
 
 def test_a_gate_holds_a_coroutine_where_it_stands() -> None:
     async def main(loop: VirtualLoop) -> list[int]:
-        clock, gate, seen = VirtualClock(loop), Gate(), []
+        clock, gate, seen = VirtualClock(loop), PauseGate(), []
 
         async def work() -> None:
             for second in (1, 2, 3):
@@ -202,7 +202,7 @@ def test_a_gate_holds_a_coroutine_where_it_stands() -> None:
 
 def test_a_closed_gate_lets_a_cancellation_through() -> None:
     async def main(loop: VirtualLoop) -> str:
-        gate = Gate()
+        gate = PauseGate()
         ends: list[str] = []
 
         async def work() -> None:

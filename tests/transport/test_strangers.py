@@ -18,7 +18,7 @@ from netdfl.core.clock import NS_PER_S, RealClock
 from netdfl.core.errors import MalformedMessage, TransportError
 from netdfl.core.fates import is_fate
 from netdfl.core.types import Kind, Message, Payload, unicasts
-from netdfl.node.ledger import EACH_TOLD, NodeLedger
+from netdfl.node.ledger import EACH_RECORDED, NodeLedger
 from netdfl.record.directory import RunDirectory
 from netdfl.record.judge import ExitCode
 from netdfl.record.result import summarize
@@ -116,15 +116,15 @@ async def test_a_flood_of_strangers_is_counted_and_does_not_fill_the_disk(tmp_pa
     run.write("scenario.yaml", "")
     with StoreWriter(run.path, "000") as store:
         node = inlet(NodeLedger(0, RealClock(), store))
-        for number in range(20 * EACH_TOLD):
+        for number in range(20 * EACH_RECORDED):
             await node.hello(hello(node=MOST - number, run_id=b"foreign!"), Caller())
         await node.hello(hello(run_id=b"foreign!"), Caller())
     found = open_run(run.path)
-    assert len(found.events.fetchall()) == EACH_TOLD + 19 + 1
+    assert len(found.events.fetchall()) == EACH_RECORDED + 19 + 1
     facts = RunFacts(scenario="q", seed=0, world="processes", algorithm="dpsgd", nodes=2, rounds=1, duration_s=1.0)
     summary = summarize(found, facts)
     assert summary.judgement.exit_code is ExitCode.PASS
-    strangers = {"src": None, "reason": "foreign", "messages": 20 * EACH_TOLD, "first_round": -1, "nodes": [0]}
+    strangers = {"src": None, "reason": "foreign", "messages": 20 * EACH_RECORDED, "first_round": -1, "nodes": [0]}
     assert summary.result["refused"] == [strangers | {"src": 1, "messages": 1}, strangers]
 
 

@@ -98,9 +98,9 @@ class SimulatedLedger(NodeLedger):
         edges = self._by_dst
         for dst in dsts:
             edge = edges.get(dst) if kind is Kind.DATA else None
-            if edge is not None and edge.slots and edge.slots[0].life == life:
+            if edge is not None and edge.sent_steps and edge.sent_steps[0].life == life:
                 edge.sent += 1
-                edge.slots[0].add(slot, slot)
+                edge.sent_steps[0].add(slot, slot)
             else:
                 (edge or self._edge(kind, dst)).remember(id)
 
