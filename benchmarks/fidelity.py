@@ -28,7 +28,7 @@ from netdfl.core.types import unicasts
 from netdfl.links.channel import Links
 from netdfl.links.spec import LinksSpec
 from netdfl.testing.transports import KeptLedger, KeptSink, data_message, vector_payload
-from netdfl.transport.emulated.transport import Emulated
+from netdfl.transport.emulated.transport import EmulatedTransport
 from netdfl.transport.grpc.transport import GrpcTransport
 from netdfl.transport.security.identity import Identity
 from netdfl.transport.wire import frame_size
@@ -55,7 +55,7 @@ async def measure(block: Mapping[str, Any], departures: Sequence[Departure]) -> 
     """Seconds from the start at which each message arrived."""
     clock, streams, ledger = RealClock(), Streams(1), KeptLedger()
     nodes = [
-        Emulated(
+        EmulatedTransport(
             node,
             lambda inner, node=node: GrpcTransport(  # type: ignore[misc]
                 Identity(node, 0, bytes(8), ""), "127.0.0.1:0", clock=clock, ledger=inner
@@ -84,7 +84,7 @@ async def measure(block: Mapping[str, Any], departures: Sequence[Departure]) -> 
 
 
 async def run(
-    nodes: Sequence[Emulated], clock: RealClock, ledger: KeptLedger, departures: Sequence[Departure]
+    nodes: Sequence[EmulatedTransport], clock: RealClock, ledger: KeptLedger, departures: Sequence[Departure]
 ) -> Expected:
     """Send all, after a first message on each link that opens its connection."""
     for src, dst in {(src, dst) for src, dst, _ in departures}:

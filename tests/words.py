@@ -36,6 +36,7 @@ CLEAN = frozenset(
         "supervisor",
         "topology",
         "training",
+        "transport",
         "web",
         "worlds",
         "worlds/simulated",

@@ -14,7 +14,7 @@ from netdfl.host.blueprint import Blueprint
 from netdfl.links.channel import Links
 from netdfl.node.mailbox import Mailbox
 from netdfl.transport.base import Fate, Ledger, Transport
-from netdfl.transport.emulated.transport import Emulated
+from netdfl.transport.emulated.transport import EmulatedTransport
 from netdfl.transport.grpc.options import GrpcOptions
 from netdfl.transport.security.credentials import Credentials
 from netdfl.transport.shared_memory.memory import SharedMemory
@@ -101,7 +101,7 @@ def make_transport(
     if not blueprint.emulates_messages:
         return grpc(ledger), meter
     links, seed = Links(blueprint.links, blueprint.streams, blueprint.schedule), blueprint.streams.integer("ties")
-    real = partial(Emulated, clock=clock, ledger=ledger, seed=seed, epoch=epoch, measure=meter.arrived)
+    real = partial(EmulatedTransport, clock=clock, ledger=ledger, seed=seed, epoch=epoch, measure=meter.arrived)
     return real(node, grpc, links, blueprint.schedule), meter
 
 

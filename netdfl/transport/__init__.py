@@ -1,1 +1,1 @@
-"""Transports: what carries messages between nodes."""
+"""Transports: the carriers of messages between nodes."""

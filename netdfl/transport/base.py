@@ -1,8 +1,8 @@
-"""The one seam: a transport takes `Multicast`s at one node and hands their messages to the sinks of others.
+"""The interface between nodes and the network: a transport takes `Multicast`s and delivers messages into `Sink`s.
 
-A transport never calls back into an algorithm: it delivers into a `Sink` (the node's mailbox), in one synchronous
-call for all that comes at one instant. That costs no task and no wake-up per message, and it is the place where a
-full mailbox pushes back.
+All worlds differ below this interface and nowhere else. A transport never calls an algorithm. It delivers into the sink
+of a node (its mailbox), in one synchronous call for all messages that arrive at one instant. Such a call needs no task
+and no wake-up for each message, and its return value is how a full mailbox pushes back.
 """
 
 from __future__ import annotations
@@ -16,58 +16,58 @@ from netdfl.core.outcome import Outcome
 from netdfl.core.types import Edge, Message, Multicast, Payload
 
 MOST_NS = 1 << 60
-"""A time on the fleet's clock that another node tells is within so many nanoseconds of the start, some 36 years."""
+"""Bound in nanoseconds, some 36 years, of a time on the fleet's clock that another node sends."""
 
 
-def may_be_told(fate: str, arrived_ns: int | None) -> bool:
-    """Whether another node may say this of a message: a fate that there is, and a time that can be."""
+def is_plausible(fate: str, arrived_ns: int | None) -> bool:
+    """Whether a fate and an arrival time that another node sent are possible: a known form, and a time in bounds."""
     return is_fate(fate) and (arrived_ns is None or abs(arrived_ns) <= MOST_NS)
 
 
 class Sink(Protocol):
-    """Where a transport puts what arrives for one node."""
+    """The receiver of the messages that a transport delivers to one node."""
 
     def deliver(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
-        """Take messages in this order and return each one's fate; None: the mailbox is full, offer it again later."""
+        """Take messages in this order; return the fate of each, or None if the mailbox is full, to be offered again."""
 
     def when_room(self, callback: Callable[[], None]) -> None:
-        """Call back once, soon after the mailbox has room again."""
+        """Call `callback` once, soon after the mailbox has room again."""
 
 
 def deliver_one(sink: Sink, message: Message) -> Fate | None:
-    """Deliver a message that comes alone."""
+    """Deliver one message to `sink`; return its fate, or None if the mailbox is full."""
     (fate,) = sink.deliver((message,))
     return fate
 
 
 class Ledger(Protocol):
-    """Where a transport reports what became of each message; the record behind it writes the rows.
+    """The receiver of a transport's reports about messages, from which the record makes its rows.
 
-    One row per message, written by its sender's side. Times are the clock's nanoseconds.
+    Each message has one row, which its sender's side writes. Times are nanoseconds of the fleet's clock.
     """
 
     def sent(self, multicast: Multicast, nbytes: int, at_ns: int) -> None:
-        """Count messages of `nbytes` together on the wire that were handed to the transport."""
+        """Count the messages of a multicast, `nbytes` together on the wire, that was handed to the transport."""
 
     def settled(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:
-        """Take the fate of messages, and the contents of each in the order of their edges."""
+        """Take the fate of messages, with the payload of each in the order of the edges."""
 
     def refused(self, edge: Edge | None, reason: FateReason, what: str) -> None:
-        """Something foreign or malformed came in and changed nothing."""
+        """Count something foreign or malformed that came in and changed nothing."""
 
 
 class Transport(Protocol):
     """One node's end of the network."""
 
     def attach(self, sink: Sink) -> None:
-        """Deliver what arrives into `sink`; each life of the node calls it once, before the first message is due."""
+        """Deliver arriving messages into `sink`. Each life of a node calls this once, before its first message."""
 
     async def send(self, multicasts: Sequence[Multicast]) -> None:
-        """Hand over one step's messages and go on: return before they arrive.
+        """Hand over the messages of one step, and return before they arrive.
 
-        Waits only where a destination's queue is full (flow control). Messages of one edge leave in
-        order. Loss, delay and dead peers show in the ledger, never as an exception here.
+        The call waits only while the queue of a receiver is full (flow control). Messages of one edge leave in order.
+        Loss, delay and dead peers show in the ledger, never as an exception here.
         """
 
     async def aclose(self) -> None:
-        """Let nothing more in or out; settle what is still in flight as `in_flight`."""
+        """Close the transport; settle messages that are still in flight as `in_flight`."""

@@ -1,4 +1,4 @@
-"""What emulated links write beside a message's frame, and the sink that reads it."""
+"""The link header: the record of an emulated link that travels behind a message's frame, and the sink that reads it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,14 @@ _LAYOUT = Struct("<qqqBB")
 
 
 class LinkHeader(NamedTuple):
-    """One message's way over an emulated link, on the fleet's clock.
+    """The times of one message on an emulated link, on the fleet's clock.
 
-    `serial` is the sender's number for it; `due_ns` is when it leaves the link's own stages, which may
-    be after it has come; `copy` counts duplicates.
+    Attributes:
+        serial: the sender's number of the message.
+        sent_ns: when the message was sent.
+        due_ns: when the message leaves the link's own stages. The real transport may deliver it before.
+        copy: 0 for the message, 1 and more for the copies that the link made.
+        corrupted: whether the link damaged the message.
     """
 
     serial: int
@@ -29,12 +33,12 @@ class LinkHeader(NamedTuple):
     corrupted: bool = False
 
     def pack(self) -> bytes:
-        """As it travels."""
+        """Return the header as the bytes that travel."""
         return _LAYOUT.pack(*self)
 
 
 def read_link_header(data: bytes) -> LinkHeader:
-    """Read what `pack` wrote. Raises MalformedMessage."""
+    """Read a header that `pack` wrote. Raises MalformedMessage."""
     if len(data) != _LAYOUT.size:
         raise MalformedMessage(f"a link header of {len(data)} bytes came, expected {_LAYOUT.size}")
     serial, sent_ns, due_ns, copy, corrupted = _LAYOUT.unpack(data)
@@ -45,7 +49,7 @@ def read_link_header(data: bytes) -> LinkHeader:
 
 @runtime_checkable
 class LinkHeaderSink(Sink, Protocol):
-    """A sink that also takes messages with a link header, which may be due later."""
+    """A sink that also takes messages with a link header, which may be due later than they come."""
 
     def deliver_with_header(self, message: Message, link_header: bytes) -> Fate | None:
-        """Take a message and say its fate, `in_flight` where that comes later; None: offer it again later."""
+        """Take a message; return its fate, `in_flight` if that comes later, or None if it must be offered again."""

@@ -1,11 +1,12 @@
-"""The frame: how a message becomes bytes and comes back, wire compatible with `Frame` of data.proto.
+"""The frame: the bytes of a message, wire compatible with `Frame` of data.proto.
 
     frame = 0x0A len header | 0x12 varint(len) body         (body begins at byte 48; a link header may follow)
           | 0x0A len header | 0x22 len reference            (the body lies in shared memory)
     body  = u32 length of metadata | msgpack metadata | arrays, each at a multiple of 16 | u64 xxh3_64
 
-Arrays are neither copied when they are read nor touched when a body is sent in pieces. Whatever the
-bytes are, decoding gives a message or one of the three `MessageError`s.
+Reading does not copy arrays: they are views of the body. That is why arrays are aligned and the body begins at a fixed
+byte. Nothing that comes over a wire is trusted: whatever the bytes are, decoding returns a message or raises one of the
+three `MessageError`s. protobuf would copy each body, so netdfl reads and writes these few fields itself.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ _CHECKSUM = struct.Struct("<Q")
 _ALIGN = 16
 _ZEROS = bytes(_ALIGN)
 _PIECE_BYTES = 1 << 18
-"""So much is summed up and then copied from a core's own cache."""
+"""Bytes that are hashed and copied at a time, so that the copy reads from the cache of a core."""
 _MAX_RANK = 16
 _NO_META = b"\x92\x80"
-"""How metadata in msgpack begins that is of arrays alone: a pair, and an empty map."""
+"""The first bytes of msgpack metadata without entries: a pair that begins with an empty map."""
 _MOST_KEPT_BYTES = 1024
-"""Of longer metadata the reading is not kept, whoever sends it."""
+"""Longest metadata whose reading is cached: a bound on what a sender can make this node keep."""
 _KINDS = tuple(Kind)
 _KIND_NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}
 _Buffer = bytes | memoryview
@@ -50,7 +51,7 @@ _Buffer = bytes | memoryview
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a decoder accepts. `max_bytes` bounds the body and comes from the scenario's model."""
+    """The limits of a decoder. `max_bytes` bounds the body and comes from the scenario's model."""
 
     max_bytes: int = 1 << 26
     max_arrays: int = 1024
@@ -73,7 +74,7 @@ class Header(NamedTuple):
 
 
 def frame_size(payload: Payload) -> int:
-    """Exact bytes of the frame of a message, which its payload alone decides. HTTP/2 and TCP add theirs."""
+    """Return the exact bytes of a frame with `payload`, without the headers of HTTP/2 and TCP."""
     if payload.size is None:
         lead = _LENGTH.size + len(_metadata(payload))
         payload.size = BODY_AT + _laid_out(lead, payload) + _CHECKSUM.size
@@ -81,12 +82,12 @@ def frame_size(payload: Payload) -> int:
 
 
 def encode(message: Message, run_id: bytes, sent_ns: int) -> bytes:
-    """The whole frame in one piece, made once per payload and step: neighbors share it."""
+    """Return the whole frame in one piece, made once per payload and step: neighbors share it."""
     return join(encode_header(message, run_id, sent_ns), message.payload)
 
 
 def join(header: bytes, payload: Payload) -> bytes:
-    """The frame of a header and a payload; the same bytes again where only `sent_ns` differs."""
+    """Return the frame of a header and a payload; the same bytes object again if only `sent_ns` differs."""
     parts = body_parts(payload)
     if len(parts) == 1 and isinstance(parts[0], memoryview) and isinstance(frame := parts[0].obj, bytes):
         if frame[2 : 2 + _SENT_AT] == header[:_SENT_AT]:
@@ -100,12 +101,12 @@ def join(header: bytes, payload: Payload) -> bytes:
 
 
 def with_link_header(frame: bytes, link_header: bytes) -> bytes:
-    """A frame with an emulated link's header behind its body."""
+    """Return a frame with the header of an emulated link behind its body."""
     return b"".join((frame, b"\x1a", varint(len(link_header)), link_header))
 
 
 def split_link_header(data: _Buffer) -> tuple[memoryview, memoryview | None]:
-    """The frame alone, and the link header behind it if there is one. Raises MalformedMessage."""
+    """Return the frame alone, and the link header behind it or None. Raises MalformedMessage."""
     view = memoryview(data)
     nbytes, body_at = _body_of(view)
     end = body_at + nbytes
@@ -120,12 +121,12 @@ def split_link_header(data: _Buffer) -> tuple[memoryview, memoryview | None]:
 
 
 def referring(header: bytes, reference: bytes) -> bytes:
-    """A frame that says where the body lies."""
+    """Return a frame with a reference to shared memory in place of the body."""
     return b"".join((b"\x0a", varint(len(header)), header, b"\x22", varint(len(reference)), reference))
 
 
 def split_reference(frame: memoryview) -> tuple[Header, bytes] | None:
-    """The header and the reference of a frame that has one; None: its body is in it. Raises as `decode_header`."""
+    """Return the header and the reference of a frame, or None if it has a body. Raises as `decode_header`."""
     at = 2 + _HEADER.size
     if len(frame) < at + 2 or frame[1] != _HEADER.size or frame[at] != 0x22:
         return None
@@ -133,7 +134,7 @@ def split_reference(frame: memoryview) -> tuple[Header, bytes] | None:
 
 
 def encode_header(message: Message, run_id: bytes, sent_ns: int) -> bytes:
-    """The 40 bytes that say which message this is. Raises ValueError for a number that does not fit."""
+    """Return the 40 bytes that name the message. Raises ValueError for a number that does not fit."""
     try:
         return _HEADER.pack(
             _MAGIC,
@@ -152,7 +153,7 @@ def encode_header(message: Message, run_id: bytes, sent_ns: int) -> bytes:
 
 
 def body_parts(payload: Payload) -> tuple[_Buffer, ...]:
-    """The body as buffers that share the arrays' memory; cached in `payload.encoded`."""
+    """Return the body as buffers that share the memory of the arrays; cached in `payload.encoded`."""
     if payload.encoded is None:
         parts = _content(payload)
         digest = xxh3_64()
@@ -164,7 +165,7 @@ def body_parts(payload: Payload) -> tuple[_Buffer, ...]:
 
 
 def write_body(payload: Payload, into: memoryview) -> None:
-    """Write the body to where it has room, in one pass over the arrays."""
+    """Write the body to `into`, which has its size, in one pass over the arrays."""
     digest, at = xxh3_64(), 0
     for part in _content(payload):
         view = memoryview(part)
@@ -177,7 +178,7 @@ def write_body(payload: Payload, into: memoryview) -> None:
 
 
 def _content(payload: Payload) -> list[_Buffer]:
-    """The body but for its checksum."""
+    """Return the body without its checksum."""
     metadata = _metadata(payload)
     lead = _LENGTH.pack(len(metadata)) + metadata
     parts: list[_Buffer] = [lead]
@@ -193,9 +194,9 @@ def decode(data: _Buffer, limits: Limits) -> tuple[Header, Payload]:
     """Read a frame. The payload's arrays are views into `data`.
 
     Raises:
-        OversizedMessage: it exceeds a limit.
-        ForeignMessage: its magic or protocol version is not this one's.
-        MalformedMessage: anything else is wrong with it.
+        OversizedMessage: the frame exceeds a limit.
+        ForeignMessage: the frame's magic or protocol version is not this program's.
+        MalformedMessage: anything else is wrong with the frame.
     """
     if len(data) > BODY_AT + limits.max_bytes:
         raise OversizedMessage(f"a frame of {len(data)} bytes came, the limit is {BODY_AT + limits.max_bytes}")
@@ -208,12 +209,12 @@ def decode(data: _Buffer, limits: Limits) -> tuple[Header, Payload]:
 
 
 def read_body(body: memoryview, limits: Limits) -> Payload:
-    """Check and read a body that lies in one piece. Raises MessageErrors only."""
+    """Check and read a body in one piece. Raises MessageErrors only."""
     return decode_body(body, limits, xxh3_64_intdigest(body[: -_CHECKSUM.size]))
 
 
 def _body_of(frame: memoryview) -> tuple[int, int]:
-    """How long a frame's body, or what refers to it, is, and where it begins."""
+    """Return the length of a frame's body, or of its reference, and where it begins."""
     if len(frame) < BODY_AT or frame[0] != 0x0A or frame[1] >= BODY_AT - 3 or frame[2 + frame[1]] not in b"\x12\x22":
         raise MalformedMessage(f"{len(frame)} bytes came that are not a frame: no header and body fields")
     return read_varint(frame, 3 + frame[1])
@@ -264,7 +265,7 @@ def decode_body(body: memoryview, limits: Limits, digest: int) -> Payload:
 
 
 def read_varint(data: memoryview, at: int) -> tuple[int, int]:
-    """The protobuf varint at `at`, and where it ends. Raises MalformedMessage."""
+    """Return the protobuf varint at `at`, and where it ends. Raises MalformedMessage."""
     value = 0
     for index, byte in enumerate(data[at : at + 10]):
         value |= (byte & 0x7F) << (7 * index)
@@ -274,7 +275,7 @@ def read_varint(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def varint(value: int) -> bytes:
-    """A non-negative number as protobuf writes it."""
+    """Return a non-negative number as a protobuf varint."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -290,7 +291,7 @@ def _metadata(payload: Payload) -> bytes:
 
 @lru_cache(maxsize=64)
 def _bare(listing: Listing) -> bytes:
-    """The metadata of a payload of arrays alone: rounds differ in what is in the arrays."""
+    """Return the metadata of a payload of arrays alone. Cached: it is the same in every round."""
     return _packed({}, listing)
 
 
@@ -321,7 +322,7 @@ def _read_metadata(data: memoryview, limits: Limits) -> tuple[dict[str, Any], Li
 
 @lru_cache(maxsize=64)
 def _listing_of(data: bytes, limits: Limits) -> Listing:
-    """What `_bare` packed: rounds differ in what is in the arrays."""
+    """Return the listing that `_bare` packed. Cached: it is the same in every round."""
     return _unpacked(data, limits)[1]
 
 

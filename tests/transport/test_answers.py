@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netdfl.transport.base import MOST_NS, Fate, may_be_told
+from netdfl.transport.base import MOST_NS, Fate, is_plausible
 from netdfl.transport.grpc.receipts import HELLO_FIRST
 from netdfl.transport.shared_memory.answer_word import as_word, of_word
 from netdfl.transport.shared_memory.base import BROKEN_CALL, Answer
@@ -34,5 +34,5 @@ def test_there_is_no_word_for_a_time_that_can_not_be(arrived_ns: int) -> None:
 @given(st.integers(0, (1 << 64) - 1))
 def test_whatever_lies_in_memory_is_an_answer_that_may_be_told(word: int) -> None:
     fate, arrived_ns = of_word(word)
-    assert fate is None or may_be_told(fate.text, arrived_ns)
+    assert fate is None or is_plausible(fate.text, arrived_ns)
     assert fate == BROKEN_CALL or as_word(Answer(fate, arrived_ns or 0)) in (word, 0)

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from netdfl.core.control import EVALUATOR
 from netdfl.core.errors import InputError
 from netdfl.transport.security.authority import Authority
-from netdfl.transport.security.credentials import SUPERVISOR, Certified, name_of, names_of, read_names
+from netdfl.transport.security.credentials import SUPERVISOR, CertificateSubject, name_of, names_of, read_names
 
 RUN = "0123456789abcdef"
 AUTHORITY = Authority.make(RUN)
 members = st.sampled_from([SUPERVISOR, EVALUATOR]) | st.integers(0, (1 << 32) - 1)
 runs = st.text("0123456789abcdef", min_size=1, max_size=16)
-whoever = st.builds(Certified, runs, members, st.integers(0, 1 << 20))
+whoever = st.builds(CertificateSubject, runs, members, st.integers(0, 1 << 20))
 
 
 def leaf_of(certificate: str) -> x509.Certificate:
@@ -33,7 +33,7 @@ def dns_names(certificate: x509.Certificate) -> list[str]:
 
 
 @given(whoever)
-def test_names_say_who_it_is(caller: Certified) -> None:
+def test_names_say_who_it_is(caller: CertificateSubject) -> None:
     asked, calling = names_of(caller)
     assert asked == name_of(caller.run, caller.node)
     assert read_names(names_of(caller)) == caller
@@ -43,7 +43,7 @@ def test_names_say_who_it_is(caller: Certified) -> None:
 
 
 @given(whoever, whoever)
-def test_two_names_are_nobodys(one: Certified, other: Certified) -> None:
+def test_two_names_are_nobodys(one: CertificateSubject, other: CertificateSubject) -> None:
     found = read_names([*names_of(one), *names_of(other)])
     assert found == (one if one == other else None)
 
@@ -77,7 +77,7 @@ def test_a_name_that_is_nearly_one_is_nobodys(name: str) -> None:
 def test_a_certificate_is_of_one_life_signed_by_the_runs_authority() -> None:
     made = AUTHORITY.issue(3, 2)
     leaf, root = leaf_of(made.certificate), leaf_of(made.authority)
-    assert read_names(dns_names(leaf)) == Certified(RUN, 3, 2)
+    assert read_names(dns_names(leaf)) == CertificateSubject(RUN, 3, 2)
     leaf.verify_directly_issued_by(root)
     assert not leaf.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     assert (leaf.not_valid_before_utc, leaf.not_valid_after_utc) == (

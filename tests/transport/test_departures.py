@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 from grpc_fleet import until
 
-from netdfl.transport.security.departures import _OPENING, Watch, _departures
+from netdfl.transport.security.departures import _OPENING, DepartureMonitor, _departures
 
 GREETING = bytes(46)
 
@@ -24,7 +24,7 @@ class SlowServer:
         self.socket = socket.create_server(("127.0.0.1", 0))
         self.port: int = self.socket.getsockname()[1]
         self.refused: list[str] = []
-        self.watch = Watch(_departures(self.port), len(GREETING), self.refused.append)
+        self.watch = DepartureMonitor(_departures(self.port), len(GREETING), self.refused.append)
 
     def accept(self) -> socket.socket:
         """The next connection, greeted, however late."""

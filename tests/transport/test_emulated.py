@@ -25,7 +25,7 @@ from netdfl.links.schedule.when import Facts
 from netdfl.links.spec import LinksSpec
 from netdfl.testing.transports import TRANSPORT_CHECKS, KeptLedger, KeptSink, data_message, vector_payload
 from netdfl.transport.base import Ledger
-from netdfl.transport.emulated.transport import Emulated
+from netdfl.transport.emulated.transport import EmulatedTransport
 from netdfl.transport.grpc import stream
 from netdfl.transport.link_header import LinkHeader, read_link_header
 from netdfl.transport.shared_memory.memory import SharedMemory
@@ -48,12 +48,12 @@ async def emulated_fleet(
     entries: Sequence[Mapping[str, Any]] = (),
     measure: Any = lambda *_: None,
     memory: SharedMemory | None = None,
-) -> AsyncIterator[Sequence[Emulated]]:
+) -> AsyncIterator[Sequence[EmulatedTransport]]:
     """`num_nodes` connected transports with the links of `block` above gRPC."""
     clock = RealClock()
     events = compile_events(entries, Facts(num_nodes, STREAMS))
     transports = [
-        Emulated(
+        EmulatedTransport(
             node,
             lambda inner, node=node: make(node, inner, options=OPTIONS, clock=clock, memory=memory),
             links_of(block or {}, events, num_nodes),
@@ -297,7 +297,7 @@ async def test_undetected_damage_flips_one_bit_of_the_receivers_copy():
     assert ledger.rows[0].fate.text == "delivered"
 
 
-def news_of(node: Emulated) -> asyncio.Event:
+def news_of(node: EmulatedTransport) -> asyncio.Event:
     """Set as soon as the carrier of `node` has said what became of a message."""
     there, settled = asyncio.Event(), node.receipts.settled
     node.receipts.settled = lambda *news: (settled(*news), there.set())

@@ -1,7 +1,7 @@
 """The control plane: one stream between the supervisor and each node, apart from the data plane.
 
-Reports go up, orders come down, both in order. Nothing reconnects: the end of the
-stream is the news, because it says that the other side's process is gone.
+Reports go up and orders come down, both in order. To *attend* is to open this stream. Nothing reconnects: the end of a
+stream means that the process at its other end is gone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from netdfl.transport.control.codec import decode_order, decode_report, encode
 from netdfl.transport.grpc.connections import Channels, SharedChannel
 from netdfl.transport.grpc.options import patient
 from netdfl.transport.security.credentials import SUPERVISOR, Credentials
-from netdfl.transport.security.departures import Watch, watched
+from netdfl.transport.security.departures import DepartureMonitor, watched
 from netdfl.transport.security.identity import plainly
 from netdfl.transport.security.tls import Guard, open_port, why_not
 from netdfl.transport.wire import PROTOCOL_VERSION
@@ -40,7 +40,7 @@ _OPTIONS = [
     ("grpc.max_receive_message_length", 64 * 1024 * 1024),
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_http_proxy", 0),
-    ("grpc.min_reconnect_backoff_ms", 60_000),  # so long a supervisor may be too busy to greet who attends
+    ("grpc.min_reconnect_backoff_ms", 60_000),  # so long a supervisor may be too busy to greet a node
     ("grpc.so_reuseport", 0),
     *patient(3600),
 ]
@@ -48,26 +48,26 @@ _T = TypeVar("_T")
 
 
 def control_channels(credentials: Credentials | None = None) -> Channels:
-    """On which nodes attend: those of one process may share them; with `credentials`, by mutual TLS."""
+    """Return channels to supervisors, which nodes of one process may share; with `credentials`, by mutual TLS."""
     return Channels(_OPTIONS, credentials)
 
 
 @dataclass(eq=False)
 class Attendee:
-    """One node, as the supervisor sees it. `hello` is its first report, `orders` what it is to hear."""
+    """A node that attends, at the supervisor. `hello` is its first report; `orders` are not sent yet."""
 
     hello: Hello
     orders: asyncio.Queue[Order] = field(default_factory=asyncio.Queue)
 
     def order(self, order: Order) -> None:
-        """Send an order, after those before it; never waits. Lost without a word if the node is gone."""
+        """Queue an order without waiting; it is lost silently if the node is gone."""
         self.orders.put_nowait(order)
 
 
 class ControlServer:
-    """The supervisor's side.
+    """The supervisor's end of the control plane.
 
-    `on_report` gets every report of a node, its hello first. It runs on the event loop and must not block.
+    `on_report` gets each report of a node, its hello first. It runs on the event loop and must not block.
     """
 
     def __init__(
@@ -78,10 +78,10 @@ class ControlServer:
         credentials: Credentials | None = None,
         on_refused: Callable[[str], None] = lambda what: None,
     ) -> None:
-        """Listen to those who know `token`, once started: on a free port of `host`, or at a socket, `unix:PATH`.
+        """Prepare a server for nodes that know `token`, on a free port of `host` or at a socket, `unix:PATH`.
 
-        A socket in the file system reaches across network namespaces. With `credentials`, all is mutual TLS, and a node
-        is who its certificate says. `on_refused` hears of each stranger.
+        A socket in the file system is reachable from all network namespaces. With `credentials`, all connections are
+        mutual TLS, and a node's certificate proves which node it is. `on_refused` is called with each refused caller.
         """
         self._refused = on_refused
         self._guard = None if credentials is None else Guard(credentials, on_refused)
@@ -91,10 +91,10 @@ class ControlServer:
         self._on_report = on_report
         self._host = host
         self._server: grpc.aio.Server | None = None
-        self._watch: Watch | None = None
+        self._departures: DepartureMonitor | None = None
 
     async def start(self) -> str:
-        """Listen. Returns the address. Raises MachineError."""
+        """Listen, and return the address. Raises MachineError."""
         self._server = grpc.aio.server(options=_OPTIONS)
         attend = grpc.stream_stream_rpc_method_handler(self._attend, decode_report, encode)
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {"Attend": attend}),))
@@ -108,23 +108,23 @@ class ControlServer:
         await self._server.start()
         address = address if address == self._host else f"{self._host}:{port}"
         if self._guard is None:
-            self._watch = await watched(address, self._refused)
+            self._departures = await watched(address, self._refused)
         return address
 
     async def aclose(self) -> None:
-        """End every stream."""
-        for looker in (self._guard, self._watch):
-            if looker is not None:
-                looker.close()
+        """Stop the server and end all streams."""
+        for monitor in (self._guard, self._departures):
+            if monitor is not None:
+                monitor.close()
         if self._server is not None:
             await self._server.stop(0.5)
 
     def expect(self, node: NodeId, epoch: int) -> None:
-        """`node` is about to begin its life `epoch`: an earlier one may not attend any more."""
+        """Expect life `epoch` of `node`: earlier ones may not attend any more."""
         self._epochs[node] = epoch
 
     def dismiss(self, node: NodeId, epoch: int) -> None:
-        """Life `epoch` of `node` counts as ended, though it may only be cut off: hear no more of it, end its stream."""
+        """Take life `epoch` of `node` for ended, though it may only be cut off: end its stream and refuse it."""
         self.expect(node, epoch + 1)
         heard, hearing = self._hearing.get(node, (epoch + 1, None))
         if hearing is not None and heard <= epoch:
@@ -170,18 +170,18 @@ class ControlServer:
         return ""
 
     async def _refuse(self, context: Any, status: grpc.StatusCode, reason: str) -> None:
-        """End a call that is not of this fleet. Raises what ends it."""
+        """Abort a call that is not of this fleet. Raises the error of the abort."""
         self._refused(f"{plainly(reason, 500)} (from {plainly(str(context.peer()))})")
         await context.abort(status, reason)
 
 
 class ControlClient:
-    """A node's side: made by `connect`."""
+    """A node's end of the control plane; `connect` makes it."""
 
     def __init__(
         self, shared: SharedChannel, call: Any, on_order: Callable[[Order], None], on_lost: Callable[[str], None]
     ) -> None:
-        """Take over a call that was welcomed."""
+        """Take over a call that the supervisor has welcomed."""
         self._shared = shared
         self._call = call
         self._on_lost = on_lost
@@ -199,13 +199,13 @@ class ControlClient:
         on_lost: Callable[[str], None],
         channels: Channels | None = None,
     ) -> ControlClient:
-        """Attend at the supervisor's `address`, on one of `channels`; None: on one of its own, in plain text.
+        """Attend at the supervisor's `address`, on one of `channels`; None: on a new one, in plain text.
 
-        `on_order` gets every order; `on_lost` is called once, with the reason, if the stream ends
-        before `aclose`. Both run on the event loop and must not block.
+        `on_order` gets each order; `on_lost` is called once, with the reason, if the stream ends before `aclose`. Both
+        run on the event loop and must not block.
 
         Raises:
-            TransportError: nobody listens there, or the supervisor refuses this node; says which.
+            TransportError: no program listens there, or the supervisor refuses this node; the message says which.
         """
         channels = channels or control_channels()
         credentials = channels.credentials
@@ -225,17 +225,17 @@ class ControlClient:
         return cls(shared, call, on_order, on_lost)
 
     def report(self, report: Report) -> None:
-        """Send a report, after those before it; never waits."""
+        """Queue a report without waiting."""
         self._reports.put_nowait(report)
 
     async def flushed(self) -> None:
-        """Return once all reports so far are handed to the network, or the stream has ended."""
+        """Wait until all reports so far are handed to the network, or the stream has ended."""
         await self._reports.join()
 
     async def aclose(self) -> None:
-        """Send what is queued, and leave when the supervisor has read it, or is gone: however busy it is.
+        """Send the queued reports, and leave when the supervisor has read them or is gone, however busy it is.
 
-        Else it would learn of this process's end first, and not why it ended.
+        Otherwise the supervisor would learn that this process has ended before it learns why.
         """
         self._on_lost = lambda reason: None  # leaving on purpose is no loss
         await self._reports.join()
@@ -259,7 +259,7 @@ class ControlClient:
 
 
 async def _send_all(queue: asyncio.Queue[_T], write: Callable[[_T], Awaitable[None]]) -> None:
-    """Write what comes, in order. A stream that has ended swallows the rest: its reader tells."""
+    """Write the items of `queue` in order. Writes to a stream that has ended do nothing; its reader reports the end."""
     while True:
         item = await queue.get()
         with suppress(grpc.RpcError, asyncio.InvalidStateError):

@@ -1,6 +1,7 @@
-"""Orders and reports as bytes: the protobuf of protos/netdfl/v1/control.proto.
+"""The codec of the control plane: orders and reports as protobuf of protos/netdfl/v1/control.proto.
 
-A protobuf message has the name and the fields of its dataclass. A mapping where it has a string is a JSON object.
+A protobuf message has the name and the fields of its dataclass, so one pair of functions serves all of them. Where a
+dataclass has a mapping and the protobuf message a string, the string is a JSON object.
 """
 
 from __future__ import annotations
@@ -24,29 +25,29 @@ if TYPE_CHECKING:
 
 _PLAIN = {kind.__name__: kind for kind in (*get_args(Order), *get_args(Report), Again, MessageCounts)}
 _PLACES = {each.message_type.name: each.name for kind in (pb.Order, pb.Report) for each in kind.DESCRIPTOR.fields}
-"""By the name of an order or report, the field that holds it."""
+"""The field of `Order` or `Report` that holds each order or report, by its name."""
 _NUMBERS = frozenset(("int", "float", "bool", "NodeId"))
 
 
 def encode(value: Order | Report) -> bytes:
-    """The bytes of an order or a report: `value` in the place of its type."""
+    """Return the bytes of an order or a report."""
     kind = pb.Order if isinstance(value, Order) else pb.Report
     data: bytes = kind(**{_PLACES[type(value).__name__]: _message(value)}).SerializeToString()
     return data
 
 
 def decode_order(data: bytes) -> Order:
-    """The order in `data`. Raises ValueError where there is none."""
+    """Return the order in `data`. Raises ValueError if there is none."""
     return cast(Order, _decode(pb.Order.FromString(data), "order", "an order"))
 
 
 def decode_report(data: bytes) -> Report:
-    """The report in `data`. Raises ValueError where there is none."""
+    """Return the report in `data`. Raises ValueError if there is none."""
     return cast(Report, _decode(pb.Report.FromString(data), "report", "a report"))
 
 
 def _message(value: DataclassInstance) -> Message:
-    """The protobuf message of a dataclass."""
+    """Return the protobuf message of a dataclass."""
     kind, forms = _forms(type(value))
     return kind(
         **{
@@ -57,7 +58,7 @@ def _message(value: DataclassInstance) -> Message:
 
 
 class _Form(NamedTuple):
-    """A field of a dataclass, and its place in the protobuf message. Most are numbers, which need no care."""
+    """A field of a dataclass, and its field in the protobuf message. Most are numbers, which need no conversion."""
 
     name: str
     place: FieldDescriptor
@@ -67,14 +68,14 @@ class _Form(NamedTuple):
 
     @classmethod
     def of(cls, name: str, place: FieldDescriptor, annotation: str) -> _Form:
-        """What is so of a field, found out once."""
+        """Return the form of a field, with the properties that its annotation shows."""
         is_optional = annotation.endswith("| None")
         return cls(name, place, annotation, is_optional, annotation in _NUMBERS and not is_optional)
 
 
 @cache
 def _forms(kind: type[DataclassInstance]) -> tuple[type[Message], Sequence[_Form]]:
-    """The protobuf message of `kind`, and its fields."""
+    """Return the protobuf class of `kind`, and the forms of its fields."""
     message: type[Message] = getattr(pb, kind.__name__)
     places = message.DESCRIPTOR.fields_by_name
     return message, [_Form.of(each.name, places[each.name], str(each.type)) for each in fields(kind)]
@@ -98,7 +99,7 @@ def _decode(message: Message, oneof: str, what: str) -> object:
 
 
 def _value(message: Message) -> object:
-    """The dataclass of a protobuf message. Raises ValueError where its text is none of what it must be."""
+    """Return the dataclass of a protobuf message. Raises ValueError for a text that is no value of its field."""
     kind = _PLAIN[message.DESCRIPTOR.name]
     return kind(
         **{

@@ -1,7 +1,9 @@
-"""How nodes without a supervisor meet: beside its data plane, each answers how far it is, and asks the others.
+"""The rendezvous of nodes without a supervisor: each node answers calls about its progress, and calls the others.
 
-Machines share no clock. Who asks learns the fleet's time at the callee and takes it for that of the middle
-between question and answer; so two nodes differ by half of the fastest round trip at most.
+A node is ready, running, or finished. It answers at the port of its data plane, and tells its phase in its own calls.
+
+Machines share no clock. An answer holds the fleet's time at the callee, which the caller takes for the middle of the
+call's round trip. So the clocks of two nodes differ by half of their fastest round trip at most.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from netdfl.core.errors import TransportError
 from netdfl.core.types import NodeId
 from netdfl.core.versions import Versions, objection, taken
 from netdfl.transport.base import MOST_NS
-from netdfl.transport.security.credentials import Certified, Credentials
+from netdfl.transport.security.credentials import CertificateSubject, Credentials
 from netdfl.transport.security.identity import MOST_EPOCH, Identity
 from netdfl.transport.security.tls import Guard, open_channel, why_not
 from netdfl.transport.v1.data_pb2 import HelloRequest
@@ -33,10 +35,10 @@ _OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0)
 
 
 class Rendezvous:
-    """One node's own part: how far it is, and what it has heard of the others."""
+    """The rendezvous at one node: its own progress, and the progress of the others as far as it has heard."""
 
     def __init__(self, me: Identity, members: Collection[NodeId], versions: Versions = {}) -> None:  # noqa: B006 - read
-        """Be ready, and know of nobody; `members` are all nodes of the fleet, `versions` what this one runs on."""
+        """Begin ready. `members` are all nodes of the fleet, `versions` the software of this one."""
         self.me, self.members, self.versions = me, frozenset(members), versions
         self.software: dict[NodeId, Versions] = {}
         self.phase: Phase = READY
@@ -52,20 +54,20 @@ class Rendezvous:
 
     @property
     def missing(self) -> list[NodeId]:
-        """Who has not been ready yet."""
+        """The members that have not been ready yet."""
         return sorted(self.members - self.ready)
 
     def service(self, guard: Guard | None = None) -> grpc.GenericRpcHandler:
-        """What the node's server answers; with a `guard`, whoever calls is who its certificate says."""
+        """Return the service for the node's server; with a `guard`, certificates prove who the callers are."""
         self._guard = guard
         meet = grpc.unary_unary_rpc_method_handler(self.meet, Call.FromString, Answer.SerializeToString)
         return grpc.method_handlers_generic_handler(_SERVICE, {"Meet": meet})
 
     async def meet(self, call: Call, context: object) -> Answer:
-        """Hear how far the caller is; say how far this node is."""
+        """Take the progress of the caller, and answer with the progress of this node."""
         certified = None if self._guard is None else self._guard.caller(context)
         if refusal := self._objection(call, certified):
-            if call.node in self.members:  # of others, nobody asks why they did not come
+            if call.node in self.members:  # why others did not come, nobody asks
                 self.refused[call.node] = refusal
             return Answer(refusal=refusal)
         answer = self.answer()
@@ -76,7 +78,7 @@ class Rendezvous:
         return answer
 
     def answer(self) -> Answer:
-        """How far this node is."""
+        """Return an answer with the progress of this node."""
         answer = Answer(
             run_id=self.me.run_id, phase=self.phase, round=self.round(), missing=self.missing, versions=self.versions
         )
@@ -85,10 +87,10 @@ class Rendezvous:
         return answer
 
     def call(self) -> Call:
-        """What this node says when it calls."""
+        """Return a call with the progress of this node."""
         return make_call(self.me, self.phase, self.versions)
 
-    def _objection(self, call: Call, certified: Certified | None) -> str:
+    def _objection(self, call: Call, certified: CertificateSubject | None) -> str:
         if certified is not None and (reason := certified.objection(call.node, call.epoch)):
             return reason
         said = HelloRequest(
@@ -122,7 +124,7 @@ class Rendezvous:
 
 
 def make_call(me: Identity, phase: Phase = ASKING, versions: Versions = {}) -> Call:  # noqa: B006 - read only
-    """What `me`, which runs on `versions`, says when it calls."""
+    """Return a call of `me`, whose software is `versions`."""
     return Call(
         protocol_version=PROTOCOL_VERSION,
         run_id=me.run_id,
@@ -135,7 +137,7 @@ def make_call(me: Identity, phase: Phase = ASKING, versions: Versions = {}) -> C
 
 
 def _what_is_wrong(answer: Answer) -> str:
-    """Why an answer is none of netdfl's, in words; empty where nothing is."""
+    """Return why an answer can't be netdfl's; empty if it can."""
     if len(answer.run_id) != 8 and not answer.refusal:
         return f"a run of {len(answer.run_id)} bytes"
     if abs(answer.now_ns) > MOST_NS or answer.round > MOST_ROUND or answer.known_epoch > MOST_EPOCH:
@@ -144,7 +146,7 @@ def _what_is_wrong(answer: Answer) -> str:
 
 
 class Reply(NamedTuple):
-    """An answer, how long it took, and the fleet's start by the caller's monotonic clock; None: not agreed yet."""
+    """An answer, how long it took, and the fleet's start on the caller's monotonic clock; None: not agreed yet."""
 
     answer: Answer
     took_ns: int
@@ -152,19 +154,19 @@ class Reply(NamedTuple):
 
 
 class StrangerError(TransportError):
-    """Whoever listens there is not the node that is meant, or speaks no TLS."""
+    """An error for a server at a node's address that is not this node, or that speaks no TLS."""
 
 
 class Line:
-    """A connection to one other node, opened anew after each failure: so names are looked up again."""
+    """A connection to another node. It is opened anew after each failure, so that names are looked up again."""
 
     def __init__(self, peer: NodeId, address: str, credentials: Credentials | None = None) -> None:
-        """Open nothing yet; with `credentials`, by mutual TLS."""
+        """Prepare a connection, with `credentials` by mutual TLS; `ask` opens it."""
         self.peer, self.address, self.credentials = peer, address, credentials
         self._channel: grpc.aio.Channel | None = None
 
     async def ask(self, call: Call, timeout_s: float) -> Reply:
-        """Call the node. Raises TransportError with the reason where it does not answer, or another does."""
+        """Call the node. Raises TransportError with the reason if it does not answer, or if another program does."""
         if self._channel is None:
             self._channel = open_channel(self.address, self.peer, _OPTIONS, self.credentials)
         meet = self._channel.unary_unary(f"/{_SERVICE}/Meet", Call.SerializeToString, Answer.FromString)

@@ -1,8 +1,8 @@
-"""What became of the messages that a node sent over emulated links.
+"""The fates of messages that a node sent over emulated links.
 
-The carrier is the first to say: its receiver holds a message, or the message has ended. A message that is
-held was taken: its call ends at once, and its fate comes back later in a small report. Reports are no
-messages of the fleet: they have no row and cost no emulated bytes.
+The carrier is the real transport beneath the links. It answers first: either the message has ended, or its receiver
+holds it until it is due. The call of a held message ends at once, so that the connection is free; its fate comes back
+later in a small report. Reports are no messages of the fleet: they have no row and no emulated bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from netdfl.core.errors import MalformedMessage
 from netdfl.core.fates import FateKind, FateReason
 from netdfl.core.outcome import Outcome, outcome_of
 from netdfl.core.types import Edge, Kind, Message, MessageId, Multicast, NodeId, Payload
-from netdfl.transport.base import Fate, Ledger, may_be_told
+from netdfl.transport.base import Fate, Ledger, is_plausible
 
 REPORT = b""
 """The link header of a report."""
@@ -23,7 +23,7 @@ REPORT = b""
 
 @dataclass(slots=True, eq=False)
 class SentMessage:
-    """A message of this node that has not ended. `there`: its receiver holds it."""
+    """A message of this node whose fate is open. `there`: its receiver holds it."""
 
     message: Message
     nbytes: int
@@ -32,20 +32,20 @@ class SentMessage:
 
 
 class Receipts:
-    """What the carrier took and what has not ended of it.
+    """The messages that the carrier took and whose fates are open. The `Ledger` of the carrier.
 
-    The ledger of the carrier beneath: its news are news of the way, not rows.
+    The carrier's fates are those of its calls. They become rows only if the message has ended with the call.
     """
 
     def __init__(self, ledger: Ledger, epoch: int) -> None:
-        """Settle in `ledger`; `epoch` keeps the serials of a node's lives apart."""
+        """Settle in `ledger`; `epoch`, the number of the node's life, keeps the serials of its lives apart."""
         self._ledger = ledger
         self._serial = epoch << 40
         self._open: dict[int, SentMessage] = {}
         self._serials: dict[tuple[NodeId, MessageId], list[int]] = {}
 
     def add(self, sent: SentMessage) -> int:
-        """Expect news of a message that the carrier takes now; return the number that its report will name."""
+        """Add a message that the carrier takes now; return the serial that its report will name."""
         self._serial += 1
         self._open[self._serial] = sent
         self._serials.setdefault((sent.message.dst, sent.message.id), []).append(self._serial)
@@ -57,23 +57,23 @@ class Receipts:
         self._ledger.settled(outcome, (sent.message.payload,))
 
     def settle_all(self) -> None:
-        """Settle what has not ended as `in_flight`."""
+        """Settle all open messages as `in_flight`."""
         for serial in list(self._open):
             self._end(serial, None, Fate.IN_FLIGHT)
 
     def give_up(self, node: NodeId) -> None:
-        """Settle what `node` holds as `failed:gone`."""
+        """Settle the messages that `node` holds as `failed:gone`."""
         for serial, sent in list(self._open.items()):
             if sent.there and sent.message.dst == node:
                 self._end(serial, None, Fate.GONE)
 
     def take_report(self, message: Message) -> None:
-        """Settle what a report names, as far as it was sent to the node that says it. Raises MalformedMessage."""
+        """Settle the messages that a report names, if they were sent to its author. Raises MalformedMessage."""
         match message.payload.meta.get("fates"):
             case list() as told:
                 for entry in told:
                     match entry:
-                        case [int() as serial, str() as fate, (int() | None) as at_ns] if may_be_told(fate, at_ns):
+                        case [int() as serial, str() as fate, (int() | None) as at_ns] if is_plausible(fate, at_ns):
                             sent = self._open.get(serial)
                             if sent is not None and sent.message.dst == message.src:
                                 self._end(serial, at_ns, Fate.read(fate))
@@ -89,7 +89,7 @@ class Receipts:
             self.settle(sent, arrived_ns, fate)
 
     def _carried(self, dst: NodeId, id: MessageId, serial: int) -> None:
-        """Expect no more news of the way."""
+        """Expect no more answer of the carrier."""
         serials = self._serials.get((dst, id), [])
         if serial in serials:
             serials.remove(serial)
@@ -99,12 +99,12 @@ class Receipts:
     # the ledger of the carrier
 
     def sent(self, multicast: Multicast, nbytes: int, at_ns: int) -> None:
-        """The fleet's ledger heard of it when it entered its link."""
+        """Count nothing: the fleet's ledger counted the message when it entered its link."""
 
     def settled(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:
-        """The carrier is done with a message: its receiver holds it, or it has ended.
+        """Take the carrier's answer for a message: its receiver holds it, or it has ended.
 
-        A copy that a link made has the id of its original, and follows it: news are of the first that has none yet.
+        A copy that a link made has the id of its original and follows it, so an answer is for the first without one.
         """
         (((_, dst),), id, _, _, arrived_ns, fate) = outcome
         serials = self._serials.get((dst, id))
@@ -118,10 +118,10 @@ class Receipts:
             self._end(serial, None if fate.kind is FateKind.DROPPED else arrived_ns, fate)
 
     def refused(self, edge: Edge | None, reason: FateReason, what: str) -> None:
-        """Something foreign or malformed came in."""
+        """Count something foreign or malformed that came in."""
         self._ledger.refused(edge, reason, what)
 
 
 def report(src: NodeId, dst: NodeId, epoch: int, told: list[list[Any]]) -> Message:
-    """What `src` tells `dst` of messages that it held: of each its number, fate, and when it arrived."""
+    """Return a report of `src` to `dst` about messages that it held: the serial, fate and arrival of each."""
     return Message(src, dst, Kind.ACK, epoch, 0, 0, 0, Payload(meta={"fates": told}))

@@ -1,12 +1,15 @@
-"""netdfl's links above a real transport: the same rules, per message, as the simulated world's.
+"""Emulated links around a real transport, the carrier: per message, by the same rules as in the simulated world.
 
-A path has two halves. The sender drives a message through its uplink and the link's own stages, by the
-same keyed streams as in the simulated world, and hands it to the real transport a little ahead of the
-time at which it leaves them, with that time in its link header. The receiver holds it until then, drives it
-through the downlink that its links share, and delivers it. So what the real transport takes itself is
-hidden in the emulated delay, as long as that is the longer one.
+    send ──▶ uplink, link ──a little early──▶ carrier ──▶ held until due ──▶ downlink ──▶ sink
+             the sender's half                            the receiver's half
 
-What became of a message comes back in a receipt of the real transport, or in a report (`receipts.py`).
+A path has two halves, each driven by the node that owns it. The sender drives a message through its uplink and the
+link's own stages, by the same keyed random streams as in the simulated world. It hands the message to the carrier a
+little before the message is due to leave these stages, with the due time in the link header. The receiver holds the
+message until that time, drives it through the downlink, and delivers it. So the time that the carrier takes is hidden
+in the emulated delay, as long as the emulated delay is longer.
+
+The fate of a message comes back in a receipt of the carrier, or in a report (`receipts.py`).
 """
 
 from __future__ import annotations
@@ -39,12 +42,12 @@ LEAD_NS_PER_BYTE = 10
 _FOREVER = 1 << 62
 
 Measure = Callable[[NodeId, int, int, int, int], None]
-"""Told of every arrival: source, bytes, when it was sent, should arrive and did, in nanoseconds."""
+"""A function that gets each arrival: source, bytes, and when it was sent, was due and arrived, in nanoseconds."""
 
 
 @dataclass(slots=True, eq=False)
-class _Held:
-    """A message for this node. While `direct`, its fate goes back in the answer to its call."""
+class _ReceivedMessage:
+    """A message that has come and is held until due. While `direct`, its fate goes back in the answer to its call."""
 
     message: Message
     link_header: LinkHeader
@@ -52,7 +55,7 @@ class _Held:
     fate: Fate | None = None
 
 
-class Emulated:
+class EmulatedTransport:
     """One node's end of an emulated network. A `Transport`, and the `LinkHeaderSink` of its carrier."""
 
     def __init__(
@@ -68,7 +71,7 @@ class Emulated:
         epoch: int = 0,
         measure: Measure = lambda *_: None,
     ) -> None:
-        """Emulate `links` around what `carrier` makes, which reports to the ledger that it is given.
+        """Emulate `links` around the transport that `carrier` makes, which reports to the ledger that it is given.
 
         Args:
             node: this node.
@@ -86,9 +89,9 @@ class Emulated:
         self._measure, self._epoch = measure, epoch
         self.receipts = Receipts(ledger, epoch)
         self._up: LinkEngine[EdgeState, SentMessage] = LinkEngine(self._left, self._lost)
-        self._down: LinkEngine[EdgeState, _Held] = LinkEngine(self._arrived, self._dropped)
+        self._down: LinkEngine[EdgeState, _ReceivedMessage] = LinkEngine(self._arrived, self._dropped)
         self._halves: dict[tuple[Edge, bool], EdgeState] = {}
-        self._waiting: list[_Held] = []
+        self._waiting: list[_ReceivedMessage] = []
         self._blocked: list[Callable[[], None]] = []
         self._told: dict[NodeId, list[list[object]]] = {}
         self._room_ns: dict[NodeId, int] = {}  # by sender: what was due before had to wait for room
@@ -105,7 +108,7 @@ class Emulated:
         return await self.carrier.start()
 
     def begin(self) -> None:
-        """The fleet's time has begun: take what comes, and make changes from now on."""
+        """Take messages and make scheduled changes from now on: the fleet's time has begun."""
         self._begun, self._began_ns = True, self._clock.now_ns()
         self._advance()
         self._offer_again()
@@ -113,17 +116,17 @@ class Emulated:
     # the transport
 
     def attach(self, sink: Sink) -> None:
-        """Deliver what arrives into `sink`, starting with what has come already."""
+        """Deliver arriving messages into `sink`, beginning with those that wait."""
         self._sink = sink
         self._offer_again()
 
     def set_peer(self, node: NodeId, address: str, epoch: int = 0) -> None:
-        """Reach `node` at `address` from now on; what an earlier life of it held is lost."""
+        """Reach `node` at `address` from now on; the messages that an earlier life of it held are lost."""
         self.carrier.set_peer(node, address, epoch)  # which may have more to tell of what was held
         self.receipts.give_up(node)
 
     def set_gone(self, node: NodeId) -> None:
-        """Give `node` up: what it held, and what is sent to it, fails as `failed:gone`, until `set_peer`."""
+        """Give `node` up: messages that it held or that are sent to it fail as `failed:gone`, until `set_peer`."""
         self.carrier.set_gone(node)
         self.receipts.give_up(node)
 
@@ -148,14 +151,14 @@ class Emulated:
         self.settle()
 
     async def aclose(self) -> None:
-        """Let nothing more onto the links or off them; settle what has not ended as `in_flight`."""
+        """Close the links and the carrier; settle open messages as `in_flight`."""
         self._closed = True
         self._disarm()
         await self.carrier.aclose()
         self.settle()
 
     def settle(self) -> None:
-        """Settle what has not ended as `in_flight`."""
+        """Settle open messages as `in_flight`."""
         for unit in (flight.unit for flight in self._up.withdraw(lambda flight: True) if flight.unit is not None):
             self.receipts.settle(self._open(unit), None, Fate.IN_FLIGHT)
         self.receipts.settle_all()
@@ -163,7 +166,7 @@ class Emulated:
     # time
 
     def _advance(self) -> None:
-        """Do what is due now, and what leaves this node's half within the lead, but nothing past a change."""
+        """Process the events due now, and departures from this node's half within the lead, but none past a change."""
         now = self._clock.now_ns()
         while self._changes and (self._changes[0].at_ns or 0) <= now:
             event = self._changes.pop(0)
@@ -206,7 +209,7 @@ class Emulated:
             self._timer = None
 
     def _half(self, edge: Edge, receiving: bool) -> EdgeState:
-        """The stages of `edge` that are this node's to drive: none is computed in advance, for real time is late."""
+        """Return the half of `edge` that this node drives. No arrival is computed in advance: real timers are late."""
         half = self._halves.get((edge, receiving))
         if half is None:
             path, order_key = self._links.path(*edge), edge_order_key(self._seed, *edge)
@@ -232,7 +235,7 @@ class Emulated:
         return edge.order_key ^ message_order_key(self._seed, message.id)
 
     def _open(self, unit: InFlight[EdgeState, SentMessage]) -> SentMessage:
-        """What `unit` carries; a copy becomes a message of its own here."""
+        """Return the message of `unit`; a copy becomes a message of its own here."""
         sent = unit.content
         if unit.copy:
             sent = SentMessage(sent.message._replace(), sent.nbytes, sent.sent_ns)
@@ -252,18 +255,18 @@ class Emulated:
     # receiving
 
     def deliver(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
-        """Take messages that no link touched."""
+        """Take messages without a link header: they crossed no emulated link."""
         return [None] * len(messages) if self._sink is None else self._sink.deliver(messages)
 
     def deliver_with_header(self, message: Message, link_header: bytes) -> Fate | None:
-        """Take a message that is due at its link header's time, or a report. Raises MalformedMessage."""
+        """Take a message, due at the time in its link header, or a report. Raises MalformedMessage."""
         if link_header == REPORT:
             self.receipts.take_report(message)
             return Fate.DELIVERED
         if not self._begun or any(held.message.src == message.src for held in self._waiting):
             return None
         read = read_link_header(link_header)
-        held = _Held(message, read)
+        held = _ReceivedMessage(message, read)
         edge, nbytes = self._half((message.src, message.dst), True), frame_size(message.payload)
         order_key = self._order_key(edge, message)
         unit = InFlight.of(edge, held, message.id, nbytes, order_key, read.copy, corrupted=read.corrupted)
@@ -273,13 +276,13 @@ class Emulated:
         return held.fate or Fate.IN_FLIGHT
 
     def when_room(self, callback: Callable[[], None]) -> None:
-        """Call back when nothing waits for the mailbox, or has been offered to it again."""
+        """Call `callback` once when no message waits for the mailbox, or after it was offered again."""
         if self._waiting or not self._begun:
             self._blocked.append(callback)
         elif self._sink is not None:
             self._sink.when_room(callback)
 
-    def _arrived(self, arrivals: Sequence[Arrival[EdgeState, _Held]], at_ns: int) -> None:
+    def _arrived(self, arrivals: Sequence[Arrival[EdgeState, _ReceivedMessage]], at_ns: int) -> None:
         for _, edge, held, unit in arrivals:
             assert unit is not None
             src = edge.edge[0]
@@ -289,7 +292,7 @@ class Emulated:
                 held.message = with_bit_flipped(held.message, self._seed)
             self._give(held)
 
-    def _give(self, held: _Held) -> None:
+    def _give(self, held: _ReceivedMessage) -> None:
         fate = None if self._sink is None else deliver_one(self._sink, held.message)
         if fate is not None:
             self._tell(held, fate)
@@ -307,12 +310,12 @@ class Emulated:
         for callback in blocked:
             callback()
 
-    def _dropped(self, unit: InFlight[EdgeState, _Held], reason: FateReason, at_ns: int) -> None:
+    def _dropped(self, unit: InFlight[EdgeState, _ReceivedMessage], reason: FateReason, at_ns: int) -> None:
         self._tell(unit.content, Fate.dropped(reason))
 
     # reports
 
-    def _tell(self, held: _Held, fate: Fate) -> None:
+    def _tell(self, held: _ReceivedMessage, fate: Fate) -> None:
         if held.direct:
             held.fate = fate
             return

@@ -1,7 +1,7 @@
-"""A large message as a stream of `Chunk`s of data.proto, taken apart and put together without I/O.
+"""Chunks: a large message as a stream of `Chunk`s of data.proto, split and assembled without I/O.
 
-Neither side holds a second copy of the body: pieces are cut from the arrays themselves, and the
-receiver writes each into its place in one buffer that it allocates when the size is announced.
+Neither side holds a second copy of the body. The sender cuts the pieces from the arrays themselves. The receiver writes
+each piece into its place in one buffer, which it allocates when the size is announced and has been checked.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def split(header: bytes, parts: Sequence[bytes | memoryview], chunk_bytes: int) 
 
 
 class Assembly:
-    """A message that arrives in pieces. Every method raises `MessageError`s only."""
+    """The assembly of a message from its chunks. Each method raises `MessageError`s only."""
 
     __slots__ = ("_at", "_body", "_digest", "_first", "_limits", "_total", "header")
 
     def __init__(self, first: bytes, limits: Limits) -> None:
-        """Read the first chunk's announcement. Nothing is allocated before `begin`."""
+        """Read the announcement of the first chunk. Nothing is allocated before `begin`."""
         header, total, data = _read_chunk(first)
         if header is None or total is None:
             raise MalformedMessage("the first chunk of a message has no header or no size")
@@ -55,21 +55,21 @@ class Assembly:
         self._digest = xxh3_64()
 
     def begin(self) -> None:
-        """Allocate the body, if it may be that large, and store the first chunk's data."""
+        """Allocate the body, if its size is within the limit, and store the data of the first chunk."""
         if self._total > self._limits.max_bytes:
             raise OversizedMessage(f"a message announces {self._total} bytes, the limit is {self._limits.max_bytes}")
         self._body = np.empty(self._total, np.uint8).data
         self._store(self._first)
 
     def add(self, chunk: bytes) -> None:
-        """Store the next chunk's data."""
+        """Store the data of the next chunk."""
         header, total, data = _read_chunk(chunk)
         if header is not None or total is not None:
             raise MalformedMessage(f"a second announcement came after {self._at} bytes of a message")
         self._store(data)
 
     def finish(self) -> Payload:
-        """The payload, once all chunks are in. Its arrays are views of the one buffer."""
+        """Return the payload after the last chunk. Its arrays are views of the one buffer."""
         if self._at != len(self._body):
             raise MalformedMessage(f"a message of {len(self._body)} bytes ended after {self._at}")
         return decode_body(self._body, self._limits, self._digest.intdigest())
@@ -85,7 +85,7 @@ class Assembly:
 
 
 def _read_chunk(chunk: bytes) -> tuple[memoryview | None, int | None, memoryview]:
-    """A chunk's header, announced size and data: in this order, nothing else."""
+    """Return a chunk's header, announced size and data, which stand in this order with nothing between."""
     view = memoryview(chunk)
     header: memoryview | None = None
     total: int | None = None

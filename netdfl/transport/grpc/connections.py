@@ -1,7 +1,8 @@
-"""The parts of the network that the nodes of one process share: a server, and a connection to each other process.
+"""Shared connections: nodes of one process share a server, and one connection to each other process.
 
-A node that is alone has these to itself; so has every node where all speak mutual TLS, for there a server and a
-connection prove who the node at their end is.
+A large fleet puts many nodes into one process, and a connection for each pair of nodes would be too many. A node that
+is alone in its process has server and connections to itself. So has each node under mutual TLS, for there a server and
+a connection prove the identity of the one node at their end.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ import grpc.aio
 from netdfl.core.types import NodeId
 from netdfl.transport.grpc.options import GrpcOptions
 from netdfl.transport.security.credentials import Credentials
-from netdfl.transport.security.departures import Watch, watched
+from netdfl.transport.security.departures import DepartureMonitor, watched
 from netdfl.transport.security.tls import Guard, Options, open_channel, open_port
 
 CALLEE = "netdfl-callee"
-"""The metadata key that says which node a call is for."""
+"""The metadata key of the node that a call is for."""
 
 
 def for_node(node: NodeId) -> tuple[str, str]:
@@ -31,9 +32,13 @@ def for_node(node: NodeId) -> tuple[str, str]:
 
 @dataclass(frozen=True, eq=False)
 class ServedNode:
-    """A node behind a port: the handlers of its calls, who counts strangers for it, and how it leaves the others.
+    """A node behind a port.
 
-    `leave` ends the calls that are open to it, and has those that come later fail as if nobody listened.
+    Attributes:
+        node: the node.
+        handlers: the handlers of its calls.
+        refused: called with each stranger that came to the port.
+        leave: ends the open calls to the node, and lets later ones fail as if no server were there.
     """
 
     node: NodeId
@@ -43,27 +48,27 @@ class ServedNode:
 
 
 class Port:
-    """A server, and the nodes that are reached there: each call says which of them it is for.
+    """A server and the nodes behind it. Each call names its node in the metadata.
 
-    A call that names none of them, as those of other clients may, goes to the first that is there, and so does the
-    count of strangers. With a `guard` it speaks TLS, for one node.
+    A call that names none of them, as other clients may make, goes to the first node; so does the count of strangers.
+    With a `guard` the port speaks TLS, for one node.
     """
 
     def __init__(self, options: GrpcOptions, guard: Guard | None = None) -> None:
-        """Listen when the first node comes."""
+        """Prepare a port; the first node opens it."""
         self._options, self._guard = options, guard
         self._here: dict[NodeId, ServedNode] = {}
-        self._known: dict[str, ServedNode] = {}  # those who have left, too: their calls fail by their names
+        self._known: dict[str, ServedNode] = {}  # also nodes that have left, whose calls fail by their names
         self._server: grpc.aio.Server | None = None
-        self._watch: Watch | None = None
+        self._departures: DepartureMonitor | None = None
         self._address = ""
         self._opening = asyncio.Lock()
 
     async def enter(self, node: ServedNode, address: str) -> str:
-        """Let `node` be reached; the first one's `address` is listened on. Returns it with the port that was drawn.
+        """Add `node`; the first one opens the port at `address`. Returns the address with the port that was drawn.
 
         Raises:
-            RuntimeError: it can't be listened on.
+            RuntimeError: the address can't be listened on.
         """
         async with self._opening:
             self._here[node.node] = self._known[str(node.node)] = node
@@ -78,22 +83,22 @@ class Port:
         await server.start()
         self._address = f"{address.rpartition(':')[0]}:{port}"
         if self._guard is None:
-            self._watch = await watched(self._address, self._refused)
+            self._departures = await watched(self._address, self._refused)
 
     async def leave(self, node: ServedNode) -> None:
-        """Let `node` be reached no more. The last one to leave ends the server, and each call with it."""
+        """Remove `node`. The last node to leave stops the server, and with it all calls."""
         self._here.pop(node.node, None)
         if self._here:
             node.leave()
             return
-        for looker in (self._guard, self._watch):
-            if looker is not None:
-                looker.close()
+        for monitor in (self._guard, self._departures):
+            if monitor is not None:
+                monitor.close()
         if self._server is not None:
             await self._server.stop(None)
 
     def _asked(self, callee: str) -> ServedNode | None:
-        """Return the node that answers a call for `callee`."""
+        """Return the node that answers a call for `callee`, or the first node if there is none of that name."""
         return self._known.get(callee) or next(iter(self._here.values()), None)
 
     def _refused(self, what: str) -> None:
@@ -102,7 +107,7 @@ class Port:
 
 
 class _Reception(grpc.GenericRpcHandler):  # type: ignore[misc]
-    """Directs each call to the node that it is for."""
+    """A gRPC handler that directs each call to its node."""
 
     def __init__(self, asked: Callable[[str], ServedNode | None]) -> None:
         self._asked = asked
@@ -115,40 +120,40 @@ class _Reception(grpc.GenericRpcHandler):  # type: ignore[misc]
 
 
 class SharedChannel:
-    """A channel to an address, for all who call there."""
+    """A channel to an address, and the count of its users."""
 
     def __init__(self, channel: grpc.aio.Channel, let_go: Callable[[], object]) -> None:
-        """Nobody uses it yet; `let_go` is called when nobody does any more."""
+        """Begin without users; `let_go` is called after the last one."""
         self.channel, self._let_go, self._users = channel, let_go, 0
 
     def use(self) -> Self:
-        """Count one user more."""
+        """Add one user."""
         self._users += 1
         return self
 
     def release(self) -> bool:
-        """Count one user less; return whether it was the last one, who then closes the channel."""
+        """Remove one user; return whether it was the last one, which must close the channel."""
         self._users -= 1
         if not self._users:
             self._let_go()
         return not self._users
 
     async def leave(self) -> None:
-        """Count one user less; the last one closes the channel."""
+        """Remove one user; the last one closes the channel."""
         if self.release():
             await self.channel.close()
 
 
 class Channels:
-    """Channels, one for each address; with credentials one for each node, whom the certificate at its end names."""
+    """Channels, one for each address; with credentials one for each node, which the certificate at the end names."""
 
     def __init__(self, options: Options, credentials: Credentials | None = None) -> None:
-        """Open none yet."""
+        """Begin without channels."""
         self.credentials, self._options = credentials, options
         self._open: dict[tuple[str, NodeId | None], SharedChannel] = {}
 
     def to(self, address: str, callee: NodeId) -> SharedChannel:
-        """Return the channel on which to call `callee` at `address`; to be released."""
+        """Return the channel for calls of `callee` at `address`; its user must release it."""
         key = address, None if self.credentials is None else callee
         shared = self._open.get(key)
         if shared is None:
@@ -158,12 +163,12 @@ class Channels:
 
 
 class SharedNetwork:
-    """A port, and channels for messages and for heartbeats: a heartbeat that waits behind a model says nothing."""
+    """A port, and separate channels for messages and heartbeats: a heartbeat must not wait behind a model."""
 
     def __init__(
         self, options: GrpcOptions, credentials: Credentials | None = None, guard: Guard | None = None
     ) -> None:
-        """For the nodes of one process, in plain text; with `credentials` and its `guard` for one node."""
+        """Prepare the network of one process in plain text; with `credentials` and `guard`, the network of one node."""
         self.port = Port(options, guard)
         self.messages = Channels(options.channel(), credentials)
         self.heartbeats = Channels(options.channel(), credentials)

@@ -15,9 +15,9 @@ _Span: TypeAlias = Annotated[TimeNs, Bound(ge=_MS)]
 
 
 def patient(most_s: int) -> list[tuple[str, int]]:
-    """The arguments of a server that lets a call wait for it up to `most_s` where it is busy, however many do.
+    """Return options of a server that keep any number of calls waiting, up to `most_s`, while it is busy.
 
-    Left to itself gRPC cancels one after 30 s, and some where a thousand wait: a large fleet comes to both.
+    By default gRPC cancels a call after 30 s, and some calls when a thousand wait. A large fleet reaches both.
     """
     return [
         ("grpc.server.max_pending_requests", _MOST),
@@ -28,21 +28,29 @@ def patient(most_s: int) -> list[tuple[str, int]]:
 
 @dataclass(frozen=True, kw_only=True)
 class GrpcOptions:
-    """Values of gRPC's own timers, windows and limits, the same on every node.
+    """The timers, windows and limits of gRPC connections, the same on each node.
 
-    `max_message` bounds one message's frame; at its default the fleet sets it from the scenario's model. A frame up to
-    `frame_max` travels whole on an open stream, a larger one in pieces of `chunk` (larger pieces stall the event loop
-    for longer, smaller ones cost more calls). `queue_messages` and `queue_bytes` bound what waits for one destination;
-    one message is always let in. A receiver reads up to `lookahead` ahead of what it has taken: the window is fixed,
-    for probing the path on every read costs a round on loopback 5 %; a link of more bandwidth times delay than that
-    needs a larger one. A connection on which nothing is acknowledged by the other system for `keepalive_timeout` is
-    closed (TCP's user timeout), and what is under way on it fails; the scenario waits longer where packets are lost. A
-    process that is stopped while its system goes on is given up by gRPC itself, after a minute without an answer to a
-    ping. An idle connection is pinged every `keepalive`. gRPC takes up to `write_buffer` of a call before a write has
-    to wait. A node keeps up to `waiting_calls` of one sender waiting for room, and refuses more. A call that is not
-    answered within `call_deadline` has failed; half of it is the time that a receiver waits for room. What is queued
-    when a node ends has `close_grace` to leave. One attempt to connect may take `backoff_min`; after a failed one
-    `backoff_initial` passes, then more each time, up to `backoff_max`.
+    Attributes:
+        max_message: the largest frame of a message. By default the fleet sets it from the scenario's model.
+        frame_max: the largest frame that travels whole on an open stream; a larger one is sent in chunks.
+        chunk: the size of a chunk. Larger ones block the event loop longer, smaller ones cost more calls.
+        write_buffer: how many bytes of a call gRPC takes before a write must wait.
+        lookahead: how many bytes a receiver reads ahead of what it has taken. The window is fixed, because probing the
+            path at each read makes a round on loopback 5 % slower. A link with a larger product of bandwidth and delay
+            needs a larger window.
+        queue_messages: the most messages that wait for one destination; one is always let in.
+        queue_bytes: the most bytes that wait for one destination.
+        waiting_calls: how many calls of one sender a node keeps waiting for room; it refuses more.
+        call_deadline: the time after which a call without an answer has failed. A receiver waits half of it for room.
+        close_grace: the time that queued messages have to leave when a node ends.
+        keepalive: the time after which an idle connection is pinged.
+        keepalive_timeout: the time after which a connection is closed if the other system acknowledges nothing (TCP's
+            user timeout). Messages under way on it fail. The scenario sets a longer time where packets are lost. A
+            process that is stopped while its system runs on is given up by gRPC, after a minute without an answer to
+            a ping.
+        backoff_initial: the pause after the first failed attempt to connect; later pauses are longer.
+        backoff_min: the time that one attempt to connect may take.
+        backoff_max: the longest pause between attempts.
     """
 
     max_message: _Bytes = 64 * 1024 * 1024
@@ -62,7 +70,7 @@ class GrpcOptions:
     backoff_max: _Span = 500 * _MS
 
     def channel(self) -> list[tuple[str, int]]:
-        """The arguments of a channel: one TCP connection of its own, pinged when it is idle too."""
+        """Return the options of a channel: a TCP connection of its own, pinged also while idle."""
         return [
             ("grpc.keepalive_time_ms", self.keepalive // _MS),
             ("grpc.keepalive_timeout_ms", self.keepalive_timeout // _MS),
@@ -80,7 +88,7 @@ class GrpcOptions:
         ]
 
     def server(self) -> list[tuple[str, int]]:
-        """The arguments of a server: it allows the channels' pings and reads no call above the limit."""
+        """Return the options of a server: it allows the pings of channels, and reads no call above the limit."""
         largest_call = max(min(self.frame_max, self.max_message), self.chunk) + 4096
         return [
             ("grpc.keepalive_time_ms", self.keepalive // _MS),

@@ -1,17 +1,17 @@
-"""Receipts: a receiver's answers over the stream, and the fates that only this transport gives."""
+"""Receipts: the answers of a receiver over a stream, and the fates that only the gRPC transport gives."""
 
 from __future__ import annotations
 
 from netdfl.core.fates import FateReason
-from netdfl.transport.base import Fate, may_be_told
+from netdfl.transport.base import Fate, is_plausible
 from netdfl.transport.shared_memory.base import BROKEN_CALL, Answer
 from netdfl.transport.v1.data_pb2 import Receipt
 
 FULL = "full"
-"""The fate in a receipt whose receiver's mailbox is full: offer the message again."""
+"""The fate in the receipt of a receiver with a full mailbox: offer the message again."""
 HELLO_FIRST = Fate.refused(FateReason("hello_first"))
 LEFT = "this node has left its process"
-"""Why a node that leaves in good order ends its calls; what is under way to it then stays in flight."""
+"""The reason of calls that a leaving node ends. Messages under way to it stay in flight."""
 
 
 def as_receipt(answer: Answer) -> Receipt:
@@ -20,9 +20,9 @@ def as_receipt(answer: Answer) -> Receipt:
 
 
 def of_receipt(receipt: Receipt) -> Answer:
-    """Return the answer of a receipt, which anybody may have written."""
+    """Return the answer in a receipt. The receipt is not trusted: another process wrote it."""
     if receipt.fate == FULL:
         return Answer(None, receipt.arrived_ns)
-    if not may_be_told(receipt.fate, receipt.arrived_ns):
+    if not is_plausible(receipt.fate, receipt.arrived_ns):
         return Answer(BROKEN_CALL, None)
     return Answer(Fate.read(receipt.fate), receipt.arrived_ns)

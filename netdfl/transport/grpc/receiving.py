@@ -1,12 +1,12 @@
-"""The receiving half of the gRPC transport: checks who calls, decodes, and delivers into the sink.
+"""The receiving half of the gRPC transport: it identifies callers, decodes messages, and delivers them to the sink.
 
     hello ──▶ greeted ──frame, or chunks──▶ admitted ──body read, inline or borrowed──▶ offered ──taken──▶ answered
                                                └ refused, counted, answered               └ no room: waits, goes again
 
-One loop serves all calls, and nothing is awaited from the admission of a message to its first offer, nor from the
-moment that the sink takes it to its answer in memory. So a hello that renews what its sender lends finds each earlier
-message of it answered, not begun, or waiting for room; it ends the calls of the last kind, and none of these is taken
-later.
+One event loop serves all calls. There is no `await` between the admission of a message and its first offer, nor between
+the moment when the sink takes it and its answer in memory. So when a hello with a renewal comes, each earlier message
+of its sender is in one of three states: answered, not begun, or waiting for room. The renewal ends the calls of the
+last kind, and no message of theirs is taken later.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from netdfl.transport.grpc.options import GrpcOptions
 from netdfl.transport.grpc.receipts import HELLO_FIRST, LEFT, as_receipt
 from netdfl.transport.grpc.sending import GO_ON, SERVICE, wake
 from netdfl.transport.link_header import LINK_HEADER, LinkHeaderSink
-from netdfl.transport.security.credentials import Certified
+from netdfl.transport.security.credentials import CertificateSubject
 from netdfl.transport.security.identity import Identity, plainly
 from netdfl.transport.security.tls import Guard
 from netdfl.transport.shared_memory.base import Answer, BufferStore
 from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest, Receipt
 
 NO_ROUND = -1
-"""The round of a message that is of none."""
+"""The round of messages that belong to no round."""
 _T = TypeVar("_T")
 
 
 class DataServicer:
-    """The data plane's service at one node.
+    """The service of the data plane at one node.
 
-    A message is answered when the sink has taken it. While the mailbox is full the answer
-    waits, and with it the sender; before the sender's deadline it is told to offer it again.
+    A message is answered when the sink has taken it. While the mailbox is full the answer waits, and with it the
+    sender. Before the sender's deadline, the answer says that the sender must offer the message again.
     """
 
     def __init__(
@@ -59,9 +59,10 @@ class DataServicer:
         guard: Guard | None = None,
         buffers: BufferStore | None = None,
     ) -> None:
-        """Know nobody yet. With a `guard`, the caller's certificate must match the node in each message.
+        """Begin without peers.
 
-        With `buffers`, messages may refer to shared memory.
+        With a `guard`, the caller's certificate must match the node in each message. With `buffers`, messages may refer
+        to shared memory.
         """
         self._buffers = buffers
         self.sink: Sink | None = None
@@ -83,19 +84,19 @@ class DataServicer:
         self._left = False
 
     def attach(self, sink: Sink) -> None:
-        """Deliver into `sink`, starting with what has come already."""
+        """Deliver into `sink`, beginning with the messages that wait for it."""
         self.sink = sink
         self._header_sink = sink if isinstance(sink, LinkHeaderSink) else None
         wake(self._attached)
 
     def introduce(self, node: NodeId, epoch: int = 0) -> None:
-        """Let `node` call, in its life `epoch` or a later one. Hellos that come before the first introduction wait."""
+        """Let `node` call, in its life `epoch` or a later one. Hellos before the first introduction wait."""
         self._known.add(node)
         self._introduced_epochs[node] = max(epoch, self._introduced_epochs.get(node, 0))
         self._introduced.set()
 
     def methods(self) -> grpc.GenericRpcHandler:
-        """The service. Frames and chunks come as raw bytes: no protobuf copies."""
+        """Return the handlers of the service. Frames and chunks stay raw bytes, which protobuf would copy."""
         return grpc.method_handlers_generic_handler(
             SERVICE,
             {
@@ -112,7 +113,7 @@ class DataServicer:
         )
 
     def leave(self) -> None:
-        """End the calls that are open, as the end of a server does; those that come fail as if nobody listened."""
+        """End the open calls, as the end of a server does; later ones fail as if no server were there."""
         self._left = True
         for call in self._calls:
             call.cancel()
@@ -136,7 +137,7 @@ class DataServicer:
         return serve
 
     async def hello(self, data: bytes, context: object) -> HelloReply:
-        """Accept a node of this fleet, or say why not."""
+        """Accept a node of this fleet, or refuse the caller with a reason."""
         certified = self._caller(context)
         await self._introduced.wait()
         try:
@@ -152,7 +153,7 @@ class DataServicer:
         return HelloReply(accepted=True)
 
     async def _renew(self, src: NodeId, number: int) -> None:
-        """Begin nothing that `src` lent before a renewal, and end the calls that wait for room with such a message."""
+        """Accept a renewal of `src`, and end the calls that wait for room with a message lent before it."""
         if self._buffers is None or not self._buffers.renew(src, number):
             return
         borrowing = [call for call, borrows in self._waiting[src].items() if borrows]
@@ -161,7 +162,7 @@ class DataServicer:
         if borrowing:
             await asyncio.wait(borrowing)
 
-    def _objection(self, caller: HelloRequest, certified: Certified | None) -> str:
+    def _objection(self, caller: HelloRequest, certified: CertificateSubject | None) -> str:
         if certified is not None and (reason := certified.objection(caller.node, caller.epoch)):
             return reason
         if reason := self._me.objection(caller):
@@ -174,18 +175,18 @@ class DataServicer:
         return ""
 
     async def push(self, frames: object, context: Any) -> None:
-        """Take messages one after the other, each in a frame, and answer each here or quietly, in memory."""
+        """Take the frames of a stream in turn, and answer each over the stream or quietly, in memory."""
         caller = self._caller(context)
         while (data := await context.read()) is not grpc.aio.EOF:
             if (receipt := await self._take(data, caller)) is not None:
                 await context.write(receipt)
 
-    def _caller(self, context: Any) -> Certified | None:
-        """Return the caller by its certificate; None where nobody has any."""
+    def _caller(self, context: Any) -> CertificateSubject | None:
+        """Return the caller by its certificate; None without TLS."""
         return None if self._guard is None else self._guard.caller(context)
 
-    async def _take(self, data: bytes, caller: Certified | None = None) -> Receipt | None:
-        """Take the message of a frame. Returns its receipt; None: it was answered in memory."""
+    async def _take(self, data: bytes, caller: CertificateSubject | None = None) -> Receipt | None:
+        """Take the message of a frame; return its receipt, or None if it was answered in memory."""
         header: wire.Header | None = None
         reference: bytes | None = None
         try:
@@ -213,7 +214,7 @@ class DataServicer:
         return self._buffers.borrow(src, reference, self._limits)
 
     async def push_chunks(self, chunks: Any, context: Any) -> Receipt:
-        """Take a message in pieces; its size and sender are checked before anything is stored."""
+        """Take a message in chunks; its size and sender are checked before anything is stored."""
         header: wire.Header | None = None
         caller = self._caller(context)
         try:
@@ -229,7 +230,7 @@ class DataServicer:
         except MessageError as error:
             return self._refuse(error, header, caller)
 
-    def _admit(self, header: wire.Header, caller: Certified | None) -> None:
+    def _admit(self, header: wire.Header, caller: CertificateSubject | None) -> None:
         if caller is not None and (reason := caller.objection(header.src, header.epoch)):
             raise ForeignMessage(reason)
         if header.round < NO_ROUND or header.step < 0:
@@ -243,7 +244,7 @@ class DataServicer:
         if header.epoch < newest:
             what = f"node {header.src} sent a message of epoch {header.epoch} and is in epoch {newest}"
             raise ForeignMessage(what, reason=FateReason("stale_epoch"))
-        if len(self._waiting[header.src]) >= self._most_waiting:  # which flow control lets no honest one come to
+        if len(self._waiting[header.src]) >= self._most_waiting:  # flow control keeps honest senders below this
             raise MessageError(
                 f"node {header.src} has {self._most_waiting} calls waiting already", reason=FateReason("overloaded")
             )
@@ -251,7 +252,7 @@ class DataServicer:
     async def _deliver(
         self, header: wire.Header, payload: Payload, link_header: bytes | None, reference: bytes | None = None
     ) -> Answer:
-        """Offer a message until the mailbox takes it. A sender that polls memory learns there that it still waits."""
+        """Offer a message until the mailbox takes it. A sender that polls memory sees there that it still waits."""
         message = Message(
             header.src, self._me.node, header.kind, header.epoch, header.round, header.step, header.attempt, payload
         )
@@ -276,7 +277,7 @@ class DataServicer:
         return self._header_sink.deliver_with_header(message, link_header)
 
     async def _offer_again(self, message: Message, link_header: bytes | None) -> Fate | None:
-        """Wait for room for up to half of the time that the sender gives; None: there is none yet."""
+        """Offer a message when there is room, for half of the sender's deadline; None if there was no room."""
         try:
             async with asyncio.timeout(self._patience_s):
                 while True:
@@ -291,18 +292,18 @@ class DataServicer:
         except TimeoutError:
             return None
 
-    def _edge(self, said: int | None, caller: Certified | None) -> Edge | None:
-        """The edge from who calls, by the certificate, else as it `said`; none if that is no peer."""
+    def _edge(self, said: int | None, caller: CertificateSubject | None) -> Edge | None:
+        """Return the edge from the caller, named by its certificate or else as it `said`; None if that is no peer."""
         src = said if caller is None else caller.node
         return None if src is None or src not in self._known else (src, self._me.node)
 
-    def _refuse(self, error: MessageError, header: wire.Header | None, caller: Certified | None) -> Receipt:
+    def _refuse(self, error: MessageError, header: wire.Header | None, caller: CertificateSubject | None) -> Receipt:
         self._ledger.refused(self._edge(header and header.src, caller), error.reason, str(error))
         return Receipt(fate=Fate.refused(error.reason).text, arrived_ns=self._clock.now_ns(), reason=str(error))
 
 
 def _whence(context: Any) -> str:
-    """Where a caller calls from, for a sentence."""
+    """Return the address of a caller, in the words of an error."""
     return f" (from {plainly(str(context.peer()))})"
 
 

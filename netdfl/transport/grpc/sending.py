@@ -4,14 +4,14 @@
               ▲                       └─ or a call of its own, in chunks ──┘        │
               └───── mailbox full, hello needed, or not begun when a stream ended ──┘
 
-Messages that fit into a frame follow one another on one stream, which stays open: that costs half of what a call for
-each would. A larger message is a call of its own, in chunks. One message is under way at a time, but for those whose
-receiver answers quietly, in the memory that it shares (`stream.py`).
+Messages that fit into a frame follow each other on one open stream, at half the cost of a call for each. A larger
+message is a call of its own, in chunks. One message is under way at a time, unless the receiver answers quietly, in
+shared memory (`stream.py`).
 
-A message that was handed back by a stream that ended may still be begun: its body is lent until the reader says
-otherwise. So the next hello is a *renewal*: once the receiver accepts it, it begins nothing that it was told before,
-and whatever it had begun has its answer in memory. Then such a message either has its answer, or goes again. Each
-message is taken once, though no side can take back what it has told the other.
+When a stream ends, it hands the messages without an answer back. The receiver may still begin to read such a message,
+for its body stays lent. So the next hello is a *renewal*: a receiver that accepts it will begin no earlier message, and
+for each earlier message that it had begun there is an answer in memory. After the renewal a message without an answer
+is sent again. So each message is taken once, though neither side can recall what it has sent.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ from netdfl.transport.v1.data_pb2 import HelloReply, Receipt
 SERVICE = "netdfl.v1.Node"
 GO_ON = "go-on"
 MOST_UNDER_WAY = 4
-"""Of so many messages that are under way at a time the last is answered over the stream, and waited for."""
+"""Most messages under way at a time. The last of them is answered over the stream, and the sender waits for it."""
 MOST_QUIET_BYTES = 4 << 20
-"""A larger one is, too: the receipt costs little beside it, and its buffer is free at once."""
+"""Largest message with a quiet answer. For a larger one a receipt costs little, and frees its buffer at once."""
 
 
 class PeerSender:
-    """One destination's queue, and the calls that empty it, on a channel that others may share.
+    """The queue of messages to one peer, and the calls that empty it, on a channel that other nodes may share.
 
-    Each message is settled in the ledger once, whatever happens to it; nothing is raised.
+    Each message is settled in the ledger once, whatever happens to it. Failures show there, never as exceptions.
     """
 
     def __init__(
@@ -69,9 +69,9 @@ class PeerSender:
         channels: Channels,
         buffers: BufferStore | None = None,
     ) -> None:
-        """Open nothing yet: the first message takes the channel to `address` of `channels`.
+        """Begin with an empty queue. The first message takes the channel to `address` from `channels`.
 
-        With `buffers`, large bodies lie in shared memory, as far as there is room.
+        With `buffers`, large bodies are put into shared memory, as far as there is room.
         """
         self._buffers = buffers
         self._channels = channels
@@ -100,16 +100,16 @@ class PeerSender:
 
     @property
     def busy(self) -> bool:
-        """Whether anything is queued or under way."""
+        """Whether any message is queued or under way."""
         return self._num_open > 0
 
     @property
     def shutting(self) -> bool:
-        """Whether it is closed, and its calls have not ended yet."""
+        """Whether the sender is closed and its calls have not ended yet."""
         return self._shutting is not None and not self._shutting.done()
 
     def idle_since(self, at_ns: int) -> bool:
-        """Whether nothing is queued or under way, nor was any message since `at_ns`."""
+        """Whether no message is queued or under way, nor has been since `at_ns`."""
         return not self._num_open and self._used_ns < at_ns
 
     def look(self) -> None:
@@ -118,7 +118,7 @@ class PeerSender:
             self._stream.look()
 
     def has_room(self, nbytes: int) -> bool:
-        """Whether a message of `nbytes` may be queued; always so where nothing else is."""
+        """Whether a message of `nbytes` may be queued; always true for an empty queue."""
         if not self._room_for(nbytes):
             self.look()
         return self._room_for(nbytes)
@@ -129,7 +129,7 @@ class PeerSender:
         )
 
     async def settled_one(self) -> None:
-        """Return when a message has ended."""
+        """Wait until a message has ended."""
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         if self._stream is not None:
@@ -137,7 +137,7 @@ class PeerSender:
         await waiter
 
     async def drained(self, grace_s: float) -> None:
-        """Return when nothing is queued or under way, or after `grace_s`."""
+        """Wait until no message is queued or under way, or for `grace_s`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(grace_s):
                 while self._num_open:
@@ -162,7 +162,7 @@ class PeerSender:
             self._worker = asyncio.get_running_loop().create_task(self._empty())
 
     def close(self, fate: Fate) -> None:
-        """Settle all that is queued or under way as `fate`, and so all that comes; cancel the call under way."""
+        """Settle all messages, also later ones, as `fate`; cancel the call under way."""
         opened = self._shared_channel if not self._closed_as else None
         self._closed_as = fate
         if self._stream is not None:
@@ -175,7 +175,7 @@ class PeerSender:
             self._shutting = asyncio.get_running_loop().create_task(self._shut(unused))
 
     async def wait_closed(self) -> None:
-        """Return when its calls have ended, and the channel is closed that nobody else uses; `close` comes first."""
+        """Wait, after `close`, until the calls have ended, and the channel is closed if it has no other user."""
         if self._shutting is not None:
             await self._shutting
 
@@ -207,7 +207,7 @@ class PeerSender:
         self._worker = None
 
     async def _ask_why(self) -> None:
-        """Record once why TLS fails at the address, if it is TLS: it looks like a dead peer."""
+        """Record once why TLS fails at the address, if TLS is the reason: the failure looks like a dead peer."""
         credentials = self._channels.credentials
         if credentials is None or self._greeted or self._probed:
             return
@@ -234,30 +234,30 @@ class PeerSender:
         wake(self._waiters)
 
     async def _hand_over(self, entry: QueuedMessage) -> Answer | None:
-        """Write the first message of the queue: its answer, where that is known by then, else it leaves the queue."""
+        """Write the first message of the queue; return its answer if it is known by then, else dequeue the message."""
         self._just_greeted = not self._greeted
         if self._just_greeted and (refusal := await self._greet()):
             self._ledger.refused((self._me.node, self._peer), FOREIGN, refusal)
             return Answer(Fate.refused(FOREIGN), None)
-        if entry.told and entry.lease is not None:
+        if entry.was_referenced and entry.lease is not None:
             if (answer := _answered_before(entry)) is not None:
                 return answer
-            again = entry._replace(lease=self._lend(entry.message, entry.nbytes), told=False)
-            entry.lease.release()  # the reader may still have the body
+            again = entry._replace(lease=self._lend(entry.message, entry.nbytes), was_referenced=False)
+            entry.lease.release()  # the reader may still read the body
             entry = self._queue[0] = again
         stream = self._stream or self._open()
         quiet = self._is_quiet(stream, entry)
         reference = None if entry.lease is None else entry.lease.reference(quiet)
         if reference is None and entry.nbytes > self._options.frame_max:
             await stream.answered()
-            if self._queue[0] is not entry:  # some that are before it go again
+            if self._queue[0] is not entry:  # earlier messages must go again first
                 return None
             pieces = split(entry.header, wire.body_parts(entry.message.payload), self._options.chunk)
             return of_receipt(Receipt.FromString(await self._send_chunks(pieces, entry.link_header)))
         if reference is None:
             frame, quiet = wire.join(entry.header, entry.message.payload), False
         else:
-            frame, entry = wire.referring(entry.header, reference), entry._replace(told=True)
+            frame, entry = wire.referring(entry.header, reference), entry._replace(was_referenced=True)
         if entry.link_header is not None:
             frame = wire.with_link_header(frame, entry.link_header)
         self._queue.popleft()
@@ -267,7 +267,7 @@ class PeerSender:
         return None
 
     def _is_quiet(self, stream: Stream, entry: QueuedMessage) -> bool:
-        """Whether to have a message answered in memory; the first of a stream is not, for it may meet a stranger."""
+        """Whether a message is to be answered in memory. The first of a stream is not: its server may be a stranger."""
         known = entry.lease is not None and stream.heard and not self._just_greeted
         return known and entry.nbytes <= MOST_QUIET_BYTES and stream.num_under_way < MOST_UNDER_WAY - 1
 
@@ -282,7 +282,7 @@ class PeerSender:
         return self._stream
 
     def _ended(self, fate: Fate, again: Sequence[QueuedMessage]) -> None:
-        """Queue again what the stream that ended hands back; whether any was begun, a renewal will tell."""
+        """Queue the messages again that an ended stream hands back; a renewal will show whether any was begun."""
         self._stream = None
         self._greeted = self._greeted and self._buffers is None
         self._queue.extendleft(reversed(again))
@@ -290,7 +290,7 @@ class PeerSender:
             self._go_on()
 
     async def _send_chunks(self, pieces: Iterator[bytes], link_header: bytes | None) -> bytes:
-        """Announce the message, and send the rest only if the receiver says so."""
+        """Announce a message, and send its chunks only if the receiver accepts the announcement."""
         metadata = () if link_header is None else ((LINK_HEADER, link_header),)
         call = self._push_chunks(timeout=self._deadline_s, metadata=self._callee + metadata)
         try:
@@ -306,7 +306,7 @@ class PeerSender:
             call.cancel()
 
     async def _greet(self) -> str:
-        """Take the channel and say hello. Returns why the peer refuses this node, or nothing."""
+        """Take the channel and say hello; return why the peer refuses this node, or an empty text."""
         if self._shared_channel is None:
             self._shared_channel = self._channels.to(self.address, self._peer)
             self._push = self._shared_channel.channel.stream_stream(f"/{SERVICE}/Push")
@@ -322,13 +322,13 @@ class PeerSender:
 
 
 def _answered_before(entry: QueuedMessage) -> Answer | None:
-    """Return the answer to a message that was begun, though its stream has ended since."""
-    answer = entry.lease.poll() if entry.told and entry.lease is not None else None
+    """Return the answer in memory to a message whose stream has ended since, or None."""
+    answer = entry.lease.poll() if entry.was_referenced and entry.lease is not None else None
     return None if answer is None or answer.fate is None else answer
 
 
 def wake(waiters: list[asyncio.Future[None]]) -> None:
-    """Let all go on that wait."""
+    """Wake all waiters."""
     for waiter in waiters:
         if not waiter.done():
             waiter.set_result(None)

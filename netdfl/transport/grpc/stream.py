@@ -1,12 +1,12 @@
 """An open stream of frames to one destination, and the messages that are under way on it, in order.
 
-    write ──▶ under way ──answered over the stream, or quietly in memory──▶ `told` of its answer
-                  └── the stream ended: the first has failed (`told`), the others are handed back (`ended`)
+    write ──▶ under way ──answered over the stream, or quietly in memory──▶ `on_answer`
+                  └── the stream ended: the first message has failed (`on_answer`), the others go back (`on_end`)
 
-A receiver answers each message over the stream, which wakes the sender, or *quietly*, through the lease of a body that
-lies in shared memory. A quiet answer wakes nobody: it is polled for when the next message is sent, and a little later
-where none is. Answers come in the order of the messages. Whether the receiver had begun a message that the stream's end
-left without an answer is not known here; who opens the next stream finds out (`sending.py`).
+A receiver answers each message over the stream, which wakes the sender, or *quietly*, in the lease of a body in shared
+memory. A quiet answer wakes no process. The sender polls for it when it sends the next message, or a little later if it
+sends none. Answers come in the order of the messages. If a stream ends, a message without an answer may or may not have
+been begun by the receiver; the opener of the next stream finds out which (`sending.py`).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from netdfl.transport.v1.data_pb2 import Receipt
 
 DEADLINE = Fate.failed(FateReason("deadline"))
 LOOK_S = 0.05
-"""So long after a message its answer is looked for where no other is sent; memory is held until then."""
+"""Time after which a quiet answer is polled for if no other message is sent; its buffer is held until then."""
 SOON_S = 0.001
-"""So long where somebody waits for the answer; then after twice the time, and so on, up to `LOOK_S`."""
+"""Time until the first poll if a caller waits for the answer; it doubles with each poll, up to `LOOK_S`."""
 _FATES = {
     grpc.StatusCode.DEADLINE_EXCEEDED: DEADLINE,
     grpc.StatusCode.RESOURCE_EXHAUSTED: Fate.refused(FateReason("oversized")),
@@ -48,9 +48,9 @@ def fate_of(code: grpc.StatusCode, details: str | None) -> Fate:
 
 
 class QueuedMessage(NamedTuple):
-    """A message for a destination, with the header of its frame, and the lease of its body in shared memory.
+    """A message to a peer, with the header of its frame, and the lease of its body in shared memory.
 
-    `told`: the destination was sent the lease's reference.
+    `was_referenced`: the reference of the lease was sent to the peer.
     """
 
     message: Message
@@ -59,33 +59,33 @@ class QueuedMessage(NamedTuple):
     sent_ns: int
     link_header: bytes | None
     lease: Lease | None
-    told: bool = False
+    was_referenced: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WrittenFrame:
-    """A frame without an answer yet; `quiet`: the answer comes in memory. `since_s`: the last sign of the receiver."""
+    """A frame without an answer. `quiet`: the answer comes in memory. `since_s`: the last sign of the receiver."""
 
     entry: QueuedMessage
     quiet: bool
     since_s: float
 
 
-Told = Callable[[QueuedMessage, Answer], None]
-"""Called once for each message with its answer, which may have it sent again."""
-Ended = Callable[[Fate, Sequence[QueuedMessage]], None]
-"""Told once how a stream has ended, and which messages are to go over another one."""
+AnswerCallback = Callable[[QueuedMessage, Answer], None]
+"""A function that gets each message once, with its answer, after which the message may be sent again."""
+EndCallback = Callable[[Fate, Sequence[QueuedMessage]], None]
+"""A function that gets the end of a stream once, with the messages to send over another one."""
 
 
 class Stream:
-    """Writes frames, and tells the fate of each message, in order."""
+    """An open stream: it writes frames, and reports the answer of each message in order."""
 
-    def __init__(self, call: Any, deadline_s: float, told: Told, ended: Ended) -> None:
-        """Go on until `call` ends. A message that has no answer for `deadline_s` ends it."""
+    def __init__(self, call: Any, deadline_s: float, on_answer: AnswerCallback, on_end: EndCallback) -> None:
+        """Read answers until `call` ends. A message without an answer for `deadline_s` ends it."""
         self.heard = False
-        """Whether the receiver has answered anything over it, and so knows who sends."""
+        """Whether the receiver has answered any message over the stream, and so knows its sender."""
         self._call, self._deadline_s = call, deadline_s
-        self._told, self._ended = told, ended
+        self._on_answer, self._on_end = on_answer, on_end
         self._under_way: deque[WrittenFrame] = deque()
         self._loop = asyncio.get_running_loop()
         self._alive_s = self._due_s = 0.0
@@ -97,11 +97,11 @@ class Stream:
 
     @property
     def num_under_way(self) -> int:
-        """How many messages are under way, as far as it was looked."""
+        """Number of messages under way, as of the last poll."""
         return len(self._under_way)
 
     async def write(self, entry: QueuedMessage, frame: bytes, quiet: bool) -> None:
-        """Write a message's frame; it is under way until `told` is called with it, or `ended` has it back."""
+        """Write the frame of a message, which is under way until it is answered or handed back."""
         self._under_way.append(WrittenFrame(entry, quiet, self._loop.time()))
         self._arm()
         try:
@@ -113,27 +113,27 @@ class Stream:
                 raise
 
     async def answered(self) -> None:
-        """Return when nothing is under way any more, or the stream has ended."""
+        """Wait until no message is under way, or the stream has ended."""
         self.hurry()
         while self._under_way:
             self._waiter = self._loop.create_future()
             await self._waiter
 
     def hurry(self) -> None:
-        """Somebody waits for an answer: look now, and soon again."""
+        """Poll now and soon again, because a caller waits for an answer."""
         self.look()
         self._pause_s = SOON_S
         self._arm()
 
     def look(self) -> None:
-        """Tell of the messages that have a quiet answer."""
+        """Poll for quiet answers and report them."""
         while self._under_way and self._under_way[0].quiet:
             first = self._under_way[0]
             assert first.entry.lease is not None
             answer = first.entry.lease.poll()
             if answer is None:
                 return
-            if answer.fate is None:  # it waits for room, and says so again and again
+            if answer.fate is None:  # the message waits for room; the receiver says so again and again
                 self._under_way[0] = replace(first, since_s=self._loop.time())
                 return
             self._tell(answer)
@@ -141,7 +141,7 @@ class Stream:
     def _tell(self, answer: Answer) -> None:
         first = self._under_way.popleft()
         self._alive_s = self._loop.time()
-        self._told(first.entry, answer)
+        self._on_answer(first.entry, answer)
         if not self._under_way:
             self._pause_s = LOOK_S
             self._wake()
@@ -153,7 +153,7 @@ class Stream:
     # time
 
     def _arm(self) -> None:
-        """Look in time at what is under way: for an answer in memory, or whether it has none for too long."""
+        """Set the timer for the first message under way: to poll for its answer, or for its deadline."""
         if not self._under_way:
             return
         now, first = self._loop.time(), self._under_way[0]
@@ -188,13 +188,13 @@ class Stream:
         except (grpc.aio.BaseError, asyncio.InvalidStateError):
             fate = BROKEN_CALL
         except asyncio.CancelledError:
-            fate = BROKEN_CALL  # ended here, which is told already
+            fate = BROKEN_CALL  # ended here, which is reported already
             if _is_cancelled():
                 raise
         self._end(fate)
 
     def _came(self, data: bytes) -> None:
-        """Take an answer for the first message that has none: the messages before it have quiet ones."""
+        """Take an answer of the stream: it is for the first message without one, as earlier ones have quiet answers."""
         self.heard = True
         self.look()
         if not self._under_way:
@@ -205,14 +205,14 @@ class Stream:
             answer = of_receipt(Receipt.FromString(data))
         except DecodeError:
             answer = Answer(BROKEN_CALL, None)
-        if first.quiet and answer.fate in (None, HELLO_FIRST):  # it can't be sent again, for others follow it
+        if first.quiet and answer.fate in (None, HELLO_FIRST):  # the message can't be sent again, for others follow it
             answer = Answer(BROKEN_CALL, None)
         if first.entry.lease is not None:
             first.entry.lease.answered()
         self._tell(answer)
 
     def _end(self, fate: Fate) -> None:
-        """Tell what has an answer; then the first has failed, and the others are handed back."""
+        """End the stream: report the answers; then the first message has failed, and the others are handed back."""
         if self._closed_as:
             return
         self.look()
@@ -221,11 +221,11 @@ class Stream:
         if self._under_way:
             first = self._under_way[0].entry
             self._under_way.clear()
-            self._told(first, Answer(fate, None))
-        self._ended(fate, again)
+            self._on_answer(first, Answer(fate, None))
+        self._on_end(fate, again)
 
     def close(self, fate: Fate) -> None:
-        """Tell that what is under way and has no answer has ended with `fate`, and end the stream."""
+        """End the stream, and report `fate` for each message under way without an answer."""
         if self._closed_as:
             return
         self.look()
@@ -241,11 +241,11 @@ class Stream:
         self._call.cancel()
 
     async def wait_closed(self) -> None:
-        """Return when its call has ended."""
+        """Wait until the call has ended."""
         await asyncio.wait([self._reader])
 
 
 def _is_cancelled() -> bool:
-    """Whether this task is, and not a call of its."""
+    """Whether this task was cancelled, rather than a call that it awaits."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

@@ -1,4 +1,4 @@
-"""The transport of real worlds: gRPC servers, and a sender for each destination."""
+"""The transport of real worlds: a gRPC server for each node, and a sender for each peer."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from netdfl.transport.shared_memory.memory import SharedMemory
 __all__ = ["GrpcOptions", "GrpcTransport"]
 
 IDLE_NS = 60 * NS_PER_S
-"""Calls to a node that was sent nothing for so long end: else a graph that changes leaves ever more of them open."""
+"""Idle time after which the calls to a node end. On a graph that changes, ever more of them would stay open."""
 Service: TypeAlias = Callable[[Guard | None], grpc.GenericRpcHandler]
-"""A service beside messages, made with the guard of its port."""
+"""A function that makes a service beside messages, given the guard of its port."""
 
 
 class GrpcTransport:
     """One node's end of a network of gRPC servers.
 
-    `start` binds the server and gives its address; `set_peer` says where others listen. Heartbeats
-    have a sender and a connection of their own: one that waits behind a model says nothing. Nodes of
-    one process may share servers and connections; with mutual TLS each has its own. Import this module
-    only in the process that uses it: a process forked after grpc was used hangs.
+    `start` binds the server and returns its address; `set_peer` gives the addresses of others. Heartbeats have a sender
+    and a connection of their own, because they must not wait behind a model. Nodes of one process may share servers and
+    connections; with mutual TLS each node has its own. Import this module only in the process that uses it: a process
+    forked after grpc was used hangs.
     """
 
     def __init__(
@@ -60,12 +60,12 @@ class GrpcTransport:
             me: this node, in this life of it; peers of another run, or with another scenario, are refused.
             address: host and port to listen on.
             clock: the fleet's time.
-            ledger: told of every message sent and of its fate.
+            ledger: gets each message that is sent, and its fate.
             options: gRPC's timers, windows and limits.
-            services: what its server answers beside messages.
-            credentials: what this life of the node proves itself with, by mutual TLS; None: plain text.
-            memory: where large bodies lie for the nodes that share it; to others they go inline, as all do with None.
-            shared: what it shares with other nodes of its process, without `credentials`; None: it is alone.
+            services: the services of the server beside messages.
+            credentials: prove the identity of this life of the node, by mutual TLS; None: plain text.
+            memory: holds large bodies for nodes that share it; to other nodes, and with None, bodies go inline.
+            shared: the network that nodes of this process share, without `credentials`; None: the node is alone.
         """
         self.address = address
         self._me = me
@@ -85,7 +85,7 @@ class GrpcTransport:
         self._look_ns = IDLE_NS
 
     async def start(self) -> str:
-        """Listen. Returns the address with the port that was drawn. Raises MachineError."""
+        """Listen, and return the address with the port that was drawn. Raises MachineError."""
         try:
             self.address = await self._shared.port.enter(self._served, self.address)
         except RuntimeError as error:
@@ -98,11 +98,11 @@ class GrpcTransport:
         self._ledger.refused(None, FOREIGN, what)
 
     def attach(self, sink: Sink) -> None:
-        """Deliver what arrives into `sink`."""
+        """Deliver arriving messages into `sink`."""
         self._servicer.attach(sink)
 
     def set_peer(self, node: NodeId, address: str, epoch: int = 0) -> None:
-        """Reach `node` at `address` from now on; what was queued for an earlier address or epoch fails."""
+        """Reach `node` at `address` from now on; messages queued for an earlier address or life fail."""
         if self._places.get(node) == (address, epoch):
             return
         self._close(node, Fate.GONE)
@@ -110,7 +110,7 @@ class GrpcTransport:
         self._places[node] = address, epoch
 
     def set_gone(self, node: NodeId) -> None:
-        """Give `node` up, known or not: what is queued or sent to it fails as `failed:gone`, until `set_peer`."""
+        """Give `node` up, known or not: messages to it fail as `failed:gone`, until `set_peer`."""
         self._places[node] = None
         self._close(node, Fate.GONE)
 
@@ -121,7 +121,7 @@ class GrpcTransport:
         self._retired += pair
 
     def _close_idle(self) -> None:
-        """Twice in the time after which one is idle, look for those that are."""
+        """Close idle senders; look for them twice in the time after which a sender is idle."""
         now = self._clock.now_ns()
         if now < self._look_ns:
             return
@@ -131,7 +131,7 @@ class GrpcTransport:
         self._retired = [sender for sender in self._retired if sender.shutting]
 
     async def send(self, multicasts: Sequence[Multicast]) -> None:
-        """Queue messages for their destinations; wait only for those whose queue is full.
+        """Queue messages to their receivers; wait only for receivers whose queue is full.
 
         Raises:
             KeyError: a destination was never given an address.
@@ -140,7 +140,7 @@ class GrpcTransport:
         messages = messages_of(multicasts)
         held: list[Message] = []
         full: set[PeerSender] = set()
-        for message in messages:  # of all first: what is written next has room where the last has been read
+        for message in messages:  # first for all: messages that were read leave room for the next
             self._sender(message).look()
         for message in messages:
             sender = self._sender(message)
@@ -157,25 +157,25 @@ class GrpcTransport:
             sender.put(message, nbytes)
 
     def carry(self, message: Message, link_header: bytes) -> None:
-        """Queue one message with a link header, whether there is room or not. Raises as `send` does."""
+        """Queue one message with a link header, even if there is no room. Raises as `send` does."""
         sender = self._sender(message)
         sender.look()
         sender.put(message, wire.frame_size(message.payload), link_header)
 
     def has_room(self, message: Message) -> bool:
-        """Whether the queue to the message's destination takes it now."""
+        """Whether the queue to the message's receiver has room for it."""
         return self._sender(message).has_room(wire.frame_size(message.payload))
 
     async def room(self, message: Message) -> None:
-        """Return when the queue to the message's destination takes it."""
+        """Wait until the queue to the message's receiver has room for it."""
         while not self.has_room(message):
             await self._sender(message).settled_one()
 
     def begin(self) -> None:
-        """The fleet's time has begun; nothing here depends on it."""
+        """Do nothing: gRPC does not depend on the beginning of the fleet's time."""
 
     async def hand_over(self) -> None:
-        """Let what is queued leave within the grace, settle the rest as `in_flight`, and send nothing more."""
+        """Give queued messages the grace to leave, settle the others as `in_flight`, and send no more."""
         grace_s = self._options.close_grace / NS_PER_S
         busy = [sender for pair in self._senders.values() for sender in pair if sender.busy]
         await asyncio.gather(*(sender.drained(grace_s) for sender in busy))
@@ -184,7 +184,7 @@ class GrpcTransport:
             self._close(node, Fate.IN_FLIGHT)
 
     async def aclose(self) -> None:
-        """Let what is queued leave within the grace, then settle the rest as `in_flight` and stop."""
+        """Give queued messages the grace to leave, settle the others as `in_flight`, and stop."""
         await self.hand_over()
         await self._shared.port.leave(self._served)
         await asyncio.gather(*(sender.wait_closed() for sender in self._retired))
@@ -198,7 +198,7 @@ class GrpcTransport:
         return pair[message.kind in (Kind.HEARTBEAT, Kind.PROBE)]
 
     def _open(self, node: NodeId) -> tuple[PeerSender, PeerSender]:
-        """Make senders when they are needed: of a large fleet's pairs of nodes most never talk to each other."""
+        """Make the senders to `node` when they are needed: most pairs of a large fleet never exchange a message."""
         self._close_idle()
         place = self._places[node]
         address, epoch = place or ("", 0)

@@ -1,1 +1,1 @@
-"""The identities of a run's nodes and what proves them: names, certificates, TLS, strangers."""
+"""The identities of a run's nodes and their proofs: names, certificates, TLS, refusal of strangers."""

@@ -1,6 +1,8 @@
-"""The certificate authority of one run, and that of one node of it, which can certify this node's lives alone.
+"""Certificate authorities: one for a run, and below it one for each node, which can certify lives of this node alone.
 
-Keys are P-256. All certificates live as long as the run's authority: a machine whose clock is off makes good ones too.
+The supervisor keeps the authority of the run. A node without a supervisor has an authority of its own, so that it can
+certify its later lives. Keys are P-256. All certificates are valid for as long as the run's authority, so that a
+machine with a wrong clock makes valid ones too.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from netdfl.core.errors import InputError
 from netdfl.core.types import NodeId
-from netdfl.transport.security.credentials import Certified, Credentials, name_of, names_of
+from netdfl.transport.security.credentials import CertificateSubject, Credentials, name_of, names_of
 
 EARLIER, LIFETIME = timedelta(days=1), timedelta(days=366)
 _ROOT, _OF_NODE = 1, 0  # how many authorities may stand below
@@ -24,9 +26,9 @@ _ROOT, _OF_NODE = 1, 0  # how many authorities may stand below
 
 @dataclass(frozen=True)
 class Authority:
-    """Certifies lives of the nodes of `run`, or of the one `node`.
+    """A certificate authority for the nodes of `run`, or for the one `node`.
 
-    `chain` is its own certificate, and after it that of the authority that made it, if one did.
+    `chain` is its own certificate, followed by the certificate of the authority that made it, if one did.
     """
 
     run: str
@@ -36,21 +38,21 @@ class Authority:
 
     @classmethod
     def make(cls, run: str) -> Self:
-        """Make the authority of a run, which has a number in hexadecimal."""
+        """Make the authority of a run, named by a hexadecimal number."""
         key, name = _new_key(), _named(f"{run}.netdfl")
         since = datetime.now(UTC) - EARLIER
         made = _begun(name, name, key.public_key(), since, since + EARLIER + LIFETIME)
         return cls(run, key, (_finished(made, key, _ROOT),))
 
     def of_node(self, node: NodeId) -> Self:
-        """An authority that can certify lives of `node`, and nobody else: TLS refuses what it makes beyond that."""
+        """Return an authority for lives of `node` alone: TLS refuses its certificates for any other name."""
         key, name = _new_key(), name_of(self.run, node)
         made = self._begin(name, key).add_extension(x509.NameConstraints([x509.DNSName(name)], None), critical=True)
         return type(self)(self.run, key, (_finished(made, self.key, _OF_NODE), *self.chain), node)
 
     def issue(self, node: NodeId, epoch: int) -> Credentials:
-        """A new key and certificate for a life of `node`."""
-        key, names = _new_key(), names_of(Certified(self.run, node, epoch))
+        """Return a new key and certificate for life `epoch` of `node`."""
+        key, names = _new_key(), names_of(CertificateSubject(self.run, node, epoch))
         made = self._begin(names[0], key).add_extension(
             x509.SubjectAlternativeName([x509.DNSName(name) for name in names]), critical=False
         )
@@ -64,12 +66,12 @@ class Authority:
         )
 
     def to_pem(self) -> str:
-        """All of it, its key too, as text for a file that nobody else can read."""
+        """Return the authority with its private key, as text for a file that nobody else can read."""
         return _key_pem(self.key) + "".join(map(_pem, self.chain))
 
     @classmethod
     def from_pem(cls, text: str, node: NodeId) -> Self:
-        """The authority of `node` from what `to_pem` gave. Raises InputError where it is none, or another's."""
+        """Return the authority of `node` from text of `to_pem`. Raises InputError if it is none, or another node's."""
         try:
             key = serialization.load_pem_private_key(text.encode(), None)
             chain = tuple(x509.load_pem_x509_certificates(text.encode()))
@@ -110,7 +112,7 @@ def _begun(
 def _finished(
     made: x509.CertificateBuilder, signer: ec.EllipticCurvePrivateKey, below: int | None = None
 ) -> x509.Certificate:
-    """Signed; `below`: it is of an authority, below which so many others may stand."""
+    """Return the signed certificate. With `below`, it is an authority's, below which so many others may stand."""
     authority = x509.BasicConstraints(ca=below is not None, path_length=below)
     return made.add_extension(authority, critical=True).sign(signer, hashes.SHA256())
 

@@ -1,7 +1,8 @@
-"""What a life of a node proves itself with, and what its certificate says of it.
+"""Credentials: the certificate and key by which a life of a node proves its identity, and the names in a certificate.
 
-A certificate holds two names. `node-3.RUN.netdfl` is whom a caller asks for: TLS itself checks that whoever is at an
-address has it. `epoch-1.node-3.RUN.netdfl` is who calls: node 3 of the run, restarted once.
+A certificate holds two names. By the first, `node-3.RUN.netdfl`, TLS checks that the server at an address is the node
+that the caller wants. The second, `epoch-1.node-3.RUN.netdfl`, tells a server who calls: node 3 of the run, in the life
+after its first restart.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ from netdfl.core.control import EVALUATOR
 from netdfl.core.types import NodeId
 
 SUPERVISOR: NodeId = -2
-"""The number under which a supervisor is certified: it is no node, and no node's certificate has it."""
+"""The number in a supervisor's certificate; no node has it."""
 NOBODY: NodeId = -3
-"""Whose certificate names no member of the run."""
+"""The number of a caller whose certificate names no member of the run."""
 MEMBERS = {SUPERVISOR: "supervisor", EVALUATOR: "evaluator"}
 _CALLER = re.compile(r"epoch-(0|[1-9][0-9]{0,9})\.([a-z]+|node-(0|[1-9][0-9]{0,9}))\.([0-9a-f]+)\.netdfl", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Credentials:
-    """A certificate with its key, and the authority whose certificates are trusted; all as PEM.
+    """A certificate with its key, and the authority whose certificates are trusted, all as PEM.
 
-    They are kept in memory, and handed over a pipe: no representation shows the key.
+    Credentials are kept in memory and handed over pipes. `repr` does not show the key.
     """
 
     run: str
@@ -35,15 +36,15 @@ class Credentials:
     key: str = field(repr=False)
 
 
-class Certified(NamedTuple):
-    """Who a certificate was made for: a node of a run, in one of its lives."""
+class CertificateSubject(NamedTuple):
+    """The subject of a certificate: a node of a run, in one of its lives."""
 
     run: str
     node: NodeId
     epoch: int
 
     def objection(self, node: NodeId, epoch: int) -> str:
-        """Why whoever has this certificate can't be `node` in its life `epoch`; empty: it is."""
+        """Return why the owner of this certificate can't be `node` in its life `epoch`; empty if it can."""
         if (self.node, self.epoch) == (node, epoch):
             return ""
         return f"{self}, by its certificate, says that it is {who(node)} of epoch {epoch}"
@@ -53,25 +54,25 @@ class Certified(NamedTuple):
 
 
 def who(node: NodeId) -> str:
-    """A member of a run, as it may stand in a sentence."""
+    """Return the words for a member of a run."""
     return f"the {MEMBERS[node]}" if node in MEMBERS else f"node {node}"
 
 
 def name_of(run: str, node: NodeId) -> str:
-    """The name that the certificate of `node` has for those who call it."""
+    """Return the name by which callers of `node` check its certificate."""
     return f"{MEMBERS.get(node, f'node-{node}')}.{run}.netdfl"
 
 
-def names_of(caller: Certified) -> tuple[str, str]:
-    """All names of a certificate."""
+def names_of(caller: CertificateSubject) -> tuple[str, str]:
+    """Return both names of a certificate."""
     asked = name_of(caller.run, caller.node)
     return asked, f"epoch-{caller.epoch}.{asked}"
 
 
-def read_names(names: Iterable[str]) -> Certified | None:
-    """Whom the names of a certificate speak of; None where that is nobody, or more than one."""
+def read_names(names: Iterable[str]) -> CertificateSubject | None:
+    """Return the subject that the names of a certificate give; None if they give none, or several."""
     found = {
-        Certified(match[4], node, int(match[1]))
+        CertificateSubject(match[4], node, int(match[1]))
         for name in names
         if (match := _CALLER.fullmatch(name)) and (node := _member(match[2], match[3])) is not None
     }

@@ -1,9 +1,10 @@
-"""Who came to a port without TLS and spoke no HTTP/2: the system says of each connection that ends what went over it.
+"""Strangers at a port without TLS: connections that ended before both ends had spoken HTTP/2.
 
-gRPC tells nothing of a connection that it ends at its first bytes. But Linux tells whoever asks, of all connections of
-this network (`sock_diag`, what `ss --events` shows), how much each end had said. A connection of a peer's carries the
-opening of HTTP/2 both ways: theirs, and the server's greeting with its answer to theirs. Where that answer is missing
-it is the server that ended the connection, for it had read something else; or it was too slow, and a peer gave it up.
+gRPC reports nothing about a connection that it closes at its first bytes. Linux does: its `sock_diag` (the source of
+`ss --events`) sends, for each TCP connection that ends, how many bytes went each way. A peer's connection carries the
+opening of HTTP/2 both ways: the client's opening, and the server's greeting with its answer to that opening. If the
+answer is missing, one of two things happened. The server closed the connection because it had read something else: a
+stranger. Or the server was too slow and a peer gave up: no stranger. The times in the same record tell these apart.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from typing import NamedTuple
 
 PROBE_S = 3.0
 _SILENT_MS = 1000
-_OPENING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"  # a client's, with settings that change nothing
+_OPENING = (
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
+)  # a client's opening, with settings that change nothing
 _ANSWER = b"\0\0\0\4\1\0\0\0\0"  # a server has read the client's settings
 _SOCK_DIAG, _SOL_NETLINK, _ADD_MEMBERSHIP, _ATTACH_FILTER = 4, 270, 1, 26
 _TCP_ENDED = (1, 3)  # IPv4, IPv6
@@ -36,7 +39,7 @@ _SENT_AGO_AT, _CAME_AGO_AT, _ACKNOWLEDGED_AT, _RECEIVED_AT, _SENT_AT = (
 
 
 async def greeting(host: str, port: int) -> bytes:
-    """What a server of HTTP/2 says before it has heard its client; empty of who is none. Raises OSError."""
+    """Return the greeting of an HTTP/2 server before it hears its client; empty from other servers. Raises OSError."""
     async with asyncio.timeout(PROBE_S):
         reader, writer = await asyncio.open_connection(host, port)
         writer.write(_OPENING)
@@ -48,8 +51,8 @@ async def greeting(host: str, port: int) -> bytes:
             writer.transport.abort()
 
 
-async def watched(address: str, refused: Callable[[str], None]) -> Watch | None:
-    """Tell `refused` of each stranger at `address`, where this process listens; None where the system tells of none."""
+async def watched(address: str, refused: Callable[[str], None]) -> DepartureMonitor | None:
+    """Call `refused` with each stranger at `address`, where this process listens; None if the system reports none."""
     host, _, port = address.rpartition(":")
     if address.startswith("unix:"):
         return None
@@ -61,21 +64,21 @@ async def watched(address: str, refused: Callable[[str], None]) -> Watch | None:
     said = b""
     with suppress(OSError):
         said = await greeting(host, int(port))
-    return Watch(ended, len(said), refused)
+    return DepartureMonitor(ended, len(said), refused)
 
 
-class Watch:
-    """Tells of connections that ended before both ends had spoken HTTP/2."""
+class DepartureMonitor:
+    """A monitor of one port that reports the connections which ended before both ends had spoken HTTP/2."""
 
     def __init__(self, ended: socket.socket, greeting_nbytes: int, refused: Callable[[str], None]) -> None:
-        """Read `ended` on the running event loop."""
+        """Read the socket `ended` on the running event loop."""
         self._ended, self._refused = ended, refused
         self._greeting_nbytes = greeting_nbytes
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(ended, self._read)
 
     def close(self) -> None:
-        """Tell of those that have ended by now, before the server ends the others."""
+        """Report the connections that have ended by now, before the server ends the others."""
         if self._ended.fileno() < 0:
             return
         self._read()
@@ -91,7 +94,7 @@ class Watch:
                     return
 
     def _judge(self, told: bytes) -> None:
-        spoken = _spoken(told)
+        spoken = _traffic(told)
         if spoken.received > 1:  # the end of what comes counts as a byte, or not
             answered = spoken.sent >= self._greeting_nbytes + len(_ANSWER) and spoken.received >= len(_OPENING)
             in_time = spoken.heard >= self._greeting_nbytes and spoken.quiet_ms <= _SILENT_MS
@@ -108,7 +111,7 @@ class Watch:
 
 
 def _departures(port: int) -> socket.socket:
-    """Where the kernel tells of each TCP connection at `port` that has ended. Raises OSError."""
+    """Return a socket on which the kernel reports each TCP connection at `port` that ends. Raises OSError."""
     told = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, _SOCK_DIAG)
     code = ((0x28, 0, 0, _PORT_AT), (0x15, 0, 1, port), (0x06, 0, 0, 0xFFFFFFFF), (0x06, 0, 0, 0))  # of `port` alone
     program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *each) for each in code))
@@ -119,8 +122,17 @@ def _departures(port: int) -> socket.socket:
     return told
 
 
-class _Spoken(NamedTuple):
-    """Bytes sent, heard at the other end, received; how long ago the last came and went; whether this end ended it."""
+class _ConnectionTraffic(NamedTuple):
+    """The traffic of a connection that has ended, at this end.
+
+    Attributes:
+        sent: bytes that this end sent.
+        heard: bytes that the other end acknowledged.
+        received: bytes that came.
+        sent_ago_ms: how long ago this end last sent.
+        came_ago_ms: how long ago the last bytes came.
+        ended_here: whether this end closed the connection.
+    """
 
     sent: int
     heard: int
@@ -131,12 +143,12 @@ class _Spoken(NamedTuple):
 
     @property
     def quiet_ms(self) -> int:
-        """For how long one of them had said nothing: longer than it takes to answer, unless this end was slow."""
+        """How long the more silent end had sent nothing; long only if this end was slow."""
         return max(self.sent_ago_ms, self.came_ago_ms)
 
 
-def _spoken(told: bytes) -> _Spoken:
-    """What went over it; more than a stranger's if nobody knows."""
+def _traffic(told: bytes) -> _ConnectionTraffic:
+    """Return the traffic of a connection that the kernel reports; as much as a peer's if the report lacks it."""
     at = _ATTRIBUTES_AT
     while at + 4 <= len(told):
         nbytes, kind = struct.unpack_from("=HH", told, at)
@@ -148,13 +160,13 @@ def _spoken(told: bytes) -> _Spoken:
             (came_ago_ms,) = struct.unpack_from("=I", told, info + _CAME_AGO_AT)
             (unacknowledged,) = struct.unpack_from("=I", told, _UNACKNOWLEDGED_AT)
             ended_here = acknowledged + unacknowledged > sent - again
-            return _Spoken(sent - again, acknowledged, received, sent_ago_ms, came_ago_ms, ended_here)
+            return _ConnectionTraffic(sent - again, acknowledged, received, sent_ago_ms, came_ago_ms, ended_here)
         at += max(4, (nbytes + 3) & ~3)
-    return _Spoken(1 << 63, 1 << 63, 1 << 63, 0, 0, False)
+    return _ConnectionTraffic(1 << 63, 1 << 63, 1 << 63, 0, 0, False)
 
 
 def _who(told: bytes) -> tuple[str, int]:
-    """The other end's address and port."""
+    """Return the address and port of the other end."""
     (port,) = struct.unpack_from("!H", told, _PORT_AT + 2)
     if told[_FAMILY_AT] == socket.AF_INET:
         return str(IPv4Address(told[_ADDRESS_AT : _ADDRESS_AT + 4])), port

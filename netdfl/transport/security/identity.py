@@ -1,4 +1,4 @@
-"""Who a node is to its peers: compared once per channel, before any message is taken."""
+"""The identity of a node, which its peers compare once per channel, before they take any message."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from netdfl.transport.v1.data_pb2 import HelloRequest
 from netdfl.transport.wire import PROTOCOL_VERSION
 
 MOST_EPOCH = 1 << 20
-"""How often a node may say that it was restarted: more is no restart, and would keep the node itself out."""
+"""The most restarts that a node may claim. A stranger's greater number would keep the node itself out."""
 MOST_LETTERS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A node of one run. `run_id` is 8 bytes that the supervisor draws; `epoch` counts restarts."""
+    """The identity of a node in a run. `run_id` is 8 bytes that the supervisor draws; `epoch` counts restarts."""
 
     node: NodeId
     epoch: int
@@ -23,7 +23,7 @@ class Identity:
     scenario_hash: str
 
     def greeting(self, callee: NodeId, renewal: int = 0) -> HelloRequest:
-        """Make the hello of this node to `callee`, which renews what it lends to it in shared memory."""
+        """Return the hello of this node to `callee`. `renewal` closes earlier leases of shared memory."""
         return HelloRequest(
             protocol_version=PROTOCOL_VERSION,
             run_id=self.run_id,
@@ -35,7 +35,7 @@ class Identity:
         )
 
     def objection(self, caller: HelloRequest) -> str:
-        """Why `caller` is a stranger to this node, with both sides' values; empty if it is none."""
+        """Return why `caller` is a stranger to this node, with the values of both; empty if it is none."""
         compared = (
             ("protocol version", caller.protocol_version, PROTOCOL_VERSION),
             ("run", caller.run_id.hex(), self.run_id.hex()),
@@ -51,6 +51,6 @@ class Identity:
 
 
 def plainly(text: str, most: int = MOST_LETTERS) -> str:
-    """What a stranger says, as it may stand in a sentence: on one line, and not for long."""
+    """Return a stranger's text in a form for error messages: printable, on one line, and short."""
     shown = "".join(letter if letter.isprintable() else "?" for letter in text[:most])
     return shown if len(text) <= most else f"{shown}..."

@@ -1,7 +1,7 @@
-"""Mutual TLS around gRPC: channels and ports with credentials or without, and who calls.
+"""Mutual TLS around gRPC: channels and ports with or without credentials, and the identity of callers.
 
-gRPC tells a server nothing of a caller that TLS refuses. But it asks for the server's certificate whenever somebody
-connects: so connections are noted when they come, and those that end before any call of theirs are strangers.
+gRPC reports nothing about a caller that TLS refuses. But it asks for the server's certificate at each new connection.
+So a `Guard` notes the connections when they come, and takes those that end before they made a call for strangers.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ import grpc
 import grpc.aio
 
 from netdfl.core.types import NodeId
-from netdfl.transport.security.credentials import NOBODY, Certified, Credentials, name_of, read_names, who
+from netdfl.transport.security.credentials import NOBODY, CertificateSubject, Credentials, name_of, read_names, who
 from netdfl.transport.security.departures import PROBE_S, greeting
 
 Options: TypeAlias = Sequence[tuple[str, int | str]]
 _Peer: TypeAlias = tuple[str, int]
 LOOK_S = 0.25
-"""How long after a connection came it is asked whether it still is there, and again."""
+"""Time between two looks at whether new connections are still there."""
 DEAR_S, SPARE = 0.005, 20
-"""A look at who is connected that costs more of a processor than the first keeps off others for so many times that."""
+"""A look that takes more than `DEAR_S` of processor time puts off the next one by `SPARE` times as long."""
 _TCP = (socket.AF_INET, socket.AF_INET6)
 _FDS = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
 
 
 def open_channel(address: str, callee: NodeId, options: Options, credentials: Credentials | None) -> grpc.aio.Channel:
-    """A channel to `address`; with `credentials`, TLS makes sure that `callee` of the same run is there."""
+    """Return a channel to `address`; with `credentials`, TLS ensures that `callee` of the same run is there."""
     if credentials is None:
         return grpc.aio.insecure_channel(address, options=options)
     mine = grpc.ssl_channel_credentials(
@@ -46,18 +46,18 @@ def open_channel(address: str, callee: NodeId, options: Options, credentials: Cr
 
 
 def open_port(server: grpc.aio.Server, address: str, guard: Guard | None) -> int:
-    """Add a port to `server`, with TLS where there is a guard; returns its number. Raises RuntimeError."""
+    """Add a port to `server`, with TLS if there is a guard; return its number. Raises RuntimeError."""
     return int(server.add_insecure_port(address)) if guard is None else guard.open_port(server, address)
 
 
 class Guard:
-    """Who comes to a port with TLS: says whose calls are whose, and tells of connections that never got to a call."""
+    """The guard of a port with TLS: it identifies callers, and reports connections that ended before any call."""
 
     def __init__(self, credentials: Credentials, refused: Callable[[str], None]) -> None:
-        """Tell `refused`, on the event loop on which the port is opened, of each stranger."""
+        """Call `refused` with each stranger, on the event loop on which the port is opened."""
         self._credentials, self._refused = credentials, refused
-        self._coming: dict[_Peer, bool] = {}  # whether a call came over it
-        self._came = self._seen = 0  # connections that there were, and those of them whose other end is known
+        self._coming: dict[_Peer, bool] = {}  # by connection, whether a call came over it
+        self._came = self._seen = 0  # number of connections, and how many of them have a known other end
         self._look_from = 0.0
         self._port = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -65,7 +65,7 @@ class Guard:
         self._kept: grpc.ServerCredentials | None = None
 
     def open_port(self, server: grpc.aio.Server, address: str) -> int:
-        """Add a port to `server`; returns its number. Raises RuntimeError."""
+        """Add a port with TLS to `server`; return its number. Raises RuntimeError."""
         mine = self._credentials
         pairs = [(mine.key.encode(), mine.certificate.encode())]
         known = grpc.ssl_server_certificate_configuration(pairs, mine.authority.encode())
@@ -75,15 +75,15 @@ class Guard:
         self._port = 0 if address.startswith("unix:") else port
         return port
 
-    def caller(self, context: Any) -> Certified:
-        """Who calls, by the certificate."""
+    def caller(self, context: Any) -> CertificateSubject:
+        """Return the caller by its certificate."""
         self._proved(context.peer())
         names = context.auth_context().get("peer_dns", ())
         found = read_names(name.decode(errors="replace") for name in names)
-        return found if found is not None and found.run == self._credentials.run else Certified("", NOBODY, 0)
+        return found if found is not None and found.run == self._credentials.run else CertificateSubject("", NOBODY, 0)
 
     def close(self) -> None:
-        """Look for the last time, before the server stops: it ends connections of this run's too."""
+        """Look once more, before the server stops and ends the connections of peers too."""
         if self._look is not None:
             self._look.cancel()
             self._look_again()
@@ -94,13 +94,13 @@ class Guard:
     # connections
 
     def _somebody_came(self) -> None:
-        """Note who; called in a thread of gRPC's, before the handshake."""
+        """Note a new connection; called in a thread of gRPC, before the handshake."""
         came = self._connected() if self._port and time.monotonic() >= self._look_from else set()
         with suppress(AttributeError, RuntimeError):  # closed in the meantime
             self._loop.call_soon_threadsafe(self._note, came)  # type: ignore[union-attr]
 
     def _connected(self) -> set[_Peer]:
-        """Who is connected; to look costs time, by the number of open files."""
+        """Return the connected peers; the cost grows with the number of open files."""
         before = time.thread_time()
         found = _connected(self._port)
         took = time.thread_time() - before
@@ -132,7 +132,7 @@ class Guard:
             self._coming[_read_peer(peer)] = True
 
     def _look_again(self) -> None:
-        """Tell of those that left without a call; look again while there are any that may."""
+        """Report the connections that ended without a call; look again while others may."""
         there = self._connected()
         self._see(there)
         for peer, proved in list(self._coming.items()):
@@ -153,7 +153,7 @@ _ENDED = "ended before TLS knew it for this run's: no certificate of the run was
 
 
 def _connected(port: int) -> set[_Peer]:
-    """Who is connected to `port` of this process."""
+    """Return the peers that are connected to `port` of this process."""
     found = set()
     for each in os.listdir(_FDS):
         with suppress(OSError):  # closed in the meantime
@@ -169,15 +169,15 @@ def _connected(port: int) -> set[_Peer]:
 
 
 def _read_peer(peer: str) -> _Peer:
-    """As gRPC names it, like `ipv4:10.0.0.2:4711` or `ipv6:%5B::1%5D:4711`."""
+    """Read a peer as gRPC names it, like `ipv4:10.0.0.2:4711` or `ipv6:%5B::1%5D:4711`."""
     host, _, port = unquote(peer).partition(":")[2].rpartition(":")
     return host.strip("[]").removeprefix("::ffff:"), int(port) if port.isdigit() else 0
 
 
 async def why_not(address: str, callee: NodeId, credentials: Credentials | None) -> str:
-    """Why nobody who speaks as this node does is understood at `address`; empty where that is not the reason.
+    """Return why TLS fails between this node and `address`, in words; empty if TLS is not the reason.
 
-    One handshake by `ssl` tells: to gRPC, whoever refuses it, or is refused, looks like a dead peer.
+    One handshake by `ssl` finds the reason. gRPC can't tell a refused handshake from a dead peer.
     """
     host, _, port = address.rpartition(":")
     name = None if credentials is None else name_of(credentials.run, callee)
@@ -200,7 +200,7 @@ async def why_not(address: str, callee: NodeId, credentials: Credentials | None)
 
 
 def _trusting(credentials: Credentials | None) -> ssl.SSLContext:
-    """Trusts those of the run; without credentials anybody, who is only asked whether it speaks TLS."""
+    """Return a context that trusts the run; without credentials one that only finds out whether a server speaks TLS."""
     if credentials is not None:
         return ssl.create_default_context(cadata=credentials.authority)
     context = ssl.create_default_context()

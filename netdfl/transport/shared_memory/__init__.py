@@ -1,1 +1,1 @@
-"""Bodies of messages in memory that the processes of one machine share."""
+"""Shared memory: bodies of messages in memory that the processes of one machine share."""

@@ -1,8 +1,9 @@
-"""The word that stands for an answer in shared memory.
+"""The answer word: a receiver's answer as one 64-bit word of shared memory.
 
-    word  = (arrived_ns + 2^60) << 3 | number of the fate, from 1      (one store: it is there whole or not at all)
+    word  = (arrived_ns + 2^60) << 3 | number of the fate, from 1      (0: no answer)
 
-What has no word, such as a refusal, is answered over the stream.
+One store writes the whole answer, so a sender never reads half of one. The most frequent fates have a number. Any other
+answer, such as a refusal with its reason, goes over the stream.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _FATE_BITS = 3
 
 
 def as_word(answer: Answer) -> int:
-    """Return the word for an answer; 0: there is none."""
+    """Return the word of an answer; 0 if it has none."""
     fate, arrived_ns = answer
     number = _NUMBERS.get(fate)
     if number is None or arrived_ns is None or abs(arrived_ns) >= MOST_NS:
@@ -25,7 +26,7 @@ def as_word(answer: Answer) -> int:
 
 
 def of_word(word: int) -> Answer:
-    """Return the answer of a word, which anybody may have written."""
+    """Return the answer in a word. The word is not trusted: another process wrote it."""
     number, arrived_ns = word & (1 << _FATE_BITS) - 1, (word >> _FATE_BITS) - MOST_NS
     if 1 <= number <= len(_FATES):
         return Answer(_FATES[number - 1], arrived_ns)

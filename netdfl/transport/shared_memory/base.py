@@ -1,11 +1,13 @@
-"""The interface of shared memory: what a transport lends to a reader, and how it learns that the reader is through.
+"""The interface of shared memory: how a sender lends the body of a message, and learns that the reader has finished.
 
-A sender *lends* the body of a message to one reader and sends a reference in its place; the reader *borrows* the body
-where it lies, and may *answer* there. Transports know these two protocols and nothing of words, slots or processes;
-`buffers.py` implements them.
+A sender *lends* the body of a message to one reader, and sends a reference in place of the body. The reader *borrows*
+the body where it lies, and may write its *answer* there. Transports know these two protocols and nothing of words,
+slots or processes; `buffers.py` implements them.
 
-    lend ──▶ lease ──reference──▶ told ──poll──▶ answered ──release──▶ free once the reader has given it back
-                                    └── the stream broke: the outcome is open until the reader accepts a *renewal*
+    lend ──▶ lease ──reference sent──▶ lent ──poll──▶ answered ──release──▶ free once the reader has given it back
+                                         └── the stream broke: the outcome is open until the reader accepts a *renewal*
+
+A renewal is a number in a hello. A reader that accepts it will not begin to read any body that was lent before.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ BROKEN_CALL = Fate.failed(FateReason("broken_call"))
 
 
 class Answer(NamedTuple):
-    """The fate of a message and when it arrived. No fate: the receiver's mailbox is full."""
+    """A receiver's answer: the fate of a message and when it arrived. Without a fate, the mailbox is full."""
 
     fate: Fate | None
     arrived_ns: int | None
@@ -30,44 +32,44 @@ class Lease(Protocol):
     """The sender's side of one body that is lent for one message to one reader."""
 
     def reference(self, quiet: bool) -> bytes | None:
-        """Return where the body lies, to be sent in place of the body; None: send it inline. Call it once.
+        """Return the reference to send in place of the body; None: send the body inline. Call this once.
 
-        `quiet`: the reader answers in memory, which wakes nobody, as far as its answer has a word.
+        With `quiet`, the reader answers in memory if its answer has a word. That wakes no process.
         """
 
     def poll(self) -> Answer | None:
-        """Return an answer in memory that was not returned before. Without a fate the message waits for room."""
+        """Return a new answer in memory, or None. In an answer without a fate, the message still waits for room."""
 
     def answered(self) -> None:
-        """Note that the answer came another way: the reader has begun by now, or never will."""
+        """Note that the answer came another way, so the reader has begun already, or never will."""
 
     def release(self) -> None:
-        """End the sender's need of the body. The reader may still have it."""
+        """End the sender's use of the body. The reader may still read it."""
 
 
 class BufferStore(Protocol):
-    """One life of a node at the memory of its machine."""
+    """The use of a machine's shared memory by one life of a node, as lender and as reader."""
 
     def lend(self, payload: Payload, nbytes: int, reader: NodeId) -> Lease | None:
-        """Lend a payload's body of `nbytes`, which is written once for all readers; None: send it inline."""
+        """Lend the body of `payload`, `nbytes` long and written once for all readers; None: send it inline."""
 
     def renewal(self) -> int:
-        """Return the number of a renewal: a reader that accepts it begins nothing that was lent before."""
+        """Return the number of a renewal. A reader that accepts it begins to read nothing that was lent before."""
 
     def renewed(self, reader: NodeId, number: int) -> None:
         """Note that `reader` has accepted a renewal."""
 
     def borrow(self, src: NodeId, reference: bytes, limits: Limits) -> memoryview:
-        """Return the body that `src` refers to, and hold it until nothing of it is in use. Raises MessageErrors."""
+        """Return the body that `src` refers to, and hold it while any view of it is in use. Raises MessageErrors."""
 
     def answer(self, reference: bytes, answer: Answer) -> bool:
-        """Answer in memory while the body is held; return whether the sender looks there.
+        """Answer in memory while the body is held; return whether the sender polls for it.
 
-        It looks at every answer when a stream has ended, at quiet ones always.
+        The sender polls for quiet answers always, and for all answers after a stream has ended.
         """
 
     def renew(self, src: NodeId, number: int) -> bool:
         """Accept a renewal of `src`; return whether it is newer than the last one."""
 
     def close(self) -> None:
-        """Give everything back: this life is over and reads no more."""
+        """Give all bodies back: this life is over and reads no more."""

@@ -1,18 +1,19 @@
-"""One life of a node at the shared memory: what it lends, and what it has borrowed.
+"""The shared memory as one life of a node uses it: the bodies that it lends, and the bodies that it has borrowed.
 
-A message's header goes through gRPC as always; its frame says where the body lies. The body is written once, however
-many neighbors it goes to, and read where it lies, for as long as anything of it is in use.
+A message's header goes through gRPC as always; its frame refers to the body in shared memory. The body is written once,
+whatever the number of neighbors that it goes to. A reader reads it where it lies, as long as any view of it is in use.
 
-The reader's side of a slot is a straight line, and each step is a load of what a message announced or a store of a
-word that only this reader writes:
+The reader's steps on a slot are a straight line. Each step is a load of a word that a message announced, or a store of
+a word that only this reader writes:
 
     reference comes ─▶ load TOKEN ─▶ store BEGUN ─▶ read ─▶ store ANSWER ─▶ ... ─▶ nothing is in use ─▶ store GIVEN_BACK
-                          │ another, an earlier renewal's, or another life's: refuse, and touch nothing
+                          └ not this token, before a renewal, or of another life: refuse, and touch nothing
 
-Nothing is stored and then another word loaded to see whether the lender noticed: a lender cannot take back what it has
-lent. It learns from messages that the reader will not begin (`pool.py`). So processors that let a load pass an earlier
-store (x86, ARM) do no harm. ARM may let a store pass earlier loads too: `fence` stands before `GIVEN_BACK`.
-What a reference says is checked as what comes over a wire is: where it may point, its token, and the body's checksum.
+The reader never stores a word and then loads another one to see whether the lender noticed: a lender can't take back a
+body that it has lent. It learns from messages that the reader will not begin (`pool.py`). So processors that let a load
+pass an earlier store (x86, ARM) do no harm. ARM may also let a store pass earlier loads: `fence` stands before
+`GIVEN_BACK`. A reference is not trusted, as nothing that comes over a wire: its bounds, its token and the checksum of
+the body are checked.
 """
 
 from __future__ import annotations
@@ -45,11 +46,11 @@ from netdfl.transport.shared_memory.memory import (
 from netdfl.transport.shared_memory.pool import REFERENCE, BufferPool
 
 _OVER = -1
-"""The mark of a life that is over: nothing is lent to it."""
+"""The mark of a life that is over, to which nothing is lent."""
 
 
 class _Hold(weakref.ref["np.ndarray[Any, Any]"]):
-    """A borrowed body while it is in use; `done` is called when it no longer is."""
+    """A weak reference to a borrowed body; `done` is called when no view of the body is in use any more."""
 
     __slots__ = ("slot",)
 
@@ -62,12 +63,12 @@ class _Hold(weakref.ref["np.ndarray[Any, Any]"]):
 
 
 class SharedBuffers:
-    """One life of a node at the memory of its machine. A `BufferStore`."""
+    """The use of a machine's shared memory by one life of a node. A `BufferStore`."""
 
     def __init__(self, memory: SharedMemory, node: NodeId, epoch: int) -> None:
-        """Be there for lenders, and lend from the part of `node`.
+        """Let others lend to this life of `node`, and lend from the node's part of the memory.
 
-        A later life lends nothing, for readers may still hold what an earlier one wrote.
+        A life after the first lends nothing, for readers may still read what an earlier one wrote.
         """
         self._memory, self._words, self._node = memory, memory.words, node
         start = memory.starts[node]
@@ -91,7 +92,7 @@ class SharedBuffers:
         return self._pool.lend(buffer, reader)
 
     def renewal(self) -> int:
-        """Return the number of a renewal: a reader that accepts it begins nothing that was lent before."""
+        """Return the number of a renewal. A reader that accepts it begins to read nothing that was lent before."""
         return self._pool.token_to_come
 
     def renewed(self, reader: NodeId, number: int) -> None:
@@ -101,7 +102,7 @@ class SharedBuffers:
     # borrowing
 
     def borrow(self, src: NodeId, reference: bytes, limits: wire.Limits) -> memoryview:
-        """Return the body that `src` refers to, and hold it until nothing of it is in use. Raises MessageErrors."""
+        """Return the body that `src` refers to, and hold it while any view of it is in use. Raises MessageErrors."""
         offset, nbytes, token, mark, index, _ = self._checked(src, reference, limits)
         slot = slot_at(offset, index)
         lent = mark == self._mark and token >= self._renewals.get(src, 0)
@@ -115,7 +116,7 @@ class SharedBuffers:
         return body.data.toreadonly()
 
     def answer(self, reference: bytes, answer: Answer) -> bool:
-        """Answer in memory while the body is held; return whether the sender looks there."""
+        """Answer in memory while the body is held; return whether the sender polls for it."""
         offset, _, _, _, index, quiet = REFERENCE.unpack(reference)
         slot, word = slot_at(offset, index), as_word(answer)
         if not word or slot not in self._held:
@@ -148,13 +149,13 @@ class SharedBuffers:
         return offset, nbytes, token, mark, index, quiet
 
     def _done(self, hold: _Hold) -> None:
-        """Give back a body that nothing uses any more."""
+        """Give back a body of which no view is in use."""
         if self._held.pop(hold.slot, None) is not None:
             fence()
             self._words[hold.slot + STATE] = GIVEN_BACK
 
     def close(self) -> None:
-        """Give everything back: this life is over and reads no more."""
+        """Give all bodies back: this life is over and reads no more."""
         for hold in list(self._held.values()):
             self._done(hold)
         self._memory.leave(self._node, self._mark)

@@ -1,8 +1,8 @@
-"""The memory that the processes of a machine share, and its words.
+"""The layout of the memory that the processes of a machine share.
 
-It is mapped before the processes of a run are forked and has no name: nobody else can open it, and it ends with the
-last of them, however they end. Each node writes buffers to a part of its own; behind the parts stands a word for each
-node that says which process its present life is in.
+The memory is mapped before the processes of a run are forked, and has no name. So no other process can open it, and it
+ends with the last process of the run, however the processes end. Each node writes its buffers to a part of its own.
+Behind the parts, each node has a word that names its present life and the process of that life.
 
     memory   = a part a node | a presence word a node
     part     = buffers, each a page of lease slots and then the body
@@ -23,21 +23,21 @@ PAGE = 4096
 WORD = 8
 SLOT_WORDS = 3
 SLOTS = PAGE // (WORD * SLOT_WORDS)
-"""How many readers a body can be lent to."""
+"""The most readers to which a body can be lent."""
 TOKEN, STATE, ANSWER = range(SLOT_WORDS)
-"""The words of a slot: the lender writes the first, the reader of that token the others."""
+"""The words of a slot: the lender writes the first, the reader with that token the others."""
 UNTOUCHED, BEGUN, GIVEN_BACK = range(3)
-"""The states of a slot. `UNTOUCHED` and `GIVEN_BACK`: the reader does not read now."""
+"""The states of a slot. Only in `BEGUN` may the reader be reading."""
 _PROCESS_BITS = 32
 
 
 class SharedMemory:
-    """The memory of a run's processes on one machine; make it before they are forked."""
+    """The memory of a run's processes on one machine, made before they are forked."""
 
     def __init__(self, nodes: Sequence[NodeId], nbytes: int, least_bytes: int) -> None:
-        """Map `nbytes` for each of `nodes`, for bodies from `least_bytes` on. Raises OSError where it can't be.
+        """Map `nbytes` for each of `nodes`, for bodies of at least `least_bytes`. Raises OSError if that fails.
 
-        Only what is written to takes memory. A small body goes inline at less cost than a buffer has.
+        Pages take no memory until they are written to. A body below `least_bytes` is cheaper inline than in a buffer.
         """
         self.part = -(-nbytes // PAGE) * PAGE
         self.least_bytes = least_bytes
@@ -49,36 +49,37 @@ class SharedMemory:
         self.words = self.bytes.cast("Q")
 
     def enter(self, node: NodeId, incarnation: int) -> int:
-        """Begin a life of `node` in this process; return its mark. Nothing may be lent to it before."""
+        """Begin a life of `node` in this process and return its mark. Nothing can be lent to a life before."""
         mark = (incarnation + 1) << _PROCESS_BITS | os.getpid()
         self.words[self._presence[node]] = mark
         return mark
 
     def leave(self, node: NodeId, mark: int) -> None:
-        """End the life that has `mark`, if it is still the present one: whatever it held is free."""
+        """End the life with `mark`, if it is still the present one; all bodies that it held are free."""
         fence()
         if self.words[self._presence[node]] == mark:
             self.words[self._presence[node]] = 0
 
     def mark(self, node: NodeId) -> int:
-        """Return the mark of the present life of `node`; 0: there is none."""
+        """Return the mark of the present life of `node`, 0 if there is none."""
         return self.words[self._presence[node]] if node in self._presence else 0
 
     def is_gone(self, node: NodeId, mark: int) -> bool:
-        """Whether the life of `node` that has `mark` reads no more: another one is here, or its process is dead."""
+        """Whether the life of `node` with `mark` reads no more: another life is here, or its process is dead."""
         return self.words[self._presence[node]] != mark or not _lives(mark & (1 << _PROCESS_BITS) - 1)
 
 
 def slot_at(offset: int, index: int) -> int:
-    """Return the word at which a slot of the buffer at `offset` begins."""
+    """Return the index of the first word of a slot of the buffer at `offset`."""
     return offset // WORD + SLOT_WORDS * index
 
 
 def fence() -> None:
-    """Have whatever this thread did before be seen before whatever it does next.
+    """Order memory accesses: all earlier ones of this thread are visible before all later ones.
 
-    A lock is released and taken again: on x86 two locked instructions (sem_post, sem_wait), on ARM a store-release and
-    then a load-acquire, which no other access passes. The lock is this call's own: bodies are given back in any thread.
+    Python has no fence, so a lock is released and taken again. On x86 these are two locked instructions (sem_post,
+    sem_wait); on ARM a store-release and then a load-acquire, which no other access passes. Each call makes a lock of
+    its own, because bodies are given back in any thread.
     """
     turn = threading.Lock()
     turn.acquire()

@@ -1,18 +1,18 @@
-"""The lender's side: the buffers of one node, and which readers may still read each.
+"""The lender's side of shared memory: the buffers of one node, and which readers may still read each of them.
 
-A buffer is free again when nothing here needs it and none of the readers it was lent to can read it any more. A lease
-learns the latter from loads of its slot and from messages; never from a clock:
+A buffer is free when this node needs it no more and no reader to which it was lent can read it. A lease decides the
+latter by loads of its slot and by messages, never by a clock:
 
-    UNTOUCHED ──the reader begins──▶ BEGUN ──it has done──▶ GIVEN_BACK        the state, which the reader alone writes
+    UNTOUCHED ──the reader begins──▶ BEGUN ──it has finished──▶ GIVEN_BACK    the state, which the reader alone writes
 
     over =  GIVEN_BACK
-         or UNTOUCHED, and by a message of the reader it will not begin:
+         or UNTOUCHED, and a message of the reader says that it will not begin:
             its answer over the stream, or its acceptance of a renewal that is later than the lease
          or the reader's life is over: its presence word is another, or its process is dead
 
-A reader that is stopped keeps its buffers; what has no room beside them goes inline. No rule here needs a store to be
-seen before a load of another word: the lender loads what it waits for and acts on that alone, and what it writes for a
-reader (body, slot) goes ahead of a message that the reader has to have read before it looks.
+A reader that is stopped keeps its buffers; a body that has no room beside them goes inline. No rule here relies on the
+order of a store and a later load of another word. The lender loads the word for which it waits and acts on that word
+alone. Whatever it writes for a reader (body, slot) it writes before it sends the message that makes the reader look.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ REFERENCE = Struct("<QQQQHB")
 
 @dataclass(slots=True, eq=False)
 class Buffer:
-    """Some pages at `offset`: one of lease slots, and a body of `nbytes`.
+    """A buffer at `offset`: a page of lease slots, and the pages of a body of `nbytes`.
 
-    `key` finds the buffer as long as any of its leases is needed, and `num_needed` counts these.
+    The pool finds a buffer by `key` as long as the sender needs any of its leases; `num_needed` counts these.
     """
 
     key: int
@@ -58,22 +58,22 @@ class Buffer:
 
     @property
     def end(self) -> int:
-        """Where the next buffer may begin."""
+        """The offset at which the next buffer may begin."""
         return self.offset + PAGE + -(-self.nbytes // PAGE) * PAGE
 
     @property
     def is_free(self) -> bool:
-        """Whether nothing needs the buffer, and nobody reads it."""
+        """Whether the sender does not need the buffer and no reader can read it."""
         return not self.num_needed and all(lease.is_over for lease in self.leases)
 
 
 class ReaderLease:
-    """One slot of a buffer: that the body is lent to `reader` for one message. A `Lease`."""
+    """One slot of a buffer, by which the body is lent to `reader` for one message. A `Lease`."""
 
     __slots__ = ("_buffer", "_closed", "_mark", "_pool", "_seen", "_slot", "reader", "token")
 
     def __init__(self, pool: BufferPool, buffer: Buffer, reader: NodeId) -> None:
-        """Take the next slot of `buffer`; `token` is 0 until the reader may be told."""
+        """Take the next slot of `buffer`; `token` is 0 until the reference is made."""
         self._pool, self._buffer, self.reader = pool, buffer, reader
         self._slot = slot_at(buffer.offset, len(buffer.leases))
         self._mark = self._seen = self.token = 0
@@ -82,7 +82,7 @@ class ReaderLease:
         buffer.num_needed += 1
 
     def reference(self, quiet: bool) -> bytes | None:
-        """Return where the body lies, for the present life of the reader; None: there is none, send it inline."""
+        """Return the reference for the present life of the reader; None if there is none: send the body inline."""
         words, buffer = self._pool.memory.words, self._buffer
         self._mark = self._pool.memory.mark(self.reader)
         if not self._mark:
@@ -94,7 +94,7 @@ class ReaderLease:
         return REFERENCE.pack(buffer.offset, buffer.nbytes, self.token, self._mark, index, quiet)
 
     def poll(self) -> Answer | None:
-        """Return an answer in memory that was not returned before. Without a fate the message waits for room."""
+        """Return a new answer in memory, or None. In an answer without a fate, the message still waits for room."""
         word = self._pool.memory.words[self._slot + ANSWER] if self.token else 0
         if word == self._seen:
             return None
@@ -102,18 +102,18 @@ class ReaderLease:
         return of_word(word)
 
     def answered(self) -> None:
-        """Note that the answer came another way: the reader has begun by now, or never will."""
+        """Note that the answer came another way, so the reader has begun already, or never will."""
         self._closed = True
 
     def release(self) -> None:
-        """End the sender's need of the body. The reader may still have it."""
+        """End the sender's use of the body. The reader may still read it."""
         self._buffer.num_needed -= 1
         if not self._buffer.num_needed:
             del self._pool.needed[self._buffer.key]
 
     @property
     def is_over(self) -> bool:
-        """Whether the reader does not read the body, and never will."""
+        """Whether the reader does not read the body now and never will."""
         if not self.token:
             return True
         memory = self._pool.memory
@@ -125,10 +125,10 @@ _offset = attrgetter("offset")
 
 
 class BufferPool:
-    """The buffers of one node, first fit: pages that were written before cost less than fresh ones."""
+    """The buffers of one node, placed first fit: pages that were written before cost less than fresh ones."""
 
     def __init__(self, memory: SharedMemory, first: int, end: int) -> None:
-        """Hand out buffers from `first` up to `end`, both at a page's border."""
+        """Place buffers from `first` up to `end`, both at page borders."""
         self.memory, self._first, self._end = memory, first, end
         self.buffers: list[Buffer] = []
         self.needed: dict[int, Buffer] = {}
@@ -136,16 +136,16 @@ class BufferPool:
 
     @property
     def token_to_come(self) -> int:
-        """The token of the next lease that is told to a reader; all before it are smaller."""
+        """The token of the next reference; all earlier tokens are smaller."""
         return self._token + 1
 
     def next_token(self) -> int:
-        """Return a token greater than all before it in this life, and by all odds none of another life."""
+        """Return a token greater than all earlier ones of this life, and practically unique across lives."""
         self._token += 1
         return self._token
 
     def take(self, key: int, nbytes: int) -> Buffer | None:
-        """Return a buffer for a body of `nbytes`, to be found by `key` while it is needed; None: there is no room."""
+        """Return a new buffer for a body of `nbytes`, found by `key` while it is needed; None without room."""
         self.buffers = [buffer for buffer in self.buffers if not buffer.is_free]
         buffer = Buffer(key, self._first, nbytes)
         for other in self.buffers:
@@ -159,11 +159,11 @@ class BufferPool:
         return buffer
 
     def lend(self, buffer: Buffer, reader: NodeId) -> ReaderLease | None:
-        """Lend a buffer to one reader more; None: it has no slot left."""
+        """Lend a buffer to one more reader; None if it has no slot left."""
         return ReaderLease(self, buffer, reader) if len(buffer.leases) < SLOTS else None
 
     def close_before(self, reader: NodeId, token: int) -> None:
-        """Note that `reader` begins nothing that it was told before `token`."""
+        """Note that `reader` begins to read nothing that was lent to it before `token`."""
         for buffer in self.buffers:
             for lease in buffer.leases:
                 if lease.reader == reader and 0 < lease.token < token:

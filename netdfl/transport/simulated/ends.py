@@ -1,4 +1,4 @@
-"""What a fabric knows of its nodes: the end of each, its edges to others, and the senders that wait for room."""
+"""The ends of a fabric: for each node its sink, its edges to others, and the senders that wait for room."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from netdfl.transport.base import Fate, Sink
 
 FEW_EDGES = 16
 MOST_WAITING = 64
-"""Messages that an edge takes though its receiver does not."""
+"""Bound of an edge's backlog: the most messages that an edge takes though its receiver does not."""
 
 
 class FabricLinks(Protocol):
-    """The links of a fleet, as `netdfl.links.channel.Links`."""
+    """The links of a fleet. `netdfl.links.channel.Links` implements them."""
 
     @property
     def common(self) -> Path | None:
-        """The path of every edge, where all are alike and none remembers what passed; None: ask for each."""
+        """The one path of all edges, if all are alike and their stages have no state; None: ask for each edge."""
 
     def path(self, src: NodeId, dst: NodeId) -> Path:
-        """The stages from `src` to `dst`."""
+        """Return the stages from `src` to `dst`."""
 
     def forget(self, src: NodeId, dst: NodeId) -> None:
-        """Nobody uses the path from `src` to `dst` any more."""
+        """Drop the path from `src` to `dst`, which is not used any more."""
 
     def apply(self, event: CompiledEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Make a scheduled change; the outcomes of the units that the stages hold."""
+        """Make a scheduled change; return the outcomes of the units that the stages hold."""
 
 
 class PerfectLinks:
@@ -42,7 +42,7 @@ class PerfectLinks:
     common = Path((0, 0), ())
 
     def path(self, src: NodeId, dst: NodeId) -> Path:
-        """No stages."""
+        """Return a path without stages."""
         return Path((src, dst), ())
 
     def forget(self, src: NodeId, dst: NodeId) -> None:
@@ -53,21 +53,21 @@ class PerfectLinks:
         return ()
 
 
-class Sending(NamedTuple):
-    """What a node's messages of one instant have in common, as far as their rows in the record go."""
+class SendRecord(NamedTuple):
+    """The part of a row that messages of one node and one instant share in the record."""
 
     id: MessageId
     nbytes: int
     sent_ns: int
 
 
-NOTHING_SENT = Sending(MessageId(Kind.DATA, 0, StepId(0, 0), 0, 0), 0, -1)
-Content: TypeAlias = tuple[Message, Sending]
-"""What the fabric's engine carries."""
+NOTHING_SENT = SendRecord(MessageId(Kind.DATA, 0, StepId(0, 0), 0, 0), 0, -1)
+Content: TypeAlias = tuple[Message, SendRecord]
+"""The content that the fabric's engine carries: a message and its part of the record."""
 
 
 class FabricEdge(EdgeState):
-    """An edge, and its backlog: messages that the receiver has not taken though nothing delays them."""
+    """An edge with its backlog: messages that the receiver has not taken though no link delays them."""
 
     __slots__ = ("backlog", "source", "target", "waiters")
 
@@ -79,23 +79,23 @@ class FabricEdge(EdgeState):
         self.waiters: list[asyncio.Future[None]] | None = None
 
     def rests(self, now_ns: int) -> bool:
-        """Whether an edge made anew would do as this one does: no message waits, and the stages remember nothing."""
+        """Whether a new edge would behave as this one: no message waits, and the stages have no state."""
         return not (self.backlog or self.waiters) and super().rests(now_ns)
 
     def add_to_backlog(self) -> None:
-        """Count a message that its receiver has not taken yet."""
+        """Count a message that the receiver has not taken yet."""
         self.backlog += 1
         self.source.backlog += 1
 
     async def room(self) -> None:
-        """Wait until the edge takes messages again."""
+        """Wait until the backlog is below its bound."""
         while self.backlog >= MOST_WAITING:
             waiter = asyncio.get_running_loop().create_future()
             self.waiters = [*(self.waiters or ()), waiter]
             await waiter
 
     def take_off_backlog(self) -> None:
-        """Count a message less, and let senders that wait for room look again."""
+        """Decrement the backlog and wake the senders that wait on this edge."""
         self.backlog -= 1
         self.source.backlog -= 1
         if self.waiters:
@@ -106,20 +106,27 @@ class FabricEdge(EdgeState):
 
 
 HeldMessage: TypeAlias = tuple[FabricEdge, Content]
-"""A message for which its receiver's mailbox has no room."""
+"""A message for which the receiver's mailbox has no room, with its edge."""
 NOWHERE: tuple[tuple[NodeId, ...], Route[FabricEdge]] = ((), Route((), UNKNOWN))
 
 
 class FabricEnd:
-    """A node's end of the fabric: its sink, its edges to others, and the messages that its full mailbox left waiting.
+    """The end of one node: its sink, its edges to others, and the messages for which its mailbox has no room.
 
-    `backlog` is the sum of its edges'. `last` are the receivers to which it sent last, and the route to them.
+    Attributes:
+        node: the node.
+        sink: takes the node's messages; None before the first life and after a crash.
+        edges: the edges over which the node has sent, by receiver.
+        held: the messages for which the mailbox had no room, in their order.
+        backlog: the sum of the backlogs of the edges.
+        most_edges: the number of edges beyond which idle ones are dropped.
+        last: the receivers of the latest multicast, and the route to them.
     """
 
     __slots__ = ("backlog", "edges", "held", "last", "most_edges", "node", "sink")
 
     def __init__(self, node: NodeId) -> None:
-        """Begin without a sink: nothing is delivered yet."""
+        """Begin without a sink, so that nothing is delivered yet."""
         self.node = node
         self.sink: Sink | None = None
         self.edges: dict[NodeId, FabricEdge] = {}
@@ -133,36 +140,36 @@ class FabricEnd:
         self.sink = sink
 
     def route(self, dsts: tuple[NodeId, ...], edge_to: Callable[[FabricEnd, NodeId], FabricEdge]) -> Route[FabricEdge]:
-        """Return the edges to `dsts`, made by `edge_to` where there are none; most nodes send to the same again."""
+        """Return the edges to `dsts`, new ones by `edge_to`. Cached: most nodes send to the same receivers again."""
         if dsts != self.last[0]:
             self.last = dsts, Route.over([self.edges.get(dst) or edge_to(self, dst) for dst in dsts])
         return self.last[1]
 
     def take_held(self, is_wanted: Callable[[HeldMessage], bool] = lambda held: True) -> list[HeldMessage]:
-        """Take out messages that the full mailbox left waiting, in their order."""
+        """Remove and return held messages, in their order."""
         taken = [each for each in self.held if is_wanted(each)]
         self.held = [each for each in self.held if not is_wanted(each)]
         return taken
 
-    def forget(self, sending: int, now_ns: int) -> list[NodeId]:
-        """Drop the edges that can be made again; where a graph is redrawn, most are used once.
+    def forget(self, num_sent: int, now_ns: int) -> list[NodeId]:
+        """Drop the edges that rest: on graphs that are redrawn, most edges are used once.
 
-        The next time is when there are more than those that are left and a node that sends `sending` messages at once
-        can fill. Returns the receivers whose dropped edges had stages of their own.
+        The bound for the next time allows twice the edges that are left, and twice the `num_sent` messages that the
+        node sends at once. Returns the receivers whose dropped edges had stages of their own.
         """
         before = self.edges
         busy = [(dst, e) for dst, e in before.items() if e.plan.delay_ns < 0 or e.backlog or e.waiters]
         self.edges = {dst: edge for dst, edge in busy if not edge.rests(now_ns)}
-        self.most_edges = max(FEW_EDGES, 2 * sending, 2 * len(self.edges))
+        self.most_edges = max(FEW_EDGES, 2 * num_sent, 2 * len(self.edges))
         self.last = NOWHERE
         return [dst for dst, _ in busy if dst not in self.edges]
 
     def deliver(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
-        """Hand over messages in this order and return each one's fate; None: there is no room, or nobody."""
+        """Deliver messages in this order; return the fate of each, or None without room or without a sink."""
         return [None] * len(messages) if self.sink is None else self.sink.deliver(messages)
 
     def close(self) -> None:
-        """Leave for good. Edges that are dropped here need no garbage collector, which takes far longer."""
+        """Drop the sink and the edges. Dropped here, edges need no garbage collector, which takes far longer."""
         self.sink = None
         self.edges.clear()
         self.last = NOWHERE

@@ -1,13 +1,16 @@
-"""The fabric: every message of a simulated fleet, between the ends of its nodes.
+"""The fabric: the network of a simulated fleet, which carries all messages between the ends of its nodes.
 
-Sans-I/O. Whoever owns the time asks `next_ns` and calls `run` at that instant; the fabric never waits, and knows an
-event loop only for the senders that it holds back. The link engine takes messages over their links; the fabric counts
-them, hands over what arrives, and keeps what a full mailbox has no room for.
+    send ──▶ link engine ──▶ arrived ──▶ offered to the sink ──▶ settled in the ledger
+                  └─ dropped by a link      └─ no room: held, and offered again
 
-All that arrives at one instant is handed over in one call for each receiver, and recorded in one row group for each
-fate: a fleet's messages come in crowds. Within an instant receivers go in the order of the least order key of what
-comes for them, and the messages of one receiver in the order of their keys. So the order does not depend on who sent
-first.
+The fabric does no I/O. The owner of the virtual time asks `next_ns` and calls `run` at that instant. The fabric needs
+an event loop only for senders that wait for room. The link engine (`links/engine.py`) moves messages over their links;
+the fabric counts them, delivers them, and holds those for which a mailbox has no room.
+
+The messages of a fleet arrive in crowds. So all messages that arrive at a node at one instant are delivered in one
+call, and recorded together if they have one fate. Within an instant, receivers are served in the order of the least
+order key among their messages, and the messages of one receiver in the order of their keys. The keys are hashes of edge
+and message id, so the order does not depend on which node sent first.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ from netdfl.transport.simulated.ends import (
     FabricEnd,
     FabricLinks,
     PerfectLinks,
-    Sending,
+    SendRecord,
 )
 from netdfl.transport.wire import frame_size
 
@@ -45,7 +48,7 @@ FabricFlight: TypeAlias = Flight[FabricEdge, Content]
 
 
 class Fabric:
-    """All messages under way. Serve it: call `run(next_ns())` whenever time gets there."""
+    """The network of a simulated fleet. Its owner calls `run(next_ns())` when the virtual time gets there."""
 
     def __init__(
         self,
@@ -57,41 +60,46 @@ class Fabric:
         changing: bool = False,
         size: Callable[[Payload], int] = frame_size,
     ) -> None:
-        """Carry messages over `links`, and tell `ledger` of all; `seed` keys the order within an instant.
+        """Begin without nodes.
 
-        `changing` says that the schedule changes links while the fleet runs, so that single stages
-        must be able to take back what they let go.
-        `size` gives a message's bytes, once for each payload.
+        Args:
+            clock: the virtual time.
+            seed: keys the order of messages within an instant.
+            ledger: counts and records all messages.
+            links: the links of the fleet; None: links that lose nothing and take no time.
+            changing: whether the schedule changes links during the run. If so, no arrival is computed in advance where
+                a change may move it.
+            size: returns the bytes of a payload's frame.
         """
         self._clock, self._seed, self._ledger, self._size = clock, seed, ledger, size
         self._links: FabricLinks = links or PerfectLinks()
         self._changing = changing
         self._ends: dict[NodeId, FabricEnd] = {}
         self._engine: LinkEngine[FabricEdge, Content] = LinkEngine(self._arrived, self._dropped)
-        self._sending = NOTHING_SENT
+        self._record = NOTHING_SENT
         self._alike: tuple[Sequence[LinkRule] | None, PathPlan] = (None, PathPlan(0))
 
     # nodes
 
     def join(self, node: NodeId) -> None:
-        """Give `node` an end; a node that restarts keeps its edges and what is on them."""
+        """Give `node` an end; a node that restarts keeps its edges and the messages on them."""
         if node not in self._ends:
             self._ends[node] = FabricEnd(node)
 
     def attach(self, node: NodeId, sink: Sink) -> None:
-        """Deliver to `node` from now on; what an earlier sink had no room for is offered to this one."""
+        """Deliver messages for `node` to `sink`, beginning with those that are held for it."""
         end = self._ends[node]
         end.attach(sink)
         self._release(end)
 
     def detach(self, node: NodeId) -> None:
-        """Let `node` crash: what comes for it fails, what it sent goes on."""
+        """Let `node` crash: messages for it fail, its own messages under way go on."""
         end = self._ends[node]
         end.attach(None)
         self._release(end)
 
     def leave(self, *nodes: NodeId) -> None:
-        """Settle as `in_flight` everything that `nodes` have sent and that has not ended."""
+        """Remove `nodes`; settle their messages under way as `in_flight`."""
         for flight in self._engine.withdraw(lambda flight: flight.edge.edge[0] in nodes):
             self._settle(flight.edge, flight.content, None, Fate.IN_FLIGHT)
         for end in self._ends.values():
@@ -103,17 +111,17 @@ class Fabric:
     # what is under way
 
     def flights(self) -> list[FabricFlight]:
-        """Every message under way, and how far it is; what a full mailbox holds has no time and no unit."""
+        """Return all messages under way, with their positions; one held for a full mailbox has no time and no unit."""
         held = [Flight(edge, content, None, None) for end in self._ends.values() for edge, content in end.held]
         return [*self._engine.flights(), *held]
 
     def lose(self, flight: FabricFlight, reason: FateReason) -> None:
-        """Drop a message that is under way, now."""
+        """Drop a message that is under way."""
         self._withdraw(flight)
         self._settle(flight.edge, flight.content, None, Fate.dropped(reason))
 
     def hasten(self, flight: FabricFlight) -> None:
-        """Let a message that is under way arrive now."""
+        """Deliver a message that is under way now."""
         self._withdraw(flight)
         self._arrive(flight.edge, flight.content)
 
@@ -127,7 +135,7 @@ class Fabric:
     # sending
 
     def send(self, multicast: Multicast) -> int:
-        """Hand a message to its receivers in turn, until one is full; return to how many it was handed."""
+        """Send a multicast to its receivers in turn until the edge to one is full; return how many it was sent to."""
         source, count = self._ends[multicast.src], len(multicast.dsts)
         if source.backlog + count < MOST_WAITING:  # so no receiver can be full
             self._submit(source, multicast)
@@ -147,13 +155,13 @@ class Fabric:
         sizes = [payload.size or self._size(payload) for payload in payloads]
         self._ledger.sent(multicast, sum(sizes), now)
         if sizes.count(sizes[0]) == len(sizes):
-            sending = Sending(id, sizes[0], now)
-            if sending != self._sending:
-                self._sending = sending  # what arrives with the same object gets a row together
-            sendings: Iterable[Sending] = repeat(self._sending)
+            record = SendRecord(id, sizes[0], now)
+            if record != self._record:
+                self._record = record  # what arrives with the same object gets a row together
+            records: Iterable[SendRecord] = repeat(self._record)
         else:
-            sendings = [Sending(id, nbytes, now) for nbytes in sizes]
-        contents = zip(multicast.messages, sendings)  # noqa: B905 (one sending may be that of all)
+            records = [SendRecord(id, nbytes, now) for nbytes in sizes]
+        contents = zip(multicast.messages, records)  # noqa: B905 (one record may be that of all)
         order_key = message_order_key(self._seed, id)
         for edge in self._engine.submit(source.route(dsts, self._edge), contents, id, sizes, order_key, now):
             edge.add_to_backlog()
@@ -162,28 +170,28 @@ class Fabric:
         edge = source.edges.get(dst)
         if edge is None:
             path = self._links.common or self._links.path(source.node, dst)
-            if path.stages is not self._alike[0]:  # of links that share their stages it is found out once
+            if path.stages is not self._alike[0]:  # computed once for all links that share their stages
                 self._alike = path.stages, PathPlan.computed(path, changing=self._changing)
             order_key = edge_order_key(self._seed, source.node, dst)
             edge = source.edges[dst] = FabricEdge(source, self._ends[dst], path, self._alike[1], order_key)
         return edge
 
     async def room(self, edge: Edge) -> None:
-        """Wait until `edge` takes messages again."""
+        """Wait until `edge` has room for messages."""
         await self._ends[edge[0]].edges[edge[1]].room()
 
     # time
 
     def next_ns(self) -> int | None:
-        """Return when something is due, or None."""
+        """Return when the next event is due, or None."""
         return self._engine.next_ns()
 
     def run(self, now_ns: int) -> None:
-        """Do what is due at `now_ns`, which `next_ns` gave."""
+        """Process the events that are due at `now_ns`, which `next_ns` returned."""
         self._engine.step(now_ns)
 
     def change(self, event: CompiledEvent) -> None:
-        """Make a scheduled change of links or nodes' rates now."""
+        """Make a scheduled change of links or of nodes' rates now."""
         now = self._clock.now_ns()
         self._engine.change(self._links.apply(event, now), now)
 
@@ -205,7 +213,7 @@ class Fabric:
         self._arrive(edge, content)
 
     def _arrived_together(self, arrivals: Sequence[FabricArrival], now_ns: int) -> None:
-        """Hand each node what comes for it now; all ways were computed in advance."""
+        """Deliver to each node its messages of this instant, all of which had computed arrivals."""
         come: dict[FabricEnd, list[FabricArrival]] = {}
         for arrival in arrivals:
             target = arrival[1].target
@@ -220,7 +228,7 @@ class Fabric:
             (group[0][0], target, group) for target, group in zip(come, map(in_order, come.values()), strict=True)
         ]
         groups.sort(key=order_key_of)
-        ended: dict[tuple[int, Fate], tuple[Sending, list[Edge], list[Payload]]] = {}
+        ended: dict[tuple[int, Fate], tuple[SendRecord, list[Edge], list[Payload]]] = {}
         delivered = ended[id(first), Fate.DELIVERED] = first, [], []
         for _, target, group in groups:
             fates = target.deliver([content[0] for _, _, content, _ in group])
@@ -232,13 +240,13 @@ class Fabric:
                 delivered[2].extend([content[0].payload for _, _, content, _ in group])
                 continue
             for (_, edge, content, _), fate in zip(group, fates, strict=True):
-                message, sending = content
-                if sending.sent_ns == now_ns:
+                message, record = content
+                if record.sent_ns == now_ns:
                     edge.take_off_backlog()
                 if fate is None:
                     self._hold(edge, content)
                     continue
-                _, edges, payloads = ended.setdefault((id(sending), fate), (sending, [], []))
+                _, edges, payloads = ended.setdefault((id(record), fate), (record, [], []))
                 edges.append(edge.edge)
                 payloads.append(message.payload)
         for (_, fate), ((name, nbytes, sent_ns), edges, payloads) in ended.items():
@@ -254,7 +262,7 @@ class Fabric:
             self._settle(edge, content, self._clock.now_ns(), fate)
 
     def _hold(self, edge: FabricEdge, content: Content) -> None:
-        """Keep a message for which the receiver has no room; a receiver that is gone fails it."""
+        """Hold a message for which the receiver has no room; fail it if the receiver has crashed."""
         target = edge.target
         if target.sink is None:
             self._settle(edge, content, None, Fate.GONE)
@@ -269,7 +277,7 @@ class Fabric:
             self._release(target)
 
     def _release(self, target: FabricEnd) -> None:
-        """Let what a full mailbox held arrive once more."""
+        """Offer the messages that are held for a mailbox again."""
         for edge, content in target.take_held():
             edge.take_off_backlog()
             self._arrive(edge, content)
@@ -282,9 +290,9 @@ class Fabric:
         self._settle(unit.edge, unit.content, None, Fate.dropped(reason))
 
     def _count_copy(self, content: Content) -> None:
-        """A link made a copy of a message: it costs its sender no bytes."""
-        message, sending = content
-        self._ledger.sent(unicast(message), 0, sending.sent_ns)
+        """Count a copy that a link made, which costs the sender no bytes."""
+        message, record = content
+        self._ledger.sent(unicast(message), 0, record.sent_ns)
 
     def _settle(self, edge: FabricEdge, content: Content, arrived_ns: int | None, fate: Fate) -> None:
         message, (id, nbytes, sent_ns) = content

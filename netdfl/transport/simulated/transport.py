@@ -18,24 +18,24 @@ class SimulatedTransport:
         fabric.join(node)
 
     def attach(self, sink: Sink) -> None:
-        """Deliver what arrives into `sink`."""
+        """Deliver arriving messages into `sink`."""
         self.fabric.attach(self.node, sink)
 
     async def start(self) -> str:
-        """It needs no address."""
+        """Return an empty address: nodes of one process need none."""
         return ""
 
     def begin(self) -> None:
-        """The fabric goes by the clock itself."""
+        """Do nothing: the fabric goes by the clock."""
 
     def set_peer(self, node: NodeId, address: str, epoch: int = 0) -> None:
-        """The fabric knows where everybody is."""
+        """Do nothing: the fabric knows all nodes."""
 
     def set_gone(self, node: NodeId) -> None:
-        """The fabric knows who is gone."""
+        """Do nothing: the fabric knows which nodes are gone."""
 
     async def send(self, multicasts: Sequence[Multicast]) -> None:
-        """Hand over one step's messages; waits only while a destination's mailbox is full."""
+        """Hand over the messages of one step; wait only while the mailbox of a receiver is full."""
         for multicast in multicasts:
             taken = self.fabric.send(multicast)
             while taken < len(multicast.dsts):
@@ -44,8 +44,8 @@ class SimulatedTransport:
                 taken = self.fabric.send(multicast)
 
     async def aclose(self) -> None:
-        """Let nothing more in or out; settle what this node has under way as `in_flight`."""
+        """Leave the fabric; settle the messages that this node has under way as `in_flight`."""
         self.fabric.leave(self.node)
 
     async def hand_over(self) -> None:
-        """What was sent is the fabric's already."""
+        """Do nothing: the fabric has all messages that were sent."""
