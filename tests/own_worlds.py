@@ -14,7 +14,7 @@ from netdfl.testing import world_ends as ends
 from netdfl.testing import world_faults as faults
 from netdfl.testing.leftovers import containers, network
 from netdfl.testing.world_bench import Keys, Options
-from netdfl.testing.worlds import WORLD_CHECKS, Check, Differs, TestedWorld
+from netdfl.testing.worlds import WORLD_CHECKS, Check, TestedWorld, WorldDifference
 
 _LATE: Keys = {"fidelity": {"relative": 100, "slack": "100s"}}
 """No check is about how well links keep their times."""
@@ -25,14 +25,14 @@ OWN_WORLDS = (
         "simulated",
         Options(world={"kind": "simulated", "compute": "10ms"}, fleets_at_once=False, rounds_of_seconds=120),
         {
-            ends.same_numbers_as_simulated: Differs(
+            ends.same_numbers_as_simulated: WorldDifference(
                 "it is the measure of the others, and repeats itself to the hash of its event log", ends.repeats_itself
             ),
-            ends.two_at_once: Differs(
+            ends.two_at_once: WorldDifference(
                 "exact arithmetic is a setting of a whole process: two fleets run one after the other", ends.two_at_once
             ),
-            faults.kill_of_a_node: Differs("its nodes have no process of their own that somebody could kill"),
-            ends.resume_of_a_killed_run: Differs(
+            faults.kill_of_a_node: WorldDifference("its nodes have no process of their own that somebody could kill"),
+            ends.resume_of_a_killed_run: WorldDifference(
                 "it plays the run again from its start, without training again, to the hash of a run left alone",
                 ends.replay_of_a_killed_run,
             ),
@@ -48,7 +48,7 @@ OWN_WORLDS = (
             a_kill_leaves=("socket files",),
         ),
         {
-            ends.nothing_left: Differs(
+            ends.nothing_left: WorldDifference(
                 "a supervisor that is killed leaves its socket in the run directory, which a resumed run takes over",
                 ends.nothing_left_but_by_a_kill,
             ),
@@ -63,11 +63,11 @@ OWN_WORLDS = (
             a_kill_leaves=("socket files", "containers", "networks"),
         ),
         {
-            ends.resume_of_a_killed_run: Differs(
+            ends.resume_of_a_killed_run: WorldDifference(
                 "a killed run's containers are removed by the next run: it says that it can't be resumed",
                 ends.refuses_to_resume,
             ),
-            ends.nothing_left: Differs(
+            ends.nothing_left: WorldDifference(
                 "a supervisor that is killed leaves its containers and sockets, which the next run takes away",
                 ends.nothing_left_but_by_a_kill,
             ),
@@ -94,7 +94,7 @@ def _words(check: Check) -> str:
     return f"{check.__name__.replace('_', ' ')}: {lines[0]}"
 
 
-def _cell(row: Differs | None) -> str:
+def _cell(row: WorldDifference | None) -> str:
     if row is None:
         return "yes"
     return f"{'no' if row.instead is None else 'otherwise'}: {row.why}"

@@ -34,6 +34,7 @@ CLEAN = frozenset(
         "standalone",
         "study",
         "supervisor",
+        "testing",
         "topology",
         "training",
         "transport",

@@ -1,4 +1,4 @@
-"""Conformance suites and toy problems, shipped for those who write own parts; and a search for runs that fail."""
+"""Conformance suites and toy problems for authors of their own parts; and a search for runs that fail."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["explore"]
 def explore(
     scenario: Scenario | str | Path | Json, *, runs: int = 200, seed: int = 0, jobs: int = 1
 ) -> ExplorationResult:
-    """Assert that no run of `scenario` fails, whatever is drawn of what its `explore` says: one line of a test.
+    """Assert that no run of `scenario` fails in its space of variants, the block `explore`: one line of a test.
 
-    The same seed searches the same way. Raises AssertionError with each cause, and the first of them as the smallest
-    scenario that shows it; InputError where the scenario can't be explored.
+    The same seed searches the same way. Raises AssertionError with each cause, and the first of them with the smallest
+    scenario that shows it; InputError for a scenario that can't be explored.
     """
     from netdfl.explore.explore import Budget, Exploration
     from netdfl.scenario.load import load
@@ -35,7 +35,7 @@ def explore(
 
 
 def _told(exploration: Exploration, explored: ExplorationResult) -> str:
-    """Every cause with how often it was met, and the scenario of the first."""
+    """Return the text of all causes with their counts, and the scenario of the first."""
     from netdfl.core.errors import InputError
     from netdfl.explore.explore import by_rate
     from netdfl.explore.findings import FindingScenarios

@@ -3,7 +3,7 @@
     def test_mine() -> None:
         check_compressor(lambda: Mine(bits=3))
 
-Each check raises AssertionError that says what was promised and what came.
+A failed check raises AssertionError with the promise and the actual result.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DIMS = (0, 1, 2, 7, 64, 513, 1000)
 
 
 def check_compressor(make: Make, *, dim: int = 700, draws: int = 400, seed: int = 0) -> None:
-    """Run every check of this module on what `make` returns."""
+    """Run every check of this module on the compressor that `make` returns."""
     for each in (check_round_trip, check_zero, check_owns_memory, check_repeatable, check_refuses_non_finite):
         each(make, seed=seed)
     check_any_size(make, seed=seed)
@@ -49,7 +49,7 @@ def _contents(
 
 
 def check_round_trip(make: Make, *, seed: int = 0) -> None:
-    """Any dimension and floating dtype decodes to a finite flat vector as long; nbytes counts the arrays."""
+    """Check that any dimension and floating dtype decodes to a finite flat vector as long; nbytes counts the arrays."""
     for dim in _DIMS:
         for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
             x = _gaussian(dim, seed, dtype)
@@ -65,14 +65,14 @@ def check_round_trip(make: Make, *, seed: int = 0) -> None:
 
 
 def check_zero(make: Make, *, seed: int = 0) -> None:
-    """The zero vector decodes to zero."""
+    """Check that the zero vector decodes to zero."""
     for dim in _DIMS:
         y = make().decompress(make().compress(torch.zeros(dim), np.random.default_rng(seed)))
         assert not y.any(), f"a zero vector of {dim} decodes to {y}"
 
 
 def check_owns_memory(make: Make, *, seed: int = 0) -> None:
-    """Neither the vector that was encoded nor the decoded one shares memory with the encoding."""
+    """Check that neither the original vector nor the decoded one shares memory with the encoding."""
     x = _gaussian(300, seed)
     encoded = make().compress(x, np.random.default_rng(seed))
     before = _contents(encoded)
@@ -83,7 +83,7 @@ def check_owns_memory(make: Make, *, seed: int = 0) -> None:
 
 
 def check_repeatable(make: Make, *, dim: int = 100_003, seed: int = 0) -> None:
-    """The same seed gives the same bytes and numbers, in another instance and on another number of threads."""
+    """Check that one seed gives the same bytes and numbers, in another instance and on any number of threads."""
     x = _gaussian(dim, seed)
     threads = torch.get_num_threads()
     results = []
@@ -99,7 +99,7 @@ def check_repeatable(make: Make, *, dim: int = 100_003, seed: int = 0) -> None:
 
 
 def check_refuses_non_finite(make: Make, *, seed: int = 0) -> None:
-    """A NaN or infinity anywhere is a ValueError."""
+    """Check that a NaN or infinity anywhere is a ValueError."""
     for bad in (math.nan, math.inf, -math.inf):
         for at in (0, 600, 999):
             x = _gaussian(1000, seed)
@@ -112,7 +112,7 @@ def check_refuses_non_finite(make: Make, *, seed: int = 0) -> None:
 
 
 def check_any_size(make: Make, *, dim: int = 300, seed: int = 0) -> None:
-    """Whatever is finite decodes to finite numbers, or is a ValueError at its sender."""
+    """Check that a finite vector decodes to finite numbers, or is a ValueError at its sender."""
     for dtype in (torch.float32, torch.float64):
         limits = torch.finfo(dtype)
         pattern = torch.linspace(-1.0, 1.0, dim, dtype=dtype)
@@ -126,7 +126,7 @@ def check_any_size(make: Make, *, dim: int = 300, seed: int = 0) -> None:
 
 
 def check_error(make: Make, *, dim: int = 700, draws: int = 400, seed: int = 0) -> None:
-    """The mean of |x - C(x)|^2 keeps within `variance` and `contraction`, to 5 standard errors."""
+    """Check that the mean of |x - C(x)|^2 keeps within `variance` and `contraction`, to 5 standard errors."""
     compressor = make()
     spike = torch.zeros(dim)
     spike[dim // 2] = -3.0
@@ -148,7 +148,7 @@ def check_error(make: Make, *, dim: int = 700, draws: int = 400, seed: int = 0) 
 
 
 def check_unbiased(make: Make, *, dim: int = 700, draws: int = 400, seed: int = 0) -> None:
-    """Where `unbiased`, the mean over draws is x within 5 standard errors: each coordinate, and three sums."""
+    """Check, if `unbiased`, that the mean over draws is x within 5 standard errors: each coordinate, and three sums."""
     compressor = make()
     if not compressor.unbiased:
         return
@@ -168,7 +168,7 @@ def check_unbiased(make: Make, *, dim: int = 700, draws: int = 400, seed: int = 
 
 
 def check_hostile(make: Make, *, dim: int = 300, rounds: int = 20, seed: int = 0) -> None:
-    """Damaged encodings raise MalformedMessage or decode to the announced shape; nothing else comes out."""
+    """Check that damaged encodings raise MalformedMessage or decode to the announced shape."""
     rng = np.random.default_rng(seed)
     for _ in range(rounds):
         encoded = make().compress(_gaussian(dim, seed), rng)
@@ -177,7 +177,7 @@ def check_hostile(make: Make, *, dim: int = 300, rounds: int = 20, seed: int = 0
 
 
 def check_decodes_or_refuses(compressor: Compressor, encoded: EncodedVector) -> None:
-    """`encoded` decodes to a vector of its dimension, or raises MalformedMessage."""
+    """Check that `encoded` decodes to a vector of its dimension, or raises MalformedMessage."""
     try:
         y = compressor.decompress(encoded)
     except MalformedMessage:

@@ -1,10 +1,10 @@
-"""The contract of an algorithm: what every entry of the catalog passes, and what your own should.
+"""The contract of an algorithm: checks that every entry of the catalog passes, and that your own should pass.
 
     from netdfl.testing.contract import check_algorithm
     check_algorithm(Entry(build=my_algorithm, family="gossip", needs=frozenset({"doubly"}), source="mine"))
 
-A check raises AssertionError that says what was expected. Where a default can't pass (a momentum
-for a thousand clients on eight), bind another with `functools.partial`.
+A failed check raises AssertionError with the expectation. Where a default can't pass (a momentum for a thousand clients
+on eight), bind another with `functools.partial`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class SmallFleet:
 
     @property
     def server(self) -> NodeId | None:
-        """The server, where there is one."""
+        """The server, if there is one."""
         return self.network.server
 
 
@@ -60,7 +60,7 @@ ContractCheck = Callable[[Entry], None]
 
 
 def network_for(entry: Entry, streams: Streams) -> Network:
-    """A network of the kind the entry needs: directed and redrawn for column weights, half the clients of a star."""
+    """Return a network that fits the entry: directed and redrawn for column weights, half the clients of a star."""
     if "server" in entry.needs:
         star = TOPOLOGIES["star"](NODES + 1, streams)
         return Network(star, server=NODES, participants=sampled(NODES, streams, participation=0.5))
@@ -74,14 +74,14 @@ def network_for(entry: Entry, streams: Streams) -> Network:
 
 
 def consensus_fleet(entry: Entry, seed: int = 0) -> SmallFleet:
-    """Nodes that start apart, and that nothing pulls."""
+    """Return nodes that start apart, without a gradient."""
     streams = Streams(seed)
     network = network_for(entry, streams)
     return SmallFleet(network, {i: consensus(i, streams, dim=DIM) for i in range(network.num_nodes)})
 
 
 def quadratic_fleet(entry: Entry, seed: int = 0, noise: float = 0.0) -> SmallFleet:
-    """Nodes whose quadratics have their optima around 3, started at 0."""
+    """Return nodes that start at 0 with quadratics whose optima lie around 3."""
     streams = Streams(seed)
     network = network_for(entry, streams)
     tasks = {i: _around_three(i, streams, noise) for i in range(network.num_nodes)}
@@ -95,7 +95,7 @@ def _around_three(node: NodeId, streams: Streams, noise: float) -> Quadratic:
 
 
 def agrees_without_gradient(entry: Entry) -> None:
-    """With no gradient the models of all nodes meet; where there is a server, at the server's."""
+    """Check that without a gradient all models meet; with a server, at the server's model."""
     alg, fleet = entry.build(EXCHANGE), consensus_fleet(entry)
     before = _spread(alg, first_states(alg, fleet.tasks, fleet.network.view))
     states = _after(alg, fleet, 60)
@@ -104,11 +104,11 @@ def agrees_without_gradient(entry: Entry) -> None:
 
 
 def leaves_the_start_alone(entry: Entry) -> None:
-    """The vector that a node starts from is shared with others, and never written to."""
+    """Check that no node writes to its initial vector, which it shares with others."""
     for alg, fleet in product(_compressed_or_not(entry), (consensus_fleet(entry), quadratic_fleet(entry))):
         shared = fleet.tasks[0].initial()
         kept = shared.clone()
-        tasks = {i: _Started(task, shared) for i, task in fleet.tasks.items()}
+        tasks = {i: _FixedStartTask(task, shared) for i, task in fleet.tasks.items()}
         play_rounds(alg, first_states(alg, tasks, fleet.network.view), tasks, fleet.network.view, 3)
         assert torch.equal(shared, kept), "the vector that nodes start from was written to; make a copy first"
 
@@ -119,7 +119,7 @@ def _compressed_or_not(entry: Entry) -> Iterator[Algorithm]:
         yield entry.build(replace(EXCHANGE, compressor=IdentityCompressor()))
 
 
-class _Started:
+class _FixedStartTask:
     """A task that starts at a given vector."""
 
     def __init__(self, task: Quadratic, start: Tensor) -> None:
@@ -133,7 +133,7 @@ class _Started:
 
 
 def preserves_the_mean(entry: Entry) -> None:
-    """With no gradient the sums of x and of w never change; a server's model stays where it is."""
+    """Check that without a gradient the sums of x and of w never change; a server's model stays the same."""
     alg, fleet = entry.build(EXCHANGE), consensus_fleet(entry)
     states = first_states(alg, fleet.tasks, fleet.network.view)
     kept_x, kept_w = _conserved(alg, fleet, states)
@@ -145,11 +145,11 @@ def preserves_the_mean(entry: Entry) -> None:
 
 
 def mixes_as_the_matrix(entry: Entry) -> None:
-    """Uncompressed mixing is the matrix product X+ = M X, once for each of its steps.
+    """Check that each step of uncompressed mixing is the matrix product X+ = M X.
 
-    X stands for both the vectors before and after training, so it holds for either order of mixing
-    and stepping; a server's row of M is the mean of the participants. Where pairs meet, M is the product
-    of their averages; where nodes choose their receivers themselves, it is what they chose.
+    X stands for the vectors before and after training alike, so the check holds for either order of mixing and
+    stepping; a server's row of M is the mean of the participants. Where pairs meet, M is the product of their averages;
+    where nodes choose their receivers themselves, M follows their choice.
     """
     alg, fleet = entry.build(EXCHANGE), consensus_fleet(entry, seed=1)
     states, views = first_states(alg, fleet.tasks, fleet.network.view), _views(fleet, 0)
@@ -169,7 +169,7 @@ def mixes_as_the_matrix(entry: Entry) -> None:
 
 
 def _chosen_matrix(alg: Algorithm, states: States, views: Mapping[NodeId, View]) -> Tensor:
-    """Equal shares to whom each node sends, and to itself."""
+    """Return the matrix in which each node sends equal shares to its chosen receivers and to itself."""
     matrix = torch.eye(len(states), dtype=torch.float64)
     for i, s in states.items():
         _, outbox = s.outgoing(alg, Update(s.x, s.x), 0, views[i])
@@ -200,7 +200,7 @@ def _averages_reports(alg: Algorithm, fleet: SmallFleet, states: States) -> None
 
 
 def converges_on_a_quadratic(entry: Entry) -> None:
-    """The average model comes to within 1 % of the optimum of the mean of quadratics that disagree."""
+    """Check that the average model comes within 1 % of the optimum of the mean of differing quadratics."""
     alg, fleet = entry.build(EXCHANGE), quadratic_fleet(entry)
     first = _gap(alg, fleet, first_states(alg, fleet.tasks, fleet.network.view))
     gap = _gap(alg, fleet, _after(alg, fleet, 60))
@@ -208,7 +208,7 @@ def converges_on_a_quadratic(entry: Entry) -> None:
 
 
 def survives_save_and_load(entry: Entry) -> None:
-    """Four rounds with the states saved and loaded after two equal four rounds in one go, bit for bit."""
+    """Check that four rounds with states saved and loaded after two equal four rounds in one go, bit for bit."""
     alg, fleet = entry.build(EXCHANGE), quadratic_fleet(entry, noise=0.1)
     view_of = fleet.network.view
     first = first_states(alg, fleet.tasks, view_of)
@@ -222,7 +222,7 @@ def survives_save_and_load(entry: Entry) -> None:
 
 
 def identity_changes_nothing(entry: Entry) -> None:
-    """Messages compressed by the identity lead where plain ones do; a method may refuse compression."""
+    """Check that messages compressed by the identity give the same result; a method may refuse compression."""
     plain = entry.build(EXCHANGE)
     try:
         compressed = entry.build(replace(EXCHANGE, compressor=IdentityCompressor()))
@@ -238,7 +238,7 @@ def identity_changes_nothing(entry: Entry) -> None:
 
 
 def same_seed_same_result(entry: Entry) -> None:
-    """Two runs from one seed are equal bit for bit, another seed's is not, and the loop is the parts' sum."""
+    """Check that one seed gives equal runs bit for bit, another seed does not, and rounds by hand equal the loop."""
     alg = entry.build(EXCHANGE)
     fleet, again, other = (quadratic_fleet(entry, seed, noise=0.1) for seed in (5, 5, 6))
     states = _run(alg, fleet, 4)
@@ -266,7 +266,10 @@ def _run(alg: Algorithm, fleet: SmallFleet, num_rounds: int) -> States:
 
 
 def _after(alg: Algorithm, fleet: SmallFleet, num_rounds: int) -> States:
-    """By hand: all are judged in the same round, and `same_seed_same_result` holds the loop to it."""
+    """Return the states after some rounds by hand, in which all nodes are in the same round.
+
+    `same_seed_same_result` holds the loop to these rounds.
+    """
     first = first_states(alg, fleet.tasks, fleet.network.view)
     return play_rounds(alg, first, fleet.tasks, fleet.network.view, num_rounds)
 
@@ -295,7 +298,7 @@ def _conserved(alg: Algorithm, fleet: SmallFleet, states: States) -> tuple[Tenso
 
 
 def _gap(alg: Algorithm, fleet: SmallFleet, states: States) -> float:
-    """How far the mean loss at the average model is above its optimum, the server's quadratic left out."""
+    """Return the mean loss at the average model above its optimum, without the server's quadratic."""
     x, w = _conserved(alg, fleet, states)
     tasks = [task for i, task in fleet.tasks.items() if i != fleet.server]
     best = optimum(tasks)

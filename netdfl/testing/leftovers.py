@@ -1,4 +1,4 @@
-"""What a run may leave behind: processes, files, sockets, threads, and what it made on this machine's network."""
+"""Leftovers of a run: processes, files, sockets, threads, and devices and routes in this machine's network."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 MARK = "NETDFL_TEST_MARK"
-"""A variable of the environment, by whose value the processes that a test started are known."""
+"""An environment variable whose value identifies the processes that a test started."""
 MOST_S = 10.0
-"""How long what has ended may take to go away."""
+"""The most seconds that ended things may take to disappear."""
 
 GRPCS = "_poll_wrapper"
 SOCKETS_OF_POLLING = 2
@@ -25,7 +25,7 @@ _DOCKERS = re.compile(r"docker0|br-[0-9a-f]{12}|veth[0-9a-f]{7}")
 
 
 def left_over(look: Look, before: Found, most_s: float = MOST_S) -> dict[str, set[str]]:
-    """What `look` still finds `most_s` from now that was not there `before`; nothing as soon as that is so."""
+    """Return the new findings of `look`, compared with `before`, once there are none or `most_s` are over."""
     until = time.monotonic() + most_s
     while left := _new(look(), before):
         if time.monotonic() > until:
@@ -35,7 +35,7 @@ def left_over(look: Look, before: Found, most_s: float = MOST_S) -> dict[str, se
 
 
 def _named(pid: str) -> str:
-    """A process with its command, where it is still there."""
+    """Return a process with its command, if it still exists."""
     try:
         return f"{pid}: {Path('/proc', pid, 'cmdline').read_bytes().replace(bytes(1), b' ').decode(errors='replace')}"
     except OSError:
@@ -48,7 +48,7 @@ def _new(now: Found, before: Found) -> dict[str, set[str]]:
 
 
 def marked(mark: str) -> set[int]:
-    """The processes that were started with `MARK=mark` in their environment, themselves or those they come from."""
+    """Return the processes with `MARK=mark` in their environment, which children inherit."""
     found = set()
     for path in Path("/proc").glob("[0-9]*"):
         try:
@@ -60,7 +60,7 @@ def marked(mark: str) -> set[int]:
 
 
 def network() -> dict[str, set[str]]:
-    """What stands on this machine's network: devices, named namespaces, routes; but for what is Docker's."""
+    """Return the devices, named namespaces and routes of this machine's network, except for Docker's."""
     named = Path("/run/netns")
     return {
         "devices": {name for name in os.listdir("/sys/class/net") if not _DOCKERS.match(name)},
@@ -70,7 +70,7 @@ def network() -> dict[str, set[str]]:
 
 
 def containers() -> dict[str, set[str]]:
-    """The containers and networks that runs made, by the label that all of them have."""
+    """Return the containers and networks that runs made, by their common label."""
     labelled = ["--filter", "label=netdfl.launcher", "--format"]
     listed = {
         "containers": ["docker", "ps", "--all", *labelled, "{{.Names}}"],
@@ -83,7 +83,7 @@ def containers() -> dict[str, set[str]]:
 
 
 def own() -> dict[str, set[str]]:
-    """What this process holds: threads and sockets, but for one thread of gRPC's, which it keeps for all runs."""
+    """Return the threads and sockets of this process, except for one thread of gRPC's, which it keeps for all runs."""
     names = [each.name for each in threading.enumerate()]
     polling = [name for name in names if GRPCS in name]
     sockets = sum(name.startswith("socket:") for name in _open_files())

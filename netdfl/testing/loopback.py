@@ -21,7 +21,7 @@ ViewOf = Callable[[NodeId, int], View]
 
 
 class SilentRecorder:
-    """Keeps nothing. See `Store`."""
+    """A `Store` that keeps nothing."""
 
     def event(self, *said: object, **details: object) -> None:
         """Keep nothing."""
@@ -30,14 +30,14 @@ class SilentRecorder:
 
 
 class InlineWorker:
-    """Runs everything at once, on the loop."""
+    """A worker that runs every function at once, on the loop."""
 
     async def run(self, what: str, function: Callable[..., T], *args: Any) -> T:
-        """Run now."""
+        """Run the function now."""
         return function(*args)
 
     def spare(self, numel: int) -> bool:
-        """Always inline."""
+        """Return true: all work is inline."""
         return True
 
 
@@ -50,23 +50,23 @@ class Loopback:
     lost: Callable[[Message], bool]
 
     def attach(self, sink: Sink) -> None:
-        """Become reachable."""
+        """Make the node reachable."""
         self.sinks[self.node] = sink
 
     async def send(self, multicasts: Sequence[Multicast]) -> None:
-        """Deliver at once."""
+        """Deliver the messages at once."""
         for message in messages_of(multicasts):
             if not self.lost(message) and deliver_one(self.sinks[message.dst], message) is None:
                 raise AssertionError(f"mailbox of node {message.dst} is full")
         await asyncio.sleep(0)
 
     async def aclose(self) -> None:
-        """Nothing is in flight."""
+        """Do nothing: no message is in flight."""
 
 
 @dataclass
 class LastState:
-    """Keeps the node's state at the end of every round."""
+    """A keeper of the node's state at the end of every round."""
 
     states: list[NodeState] = field(default_factory=list)
     weights: list[float] = field(default_factory=list)

@@ -1,7 +1,7 @@
-"""One round of a whole fleet by hand: no loop, nothing in flight, no time.
+"""Rounds of a whole fleet by hand: without a loop, without messages in flight, without time.
 
-It calls an algorithm's parts in the order of its family's loop, for all nodes at once, over links
-that lose nothing. So a test can look between two steps, and a loop can be compared with it.
+An algorithm's parts are called in the order of its family's loop, for all nodes at once, over links that lose nothing.
+So a test can look between two steps, and the loop's result can be compared.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ Updates = Mapping[NodeId, Update]
 
 
 def first_states(alg: Algorithm, tasks: Tasks, view_of: ViewOf) -> States:
-    """Every node's state before round 0."""
+    """Return every node's state before round 0."""
     return {i: first_state(task.initial(), alg, view_of(i, 0)) for i, task in tasks.items()}
 
 
 def play_rounds(alg: Algorithm, states: States, tasks: Tasks, view_of: ViewOf, num_rounds: int) -> States:
-    """Every node's state `num_rounds` rounds on.
+    """Return every node's state after `num_rounds` more rounds.
 
-    Pairs meet one after the other, in the order of who asks; what overlaps comes within its round.
+    Pairs meet one after the other, in the order of the asking nodes; shares that overlap with training arrive within
+    their round.
     """
     for _ in range(num_rounds):
         views = {i: view_of(i, s.round) for i, s in states.items()}
@@ -38,12 +39,12 @@ def play_rounds(alg: Algorithm, states: States, tasks: Tasks, view_of: ViewOf, n
 
 
 def in_step(alg: Algorithm) -> bool:
-    """Whether every node's round waits for its neighbors', so that the loop gives what rounds by hand give."""
+    """Whether every node's round waits for its neighbors' messages, so that rounds by hand equal the loop."""
     return alg.family in ("gossip", "server") or (alg.family == "overlap" and alg.mixing.lag == 0)
 
 
 def exchange(alg: Algorithm, states: States, updates: Updates, views: Views) -> tuple[States, Updates]:
-    """All mixing steps of one gossip round on the given updates."""
+    """Make all mixing steps of one gossip round on the given updates."""
     round = next(iter(views.values())).round
     for step in range(alg.mixing.num_steps(round, next(iter(views.values())))):
         sent = {i: s.outgoing(alg, updates[i], step, views[i]) for i, s in states.items()}

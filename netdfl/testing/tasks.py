@@ -1,4 +1,4 @@
-"""Checks that a task of one's own keeps its contract (`netdfl.Task`); run them in a test of yours.
+"""Checks that your own task keeps its contract (`netdfl.Task`); run them in a test.
 
 from netdfl.testing.tasks import check_task
 
@@ -24,9 +24,9 @@ from netdfl.training.tasks.task import Task
 
 
 def check_task(make: Callable[[], Task], *, share: float = 0.2) -> None:
-    """Every check of the task that `make` makes; `share` of its data is its test set where it brings none.
+    """Run every check of the task that `make` returns; `share` of its data is its test set if it has none.
 
-    Raises AssertionError with what it does otherwise, or what the task itself raises.
+    Raises AssertionError with the difference, or the error that the task itself raises.
     """
     first, again = _made(make, share), _made(make, share)
     starts_alike(first[0], again[0])
@@ -36,12 +36,12 @@ def check_task(make: Callable[[], Task], *, share: float = 0.2) -> None:
 
 
 def starts_alike(first: FlatModel, again: FlatModel) -> None:
-    """Made twice by one seed, the model starts from the same parameters: all nodes do."""
+    """Check that the model starts from the same parameters when one seed makes it twice, because all nodes do."""
     assert torch.equal(first.flat(), again.flat()), "two nodes start apart: draw at random in model() alone, by torch"
 
 
 def reads_alike(first: Samples, again: Samples) -> None:
-    """The data are the same each time they are made: all nodes share out the same."""
+    """Check that the data are the same each time they are made, because all nodes share out the same data."""
     pairs = zip(leaves((first.x, first.y)), leaves((again.x, again.y)), strict=True)
     assert all(torch.equal(one, other) for one, other in pairs), (
         "two nodes read other data: draw it by a seed of its own"
@@ -49,7 +49,7 @@ def reads_alike(first: Samples, again: Samples) -> None:
 
 
 def learns(model: FlatModel, samples: Samples) -> None:
-    """Small steps along the gradient bring the loss of a minibatch down."""
+    """Check that small steps along the gradient reduce the loss of a minibatch."""
     at = model.flat()
     slope = torch.zeros_like(at)
     before = float(model.slope(at, samples.x, samples.y, slope))
@@ -62,7 +62,7 @@ def learns(model: FlatModel, samples: Samples) -> None:
 
 
 def is_judged(task: Task, model: FlatModel, samples: Samples) -> None:
-    """Figures are finite numbers under plain words."""
+    """Check that the task's figures are finite numbers with plain names."""
     found = outcome(model, model.flat(), samples)
     for name, value in task.metrics(found.outputs, found.targets).items():
         assert name.isidentifier(), f"a figure is called {name!r}: use plain words"

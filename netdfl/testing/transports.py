@@ -1,4 +1,4 @@
-"""The conformance suite of transports: what every world must do alike, under a real or a virtual clock.
+"""The conformance suite of transports: behavior that every world has in common, under a real or a virtual clock.
 
     @pytest.mark.parametrize("check", TRANSPORT_CHECKS)
     async def test_conformance(check):
@@ -28,7 +28,7 @@ PATIENCE_S = 60.0
 
 
 class LedgerRow(NamedTuple):
-    """What a ledger was told of one message at the end."""
+    """A ledger's row of one message at its end."""
 
     message: Message
     nbytes: int
@@ -39,7 +39,7 @@ class LedgerRow(NamedTuple):
 
 @dataclass(eq=False)
 class KeptLedger:
-    """Keeps everything that transports report."""
+    """A ledger that keeps everything that transports report."""
 
     handed: list[Message] = field(default_factory=list)
     rows: list[LedgerRow] = field(default_factory=list)
@@ -74,7 +74,7 @@ class KeptLedger:
 
 @dataclass(eq=False)
 class KeptSink:
-    """A mailbox that keeps what comes, up to `capacity` messages; without one it is never full."""
+    """A mailbox that keeps arrivals, up to `capacity` messages; without a capacity it is never full."""
 
     capacity: int | None = None
     messages: list[Message] = field(default_factory=list)
@@ -82,7 +82,7 @@ class KeptSink:
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def deliver(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
-        """Take as many messages as there is room for. Raises TypeError for a message that does not come in a list."""
+        """Accept as many messages as there is room for. Raises TypeError for a message that is not in a list."""
         if isinstance(messages, Message):
             raise TypeError("a sink takes all that comes at one instant: `fates = sink.deliver([message])`")
         room = len(messages) if self.capacity is None else max(0, self.capacity - len(self.messages))
@@ -97,14 +97,14 @@ class KeptSink:
         self._changed.set()
 
     def make_room(self) -> None:
-        """Never be full again."""
+        """Remove the capacity, and call back the waiting senders."""
         self.capacity = None
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             asyncio.get_running_loop().call_soon(callback)
 
     async def until(self, count: int) -> None:
-        """Return when `count` messages have come; TimeoutError after a minute."""
+        """Return when `count` messages have arrived; TimeoutError after a minute."""
         await _until(self._changed, self.messages, count)
 
     async def until_waiting(self, count: int = 1) -> None:
@@ -120,24 +120,24 @@ async def _until(changed: asyncio.Event, kept: Sequence[object], count: int) -> 
 
 
 def vector_payload(values: np.ndarray[Any, Any], meta: Mapping[str, Scalar] | None = None) -> Payload:
-    """A payload with a snapshot of one numpy array, under the name `x`."""
+    """Return a payload with a snapshot of one numpy array, under the name `x`."""
     data = memoryview(values.tobytes())
     return Payload({"x": Array(values.dtype.name, values.shape, data)}, meta or {})
 
 
 def data_message(edge: Edge, round: int, payload: Payload) -> Message:
-    """A data message of epoch 0, step 0."""
+    """Return a data message of epoch 0, step 0."""
     return Message(edge[0], edge[1], Kind.DATA, 0, round, 0, 0, payload)
 
 
 def contents(payload: Payload) -> tuple[dict[str, tuple[str, tuple[int, ...], bytes]], Mapping[str, Scalar]]:
-    """A payload's arrays and metadata as plain values that compare by content."""
+    """Return a payload's arrays and metadata as plain values that compare by content."""
     arrays = {name: (array.dtype, tuple(array.shape), bytes(array.data)) for name, array in payload.arrays.items()}
     return arrays, dict(payload.meta)
 
 
 async def keeps_order_per_edge(fleet: FleetFactory) -> None:
-    """Data messages of an edge arrive once, in order and unchanged, whatever their sizes."""
+    """Check that data messages of an edge arrive once, in order and unchanged, at any size."""
     sizes = [0, 1, 1000, 300_000, 10, 400_000, 2]
     rounds = range(4 * len(sizes))
     async with _attached(fleet, 3) as (transports, sinks, ledger):
@@ -162,7 +162,7 @@ async def keeps_order_per_edge(fleet: FleetFactory) -> None:
 
 
 async def keeps_every_field(fleet: FleetFactory) -> None:
-    """Kinds, numbers, dtypes, shapes and nested metadata arrive as they left."""
+    """Check that kinds, numbers, dtypes, shapes and nested metadata arrive unchanged."""
     meta: dict[str, Scalar] = {"w": 0.1, "n": -(2**40), "s": "é", "on": True, "none": None, "l": [1, {"a": [2.5]}]}
     arrays = {
         f"{dtype}-{shape}": Array(dtype, shape, memoryview(bytes(ITEM_BYTES[dtype] * int(np.prod(shape)))))
@@ -180,7 +180,7 @@ async def keeps_every_field(fleet: FleetFactory) -> None:
 
 
 async def payloads_are_immutable(fleet: FleetFactory) -> None:
-    """Overwriting the sender's vector after `send` changes nothing; what arrives can't be written to."""
+    """Check that writing to the sender's vector after `send` changes nothing, and the arrived array is read-only."""
     vector = np.arange(1000, dtype=np.float32)
     before = vector.tobytes()
     payload = vector_payload(vector)
@@ -195,7 +195,7 @@ async def payloads_are_immutable(fleet: FleetFactory) -> None:
 
 
 async def writes_one_exact_row_per_message(fleet: FleetFactory) -> None:
-    """Every message is handed to the ledger and settled once, with its frame's length and its times."""
+    """Check that every message is handed to the ledger and settled once, with its frame's length and its times."""
     async with _attached(fleet, 3) as (transports, _, ledger):
         sent = [data_message((0, 1 + i % 2), i, vector_payload(np.ones(37 * i, np.float16))) for i in range(20)]
         await transports[0].send(unicasts(sent))
@@ -209,7 +209,7 @@ async def writes_one_exact_row_per_message(fleet: FleetFactory) -> None:
 
 
 async def full_mailbox_slows_the_sender(fleet: FleetFactory) -> None:
-    """A sender is held back while the receiver's mailbox is full; afterwards nothing is missing."""
+    """Check that a sender is held back while the receiver's mailbox is full, and that no message is lost."""
     most = 4096
     sink = KeptSink(capacity=1)
     async with _attached(fleet, 3, {1: sink}) as (transports, sinks, _):
@@ -232,7 +232,7 @@ async def full_mailbox_slows_the_sender(fleet: FleetFactory) -> None:
 
 
 async def close_settles_what_is_in_flight(fleet: FleetFactory) -> None:
-    """After `aclose` every message that was handed over has its one row."""
+    """Check that after `aclose` every message that was handed over has exactly one row."""
     async with _attached(fleet, 2, {1: KeptSink(capacity=1)}) as (transports, _, ledger):
         await transports[0].send(unicasts([data_message((0, 1), t, vector_payload(np.zeros(9))) for t in range(4)]))
         await ledger.until_settled(1)

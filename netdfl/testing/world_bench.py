@@ -1,6 +1,6 @@
-"""Where the suite of worlds runs its fleets: each once, however many checks look at it, and some at once.
+"""The bench on which the suite of worlds runs its fleets: each once for all of its checks, and some at once.
 
-It knows what every user knows: `netdfl.run`, the command line, and run directories.
+It uses only what every user has: `netdfl.run`, the command line, and run directories.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from netdfl.testing.leftovers import MARK, Found, left_over, marked, own
 
 PATIENCE_S = 240.0
 BUSY_S = 30.0
-"""How long what has ended may take to go away on a machine where much else runs."""
+"""The most seconds that ended things may take to disappear on a busy machine."""
 Keys: TypeAlias = dict[str, Any]
 
 
 class CommandOutput(NamedTuple):
-    """A run of the command line that ended: its exit code, what it said, its run directory."""
+    """An ended run of the command line: its exit code, its output, its run directory."""
 
     code: int
     text: str
@@ -47,8 +47,8 @@ class CommandOutput(NamedTuple):
         return netdfl.open_run(self.path).result
 
 
-class Running(NamedTuple):
-    """A run of the command line that goes on."""
+class RunningCommand(NamedTuple):
+    """A run of the command line that has not ended."""
 
     process: subprocess.Popen[str]
     path: Path
@@ -65,30 +65,30 @@ class Running(NamedTuple):
         return self.wait()
 
     def wait(self) -> CommandOutput:
-        """Wait for its end."""
+        """Wait for the end of the command."""
         text, _ = self.process.communicate(timeout=PATIENCE_S)
         return CommandOutput(self.process.returncode, text, self.path)
 
 
 def kill_process(path: Path, node: NodeId) -> None:
-    """Kill the process of a node, as `fleet.json` names it."""
+    """Kill the process of a node, found in `fleet.json`."""
     (pid,) = (each["pid"] for each in nodes_of(path) if each["node"] == node)
     os.kill(pid, signal.SIGKILL)
 
 
 def nothing_more() -> Found:
-    """No more to look for than on any machine."""
+    """Return no findings of its own, for a world that leaves nothing special."""
     return {}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How fleets are run in one world.
+    """The way in which fleets are run in one world.
 
-    `world` is the section of that name in every scenario, with `on_messages` where links must lose whole messages.
-    `fleets_at_once`: one process may run two fleets at a time. A fleet of small models takes seconds for
-    `rounds_of_seconds` rounds. `kill` kills a node from outside, `look` finds what runs of this world may leave,
-    and `a_kill_leaves` names the kinds of that which stay after a killed supervisor until the next run.
+    `world` is the section of that name in every scenario, with `on_messages` if links must lose whole messages. With
+    `fleets_at_once`, one process may run two fleets at a time. A fleet of small models takes seconds for
+    `rounds_of_seconds` rounds. `kill` kills a node from outside, `look` finds possible leftovers of this world's runs,
+    and `a_kill_leaves` names the kinds of leftovers that stay after a killed supervisor until the next run.
     """
 
     world: Keys
@@ -101,10 +101,10 @@ class Options:
 
 
 class Bench:
-    """Runs fleets in one world. `with Bench(...) as bench`; what they leave is found in `left`."""
+    """A bench that runs fleets in one world, in `with Bench(...) as bench`; `left` has the leftovers of each run."""
 
     def __init__(self, options: Options) -> None:
-        """Run fleets as `options` say."""
+        """Prepare to run fleets by `options`."""
         self.options, self.world = options, dict(options.world)
         self.folder = Path(tempfile.mkdtemp(prefix="netdfl-worlds-"))
         self.left: dict[str, dict[str, set[str]]] = {}
@@ -113,7 +113,7 @@ class Bench:
         self._environment = {MARK: self._mark, "TMPDIR": str(self.folder / "tmp")}
 
     def __enter__(self) -> Self:
-        """Mark what is started from now on."""
+        """Mark all processes that are started from now on."""
         (self.folder / "tmp").mkdir()
         self._outside = ExitStack()
         self._outside.enter_context(patch.dict(os.environ, self._environment))
@@ -121,7 +121,7 @@ class Bench:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """Remove everything."""
+        """Remove all files and processes."""
         self._outside.close()
         for pid in marked(self._mark):
             os.kill(pid, signal.SIGKILL)
@@ -130,7 +130,7 @@ class Bench:
     # fleets by netdfl.run
 
     def fleets(self, plays: Mapping[str, Keys]) -> dict[str, FinishedRun]:
-        """Run scenarios, at once where a process may; each only the first time it is asked for."""
+        """Run scenarios, at once if one process may; each only at the first request."""
         due = {name: keys for name, keys in plays.items() if name not in self._fleets}
         threads = len(due) if self.options.fleets_at_once else 1
         if due:
@@ -148,7 +148,7 @@ class Bench:
         return netdfl.run(self.scenario(name, keys), out=self.folder / name, page=False)
 
     def scenario(self, name: str, keys: Keys) -> dict[str, Any]:
-        """A scenario in this world."""
+        """Return a scenario in this world."""
         return {"schema": "netdfl/1", "name": name, "world": self.world, **keys}
 
     # fleets by the command line
@@ -159,18 +159,18 @@ class Bench:
         file.write_text(json.dumps(self.scenario(name, keys)), encoding="utf-8")
         return file
 
-    def start(self, name: str, file: Path, *options: str, out: Path | None = None) -> Running:
+    def start(self, name: str, file: Path, *options: str, out: Path | None = None) -> RunningCommand:
         """Begin to run a scenario file by the command line."""
         path = out or self.folder / name
         command = [sys.executable, "-m", "netdfl", "run", str(file), f"--out={path}", *options]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        return Running(process, path)
+        return RunningCommand(process, path)
 
     # what is left
 
     @contextmanager
     def looking(self, name: str, but_for: Collection[str] = ()) -> Iterator[None]:
-        """Note under `name` what is there after the block and was not before, but for these kinds."""
+        """Note under `name` the new findings after the block, except for these kinds."""
 
         def look() -> Found:
             return {kind: what for kind, what in self._found().items() if kind not in but_for}
@@ -195,7 +195,7 @@ class Bench:
 
 
 def until(met: Callable[[], object], ended: Callable[[], bool], said: Callable[[], object] = str) -> None:
-    """Return when `met`. Raises AssertionError when the run `ended` before, with what it `said`, or after minutes."""
+    """Return when `met`. Raises AssertionError if the run `ended` before, with the text of `said`, or after minutes."""
     latest = time.monotonic() + PATIENCE_S
     while not met():
         assert not ended(), f"the run ended before anything could happen to it: {said()}"
@@ -204,24 +204,24 @@ def until(met: Callable[[], object], ended: Callable[[], bool], said: Callable[[
 
 
 def nodes_of(path: Path) -> Sequence[Json]:
-    """What `fleet.json` says of each node; nothing before there is one."""
+    """Return the entries of the nodes in `fleet.json`; none before the file exists."""
     file = path / "fleet.json"
     found: Sequence[Json] = json.loads(file.read_text())["nodes"] if file.exists() else []
     return found
 
 
 def rounds_of(path: Path) -> list[int]:
-    """The round in which each node is, as `fleet.json` says."""
+    """Return the present round of each node, from `fleet.json`."""
     return [node["round"] for node in nodes_of(path)]
 
 
 def events(run: Run, *kinds: str) -> list[tuple[str, NodeId | None, int, dict[str, Any]]]:
-    """(kind, node, round, details) of the recorded events of these kinds, in order of time."""
+    """Return (kind, node, round, details) of the recorded events of these kinds, in order of time."""
     rows = run.rows("SELECT kind, node, round, details FROM events ORDER BY at_s")
     return [(kind, node, round, json.loads(details)) for kind, node, round, details in rows if kind in kinds]
 
 
 def rounds_played(run: Run, node: NodeId) -> list[int]:
-    """The rounds that a node has finished, in order of time."""
+    """Return the rounds that a node has finished, in order of time."""
     rows = run.rows("SELECT round FROM metrics WHERE name = 'round_s' AND node = ? ORDER BY at_s", [node])
     return [round for (round,) in rows]

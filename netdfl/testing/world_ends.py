@@ -1,4 +1,4 @@
-"""What every world must do alike in a run as a whole: results, the record, interrupts, resumption, a full disk."""
+"""Checks of runs as a whole, for every world: results, the record, interrupts, resumption, a full disk."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LEARNING: Mapping[str, Keys] = {
     "a-server": AGREEING
     | {"algorithm": {"name": "fedavg", "lr": 0.1}, "topology": {"kind": "star", "participation": 0.5}},
 }
-"""One of each family. One trains: that takes torch in every node, and what all compute is compared."""
+"""One scenario of each family. One trains: that takes torch in every node, and all others only compare computations."""
 NUMBERS = "SELECT node, round, name, value FROM metrics WHERE name NOT LIKE '%\\_s' ESCAPE '\\' ORDER BY ALL"
 LONG: Keys = GOSSIP | {"rounds": 1_000_000, "evaluation": {"every": 1_000_000}}
 RESUMED: Keys = PUSH | {
@@ -54,14 +54,14 @@ RESUMED: Keys = PUSH | {
 
 
 def quickstart(bench: Bench) -> None:
-    """The README's first scenario, made small, learns, and is judged by what it expects."""
+    """Check that the README's first scenario, made small, learns, and is judged by its expectations."""
     ended = bench.fleets(LEARNING)["quickstart"]
     assert (ended.exit_code, ended.result["verdict"]) == (ExitCode.PASS, "pass"), ended.result["reasons"]
     assert ended.result["world"] == bench.world["kind"]
 
 
 def same_numbers_as_simulated(bench: Bench) -> None:
-    """Over links without faults it computes what the simulated world computes, bit for bit: figures and models."""
+    """Check that over perfect links the figures and models equal the simulated world's, bit for bit."""
     for name, finished in bench.fleets(LEARNING).items():
         path, keys = finished.path, LEARNING[name] | {"world": {"kind": "simulated"}}
         expected = netdfl.run(bench.scenario(name, keys), out=bench.folder / f"{name}-simulated", page=False).path
@@ -73,14 +73,14 @@ def same_numbers_as_simulated(bench: Bench) -> None:
 
 
 def repeats_itself(bench: Bench) -> None:
-    """The same scenario again gives the same event log."""
+    """Check that the same scenario gives the same event log again."""
     for name, finished in bench.fleets(LEARNING).items():
         again = netdfl.run(bench.scenario(name, LEARNING[name]), out=bench.folder / f"{name}-again", page=False)
         assert finished.result["event_log_hash"] == again.result["event_log_hash"]
 
 
 def whole_record(bench: Bench) -> None:
-    """The run directory tells all: the scenario, the graph, every message, round and event, where each node ended."""
+    """Check the run directory: the scenario, the graph, every message, round and event, and every node's end."""
     run = bench.fleets(LEARNING)["quickstart"].run
     assert netdfl.load(run.path / "scenario.yaml").name == "quickstart"
     assert run.graph is not None
@@ -97,19 +97,19 @@ def whole_record(bench: Bench) -> None:
 
 
 def two_at_once(bench: Bench) -> None:
-    """Fleets of one process that run at the same time do not disturb each other."""
+    """Check that fleets of one process that run at the same time do not disturb each other."""
     ended = bench.fleets(LEARNING)
     assert all(each.result["verdict"] in WELL for each in ended.values())
     assert all(each.result["died"] == each.result["unfinished"] == [] for each in ended.values())
 
 
 def interrupt(bench: Bench) -> None:
-    """The first Ctrl-C ends the run in good order: what was recorded is kept and judged, the exit code is 130."""
+    """Check that the first Ctrl-C ends the run in good order: the record is kept and judged, the exit code is 130."""
     assert "Traceback" not in (text := _interrupted(bench)), text
 
 
 def interrupt_aloud(bench: Bench) -> None:
-    """As above, where something below netdfl writes what ended with it."""
+    """Check an interrupt like `interrupt`, in a world whose lower layers print messages at the end."""
     _interrupted(bench)
 
 
@@ -125,7 +125,7 @@ def _interrupted(bench: Bench) -> str:
 
 
 def resume_of_a_killed_run(bench: Bench) -> None:
-    """A run that was killed leaves no process behind, and goes on to the end that it would have had."""
+    """Check that a killed run leaves no process behind, and when resumed ends as it would have ended."""
     finished = _goes_on(bench)
     rounds = bench.options.rounds_of_seconds
     assert all(set(rounds_played(finished.run, node)) == set(range(rounds)) for node in range(4))
@@ -133,7 +133,7 @@ def resume_of_a_killed_run(bench: Bench) -> None:
 
 
 def resume_without_the_last_rows(bench: Bench) -> None:
-    """Where a kill takes what nodes were about to record, the run goes on to its end all the same."""
+    """Check that a run resumed after a kill reaches its end, in a world where a kill may lose nodes' last records."""
     finished = _goes_on(bench)
     last = bench.options.rounds_of_seconds - 1
     assert all(rounds_played(finished.run, node)[-1] == last for node in range(4))
@@ -151,7 +151,7 @@ def _goes_on(bench: Bench) -> FinishedRun:
 
 
 def replay_of_a_killed_run(bench: Bench) -> None:
-    """Resumed, it comes to the event log of a run that was left alone."""
+    """Check that a resumed run has the event log of an undisturbed run."""
     resume_of_a_killed_run(bench)
     undisturbed = bench.fleets({"left-alone": _resumed(bench) | {"checkpoint": {}}})["left-alone"]
     resumed = netdfl.open_run(bench.folder / "killed").result
@@ -159,17 +159,17 @@ def replay_of_a_killed_run(bench: Bench) -> None:
 
 
 def refuses_to_resume(bench: Bench) -> None:
-    """Where runs can't be resumed, the refusal says so."""
+    """Check the refusal of a world whose runs can't be resumed."""
     assert "can be resumed" in _refusal(_killed(bench))
 
 
 def full_disk(bench: Bench) -> None:
-    """A full disk breaks the run with its reason; what was recorded is kept, the exit code is 4."""
+    """Check that a full disk breaks the run with its reason, the record is kept, and the exit code is 4."""
     assert "Traceback" not in (text := _filled(bench)), text
 
 
 def full_disk_aloud(bench: Bench) -> None:
-    """As above, where something below netdfl writes what ended with it."""
+    """Check a full disk like `full_disk`, in a world whose lower layers print messages at the end."""
     _filled(bench)
 
 
@@ -185,7 +185,7 @@ def _filled(bench: Bench) -> str:
 
 
 def nothing_left(bench: Bench) -> None:
-    """Of no run, however it ended, is a process, a socket, a temporary file or anything on the network left."""
+    """Check that no run, however it ended, left a process, a socket, a temporary file or a device of the network."""
     if not bench.left:
         bench.fleets(LEARNING)
     left = {name: left for name, left in bench.left.items() if left}
@@ -195,20 +195,20 @@ def nothing_left(bench: Bench) -> None:
 
 
 def nothing_left_but_by_a_kill(bench: Bench) -> None:
-    """As above, but for what the world says that a killed supervisor leaves: the next run takes it over or away."""
+    """Check leftovers like `nothing_left`, except for the kinds that a killed supervisor leaves until the next run."""
     assert bench.options.a_kill_leaves
     nothing_left(bench)
 
 
 def kept_models(path: Path) -> dict[str, tuple[float, list[float]]]:
-    """Every model that was kept: its weight and its numbers."""
+    """Return every kept model: its weight and its numbers."""
     read = {file.name: read_snapshot(file) for file in sorted((path / "models").iterdir())}
     assert len(read) >= 4
     return {name: (snapshot.weight, snapshot.x.tolist()) for name, snapshot in read.items()}
 
 
 def _killed(bench: Bench) -> Path:
-    """A run whose command was killed in its middle."""
+    """Return a run whose command was killed in its middle."""
     with bench.looking("killed", but_for=bench.options.a_kill_leaves):
         running = bench.start("killed", bench.file("killed", _resumed(bench)), "--no-page")
         running.until_round(6)
@@ -222,7 +222,7 @@ def _resumed(bench: Bench) -> Keys:
 
 
 def _check_lives(run: Run, rounds: int) -> None:
-    """Where nodes went on in a second life, each did after its own last round."""
+    """Check that nodes with a second life continued after their own last rounds."""
     for resumed in run.result.get("resumed", ()):
         for node, own in resumed["rounds"].items():
             assert own >= 5
@@ -240,7 +240,7 @@ def _refusal(path: Path) -> str:
 
 @contextmanager
 def _small_disk(disk: Path) -> Iterator[Path]:
-    """A disk that is full soon. Raises SkipTest where nobody may mount one."""
+    """Make a disk that is soon full. Raises SkipTest without the permission to mount one."""
     disk.mkdir()
     if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", disk]).returncode:
         raise SkipTest("mounting a small disk needs root on Linux")

@@ -1,6 +1,6 @@
-"""What every world must do alike where nodes fail: checks of the suite of worlds, and the scenarios that they read.
+"""Checks of runs whose nodes fail, for every world, and their scenarios.
 
-The scenarios are small: four nodes that agree on a number of numbers, for what is proved is what becomes of nodes.
+The scenarios are small: four nodes agree on a few numbers, because the checks are about the fate of nodes.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ KILLED: Mapping[str, Keys] = {
 
 
 def crash_is_no_death(bench: Bench) -> None:
-    """A scripted crash ends its node alone; the oracle tells the others, and the run ends well."""
+    """Check that a scripted crash ends its node alone, the oracle informs the others, and the run ends well."""
     crashed = bench.fleets(CRASHES)["crashes"]
     assert crashed.exit_code == ExitCode.PASS, crashed.result["reasons"]
     assert crashed.result["died"] == []
@@ -115,7 +115,7 @@ def crash_is_no_death(bench: Bench) -> None:
 
 
 def crash_and_return_with_kept_state(bench: Bench) -> None:
-    """A node returns after the last round that it finished, sends what nobody had acknowledged, and no mass is lost."""
+    """Check that a node returns after its last finished round, repeats unacknowledged messages, and loses no mass."""
     replayed = bench.fleets(CRASHES)["crashes"].run
     assert [(node, details) for _, node, _, details in events(replayed, "restart")] == [(2, {"epoch": 1})]
     assert rounds_played(replayed, 2) == list(range(8))
@@ -131,7 +131,7 @@ def crash_and_return_with_kept_state(bench: Bench) -> None:
 
 
 def crash_and_return_with_lost_state(bench: Bench) -> None:
-    """A node returns with a neighbor's model; the mass that it lost, and the mass that is new, are counted."""
+    """Check that a node returns with a neighbor's model, and that its lost mass and the new mass are counted."""
     lost = bench.fleets(_lossy(bench, RETURNS))["lost"]
     (restart,) = lost.result["restarts"]
     assert restart["model_of"] in (0, 1, 2)
@@ -142,7 +142,7 @@ def crash_and_return_with_lost_state(bench: Bench) -> None:
 
 
 def crash_after_the_last_round(bench: Bench) -> None:
-    """Nodes that crash when they have finished, for good or not, have finished: nothing is missing."""
+    """Check that nodes that crash after their last round, for good or not, count as finished."""
     late = bench.fleets(CRASHES)["after-the-last-round"]
     assert late.exit_code == ExitCode.PASS, late.result["reasons"]
     assert late.result["died"] == late.result["unfinished"] == []
@@ -154,7 +154,7 @@ def crash_after_the_last_round(bench: Bench) -> None:
 
 
 def crash_of_the_server(bench: Bench) -> None:
-    """A server that returns goes on; clients of one that does not are named, and the run ends."""
+    """Check that a returning server goes on, and that a run without its server names its clients and ends."""
     ended = bench.fleets(SERVERS)
     returned, crashed = ended["server-returned"], ended["server-crashed"]
     assert returned.exit_code == ExitCode.PASS, returned.result["reasons"]
@@ -164,7 +164,7 @@ def crash_of_the_server(bench: Bench) -> None:
 
 
 def pause_and_resume(bench: Bench) -> None:
-    """A paused node goes on when its pause ends, and finishes; one that slows down says so."""
+    """Check that a paused node goes on at the end of its pause and finishes, and that a slow-down is recorded."""
     crashed = bench.fleets(CRASHES)["crashes"]
     found = [(kind, node) for kind, node, _, _ in events(crashed.run, "pause", "resume", "slow_down")]
     assert sorted(found) == [("pause", 0), ("resume", 0), ("slow_down", 3)]
@@ -175,7 +175,7 @@ def pause_and_resume(bench: Bench) -> None:
 
 
 def kill_of_a_node(bench: Bench) -> None:
-    """A node that is killed from outside is a death with its signal; the others finish, told or not."""
+    """Check that a node killed from outside is a death with its signal, and the others finish."""
     with bench.going(KILLED) as ending:
         for name, each in ending.items():
             path = bench.folder / name
@@ -191,7 +191,7 @@ def kill_of_a_node(bench: Bench) -> None:
 
 
 def stall_named_and_ended(bench: Bench) -> None:
-    """A stall is named by its cause, root and culprit, kept with the nodes' stacks, and ends the run."""
+    """Check that a stall is named by cause, root and culprit, kept with the nodes' stacks, and ends the run."""
     ended = bench.fleets(_lossy(bench, STALLS))
     lost, deadlock = ended["lost-message"], ended["deadlock"]
     assert _causes(lost) == [("lost_message", [3], [2])]
@@ -202,7 +202,7 @@ def stall_named_and_ended(bench: Bench) -> None:
 
 
 def stall_skipped(bench: Bench) -> None:
-    """Where the scenario skips what stalls, the nodes go on without it, and finish."""
+    """Check that the nodes go on without a skipped node and finish, where the scenario skips the cause of a stall."""
     skipped = bench.fleets(_lossy(bench, STALLS))["skipped"]
     assert skipped.exit_code == ExitCode.PASS, skipped.result["reasons"]
     assert _causes(skipped) == []
@@ -211,7 +211,7 @@ def stall_skipped(bench: Bench) -> None:
 
 
 def _lossy(bench: Bench, plays: Mapping[str, Keys]) -> Mapping[str, Keys]:
-    """The same with links that lose whole messages, whatever this world's links act on by itself."""
+    """Return the scenario with links that lose whole messages, on any layer on which this world's links act."""
     return {name: keys | {"world": bench.world | bench.options.on_messages} for name, keys in plays.items()}
 
 

@@ -1,4 +1,4 @@
-"""The conformance suite of worlds: what every world must do alike, from a fleet's start to what it leaves behind.
+"""The conformance suite of worlds: behavior that all worlds have in common, from a fleet's start to its leftovers.
 
     MINE = TestedWorld("mine", Options(world={"kind": "my_package:my_world"}), differs={...})
 
@@ -11,16 +11,17 @@
     def test_conformance(check, bench):
         MINE.hold(check, bench)
 
-What a world does otherwise by necessity, or can't do, is a row of its `differs`.
+A necessary difference of a world, or something that it can't do, is a row of its `differs`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from unittest import SkipTest
 
+from netdfl.core.renamed import renamed
 from netdfl.testing import world_ends as ends
 from netdfl.testing import world_faults as faults
 from netdfl.testing.world_bench import Bench, Options
@@ -48,30 +49,30 @@ WORLD_CHECKS: tuple[Check, ...] = (
 )
 
 
-class Differs(NamedTuple):
-    """What a world does otherwise, and why; `instead` is what is checked of it, None where it can't do it at all."""
+class WorldDifference(NamedTuple):
+    """A difference of a world from others, with its reason; `instead` is the check in its place, None to skip it."""
 
     why: str
     instead: Check | None = None
 
 
 def name_of(check: Check) -> str:
-    """A check's name."""
+    """Return a check's name."""
     return check.__name__
 
 
 @dataclass(frozen=True)
 class TestedWorld:
-    """A world, how its fleets are run, and what it does otherwise than others."""
+    """A world, the way to run its fleets, and its differences from others."""
 
     __test__ = False  # pytest takes it for no test of its own
 
     name: str
     options: Options
-    differs: Mapping[Check, Differs] = field(default_factory=dict)
+    differs: Mapping[Check, WorldDifference] = field(default_factory=dict)
 
     def hold(self, check: Check, bench: Bench) -> None:
-        """Hold this world to `check`, or to what it does instead. Raises AssertionError; SkipTest where it can't."""
+        """Run `check` on this world, or the check in its place. Raises AssertionError; SkipTest for a skipped one."""
         row = self.differs.get(check)
         if row is None:
             check(bench)
@@ -79,3 +80,7 @@ class TestedWorld:
             raise SkipTest(f"{self.name}: {row.why}")
         else:
             row.instead(bench)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = renamed(__name__, {"Differs": "WorldDifference"})

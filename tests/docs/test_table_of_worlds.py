@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from netdfl.testing.worlds import WORLD_CHECKS, Options, TestedWorld
-from netdfl.testing.worlds import Differs as Row
+from netdfl.testing.worlds import WorldDifference as Row
 from tests.own_worlds import OWN_WORLDS, PAGE, main, page, table
 
 

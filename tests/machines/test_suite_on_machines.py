@@ -8,7 +8,7 @@ import pytest
 
 from netdfl.testing.world_bench import Bench, Options
 from netdfl.testing.world_ends import resume_of_a_killed_run, resume_without_the_last_rows
-from netdfl.testing.worlds import WORLD_CHECKS, Check, Differs, TestedWorld, name_of
+from netdfl.testing.worlds import WORLD_CHECKS, Check, TestedWorld, WorldDifference, name_of
 from tests.machines.separated import Separated, missing
 from tests.warm import own_source
 
@@ -19,7 +19,7 @@ pytestmark = [
 
 
 DIFFERS = {
-    resume_of_a_killed_run: Differs(
+    resume_of_a_killed_run: WorldDifference(
         "what nodes record comes a few times a second: a kill takes the last of it", resume_without_the_last_rows
     )
 }

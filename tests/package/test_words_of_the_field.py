@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import pytest
 
 from tests import words
@@ -85,3 +87,21 @@ def test_an_old_name_that_users_may_write_is_the_new_one_with_a_warning() -> Non
         assert judged.Finished is judged.FinishedRun  # type: ignore[attr-defined]
     with pytest.raises(AttributeError, match="no attribute 'Other'"):
         _ = judged.Other  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("module", "old", "new"),
+    [
+        ("netdfl.compression.base", "Adding", "AddingCompressor"),
+        ("netdfl.compression.base", "Encoded", "EncodedVector"),
+        ("netdfl.mixing.base", "Around", "AggregationWrapper"),
+        ("netdfl.mixing.base", "Counting", "MeteredMixing"),
+        ("netdfl.mixing.base", "Mixed", "MixResult"),
+        ("netdfl.mixing.base", "Remembering", "StatefulAggregation"),
+        ("netdfl.testing.worlds", "Differs", "WorldDifference"),
+    ],
+)
+def test_old_names_that_own_parts_import_are_the_new_ones(module: str, old: str, new: str) -> None:
+    found = import_module(module)
+    with pytest.warns(DeprecationWarning, match=f"{old} is called {new} now"):
+        assert getattr(found, old) is getattr(found, new)

@@ -26,7 +26,7 @@ from netdfl.testing.world_faults import (
     kill_of_a_node,
     stall_skipped,
 )
-from netdfl.testing.worlds import WORLD_CHECKS, Check, Differs, TestedWorld, name_of
+from netdfl.testing.worlds import WORLD_CHECKS, Check, TestedWorld, WorldDifference, name_of
 from tests.warm import all_warm
 
 ALOUD = "gRPC writes down the calls that end with the loop of a thread"
@@ -34,13 +34,13 @@ WORLD = TestedWorld(
     "threads",
     Options(world={"kind": "tests.worlds.threads:THREADS", "fidelity": {"relative": 100, "slack": "100s"}}),
     {
-        resume_of_a_killed_run: Differs(
+        resume_of_a_killed_run: WorldDifference(
             "a kill ends the supervisor and all nodes at one blow, and what they were about to record is lost",
             resume_without_the_last_rows,
         ),
-        interrupt: Differs(ALOUD, interrupt_aloud),
-        full_disk: Differs(ALOUD, full_disk_aloud),
-        kill_of_a_node: Differs("a thread can't be killed from outside"),
+        interrupt: WorldDifference(ALOUD, interrupt_aloud),
+        full_disk: WorldDifference(ALOUD, full_disk_aloud),
+        kill_of_a_node: WorldDifference("a thread can't be killed from outside"),
     },
 )
 
