@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 THROUGH = 1  # the step of the message that says: I am through with this round
-PATIENCE = 2  # a wait for those that ask contains theirs
+PATIENCE = 2  # a wait for asking nodes contains their own waits
 
 
 class Desk:
@@ -96,11 +96,11 @@ def ad_psgd(
     x_i to z_i, may still be under way: where they end, x_i <- x_i now + (z_i - x_i then). `step: before` takes that
     step before the node's own exchange of the round, so that it is shared in the same round, as in `dpsgd`; `after`
     takes it afterwards, as the paper has it. Sends d numbers to the peer that is asked and d back, keeps nothing.
-    `bipartite` lets the nodes of one half ask and those of the other answer; where the graph has links inside a half,
-    they must be left out (`leave_out`). Without it waits can close a cycle: with `order: successor` they do. Who asks
-    tells its peers of the other half when it is through with a round (a message of no numbers); they end theirs when
-    all that may ask them have, and go on answering. With `delivery: acknowledged` a request is sent again until its
-    reply is here, and is answered once: a loss moves both partners or none. Source: Lian et al. 2018.
+    `bipartite` lets the nodes of one half ask and the nodes of the other half answer; where the graph has links inside
+    a half, they must be left out (`leave_out`). Without it waits can close a cycle: with `order: successor` they do. An
+    asking node announces the end of its round to its peers of the other half (a message of no numbers); a peer ends its
+    round after all these announcements, and goes on answering. With `delivery: acknowledged` a request is sent again
+    until its reply is here, and is answered once: a loss moves both partners or none. Source: Lian et al. 2018.
     """
     if exchange.compressor is not None:
         raise ValueError("ad_psgd exchanges whole vectors; remove compression, or use choco_sgd or deepsqueeze")

@@ -13,7 +13,7 @@ from netdfl.core.units import PositiveFloat
 def fedavg(
     exchange: Exchange, /, *, server_lr: PositiveFloat = 1.0, weighting: Weighting = "uniform", sgd: AnySgd = AnySgd()
 ) -> Algorithm:
-    """FedAvg: the server averages what the round's participants made of its model.
+    """FedAvg: the server averages the models that the round's participants trained from its own.
 
     y <- y - lr g(y) at every step, from w to y_i; then w+ = w + server_lr mean(y_i - w). Sends d numbers down
     and d up, keeps nothing. The mean is uniform, as the methods that are compared with FedAvg have it, and because

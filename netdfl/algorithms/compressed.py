@@ -1,7 +1,7 @@
 """Methods that were published with compressed messages, one function each.
 
-They compress as the scenario's `compression` says and step by its `gamma`; without it they send vectors
-as they are, and are what they reduce to.
+They use the compressor and the step size `gamma` of the scenario's `compression`. Without one they send uncompressed
+vectors, and reduce to the methods that they extend: `choco_sgd` and `deepsqueeze` to D-PSGD.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ def qdfedavgm(
 ) -> Algorithm:
     """Quantized DFedAvgM: local SGD with momentum from x to z, then gossip of quantized differences.
 
-    v <- momentum v + g(y), y <- y - lr v at every step, v = 0 before the first, from x to z.
-    `reference`: CHOCO with gamma 1 unless given, x^ <- x^ + C(z - x^), x <- z + gamma sum_j W_ij (x^_j - x^_i);
-    static undirected graphs. `literal`: x <- x + sum_j W_ij C(z_j - x_j), Eq. 7 as printed; what nodes differ
-    by at first then never shrinks. Sends one compressed vector to each neighbor; `reference` keeps x^_i and a copy
-    of each neighbor's, `literal` nothing. Source: Sun, Li, Wang 2022.
+    v <- momentum v + g(y), y <- y - lr v at every step, v = 0 before the first, from x to z. `reference`: CHOCO with
+    gamma 1 unless given, x^ <- x^ + C(z - x^), x <- z + gamma sum_j W_ij (x^_j - x^_i); static undirected graphs.
+    `literal`: x <- x + sum_j W_ij C(z_j - x_j), Eq. 7 as printed; the initial differences between nodes then never
+    shrink. Sends one compressed vector to each neighbor; `reference` keeps x^_i and a copy of each neighbor's,
+    `literal` nothing. Source: Sun, Li, Wang 2022.
     """
     local = parts.local_sgd(sgd, momentum=momentum)
     if form == "literal":

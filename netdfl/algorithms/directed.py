@@ -69,14 +69,14 @@ def dfedsgpsm_s(
     max_age: NonNegativeInt = 10,
     sgd: Sgd = Sgd(clip_norm=10.0),
 ) -> Algorithm:
-    """DFedSGPSM-S: DFedSGPSM whose nodes send to those whose loss differs most from their own.
+    """DFedSGPSM-S: DFedSGPSM whose nodes send to neighbors whose loss differs most from their own.
 
     Steps and push-sum as `dfedsgpsm`. p(i -> j) = exp(|f_i - f_j| / temperature) / sum_k exp(|f_i - f_k| / temperature)
-    over the out-neighbors, `neighbors` of them without replacement; P_ji of the others is 0, what is kept and sent
-    sums to 1. Losses spread on the messages; one is compared with the node's own of its round, and one that is more
-    than `max_age` rounds old counts as unknown. Sends d + 1 numbers and the board (node, round, loss) to each chosen
-    node, keeps w, the board and its own losses.
-    Source: DFedSGPSM Alg. 1 and Eq. 2; temperature 1 and 10 neighbors.
+    over the out-neighbors, `neighbors` of them without replacement; P_ji of the others is 0, and the kept and the sent
+    shares sum to 1. Losses spread on the messages; each is compared with the node's own loss of the same round, and a
+    loss that is more than `max_age` rounds old counts as unknown. Sends d + 1 numbers and the board (node, round, loss)
+    to each chosen node, keeps w, the board and its own losses. Source: DFedSGPSM Alg. 1 and Eq. 2; temperature 1 and 10
+    neighbors.
     """
     plain = dfedsgpsm(exchange, rho=rho, momentum=momentum, sgd=sgd)
     mixing = parts.ByLoss(

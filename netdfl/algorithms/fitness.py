@@ -9,7 +9,7 @@ import numpy as np
 
 from netdfl.core.types import Json
 from netdfl.topology.network import Network
-from netdfl.topology.selection import Everyone, halves, inside
+from netdfl.topology.selection import AllNeighbors, halves, inside
 from netdfl.topology.spectrum import eigenvalues
 
 ROUNDS = 16
@@ -35,7 +35,7 @@ Warns: TypeAlias = Callable[[Mapping[str, object], int], Iterator[str]]
 
 def ole_is_stable(params: Json, network: Network, num_rounds: int) -> Iterator[Misfit]:
     """Check that Ole's beta is below the smallest (1 - |l|^2) / |1 - l|^2, l any eigenvalue of a static W but 1."""
-    if network.topology.time_varying or not isinstance(network.selection, Everyone):
+    if network.topology.time_varying or not isinstance(network.selection, AllNeighbors):
         return
     found = eigenvalues(network.weights(network.graph(0)))
     others = found[np.abs(1 - found) > _AT_ONE]

@@ -58,8 +58,8 @@ def overlap_sgp(
     """Overlap-SGP: shares leave before the gradient step and travel during it.
 
     x_i+ = sum_j P_ij x_j - lr g_i(x_i / w_i), w_i+ = sum_j P_ij w_j for `tau` 1; a share may come up to
-    tau - 1 rounds later and is added then. Sends d + 1 numbers to each out-neighbor, keeps w. What is
-    conserved is the nodes' mass and what is in flight. Source: Assran et al. 2019.
+    tau - 1 rounds later and is added then. Sends d + 1 numbers to each out-neighbor, keeps w. The sum
+    of the nodes' mass and the mass in flight is conserved. Source: Assran et al. 2019.
     """
     return _overlapping(exchange, parts.local_sgd(sgd), before_training=True, lag=tau - 1)
 
@@ -67,11 +67,11 @@ def overlap_sgp(
 def asyng(
     exchange: Exchange, /, *, tau: PositiveInt | None = 2, sgd: Sgd = Sgd(lr=0.02, local_epochs=1, clip_norm=1.0)
 ) -> Algorithm:
-    """AsyNG: all of a round's gradients at one z = x / w, then push-sum with what has come so far.
+    """AsyNG: all of a round's gradients at one z = x / w, then push-sum with the shares that have arrived so far.
 
     x_i <- x_i - lr sum_k g(z_i; xi_k); then P_ji x_i and P_ji w_i leave for every out-neighbor j of the round,
-    x_i <- P_ii x_i and w_i <- P_ii w_i, and what came is added to both, up to tau - 1 rounds late; with
-    `tau` null no node ever waits, and the w of one that is fast goes to 0. Sends d + 1 numbers to each
+    x_i <- P_ii x_i and w_i <- P_ii w_i, and the arrived shares are added to both, up to tau - 1 rounds late;
+    with `tau` null no node ever waits, and the w of a fast node goes to 0. Sends d + 1 numbers to each
     out-neighbor, keeps w. Source: Chen et al. 2023, as DFedSGPSM describes it; its own priorities among
     neighbors are not in it.
     """

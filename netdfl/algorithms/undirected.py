@@ -131,11 +131,11 @@ def dispfl(
     """DisPFL: each node trains under a sparse mask of its own, pruned and regrown every round.
 
     y <- y - lr g(y) M_i at every step, then in each layer the next mask M_i+ gives up a share r_t of its coordinates,
-    those of the smallest |y|, for as many others (`regrow`), r_t = (anneal / 2) (1 + cos(pi t / anneal_rounds)) and 0
-    from `anneal_rounds` on; then x_i = (sum_j y_j M_j / sum_j M_j) M_i+ over the node and its neighbors. Sends the
-    nonzero coordinates and d bits to each neighbor, keeps M_i+. The paper's round averages before it trains: the same
-    sequence, but a round's model, and so the last, is the y_i of its node alone, what the paper calls personal:
-    `order: mix_first`, which keeps x_i too. `train_first` records x_i, as every other method here does, so that figures
+    the coordinates of smallest |y|, for as many others (`regrow`), r_t = (anneal / 2) (1 + cos(pi t / anneal_rounds))
+    and 0 from `anneal_rounds` on; then x_i = (sum_j y_j M_j / sum_j M_j) M_i+ over the node and its neighbors. Sends
+    the nonzero coordinates and d bits to each neighbor, keeps M_i+. The paper's round averages before it trains: the
+    same sequence, but a round's model, and so the last, is the node's own y_i, which the paper calls personal: `order:
+    mix_first`, which keeps x_i too. `train_first` records x_i, as every other method here does, so that figures
     compare. Source: Dai et al. 2022.
     """
     if exchange.compressor is not None:

@@ -55,7 +55,7 @@ def qsgd(
 
     Args:
         bits: Bits a number, sign included; 1 is `sign`.
-        levels: Levels a sign in place of those of `bits`, where not 0.
+        levels: Levels a sign in place of the number that follows from `bits`, if not 0.
         bucket: Numbers that share a norm; 0 for the whole vector.
         norm: What the levels divide: the largest magnitude, or the Euclidean norm of the paper.
         scaled: Multiply by 1 / (1 + variance), which makes it a contraction; CHOCO needs that.
@@ -128,7 +128,7 @@ def chain(
     scaled: bool = False,
     entropy: bool = False,
 ) -> Compressor:
-    """Send some numbers only, by `top_k` or `random_k`, and those quantized as by `qsgd`.
+    """Send only some numbers, chosen by `top_k` or `random_k` and quantized by `qsgd`.
 
     Raises:
         ValueError: Neither a fraction nor a count; `scaled` or `entropy` with 1 bit.

@@ -12,7 +12,7 @@ from typing import Any
 
 from netdfl.core.rng import Streams
 from netdfl.core.types import Edge, Kind
-from netdfl.links.rules.base import ByRound, LinkEvent, Stage
+from netdfl.links.rules.base import LinkEvent, RoundValues, Stage
 from netdfl.links.rules.disorder import Corrupt, Corruption, Duplicate, Duplication, Reorder, Reordering
 from netdfl.links.rules.latency import Latency, constant
 from netdfl.links.rules.loss import Bernoulli, Loss
@@ -21,7 +21,7 @@ from netdfl.links.rules.named import NamedDelay, NamedLoss, NamedMessages
 from netdfl.links.rules.rate import Rate, Shape
 from netdfl.links.rules.state import LinkState
 from netdfl.links.rules.tcp import Tcp, TcpTable
-from netdfl.links.schedule.active_changes import UNSAID, Effective, Piece
+from netdfl.links.schedule.active_changes import UNSAID, EffectiveValue, Piece
 from netdfl.links.schedule.events import CompiledEvent
 
 _NO_RULE: Mapping[str, object] = {
@@ -55,18 +55,20 @@ class Maker:
             return _NO_RULE[key]
         return part.build(self.seed("loss")) if key == "loss" else part.build()
 
-    def event(self, old: Mapping[str, Effective], new: Mapping[str, Effective]) -> LinkEvent:
+    def event(self, old: Mapping[str, EffectiveValue], new: Mapping[str, EffectiveValue]) -> LinkEvent:
         """Return the change of stages that leads from `old` to `new`. A model that stays keeps its state."""
         changes = {key: self.value(key, now.value) for key, now in new.items() if now.value != old[key].value}
         return changes | {f"{key}_scale": now.scale for key, now in new.items() if now.scale != old[key].scale}
 
-    def stages(self, base: Mapping[str, Effective], used: Collection[str], pieces: Sequence[Piece]) -> Iterator[Stage]:
+    def stages(
+        self, base: Mapping[str, EffectiveValue], used: Collection[str], pieces: Sequence[Piece]
+    ) -> Iterator[Stage]:
         """Yield the link's own stages for the keys in `used`, in the order of a path."""
         for key in ("state", "loss", "duplicate", "corrupt", "rate", "latency", "reorder"):
             if key in used:
                 yield self._stage(key, self.value(key, base[key].value), pieces)
 
-    def tcp(self, base: Mapping[str, Effective], used: Collection[str], table: TcpTable) -> Iterator[Stage]:
+    def tcp(self, base: Mapping[str, EffectiveValue], used: Collection[str], table: TcpTable) -> Iterator[Stage]:
         """Yield the stages of a link whose units are messages over TCP; none where `used` is empty."""
         if "state" in used:
             yield self._stage("state", self.value("state", base["state"].value), ())
@@ -90,7 +92,7 @@ class Maker:
             return Latency(self.seed(key), value, rounds=_table(pieces, key, self._delay))
         return Reorder(self.seed(key), value)
 
-    def _delay(self, now: Effective) -> tuple[object, float]:
+    def _delay(self, now: EffectiveValue) -> tuple[object, float]:
         return (None if now.value is UNSAID else self.value("latency", now.value), now.scale)
 
 
@@ -120,7 +122,7 @@ def named_by(event: CompiledEvent) -> NamedMessages:
     )
 
 
-def same_for_all(base: Mapping[str, Effective], used: Collection[str]) -> tuple[Stage, ...] | None:
+def same_for_all(base: Mapping[str, EffectiveValue], used: Collection[str]) -> tuple[Stage, ...] | None:
     """Return the stages that all links with these rules can share: none, or a constant delay.
 
     None: each link needs its own stages. Only for rules that no event changes.
@@ -143,11 +145,11 @@ def _rate(value: Any, pieces: Sequence[Piece]) -> Stage:
     return stage
 
 
-def _speed(now: Effective) -> tuple[float | None, float]:
+def _speed(now: EffectiveValue) -> tuple[float | None, float]:
     return (None if now.value is UNSAID else now.value.build().rate_bps, now.scale)
 
 
-def _table(pieces: Sequence[Piece], key: str, read: Callable[[Effective], object]) -> ByRound[Any] | None:
+def _table(pieces: Sequence[Piece], key: str, read: Callable[[EffectiveValue], object]) -> RoundValues[Any] | None:
     if not any(key in piece.values for piece in pieces):
         return None
-    return ByRound([(piece.start, read(piece.values[key]) if key in piece.values else None) for piece in pieces])
+    return RoundValues([(piece.start, read(piece.values[key]) if key in piece.values else None) for piece in pieces])

@@ -20,10 +20,10 @@ from netdfl.links.rules.disorder import Checksum, Corrupt
 from netdfl.links.rules.mahimahi import rate_stage
 from netdfl.links.rules.tcp import TcpTable
 from netdfl.links.schedule.active_changes import (
-    ByTarget,
-    Effective,
+    EffectiveValue,
     Overlays,
     OwnRules,
+    TargetIndex,
     by_rounds,
     effective,
     few_edges,
@@ -38,7 +38,7 @@ class _NodeStage:
     """The stage of a node's uplink or downlink, which all its links share, with the value that is set."""
 
     stage: LinkRule
-    value: Effective
+    value: EffectiveValue
 
 
 class Links:
@@ -59,12 +59,12 @@ class Links:
         self._streams = streams
         self._overlays = Overlays()
         self._paths: dict[Edge, Path] = {}
-        self._values: dict[Edge, Mapping[str, Effective]] = {}
+        self._values: dict[Edge, Mapping[str, EffectiveValue]] = {}
         self._rules: dict[tuple[int, ...], OwnRules] = {}
         self._shared: dict[tuple[NodeId, str], _NodeStage | None] = {}
-        self._by_round: ByTarget[CompiledEvent] = ByTarget()
-        self._changing: ByTarget[frozenset[str]] = ByTarget()
-        self._named: ByTarget[CompiledEvent] = ByTarget()
+        self._by_round: TargetIndex[CompiledEvent] = TargetIndex()
+        self._changing: TargetIndex[frozenset[str]] = TargetIndex()
+        self._named: TargetIndex[CompiledEvent] = TargetIndex()
         self._node_changes: set[tuple[NodeId, str]] = set()
         self._unchanging = tcp is None and not any(event.action == "set" or event.names_messages for event in events)
         self._stateless: dict[tuple[int, ...], tuple[LinkRule, ...] | None] = {}
@@ -162,9 +162,9 @@ class Links:
         shared.value = value
         return shared.stage.changed(change, now_ns)
 
-    def _node_value(self, node: NodeId, key: str) -> Effective:
+    def _node_value(self, node: NodeId, key: str) -> EffectiveValue:
         spec = self._spec.node(node)
-        base = {each: Effective(getattr(spec, each)) for each in NODE_KEYS}
+        base = {each: EffectiveValue(getattr(spec, each)) for each in NODE_KEYS}
         return effective(base, self._overlays.on_node(node))[key]
 
     def _build(self, edge: Edge) -> Path:
@@ -202,8 +202,8 @@ class Links:
         shared = self._shared[node, key]
         return None if shared is None else shared.stage
 
-    def _new_shared(self, node: NodeId, value: Effective) -> _NodeStage:
+    def _new_shared(self, node: NodeId, value: EffectiveValue) -> _NodeStage:
         maker = Maker(self._streams, (node, node))
         stage = rate_stage(maker.value("rate", value.value))
-        stage.changed(maker.event({"rate": Effective(value.value)}, {"rate": value}), 0)
+        stage.changed(maker.event({"rate": EffectiveValue(value.value)}, {"rate": value}), 0)
         return _NodeStage(stage, value)

@@ -1,7 +1,7 @@
 """The link engine: carries contents over their edges, and reports when each arrives or why it is dropped.
 
-The simulated fabric, the links above gRPC and the forwarder of packets all drive their links with it; what they carry
-differs. It is sans-I/O: the owner of the time asks `next_ns`, and calls `step` or `run` at that time.
+The simulated fabric, the links above gRPC and the forwarder of packets all drive their links with it; their contents
+differ. It is sans-I/O: the owner of the time asks `next_ns`, and calls `step` or `run` at that time.
 
     submit, enter -> stage -> stage -> ... -> stage -> arrived
                        |  ^
@@ -261,7 +261,7 @@ class LinkEngine(Generic[E, T]):
         for outcome in outcomes:
             self._take(outcome, now_ns)
 
-    # what is under way
+    # contents under way
 
     def flights(self) -> Iterator[Flight[E, T]]:
         """Yield every content under way."""

@@ -57,7 +57,7 @@ class FusedStage(Stage):
         return (Departure(unit, at_ns),)
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Change the stages before the first that delays; what they release goes on through the rest."""
+        """Change the stages before the first that delays; released units go on through the rest."""
         instant = next((p for p, stage in enumerate(self.stages) if not stage.instant), len(self.stages))
         outcomes: list[StageOutcome] = []
         for place in reversed(range(instant)):
@@ -103,5 +103,5 @@ class Path:
             self.stages = (*first, *own, *(() if downlink is None else (downlink,)), *last)
 
     def changed(self, event: LinkEvent, now_ns: int) -> list[StageOutcome]:
-        """Change the link's own stages, from the last to the first, so that what one releases meets the new values."""
+        """Change the link's own stages from the last to the first, so that a released unit meets the new values."""
         return [outcome for place in reversed(self.own) for outcome in self.stages[place].changed(event, now_ns)]

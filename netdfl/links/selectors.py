@@ -42,8 +42,8 @@ class Selector:
     """The meaning of a selector of links: one block, or two for both directions.
 
     `rank` is how specific the selector is: 0 for `default`, 1 for sets on both sides, 2 where one side is a single
-    node, 3 for one link (or one pair). A node's number is a single node; groups, ranges and lists are sets, whatever
-    their size.
+    node, 3 for one link (or one pair). A node's number is a single node; groups, ranges and lists are sets of
+    any size.
     """
 
     blocks: tuple[Block, ...]

@@ -77,7 +77,7 @@ class _FixedSteps:
         return self.steps
 
 
-class ByRows(_FixedSteps):
+class RowMixing(_FixedSteps):
     """A mixing by the receivers' weights, without a push-sum weight."""
 
     push = False
@@ -92,7 +92,7 @@ class _WeightState(Protocol):
     def weight(self) -> float: ...
 
 
-class ByShares(_FixedSteps):
+class ShareMixing(_FixedSteps):
     """A mixing by shares of mass, with the push-sum weight w in its state."""
 
     push = True
@@ -195,6 +195,8 @@ if not TYPE_CHECKING:
         __name__,
         {
             "Around": "AggregationWrapper",
+            "ByRows": "RowMixing",
+            "ByShares": "ShareMixing",
             "Counting": "MeteredMixing",
             "Mixed": "MixResult",
             "Remembering": "StatefulAggregation",

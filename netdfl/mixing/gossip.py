@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from netdfl.compression.vector import weighted_sum
 from netdfl.core.types import Inbox, OnMissing, Outbox, View
-from netdfl.mixing.base import ByRows, MixResult
+from netdfl.mixing.base import MixResult, RowMixing
 from netdfl.mixing.payloads import pack, to_all, vector, vectors
 from netdfl.training.base import Update
 
@@ -42,7 +42,7 @@ class GossipState(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gossip(ByRows):
+class Gossip(RowMixing):
     """Plain gossip with the receivers' weights of the view.
 
     `on_missing` treats a neighbor whose vector did not arrive. With `self` its weight goes to the node itself (rows

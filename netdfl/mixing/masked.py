@@ -17,7 +17,7 @@ from torch import Tensor
 
 from netdfl.compression.arrays import snapshot, to_tensor
 from netdfl.core.types import Inbox, Message, Outbox, Payload, View
-from netdfl.mixing.base import ByRows, MixResult
+from netdfl.mixing.base import MixResult, RowMixing
 from netdfl.mixing.payloads import MODEL, absurd, to_all, vector
 from netdfl.training.base import Received, Update
 from netdfl.training.masked import MASK, MEAN, NEXT_MASK
@@ -25,7 +25,7 @@ from netdfl.training.sgd import NoState, Stateless
 
 
 @dataclass(frozen=True)
-class MaskedAverage(Stateless, ByRows):
+class MaskedAverage(Stateless, RowMixing):
     """Averaging under masks, which the solver gives in `Update.extras`, of dtype bool; without a mask all is active.
 
     Without a next mask the mean keeps the mask of training. A missing neighbor does not count. With `for_next`, the

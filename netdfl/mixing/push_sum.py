@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from netdfl.compression.vector import weighted_sum
 from netdfl.core.types import Inbox, Outbox, Payload, View
-from netdfl.mixing.base import ByShares, MixResult
+from netdfl.mixing.base import MixResult, ShareMixing
 from netdfl.mixing.payloads import mass, share, vector
 from netdfl.training.base import Update
 
@@ -36,7 +36,7 @@ class PushSumState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PushSum(ByShares):
+class PushSum(ShareMixing):
     """Plain push-sum. Lost shares are lost mass: then the ratio is biased, and w shrinks."""
 
     def init(self, x: Tensor, view: View) -> PushSumState:

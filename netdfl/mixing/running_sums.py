@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from netdfl.core.types import Inbox, NodeId, Outbox, Payload, View
-from netdfl.mixing.base import ByShares, MixResult
+from netdfl.mixing.base import MixResult, ShareMixing
 from netdfl.mixing.payloads import mass, pack, vector
 from netdfl.training.base import Update
 
@@ -50,7 +50,7 @@ class RunningSumsState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RunningSums(ByShares):
+class RunningSums(ShareMixing):
     """Robust push-sum for a static graph: loss, duplicates and reordering lose no mass, only delay it."""
 
     def init(self, x: Tensor, view: View) -> RunningSumsState:

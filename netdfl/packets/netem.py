@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 from netdfl.core.errors import MachineError
 from netdfl.core.types import Edge, NodeId
 from netdfl.links.rules.rate import Shape
-from netdfl.links.schedule.active_changes import Effective, Overlays, effective, own_rules
+from netdfl.links.schedule.active_changes import EffectiveValue, Overlays, effective, own_rules
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.spec import LINK_KEYS, NODE_KEYS, LinksSpec, choose
 from netdfl.packets.netns import inside, new_namespace
@@ -29,7 +29,7 @@ from netdfl.packets.tun import DEVICE, NamespaceAddress, address_of, configure, 
 LIMIT = 4096
 _ROOT, _SHARED = 0x10000, 0x10001
 _UNLIMITED = "10gbit"
-_NO_RULE = {key: Effective("up" if key == "state" else None) for key in LINK_KEYS}
+_NO_RULE = {key: EffectiveValue("up" if key == "state" else None) for key in LINK_KEYS}
 
 
 def available() -> bool:
@@ -54,7 +54,7 @@ def available() -> bool:
         os.close(namespace)
 
 
-def leaf(values: Mapping[str, Effective]) -> dict[str, object]:
+def leaf(values: Mapping[str, EffectiveValue]) -> dict[str, object]:
     """Return the netem of a link with the rules `values`.
 
     Raises ValueError with the name of a rule that netem lacks.
@@ -89,19 +89,19 @@ def unfit(spec: LinksSpec, edges: Sequence[Edge], events: Sequence[CompiledEvent
             leaf(own_rules(spec, edge).values)
         for node in {node for edge in edges for node in edge}:
             for key in NODE_KEYS:
-                _serial(_built(Effective(getattr(spec.node(node), key))))
+                _serial(_built(EffectiveValue(getattr(spec.node(node), key))))
         for event in events:
             for key, change in event.parameters.items() if event.acts_on_links else ():
                 if key in NODE_KEYS:
                     raise ValueError(f"{key} that changes")
                 if key != "state" and not (isinstance(change, Mapping) and "scale" in change):
-                    leaf({**_NO_RULE, key: Effective(choose(key, change))})
+                    leaf({**_NO_RULE, key: EffectiveValue(choose(key, change))})
     except ValueError as error:
         return str(error)
     return ""
 
 
-def _built(value: Effective) -> Any:
+def _built(value: EffectiveValue) -> Any:
     return None if value.value is None else value.value.build(0)
 
 
@@ -151,13 +151,13 @@ class Netem:
         self._hub.link("add", ifname=f"n{node}", kind="veth", peer=peer)
         self._hub.link("set", index=self._index(f"n{node}"), master=bridge, state="up")
         offloads_off(f"n{node}")
-        uplink, _ = _serial(_built(Effective(self._spec.node(node).uplink)))
+        uplink, _ = _serial(_built(EffectiveValue(self._spec.node(node).uplink)))
         inside(self.namespaces[node], lambda: _equip(address_of(node), self._tcp, uplink))
 
     def _sort(self, node: NodeId) -> None:
         """Give every link to `node` its class, and all of them the node's downlink."""
         port = self._ports[node]
-        downlink, _ = _serial(_built(Effective(self._spec.node(node).downlink)))
+        downlink, _ = _serial(_built(EffectiveValue(self._spec.node(node).downlink)))
         whole = _UNLIMITED if downlink is None else f"{round(downlink)}bit"
         self._hub.tc("add", "htb", port, _ROOT, default=0)
         self._hub.tc("add-class", "htb", port, _SHARED, parent=_ROOT, rate=whole)
@@ -170,7 +170,7 @@ class Netem:
                 match = {"protocol": 0x0800, "keys": [f"0x{sender:08x}/0xffffffff+12"]}
                 self._hub.tc("add-filter", "u32", port, parent=_ROOT, prio=1, target=one, **match)
 
-    def _shape(self, edge: Edge, how: str, values: Mapping[str, Effective]) -> None:
+    def _shape(self, edge: Edge, how: str, values: Mapping[str, EffectiveValue]) -> None:
         wanted = leaf(values)
         if self._set.get(edge) != wanted:
             self._set[edge] = wanted

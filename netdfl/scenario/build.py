@@ -20,7 +20,7 @@ from netdfl.scenario.model.links import block
 from netdfl.scenario.model.schema import Scenario
 from netdfl.topology.base import Topology
 from netdfl.topology.network import Network
-from netdfl.topology.selection import Private, halves, sampled
+from netdfl.topology.selection import PrivateSelection, halves, sampled
 from netdfl.topology.weights import Weights, uniform
 
 _ROUNDS = 64
@@ -48,7 +48,7 @@ def build_network(scenario: Scenario, topology: Topology | None = None) -> Netwo
         split = scenario.algorithm.params.get("bipartite", False)
         return Network(drawn, uniform, halves(drawn, selection) if split else selection)
     if traits.selects:
-        selection = Private(selection)
+        selection = PrivateSelection(selection)
     if not scenario.has_server:
         return Network(drawn, _weights(scenario, drawn), selection)
     chosen = sampled(scenario.nodes, streams, participation=scenario.topology.participation)

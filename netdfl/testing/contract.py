@@ -32,7 +32,7 @@ from netdfl.testing.loopback import run_fleet
 from netdfl.testing.rounds import States, exchange, first_states, in_step, play_rounds
 from netdfl.topology.catalog import TOPOLOGIES
 from netdfl.topology.network import Network
-from netdfl.topology.selection import Everyone, Private, halves, sampled
+from netdfl.topology.selection import AllNeighbors, PrivateSelection, halves, sampled
 from netdfl.topology.weights import uniform
 from netdfl.training.base import Update
 from netdfl.training.catalog import consensus
@@ -65,7 +65,7 @@ def network_for(entry: Entry, streams: Streams) -> Network:
         star = TOPOLOGIES["star"](NODES + 1, streams)
         return Network(star, server=NODES, participants=sampled(NODES, streams, participation=0.5))
     if entry.selects:
-        return Network(TOPOLOGIES["full"](NODES, streams), selection=Private(Everyone()))
+        return Network(TOPOLOGIES["full"](NODES, streams), selection=PrivateSelection(AllNeighbors()))
     if "both_ways" in entry.needs:
         topology = TOPOLOGIES["random_sym"](NODES, streams)
         return Network(topology, uniform, halves(topology))

@@ -166,7 +166,7 @@ class Bench:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         return RunningCommand(process, path)
 
-    # what is left
+    # leftovers
 
     @contextmanager
     def looking(self, name: str, but_for: Collection[str] = ()) -> Iterator[None]:

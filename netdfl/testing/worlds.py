@@ -65,7 +65,7 @@ def name_of(check: Check) -> str:
 class TestedWorld:
     """A world, the way to run its fleets, and its differences from others."""
 
-    __test__ = False  # pytest takes it for no test of its own
+    __test__ = False  # the name looks like a test class to pytest
 
     name: str
     options: Options

@@ -1,1 +1,1 @@
-"""Graphs, their schedules, mixing weights and neighbor selection: who may talk to whom, and how much it counts."""
+"""Graphs, their schedules, mixing weights and neighbor selection: the channels of each round, and their weights."""

@@ -42,8 +42,9 @@ class Topology:
     ) -> None:
         """Draw block b of rounds (`redraw_every` rounds; all of them for 0) with `draw(b)`.
 
-        `draw` gets the block's number, from 0, and returns its `Graph`; drawn twice it must be the same graph, so what
-        is random comes from `streams.rng("topology", NAME, block)`. `connected=False` lets a static graph fall apart.
+        `draw` gets the block's number, from 0, and returns its `Graph`; drawn twice it must be the same graph, so
+        random numbers must come from `streams.rng("topology", NAME, block)`. `connected=False` lets a static graph fall
+        apart.
 
         Raises:
             ValueError: If round 0 can't be drawn, or a static topology is not strongly connected.

@@ -208,7 +208,7 @@ def _edges_of_json(file: str, data: Any) -> Edges:
         graph.remove_edges_from(loops)
         edges = [[int(a), int(b)] for a, b in _numbered(graph).edges()]
         return Edges(edges, graph.is_directed(), loops_words(file, len(loops)))
-    if isinstance(data, dict) and all(isinstance(each, list) for each in data.values()):  # whom each node sends to
+    if isinstance(data, dict) and all(isinstance(each, list) for each in data.values()):  # the receivers of each node
         data = [
             [int(node), other] if str(node).isdigit() else None for node, others in data.items() for other in others
         ]

@@ -11,7 +11,7 @@ import numpy as np
 from netdfl.core.types import NodeId, Role, View
 from netdfl.topology.base import Topology
 from netdfl.topology.graph import Graph
-from netdfl.topology.selection import Everyone, Participants, Selection
+from netdfl.topology.selection import AllNeighbors, Participants, Selection
 from netdfl.topology.weights import Matrix, MixingMatrix, Weights
 
 _KEPT = 8
@@ -46,13 +46,13 @@ class Network:
         """
         self.topology = topology
         self.weights = weights or topology.weights
-        self.selection = selection or Everyone()
+        self.selection = selection or AllNeighbors()
         self.server = server
         self.receivers_know = topology.receivers_know and self.selection.receivers_know
         self._participants = participants or (lambda _: tuple(range(topology.num_nodes - 1)))
         self._selected = lru_cache(_KEPT)(self._select)
         self._mixing = lru_cache(_KEPT)(self.weights)
-        self._views: dict[NodeId, View] = {}  # of one round, where those of all others are alike
+        self._views: dict[NodeId, View] = {}  # of one round, if all rounds have the same views but for their number
         if server is not None:
             _check_star(topology, server)
         elif self.receivers_know:
@@ -68,7 +68,7 @@ class Network:
     @cached_property
     def varies(self) -> bool:
         """Whether two rounds may have different graphs, by redrawing or by a selection in each round."""
-        chosen = not isinstance(self.selection, Everyone)
+        chosen = not isinstance(self.selection, AllNeighbors)
         sampled = self.server is not None and len(self._participants(0)) < self.num_nodes - 1
         return self.topology.time_varying or chosen or sampled
 
@@ -86,7 +86,7 @@ class Network:
         if self.receivers_know:
             if (known := self._views.get(node)) is None:
                 return self._known_view(node, round)
-            return tuple.__new__(View, (known[0], round, *known[2:]))  # what `_replace` gives, sooner
+            return tuple.__new__(View, (known[0], round, *known[2:]))  # `_replace` without its cost
         chosen = self.selection.select(node, round, self.topology.graph(round).out_neighbors(node))
         view = self._peer_view(node, round, self.weights(_own_edges(self.num_nodes, node, chosen)), None)
         hears, sends_to = self._possible(node, round)

@@ -31,7 +31,7 @@ class Selection(Protocol):
         """Return the receivers of `node` among `candidates`, in their order. Repeated calls return the same."""
 
 
-class Everyone:
+class AllNeighbors:
     """The selection of every out-neighbor."""
 
     receivers_know = True
@@ -41,7 +41,7 @@ class Everyone:
         return candidates
 
 
-class Private:
+class PrivateSelection:
     """Another selection's choice, hidden from receivers: for methods that choose again during the run."""
 
     receivers_know = False
@@ -76,7 +76,7 @@ class RandomNeighbors:
 
 def everyone(num_nodes: int, streams: Streams, /) -> Selection:
     """Send to every out-neighbor in every round."""
-    return Everyone()
+    return AllNeighbors()
 
 
 Participants: TypeAlias = Callable[[int], tuple[NodeId, ...]]
@@ -108,7 +108,7 @@ class Halves:
     def __init__(self, passive: frozenset[NodeId], among: Selection | None = None) -> None:
         """Make all nodes but `passive` active; `among` selects the nodes that they ask."""
         self.passive = passive
-        self._among = among or Everyone()
+        self._among = among or AllNeighbors()
         self.receivers_know = self._among.receivers_know
 
     def select(self, node: NodeId, round: int, candidates: tuple[NodeId, ...]) -> tuple[NodeId, ...]:

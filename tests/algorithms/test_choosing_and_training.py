@@ -23,7 +23,7 @@ from netdfl.testing.loopback import run_fleet
 from netdfl.testing.rounds import first_states, play_rounds
 from netdfl.topology.catalog import TOPOLOGIES
 from netdfl.topology.network import Network
-from netdfl.topology.selection import Everyone, Private
+from netdfl.topology.selection import AllNeighbors, PrivateSelection
 from netdfl.training.base import Update
 from netdfl.training.masked import MaskedSgd, layers
 from netdfl.training.sgd import LocalSgd
@@ -32,7 +32,7 @@ from netdfl.training.sgd import LocalSgd
 
 
 def test_by_loss_never_chooses_the_node_itself_and_ten_distinct_others() -> None:
-    net = Network(TOPOLOGIES["full"](100, STREAMS), selection=Private(Everyone()))
+    net = Network(TOPOLOGIES["full"](100, STREAMS), selection=PrivateSelection(AllNeighbors()))
     alg = ALGORITHMS["dfedsgpsm_s"].build(EXCHANGE, neighbors=10)
     tasks = apart(100)
     for node in (0, 50, 99):
@@ -73,7 +73,7 @@ def test_a_high_temperature_forgets_the_losses() -> None:
 
 
 def test_losses_spread_on_messages_and_old_ones_are_left_out() -> None:
-    net = Network(TOPOLOGIES["full"](8, STREAMS), selection=Private(Everyone()))
+    net = Network(TOPOLOGIES["full"](8, STREAMS), selection=PrivateSelection(AllNeighbors()))
     tasks = quadratics(8)
     alg = ALGORITHMS["dfedsgpsm_s"].build(Exchange(wait=WaitPolicy(announce=True)), neighbors=2, max_age=4)
     kept = run_fleet(alg, net.view, tasks, 8)
@@ -86,7 +86,7 @@ def test_losses_spread_on_messages_and_old_ones_are_left_out() -> None:
 
 @pytest.mark.parametrize("newest_from", [1, 3])
 def test_the_newest_loss_of_a_node_stays_on_the_board_whoever_tells_of_it(newest_from: int) -> None:
-    net = Network(TOPOLOGIES["full"](4, STREAMS), selection=Private(Everyone()))
+    net = Network(TOPOLOGIES["full"](4, STREAMS), selection=PrivateSelection(AllNeighbors()))
     alg = ALGORITHMS["dfedsgpsm_s"].build(EXCHANGE, neighbors=2)
     s = first_states(alg, apart(4), net.view)[0]
     s, outbox = s.outgoing(alg, Update(s.x, s.x), 0, net.view(0, 5))
@@ -102,7 +102,7 @@ def test_the_newest_loss_of_a_node_stays_on_the_board_whoever_tells_of_it(newest
     "board", [None, 3, [[0, 0]], [[9, 0, 1.0]], [[0, 5, 1.0]], [[0, 0, math.nan]], [["0", 0, 1.0]]]
 )
 def test_a_board_with_absurd_contents_is_refused(board: Any) -> None:
-    net = Network(TOPOLOGIES["full"](4, STREAMS), selection=Private(Everyone()))
+    net = Network(TOPOLOGIES["full"](4, STREAMS), selection=PrivateSelection(AllNeighbors()))
     alg = ALGORITHMS["dfedsgpsm_s"].build(EXCHANGE, neighbors=2)
     s = first_states(alg, apart(4), net.view)[0]
     _, outbox = s.outgoing(alg, Update(s.x, s.x), 0, net.view(0, 0))
@@ -120,7 +120,7 @@ def test_columns_of_a_push_graph_sum_to_one_with_eleven_entries() -> None:
 
 def test_sending_to_everybody_dfedsgpsm_s_is_dfedsgpsm() -> None:
     topology, tasks = TOPOLOGIES["full"](N, STREAMS), quadratics()
-    private = Network(topology, selection=Private(Everyone()))
+    private = Network(topology, selection=PrivateSelection(AllNeighbors()))
     chosen, plain = ALGORITHMS["dfedsgpsm_s"].build(EXCHANGE, neighbors=N), ALGORITHMS["dfedsgpsm"].build(EXCHANGE)
     left = play_rounds(chosen, first_states(chosen, tasks, private.view), tasks, private.view, 4)
     right = play_rounds(plain, first_states(plain, tasks, private.view), tasks, private.view, 4)

@@ -21,7 +21,7 @@ from netdfl.links.rules.keyed_random import (
     unit_uniform,
 )
 from netdfl.links.schedule import changes, compile, events, when
-from netdfl.links.schedule.active_changes import Effective
+from netdfl.links.schedule.active_changes import EffectiveValue
 from netdfl.links.schedule.compile import compile_events
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.schedule.when import Facts, Span
@@ -45,7 +45,7 @@ def test_links_go_by_these_numbers(of: Any, limits: dict[str, float]) -> None:
 def test_what_is_not_said_is_so() -> None:
     plain = CompiledEvent("set", 3)
     assert (plain.after_ns, plain.cause, plain.source) == (0, -1, 3)
-    assert (Span(3), Effective(None)) == (Span(3, None, False, None), Effective(None, 1.0))
+    assert (Span(3), EffectiveValue(None)) == (Span(3, None, False, None), EffectiveValue(None, 1.0))
     assert rate.serial(rate=8.0) == rate.Shape(8.0, 0, None, None)
     assert reorder(probability=0.5).delay_ns == 10**7
     unit = Transit(0, 1, Kind.DATA, 0, 0, 0, 10)

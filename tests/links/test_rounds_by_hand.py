@@ -11,14 +11,14 @@ from netdfl.core.rng import Streams
 from netdfl.core.types import Kind
 from netdfl.links.building import Maker
 from netdfl.links.channel import Links
-from netdfl.links.rules.base import DROPPED, HELD, ByRound, Departure, Drop, Stage, Transit
+from netdfl.links.rules.base import DROPPED, HELD, Departure, Drop, RoundValues, Stage, Transit
 from netdfl.links.rules.latency import Delay, Latency, constant
 from netdfl.links.rules.loss import Bernoulli, GilbertElliott, Loss
 from netdfl.links.rules.mahimahi import Opportunities, TraceRate
 from netdfl.links.rules.rate import Rate, Shape
 from netdfl.links.rules.state import LinkState
 from netdfl.links.rules.tcp import Tcp, default_table
-from netdfl.links.schedule.active_changes import UNSAID, Effective, Overlays, Piece, by_rounds, own_rules
+from netdfl.links.schedule.active_changes import UNSAID, EffectiveValue, Overlays, Piece, by_rounds, own_rules
 from netdfl.links.schedule.compile import compile_events
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.schedule.when import Facts
@@ -35,15 +35,15 @@ def unit(round: int = 0, nbytes: int = 100, *, src: int = 0, dst: int = 1, **mor
 
 
 def test_a_round_has_the_value_of_the_last_piece_that_began() -> None:
-    pieces = ByRound([(2, "a"), (4, None), (5, "b")])
+    pieces = RoundValues([(2, "a"), (4, None), (5, "b")])
     assert [pieces.at(round) for round in range(7)] == [None, None, "a", "a", None, "b", "b"]
 
 
 def test_loss_and_state_by_rounds_stand_before_the_clocks() -> None:
-    loss = Loss(ALL, ByRound([(2, NONE), (4, None)]))
+    loss = Loss(ALL, RoundValues([(2, NONE), (4, None)]))
     assert [loss.advance(unit(round), 7) for round in (1, 2, 4)] == [DROPPED, 7, DROPPED]
-    assert [Loss(None, ByRound([(2, ALL)])).advance(unit(round), 7) for round in (1, 2)] == [7, DROPPED]
-    state = LinkState("down_drop", ByRound([(2, "up"), (4, None), (5, "down_hold")]))
+    assert [Loss(None, RoundValues([(2, ALL)])).advance(unit(round), 7) for round in (1, 2)] == [7, DROPPED]
+    state = LinkState("down_drop", RoundValues([(2, "up"), (4, None), (5, "down_hold")]))
     assert [state.advance(unit(round), 7) for round in (1, 2, 4, 5)] == [DROPPED, 7, DROPPED, HELD]
     assert len(state.held) == 1
 
@@ -51,7 +51,9 @@ def test_loss_and_state_by_rounds_stand_before_the_clocks() -> None:
 @pytest.mark.parametrize(("round", "took"), [(0, 15), (2, 30), (4, 5), (6, 15), (8, 15)])
 def test_latency_by_rounds_is_another_value_or_a_factor_on_the_clocks(round: int, took: int) -> None:
     five = constant(delay=5)
-    stage = Latency(0, constant(delay=10), ByRound([(2, (None, 2.0)), (4, (five, 1.0)), (6, (five, 3.0)), (8, None)]))
+    stage = Latency(
+        0, constant(delay=10), RoundValues([(2, (None, 2.0)), (4, (five, 1.0)), (6, (five, 3.0)), (8, None)])
+    )
     assert list(stage.changed({"latency_scale": 1.5}, 0)) == []
     assert stage.advance(unit(round), 100) == 100 + took
 
@@ -61,7 +63,7 @@ def test_a_rate_by_rounds_is_another_value_or_a_factor_on_the_clocks(round: int,
     """A byte takes a nanosecond; what is no whole number of them is rounded up."""
     stage = Rate(Shape(8e9))
     fast = 16e9
-    stage.rounds = ByRound([(2, (None, 0.5)), (4, (fast, 1.0)), (6, None), (8, (fast, 0.25)), (9, (None, 0.3))])
+    stage.rounds = RoundValues([(2, (None, 0.5)), (4, (fast, 1.0)), (6, None), (8, (fast, 0.25)), (9, (None, 0.3))])
     assert stage.advance(unit(round), 1000) == 1000 + took
 
 
@@ -75,12 +77,12 @@ def test_the_rounds_of_several_entries_are_cut_where_any_begins_or_ends() -> Non
     twice, plain = {"latency": {"scale": 2.0}}, {"latency": "5ms", "state": "down_drop"}
     latency = choose("latency", "5ms")
     events = [set_(1, 4, None, changes=plain), set_(0, 2, 6, changes=twice), set_(2, 7, 8, changes={"rate": "8bit"})]
-    named = {"latency": Effective(latency), "state": Effective("down_drop")}
+    named = {"latency": EffectiveValue(latency), "state": EffectiveValue("down_drop")}
     assert by_rounds(events) == [
-        Piece(2, {"latency": Effective(UNSAID, 2.0)}),
+        Piece(2, {"latency": EffectiveValue(UNSAID, 2.0)}),
         Piece(4, named),
         Piece(6, named),
-        Piece(7, named | {"rate": Effective(choose("rate", "8bit"))}),
+        Piece(7, named | {"rate": EffectiveValue(choose("rate", "8bit"))}),
         Piece(8, named),
     ]
     ended = by_rounds([set_(0, 2, 3, changes=plain)])
@@ -96,7 +98,7 @@ def maker() -> Maker:
 
 def test_what_is_no_rule_has_a_stage_that_does_nothing_where_one_is_needed() -> None:
     keys = ("state", "loss", "duplicate", "corrupt", "rate", "latency", "reorder")
-    base = dict.fromkeys(keys[1:], Effective(None)) | {"state": Effective("up")}
+    base = dict.fromkeys(keys[1:], EffectiveValue(None)) | {"state": EffectiveValue("up")}
     stages = list(maker().stages(base, set(keys), ()))
     assert [type(stage).__name__ for stage in stages] == [
         *("LinkState", "Loss", "Duplicate", "Corrupt", "Rate", "Latency", "Reorder")
@@ -109,8 +111,8 @@ def test_what_is_no_rule_has_a_stage_that_does_nothing_where_one_is_needed() -> 
 
 
 def test_each_stage_draws_from_a_stream_of_its_own() -> None:
-    base = {key: Effective(choose(key, 0.5)) for key in ("loss", "duplicate", "corrupt", "reorder")}
-    base["latency"] = Effective(choose("latency", {"dist": "uniform", "low": 0, "high": 10**9}))
+    base = {key: EffectiveValue(choose(key, 0.5)) for key in ("loss", "duplicate", "corrupt", "reorder")}
+    base["latency"] = EffectiveValue(choose("latency", {"dist": "uniform", "low": 0, "high": 10**9}))
     loss, *rest = maker().stages(base, set(base), ())
     seeds = [loss.model.seed, *(stage.seed for stage in rest)]
     assert seeds == [
@@ -121,8 +123,8 @@ def test_each_stage_draws_from_a_stream_of_its_own() -> None:
 def test_by_rounds_a_stage_has_a_table_of_its_own_key_alone() -> None:
     base = own_rules(LinksSpec({"default": {"loss": 0.5, "rate": "8bit", "latency": "1s"}}, {}, 2), (0, 1)).values
     pieces = [
-        Piece(3, {"loss": Effective(None), "state": Effective("down_drop")}),
-        Piece(5, {"rate": Effective(UNSAID, 0.5)}),
+        Piece(3, {"loss": EffectiveValue(None), "state": EffectiveValue("down_drop")}),
+        Piece(5, {"rate": EffectiveValue(UNSAID, 0.5)}),
     ]
     state, loss, rate, latency = maker().stages(base, {"state", "loss", "rate", "latency"}, pieces)
     assert [state.rounds.at(round) for round in (2, 3, 5)] == [None, "down_drop", None]
@@ -130,10 +132,16 @@ def test_by_rounds_a_stage_has_a_table_of_its_own_key_alone() -> None:
     assert (table.at(2), table.at(5), table.at(3).probability) == (None, None, 0.0)
     assert [rate.rounds.at(round) for round in (4, 5)] == [None, (None, 0.5)]
     assert latency.rounds is None
-    up = [Piece(3, {"state": Effective("up")})]
+    up = [Piece(3, {"state": EffectiveValue("up")})]
     assert next(maker().stages(base, {"state"}, up)).rounds.at(3) is None
     whole = [
-        Piece(1, {"rate": Effective(choose("rate", "16bit"), 0.5), "latency": Effective(choose("latency", "2s"), 3.0)})
+        Piece(
+            1,
+            {
+                "rate": EffectiveValue(choose("rate", "16bit"), 0.5),
+                "latency": EffectiveValue(choose("latency", "2s"), 3.0),
+            },
+        )
     ]
     rate, latency = maker().stages(base, {"rate", "latency"}, whole)
     assert rate.rounds.at(1) == (16.0, 0.5)
@@ -147,7 +155,7 @@ def test_over_tcp_a_link_is_its_state_and_one_stage_for_the_rest() -> None:
     (tcp,) = maker().tcp(base, {"latency"}, table)
     assert isinstance(tcp, Tcp)
     assert (tcp.loss, tcp.rate, tcp.delay.constant_ns, tcp.seed) == (0.01, 8e6, S, maker().seed("tcp"))
-    state, tcp = maker().tcp(base | {"state": Effective("down_drop")}, {"state"}, table)
+    state, tcp = maker().tcp(base | {"state": EffectiveValue("down_drop")}, {"state"}, table)
     assert (type(state), state.state, type(tcp)) == (LinkState, "down_drop", Tcp)
 
 
@@ -287,4 +295,4 @@ def test_latency_rests_from_the_moment_on_when_the_last_has_left() -> None:
 def test_loss_rests_where_its_model_remembers_nothing_and_no_round_has_another() -> None:
     chain = GilbertElliott(0, p=0.5, r=0.5)
     assert [Loss(model).rests(0) for model in (None, NONE, chain, object())] == [True, True, False, False]
-    assert not Loss(NONE, ByRound([(2, ALL)])).rests(0)
+    assert not Loss(NONE, RoundValues([(2, ALL)])).rests(0)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from netdfl.core.rng import Streams
-from netdfl.links.schedule.active_changes import Effective, Overlays, effective
+from netdfl.links.schedule.active_changes import EffectiveValue, Overlays, effective
 from netdfl.links.schedule.compile import ScheduleError, compile_events
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.schedule.when import Facts
@@ -305,7 +305,7 @@ def test_relative_changes_that_overlap_multiply_and_each_ends_alone():
         {"at": "5s", "for": "10s", "link": "0..2->1", "latency": "x3"},
     ):
         overlays.apply(event)
-        seen.append(effective({"latency": Effective(None)}, overlays.on_link((0, 1)))["latency"].scale)
+        seen.append(effective({"latency": EffectiveValue(None)}, overlays.on_link((0, 1)))["latency"].scale)
     assert seen == [2, 6, 3, 1]
 
 

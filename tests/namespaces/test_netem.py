@@ -9,7 +9,7 @@ import pytest
 
 from netdfl.core.errors import MachineError
 from netdfl.core.rng import Streams
-from netdfl.links.schedule.active_changes import Effective
+from netdfl.links.schedule.active_changes import EffectiveValue
 from netdfl.links.schedule.compile import compile_events
 from netdfl.links.schedule.when import Facts
 from netdfl.links.spec import LinksSpec, choose
@@ -20,9 +20,9 @@ from tests.namespaces.udp_probe import Probe
 pytest.importorskip("pyroute2")
 
 
-def values(**rules: Any) -> dict[str, Effective]:
+def values(**rules: Any) -> dict[str, EffectiveValue]:
     spec = LinksSpec({"default": rules}, {}, 2).link((0, 1))
-    return {key: Effective(getattr(spec, key)) for key in netem._NO_RULE}
+    return {key: EffectiveValue(getattr(spec, key)) for key in netem._NO_RULE}
 
 
 def test_a_links_rules_become_one_netem() -> None:
@@ -38,9 +38,9 @@ def test_a_links_rules_become_one_netem() -> None:
 
 
 def test_a_link_that_is_down_loses_everything_and_a_factor_counts() -> None:
-    down = {**values(loss=0.05), "state": Effective("down_drop")}
+    down = {**values(loss=0.05), "state": EffectiveValue("down_drop")}
     assert netem.leaf(down)["loss"] == 100
-    halved, doubled = Effective(choose("rate", "10Mbit"), 0.5), Effective(choose("latency", "8ms"), 2)
+    halved, doubled = EffectiveValue(choose("rate", "10Mbit"), 0.5), EffectiveValue(choose("latency", "8ms"), 2)
     slower = {**values(), "rate": halved, "latency": doubled}
     assert (netem.leaf(slower)["rate"], netem.leaf(slower)["delay"]) == (625_000, 16_000)
 
@@ -72,7 +72,7 @@ def test_what_the_schedule_makes_of_a_link_counts_too() -> None:
 def test_the_wiring_carries_each_direction_by_its_own_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     """A queue of no packets stands for a link that is down: what it stops is that one direction alone."""
 
-    def queue(rules: dict[str, Effective]) -> dict[str, Any]:
+    def queue(rules: dict[str, EffectiveValue]) -> dict[str, Any]:
         return {"kind": "pfifo", "limit": 0 if rules["state"].value != "up" else 1000}
 
     monkeypatch.setattr(netem, "leaf", queue)

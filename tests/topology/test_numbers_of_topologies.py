@@ -10,7 +10,7 @@ import pytest
 from netdfl.core.rng import Streams
 from netdfl.topology import spectrum
 from netdfl.topology.catalog import SELECTIONS, TOPOLOGIES, WEIGHTS
-from netdfl.topology.selection import Everyone, Halves, Private, RandomNeighbors, sampled
+from netdfl.topology.selection import AllNeighbors, Halves, PrivateSelection, RandomNeighbors, sampled
 
 DEFAULTS: dict[str, dict[str, Any]] = {
     "exponential": {"symmetric": False},
@@ -53,7 +53,7 @@ def test_of_more_than_512_nodes_the_spectrum_is_found_in_at_most_200_steps() -> 
 
 def test_a_private_choice_is_the_choice_of_another_of_which_nobody_knows() -> None:
     chosen = RandomNeighbors(9, Streams(3), k=2)
-    private, others = Private(chosen), tuple(range(1, 9))
+    private, others = PrivateSelection(chosen), tuple(range(1, 9))
     assert (chosen.receivers_know, private.receivers_know) == (True, False)
     for round in range(5):
         assert private.select(0, round, others) == chosen.select(0, round, others)
@@ -63,7 +63,7 @@ def test_halves_ask_those_that_another_choice_leaves_of_the_other_half() -> None
     halves = Halves(frozenset({0, 2}))
     assert [halves.select(node, 0, (0, 2, 3, 5)) for node in (1, 2)] == [(0, 2), ()]
     assert halves.receivers_know
-    among = Private(Everyone())
+    among = PrivateSelection(AllNeighbors())
     assert not Halves(frozenset({0}), among).receivers_know
     few = Halves(frozenset(range(1, 9)), RandomNeighbors(9, Streams(3), k=3))
     assert len(few.select(0, 4, tuple(range(1, 9)))) == 3

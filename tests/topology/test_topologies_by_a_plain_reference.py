@@ -14,7 +14,7 @@ from netdfl.topology.base import Topology
 from netdfl.topology.catalog import TOPOLOGIES, WEIGHTS
 from netdfl.topology.graph import Graph
 from netdfl.topology.network import Network, without
-from netdfl.topology.selection import Everyone, Halves, RandomNeighbors, halves, inside
+from netdfl.topology.selection import AllNeighbors, Halves, RandomNeighbors, halves, inside
 from netdfl.topology.static import edge_list
 from netdfl.topology.weights import MixingMatrix, auto, uniform
 
@@ -237,7 +237,7 @@ def test_a_star_whose_graph_changes_has_no_server() -> None:
 def test_what_nobody_chose_is_everything_of_the_topologys_own() -> None:
     pull = Network(TOPOLOGIES["random_pull"](5, STREAMS, neighbors=2))
     assert pull.weights is uniform
-    assert isinstance(pull.selection, Everyone)
+    assert isinstance(pull.selection, AllNeighbors)
     assert (pull.num_nodes, pull.receivers_know, pull.varies) == (5, True, True)
     assert not Network(TOPOLOGIES["ring"](5, STREAMS)).varies
     one = Network(TOPOLOGIES["random_pull"](5, STREAMS, neighbors=2), auto)

@@ -1,1 +1,1 @@
-"""Link rules: what a link does to the units that cross it, one stage each. Integer nanoseconds, sans-I/O."""
+"""Link rules: the effects of a link on the units that cross it, one stage each. Integer nanoseconds, sans-I/O."""

@@ -183,7 +183,7 @@ class DelayStage(Stage):
         return all(at_ns <= now_ns for at_ns, _ in self._under_way)
 
 
-class ByRound(Generic[T]):
+class RoundValues(Generic[T]):
     """Values by the round of messages, for `at_round` on links; None where the value by the clock applies."""
 
     __slots__ = ("_starts", "_values")

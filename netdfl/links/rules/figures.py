@@ -16,7 +16,7 @@ _TRACE_BITS = 8 * 1500
 
 
 def figures(part: object) -> Mapping[str, object]:
-    """Return the figures of one built rule by name, without those figures that the rule does not have.
+    """Return the figures of one built rule by name; figures that the rule does not have are left out.
 
     `stationary_loss` (share of units) and `mean_burst` (units lost in a row; None: forever) of a loss, or `messages` of
     a list; `mean_ns`; `rate_bps` (of a trace, its mean), `burst_bytes`, `queue_bytes`, `queue_messages`; `probability`,

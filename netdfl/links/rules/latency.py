@@ -13,7 +13,7 @@ from typing import Annotated, Literal, TypeAlias
 from netdfl.core.given_files import given_text
 from netdfl.core.tables import by_name
 from netdfl.core.units import Bound, TimeNs, parse_time_ns
-from netdfl.links.rules.base import LONG_AGO, ByRound, DelayStage, LinkEvent, StageOutcome, Transit, resets
+from netdfl.links.rules.base import LONG_AGO, DelayStage, LinkEvent, RoundValues, StageOutcome, Transit, resets
 from netdfl.links.rules.keyed_random import unit_uniform
 
 ArrivalOrder: TypeAlias = Literal["fifo", "free"]
@@ -144,7 +144,7 @@ class Latency(DelayStage):
 
     __slots__ = ("_last_ns", "delay", "rounds", "scale", "seed")
 
-    def __init__(self, seed: int, delay: Delay, rounds: ByRound[tuple[Delay | None, float]] | None = None) -> None:
+    def __init__(self, seed: int, delay: Delay, rounds: RoundValues[tuple[Delay | None, float]] | None = None) -> None:
         """Draw from `delay`. For some rounds `rounds` has another delay (None: the clock's), and a factor on it."""
         super().__init__()
         self.seed = seed

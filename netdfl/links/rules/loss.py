@@ -10,7 +10,7 @@ from netdfl.core.fates import LOSS, FateReason
 from netdfl.core.given_files import given_text
 from netdfl.core.types import Kind
 from netdfl.core.units import NonNegativeInt, Probability
-from netdfl.links.rules.base import DROPPED, ByRound, LinkEvent, Stage, StageOutcome, Transit
+from netdfl.links.rules.base import DROPPED, LinkEvent, RoundValues, Stage, StageOutcome, Transit
 from netdfl.links.rules.keyed_random import count_uniform, unit_uniform
 
 _DATA = Kind.DATA
@@ -198,7 +198,7 @@ class Loss(Stage):
     __slots__ = ("model", "rounds")
     reason: ClassVar[FateReason] = LOSS
 
-    def __init__(self, model: LossModel | None = None, rounds: ByRound[LossModel] | None = None) -> None:
+    def __init__(self, model: LossModel | None = None, rounds: RoundValues[LossModel] | None = None) -> None:
         """Lose by `model` (None: nothing). `rounds` overrides it for the messages of some rounds."""
         self.model = model
         self.rounds = rounds

@@ -16,11 +16,11 @@ from netdfl.links.rules.base import (
     DROPPED,
     HELD,
     LONG_AGO,
-    ByRound,
     Departure,
     Drop,
     Hold,
     LinkEvent,
+    RoundValues,
     Stage,
     StageOutcome,
     Transit,
@@ -86,7 +86,7 @@ class Rate(Stage):
     reason: ClassVar[FateReason] = QUEUE
     instant: ClassVar[bool] = False
 
-    rounds: ByRound[tuple[float | None, float]] | None
+    rounds: RoundValues[tuple[float | None, float]] | None
     """Another rate (None: the clock's), and a factor on it, both above 0, for the messages of some rounds."""
 
     def __init__(self, shape: Shape) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal, TypeAlias, get_args
 
 from netdfl.core.fates import DOWN, RESET, FateReason
-from netdfl.links.rules.base import DROPPED, HELD, ByRound, Departure, Drop, LinkEvent, Stage, StageOutcome, Transit
+from netdfl.links.rules.base import DROPPED, HELD, Departure, Drop, LinkEvent, RoundValues, Stage, StageOutcome, Transit
 
 StateName: TypeAlias = Literal["up", "down_hold", "down_drop", "down_reset"]
 STATES: tuple[StateName, ...] = get_args(StateName)
@@ -28,7 +28,7 @@ class LinkState(Stage):
     __slots__ = ("held", "rounds", "state")
     reason: ClassVar[FateReason] = DOWN
 
-    def __init__(self, state: StateName = "up", rounds: ByRound[StateName] | None = None) -> None:
+    def __init__(self, state: StateName = "up", rounds: RoundValues[StateName] | None = None) -> None:
         """Begin in `state`; `rounds` overrides it for the messages of some rounds."""
         self.state = state
         self.rounds = rounds

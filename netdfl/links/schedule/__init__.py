@@ -1,1 +1,1 @@
-"""The schedule: `events:` of a scenario as one flat, sorted list of what happens to links and nodes, and when."""
+"""The schedule: `events:` of a scenario as one flat, sorted list of changes to links and nodes with their times."""

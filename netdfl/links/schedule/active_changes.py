@@ -22,7 +22,7 @@ Where: TypeAlias = tuple[tuple[Block, ...], tuple[NodeId, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Effective:
+class EffectiveValue:
     """The present value of one key, and the factor on it. `value` is a state's name, or a part (None: no rule)."""
 
     value: Any
@@ -32,18 +32,18 @@ class Effective:
 class OwnRules(NamedTuple):
     """The values of a link's keys before any event, and the keys that have a rule."""
 
-    values: Mapping[str, Effective]
+    values: Mapping[str, EffectiveValue]
     used: frozenset[str]
 
 
 def own_rules(spec: LinksSpec, edge: Edge) -> OwnRules:
     """Return the rules of `edge` before any event."""
     link = spec.link(edge)
-    values = {key: Effective(getattr(link, key)) for key in LINK_KEYS}
+    values = {key: EffectiveValue(getattr(link, key)) for key in LINK_KEYS}
     return OwnRules(values, frozenset(key for key, now in values.items() if now.value not in (None, "up")))
 
 
-class ByTarget(Generic[T]):
+class TargetIndex(Generic[T]):
     """Items by the links that they concern: a lookup for items of single links, a search among items of many links."""
 
     __slots__ = ("_single", "_wide")
@@ -93,7 +93,7 @@ class Overlays:
 
     def __init__(self) -> None:
         self._count = 0
-        self._links: ByTarget[tuple[int, CompiledEvent]] = ByTarget()
+        self._links: TargetIndex[tuple[int, CompiledEvent]] = TargetIndex()
         self._nodes: list[tuple[int, CompiledEvent]] = []
         self._windows: dict[tuple[int, Where], tuple[int, CompiledEvent]] = {}
 
@@ -123,7 +123,7 @@ class Overlays:
         return (event for _, event in self._nodes if node in event.nodes)
 
 
-def effective(base: Mapping[str, Effective], events: Iterable[CompiledEvent]) -> dict[str, Effective]:
+def effective(base: Mapping[str, EffectiveValue], events: Iterable[CompiledEvent]) -> dict[str, EffectiveValue]:
     """Return the values of all keys: `base`, overridden by `events` in order."""
     values = dict(base)
     standing, windows = base["state"].value if "state" in base else "up", []
@@ -137,9 +137,9 @@ def effective(base: Mapping[str, Effective], events: Iterable[CompiledEvent]) ->
             elif isinstance(change, Mapping) and "scale" in change:
                 values[key] = replace(values[key], scale=values[key].scale * change["scale"])
             else:
-                values[key] = Effective(event.part(key))
+                values[key] = EffectiveValue(event.part(key))
     if "state" in base:
-        values["state"] = Effective(max((standing, *windows), key=STATES.index))
+        values["state"] = EffectiveValue(max((standing, *windows), key=STATES.index))
     return values
 
 
@@ -148,7 +148,7 @@ class Piece:
     """The values for messages of some rounds, from round `start` to the next piece."""
 
     start: int
-    values: Mapping[str, Effective]
+    values: Mapping[str, EffectiveValue]
 
 
 UNSAID = object()
@@ -165,8 +165,8 @@ def by_rounds(events: Sequence[CompiledEvent]) -> list[Piece]:
     for start in sorted(round for round in starts if round is not None):
         active = [event for event in ordered if event.holds_in(start)]
         named = {key for event in active for key in event.parameters}
-        base = {key: Effective(UNSAID) for key in named if key != "state"}
+        base = {key: EffectiveValue(UNSAID) for key in named if key != "state"}
         if "state" in named:
-            base["state"] = Effective("up")
+            base["state"] = EffectiveValue("up")
         pieces.append(Piece(start, effective(base, active)))
     return pieces

@@ -92,9 +92,9 @@ def drop(
     step: NonNegativeInt | None = None,
     attempt: NonNegativeInt | None = None,
 ) -> Compiled:
-    """Lose messages of links by name: those messages of one round (or of `for_rounds`), or sent in a span of time.
+    """Lose messages of links by name: all of one round (or of `for_rounds`), or all sent in a span of time.
 
-    All of them, or only a `kind` (`data`, `ack`, `request`, ...), a `step`, an `attempt` (0: not those sent again).
+    `kind` (`data`, `ack`, `request`, ...), `step` and `attempt` (0: no message that is sent again) narrow them down.
     """
     return _on_messages(entry, "drop", drop, kind=kind, step=step, attempt=attempt)
 
@@ -109,7 +109,7 @@ def delay(
     step: NonNegativeInt | None = None,
     attempt: NonNegativeInt | None = None,
 ) -> Compiled:
-    """Delay messages of links `by` a time, named like those messages of `drop`; no later one overtakes them."""
+    """Delay messages of links `by` a time, named in the same way as for `drop`; no later one overtakes them."""
     check_positive(by=by)
     return _on_messages(entry, "delay", delay, by=by, kind=kind, step=step, attempt=attempt)
 

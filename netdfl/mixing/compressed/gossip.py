@@ -33,7 +33,7 @@ from netdfl.compression.base import Compressor
 from netdfl.compression.scratch import difference, stretches
 from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, NodeId, Outbox, Payload, View
-from netdfl.mixing.base import ByRows, MixResult
+from netdfl.mixing.base import MixResult, RowMixing
 from netdfl.mixing.compressed.copies import DecodedReference, Heard, Reference
 from netdfl.mixing.compressed.references import Differences, address, ask_others, compress
 from netdfl.mixing.compressed.step_size import Gamma, StepSize, first_step_size, watch
@@ -51,7 +51,7 @@ class ChocoState(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choco(ByRows):
+class Choco(RowMixing):
     """CHOCO-Gossip after the local round (CHOCO-SGD).
 
     A neighbor whose copy is not up to date gives its weight to the node itself (`self`: the mean is then not
@@ -108,7 +108,7 @@ class SqueezeState(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeepSqueeze(ByRows):
+class DeepSqueeze(RowMixing):
     """Gossip on the decoded vectors of all nodes. A missing neighbor gives its weight to the node itself."""
 
     compressor: Compressor

@@ -18,7 +18,7 @@ from torch import Tensor
 from netdfl.compression.base import Compressor
 from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, Outbox, View
-from netdfl.mixing.base import ByRows, MixResult
+from netdfl.mixing.base import MixResult, RowMixing
 from netdfl.mixing.compressed.gossip import lazily
 from netdfl.mixing.compressed.references import compress
 from netdfl.mixing.payloads import encoded_vector, to_all, unpack_encoded
@@ -32,7 +32,7 @@ class Said(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LiteralQuantized(ByRows):
+class LiteralQuantized(RowMixing):
     """Eq. 7 as printed: differences are averaged, models are not."""
 
     compressor: Compressor

@@ -32,7 +32,7 @@ from typing import Generic, NamedTuple, TypeVar
 from torch import Tensor
 
 from netdfl.core.types import Inbox, NodeId, Outbox, Payload, View
-from netdfl.mixing.base import ByShares, MixResult, has_mass
+from netdfl.mixing.base import MixResult, ShareMixing, has_mass
 from netdfl.mixing.compressed.copies import DecodedReference, Heard, PushShare, Reference
 from netdfl.mixing.compressed.references import (
     FULL,
@@ -69,7 +69,7 @@ S = TypeVar("S", QuantizedState, EdgeState)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReferencedPushSum(ByShares, ABC, Generic[S]):
+class ReferencedPushSum(ShareMixing, ABC, Generic[S]):
     """The common part of both methods; a subclass defines the share of each receiver, and of which reference."""
 
     differences: Differences

@@ -103,7 +103,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         self.on_idle: Callable[[], None] = _nothing
         self._seed = seed
         self._times: list[When] = []
-        self._timers: dict[When, list[Any]] = {}  # of `AnyTimer`s, which keep to themselves what a loop asks them
+        self._timers: dict[When, list[Any]] = {}  # of `AnyTimer`s; Any, as the loop reads their private attributes
         self._num_timers = self._cancelled = 0
         self._refused: VirtualTimeError | None = None
 

@@ -31,7 +31,7 @@ def compute_time(blueprint: Blueprint, directory: RunDirectory) -> ComputeTime:
             record(path, [measure(blueprint, node) for node in blueprint.node_ids])
         model = replay(path, model.scale)
     for node in blueprint.node_ids:
-        model(node, 0)  # what it can't tell is said before the run
+        model(node, 0)  # so that a missing time raises its error before the run
     slow = slow_nodes(streams, blueprint.scenario.nodes, **world.stragglers.model_dump()) if world.stragglers else {}
     found = model
     return (lambda node, round: round_ns(slow.get(node, 1.0) * found(node, round))) if slow else found

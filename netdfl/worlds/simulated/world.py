@@ -172,7 +172,7 @@ class SimulatedWorld:
     def order(self, node: NodeId, order: Order) -> None:
         """Pass an order to a node, or judge models here, as this process is the evaluator, too."""
         if node != EVALUATOR:
-            if not isinstance(order, Peers):  # the fabric knows where everybody is
+            if not isinstance(order, Peers):  # the fabric needs no addresses
                 self.nodes[node].order(order)
         elif isinstance(order, Evaluate):
             models = {each: self._models.pop((order.round, each)) for each in order.nodes}
@@ -198,7 +198,7 @@ class SimulatedWorld:
             event_log_hash=self.log.hexdigest(),
         )
 
-    # what is known of it
+    # its present state
 
     def watched_by(self, monitor: StallMonitor) -> None:
         """Let `monitor` look at its times, and whenever nothing can run.
