@@ -18,6 +18,7 @@ CLEAN = frozenset(
         "cli",
         "compression",
         "core",
+        "diagnosis",
         "doctor",
         "explore",
         "exports",

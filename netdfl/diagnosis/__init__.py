@@ -1,1 +1,1 @@
-"""Why a fleet stalls, and how faithful the emulation was."""
+"""The diagnosis of stalled fleets, and the fidelity of emulations."""

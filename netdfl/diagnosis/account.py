@@ -1,7 +1,7 @@
-"""What a node says of itself when it is probed: what it does, what it waits for, its messages by edge.
+"""The account of a node: its answer to a probe, with its state, its wait, and the counts of its messages by edge.
 
-Plain data that JSON holds, so that a supervisor gets from another process what the simulated world
-reads in its own.
+An account is plain data that JSON can hold. So a supervisor gets from nodes in other processes what the simulated world
+reads in its own, and the diagnosis treats both alike.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from pydantic import BeforeValidator, PlainSerializer, PlainValidator, TypeAdapt
 
 from netdfl.core.fates import Fate
 from netdfl.core.types import Json, Kind, LogicalId, MessageId, NodeId, PeerMessage, StepId
-from netdfl.diagnosis.outgoing import Outgoing
-from netdfl.diagnosis.snapshot import State, What
+from netdfl.diagnosis.outgoing import OutgoingMessages
+from netdfl.diagnosis.snapshot import State, WaitKind
 from netdfl.node.ledger import EdgeCount, NodeLedger, RoundRun, StepRun
 from netdfl.node.runtime import Node
 
 FateText: TypeAlias = Annotated[Fate, PlainValidator(lambda fate: Fate.read(str(fate))), PlainSerializer(str)]
-"""A fate, which is text on the wire."""
+"""A fate that is text on the wire."""
 
 
 def _message_id(data: Any) -> Any:
-    """Also read ids as netdfl 0.2.0 kept them, with round and step beside the other fields and without a part."""
+    """Return an id for validation; ids of netdfl 0.2.0, with a flat round and step and no part, get today's form."""
     match data:
         case [kind, incarnation, int(round), step, attempt]:
             return kind, incarnation, (round, step), 0, attempt
@@ -33,7 +33,7 @@ def _message_id(data: Any) -> Any:
 
 
 def _peer_message(data: Any) -> Any:
-    """Also read (destination, round, step), as netdfl 0.2.0 kept it."""
+    """Return a peer's message for validation; (destination, round, step), as in netdfl 0.2.0, gets the present form."""
     match data:
         case [dst, round, step]:
             return dst, (Kind.DATA, (round, step))
@@ -42,19 +42,30 @@ def _peer_message(data: Any) -> Any:
 
 MessageIdText: TypeAlias = Annotated[MessageId, BeforeValidator(_message_id)]
 SettledText: TypeAlias = tuple[MessageIdText, int, int | None, FateText]
-"""A `Settled` of which ids and fates are text on the wire."""
+"""A `Settled` in the form of the wire, with the fate as text."""
 PeerMessageText: TypeAlias = Annotated[PeerMessage, BeforeValidator(_peer_message)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitAccount:
-    """A node's wait in its own words. `sources` is None where the node does not know who will send.
+    """The wait of a node, as the node reports it.
 
-    `undecided` are sources that its failure detector may yet call gone. `essential`: it waits for those that are
-    gone too. `cumulative`: a later message of a source ends the wait for it as well.
+    Attributes:
+        what: the kind of the wait.
+        round: the round of the awaited messages.
+        step: the step of that round.
+        sources: the awaited nodes; None if the node does not know the senders.
+        need: how many messages suffice.
+        have: the nodes whose messages have come.
+        left_out: the sources that the node does not wait for any more.
+        since_ns: when the wait began.
+        deadline_ns: when the wait ends at the latest.
+        undecided: sources that the node's failure detector may still call gone.
+        essential: whether the node waits even for sources that are called gone.
+        cumulative: whether a later message of a source also ends the wait for it.
     """
 
-    what: What
+    what: WaitKind
     round: int
     step: int
     sources: tuple[NodeId, ...] | None
@@ -69,7 +80,7 @@ class WaitAccount:
 
 
 class WaitInBrief(NamedTuple):
-    """A wait in few words: in which round, for whom (nobody, where that is not known), since when."""
+    """A short form of a wait: its round, the awaited nodes (none if they are not known), and its beginning."""
 
     round: int
     awaited: tuple[NodeId, ...]
@@ -78,7 +89,18 @@ class WaitInBrief(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeAccount:
-    """Counts and messages of one edge, by its sender. `slots`: what of the rounds was ever sent, by kind and epoch."""
+    """The counts and latest messages of one edge, as its sender reports them.
+
+    Attributes:
+        sent: number of messages handed to the transport.
+        delivered: number of messages that arrived.
+        dropped: the messages that did not arrive, counted by fate.
+        in_flight: number of messages whose fate is open.
+        flying: the messages in flight, with the time when each was sent.
+        last: the latest settled messages.
+        lost: the latest lost messages.
+        slots: the steps for which messages were ever sent, as runs, by kind and life of the sender.
+    """
 
     sent: int
     delivered: int
@@ -90,7 +112,7 @@ class EdgeAccount:
     slots: tuple[tuple[str, int, tuple[StepRun, ...]], ...] = ()
 
     def was_sent(self, id: LogicalId, epoch: int) -> bool:
-        """Whether the message was sent in the sender's life `epoch`."""
+        """Whether the message `id` was sent in the sender's life `epoch`."""
         return any(
             first <= id.at <= last
             for each, life, runs in self.slots
@@ -101,14 +123,30 @@ class EdgeAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """A node's answer to a probe. Its life number `epoch` began at `born_ns`.
+    """A node's answer to a probe.
 
-    `serves`: it answers peers' requests now, whatever it waits for; `asked`, as (sender, round, step), it has not yet.
-    `again` are the messages that it, or a later life of it, will send again by itself.
-    To those in `gone`, as its failure detector says, it sends nothing; each in `left_out` it left out of the rounds
-    from one to another. `next` is the first round and step for which it may still send something. It is in step
-    `step` of the `steps` of its round, and keeps `early` messages that it does not wait for yet. `resumes_ns` is when
-    the scenario resumes it next, as far as it has come in its rounds; None: never.
+    Attributes:
+        node: the node.
+        epoch: the number of its life.
+        at_ns: when it answered.
+        state: its state.
+        round: its round.
+        since_ns: when its state began.
+        step: its step of the round.
+        steps: number of steps of the round.
+        mailbox_full: whether its mailbox is full.
+        early: number of unread messages that it does not await yet.
+        serves: whether it answers peers' requests now, whatever it waits for.
+        asked: the requests that it has not answered, as (sender, round, step).
+        again: the messages that it, or a later life of it, will send again by itself.
+        gone: the nodes that its failure detector calls gone, to which it sends nothing.
+        left_out: the rounds in which it sent a node nothing because that node was called gone.
+        next: the first step for which it may still send a message.
+        born_ns: when its life began.
+        resumes_ns: when the scenario resumes it next, as far as its rounds show; None: never.
+        wait: its wait, or None.
+        edges: its edges, by receiver.
+        stack: the stacks of its tasks, if asked for.
     """
 
     node: NodeId
@@ -134,23 +172,23 @@ class Account:
     stack: str = ""
 
     def is_past(self, slot: StepId) -> bool:
-        """Whether it is past a round and step: it sends nothing for that any more, of itself."""
+        """Whether the node is past a step, so that it sends nothing for it by itself any more."""
         if self.state is State.FINISHED:
             return True
         return self.round > slot[0] if self.next is None else self.next > slot
 
     def took_for_gone(self, node: NodeId, round: int) -> bool:
-        """Whether it sent `node` nothing in `round` as it took it for gone."""
+        """Whether this node sent `node` nothing in `round` because `node` was called gone."""
         return any(first <= round <= last for first, last in self.left_out.get(node, ()))
 
     def to_json(self) -> Json:
-        """Plain data."""
+        """Return the account as plain data."""
         found: Json = _ACCOUNT.dump_python(self)
         return found
 
     @staticmethod
     def from_json(data: Json) -> Account:
-        """What `to_json` gave, through JSON or not. Raises ValueError."""
+        """Return the account from data of `to_json`, through JSON or not. Raises ValueError."""
         return _ACCOUNT.validate_python(data)
 
 
@@ -161,7 +199,7 @@ Flying: TypeAlias = Mapping[NodeId, Sequence[tuple[MessageId, int]]]
 
 def give_account(
     node: Node,
-    outgoing: Outgoing,
+    outgoing: OutgoingMessages,
     *,
     finished: bool = False,
     ended: bool = False,
@@ -170,10 +208,17 @@ def give_account(
     flying: Flying | None = None,
     stack: str = "",
 ) -> Account:
-    """What `node`, which sends through `outgoing`, does now.
+    """Return the account of `node`, which sends through `outgoing`.
 
-    `ended`: this life of it is over. `flying` is what it has in flight, by destination, where the world knows that
-    better than its ledger.
+    Args:
+        node: the node.
+        outgoing: the transport that shows which of its sends wait.
+        finished: whether the node has finished.
+        ended: whether this life of the node is over.
+        paused: whether the node is paused.
+        resumes_ns: when the scenario resumes it next.
+        flying: its messages in flight, by receiver, if the world knows them better than the node's ledger.
+        stack: the stacks of its tasks.
     """
     now = node.clock.now_ns()
     wait = None if finished or paused else _waiting(node) or _sending(node.ledger, outgoing)
@@ -208,7 +253,7 @@ def give_account(
 
 
 def wait_in_brief(node: Node) -> WaitInBrief | None:
-    """What `node` waits for now; None: for no message."""
+    """Return the present wait of `node`, or None."""
     wait = node.waits.current
     if wait is None:
         return None
@@ -217,20 +262,20 @@ def wait_in_brief(node: Node) -> WaitInBrief | None:
 
 
 def waits_in_vain(account: Account, server: NodeId) -> bool:
-    """Whether a client waits for its `server` alone, and has nothing of it that it did not read: it need not go on."""
+    """Whether a client waits for its `server` alone and has no unread message, so that it has nothing left to do."""
     wait = account.wait
     return wait is not None and wait.essential and wait.sources == (server,) and not wait.have and not account.early
 
 
 def _busy_since_ns(node: Node) -> int:
-    """Since when a node that does not wait fetches a model, or else works."""
+    """Return since when a node that does not wait has been fetching a model or working."""
     return max(node.born_ns, node.waits.went_on_ns) if node.models.since_ns is None else node.models.since_ns
 
 
 def _state_of(wait: WaitAccount | None, fetching_ns: int | None) -> State:
     if wait is None:
         return State.RUNNING if fetching_ns is None else State.FETCHING
-    return State.SENDING if wait.what is What.ROOM else State.WAITING
+    return State.SENDING if wait.what is WaitKind.ROOM else State.WAITING
 
 
 def _waiting(node: Node) -> WaitAccount | None:
@@ -240,7 +285,7 @@ def _waiting(node: Node) -> WaitAccount | None:
     missing = sorted((wait.sources or frozenset()) - wait.have)
     essential = node.waits.policy.essential
     return WaitAccount(
-        what=What.REPLY if wait.kind is Kind.REPLY else What.MESSAGE,
+        what=WaitKind.REPLY if wait.kind is Kind.REPLY else WaitKind.MESSAGE,
         round=wait.round,
         step=wait.step,
         sources=None if wait.sources is None else tuple(sorted(wait.sources)),
@@ -257,8 +302,8 @@ def _waiting(node: Node) -> WaitAccount | None:
     )
 
 
-def _sending(ledger: NodeLedger, outgoing: Outgoing) -> WaitAccount | None:
-    """A send that lasts waits for room: at the destination where most is under way."""
+def _sending(ledger: NodeLedger, outgoing: OutgoingMessages) -> WaitAccount | None:
+    """Return the wait of a send that lasts: for room at the receiver to which most messages are in flight."""
     multicasts, since_ns = outgoing.held_up
     dsts = [dst for multicast in multicasts for dst in multicast.dsts]
     most = {dst: ledger.edges[dst].in_flight for dst in dsts if dst in ledger.edges}
@@ -267,7 +312,7 @@ def _sending(ledger: NodeLedger, outgoing: Outgoing) -> WaitAccount | None:
     fullest = max(most, key=lambda dst: (most[dst], -dst))
     at = multicasts[0].id.at
     return WaitAccount(
-        what=What.ROOM,
+        what=WaitKind.ROOM,
         round=at.round,
         step=at.step,
         sources=(fullest,),
@@ -290,7 +335,7 @@ def _count(edge: EdgeCount, flying: Iterable[tuple[MessageId, int]]) -> EdgeAcco
 
 
 def stack_of(coroutine: object) -> str:
-    """Where a coroutine stands, from the outermost await to the innermost."""
+    """Return the stack of a coroutine, from the outermost await to the innermost."""
     lines = []
     while coroutine is not None:
         frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "gi_frame", None)

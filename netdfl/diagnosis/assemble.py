@@ -1,4 +1,9 @@
-"""From the nodes' own accounts to one snapshot: what became of each message that somebody waits for."""
+"""The assembly of a snapshot from the accounts of nodes: for each wait, the fate of each awaited message.
+
+A node knows its own wait, and the messages that it sent. It does not know the fate of a message that it awaits. Here
+the account of the receiver (its wait) meets the account of the sender (the fate of the message) and the schedule
+(outages of links), so that a diagnosis can say whether the message can still come.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +18,15 @@ from netdfl.diagnosis.snapshot import (
     LOST_BY_RESTART,
     MOST_RESENDS,
     TAKEN_FOR_GONE,
-    Awaited,
     AwaitedFate,
+    AwaitedMessage,
     EdgeNow,
     MessageNow,
     NodeNow,
     Snapshot,
     State,
+    WaitKind,
     WaitNow,
-    What,
     reason_of_loss,
 )
 from netdfl.links.rules.base import Transit
@@ -31,10 +36,16 @@ BY_EVENTS, BY_RESET, BY_NAME = (LOSS, DOWN), RESET, SCRIPTED
 
 
 @dataclass(frozen=True, slots=True)
-class Down:
-    """A node that gives no account: why, since when, and when the scenario lets it return.
+class DownNode:
+    """A node that gives no account, because it is down.
 
-    `keeps`: it returns with the state of its last round's end, and plays `round` again. `hoped`: if at all.
+    Attributes:
+        state: its state, which says why it is down.
+        round: its round when it went down.
+        since_ns: since when it is down.
+        back_ns: when the scenario lets it return; None: never.
+        keeps: whether it returns with the state of its last round's end, and repeats `round`.
+        hoped: whether its return is uncertain.
     """
 
     state: State
@@ -48,12 +59,12 @@ class Down:
 def assemble(
     at_ns: int,
     accounts: Mapping[NodeId, Account],
-    down: Mapping[NodeId, Down],
+    down: Mapping[NodeId, DownNode],
     schedule: Outages,
     *,
     detector: str = "none",
 ) -> Snapshot:
-    """Make the snapshot at `at_ns`. A node in `down` may have given its last account before."""
+    """Return the snapshot at `at_ns`. A node in `down` may have given its last account before."""
     fleet = _Fleet(at_ns, accounts, down, schedule)
     nodes = {node: fleet.down_node(node) for node in down}
     nodes |= {node: fleet.node(account) for node, account in accounts.items() if node not in down}
@@ -71,7 +82,7 @@ def assemble(
 class _Fleet:
     at_ns: int
     accounts: Mapping[NodeId, Account]
-    down: Mapping[NodeId, Down]
+    down: Mapping[NodeId, DownNode]
     schedule: Outages
 
     def down_node(self, node: NodeId) -> NodeNow:
@@ -106,7 +117,7 @@ class _Fleet:
         )
 
     def wait(self, node: NodeId, wait: WaitAccount) -> WaitNow:
-        """A wait whose sources are not known may be ended by any node."""
+        """Return the wait of a snapshot. If its sources are not known, any node may end it."""
         anyone = sorted((set(self.accounts) | set(self.down)) - {node})
         sources = anyone if wait.sources is None else wait.sources
         return WaitNow(
@@ -125,22 +136,24 @@ class _Fleet:
             what=wait.what,
         )
 
-    def awaited(self, edge: Edge, wait: WaitAccount) -> Awaited:
-        """What became of the message that `wait` awaits over `edge`."""
+    def awaited(self, edge: Edge, wait: WaitAccount) -> AwaitedMessage:
+        """Return the fate of the message that `wait` awaits over `edge`."""
         giver = self.accounts.get(edge[0])
-        if wait.what is What.ROOM or giver is None:
-            return Awaited()
+        if wait.what is WaitKind.ROOM or giver is None:
+            return AwaitedMessage()
         slot = StepId(wait.round, wait.step)
         down = self.down.get(edge[0])
         if down is not None and down.keeps and down.back_ns is not None and slot[0] >= down.round:
             return self.unsent(edge, slot, wait)
-        if wait.what is What.REPLY:
+        if wait.what is WaitKind.REPLY:
             return self.reply(edge, giver, slot)
-        past = giver.is_past(slot)  # also of one that is down
+        past = giver.is_past(slot)  # also if the sender is down
         data, notice = LogicalId(Kind.DATA, slot), LogicalId(Kind.NOTICE, slot)
         known = self.sent(edge, data, any_epoch=past)
         if known is None and self.again(edge, data):
-            return Awaited() if self.is_down_for_good(edge[0]) else Awaited(AwaitedFate.IN_FLIGHT, edge=edge)
+            return (
+                AwaitedMessage() if self.is_down_for_good(edge[0]) else AwaitedMessage(AwaitedFate.IN_FLIGHT, edge=edge)
+            )
         known = known or self.sent(edge, notice, any_epoch=past)
         if known is None and past:
             known = self.forgotten(edge, data) or self.forgotten(edge, notice)
@@ -150,26 +163,26 @@ class _Fleet:
         if not past:
             return self.unsent(edge, slot, wait)
         if giver.took_for_gone(edge[1], slot[0]):
-            return Awaited(AwaitedFate.NEVER, TAKEN_FOR_GONE)
-        return Awaited(AwaitedFate.MISSED if giver.epoch else AwaitedFate.NEVER)
+            return AwaitedMessage(AwaitedFate.NEVER, TAKEN_FOR_GONE)
+        return AwaitedMessage(AwaitedFate.MISSED if giver.epoch else AwaitedFate.NEVER)
 
-    def unsent(self, edge: Edge, slot: StepId, wait: WaitAccount) -> Awaited:
-        """A message that is still to be sent, and will be lost if that is sure for each message of its round."""
-        if wait.what is not What.MESSAGE or wait.cumulative:
-            return Awaited()
+    def unsent(self, edge: Edge, slot: StepId, wait: WaitAccount) -> AwaitedMessage:
+        """Return the fate of a message that is not sent yet; it is in vain if the schedule will lose all its copies."""
+        if wait.what is not WaitKind.MESSAGE or wait.cumulative:
+            return AwaitedMessage()
         copies = (Transit(*edge, Kind.DATA, *slot, attempt, 0) for attempt in range(MOST_RESENDS + 1))
-        return Awaited(in_vain=all(map(self.schedule.will_lose, copies)))
+        return AwaitedMessage(in_vain=all(map(self.schedule.will_lose, copies)))
 
-    def reply(self, edge: Edge, giver: Account, slot: StepId) -> Awaited:
-        """What became of a reply over `edge`, or before it of its request. Who serves answers without more."""
+    def reply(self, edge: Edge, giver: Account, slot: StepId) -> AwaitedMessage:
+        """Return the fate of a reply over `edge`, or of its request. A node that serves answers any request it gets."""
         reply, request = LogicalId(Kind.REPLY, slot), LogicalId(Kind.REQUEST, slot)
         known = self.sent(edge, reply) or self.sent(edge[::-1], request, arrived=False)
         lost = known is not None and known.fate is AwaitedFate.LOST
         if lost and edge[0] not in self.down and (edge[1], *slot) in giver.asked:
-            known = None  # it was the request, of which another copy came
+            known = None  # another copy of the request came
         asking = known is not None and known.fate is AwaitedFate.IN_FLIGHT and known.edge == (edge[1], edge[0])
         if asking and edge[0] in self.down:
-            return Awaited()  # whether the request is taken is a matter of who is asked
+            return AwaitedMessage()  # whether the request is taken depends on the asked node
         if known is None and self.is_lost_request(edge, giver, slot):
             asker = self.accounts[edge[1]]
             id = MessageId(Kind.REQUEST, asker.epoch, slot, 0, 0)
@@ -177,12 +190,12 @@ class _Fleet:
         if known is not None:
             return known
         serves = giver.serves and edge[0] not in self.down
-        return Awaited(AwaitedFate.IN_FLIGHT if serves else AwaitedFate.UNSENT)
+        return AwaitedMessage(AwaitedFate.IN_FLIGHT if serves else AwaitedFate.UNSENT)
 
     def is_lost_request(self, edge: Edge, giver: Account, slot: StepId) -> bool:
-        """Whether the request for what should come over `edge` came to a life of who is asked that has ended.
+        """Whether the request for a reply over `edge` came to an earlier life of the asked node.
 
-        It was sent, it is not under way, and this life neither keeps nor has answered it.
+        If so, it was sent and is not under way, but the present life neither keeps it nor has answered it.
         """
         asker = self.accounts.get(edge[1])
         count = None if asker is None else asker.edges.get(edge[0])
@@ -191,11 +204,13 @@ class _Fleet:
         sent = count.was_sent(LogicalId(Kind.REQUEST, slot), asker.epoch)
         return sent and (edge[1], *slot) not in giver.asked
 
-    def sent(self, edge: Edge, id: LogicalId, *, any_epoch: bool = False, arrived: bool = True) -> Awaited | None:
-        """What became of a message; None where it was not sent, or that is not known.
+    def sent(
+        self, edge: Edge, id: LogicalId, *, any_epoch: bool = False, arrived: bool = True
+    ) -> AwaitedMessage | None:
+        """Return the fate of a message; None if it was not sent, or if its fate is not known.
 
-        One that has `arrived` came after its receiver gave its account. A loss in an earlier life of the
-        sender counts with `any_epoch` alone: else this life sends it again.
+        With `arrived`, a message that arrived counts as in flight: it came after its receiver gave its account. A loss
+        in an earlier life of the sender counts only with `any_epoch`; otherwise this life sends the message again.
         """
         account = self.accounts.get(edge[0])
         count = account.edges.get(edge[1]) if account is not None else None
@@ -203,9 +218,9 @@ class _Fleet:
             return None
         for sent_ns in (sent_ns for each, sent_ns in count.flying if each.logical == id):
             if self.schedule.edge(edge, self.at_ns).holds:
-                return Awaited(AwaitedFate.HELD, edge=edge)
+                return AwaitedMessage(AwaitedFate.HELD, edge=edge)
             since_ns = self.schedule.healed_ns(edge, sent_ns, self.at_ns)
-            return Awaited(AwaitedFate.IN_FLIGHT, edge=edge, since_ns=since_ns)
+            return AwaitedMessage(AwaitedFate.IN_FLIGHT, edge=edge, since_ns=since_ns)
         again = self.lives(edge[0]) and self.again(edge, id)
         for each, sent_ns, arrived_ns, fate in reversed((*count.lost, *count.last)):
             if each.logical != id:
@@ -213,20 +228,20 @@ class _Fleet:
             if fate in Fate.ARRIVED and self.forgot(edge[1], arrived_ns):
                 return self.lost(edge, each, sent_ns, LOST_BY_RESTART, again)
             if fate in Fate.ARRIVED:
-                return Awaited(AwaitedFate.IN_FLIGHT) if arrived else None
+                return AwaitedMessage(AwaitedFate.IN_FLIGHT) if arrived else None
             if any_epoch or each.incarnation == account.epoch:
                 return self.lost(edge, each, sent_ns, reason_of_loss(fate), again)
         return None
 
-    def lost(self, edge: Edge, id: MessageId, sent_ns: int, reason: FateReason, again: bool = False) -> Awaited:
-        """A message that was lost, by which event, and what a copy of it would come to."""
+    def lost(self, edge: Edge, id: MessageId, sent_ns: int, reason: FateReason, again: bool = False) -> AwaitedMessage:
+        """Return the fate of a lost message: the event that lost it, and whether a copy would be lost too."""
         copies = [Transit(*edge, id.kind, *id.at, id.attempt + more, 0) for more in range(MOST_RESENDS + 1)]
         found = dict.fromkeys(BY_EVENTS, self.schedule.loser)
         by = (found | {BY_RESET: self.schedule.resetter, BY_NAME: self.schedule.dropper}).get(reason)
         event = None if by is None else by(copies[0], sent_ns)
         passes_ns = None if self.is_shut(edge) else self.schedule.passes_ns(copies[1:], self.at_ns)
         in_vain = passes_ns != self.at_ns
-        return Awaited(
+        return AwaitedMessage(
             AwaitedFate.LOST,
             reason,
             edge,
@@ -240,25 +255,27 @@ class _Fleet:
         )
 
     def came_back_ns(self, edge: Edge, sent_ns: int) -> int:
-        """When what was sent at that time can have come first: its link was up again then, and its receiver back."""
+        """Return when a message sent at `sent_ns` could first have arrived: its link up and its receiver back."""
         account = self.accounts.get(edge[1])
         back_ns = account.born_ns if account is not None and account.epoch else sent_ns
         return max(self.schedule.healed_ns(edge, sent_ns, self.at_ns), back_ns, sent_ns)
 
     def is_shut(self, edge: Edge) -> bool:
-        """Whether nothing that is sent now comes: its receiver is down, or its link, and for good."""
+        """Whether messages sent now can't arrive, as the receiver has crashed or the link is down for good."""
         outage, down = self.schedule.edge(edge, self.at_ns), self.down.get(edge[1])
         is_crashed = down is not None and down.state is State.CRASHED
         return is_crashed or (not outage.up and outage.heals_ns is None)
 
-    def forgotten(self, edge: Edge, id: LogicalId) -> Awaited | None:
-        """A message of which its sender knows only that it was sent: it has not come, so it was lost."""
+    def forgotten(self, edge: Edge, id: LogicalId) -> AwaitedMessage | None:
+        """Return the fate of a message of which only the sending is known. It has not come, so it was lost."""
         account, receiver = self.accounts[edge[0]], self.accounts.get(edge[1])
         count = account.edges.get(edge[1])
         lives = [] if count is None else [e for e in range(account.epoch + 1) if count.was_sent(id, e)]
         if count is None or not lives:
             return None
-        known = sum(count.dropped.values()) <= len(count.lost)  # each loss, and this is none of them: it came
+        known = sum(count.dropped.values()) <= len(
+            count.lost
+        )  # all losses are known and this is none of them, so it came
         returned = receiver is not None and receiver.epoch > 0 and known
         reason = LOST_BY_RESTART if returned else NO_REASON
         if not returned and len(count.dropped) == 1:
@@ -266,23 +283,23 @@ class _Fleet:
         return self.lost(edge, MessageId(id.kind, lives[-1], id.at, id.part, 0), self.at_ns, reason)
 
     def lives(self, node: NodeId) -> bool:
-        """Whether `node` has a life, or another one before it."""
+        """Whether `node` lives, or will live again."""
         down = self.down.get(node)
         return down is None or down.state is not State.CRASHED or down.back_ns is not None
 
     def is_down_for_good(self, node: NodeId) -> bool:
-        """Whether nothing that is due of `node` comes: it is paused, say, and never resumed."""
+        """Whether `node` is down and never returns, so that no message of it comes."""
         return node in self.down and self.down_node(node).is_down_for_good
 
     def again(self, edge: Edge, id: LogicalId) -> bool:
-        """Whether it is sent again, unless its sender is down; of a reply, whether it is asked for again."""
+        """Whether the sender will send a message again, or for a reply, whether its request will be sent again."""
         if id.kind is Kind.REPLY:
             edge, id = edge[::-1], id._replace(kind=Kind.REQUEST)
         account = self.accounts.get(edge[0])
         return account is not None and self.lives(edge[0]) and (edge[1], id) in account.again
 
     def forgot(self, node: NodeId, arrived_ns: int | None) -> bool:
-        """Whether what arrived at that time was taken by an earlier life of `node`, which ended with it."""
+        """Whether a message that arrived at `arrived_ns` came to an earlier life of `node`, and was lost with it."""
         account = self.accounts.get(node)
         return account is not None and account.epoch > 0 and arrived_ns is not None and arrived_ns < account.born_ns
 

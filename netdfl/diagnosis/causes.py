@@ -1,7 +1,9 @@
-"""Why nodes that are stuck are stuck: the roots first, then who waits behind them.
+"""The causes of permanent stalls: for each stall its roots, and the nodes that wait behind them.
 
-A root is a node that would stay stuck even if every other node went on (its message was lost, its
-source crashed), or else the members of a knot: nodes that wait for each other and for nobody else.
+The reduction (`reduce.py`) gives the nodes that can never go on. Most of them merely wait for others, so a diagnosis
+names the roots. A root is a node that would stay stuck even if all other nodes went on: its message was lost, say, or
+its source crashed. If there is no such node, the roots are a knot: nodes that wait for each other and for no node
+outside.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from netdfl.diagnosis.reasons import (
     why_of,
 )
 from netdfl.diagnosis.reduce import Supply, hopeless, reduce, supplies, surely_gone
-from netdfl.diagnosis.snapshot import Snapshot, What
+from netdfl.diagnosis.snapshot import Snapshot, WaitKind
 from netdfl.diagnosis.why import NOT_COME, Grounds, Need, Reason
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ Blocking = Mapping[NodeId, Sequence[NodeId]]
 
 
 def find_stuck(snapshot: Snapshot) -> list[Finding]:
-    """Every stall that nothing ends any more, one finding per root."""
+    """Return the stalls that nothing ends any more, one finding for each group of roots."""
     stuck = reduce(snapshot)
     blocking = {node: _blockers(snapshot, node) for node in stuck}
     groups = _group([node for node in sorted(stuck) if hopeless(snapshot, node)], snapshot)
@@ -51,7 +53,10 @@ def find_stuck(snapshot: Snapshot) -> list[Finding]:
 
 
 def find_doubtful(snapshot: Snapshot, behind: Collection[NodeId], patience_ns: int) -> list[Finding]:
-    """What holds up nodes `behind` others even where these go on, unless a failure detector calls somebody gone."""
+    """Return stalls of nodes `behind` others that would last even if these others went on.
+
+    A failure detector may still end them by calling a node gone.
+    """
     waits = ((node, wait_of(snapshot, node)) for node in sorted(behind))
     slow = (node for node, wait in waits if snapshot.at_ns - wait.since_ns >= patience_ns)
     held = (node for node in slow if hopeless(snapshot, node, by_chance=False))
@@ -64,25 +69,25 @@ def _blockers(snapshot: Snapshot, node: NodeId) -> list[NodeId]:
 
 
 def _needed(snapshot: Snapshot, node: NodeId) -> frozenset[NodeId]:
-    """Those for whom a node waits, without those that it waits for no more."""
+    """Return the nodes for which a node waits, without those that are surely gone."""
     wait = wait_of(snapshot, node)
     return frozenset(wait.awaited) - surely_gone(snapshot, node, wait)
 
 
 def _holding(snapshot: Snapshot, node: NodeId, among: Collection[NodeId]) -> list[NodeId]:
-    """Those of `among` for whom a node waits; where there are none, those called gone whose message would do."""
+    """Return the nodes of `among` that a node needs; if there are none, those whose message would end its wait."""
     needed = _needed(snapshot, node).intersection(among)
     return sorted(needed or _may_send(snapshot, node).intersection(among))
 
 
 def _may_send(snapshot: Snapshot, node: NodeId) -> set[NodeId]:
-    """Who would send what a node waits for if it went on itself."""
+    """Return the nodes that would send an awaited message if they went on themselves."""
     given = supplies(snapshot, node, wait_of(snapshot, node))
     return {source for source, how in given.items() if how is Supply.IF_RELEASED}
 
 
 def _behind(roots: Collection[NodeId], blocking: Blocking) -> tuple[NodeId, ...]:
-    """Every node from which a way along the waits leads to a root."""
+    """Return the nodes from which a path of waits leads to a root."""
     waits = nx.DiGraph([(node, source) for node, sources in blocking.items() for source in sources])
     waits.add_nodes_from(roots)
     return tuple(sorted(set().union(*(nx.ancestors(waits, root) for root in roots)) - set(roots)))
@@ -92,7 +97,7 @@ def _behind(roots: Collection[NodeId], blocking: Blocking) -> tuple[NodeId, ...]
 
 
 def blamed(snapshot: Snapshot, waiter: NodeId) -> tuple[Reason, ...]:
-    """Why each node that a hopeless `waiter` needs, and that gives nothing any more, does not."""
+    """Return the reason of each node that a hopeless `waiter` needs and that will give nothing any more."""
     wait = wait_of(snapshot, waiter)
     gone = surely_gone(snapshot, waiter, wait)
     never = {s for s, how in supplies(snapshot, waiter, wait).items() if how is Supply.NEVER}
@@ -100,7 +105,7 @@ def blamed(snapshot: Snapshot, waiter: NodeId) -> tuple[Reason, ...]:
 
 
 def _group(roots: Sequence[NodeId], snapshot: Snapshot) -> list[list[NodeId]]:
-    """Those who wait for one node that is down, or whom one event cut off, belong together; others are alone."""
+    """Group `roots` by their cause: one node that is down, or one event that cut them off; others are alone."""
     graph: nx.Graph[Hashable] = nx.Graph()
     for root in roots:
         graph.add_node(root)
@@ -111,7 +116,7 @@ def _group(roots: Sequence[NodeId], snapshot: Snapshot) -> list[list[NodeId]]:
 
 
 def _outages(snapshot: Snapshot, reason: Reason) -> Iterator[tuple[str, int]]:
-    """What keeps a node from what it waits for and may keep others too: who is out of reach, and the event."""
+    """Yield the causes in `reason` that other waits may share: a node out of reach, and an event."""
     pair, cause = (reason.waiter, reason.source), CAUSES[reason.why]
     if cause in (Cause.UNREACHABLE, Cause.BLOCKED_LOOP):
         yield "culprit", pair[1]
@@ -131,7 +136,7 @@ def _by_fate(snapshot: Snapshot, group: Sequence[NodeId], behind: tuple[NodeId, 
 
 
 def _knots(snapshot: Snapshot, left: Collection[NodeId], blocking: Blocking) -> list[set[NodeId]]:
-    """The strongly connected components of the waits among `left` that wait for nobody outside them."""
+    """Return the strongly connected components of waits among `left` that wait for no node outside."""
     graph: nx.DiGraph[NodeId] = nx.DiGraph()
     for node in sorted(left):
         sources = [source for source in blocking[node] if source in left]
@@ -141,7 +146,7 @@ def _knots(snapshot: Snapshot, left: Collection[NodeId], blocking: Blocking) -> 
 
 
 def _smallest(snapshot: Snapshot, knot: Collection[NodeId]) -> list[NodeId]:
-    """A smallest part of `knot` whose members hold each other: a cycle for AND waits, for OR waits the whole."""
+    """Return a smallest part of `knot` whose members hold each other: a cycle for AND waits, for OR waits all of it."""
     within = {node: _holding(snapshot, node, knot) for node in sorted(knot)}
     core = set(knot)
     if all(wait_of(snapshot, node).short >= len(_needed(snapshot, node)) for node in within):
@@ -154,21 +159,21 @@ def _smallest(snapshot: Snapshot, knot: Collection[NodeId]) -> list[NodeId]:
 
 
 def _short_cycle(graph: Blocking) -> list[NodeId]:
-    """A shortest cycle through the lowest node."""
+    """Return a shortest cycle through the lowest node."""
     start = min(graph)
     paths: Mapping[NodeId, list[NodeId]] = nx.single_source_shortest_path(nx.DiGraph(graph), start)
     return next((path for node, path in paths.items() if start in graph[node]), list(graph))  # breadth first
 
 
 def _hold_each_other(snapshot: Snapshot, members: set[NodeId]) -> set[NodeId]:
-    """What is left of `members` when everybody else goes on."""
+    """Return the members that stay stuck when all other nodes go on; none unless each still waits for another."""
     others = set(snapshot.nodes) - members
     held = set(reduce(snapshot, others)) & members
     return held if all(_holding(snapshot, node, held) for node in held) else set()
 
 
 def _in_order(snapshot: Snapshot, core: set[NodeId]) -> list[NodeId]:
-    """From the lowest node on, each followed by one that it waits for where there is one."""
+    """Return `core` from the lowest node on, each node followed by one that it waits for, if there is one."""
     order = [min(core)]
     while len(order) < len(core):
         rest = core - set(order)
@@ -180,7 +185,7 @@ def _in_order(snapshot: Snapshot, core: set[NodeId]) -> list[NodeId]:
 def _by_each_other(snapshot: Snapshot, core: Sequence[NodeId], behind: tuple[NodeId, ...]) -> Finding:
     held = set(core)
     pairs = [(node, source) for node in core for source in _holding(snapshot, node, held)]
-    full = any(wait_of(snapshot, node).what is What.ROOM for node in core)
+    full = any(wait_of(snapshot, node).what is WaitKind.ROOM for node in core)
     cause = Cause.FLOW_CONTROL if full else Cause.DEADLOCK
     knot = tuple(_need(snapshot, node) for node in core)
     grounds = Grounds(at_ns=snapshot.at_ns, reasons=reasons_of(snapshot, pairs), knot=knot)
@@ -195,7 +200,7 @@ def _by_each_other(snapshot: Snapshot, core: Sequence[NodeId], behind: tuple[Nod
 
 def _need(snapshot: Snapshot, node: NodeId) -> Need:
     wait = wait_of(snapshot, node)
-    return Need(node, wait.round, tuple(sorted(wait.awaited)), wait.short, wait.what is What.ROOM)
+    return Need(node, wait.round, tuple(sorted(wait.awaited)), wait.short, wait.what is WaitKind.ROOM)
 
 
 def make_finding(
@@ -208,7 +213,7 @@ def make_finding(
     permanent: bool,
     until_ns: int | None = None,
 ) -> Finding:
-    """A finding whose roots wait as `pairs` (who, for whom) say, since the first of them does."""
+    """Return a finding with the waits `pairs`, each (waiter, source), which began with the first of them."""
     roots = tuple(dict.fromkeys(root for root, _ in pairs))
     waits = [wait_of(snapshot, root) for root in roots]
     return Finding(

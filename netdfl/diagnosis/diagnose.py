@@ -1,4 +1,8 @@
-"""The whole diagnosis of a moment, what two moments confirm, and livelock: messages pass, and no round ends."""
+"""The diagnosis of a snapshot, its confirmation by a second one, and the detection of livelock.
+
+`diagnose` joins three searches: stalls that nothing ends (`causes.py`), stalls that have lasted long (`slow.py`), and
+livelock, where messages pass and no round ends. Each finding gets remedies that were tried on the snapshot.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +24,10 @@ from netdfl.diagnosis.why import Grounds
 def diagnose(
     snapshot: Snapshot, *, patience_ns: int, window: Snapshot | None = None, allows: Allows = lambda setting: True
 ) -> list[Finding]:
-    """Everything that holds the fleet up: what nothing ends first, then what has lasted `patience_ns`.
+    """Return all stalls: first the permanent ones, then those that have lasted `patience_ns`.
 
-    `window` is a snapshot from before; messages without progress since then are a livelock. `allows` says which
-    settings the scenario could be given, from which the remedies are taken.
+    `window` is an earlier snapshot; messages without progress since then are a livelock. `allows` returns whether the
+    scenario could be given a setting; remedies are such settings.
     """
     found = find_stuck(snapshot)
     roots = {node for finding in found for node in finding.roots}
@@ -42,11 +46,10 @@ def diagnose(
 
 
 def confirm(findings: Collection[Finding], first: Snapshot, second: Snapshot) -> list[Finding]:
-    """Mark what nothing ends as `suspected`, unless its nodes stood still between the two snapshots.
+    """Mark permanent stalls as `suspected`, unless their nodes stood still between two snapshots.
 
-    Answers to probes come at different times, so one snapshot may show a wait and miss the message
-    that ended it. Where the same waits and the same counts are seen twice, the fleet stood so at the
-    moment between.
+    Answers to probes come at different times, so one snapshot may show a wait and miss the message that ended it. If
+    two snapshots show the same waits and the same counts, the fleet was in this state at a moment between them.
     """
     return [
         replace(finding, suspected=True) if finding.permanent and not _still(finding, first, second) else finding
@@ -69,14 +72,14 @@ def _same_wait(node: NodeId, first: Snapshot, second: Snapshot) -> bool:
 
 LIVELOCK_MESSAGES = 3
 LONGEST_ROUND_NS = 3600 * NS_PER_S
-"""A round of many steps that would take longer than this from now on counts as one that never ends."""
+"""The longest time that a round may still take; a round of many steps that needs more counts as endless."""
 
 
 def find_livelock(before: Snapshot, now: Snapshot) -> Finding | None:
-    """Messages passed between the two snapshots, no node finished a round, and none is about to.
+    """Return a livelock: messages passed between two snapshots, but no node finished a round, nor is about to.
 
-    Who was at work all the time may be, and who has only just returned, and so may who got on in the steps of its
-    round, where at that pace the rest of them take no longer than `LONGEST_ROUND_NS`. Who is down for good is not.
+    A node may be about to finish if it worked all the time, if it has just returned, or if it made steps of its round
+    and at that pace needs at most `LONGEST_ROUND_NS` for the others. A node that is down for good is not.
     """
     ended = (State.FINISHED, State.CRASHED)
     alive = [n for n, own in now.nodes.items() if own.state not in ended and not own.is_down_for_good]
@@ -105,13 +108,13 @@ def find_livelock(before: Snapshot, now: Snapshot) -> Finding | None:
 
 
 def _unmoved(before: Snapshot, now: Snapshot, node: NodeId) -> bool:
-    """Whether a node did one thing other than waiting through the whole window, as a straggler does, or was down."""
+    """Whether a node was in one state other than waiting through the whole window, as a straggler is, or was down."""
     own, then = now.nodes[node], before.nodes[node]
     return (own.wait is None and own.since_ns <= before.at_ns) or then.state is State.CRASHED
 
 
 def _will_end(before: Snapshot, now: Snapshot, node: NodeId) -> bool:
-    """Whether a node comes to the end of its round, if its steps go on as they did."""
+    """Whether a node will end its round if it makes steps at the same pace."""
     then, own = before.nodes[node], now.nodes[node]
     if then.round != own.round or own.step <= then.step:
         return False

@@ -1,4 +1,8 @@
-"""When a run is over though nodes still have rounds before them, and what is to be said of those. For every world."""
+"""The end of a run whose nodes still have rounds to do, and the sentences about these nodes. For every world.
+
+A run ends early if no running node can go on: each is held by a permanent stall, or has nothing left to do, as a client
+without its server.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +13,23 @@ from netdfl.core.types import NodeId
 from netdfl.diagnosis import words
 from netdfl.diagnosis.finding import Cause, Finding
 from netdfl.diagnosis.reduce import Supply, supplies
-from netdfl.diagnosis.snapshot import AwaitedFate, NodeNow, Snapshot, State, What
+from netdfl.diagnosis.snapshot import AwaitedFate, NodeNow, Snapshot, State, WaitKind
 from netdfl.diagnosis.watch import Pace
 from netdfl.record.status import FleetStatus, Phase
 
 AFTER_SERVER_NS = NS_PER_S
-"""How long after its server's end a fleet is looked at again and again."""
+"""Time between two looks at a fleet after the end of its server."""
 MOST_AFTER_SERVER_NS = 10 * NS_PER_S
-"""How long clients may go on after their server's end where their pace is not slower than that."""
+"""Least time that clients may go on after the end of their server; slow clients get their patience."""
 MOST_BY_ITSELF_NS = 60 * NS_PER_S
-"""So long one wait of a client under a deadline, or its asking for a model, may take then."""
+"""Longest time of a client's wait under a deadline, or of its request for a model, after the server's end."""
 
 
 def is_over(findings: Collection[Finding], snapshot: Snapshot, running: Collection[NodeId]) -> bool:
-    """Whether the run has nothing to wait for: every running node is held for good or has nothing to do any more.
+    """Whether no running node can go on: each is held for good, or has nothing left to do.
 
-    So it is where messages go in circles, too. While a node that crashed is due to return, its rounds are still to
-    come; where no node runs this tells nothing, as one may be about to return.
+    A livelock counts too. A run is not over while a crashed node is due to return, nor without any running node, for
+    one may be about to return.
     """
     if any(now.state is State.CRASHED and now.back_ns is not None for now in snapshot.nodes.values()):
         return False
@@ -36,15 +40,15 @@ def is_over(findings: Collection[Finding], snapshot: Snapshot, running: Collecti
 
 
 def time_is_up(server_done_ns: int, now_ns: int, pace: Pace) -> bool:
-    """Whether clients that still go on have had their time since their server's end."""
+    """Whether clients have had their time since the end of their server."""
     return now_ns - server_done_ns >= max(MOST_AFTER_SERVER_NS, pace.patience_ns)
 
 
 def goes_on(snapshot: Snapshot, running: Collection[NodeId]) -> bool:
-    """Whether some client goes on by itself after its server's end.
+    """Whether some client will go on by itself after the end of its server.
 
-    The scenario ends its pause or the outage of its link, however late; or its wait has a deadline, its message is
-    still on its way or sent again, or it fetches a model.
+    It will if the scenario ends its pause or the outage of its link, however late; or if its wait has a deadline, its
+    message is on its way or will be sent again, or it fetches a model.
     """
     return any(_goes_on(snapshot, snapshot.nodes[node]) for node in running)
 
@@ -68,18 +72,18 @@ def _held(findings: Collection[Finding]) -> set[NodeId]:
 
 
 def _stands(snapshot: Snapshot, node: NodeId) -> bool:
-    """Whether a node was paused, and the scenario never resumes it."""
+    """Whether a node is paused and never resumed, or stopped."""
     now = snapshot.nodes[node]
     return now.state is State.STOPPED or (now.state is State.PAUSED and now.back_ns is None)
 
 
 def is_idle(snapshot: Snapshot, node: NodeId) -> bool:
-    """Whether a client waits for its server alone, which has finished, and nothing of it is on its way or unread.
+    """Whether a client waits for its finished server alone, and no message of it is on its way or unread.
 
-    Who has a deadline goes on without it.
+    A client with a deadline is not idle: it goes on at the deadline.
     """
     now = snapshot.nodes[node]
-    if now.wait is None or now.early or not now.wait.essential or now.wait.what is not What.MESSAGE:
+    if now.wait is None or now.early or not now.wait.essential or now.wait.what is not WaitKind.MESSAGE:
         return False
     if now.wait.deadline_ns is not None:
         return False
@@ -91,21 +95,21 @@ def is_idle(snapshot: Snapshot, node: NodeId) -> bool:
 
 
 def lasts(snapshot: Snapshot, finding: Finding) -> bool:
-    """Whether one of the waits of `finding` is there still, and not of a client that has nothing to do any more."""
+    """Whether a wait of `finding` still lasts, and not all its roots are idle clients."""
     now = ((snapshot.nodes[waiter].wait, source, round) for waiter, source, round in finding.waits)
     waits = any(wait is not None and wait.round == round and source in wait.missing for wait, source, round in now)
     return waits and not all(is_idle(snapshot, root) for root in finding.roots)
 
 
-# what is said of who did not finish
+# sentences about nodes that did not finish
 
 
 def unfinished(
     status: FleetStatus, server: NodeId | None, findings: Collection[Finding] = (), snapshot: Snapshot | None = None
 ) -> list[str]:
-    """Sentences about nodes that should have finished and have not, where none of `findings` says so already.
+    """Return sentences about nodes that should have finished and have not, unless `findings` name them.
 
-    `snapshot` is the fleet at its end, where some of its nodes still ran.
+    `snapshot` is the fleet at the end of the run, if some nodes still ran.
     """
     told = {node for finding in findings for node in (*finding.roots, *finding.culprits, *finding.behind)}
     said: list[str] = []
@@ -118,13 +122,13 @@ def unfinished(
 
 
 def without_server(server: NodeId, round: int, rounds: int) -> str:
-    """What is to be said where a server crashed, as the scenario wants, and did not return."""
+    """Return the sentence about a server that crashed by the schedule and did not return."""
     where = f"in round {round} of {rounds}"
     return f"node {server}, the server, crashed {where} and did not return: clients had no rounds after that"
 
 
 def not_ended(left: Mapping[NodeId, int], rounds: int) -> list[str]:
-    """What is to be said of nodes that were in these rounds, of `rounds`, when the run ended."""
+    """Return the sentence about nodes that had not finished at the end of the run; `left` gives their rounds."""
     if not left:
         return []
     where = words.rounds(list(left.values()))

@@ -1,7 +1,7 @@
-"""How true an emulation above a real transport was: scheduled against achieved, per link, and loop lag.
+"""The fidelity of an emulation above a real transport: scheduled against achieved delays by link, and loop lag.
 
-Nodes measure while they run and leave one event each (`fidelity`); the supervisor's side reads the events
-of all nodes and judges them by the scenario's bound. Only links that delayed something are judged.
+Nodes measure while they run, and each records one event (`fidelity`). The supervisor's side reads these events and
+judges them by the scenario's bound. Only links that delayed messages are judged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SHOWN = 20
 
 @dataclass(slots=True)
 class LinkTimes:
-    """What the messages of one link were scheduled to take, and took. Nanoseconds, bytes."""
+    """The scheduled and achieved delays of the messages of one link, in nanoseconds, and their bytes."""
 
     messages: int = 0
     nbytes: int = 0
@@ -37,7 +37,7 @@ class LinkTimes:
     achieved_span: tuple[int, int] | None = None
 
     def add(self, nbytes: int, sent_ns: int, due_ns: int, at_ns: int) -> None:
-        """One message arrived at `at_ns` and was due at `due_ns`."""
+        """Add a message that arrived at `at_ns` and was due at `due_ns`."""
         if not self.messages:
             self.first_nbytes = nbytes
         self.messages += 1
@@ -49,7 +49,7 @@ class LinkTimes:
         self.achieved_span = _widened(self.achieved_span, at_ns)
 
     def to_json(self) -> dict[str, Scalar]:
-        """Mean delays in seconds; rates in bits per second from the first arrival to the last."""
+        """Return mean delays in seconds, and rates in bits per second from the first arrival to the last."""
         return {
             "messages": self.messages,
             "mean_bytes": self.nbytes / self.messages,
@@ -76,25 +76,25 @@ FEWEST = 10
 
 @dataclass
 class Meter:
-    """What one node measures: its in-links, and how late its event loop runs."""
+    """The measurements of one node: the delays of its in-links, and the lag of its event loop."""
 
     links: dict[NodeId, LinkTimes] = field(default_factory=dict)
     lags_ns: list[int] = field(default_factory=list)
 
     def arrived(self, src: NodeId, nbytes: int, sent_ns: int, due_ns: int, at_ns: int) -> None:
-        """A message of `src` arrived; one that no link delayed tells nothing."""
+        """Add a message of `src`, unless no link delayed it."""
         if due_ns > sent_ns:
             self.links.setdefault(src, LinkTimes()).add(nbytes, sent_ns, due_ns, at_ns)
 
     async def watch_loop(self, clock: Clock) -> None:
-        """Sample how much later than asked the event loop wakes up, for ever."""
+        """Sample how much later than asked the event loop wakes up, until cancelled."""
         while True:
             before = clock.now_ns()
             await asyncio.sleep(_SAMPLE_NS / NS_PER_S)
             self.lags_ns.append(max(0, clock.now_ns() - before - _SAMPLE_NS))
 
     def to_json(self) -> dict[str, Scalar]:
-        """The details of the node's event."""
+        """Return the details of the node's event."""
         lags = sorted(self.lags_ns) or [0]
         lag = {"p50": lags[len(lags) // 2], "p99": lags[len(lags) * 99 // 100], "max": lags[-1]}
         return {
@@ -104,45 +104,45 @@ class Meter:
 
 
 class FidelityVerdict(NamedTuple):
-    """What goes into `result.json`, and, in a sentence, what was past the bound; empty where nothing was."""
+    """The summary for `result.json`, and a sentence about links beyond the bound; empty if there are none."""
 
     summary: Json | None
     missed: str
 
 
-class Ways:
-    """What the real network between machines adds, as a world measured it and `links` of the result says."""
+class NetworkDelays:
+    """The delays that the real network between machines adds, as a world measured them."""
 
     def __init__(self, links: Json) -> None:
-        """Nothing is added where `links` says nothing of machines."""
+        """Take the measurements from `links` of the result; without machines, nothing is added."""
         self._where = {node: name for name, nodes in links.get("machines", {}).items() for node in nodes}
         self._told = {(way["src"], way["dst"]): way for way in links.get("network", ())}
 
     def adds_s(self, src: NodeId, dst: NodeId, nbytes: float) -> float:
-        """How long a message takes by itself: half a round trip, and its bytes at the rate; 0: on one machine."""
+        """Return the time that the network takes: half a round trip, and the bytes at the rate; 0 on one machine."""
         told = self._told.get((self._where.get(src, ""), self._where.get(dst, "")), {})
         trip, rate = told.get("round_trip_s"), told.get("rate_bps")
         at_rate = 8 * nbytes / rate if isinstance(rate, float | int) and rate > 0 else 0.0
         return trip / 2 + at_rate if isinstance(trip, float | int) else 0.0
 
     def name(self, src: NodeId, dst: NodeId) -> str:
-        """The machines of a link, in words."""
+        """Return the machines of a link, in words."""
         return f"{self._where[src]} and {self._where[dst]}"
 
 
-_ON_ONE = Ways({})
+_ON_ONE = NetworkDelays({})
 
 
-def judge_fidelity(run: Run, *, relative: float, slack_ns: int, ways: Ways = _ON_ONE) -> FidelityVerdict:
-    """Judge what the nodes of `run` measured.
+def judge_fidelity(run: Run, *, relative: float, slack_ns: int, ways: NetworkDelays = _ON_ONE) -> FidelityVerdict:
+    """Judge the measurements of the nodes of `run`.
 
-    Half of a link's messages may come as much too late as they like (a first one opens a connection);
-    the others by `relative` times the mean scheduled delay, or by `slack_ns`, whichever is more. A link of fewer than
-    `FEWEST` messages is not judged: it was up while the fleet started, and not for long after.
+    Half of a link's messages may be late by any time (a first one opens a connection). The others may be late by
+    `relative` times the mean scheduled delay, or by `slack_ns`, whichever is more. A link with fewer than `FEWEST`
+    messages is not judged: it was up while the fleet started, and not for long after.
 
-    What the network between machines adds counts as late, for the scenario does not have it; `ways` has how much that
-    is, and the sentence says where it is the cause. The summary holds the bound, the worst links, and each node's loop
-    lag; None without events.
+    Delays of the network between machines count as late, for the scenario does not contain them. `ways` has these
+    delays, and the sentence says if they are the cause. The summary holds the bound, the worst links, and the loop lag
+    of each node; it is None without events.
     """
     rows = run.rows("SELECT node, details FROM events WHERE kind = ? ORDER BY at_s, node", [EVENT])
     nodes = {node: json.loads(details) for node, details in rows}
@@ -170,15 +170,15 @@ def judge_fidelity(run: Run, *, relative: float, slack_ns: int, ways: Ways = _ON
 
 
 MOST_LATE_NS = 16_777_216
-"""By how much one packet in a hundred may be late, and may wait in a device: a power of two, as they are counted."""
+"""Bound of the lateness of one packet in a hundred, and of its wait in a device. The counters go by powers of two."""
 MOST_UNREAD = 0.001
-"""The share of packets that the kernel may drop because nobody read them in time: loss that the scenario has not."""
+"""Bound of the share of packets that the kernel drops unread, a loss that the scenario does not contain."""
 
 
 def judge_packets(counts: Json) -> str:
-    """Say how a forwarder missed what the links of packets ask for, by its `counts`; empty where it did not.
+    """Return how a forwarder missed the schedule of its links, by its `counts`; empty if it did not.
 
-    Late are packets that left later than due, and those that waited in their sender's device until they were read.
+    A packet is late if it left later than due, or waited in its sender's device before it was read.
     """
     late_ns = counts.get("late_ns", {}).get("99", 0)
     waited_ns = counts.get("waited_ns", {}).get("99", 0)
@@ -195,7 +195,7 @@ def judge_packets(counts: Json) -> str:
     return f"{'; '.join(missed)}: the machine is too busy to carry the fleet's packets; use fewer nodes or lower rates"
 
 
-def _sentence(missed: list[dict[str, Any]], judged: int, bound: Mapping[str, float], ways: Ways) -> str:
+def _sentence(missed: list[dict[str, Any]], judged: int, bound: Mapping[str, float], ways: NetworkDelays) -> str:
     worst = missed[0]
     remedy = "use fewer nodes or more cores, or widen world.fidelity"
     if worst["network_s"] > worst["median_error_s"] / 2:

@@ -1,6 +1,6 @@
-"""What a diagnosis says: the cause, its roots, the grounds of its sentence, and what proves it.
+"""Findings: the results of a diagnosis, each a stall with its cause, roots, grounds and proof.
 
-In the `stalls` folder of a run is each finding with the snapshot that proves it and the stacks of the nodes in it.
+The `stalls` folder of a run holds each finding with the snapshot that proves it and the stacks of its nodes.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from netdfl.record.kept_stalls import FOLDER, MOST_KEPT
 from netdfl.record.plain_json import dump_by_line
 
 DEADLINE = "wait.deadline: auto"
-"""The setting with which no wait lasts for ever."""
+"""The setting by which no wait lasts forever."""
 
 
 class Cause(StrEnum):
-    """Why nodes wait. Only `DEADLOCK` is a wait of nodes for each other, or for what nobody sends."""
+    """The cause of a stall. In a `DEADLOCK` nodes wait for each other, or for messages that no node will send."""
 
     DEADLOCK = "deadlock"
     LOST_MESSAGE = "lost_message"
@@ -40,13 +40,25 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One stall. `roots` wait first, for `culprits`; `behind` are the nodes that wait for them in turn.
+    """One stall.
 
-    `grounds` hold who waits for whom and why; `told` is the sentence of one that came as words, from a journal.
-    `remedies` are the settings with which this wait would have ended, as a scenario writes them; `ended_by` is what
-    ended it. `witness` is the smallest part of the wait-for graph that proves it, as (who waits, for whom).
-    `permanent`: nothing that can still happen ends it. `suspected`: seen in one snapshot of a fleet that moved
-    meanwhile. `until_ns`: when the scenario or a deadline ends it.
+    Attributes:
+        cause: its cause.
+        roots: the nodes that wait first.
+        grounds: the waits and their reasons, from which its sentence is made.
+        told: its sentence, if it was read from a journal; empty otherwise.
+        round: its lowest round.
+        culprits: the nodes that the roots wait for.
+        behind: the nodes that wait for the roots in turn.
+        witness: the smallest part of the wait-for graph that proves it, as (waiter, source).
+        began_ns: when it began.
+        found_ns: when it was found.
+        until_ns: when the scenario or a deadline ends it; None: not known, or never.
+        permanent: whether nothing that can still happen ends it.
+        suspected: whether it was seen in only one snapshot, of a fleet that moved meanwhile.
+        over: whether it has ended.
+        remedies: the settings by which it would have ended, as a scenario writes them.
+        ended_by: how it was ended.
     """
 
     cause: Cause
@@ -68,12 +80,12 @@ class Finding:
 
     @property
     def what(self) -> str:
-        """Who waits for whom and why."""
+        """The waits and their reasons, in a sentence without its end."""
         return self.told or say(self.grounds, self.roots, self.behind, permanent=self.permanent)
 
     @property
     def text(self) -> str:
-        """The whole in a few sentences: who waits for whom and why, since when, and what to do."""
+        """The finding in a few sentences: the waits with their reasons, their beginning, and the remedies."""
         ended = f" ({self.ended_by})" if self.ended_by else ""
         seen = f", last seen so at {words.seconds(self.seen_ns)}" if self.seen_ns > self.found_ns else ""
         return f"{self.what}{ended}. Since {words.seconds(self.began_ns)}{seen}. {self._advice()}"
@@ -92,12 +104,12 @@ class Finding:
         return f"{ends}; {settings} would not wait for it." if settings else f"{ends}."
 
     def is_same(self, other: Finding) -> bool:
-        """Whether two looks show one stall, which may have grown: some node waits for the same one as before.
+        """Whether two looks show the same stall, which may have grown: some node waits for the same node as before.
 
-        Nodes that wait for each other, or for one message, do so in one round.
+        A deadlock or a lost message belongs to one round, so these findings must be of one round too.
         """
         if self.permanent and other.permanent and not self.waits.isdisjoint(other.waits):
-            return True  # nothing ended it meanwhile, whatever else keeps them by now
+            return True  # nothing ended it meanwhile, even if other reasons have joined
         if self.cause is not other.cause or (self.round != other.round and self.of_one_round):
             return False
         if not self.witness and not other.witness:
@@ -106,21 +118,21 @@ class Finding:
 
     @property
     def waits(self) -> frozenset[tuple[NodeId, NodeId, int]]:
-        """Who waits for whom, in which round."""
+        """The waits, as (waiter, source, round)."""
         return frozenset((each.waiter, each.source, each.round) for each in self.grounds.reasons)
 
     def is_kin(self, other: Finding) -> bool:
-        """Whether others may have come to wait for the same nodes: a stall of one look that the next shows so."""
+        """Whether another look may show this stall with other waiters, who wait for the same nodes."""
         return self.cause is other.cause and not self.of_one_round and self.culprits == other.culprits
 
     @property
     def of_one_round(self) -> bool:
-        """Whether the stall is one of a single round: in the next it would be another."""
+        """Whether the stall belongs to a single round: the same waits in the next round would be another stall."""
         return self.cause in (Cause.DEADLOCK, Cause.LOST_MESSAGE)
 
     @property
     def seen_ns(self) -> int:
-        """When it was so as its sentence says: at the last look that showed it."""
+        """The time of the last look that showed the stall, at which its sentence was true."""
         return max(self.grounds.at_ns, self.found_ns)
 
     @property
@@ -129,12 +141,12 @@ class Finding:
         return (self.found_ns - self.began_ns) / NS_PER_S
 
     def to_event(self) -> dict[str, Any]:
-        """What the record's events `stall` and `recovered` hold of it."""
+        """Return the details for the record's events `stall` and `recovered`."""
         known = {**self.to_json(), "what": self.what}
         return {key: known[key] for key in ("cause", "roots", "culprits", "behind", "what", "remedies", "text")}
 
     def to_json(self) -> Json:
-        """What `result.json` holds of it."""
+        """Return the entry for `result.json`."""
         return {
             "text": self.text,
             "remedies": list(self.remedies),
@@ -157,7 +169,7 @@ class Finding:
 
 
 def by_verdict(findings: Iterable[Finding]) -> dict[str, list[Json]]:
-    """Findings as `result.json` lists them: confirmed `deadlocks`, and all other `stalls`."""
+    """Return findings as `result.json` lists them: confirmed `deadlocks`, and all other `stalls`."""
     found: dict[str, list[Json]] = {"deadlocks": [], "stalls": []}
     for each in findings:
         confirmed = each.cause is Cause.DEADLOCK and not each.suspected and not each.over
@@ -169,7 +181,7 @@ SMALL_FLEET = 100
 
 
 def keep_stall(run: RunDirectory, finding: Finding, snapshot: Snapshot) -> Path | None:
-    """Write one finding with what proves it; None where the folder is full. Raises RunError on a full disk."""
+    """Write one finding with its proof; return the path, None if the folder is full. Raises RunError on a full disk."""
     if not run.kept:
         return None
     folder = run.path / FOLDER
@@ -189,7 +201,7 @@ def keep_stall(run: RunDirectory, finding: Finding, snapshot: Snapshot) -> Path 
 
 
 def _shown(finding: Finding, snapshot: Snapshot) -> set[NodeId]:
-    """The nodes that prove the finding: all of a small fleet, else those that it names and whom these await."""
+    """Return the nodes that prove the finding: all of a small fleet, else the named ones and the nodes they await."""
     if len(snapshot.nodes) <= SMALL_FLEET:
         return set(snapshot.nodes)
     named = {*finding.roots, *finding.culprits, *finding.behind, *(node for pair in finding.witness for node in pair)}

@@ -1,6 +1,7 @@
-"""What the schedule says: whether an edge carries anything now, and when the scenario ends an outage.
+"""Outages of links by the schedule: which edges are down at a time, when they heal, and which event lost a message.
 
-Links that are down divide a fleet: a partition has sides, what is cut one way has one from which nothing passes.
+A diagnosis asks this about the past and the future, so it goes by the compiled schedule and not by the links
+themselves. Links that are down may divide a fleet into sides; `divides` finds them.
 """
 
 from __future__ import annotations
@@ -27,13 +28,17 @@ else:
 
 
 BY_LINKS = -1
-"""In place of an event: the scenario's `links` themselves."""
+"""Stands for the scenario's `links` in place of an event."""
 
 
 class EdgeOutage(NamedTuple):
-    """Whether an edge is up, when it is up again (None: not known), and whether it keeps messages till then.
+    """The outage of an edge, or its absence.
 
-    `event` is the entry of the scenario's events that took it down last; None: it is so by `links`.
+    Attributes:
+        up: whether the edge is up.
+        heals_ns: when it will be up again; None: not known, or never.
+        holds: whether it keeps messages until then.
+        event: the entry of the scenario's events that took it down last; None: the scenario's `links`.
     """
 
     up: bool = True
@@ -43,12 +48,12 @@ class EdgeOutage(NamedTuple):
 
 
 class Outages:
-    """The state of links by the compiled schedule. Outages that go by rounds show in what they dropped."""
+    """The outages of links by the compiled schedule. Those that go by rounds show only in the messages they drop."""
 
     def __init__(
         self, events: Sequence[CompiledEvent], base: Callable[[Edge], LinkSpec] = lambda edge: LinkSpec()
     ) -> None:
-        """`base` is a link by the scenario, before any event."""
+        """Take the compiled `events`; `base` returns the link of an edge before any event."""
         self._on_links = [e for e in events if e.acts_on_links]
         self._by_clock = [(e.at_ns, e) for e in self._on_links if e.at_ns is not None]
         self._drops = [e for e in events if e.action == "drop"]
@@ -64,13 +69,13 @@ class Outages:
         return bool(self._on_links or self._drops)
 
     def ends_ns(self, node: NodeId, now_ns: int) -> int | None:
-        """When `node` will crash next, by the clock; None where that is not scripted."""
+        """Return when `node` will crash next by the clock; None if no event says so."""
         times = self._crashes.get(node, [])
         after = bisect_right(times, now_ns)
         return times[after] if after < len(times) else None
 
     def edge(self, edge: Edge, now_ns: int) -> EdgeOutage:
-        """The outage of `edge` at `now_ns`."""
+        """Return the outage of `edge` at `now_ns`."""
         overlays = Overlays()
         state = base = self._base(edge).state
         holds = state == "down_hold"
@@ -90,13 +95,13 @@ class Outages:
         return EdgeOutage() if state == "up" else EdgeOutage(False, None, holds, _last(downs))
 
     def healed_ns(self, edge: Edge, after_ns: int, now_ns: int) -> int:
-        """When `edge` came up last, after `after_ns`; that itself where it has been up since."""
+        """Return when `edge` last came up after `after_ns`; `after_ns` itself if it has been up since."""
         times = {at_ns for at_ns, _ in self._by_clock if after_ns < at_ns <= now_ns}
         up = (ns for ns in sorted(times, reverse=True) if self.edge(edge, ns).up and not self.edge(edge, ns - 1).up)
         return next(up, after_ns)
 
     def loser(self, message: Transit, now_ns: int) -> int | None:
-        """The event whose loss or outage is sure to lose `message` if it is sent at `now_ns`; `BY_LINKS`: `links`."""
+        """Return the event that surely loses `message` if it is sent at `now_ns`, or `BY_LINKS`; None: it may pass."""
         edge, round = (message.src, message.dst), message.round
         lost = {STANDING: BY_LINKS} if _is_certain(self._base(edge).loss, message) else {}
         for event in self._on_links:
@@ -109,7 +114,7 @@ class Outages:
         return next(reversed(lost.values()), None)
 
     def resetter(self, message: Transit, sent_ns: int) -> int | None:
-        """The event that reset the link of `message`, sent at `sent_ns`, while it was under way, or before."""
+        """Return the event that reset the link of `message`, sent at `sent_ns`, before or while it was under way."""
         lost = self.loser(message, sent_ns)
         if lost is not None:
             return lost
@@ -119,25 +124,25 @@ class Outages:
         return next((event.source for event in resets), None)
 
     def dropper(self, message: Transit, now_ns: int) -> int | None:
-        """The event that drops `message` by name where it is sent at `now_ns`."""
+        """Return the event that drops `message` by name if it is sent at `now_ns`."""
         edge = (message.src, message.dst)
         meant = (e for e in self._drops if any(edge in block for block in e.blocks))
         return next((e.source for e in meant if named_by(e).matches(message, now_ns)), None)
 
     def passes_ns(self, copies: Sequence[Transit], now_ns: int) -> int | None:
-        """The first time from now on at which not each of `copies` would be lost; None: there is none."""
+        """Return the first time from now on at which some of `copies` would pass; None: never."""
         later = (at_ns for at_ns, _ in self._by_clock if at_ns > now_ns)
         return next((ns for ns in (now_ns, *later) if not all(self.is_lost(copy, ns) for copy in copies)), None)
 
     def is_lost(self, message: Transit, now_ns: int) -> bool:
-        """Whether `message` is sure to be lost where it is sent at `now_ns`."""
+        """Whether `message` would surely be lost if it were sent at `now_ns`."""
         return any(found is not None for found in (self.loser(message, now_ns), self.dropper(message, now_ns)))
 
     def will_lose(self, message: Transit) -> bool:
-        """Whether `message` is sure to be lost whenever it is sent: by its round or name, or by the link itself."""
+        """Whether `message` will surely be lost whenever it is sent: by its round or name, or by the link itself."""
         edge = (message.src, message.dst)
         if any(edge in block for event in self._on_links if event.at_ns is not None for block in event.blocks):
-            return False  # what acts by the clock may end, or begin
+            return False  # events by the clock may end, or begin
         return self.loser(message, 0) is not None or any(
             event.at_ns is None and any(edge in block for block in event.blocks) and named_by(event).matches(message, 0)
             for event in self._drops
@@ -145,7 +150,7 @@ class Outages:
 
 
 def _follow(downs: dict[int, int], event: CompiledEvent) -> None:
-    """Keep which entry holds a link down, by cause."""
+    """Update the entries that hold a link down, by cause."""
     downs.pop(event.cause, None)
     if event.parameters.get("state", "up") != "up":
         downs[event.cause] = event.source
@@ -156,7 +161,7 @@ def _last(downs: dict[int, int]) -> int | None:
 
 
 def _holds(event: CompiledEvent, round: int, now_ns: int) -> bool:
-    """Whether an event has come by `now_ns`, or acts on the messages of `round`."""
+    """Whether an event has come by `now_ns`, or acts on messages of `round`."""
     return event.holds_in(round) if event.at_ns is None else event.at_ns <= now_ns
 
 
@@ -166,7 +171,7 @@ def _loses(event: CompiledEvent, message: Transit) -> bool:
 
 
 def _is_certain(loss: object, message: Transit) -> bool:
-    """Whether a rule is sure to lose `message`."""
+    """Whether a rule surely loses `message`."""
     if isinstance(loss, dict) and "scale" in loss:
         return False
     part = choose("loss", loss)
@@ -177,7 +182,7 @@ def _is_certain(loss: object, message: Transit) -> bool:
 
 
 def divides(snapshot: Snapshot, edges: Sequence[Edge]) -> Divide | None:
-    """The sides that `edges` divide, all of them down; None where they divide nothing."""
+    """Return the sides that `edges`, all of them down, divide; None if they divide nothing."""
     one_way, sides = _one_way(snapshot, edges), _sides(snapshot, edges)
     if one_way:
         return Divide(tuple(edges), (tuple(sorted(one_way[0])), tuple(sorted(one_way[1]))), one_way=True)
@@ -185,7 +190,7 @@ def divides(snapshot: Snapshot, edges: Sequence[Edge]) -> Divide | None:
 
 
 def _sides(snapshot: Snapshot, edges: Sequence[Edge]) -> list[set[NodeId]] | None:
-    """The parts into which `edges`, and others that are down, divide the nodes; None where they divide nothing."""
+    """Return the parts into which `edges` and other edges that are down divide the nodes; None if there is one part."""
     graph: nx.Graph[NodeId] = nx.Graph()
     graph.add_nodes_from(snapshot.nodes)
     graph.add_edges_from(edge for edge, now in snapshot.edges.items() if now.up and edge not in edges)
@@ -198,7 +203,7 @@ def _sides(snapshot: Snapshot, edges: Sequence[Edge]) -> list[set[NodeId]] | Non
 
 
 def _one_way(snapshot: Snapshot, edges: Sequence[Edge]) -> tuple[set[NodeId], set[NodeId]] | None:
-    """From whom to whom nothing passes, where the links all go one way and none beside them is up."""
+    """Return the two sides of a one-way cut: `edges` all lead from one to the other, and no other edge there is up."""
     sources, sinks = {src for src, _ in edges}, {dst for _, dst in edges}
     beside = [edge for edge, now in snapshot.edges.items() if now.up and edge not in edges]
     if not sources.isdisjoint(sinks) or any(src in sources and dst in sinks for src, dst in beside):

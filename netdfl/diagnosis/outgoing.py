@@ -1,4 +1,8 @@
-"""A node's transport with a memory: whether it is held up, and what it can send again."""
+"""The outgoing messages of a node: which sends wait for room now, and which messages can be sent again.
+
+A diagnosis must see a send that is held up by a full mailbox, and a remedy may order a lost message to be sent again.
+So this transport stands around the node's own one and remembers both.
+"""
 
 from __future__ import annotations
 
@@ -10,27 +14,27 @@ from netdfl.core.types import Kind, Message, Multicast, PeerMessage, unicasts
 from netdfl.transport.base import Sink, Transport
 
 MOST_KEPT = 256
-"""Messages that a node keeps where it may have to send them again."""
+"""Number of messages that a node keeps if it may have to send them again."""
 
 AWAITED = (Kind.DATA, Kind.NOTICE, Kind.REQUEST, Kind.REPLY)
 """The kinds of messages for which nodes wait."""
 
 
-class Outgoing:
-    """A `Transport` around another. `keep` is how many messages it can send again, 0: none."""
+class OutgoingMessages:
+    """The outgoing messages of a node. A `Transport` around another one."""
 
     def __init__(self, inner: Transport, clock: Clock, *, keep: int = 0) -> None:
-        """Send through `inner`."""
+        """Send through `inner`; keep the last `keep` messages for sending again."""
         self.inner, self.clock, self.keep = inner, clock, keep
         self._sending: dict[object, tuple[Sequence[Multicast], int]] = {}
         self._kept: OrderedDict[PeerMessage, Message] = OrderedDict()
 
     def attach(self, sink: Sink) -> None:
-        """Deliver what arrives into `sink`."""
+        """Deliver arriving messages into `sink`."""
         self.inner.attach(sink)
 
     async def send(self, multicasts: Sequence[Multicast]) -> None:
-        """Hand the messages over; while that waits, `held_up` tells of them."""
+        """Send the messages; while the call waits, `held_up` shows them."""
         self._remember(multicasts)
         this = object()
         self._sending[this] = multicasts, self.clock.now_ns()
@@ -41,9 +45,9 @@ class Outgoing:
 
     @property
     def held_up(self) -> tuple[Sequence[Multicast], int]:
-        """The messages that have waited longest to be handed over, and since when; none: no send waits.
+        """The multicasts of the send that has waited longest, and since when; empty if no send waits.
 
-        A node that is held up goes on to ask others and to answer them, so several sends may wait at a time.
+        A node whose send waits still asks and answers others, so several sends may wait at a time.
         """
         return next(iter(self._sending.values()), ((), 0))
 
@@ -61,12 +65,12 @@ class Outgoing:
         return sent in self._kept
 
     async def send_again(self, sent: PeerMessage) -> None:
-        """Send a kept message as its next attempt. Raises KeyError where it is not kept."""
+        """Send a kept message as its next attempt. Raises KeyError if it is not kept."""
         before = self._kept[sent]
         again = before._replace(attempt=before.attempt + 1)
         self._kept[sent] = again
         await self.inner.send(unicasts([again]))
 
     async def aclose(self) -> None:
-        """Let nothing more in or out."""
+        """Close the inner transport."""
         await self.inner.aclose()

@@ -1,9 +1,9 @@
-"""Deadlock found by the nodes themselves, with probes between them and no supervisor.
+"""Distributed deadlock detection: nodes find deadlocks by probes between them, without a supervisor.
 
-Chandy, Misra and Haas, "Distributed Deadlock Detection" (ACM TOCS 1983), for AND waits (edge chasing)
-and for OR waits (a diffusing computation). Sans-I/O: a detector takes what comes and returns what is
-to be sent. A probe is worth something only while its receiver waits without interruption, so every
-wait has a number (`stand`) that changes when the node goes on.
+The algorithms are from Chandy, Misra and Haas, "Distributed Deadlock Detection" (ACM TOCS 1983): edge chasing for AND
+waits, and a diffusing computation for OR waits. The detectors do no I/O: each takes a probe and returns the probes to
+send. A probe proves something only while its receiver waits without interruption, so a detector forgets all probes when
+its node's wait changes.
 """
 
 from __future__ import annotations
@@ -18,10 +18,16 @@ WaitPath: TypeAlias = tuple[tuple[NodeId, int], ...]
 
 
 class EdgeChasingProbe(NamedTuple):
-    """`initiator`'s computation number `number`, on its way from `src` to `dst`.
+    """A message of a detector, from `src` to `dst`.
 
-    `path` are the nodes that it has come by, each with the round in which it waits. `sent` answers that
-    `src` has sent what `dst` awaits.
+    Attributes:
+        kind: `probe` of edge chasing, `query` and `reply` of diffusing computations, or `sent`, the answer that `src`
+            has sent the message that `dst` awaits.
+        initiator: the node that began the computation.
+        number: the initiator's number of the computation.
+        src: the sender.
+        dst: the receiver.
+        path: the nodes that it has passed, each with the round in which it waits.
     """
 
     kind: Literal["probe", "query", "reply", "sent"]
@@ -37,7 +43,7 @@ Computation: TypeAlias = tuple[NodeId, int]
 
 @dataclass
 class AndDetector:
-    """Edge chasing: a probe that comes back to its initiator proves a cycle of waits for all."""
+    """Edge chasing: a probe that comes back to its initiator proves a cycle of AND waits."""
 
     node: NodeId
     deadlocked: bool = False
@@ -47,18 +53,18 @@ class AndDetector:
     _seen: set[Computation] = field(default_factory=set)
 
     def wait(self, sources: Collection[NodeId]) -> None:
-        """The node begins to wait for all of `sources`; none: it goes on."""
+        """Begin a wait for all of `sources`; empty: the node goes on."""
         self._waits_for = tuple(sorted(sources))
         self._seen.clear()
         self.deadlocked = False
 
     def start(self) -> list[EdgeChasingProbe]:
-        """Ask along every wait; call it where a wait has lasted for long."""
+        """Begin a computation; return a probe to each awaited node. Call this when a wait has lasted long."""
         self._number += 1
         return self._ask(self.node, self._number)
 
     def receive(self, probe: EdgeChasingProbe) -> list[EdgeChasingProbe]:
-        """Pass a probe on, once per computation and wait; a node that runs drops it."""
+        """Pass a probe on, once per computation and wait; a node that does not wait drops it."""
         key = (probe.initiator, probe.number)
         if not self._waits_for or key in self._seen:
             return []
@@ -73,8 +79,8 @@ class AndDetector:
         return [EdgeChasingProbe("probe", initiator, number, self.node, source, path) for source in self._waits_for]
 
 
-class _Engaged(NamedTuple):
-    """A computation that this node takes part in: who asked first, how many replies are due, and who replied."""
+class _Engagement(NamedTuple):
+    """The part of a node in a computation: the first node that asked, the number of replies due, and who replied."""
 
     by: NodeId
     due: int
@@ -83,28 +89,28 @@ class _Engaged(NamedTuple):
 
 @dataclass
 class OrDetector:
-    """A diffusing computation: replies to every query prove that nobody who could help still runs."""
+    """A diffusing computation: replies to all queries prove that no node that could help still runs."""
 
     node: NodeId
     deadlocked: bool = False
     members: WaitPath = ()
     _waits_for: tuple[NodeId, ...] = ()
     _number: int = 0
-    _engaged: dict[Computation, _Engaged] = field(default_factory=dict)
+    _engaged: dict[Computation, _Engagement] = field(default_factory=dict)
 
     def wait(self, sources: Collection[NodeId]) -> None:
-        """The node begins to wait for any of `sources`; none: it goes on."""
+        """Begin a wait for any of `sources`; empty: the node goes on."""
         self._waits_for = tuple(sorted(sources))
         self._engaged.clear()
         self.deadlocked = False
 
     def start(self) -> list[EdgeChasingProbe]:
-        """Query every awaited node; call it where a wait has lasted for long."""
+        """Begin a computation; return a query to each awaited node. Call this when a wait has lasted long."""
         self._number += 1
         return self._engage((self.node, self._number), self.node)
 
     def receive(self, probe: EdgeChasingProbe) -> list[EdgeChasingProbe]:
-        """Spread a first query, answer a later one, count a reply; a node that runs does nothing."""
+        """Spread a first query, answer a later one, count a reply; a node that does not wait does nothing."""
         key = (probe.initiator, probe.number)
         if not self._waits_for:
             return []
@@ -115,7 +121,7 @@ class OrDetector:
         return self._engage(key, probe.src)
 
     def _engage(self, key: Computation, by: NodeId) -> list[EdgeChasingProbe]:
-        self._engaged[key] = _Engaged(by, len(self._waits_for))
+        self._engaged[key] = _Engagement(by, len(self._waits_for))
         return [EdgeChasingProbe("query", *key, self.node, source) for source in self._waits_for]
 
     def _count(self, key: Computation, path: WaitPath) -> list[EdgeChasingProbe]:
@@ -123,7 +129,7 @@ class OrDetector:
         if engaged is None:
             return []
         members = tuple(sorted({*engaged.members, *path}))
-        self._engaged[key] = engaged = _Engaged(engaged.by, engaged.due - 1, members)
+        self._engaged[key] = engaged = _Engagement(engaged.by, engaged.due - 1, members)
         if engaged.due:
             return []
         if key[0] == self.node:

@@ -1,12 +1,13 @@
-"""A node that finds deadlocks with its peers alone: when it has waited for long, it asks those it waits for.
+"""The search of a node and its peers for deadlocks, without a supervisor: a node that has waited long sends probes.
 
-The questions are messages of kind `probe` over the normal transport: they take the links' time, are lost as others
-are, and count. A node passes one on only while it waits itself, and only where it has not yet sent what the
-asker awaits; who has sent that says so, for then the message is lost or on its way, and nobody's wait
-is to blame. A finding takes two computations in a row during one wait.
+A probe is a message of kind `probe` over the normal transport, with the delays, losses and bytes of its links. A node
+passes a probe on only while it waits itself, and only if it has not sent the message that the asking node awaits. If it
+has sent that message, it says so: the message is lost or on its way, and no deadlock keeps the asking node. A finding
+takes two computations in a row during one wait.
 
-A node that waits for all takes part in edge chasing, one that waits for any in diffusing computations, one
-that waits for a single other in both; for k of n (1 < k < n), or for whoever sends, there are none.
+A node that waits for all of its sources takes part in edge chasing, a node that waits for any of them in diffusing
+computations, a node with a single source in both. Waits for k of n (1 < k < n) and for unknown senders have no
+detector.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from netdfl.core.clock import NS_PER_S, Clock
 from netdfl.core.types import Kind, LogicalId, Message, NodeId, Payload, StepId, unicasts
 from netdfl.diagnosis.finding import DEADLINE, Cause, Finding
 from netdfl.diagnosis.probes import AndDetector, EdgeChasingProbe, OrDetector
-from netdfl.diagnosis.why import Grounds, Need, Reason, Why
+from netdfl.diagnosis.why import Grounds, Need, Reason, ReasonKind
 from netdfl.node.runtime import Node
 from netdfl.node.waits import OpenWait
 from netdfl.transport.base import Fate
@@ -31,13 +32,13 @@ AFTER_NS = 2 * NS_PER_S
 MOST_ATTEMPTS = 1 << 16
 
 
-class Probing:
-    """One node's part. `found` gets each finding once."""
+class DeadlockProber:
+    """The part of one node in the search. `found` gets each finding once."""
 
     def __init__(
         self, node: Node, *, after_ns: int, found: Callable[[Finding], None], still: Callable[[], bool] = lambda: False
     ) -> None:
-        """Ask once a wait of `node` has lasted `after_ns`, and not while `still()` holds (it is paused)."""
+        """Send probes once a wait of `node` has lasted `after_ns`, but not while `still()` says that it is paused."""
         self.node, self.after_ns = node, after_ns
         self._found, self._still = found, still
         self._chase, self._diffuse = AndDetector(node.id), OrDetector(node.id)
@@ -51,7 +52,7 @@ class Probing:
         node.mailbox.on(Kind.PROBE, self.take)
 
     async def run(self) -> None:
-        """Look again and again, less and less often while a wait lasts and nothing is found."""
+        """Look at the node's wait until cancelled, ever less often while it lasts and nothing is found."""
         clock, pause_ns = self.node.clock, self.after_ns
         while True:
             await clock.sleep_until(clock.now_ns() + pause_ns)
@@ -59,7 +60,7 @@ class Probing:
             pause_ns = min(2 * pause_ns, BACKOFF * self.after_ns) if asked and self._proofs == 0 else self.after_ns
 
     def _look(self, clock: Clock) -> bool:
-        """Begin a computation where the wait has lasted; say whether it did."""
+        """Begin a computation if the wait has lasted long; return whether it did."""
         self._follow()
         wait = self._wait
         if wait is None or self._told or clock.now_ns() - wait.since_ns < self.after_ns:
@@ -69,13 +70,13 @@ class Probing:
         self._send(probes + (self._diffuse.start() if self._for_any(wait) else []))
         return True
 
-    # what it waits for
+    # the node's wait
 
     def _follow(self) -> None:
-        """Tell the detectors where the wait is another one, or waits for fewer."""
+        """Update the detectors if the node's wait is another one, or has fewer sources."""
         wait = self.node.waits.current
         if wait is not None and (wait.sources is None or wait.deadline_ns is not None):
-            wait = None  # who sends is not known, or time ends it
+            wait = None  # the senders are not known, or time ends the wait
         missing = frozenset() if wait is None else self._open(wait)
         if wait is self._wait and missing == self._missing:
             return
@@ -95,7 +96,7 @@ class Probing:
         return wait.need - len(wait.have) == 1
 
     def _gave(self, to: NodeId, id: LogicalId) -> bool:
-        """Whether this node has already sent what `to` awaits of it, or is past it."""
+        """Whether this node has sent the message `id` that `to` awaits, or is past its step."""
         round, step = id.at
         if id.kind is Kind.REPLY:
             return self.node.requests.answered.get(to) == (round, step)
@@ -104,7 +105,7 @@ class Probing:
         return self._wait.round < round or self._wait.step >= step
 
     def _will_give(self, to: NodeId, id: LogicalId) -> bool:
-        """Whether this node gives it whatever it waits for itself: it serves requests, or sends again."""
+        """Whether this node will send `id` despite its own wait: it serves requests, or sends the message again."""
         delivery = self.node.delivery
         if id.kind is Kind.REPLY:
             return self.node.requests.serving
@@ -113,7 +114,7 @@ class Probing:
     # messages
 
     def take(self, message: Message) -> Fate:
-        """Take a probe; one that is malformed is refused."""
+        """Take a probe; a malformed one is refused."""
         try:
             probe, id = _read(message)
         except (KeyError, TypeError, ValueError):
@@ -141,7 +142,7 @@ class Probing:
                 self._tell(Cause.DEADLOCK, detector.members)
 
     def _was_sent(self, probe: EdgeChasingProbe) -> None:
-        """An awaited node says that it has sent what this node awaits: then it is lost, or still on its way."""
+        """Note that an awaited node has sent its message, which is lost or still on its way."""
         wait = self._wait
         if wait is None or probe.initiator != self.node.id or probe.src not in self._missing:
             return
@@ -177,7 +178,7 @@ class Probing:
             own = Need(me, self._wait.round, tuple(missing), len(missing))
             grounds = Grounds(at_ns=now, knot=(*others, own))
         else:
-            round, why = self._wait.round, Why.LOST_OR_LATE
+            round, why = self._wait.round, ReasonKind.LOST_OR_LATE
             sent = [Reason(waiter=me, source=node, round=round, why=why, edge=(node, me)) for node in nodes]
             grounds = Grounds(at_ns=now, reasons=tuple(sent))
         self._found(
@@ -192,13 +193,13 @@ class Probing:
                 found_ns=now,
                 permanent=cause is Cause.DEADLOCK,
                 suspected=cause is not Cause.DEADLOCK,
-                remedies=(DEADLINE,),  # no wait that is looked at has one
+                remedies=(DEADLINE,),  # waits with a deadline are not looked at
             )
         )
 
 
 def _read(message: Message) -> tuple[EdgeChasingProbe, LogicalId]:
-    """The probe in `message`. Raises KeyError, TypeError, ValueError for nonsense."""
+    """Return the probe in `message`. Raises KeyError, TypeError or ValueError for nonsense."""
     meta: Any = message.payload.meta
     kind, round, step = meta["slot"]
     path = tuple((int(node), int(own)) for node, own in meta["path"])

@@ -1,4 +1,4 @@
-"""Why an awaited node does not give what is awaited of it, read from a snapshot as typed values."""
+"""The reasons of waits: why an awaited node does not send its message, read from a snapshot as typed values."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from netdfl.diagnosis.snapshot import (
     LOST_BY_GONE,
     LOST_BY_RESTART,
     TAKEN_FOR_GONE,
-    Awaited,
     AwaitedFate,
+    AwaitedMessage,
     EdgeNow,
     NodeNow,
     Snapshot,
     State,
+    WaitKind,
     WaitNow,
-    What,
 )
-from netdfl.diagnosis.why import FEW_LINKS, IS_DOWN, NEVER_SENT, NOT_COME, Divide, Grounds, Reason, Why, clauses
+from netdfl.diagnosis.why import FEW_LINKS, IS_DOWN, NEVER_SENT, NOT_COME, Divide, Grounds, Reason, ReasonKind, clauses
 
 FIRST = (
     Cause.UNREACHABLE,
@@ -32,116 +32,117 @@ FIRST = (
     Cause.STRAGGLER,
     Cause.LIVELOCK,
 )
-"""Which cause names a stall that has several."""
-CAUSES: Mapping[Why, Cause] = {
-    **dict.fromkeys((*IS_DOWN, Why.CUT, Why.RETURNED_PAST), Cause.UNREACHABLE),
-    **dict.fromkeys((*NOT_COME, Why.LOST_OR_LATE), Cause.LOST_MESSAGE),
-    **dict.fromkeys((*NEVER_SENT, Why.WAITING), Cause.DEADLOCK),
-    **dict.fromkeys((Why.AT_WORK, Why.FETCHING, Why.ON_ITS_WAY), Cause.STRAGGLER),
-    Why.SILENT: Cause.BLOCKED_LOOP,
-    Why.FULL: Cause.FLOW_CONTROL,
-    Why.NO_PROGRESS: Cause.LIVELOCK,
+"""The order of causes: the first one names a stall that has several."""
+CAUSES: Mapping[ReasonKind, Cause] = {
+    **dict.fromkeys((*IS_DOWN, ReasonKind.CUT, ReasonKind.RETURNED_PAST), Cause.UNREACHABLE),
+    **dict.fromkeys((*NOT_COME, ReasonKind.LOST_OR_LATE), Cause.LOST_MESSAGE),
+    **dict.fromkeys((*NEVER_SENT, ReasonKind.WAITING), Cause.DEADLOCK),
+    **dict.fromkeys((ReasonKind.AT_WORK, ReasonKind.FETCHING, ReasonKind.ON_ITS_WAY), Cause.STRAGGLER),
+    ReasonKind.SILENT: Cause.BLOCKED_LOOP,
+    ReasonKind.FULL: Cause.FLOW_CONTROL,
+    ReasonKind.NO_PROGRESS: Cause.LIVELOCK,
 }
 _OUTAGE = ("down", "reset")
 _STATES = {
-    State.CRASHED: Why.CRASHED,
-    State.PAUSED: Why.PAUSED,
-    State.STANDING: Why.STANDING,
-    State.STOPPED: Why.SILENT,
-    State.BLOCKED: Why.SILENT,
+    State.CRASHED: ReasonKind.CRASHED,
+    State.PAUSED: ReasonKind.PAUSED,
+    State.STANDING: ReasonKind.STANDING,
+    State.STOPPED: ReasonKind.SILENT,
+    State.BLOCKED: ReasonKind.SILENT,
 }
-_BUSY = {State.RUNNING: Why.AT_WORK, State.FETCHING: Why.FETCHING}
-_LOST = {LOST_BY_GONE: Why.RECEIVER_DOWN, LOST_BY_RESTART: Why.RECEIVER_RESTARTED}
+_BUSY = {State.RUNNING: ReasonKind.AT_WORK, State.FETCHING: ReasonKind.FETCHING}
+_LOST = {LOST_BY_GONE: ReasonKind.RECEIVER_DOWN, LOST_BY_RESTART: ReasonKind.RECEIVER_RESTARTED}
 
 
 def wait_of(snapshot: Snapshot, node: NodeId) -> WaitNow:
-    """The wait of a node that waits."""
+    """Return the wait of a node that waits."""
     wait = snapshot.nodes[node].wait
     assert wait is not None, f"node {node} does not wait"
     return wait
 
 
-def awaited_of(snapshot: Snapshot, pair: Edge) -> Awaited:
-    """What became of the message for which the first of `pair` waits, from the second."""
+def awaited_of(snapshot: Snapshot, pair: Edge) -> AwaitedMessage:
+    """Return the awaited message of `pair`, which is (waiter, source)."""
     return wait_of(snapshot, pair[0]).awaited[pair[1]]
 
 
 def path_of(snapshot: Snapshot, pair: Edge) -> Edge:
-    """The edge on which that message is, was lost, or would come."""
+    """Return the edge on which the awaited message of `pair` is, was lost, or would come."""
     return awaited_of(snapshot, pair).edge or (pair[1], pair[0])
 
 
 def edge_of(snapshot: Snapshot, pair: Edge) -> EdgeNow:
-    """That edge now."""
+    """Return the state of the edge that `path_of` returns."""
     return snapshot.edge(*path_of(snapshot, pair))
 
 
 def cause_of(snapshot: Snapshot, waiter: NodeId, source: NodeId) -> Cause | None:
-    """The cause for which `source` keeps `waiter` waiting; None where it waits itself."""
+    """Return the cause for which `source` keeps `waiter` waiting; None if `source` waits itself."""
     why = why_of(snapshot, waiter, source)
-    return None if why is Why.WAITING else CAUSES[why]
+    return None if why is ReasonKind.WAITING else CAUSES[why]
 
 
-def why_of(snapshot: Snapshot, waiter: NodeId, source: NodeId) -> Why:
-    """Why `source` keeps `waiter` waiting.
+def why_of(snapshot: Snapshot, waiter: NodeId, source: NodeId) -> ReasonKind:
+    """Return the reason for which `source` keeps `waiter` waiting.
 
-    What was lost while a link or the asked node was down is lost, unless that never ends or it is sent again: then
-    the outage is what holds it up, as is one of its sender where that sends it again; the longer one where both are.
+    A message that was lost in an outage, of its link or of the asked node, counts as lost. There are two exceptions:
+    the outage never ends, or the message will be sent again. Then the outage is the reason. So is an outage of the
+    sender that will send the message again; of two outages, the longer one is the reason.
     """
     giver, pair, wait = snapshot.nodes[source], (waiter, source), wait_of(snapshot, waiter)
     awaited, edge = awaited_of(snapshot, pair), edge_of(snapshot, pair)
-    if wait.what is What.ROOM:
-        return _STATES.get(giver.state, Why.FULL)
+    if wait.what is WaitKind.ROOM:
+        return _STATES.get(giver.state, ReasonKind.FULL)
     if awaited.fate is AwaitedFate.LOST:
         asked = awaited.edge == pair
         by_sender = awaited.resent and not asked and _is_for_longer(giver, edge)
         if awaited.reason in _OUTAGE and not edge.up and (awaited.resent or edge.heals_ns is None) and not by_sender:
-            return Why.CUT
+            return ReasonKind.CUT
         if giver.state in DOWN and _is_by_outage(giver, awaited, asked=asked):
-            return Why.STOPPED if giver.state is State.STOPPED else _STATES[giver.state]
-        return _LOST.get(awaited.reason, Why.LOST)
+            return ReasonKind.STOPPED if giver.state is State.STOPPED else _STATES[giver.state]
+        return _LOST.get(awaited.reason, ReasonKind.LOST)
     if awaited.fate is AwaitedFate.MISSED:
-        return Why.RETURNED_PAST
-    if awaited.fate is AwaitedFate.NEVER:  # whatever becomes of its link
+        return ReasonKind.RETURNED_PAST
+    if awaited.fate is AwaitedFate.NEVER:  # regardless of its link
         return _never(snapshot, wait, awaited, giver.state)
     if not edge.up and (awaited.fate is AwaitedFate.HELD or not _is_for_longer(giver, edge)):
-        return Why.CUT
-    known = {AwaitedFate.HELD: Why.FULL, AwaitedFate.IN_FLIGHT: Why.ON_ITS_WAY}
+        return ReasonKind.CUT
+    known = {AwaitedFate.HELD: ReasonKind.FULL, AwaitedFate.IN_FLIGHT: ReasonKind.ON_ITS_WAY}
     if awaited.fate in known:
         return known[awaited.fate]
     if giver.state is State.FINISHED:
         return _never(snapshot, wait, awaited, giver.state)
-    return (_STATES | _BUSY).get(giver.state, Why.WAITING)
+    return (_STATES | _BUSY).get(giver.state, ReasonKind.WAITING)
 
 
-def _is_by_outage(giver: NodeNow, awaited: Awaited, *, asked: bool) -> bool:
-    """Whether an outage of `giver` keeps a lost message away: it was `asked` and is down still, or sends it again."""
+def _is_by_outage(giver: NodeNow, awaited: AwaitedMessage, *, asked: bool) -> bool:
+    """Whether an outage of `giver` is the reason for a lost message: it was `asked` and is down, or must send again."""
     if asked:
         return awaited.reason == LOST_BY_GONE and (awaited.resent or giver.back_ns is None)
     return awaited.resent
 
 
 def _is_for_longer(giver: NodeNow, edge: EdgeNow) -> bool:
-    """Whether `giver` is down, and not for less long than its link: who sends nothing needs none."""
+    """Whether `giver` is down, and at least as long as its link: without a sender the link does not matter."""
     if giver.state not in DOWN:
         return False
     return giver.back_ns is None or (edge.heals_ns is not None and giver.back_ns > edge.heals_ns)
 
 
-def _never(snapshot: Snapshot, wait: WaitNow, awaited: Awaited, state: State) -> Why:
-    """Why it was never sent."""
+def _never(snapshot: Snapshot, wait: WaitNow, awaited: AwaitedMessage, state: State) -> ReasonKind:
+    """Return the reason for which a message was never sent."""
     if wait.need > len(snapshot.nodes):
-        return Why.UNKNOWN_SENDERS
+        return ReasonKind.UNKNOWN_SENDERS
     if awaited.reason == TAKEN_FOR_GONE:
-        return Why.TAKEN_FOR_GONE
-    return Why.FINISHED if state is State.FINISHED else Why.PAST
+        return ReasonKind.TAKEN_FOR_GONE
+    return ReasonKind.FINISHED if state is State.FINISHED else ReasonKind.PAST
 
 
-# what a sentence is made of
+# the grounds of a sentence
 
 
 def reasons_of(snapshot: Snapshot, pairs: Iterable[Edge]) -> tuple[Reason, ...]:
-    """The reason of each of the waits `pairs` (who, for whom)."""
+    """Return the reason of each wait in `pairs`, which are (waiter, source)."""
     return tuple(_reason(snapshot, pair) for pair in pairs)
 
 
@@ -157,8 +158,8 @@ def _reason(snapshot: Snapshot, pair: Edge) -> Reason:
         loss=awaited.reason if why in NOT_COME else "",
         notice=awaited.notice,
         resent=awaited.resent,
-        event=edge.event if why is Why.CUT else awaited.event,
-        until_ns=giver.back_ns if why in IS_DOWN else edge.heals_ns if why is Why.CUT else None,
+        event=edge.event if why is ReasonKind.CUT else awaited.event,
+        until_ns=giver.back_ns if why in IS_DOWN else edge.heals_ns if why is ReasonKind.CUT else None,
         hoped=giver.hoped,
         source_round=giver.round,
         since_ns=giver.since_ns,
@@ -166,15 +167,17 @@ def _reason(snapshot: Snapshot, pair: Edge) -> Reason:
 
 
 def grounds_of(snapshot: Snapshot, reasons: Sequence[Reason]) -> Grounds:
-    """All that the sentence about these waits is made of."""
-    room = all(wait_of(snapshot, each.waiter).what is What.ROOM for each in reasons)
+    """Return the grounds of the sentence about the waits with these `reasons`."""
+    room = all(wait_of(snapshot, each.waiter).what is WaitKind.ROOM for each in reasons)
     return Grounds(at_ns=snapshot.at_ns, reasons=tuple(reasons), room=room, divides=tuple(_divides(snapshot, reasons)))
 
 
 def _divides(snapshot: Snapshot, reasons: Sequence[Reason]) -> Iterator[Divide]:
-    """The sides between which the links of a clause are down, or were when messages were lost on them."""
+    """Yield the sides between which the links of a clause are down, or were down when they lost messages."""
     for group in clauses(reasons):
-        cut = group[0].why is Why.CUT or (group[0].why in NOT_COME and all(each.event is not None for each in group))
+        cut = group[0].why is ReasonKind.CUT or (
+            group[0].why in NOT_COME and all(each.event is not None for each in group)
+        )
         edges = [each.edge for each in group]
         found = divides(snapshot, edges) if cut and len(edges) > FEW_LINKS else None
         if found is not None:

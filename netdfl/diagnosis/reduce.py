@@ -1,8 +1,8 @@
-"""Graph reduction: who can never go on, for AND, OR and k-of-n waits by one rule.
+"""Graph reduction: the nodes that can never go on, for AND, OR and k-of-n waits by one rule.
 
-A node is released where enough of what it waits for can still come: from a running node, a message
-in flight, a timer, a scheduled heal, or a node that is itself released. What is left is stuck. Each
-edge of the wait-for graph is looked at once.
+A node is released if enough of its awaited messages can still come: from a running node, a message in flight, a timer,
+a scheduled heal, or a node that is itself released. All other nodes are stuck. Each edge of the wait-for graph is
+looked at once.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Collection, Mapping
 from enum import Enum
 
 from netdfl.core.types import NodeId
-from netdfl.diagnosis.snapshot import DOWN, Awaited, AwaitedFate, NodeNow, Snapshot, State, WaitNow, What
+from netdfl.diagnosis.snapshot import DOWN, AwaitedFate, AwaitedMessage, NodeNow, Snapshot, State, WaitKind, WaitNow
 
 
 class Supply(Enum):
-    """Whether an awaited node can still give what is awaited of it: yes, once it is released, or never."""
+    """Whether an awaited node can still send its message: surely, once it is released, or never."""
 
     SURE = "sure"
     IF_RELEASED = "if_released"
@@ -24,10 +24,10 @@ class Supply(Enum):
 
 
 def supply(snapshot: Snapshot, waiter: NodeId, wait: WaitNow, source: NodeId) -> Supply:
-    """Whether `source` can still give `waiter` what it waits for."""
+    """Return whether `source` can still send the message for which `waiter` waits."""
     awaited, giver = wait.awaited[source], snapshot.nodes[source]
     edge = snapshot.edge(*(awaited.edge or (source, waiter)))
-    cut_for_good = not edge.up and edge.heals_ns is None and wait.what is not What.ROOM
+    cut_for_good = not edge.up and edge.heals_ns is None and wait.what is not WaitKind.ROOM
     if awaited.fate is AwaitedFate.IN_FLIGHT:
         return Supply.SURE
     if awaited.fate is AwaitedFate.HELD:
@@ -38,7 +38,7 @@ def supply(snapshot: Snapshot, waiter: NodeId, wait: WaitNow, source: NodeId) ->
     return _from_state(giver, awaited)
 
 
-def _from_state(giver: NodeNow, awaited: Awaited) -> Supply:
+def _from_state(giver: NodeNow, awaited: AwaitedMessage) -> Supply:
     if giver.state in (State.RUNNING, State.FETCHING, State.BLOCKED):
         return Supply.SURE
     if giver.state in DOWN:
@@ -49,12 +49,12 @@ def _from_state(giver: NodeNow, awaited: Awaited) -> Supply:
 
 
 def supplies(snapshot: Snapshot, waiter: NodeId, wait: WaitNow) -> dict[NodeId, Supply]:
-    """`supply` of each awaited node that has not come."""
+    """Return the `supply` of each awaited node."""
     return {source: supply(snapshot, waiter, wait, source) for source in wait.awaited}
 
 
 def will_be_gone(snapshot: Snapshot, waiter: NodeId, wait: WaitNow) -> frozenset[NodeId]:
-    """Awaited nodes that the failure detector calls gone, or will, or may: nothing is heard from them any more."""
+    """Return the awaited nodes that the failure detector calls gone, will call gone, or may call gone."""
     if wait.essential or wait.from_anybody:
         return frozenset()
     gone = surely_gone(snapshot, waiter, wait)
@@ -62,7 +62,7 @@ def will_be_gone(snapshot: Snapshot, waiter: NodeId, wait: WaitNow) -> frozenset
 
 
 def surely_gone(snapshot: Snapshot, waiter: NodeId, wait: WaitNow) -> frozenset[NodeId]:
-    """Those of them of which it is no matter of chance."""
+    """Return the awaited nodes that the failure detector calls or surely will call gone, without any chance."""
     if wait.essential or wait.from_anybody:
         return frozenset()
     if snapshot.detector == "none":
@@ -76,7 +76,7 @@ def surely_gone(snapshot: Snapshot, waiter: NodeId, wait: WaitNow) -> frozenset[
 
 
 class _Counters:
-    """What one waiting node still lacks: `short` of any awaited, or all that are not gone."""
+    """The lack of one waiting node: `short` messages of any source, or `missing` messages of sources not gone."""
 
     __slots__ = ("gone", "missing", "short")
 
@@ -85,7 +85,7 @@ class _Counters:
         self.short, self.missing = wait.short, len(frozenset(wait.awaited) - self.gone)
 
     def take(self, source: NodeId) -> bool:
-        """Count `source` as supplied; True where the wait can end now."""
+        """Count `source` as supplied; return whether the wait can end now."""
         self.short -= 1
         self.missing -= source not in self.gone
         return self.released
@@ -96,9 +96,9 @@ class _Counters:
 
 
 def hopeless(snapshot: Snapshot, waiter: NodeId, *, by_chance: bool = True) -> bool:
-    """Whether `waiter` stays stuck even where every other node goes on: a root that is no cycle.
+    """Whether `waiter` stays stuck even if all other nodes go on, which makes it a root without a cycle.
 
-    Not so `by_chance` is who may yet be ended by a failure detector that errs.
+    With `by_chance`, a wait that a failure detector may end by erring is not hopeless.
     """
     wait = snapshot.nodes[waiter].wait
     if wait is None or wait.deadline_ns is not None:
@@ -111,7 +111,7 @@ def hopeless(snapshot: Snapshot, waiter: NodeId, *, by_chance: bool = True) -> b
 
 
 def reduce(snapshot: Snapshot, freed: Collection[NodeId] = ()) -> frozenset[NodeId]:
-    """The nodes that can never go on, taking those in `freed` as released."""
+    """Return the nodes that can never go on, if those in `freed` are released."""
     behind: defaultdict[NodeId, list[NodeId]] = defaultdict(list)
     counters: dict[NodeId, _Counters] = {}
     ready = list(freed)
@@ -132,7 +132,7 @@ def reduce(snapshot: Snapshot, freed: Collection[NodeId] = ()) -> frozenset[Node
 def _spread(
     ready: list[NodeId], behind: Mapping[NodeId, list[NodeId]], counters: Mapping[NodeId, _Counters]
 ) -> frozenset[NodeId]:
-    """Release what follows from the nodes that are `ready`; what is left is stuck."""
+    """Release the nodes that follow from those that are `ready`; return the others, which are stuck."""
     released = set(ready)
     while ready:
         node = ready.pop()

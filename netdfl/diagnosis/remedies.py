@@ -1,7 +1,8 @@
-"""What would have ended a stall, and what ends it where the scenario asks for that.
+"""Remedies of stalls: the settings by which a stall would have ended, and the orders that end it during the run.
 
-Settings are named only where they can be written, and end the stall in a trial on its snapshot. A stall is ended by
-leaving the culprits out, or by having the message sent again.
+A setting is named only if the scenario could be given it, and if it ends the stall in a trial on the snapshot
+(`trying.py`). During the run a stall is ended, where the scenario asks for that, by leaving the culprits out or by
+sending the lost message again.
 """
 
 from __future__ import annotations
@@ -19,8 +20,18 @@ from netdfl.core.types import Edge, Kind, NodeId
 from netdfl.diagnosis.finding import DEADLINE, Cause, Finding
 from netdfl.diagnosis.reasons import awaited_of, cause_of, path_of, wait_of
 from netdfl.diagnosis.reduce import Supply, supply
-from netdfl.diagnosis.snapshot import DOWN, MOST_RESENDS, SILENT, Awaited, AwaitedFate, Snapshot, State, WaitNow, What
-from netdfl.diagnosis.trying import NEVER_NS, Change, Trials
+from netdfl.diagnosis.snapshot import (
+    DOWN,
+    MOST_RESENDS,
+    SILENT,
+    AwaitedFate,
+    AwaitedMessage,
+    Snapshot,
+    State,
+    WaitKind,
+    WaitNow,
+)
+from netdfl.diagnosis.trying import NEVER_NS, SettingEffect, Trials
 from netdfl.node.delivery import DOUBLINGS, LEAST_NS, ResendPolicy
 
 SKIP = "wait.on_stall: skip"
@@ -33,52 +44,52 @@ FEWER_STEPS = "algorithm.gossip_steps: 1"
 ANY = "wait.for: any"
 ALL = "wait.for: all"
 GIVEN_UP_NS = 12 * NS_PER_S
-"""What six questions take at first, after which a node is given up that answers none (`netdfl.node.asking`)."""
+"""Time of the first six status queries, after which a silent node is given up (`netdfl.node.asking`)."""
 BY_LINK = (LOSS, LINK_DOWN, RESET)
-"""The reasons of a loss that take questions and answers, too."""
+"""The reasons of a loss that also lose status queries and their answers."""
 CALLED_GONE_NS = 7 * NS_PER_S
-"""Within that a node is called gone of which nothing is heard, by the heartbeats that a scenario gets by default."""
+"""Time after which a silent node is called gone by heartbeats with their default settings."""
 
 SENT_AGAIN_NS = LEAST_NS * sum(2 ** min(attempt, DOUBLINGS) for attempt in range(ResendPolicy.attempts))
-"""How long after a message its last copy is sent at the earliest, where a scenario says no more of `delivery`."""
+"""The least time from a message to its last copy, with the default settings of `delivery`."""
 
 Allows: TypeAlias = Callable[[str], bool]
-"""Whether the scenario may be given a setting that it does not have."""
+"""A function that returns whether the scenario could be given a setting that it does not have."""
 
 
 def advise(finding: Finding, snapshot: Snapshot, allows: Allows, trials: Trials | None = None) -> Finding:
-    """`finding` with its remedies: such as the scenario `allows`, and as help in `trials` of the snapshot."""
-    fitting = _Fitting(finding, snapshot, allows, Trials(snapshot, CHANGES) if trials is None else trials)
-    return replace(finding, remedies=tuple(filter(allows, fitting.remedies())))
+    """Return `finding` with its remedies: settings that `allows` accepts and that help in `trials` of the snapshot."""
+    search = _RemedySearch(finding, snapshot, allows, Trials(snapshot, CHANGES) if trials is None else trials)
+    return replace(finding, remedies=tuple(filter(allows, search.remedies())))
 
 
-# what settings do, on a snapshot
+# the effects of settings on a snapshot
 
 
 def _sent_again(snapshot: Snapshot, pair: Edge) -> Supply | None:
-    """Whether a message that was lost comes if it is sent again; who is asked gives the answer once it goes on."""
+    """Return whether a lost message comes if it is sent again; an asked node that waits answers once it goes on."""
     awaited, source = awaited_of(snapshot, pair), snapshot.nodes[pair[1]]
     if not _can_come(awaited) or awaited.resent:
         return None
     is_request = path_of(snapshot, pair)[0] == pair[0]
-    answers = source.state is State.FINISHED or (source.wait is not None and source.wait.what is not What.REPLY)
+    answers = source.state is State.FINISHED or (source.wait is not None and source.wait.what is not WaitKind.REPLY)
     if answers or not is_request:
         return Supply.SURE
-    return supply(snapshot, pair[0], replace(wait_of(snapshot, pair[0]), awaited={pair[1]: Awaited()}), pair[1])
+    return supply(snapshot, pair[0], replace(wait_of(snapshot, pair[0]), awaited={pair[1]: AwaitedMessage()}), pair[1])
 
 
-def _can_come(awaited: Awaited) -> bool:
+def _can_come(awaited: AwaitedMessage) -> bool:
     return awaited.fate is AwaitedFate.LOST and awaited.kept and not awaited.in_vain
 
 
 def _acknowledged(snapshot: Snapshot, pair: Edge) -> Supply | None:
-    """The same where all but notices is sent again, for so long and no longer."""
+    """Return whether a lost message comes under acknowledged delivery, which sends no notices again and gives up."""
     awaited = awaited_of(snapshot, pair)
     return None if awaited.notice or awaited.outage_ns > SENT_AGAIN_NS else _sent_again(snapshot, pair)
 
 
 def _called_gone(snapshot: Snapshot, pair: Edge) -> int:
-    """When the first of `pair` takes the other for gone, by heartbeats: never where it is heard again before."""
+    """Return when the waiter of `pair` calls the source gone, by heartbeats; never if it is heard again before."""
     giver, edge = snapshot.nodes[pair[1]], snapshot.edge(*pair[::-1])
     wait = wait_of(snapshot, pair[0])
     since_ns = wait.since_ns
@@ -92,7 +103,7 @@ def _called_gone(snapshot: Snapshot, pair: Edge) -> int:
 
 
 def _given_up(snapshot: Snapshot, pair: Edge) -> int:
-    """When the first of `pair` does not wait for the other any more, as it asks and waits for no longer than that."""
+    """Return when the waiter of `pair` gives the source up under an automatic deadline, by its status queries."""
     giver, awaited = snapshot.nodes[pair[1]], awaited_of(snapshot, pair)
     answers = giver.state not in _MUTE and snapshot.edge(*pair).up and snapshot.edge(*pair[::-1]).up
     if not answers:
@@ -101,17 +112,17 @@ def _given_up(snapshot: Snapshot, pair: Edge) -> int:
 
 
 _MUTE = frozenset({State.CRASHED, State.PAUSED, *SILENT})
-CHANGES: Mapping[str, Change] = {
-    RESEND: Change(supply=_sent_again),
-    ANSWERED: Change(supply=_acknowledged),
-    HEARTBEATS: Change(leaves=_called_gone),
-    DEADLINE: Change(leaves=_given_up),
+CHANGES: Mapping[str, SettingEffect] = {
+    RESEND: SettingEffect(supply=_sent_again),
+    ANSWERED: SettingEffect(supply=_acknowledged),
+    HEARTBEATS: SettingEffect(leaves=_called_gone),
+    DEADLINE: SettingEffect(leaves=_given_up),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class _Fitting:
-    """The remedies of one finding."""
+class _RemedySearch:
+    """The search for the remedies of one finding."""
 
     finding: Finding
     snapshot: Snapshot
@@ -124,7 +135,7 @@ class _Fitting:
             yield FEWER_STEPS
             return
         pairs = finding.witness
-        if any(wait_of(snapshot, waiter).what is What.ROOM for waiter, _ in pairs):
+        if any(wait_of(snapshot, waiter).what is WaitKind.ROOM for waiter, _ in pairs):
             if finding.cause is Cause.FLOW_CONTROL:
                 yield ALL
             return
@@ -133,7 +144,7 @@ class _Fitting:
         yield from self.for_good(pairs) if finding.permanent else self.for_now(pairs)
 
     def for_good(self, pairs: Sequence[Edge]) -> Iterator[str]:
-        """What ends waits that nothing ends."""
+        """Yield the settings that would end permanent waits."""
         snapshot = self.snapshot
         causes = {cause_of(snapshot, *pair) for pair in pairs}
         kinds = {wait_of(snapshot, pair[0]).what for pair in pairs}
@@ -141,18 +152,20 @@ class _Fitting:
         if not causes <= {Cause.DEADLOCK} or not any(wait_of(snapshot, pair[0]).essential for pair in pairs):
             yield DEADLINE
         if causes == {Cause.LOST_MESSAGE}:
-            if all(map(_can_come, awaited)) and self.allows(SKIP) and self.helps(RESEND):  # not in place of `skip`
+            if (
+                all(map(_can_come, awaited)) and self.allows(SKIP) and self.helps(RESEND)
+            ):  # not as a replacement of `skip`
                 yield RESEND
-            if kinds == {What.MESSAGE} and self.helps(ANSWERED):
+            if kinds == {WaitKind.MESSAGE} and self.helps(ANSWERED):
                 yield ANSWERED
         if causes == {Cause.UNREACHABLE} and not any(each.fate is AwaitedFate.MISSED for each in awaited):
             yield from self.detected(pairs)
-        if kinds == {What.REPLY} and causes <= {Cause.DEADLOCK, None} and _is_sound(snapshot):
+        if kinds == {WaitKind.REPLY} and causes <= {Cause.DEADLOCK, None} and _is_sound(snapshot):
             yield HALVES
         yield SKIP
 
     def for_now(self, pairs: Sequence[Edge]) -> Iterator[str]:
-        """What would not wait for what ends by itself."""
+        """Yield the settings that would end sooner the waits that end by themselves."""
         finding, snapshot = self.finding, self.snapshot
         waits = [wait_of(snapshot, waiter) for waiter, _ in pairs]
         if any(wait.deadline_ns is not None for wait in waits):
@@ -168,9 +181,9 @@ class _Fitting:
             yield ANY
 
     def helps(self, setting: str) -> bool:
-        """Whether all roots go on sooner with a setting that can be set; it is not tried where it can't.
+        """Whether all roots go on sooner with a setting. A setting that can't be set is not tried.
 
-        Where stalls for good are ended (by one of `wait.on_stall`), nobody waits behind one for long.
+        If the scenario ends permanent stalls (by `wait.on_stall`), no node waits long behind one.
         """
         if not self.allows(setting):
             return False
@@ -178,9 +191,10 @@ class _Fitting:
         return self.trials.helps(setting, self.finding.roots, ended=ended)
 
     def detected(self, pairs: Sequence[Edge]) -> Iterator[str]:
-        """A detector helps where silence is mutual: who is called gone gets nothing, and would wait for that.
+        """Yield a failure detector by heartbeats, if it helps.
 
-        Heartbeats do not replace one that knows of each crash at once, where there was one.
+        It helps if silence is mutual: a node that is called gone is sent nothing, and would wait for these messages.
+        Heartbeats don't replace an oracle, which knows of each crash at once, after a crash.
         """
         oracle = not self.allows(ORACLE) and self.allows(HEARTBEATS)
         if _is_mutual(self.snapshot, pairs) and not (oracle and _has_crashed(self.snapshot)) and self.helps(HEARTBEATS):
@@ -188,14 +202,14 @@ class _Fitting:
 
 
 def _in_need_of(snapshot: Snapshot, pairs: Sequence[Edge]) -> bool:
-    """Whether some node waits for one that nobody can do without, and that is out of reach: a server."""
+    """Whether some node waits for an essential source that is out of reach, a server."""
     return any(
         wait_of(snapshot, pair[0]).essential and cause_of(snapshot, *pair) is Cause.UNREACHABLE for pair in pairs
     )
 
 
 def _is_mutual(snapshot: Snapshot, pairs: Sequence[Edge]) -> bool:
-    """Whether no link is down one way alone for longer than it takes to call a node gone, of all that are known."""
+    """Whether no known link is down in one direction alone for longer than it takes to call a node gone."""
     lasting_ns, ours = snapshot.at_ns + CALLED_GONE_NS, {pair[::-1] for pair in pairs}
     down = [edge for edge, own in snapshot.edges.items() if not own.up and (own.heals_ns or NEVER_NS) > lasting_ns]
     known = [edge for edge in down if edge in ours or edge[::-1] in snapshot.edges]
@@ -208,25 +222,25 @@ def _has_crashed(snapshot: Snapshot) -> bool:
 
 
 def _is_sound(snapshot: Snapshot) -> bool:
-    """Whether nothing was lost, or may be by events, and nothing is down: other meetings would be hit instead."""
+    """Whether nothing is down, lost, or scripted: otherwise other meetings of nodes would be hit instead."""
     down = snapshot.scripted or any(now.state in DOWN for now in snapshot.nodes.values())
     return not down and all(own.up and not own.dropped for own in snapshot.edges.values())
 
 
 def _by_rule(wait: WaitNow) -> bool:
-    """Whether `wait.for` says how many of several messages end a wait, and one of them would do."""
+    """Whether `wait.for` sets how many of several messages end a wait, so that one of them could do."""
     return wait.need > 1 and len(wait.awaited) + len(wait.have) > 1 and not wait.cumulative
 
 
 def _answers(snapshot: Snapshot, pair: Edge) -> bool:
-    """Whether who is asked about a lost message can say that it is lost, as far as that is known."""
+    """Whether a status query about a lost message would be answered, as far as is known."""
     awaited = awaited_of(snapshot, pair)
     by_link = awaited.in_vain and awaited.reason in BY_LINK
     return snapshot.edge(*pair).up and snapshot.edge(*pair[::-1]).up and not by_link
 
 
 def _outlasts(finding: Finding, ns: int) -> bool:
-    """Whether what is out of reach stays so for longer than it takes to go on without it, or nobody knows how long."""
+    """Whether the culprit stays out of reach for longer than `ns`, or for an unknown time."""
     if finding.cause is Cause.BLOCKED_LOOP:
         return True
     ends_ns = finding.until_ns
@@ -238,9 +252,12 @@ OnStall: TypeAlias = Literal["stop", "skip", "resend"]
 
 @dataclass
 class Recovery:
-    """What the scenario chose (`wait.on_stall`), and how often each message was sent again, by its sender.
+    """The ending of stalls during a run, as the scenario chose it.
 
-    `can_send_again` says whether a sender can.
+    Attributes:
+        choice: the scenario's `wait.on_stall`.
+        can_send_again: returns whether a sender can send a message again.
+        resent: how often each message was sent again, by its sender.
     """
 
     choice: OnStall
@@ -248,7 +265,7 @@ class Recovery:
     resent: Counter[tuple[NodeId, Again]] = field(default_factory=Counter)
 
     def orders(self, finding: Finding, snapshot: Snapshot) -> list[tuple[NodeId, Recover]]:
-        """What ends `finding`, as orders to nodes; empty where nothing does, so that the run has to stop."""
+        """Return the orders to nodes that end `finding`; empty if nothing ends it, so that the run must stop."""
         if not finding.permanent or finding.suspected:
             return []
         if self.choice == "skip":
@@ -256,7 +273,7 @@ class Recovery:
         return self._resends(finding, snapshot) if self.choice == "resend" else []
 
     def waits(self, found: Iterable[Finding], snapshot: Snapshot) -> bool:
-        """Whether one of `found` is of lost messages that are sent again once their links lose no copy any more."""
+        """Whether a finding is about lost messages that will be sent again once their links lose no copy any more."""
         if self.choice != "resend":
             return False
         lost = (finding for finding in found if finding.permanent and finding.cause is Cause.LOST_MESSAGE)
@@ -265,7 +282,7 @@ class Recovery:
 
     def _skips(self, finding: Finding, snapshot: Snapshot) -> list[tuple[NodeId, Recover]]:
         waits = [snapshot.nodes[root].wait for root in finding.roots]
-        if any(wait is None or wait.what is What.ROOM for wait in waits):
+        if any(wait is None or wait.what is WaitKind.ROOM for wait in waits):
             return []
         skipped = {root: sorted({s for node, s in finding.witness if node == root}) for root in finding.roots}
         awaited = {root: [s for s in skipped[root] if s in wait_of(snapshot, root).missing] for root in finding.roots}
@@ -277,7 +294,7 @@ class Recovery:
         if any(each.in_vain for each in _awaited(snapshot, finding)):
             return []
         lost = [_lost(snapshot, root, culprit) for root, culprit in finding.witness]
-        if any(snapshot.nodes[src].state in DOWN for src, _ in lost):  # who is paused sends once it is resumed
+        if any(snapshot.nodes[src].state in DOWN for src, _ in lost):  # a paused node sends once it is resumed
             return []
         if any(self.resent[each] >= MOST_RESENDS or not self.can_send_again(*each) for each in lost):
             return []
@@ -285,16 +302,16 @@ class Recovery:
         return [(src, Recover(again=(message,))) for src, message in lost]
 
 
-def _awaited(snapshot: Snapshot, finding: Finding) -> list[Awaited]:
+def _awaited(snapshot: Snapshot, finding: Finding) -> list[AwaitedMessage]:
     return [awaited_of(snapshot, pair) for pair in finding.witness]
 
 
 def _lost(snapshot: Snapshot, root: NodeId, culprit: NodeId) -> tuple[NodeId, Again]:
-    """The message for want of which `root` waits for `culprit`: one from there, or its own request to there."""
+    """Return the lost message for which `root` waits: one of `culprit`, or its own request to it."""
     wait = wait_of(snapshot, root)
     awaited = wait.awaited[culprit]
     src, dst = awaited.edge or (culprit, root)
-    if wait.what is What.MESSAGE:
+    if wait.what is WaitKind.MESSAGE:
         kind = Kind.NOTICE if awaited.notice else Kind.DATA
     else:
         kind = Kind.REQUEST if src == root else Kind.REPLY

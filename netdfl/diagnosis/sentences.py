@@ -1,4 +1,4 @@
-"""The sentence of a finding, made of its grounds: one clause for each reason. The one home of its English."""
+"""The sentence of a finding, made of its grounds with one clause for each reason. Its English has no other home."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Collection, Sequence
 
 from netdfl.core.types import Edge, NodeId
 from netdfl.diagnosis import words
-from netdfl.diagnosis.why import FEW_LINKS, IS_DOWN, NOT_COME, Divide, Grounds, Need, Reason, Why, clauses
+from netdfl.diagnosis.why import FEW_LINKS, IS_DOWN, NOT_COME, Divide, Grounds, Need, Reason, ReasonKind, clauses
 
 _LOSSES = {"loss": "", "scripted": "", "queue": "a queue was full", "corrupt": "damaged"}
 _CUT_LOSSES = {"down": "down", "reset": "reset"}
-_DOWN = {Why.PAUSED: "paused", Why.STANDING: "standing still outside any wait"}
+_DOWN = {ReasonKind.PAUSED: "paused", ReasonKind.STANDING: "standing still outside any wait"}
 
 
 def say(grounds: Grounds, roots: Sequence[NodeId], behind: Sequence[NodeId], *, permanent: bool) -> str:
-    """Who waits for whom and why, in one sentence without its end."""
+    """Return the sentence of a finding, without its end."""
     if grounds.passed:
         return _circles(grounds, roots)
-    if grounds.alone is Why.SILENT:
+    if grounds.alone is ReasonKind.SILENT:
         return f"the event loop of {words.nodes(roots)} has not answered for {_lasting(grounds, grounds.since_ns)}"
     if grounds.alone is not None:
         return f"{words.nodes(roots)} {'stands' if len(roots) == 1 else 'stand'} still outside any wait"
@@ -42,21 +42,27 @@ def _each_other(knot: Sequence[Need], roots: Sequence[NodeId]) -> str:
 
 
 def _because(grounds: Grounds, *, permanent: bool) -> str:
-    """Who waits where and for whom, and each reason for it."""
+    """Return the words for waits and their reasons."""
     reasons, why = grounds.reasons, grounds.reasons[0].why
     if permanent and grounds.room:
         return _no_room(grounds)
-    if not permanent and why in (Why.AT_WORK, Why.FETCHING, Why.ON_ITS_WAY, Why.SILENT, Why.FULL):
+    if not permanent and why in (
+        ReasonKind.AT_WORK,
+        ReasonKind.FETCHING,
+        ReasonKind.ON_ITS_WAY,
+        ReasonKind.SILENT,
+        ReasonKind.FULL,
+    ):
         return _for_now(grounds)
     roots, culprits = _waiters(reasons), _sources(reasons)
     waiting = f"{'waits' if len(roots) == 1 else 'wait'} in {_where(reasons)}"
-    if why is Why.LOST_OR_LATE:
+    if why is ReasonKind.LOST_OR_LATE:
         edges = words.arrows(_edges(reasons))
         return f"{words.nodes(roots)} {waiting} for {words.nodes(culprits)}, which sent it: lost or late on {edges}"
     groups = clauses(reasons)
     if len(groups) > 1:
         return f"{words.nodes(roots)} {waiting}: {'; '.join(_told(grounds, groups))}"
-    if why is Why.CUT and len(reasons) > FEW_LINKS:
+    if why is ReasonKind.CUT and len(reasons) > FEW_LINKS:
         return f"{words.span(roots)} {waiting}: {_cut(grounds, reasons)}"
     if why in NOT_COME and (divide := _divide(grounds, reasons)) is not None:
         by = words.entry({each.event for each in reasons})
@@ -68,29 +74,29 @@ def _no_room(grounds: Grounds) -> str:
     reasons = grounds.reasons
     mailbox = f"the mailbox of {words.nodes(_sources(reasons))} is full"
     full = f"{words.nodes(_waiters(reasons))} can't send in {_where(reasons)}: {mailbox}"
-    if all(each.why is Why.FULL for each in reasons):
+    if all(each.why is ReasonKind.FULL for each in reasons):
         return full
     return f"{full}, as {'; '.join(_told(grounds, clauses(reasons)))}"
 
 
 def _for_now(grounds: Grounds) -> str:
-    """A stall that ends by itself."""
+    """Return the words for a stall that ends by itself."""
     first = min(grounds.reasons, key=lambda each: each.source)
     roots, culprit = _waiters(grounds.reasons), first.source
     who = f"{words.nodes(roots)} {'waits' if len(roots) == 1 else 'wait'} in {_where(grounds.reasons)}"
     match grounds.reasons[0].why:
-        case Why.AT_WORK:
+        case ReasonKind.AT_WORK:
             at_work = f"has been at work in round {first.source_round} for {_lasting(grounds, first.since_ns)}"
             return f"node {culprit} {at_work}; {who} for it"
-        case Why.FETCHING:
+        case ReasonKind.FETCHING:
             fetching = (
                 f"has been asking for a model in place of the one that it lost for {_lasting(grounds, first.since_ns)}"
             )
             return f"node {culprit} {fetching}; {who} for it"
-        case Why.SILENT:
+        case ReasonKind.SILENT:
             silent = f"has not answered for {_lasting(grounds, first.since_ns)}"
             return f"the event loop of node {culprit} {silent}; {who} for it"
-        case Why.FULL:
+        case ReasonKind.FULL:
             return f"{who} for room in the mailbox of {words.nodes(_sources(grounds.reasons))}, which is full"
     reason = grounds.reasons[0]
     over = words.arrows([reason.edge])
@@ -103,7 +109,7 @@ def _for_now(grounds: Grounds) -> str:
 
 
 def _told(grounds: Grounds, groups: Sequence[Sequence[Reason]]) -> list[str]:
-    """A clause for each group."""
+    """Return a clause for each group."""
     told: set[NodeId] = set()
     said = []
     for group in groups:
@@ -113,52 +119,52 @@ def _told(grounds: Grounds, groups: Sequence[Sequence[Reason]]) -> list[str]:
 
 
 def _clause(grounds: Grounds, group: Sequence[Reason], told: Collection[NodeId]) -> str:
-    """`node 1 crashed and does not return`, `node 0 also lacks node 2's message of round 4, lost on 2->0`."""
+    """Return a clause: `node 1 crashed and does not return`, `node 0 also lacks node 2's message of round 4, ...`."""
     if group[0].why in NOT_COME:
         return "; ".join(_lacks([r for r in group if r.waiter == waiter], told) for waiter in _waiters(group))
-    if group[0].why is Why.CUT:
+    if group[0].why is ReasonKind.CUT:
         return _cut(grounds, group)
-    if group[0].why is Why.SILENT:
+    if group[0].why is ReasonKind.SILENT:
         return f"the event {_silent(grounds, group, f' of {words.nodes(_sources(group))}')}"
     return f"{words.nodes(_sources(group))} {_what_of(grounds, group).removeprefix('which ')}"
 
 
 def _what_of(grounds: Grounds, group: Sequence[Reason]) -> str:
-    """The reason of waits that have one: `whose message was lost on 2->3`, after the name of who is waited for."""
+    """Return the reason of waits that share it, to follow the awaited node: `whose message was lost on 2->3`."""
     why, many = group[0].why, len(_sources(group)) > 1
     if why in NOT_COME:
         return _lost(group)
     if why in IS_DOWN:
         return _down(group)
-    if why is Why.RETURNED_PAST:
+    if why is ReasonKind.RETURNED_PAST:
         return f"which crashed and, since {'their return, are' if many else 'its return, is'} past that round"
-    if why is Why.CUT:
+    if why is ReasonKind.CUT:
         return f"from which {'it is' if len(group) == 1 else 'they are'} cut off: {_cut(grounds, group)}"
-    if why is Why.SILENT:
+    if why is ReasonKind.SILENT:
         return f"whose event {_silent(grounds, group)}"
     return _never(group, many=many)
 
 
 def _silent(grounds: Grounds, group: Sequence[Reason], whose: str = "") -> str:
-    """`loop has not answered for 8 s`."""
+    """Return words like `loop has not answered for 8 s`."""
     silent, many = _lasting(grounds, min(each.since_ns for each in group)), len(_sources(group)) > 1
     return f"loop{'s' * many}{whose} {'have' if many else 'has'} not answered for {silent}"
 
 
 def _never(group: Sequence[Reason], *, many: bool) -> str:
     whys = {each.why for each in group}
-    if Why.UNKNOWN_SENDERS in whys:
+    if ReasonKind.UNKNOWN_SENDERS in whys:
         return "and does not know which of them will send"
-    if whys == {Why.TAKEN_FOR_GONE}:
+    if whys == {ReasonKind.TAKEN_FOR_GONE}:
         return f"which took {words.nodes(_waiters(group))} for gone and did not send it"
-    if whys == {Why.FINISHED}:
+    if whys == {ReasonKind.FINISHED}:
         return f"which {'have' if many else 'has'} finished and {'send' if many else 'sends'} nothing any more"
     return f"which {'are' if many else 'is'} past that round and did not send it"
 
 
 def _down(group: Sequence[Reason]) -> str:
     why, ends, many = group[0].why, [each.until_ns for each in group], len(_sources(group)) > 1
-    if why is Why.CRASHED:
+    if why is ReasonKind.CRASHED:
         hoped = group[0].hoped
         return f"which {'died' if hoped else 'crashed'} and {words.back(ends, many=many, hoped=hoped)}"
     how = _DOWN.get(why, "stopped")
@@ -166,7 +172,7 @@ def _down(group: Sequence[Reason]) -> str:
 
 
 def _lacks(group: Sequence[Reason], told: Collection[NodeId]) -> str:
-    """Of one waiter."""
+    """Return the clause about the lost messages of one waiter."""
     first, many = group[0], len(group) > 1
     also = "also lacks" if first.waiter in told else "lacks"
     whose = words.listed(f"node {each.source}'s" for each in group)
@@ -187,7 +193,7 @@ def _lost(group: Sequence[Reason]) -> str:
 
 
 def _why_lost(group: Sequence[Reason]) -> str:
-    """` (events[2]: the link was down)`, nothing for plain loss; then whether it comes again."""
+    """Return ` (events[2]: the link was down)` or nothing for plain loss, and whether the message comes again."""
     said = sorted({_cause_of_loss(each, many=len(group) > 1) for each in group} - {""})
     entry = words.entry({each.event for each in group}).strip(" ()")
     why = ": ".join(part for part in (entry, " and ".join(said)) if part)
@@ -196,9 +202,9 @@ def _why_lost(group: Sequence[Reason]) -> str:
 
 def _cause_of_loss(reason: Reason, *, many: bool) -> str:
     receiver = reason.edge[1]
-    if reason.why is Why.RECEIVER_DOWN:
+    if reason.why is ReasonKind.RECEIVER_DOWN:
         return f"node {receiver} was down"
-    if reason.why is Why.RECEIVER_RESTARTED:
+    if reason.why is ReasonKind.RECEIVER_RESTARTED:
         return f"node {receiver} took it before it crashed"
     if reason.loss in _CUT_LOSSES:
         return f"the {'links were' if many else 'link was'} {_CUT_LOSSES[reason.loss]}"
@@ -209,7 +215,7 @@ def _cause_of_loss(reason: Reason, *, many: bool) -> str:
 
 
 def _cut(grounds: Grounds, group: Sequence[Reason]) -> str:
-    """`2->3 is down until 20 s`, `nothing passes between nodes 0 to 3 and nodes 4 to 7 for good (events[0])`."""
+    """Return `2->3 is down until 20 s`, or `nothing passes between nodes 0 to 3 and nodes 4 to 7 for good`."""
     ends, by = words.until([each.until_ns for each in group]), words.entry({each.event for each in group})
     divide = _divide(grounds, group)
     if divide is not None:
@@ -218,12 +224,12 @@ def _cut(grounds: Grounds, group: Sequence[Reason]) -> str:
 
 
 def _divide(grounds: Grounds, group: Sequence[Reason]) -> Divide | None:
-    """The sides that these links divide."""
+    """Return the sides that the links of `group` divide, if any."""
     return next((each for each in grounds.divides if each.edges == tuple(_edges(group))), None)
 
 
 def _sides(divide: Divide) -> str:
-    """`between nodes 0 to 3 and nodes 4 to 7`, `from node 2 to nodes 3 to 5`."""
+    """Return `between nodes 0 to 3 and nodes 4 to 7`, or `from node 2 to nodes 3 to 5`."""
     sides = [words.span(side) for side in divide.sides]
     return f"from {sides[0]} to {sides[1]}" if divide.one_way else f"between {words.listed(sides)}"
 

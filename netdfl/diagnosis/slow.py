@@ -1,4 +1,4 @@
-"""Stalls that something can still end: stragglers, what heals by itself, full mailboxes."""
+"""Stalls that can still end: stragglers, outages that heal, full mailboxes, blocked event loops."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from netdfl.diagnosis.causes import make_finding
 from netdfl.diagnosis.finding import Cause, Finding
 from netdfl.diagnosis.reasons import awaited_of, cause_of, edge_of, grounds_of, reasons_of, wait_of, why_of
 from netdfl.diagnosis.snapshot import SILENT, AwaitedFate, Snapshot
-from netdfl.diagnosis.why import IS_DOWN, Grounds, Why
+from netdfl.diagnosis.why import IS_DOWN, Grounds, ReasonKind
 
 
 def find_slow(snapshot: Snapshot, stuck: Collection[NodeId], patience_ns: int) -> list[Finding]:
-    """Why waits that are not `stuck` have lasted longer than `patience_ns`, one finding per culprit."""
+    """Return the causes of waits that are not `stuck` and have lasted `patience_ns`, one finding for each culprit."""
     slow = [n for n, w in snapshot.waiting if n not in stuck and snapshot.at_ns - w.since_ns >= patience_ns]
     ends: defaultdict[tuple[Cause, Hashable], dict[Edge, None]] = defaultdict(dict)
     behind: defaultdict[tuple[Cause, Hashable], set[NodeId]] = defaultdict(set)
@@ -30,17 +30,17 @@ def find_slow(snapshot: Snapshot, stuck: Collection[NodeId], patience_ns: int) -
 
 
 def _together(snapshot: Snapshot, pair: Edge) -> Hashable:
-    """What makes waits one stall: the message, the outage that ends at one time, or else the culprit."""
-    if why_of(snapshot, *pair) is Why.CUT:
+    """Return the key of a stall: its message, an outage that ends at one time, or else the culprit."""
+    if why_of(snapshot, *pair) is ReasonKind.CUT:
         edge = edge_of(snapshot, pair)
         return "cut", edge.event, edge.heals_ns
     return pair if _by_message(snapshot, pair) else pair[1]
 
 
 def _is_young(snapshot: Snapshot, pair: Edge, patience_ns: int) -> bool:
-    """Whether what is waited for has hardly been on its way, or at work: what held it up before is over."""
+    """Whether the awaited message was sent, or the culprit's work began, less than `patience_ns` ago."""
     since_ns = awaited_of(snapshot, pair).since_ns
-    if why_of(snapshot, *pair) is Why.AT_WORK:
+    if why_of(snapshot, *pair) is ReasonKind.AT_WORK:
         since_ns = snapshot.nodes[pair[1]].since_ns
     return snapshot.at_ns - since_ns < patience_ns
 
@@ -50,7 +50,7 @@ def _by_message(snapshot: Snapshot, pair: Edge) -> bool:
 
 
 def _ends(snapshot: Snapshot, start: NodeId, stuck: Collection[NodeId]) -> Iterator[tuple[Cause, Edge]]:
-    """Follow the waits from `start` to where they end: (cause, (who waits, for whom))."""
+    """Follow the waits from `start` to their ends; yield each as (cause, (waiter, source))."""
     seen, todo = {start}, [start]
     while todo:
         node = todo.pop()
@@ -72,9 +72,9 @@ def _say(snapshot: Snapshot, cause: Cause, pairs: Sequence[Edge], reached: Colle
 
 
 def _until(snapshot: Snapshot, pairs: Sequence[Edge]) -> int | None:
-    """When the scenario or a deadline ends the last of these waits, where that is known of all.
+    """Return when the scenario or a deadline ends the last of these waits; None unless it is known for all.
 
-    Who is down behind a link that is down gives nothing before both outages are over.
+    A node that is down behind a link that is down sends nothing before both outages are over.
     """
     ends: list[int | None] = []
     for pair in pairs:
@@ -88,7 +88,7 @@ def _until(snapshot: Snapshot, pairs: Sequence[Edge]) -> int | None:
 
 
 def _blocked_alone(snapshot: Snapshot, patience_ns: int, found: Sequence[Finding]) -> Iterator[Finding]:
-    """Event loops that do not answer, and for which nobody waits yet."""
+    """Yield findings about event loops that do not answer, and for which no node waits yet."""
     told = {culprit for finding in found if finding.cause is Cause.BLOCKED_LOOP for culprit in finding.culprits}
     for node, now in sorted(snapshot.nodes.items()):
         silent_ns = snapshot.at_ns - now.since_ns
@@ -97,7 +97,7 @@ def _blocked_alone(snapshot: Snapshot, patience_ns: int, found: Sequence[Finding
                 cause=Cause.BLOCKED_LOOP,
                 roots=(node,),
                 culprits=(node,),
-                grounds=Grounds(at_ns=snapshot.at_ns, alone=Why.SILENT, since_ns=now.since_ns),
+                grounds=Grounds(at_ns=snapshot.at_ns, alone=ReasonKind.SILENT, since_ns=now.since_ns),
                 round=now.round,
                 began_ns=now.since_ns,
                 found_ns=snapshot.at_ns,

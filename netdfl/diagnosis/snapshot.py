@@ -1,7 +1,7 @@
-"""A fleet at one moment, as the diagnosis sees it: who waits for what, and what became of each message.
+"""A snapshot: the state of a fleet at one moment, with the wait of each node and the fate of each awaited message.
 
-Plain data, made by the simulated world from itself and by a supervisor from the nodes' answers to its
-probes; the diagnosis reads nothing else.
+It is plain data. The simulated world makes it from itself, a supervisor from the answers of nodes to its probes. The
+diagnosis reads nothing else, so it is the same for every world.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from netdfl.record.plain_json import shallow
 
 
 class State(StrEnum):
-    """What a node does now.
+    """The state of a node.
 
-    `SENDING` is one held by a full mailbox, `BLOCKED` an event loop that does not answer, `STOPPED` one that has not
-    answered for so long that nobody waits for it any more, `STANDING` a node that does nothing and waits for nothing,
-    where nothing can wake it, `FETCHING` one that returned without its state and asks its neighbors for a model.
+    `SENDING`: its send waits for room in a full mailbox. `BLOCKED`: its event loop does not answer. `STOPPED`: its
+    event loop has not answered for so long that the run waits for it no more. `STANDING`: it does nothing, waits for
+    nothing, and nothing can wake it. `FETCHING`: it returned without its state, and asks its neighbors for a model.
     """
 
     RUNNING = "running"
@@ -36,13 +36,13 @@ class State(StrEnum):
 
 
 DOWN = frozenset({State.CRASHED, State.PAUSED, State.STOPPED, State.STANDING})
-"""States in which a node gives nothing, whatever others do."""
+"""States in which a node sends nothing, whatever others do."""
 SILENT = frozenset({State.BLOCKED, State.STOPPED})
 """States of an event loop that does not answer."""
 
 
-class What(StrEnum):
-    """What a node waits for: a round's message, a peer's answer, or room in a peer's mailbox."""
+class WaitKind(StrEnum):
+    """The kind of a wait: for a message of a round, for a reply, or for room in a peer's mailbox."""
 
     MESSAGE = "message"
     REPLY = "reply"
@@ -50,11 +50,10 @@ class What(StrEnum):
 
 
 class AwaitedFate(StrEnum):
-    """What became of a message that somebody waits for.
+    """The fate of an awaited message.
 
-    `UNSENT`: its sender has not come to it yet. `HELD`: a full mailbox or a link that is down keeps
-    it. `MISSED`: its sender crashed and, since its return, is past it. `NEVER`: its sender is past it and did
-    not send it.
+    `UNSENT`: its sender has not reached its step yet. `HELD`: a full mailbox or a link that is down keeps it. `MISSED`:
+    its sender crashed, and is past its step since its return. `NEVER`: its sender is past its step without sending it.
     """
 
     UNSENT = "unsent"
@@ -66,29 +65,38 @@ class AwaitedFate(StrEnum):
 
 
 def reason_of_loss(fate: Fate) -> FateReason:
-    """Why a message was lost: a drop's reason alone, of any other fate all that there is to say."""
+    """Return the reason of a loss: of a drop its reason alone, of any other fate its whole text."""
     return fate.reason if fate.kind is FateKind.DROPPED else FateReason(fate.text)
 
 
 LOST_BY_GONE = reason_of_loss(Fate.GONE)
-"""The reason of a loss: its receiver was down."""
+"""The reason of a loss whose receiver was down."""
 LOST_BY_RESTART = FateReason("before a restart of its receiver")
-"""The reason of a loss: its receiver had taken it in a life that has ended."""
+"""The reason of a loss whose receiver had taken the message in a life that has ended."""
 TAKEN_FOR_GONE = FateReason("taken for gone")
-"""Why a message was never sent: its sender's failure detector had called its receiver gone."""
+"""The reason for which a message was never sent: its sender's failure detector had called the receiver gone."""
 
 MOST_RESENDS = 10
-"""A message is sent again so often where that is to end a stall."""
+"""The most times that a message is sent again to end a stall."""
 
 
 @dataclass(frozen=True, slots=True)
-class Awaited:
-    """One awaited message: its fate, why it was lost, on which edge, and whether its sender sends it again.
+class AwaitedMessage:
+    """An awaited message.
 
-    `replaced`: it is lost, and the next message of its sender does as well. `notice`: it is the sender's word that it
-    sends nothing in that step. `kept`: its sender still has it. `in_vain`: each copy would be lost, too, until
-    `passes_ns`, and so will one be that is not sent yet; so were all for `outage_ns` after it was sent. `event` is the
-    entry of its events that lost it. `since_ns` is when it was sent, or its link came up with it.
+    Attributes:
+        fate: its fate.
+        reason: the reason of its loss, or for which it was never sent.
+        edge: the edge on which it is or was lost; None: not known.
+        resent: whether its sender sends it again by itself.
+        replaced: whether it is lost, but the next message of its sender also ends the wait.
+        notice: whether it is a notice, by which its sender says that it sends nothing in that step.
+        kept: whether its sender still has it.
+        in_vain: whether each copy of it would be lost too.
+        passes_ns: when a copy would pass again; None: not known, or never.
+        outage_ns: how long after it was sent all copies would have been lost.
+        event: the entry of the scenario's events that lost it.
+        since_ns: when it was sent, or when the link that held it came up.
     """
 
     fate: AwaitedFate = AwaitedFate.UNSENT
@@ -107,18 +115,28 @@ class Awaited:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitNow:
-    """What a node waits for: `need` of the nodes in `have` (which came) and `awaited` (which did not).
+    """The wait of a node: for `need` messages of the nodes in `have` and `awaited`.
 
-    A node in `gone` (so says the failure detector) is not waited for, and one that is `undecided` may yet be in it;
-    who is `essential` is waited for in any case. `cumulative`: a later message of a node does as well, as where an
-    algorithm itself says for whom it waits. `from_anybody`: nobody knows who will send, and nobody is left out for
-    being gone. A wait with a deadline ends by itself.
+    Attributes:
+        round: the round of the awaited messages.
+        step: the step of that round.
+        need: how many messages suffice.
+        awaited: the messages that have not come, by sender.
+        have: the nodes whose messages have come.
+        gone: the nodes that the failure detector calls gone, which are not waited for.
+        undecided: the nodes that the failure detector may still call gone.
+        essential: whether the wait goes on even for nodes that are called gone.
+        from_anybody: whether the senders are not known, so that no node is left out for being gone.
+        cumulative: whether a later message of a node also ends the wait for it.
+        since_ns: when the wait began.
+        deadline_ns: when the wait ends by itself; None: it has no deadline.
+        what: the kind of the wait.
     """
 
     round: int
     step: int = 0
     need: int
-    awaited: Mapping[NodeId, Awaited]
+    awaited: Mapping[NodeId, AwaitedMessage]
     have: frozenset[NodeId] = frozenset()
     gone: frozenset[NodeId] = frozenset()
     undecided: frozenset[NodeId] = frozenset()
@@ -127,28 +145,39 @@ class WaitNow:
     cumulative: bool = False
     since_ns: int = 0
     deadline_ns: int | None = None
-    what: What = What.MESSAGE
+    what: WaitKind = WaitKind.MESSAGE
 
     @property
     def short(self) -> int:
-        """How many more must come."""
+        """Number of messages that must still come."""
         return self.need - len(self.have)
 
     @property
     def missing(self) -> frozenset[NodeId]:
-        """Nodes that have not come and are not gone; where none is left, the wait is over."""
+        """The awaited nodes that are not gone; if there are none, the wait is over."""
         return frozenset(self.awaited) - self.gone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeNow:
-    """One node. `finished` is the last round that it finished (-1: none); `since_ns` when its state began.
+    """A node at the moment of the snapshot.
 
-    `back_ns` is when the scenario lets a crashed or paused node return; None: never. `hoped`: until then, if at all, as
-    it died with a machine that is waited for; `keeps`: with its state, so that it makes its round anew.
-    `returned`: it was down once. `ends_ns` is when it will crash a
-    node, by the clock. It is in step `step` of the `steps` of its round, and keeps `early` messages for later ones.
-    `stack` is where its tasks stand, where that was asked for.
+    Attributes:
+        node: the node.
+        state: its state.
+        round: its round.
+        finished: the last round that it finished; -1: none.
+        since_ns: when its state began.
+        wait: its wait, or None.
+        back_ns: when the scenario lets a crashed or paused node return; None: never.
+        hoped: whether its return, at `back_ns` at the latest, is uncertain, because it died with its machine.
+        keeps: whether it returns with its state, so that it repeats its round.
+        returned: whether it was down once.
+        ends_ns: when the scenario will crash it, by the clock.
+        step: its step of the round.
+        steps: number of steps of the round.
+        early: number of messages that it keeps for later steps.
+        stack: the stacks of its tasks, if asked for.
     """
 
     node: NodeId
@@ -169,13 +198,13 @@ class NodeNow:
 
     @property
     def is_down_for_good(self) -> bool:
-        """Whether it is down and nothing lets it return: whatever is still due of it, like a message again, is not."""
+        """Whether the node is down and never returns, so that no message of it will come."""
         return self.state in DOWN and self.back_ns is None
 
 
 @dataclass(frozen=True, slots=True)
 class MessageNow:
-    """One message of one edge and its fate; `arrived_ns` is None where it did not arrive."""
+    """A message of an edge and its fate; `arrived_ns` is None if it did not arrive."""
 
     src: NodeId
     dst: NodeId
@@ -190,10 +219,18 @@ class MessageNow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeNow:
-    """Messages of one directed edge: counts, the last few, and whether it carries anything now.
+    """A directed edge at the moment of the snapshot: the counts of its messages, the last few, and its outage.
 
-    `dropped` counts by fate. `heals_ns` is when the scenario ends the outage of an edge that is not
-    `up`; None: never. `event` is the entry of the scenario's events that took it down; None: `links` did.
+    Attributes:
+        sent: number of messages handed to the transport.
+        delivered: number of messages that arrived.
+        dropped: the messages that did not arrive, counted by fate.
+        in_flight: number of messages under way.
+        held: number of messages that a full mailbox or a link that is down keeps.
+        up: whether the edge carries messages.
+        heals_ns: when the scenario ends the outage; None: never.
+        event: the entry of the scenario's events that took the edge down; None: the scenario's `links`.
+        last: the latest messages.
     """
 
     sent: int = 0
@@ -208,11 +245,11 @@ class EdgeNow:
 
     @property
     def counts(self) -> tuple[int, int, int, int]:
-        """Sent, delivered, dropped, in flight: equal in two snapshots where nothing moved between them."""
+        """Numbers of messages sent, delivered, dropped, in flight; equal in two snapshots if nothing moved."""
         return self.sent, self.delivered, sum(self.dropped.values()), self.in_flight + self.held
 
     def to_json(self) -> dict[str, object]:
-        """Its fields, with fates as text."""
+        """Return the fields, with fates as text."""
         last = [shallow(message) | {"fate": message.fate.text} for message in self.last]
         return shallow(self) | {"dropped": {fate.text: count for fate, count in self.dropped.items()}, "last": last}
 
@@ -222,9 +259,14 @@ _UNUSED = EdgeNow()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A fleet at `at_ns`. `detector` is the kind of its failure detector: none, heartbeat or oracle.
+    """A fleet at `at_ns`.
 
-    `scripted`: events of the scenario act on links, or drop messages.
+    Attributes:
+        at_ns: the time of the snapshot.
+        nodes: the nodes, by number.
+        edges: the edges that are known.
+        detector: the kind of the failure detector: `none`, `heartbeat` or `oracle`.
+        scripted: whether events of the scenario act on links or drop messages.
     """
 
     at_ns: int
@@ -234,10 +276,10 @@ class Snapshot:
     scripted: bool = False
 
     def edge(self, src: NodeId, dst: NodeId) -> EdgeNow:
-        """The edge from `src` to `dst`, unused and up where nothing is known of it."""
+        """Return the edge from `src` to `dst`; if it is not known, an unused edge that is up."""
         return self.edges.get((src, dst), _UNUSED)
 
     @property
     def waiting(self) -> Iterator[tuple[NodeId, WaitNow]]:
-        """Every node that waits, with its wait."""
+        """The nodes that wait, each with its wait."""
         return ((node, now.wait) for node, now in sorted(self.nodes.items()) if now.wait is not None)

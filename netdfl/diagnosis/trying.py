@@ -1,8 +1,9 @@
-"""Tries a setting on a snapshot: when each node that waits would go on with it, and when as things are.
+"""Trials of settings on a snapshot: when each waiting node would go on with a setting, and when without it.
 
-A wait ends once enough of what it waits for has come, where all that is missing is left out, or at its deadline. A node
-that goes on gives what others await of it. So a setting that ends one stall, and leaves its nodes waiting behind
-another one, helps nobody, and neither does one that ends it no sooner than the scenario does.
+A wait ends when enough messages have come, when all missing sources are left out, or at its deadline. A node that goes
+on sends the messages that others await of it, which may end their waits. So a trial plays all waits of the fleet
+forward in time. A setting helps only if it ends a stall sooner than the scenario does, and does not leave the nodes
+waiting behind another stall.
 """
 
 from __future__ import annotations
@@ -16,41 +17,43 @@ from typing import TypeAlias
 from netdfl.core.types import Edge, NodeId
 from netdfl.diagnosis.reasons import wait_of
 from netdfl.diagnosis.reduce import Supply, supply, surely_gone, will_be_gone
-from netdfl.diagnosis.snapshot import DOWN, AwaitedFate, Snapshot, State, WaitNow, What
+from netdfl.diagnosis.snapshot import DOWN, AwaitedFate, Snapshot, State, WaitKind, WaitNow
 
 NEVER_NS = 2**63
 LATER_NS = NEVER_NS - 1
-"""Some time, nobody knows when."""
+"""Stands for an unknown later time."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
-    """The effects of a setting on waits, as (who waits, for whom).
+class SettingEffect:
+    """The effects of a setting on waits, each given as (waiter, source).
 
-    `supply` is whether a message can come, None: as without it. `leaves` is when its sender is not waited for any more.
+    Attributes:
+        supply: returns whether the message can come with the setting; None: as without it.
+        leaves: returns when the waiter does not wait for the source any more.
     """
 
     supply: Callable[[Snapshot, Edge], Supply | None] = lambda snapshot, pair: None
     leaves: Callable[[Snapshot, Edge], int] = lambda snapshot, pair: NEVER_NS
 
 
-NOTHING = Change()
-ENDED = Change(supply=lambda snapshot, pair: _ended(snapshot, *pair))
+NOTHING = SettingEffect()
+ENDED = SettingEffect(supply=lambda snapshot, pair: _ended(snapshot, *pair))
 
 
 class Trials:
-    """What settings would do for the fleet of one snapshot, each worked out once, when it is asked for."""
+    """The trials of settings on one snapshot, each made once, when it is asked for."""
 
-    def __init__(self, snapshot: Snapshot, changes: Mapping[str, Change]) -> None:
-        """Try `changes`, by their settings."""
+    def __init__(self, snapshot: Snapshot, changes: Mapping[str, SettingEffect]) -> None:
+        """Try `changes`, the effects by setting."""
         self.snapshot, self.changes = snapshot, changes
         self._ends: dict[str, Mapping[NodeId, int]] = {}
 
     def helps(self, setting: str, roots: Collection[NodeId], *, ended: bool = False) -> bool:
-        """Whether each of `roots`, which wait, goes on sooner with `setting` than as things are.
+        """Whether each of the waiting `roots` goes on sooner with `setting` than without it.
 
-        `ended`: where all stalls for good are ended, as they are.
-        Who has more steps of its round to make has gone on once these are made: nobody may stand still for good.
+        With `ended`, the comparison is with a run that ends permanent stalls. If a root has more steps of its round to
+        make, no node may stay stuck, for the root would meet it in a later step.
         """
         before = self._goes_on("ended", ENDED) if ended else self._goes_on("", NOTHING)
         after = self._goes_on(setting, self.changes[setting])
@@ -61,17 +64,17 @@ class Trials:
     def _has_more_steps(self, node: NodeId) -> bool:
         return wait_of(self.snapshot, node).step + 1 < self.snapshot.nodes[node].steps
 
-    def _goes_on(self, setting: str, change: Change) -> Mapping[NodeId, int]:
+    def _goes_on(self, setting: str, change: SettingEffect) -> Mapping[NodeId, int]:
         if setting not in self._ends:
             self._ends[setting] = goes_on(self.snapshot, change)
         return self._ends[setting]
 
 
-def goes_on(snapshot: Snapshot, change: Change = NOTHING) -> dict[NodeId, int]:
-    """When each node that waits goes on, with `change`; `NEVER_NS` where it never does."""
-    waits, ends = {node: _Open(wait) for node, wait in snapshot.waiting}, dict[NodeId, int]()
+def goes_on(snapshot: Snapshot, change: SettingEffect = NOTHING) -> dict[NodeId, int]:
+    """Return when each waiting node goes on with `change`; `NEVER_NS` if it never does."""
+    waits, ends = {node: _PendingWait(wait) for node, wait in snapshot.waiting}, dict[NodeId, int]()
     behind: defaultdict[NodeId, list[NodeId]] = defaultdict(list)
-    due: list[_Due] = []
+    due: list[_WaitEvent] = []
     for node, wait in snapshot.waiting:
         due += _due(snapshot, node, wait, change)
         for source in wait.awaited:
@@ -87,14 +90,14 @@ def goes_on(snapshot: Snapshot, change: Change = NOTHING) -> dict[NodeId, int]:
     return dict.fromkeys(waits, NEVER_NS) | ends
 
 
-_Due: TypeAlias = tuple[int, NodeId, NodeId, bool]
-"""When something happens to a wait, whose, and of which source: a message comes, or it is not waited for any more."""
+_WaitEvent: TypeAlias = tuple[int, NodeId, NodeId, bool]
+"""An event of a wait: its time, the waiter, the source, and whether its message comes or it is left out."""
 _ENOUGH = -1
-"""In place of a source: the wait is over."""
+"""Stands for a source when the whole wait is over."""
 
 
-class _Open:
-    """An open wait: how many messages it is short of, and who is missing."""
+class _PendingWait:
+    """A wait that has not ended: how many messages it lacks, and the missing sources."""
 
     __slots__ = ("missing", "short")
 
@@ -102,7 +105,7 @@ class _Open:
         self.short, self.missing = wait.short, set(wait.awaited)
 
     def take(self, source: NodeId, *, came: bool) -> bool:
-        """Take what happens; whether the wait is over then."""
+        """Take an event; return whether the wait is over then."""
         if source == _ENOUGH:
             return True
         self.short -= came
@@ -110,8 +113,8 @@ class _Open:
         return self.short <= 0 or not self.missing
 
 
-def _due(snapshot: Snapshot, node: NodeId, wait: WaitNow, change: Change) -> Iterator[_Due]:
-    """All that happens to a wait, but for what others give once they go on."""
+def _due(snapshot: Snapshot, node: NodeId, wait: WaitNow, change: SettingEffect) -> Iterator[_WaitEvent]:
+    """Yield the events of a wait, without the messages that others send once they go on."""
     if wait.short <= 0 or not wait.awaited:
         yield snapshot.at_ns, node, _ENOUGH, True
     if wait.deadline_ns is not None:
@@ -126,31 +129,31 @@ def _due(snapshot: Snapshot, node: NodeId, wait: WaitNow, change: Change) -> Ite
             yield _comes_ns(snapshot, node, wait, source), node, source, True
 
 
-def _supplies(snapshot: Snapshot, node: NodeId, source: NodeId, change: Change) -> Supply:
+def _supplies(snapshot: Snapshot, node: NodeId, source: NodeId, change: SettingEffect) -> Supply:
     changed = change.supply(snapshot, (node, source))
     return _supply(snapshot, node, source) if changed is None else changed
 
 
 def _supply(snapshot: Snapshot, node: NodeId, source: NodeId) -> Supply:
-    """Whether a message can come. One of which each copy is lost can't, however often it is sent again.
+    """Return whether a message can come. It can't if all its copies will be lost, however often it is sent.
 
-    Nor does one that was not sent by a node that returns without its state: it begins in a later round.
+    Nor does an unsent message come from a node that returns without its state, for such a node begins in a later round.
     """
     wait, giver = wait_of(snapshot, node), snapshot.nodes[source]
     awaited = wait.awaited[source]
     in_vain = awaited.in_vain and (awaited.resent or awaited.fate is AwaitedFate.UNSENT)
-    by_round = wait.what is What.MESSAGE and not wait.cumulative and awaited.fate is AwaitedFate.UNSENT
+    by_round = wait.what is WaitKind.MESSAGE and not wait.cumulative and awaited.fate is AwaitedFate.UNSENT
     skipped = by_round and giver.state is State.CRASHED and not giver.keeps
     return Supply.NEVER if in_vain or skipped else supply(snapshot, node, wait, source)
 
 
 def _ended(snapshot: Snapshot, node: NodeId, source: NodeId) -> Supply | None:
-    """Who waits itself gives what is awaited of it."""
+    """Return that a source which waits itself surely sends, as in a run that ends permanent stalls."""
     return Supply.SURE if _supply(snapshot, node, source) is Supply.IF_RELEASED else None
 
 
 def _comes_ns(snapshot: Snapshot, node: NodeId, wait: WaitNow, source: NodeId) -> int:
-    """When a message comes that is sure to: now, or once its sender and its link are there again."""
+    """Return when a sure message comes: now, or when the outages of its sender and its link are over."""
     return max((snapshot.at_ns, *_outages(snapshot, node, wait, source)))
 
 

@@ -1,7 +1,8 @@
-"""When to look at a fleet, what is news about it, and when a stall is over. Sans-I/O, for every world.
+"""The pace of a fleet, which says when to look at it, and the history of its findings. No I/O, for every world.
 
-A world tells `Watch` where its nodes stand and hands it findings; the watch says when nodes have been
-quiet for longer than the pace of the fleet explains, and keeps every finding until the end.
+`Pace` learns how long rounds take, so that a look comes when nodes have been quiet for longer than that explains.
+`FindingHistory` keeps the findings of all looks: which are new, which are over. `Window` keeps the snapshot with which
+a later one is compared to find a livelock.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ ROUNDS_KEPT = 15
 
 
 class Pace:
-    """Where nodes stand, and how long their rounds take."""
+    """The rounds of the nodes, and how long they take."""
 
     def __init__(self, nodes: Iterable[NodeId]) -> None:
-        """All `nodes` begin now."""
+        """Begin with all `nodes` in round 0."""
         self.rounds: dict[NodeId, tuple[int, int]] = dict.fromkeys(nodes, (0, 0))
         self._took: dict[NodeId, deque[int]] = {node: deque(maxlen=ROUNDS_KEPT) for node in self.rounds}
         self._stalled: dict[NodeId, int] = {}
 
     def at(self, node: NodeId, round: int, now_ns: int) -> None:
-        """`node` is in `round`; its time is kept where the round is a new one."""
+        """Note that `node` is in `round`; if the round is new, keep how long the last one took."""
         before, since_ns = self.rounds[node]
         if round != before:
             self.rounds[node] = (round, now_ns)
@@ -43,57 +44,57 @@ class Pace:
             self._took[node].append((now_ns - since_ns) // (round - before))
 
     def stalled(self, nodes: Iterable[NodeId]) -> None:
-        """Something held `nodes` up: what their present rounds take is no pace."""
+        """Note that a stall holds `nodes` up, so that the time of their present rounds does not count."""
         self._stalled.update((node, self.rounds[node][0]) for node in nodes)
 
     @property
     def round_ns(self) -> int | None:
-        """What a round takes the slowest node; None before the first round ends.
+        """How long a round takes the slowest node; None before the first round ends.
 
-        Of each node the median of its last rounds: one of them may hold a stall, which is no pace.
+        The median of each node's last rounds counts, because one of them may contain a stall.
         """
         return max((int(median(took)) for took in self._took.values() if took), default=None)
 
     @property
     def patience_ns(self) -> int:
-        """How long a wait may last and be nothing to speak of."""
+        """How long a wait may last before it counts as a stall."""
         return FIRST_NS if self.round_ns is None else max(LEAST_NS, ROUNDS_QUIET * self.round_ns)
 
     @property
     def look_ns(self) -> int:
-        """How long to wait between two looks at a fleet."""
+        """Time between two looks at a fleet."""
         return FIRST_LOOK_NS if self.round_ns is None else self.patience_ns // 2
 
     def next_look_ns(self, now_ns: int) -> int:
-        """When to look again: in a first round of hours less and less often, for a look goes by every node."""
+        """Return when to look again: in a long first round ever less often, because a look asks all nodes."""
         wait_ns = self.look_ns
         return now_ns + (wait_ns if self.round_ns is not None else max(wait_ns, (now_ns - FIRST_NS) // 2))
 
     @property
     def livelock_ns(self) -> int:
-        """How long messages may pass without any node finishing a round."""
+        """How long messages may pass, and no node finish a round, before this counts as a livelock."""
         return LEAST_LIVELOCK_NS if self.round_ns is None else max(LEAST_LIVELOCK_NS, ROUNDS_LIVELOCK * self.round_ns)
 
     @property
     def last_ns(self) -> int:
-        """When a node last began a round."""
+        """The time when a node last began a round."""
         return max((since_ns for _, since_ns in self.rounds.values()), default=0)
 
     def quiet(self, now_ns: int, among: Collection[NodeId], for_ns: int | None = None) -> bool:
-        """Whether one of `among` has begun no round for `for_ns`, by default longer than the fleet's pace explains."""
+        """Whether a node of `among` has begun no round for `for_ns`, by default the patience of this pace."""
         before_ns = now_ns - (self.patience_ns if for_ns is None else for_ns)
         return any(self.rounds[node][1] <= before_ns for node in among)
 
 
 class Window:
-    """Since when no node has begun a round, gone down or returned: what passes all that time may be a livelock."""
+    """The time in which no node has begun a round, gone down or returned; messages that pass may be a livelock."""
 
     def __init__(self) -> None:
-        """Nothing seen yet."""
+        """Begin without a snapshot."""
         self._first: Snapshot | None = None
 
     def before(self, snapshot: Snapshot, pace: Pace) -> Snapshot | None:
-        """The first snapshot after a node last began a round, went down or returned, once that was long enough ago."""
+        """Return the first snapshot of this time, if it is old enough; None otherwise."""
         first = self._first
         if first is None or first.at_ns < pace.last_ns or _down(first) != _down(snapshot):
             self._first = snapshot
@@ -105,20 +106,21 @@ def _down(snapshot: Snapshot) -> set[NodeId]:
     return {node for node, now in snapshot.nodes.items() if now.state in DOWN}
 
 
-class Watch:
-    """Keeps the findings of a run: which are new, which are over."""
+class FindingHistory:
+    """The findings of a run: the open ones, and those that are over."""
 
     def __init__(self) -> None:
-        """Nothing found yet."""
+        """Begin without findings."""
         self.open: list[Finding] = []
         self.closed: list[Finding] = []
 
     def take(self, found: Iterable[Finding], lasts: Callable[[Finding], bool] = lambda finding: False) -> list[Finding]:
-        """Take what holds now; return what is news: new, or confirmed after it was suspected.
+        """Take the findings of a look; return the news: those that are new, confirmed, or permanent by now.
 
-        What a look does not name any more, by a longer patience or as something may end it yet, is not over while it
-        `lasts`; then it is no stall for good. Nor is it over where its waits are told of another by now, for good; but
-        where such a one holds up those that are waited for, which were down, say, and are back.
+        A look may not name an earlier finding any more, because its patience is longer or because something may still
+        end the stall. Such a finding is not over while it `lasts`, but it is not permanent any more. It is over if
+        another finding has its waits now, or if its nodes wait in or behind a permanent one. A permanent finding whose
+        stall another one continues is not over: the later one takes over its beginning.
         """
         found = list(found)
         before = _earlier(self.open, found)
@@ -139,18 +141,18 @@ class Watch:
         return news
 
     def close(self, finding: Finding, how: str) -> None:
-        """A stall was ended by `how`: `skip` or `resend`."""
+        """Close a finding whose stall was ended by `how`: `skip` or `resend`."""
         self.open = [each for each in self.open if not each.is_same(finding)]
         self.closed.append(replace(finding, over=True, ended_by=how))
 
     @property
     def findings(self) -> list[Finding]:
-        """Everything found, in the order in which it was found."""
+        """All findings, in the order in which they were found."""
         return sorted([*self.closed, *self.open], key=lambda finding: finding.found_ns)
 
 
 def _earlier(before: Iterable[Finding], found: Sequence[Finding]) -> list[Finding | None]:
-    """As what the look before knew each of `found`: by its waits, else by whom it waits for."""
+    """Return, for each of `found`, the finding of the last look that it continues: by its waits, or by its culprits."""
     left = list(before)
     earlier: list[Finding | None] = [None] * len(found)
     for alike in (Finding.is_same, Finding.is_kin):
@@ -163,7 +165,7 @@ def _earlier(before: Iterable[Finding], found: Sequence[Finding]) -> list[Findin
 
 
 def _is_behind(before: Finding, now: Finding) -> bool:
-    """Whether all in a finding that was not for good, who wait and for whom, now wait in one that is, or behind it."""
+    """Whether all nodes of a finding that was not permanent now wait in, or behind, one that is."""
     held = {*now.roots, *now.behind}
     return now.permanent and not before.permanent and held.issuperset((*before.roots, *before.culprits))
 

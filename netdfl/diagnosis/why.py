@@ -1,6 +1,7 @@
-"""The grounds of a finding, as typed values: why each awaited node gives nothing, and what else its sentence needs.
+"""The grounds of a finding, as typed values: the reason of each wait, and the other contents of its sentence.
 
-Nothing here is a word for people: `netdfl.diagnosis.sentences` makes the sentence, once, where a finding is told.
+There is no text for people here. `sentences.py` makes the sentence from these values when a finding is shown, so that
+findings are compared and grouped by values.
 """
 
 from __future__ import annotations
@@ -13,16 +14,18 @@ from enum import StrEnum
 from netdfl.core.types import Edge, Json, NodeId
 
 
-class Why(StrEnum):
-    """Why a node does not give what another awaits of it.
+class ReasonKind(StrEnum):
+    """The kind of a reason for which a node does not send a message that another one awaits.
 
-    It is down: `CRASHED`, `PAUSED`, `STOPPED`, `STANDING` (still, where nothing can wake it), `SILENT` (its event loop
-    does not answer). `CUT`: nothing passes from it. Its message was sent and did not come: `LOST` by a link,
-    `RECEIVER_DOWN`, or taken by a life of its receiver that has ended (`RECEIVER_RESTARTED`); `LOST_OR_LATE` is what
-    nodes know that only ask each other. It never sent it: `RETURNED_PAST` that round after a crash, `PAST` it,
-    `FINISHED`, or `TAKEN_FOR_GONE` was who waits; `UNKNOWN_SENDERS`: nobody knows who would. `FULL` is its mailbox.
-    `WAITING`: it waits itself. `AT_WORK`, `FETCHING` (a model, for the one that it lost), `ON_ITS_WAY`: it will come.
-    `NO_PROGRESS`: messages pass, and no round ends.
+    - The node is down: `CRASHED`, `PAUSED`, `STOPPED`, `STANDING` (nothing can wake it), or `SILENT` (its event loop
+      does not answer). `CUT`: its link is down.
+    - The message was sent and did not come: `LOST` by a link, `RECEIVER_DOWN`, or taken by a life of its receiver that
+      has ended (`RECEIVER_RESTARTED`). Nodes that only ask each other can't tell these apart from a late message:
+      `LOST_OR_LATE`.
+    - The node never sent it: it is past the round after a crash (`RETURNED_PAST`) or without one (`PAST`), it has
+      `FINISHED`, or it had called the waiter gone (`TAKEN_FOR_GONE`). `UNKNOWN_SENDERS`: the senders are not known.
+    - The message will come: the node is `AT_WORK`, `FETCHING` a model for its lost one, or the message is `ON_ITS_WAY`.
+    - `WAITING`: the node waits itself. `FULL`: its mailbox has no room. `NO_PROGRESS`: messages pass, no round ends.
     """
 
     CRASHED = "crashed"
@@ -48,26 +51,37 @@ class Why(StrEnum):
     NO_PROGRESS = "no_progress"
 
 
-NOT_COME = frozenset({Why.LOST, Why.RECEIVER_DOWN, Why.RECEIVER_RESTARTED})
-"""The message was sent, and does not come."""
-IS_DOWN = frozenset({Why.CRASHED, Why.PAUSED, Why.STANDING, Why.STOPPED})
-NEVER_SENT = frozenset({Why.PAST, Why.FINISHED, Why.TAKEN_FOR_GONE, Why.UNKNOWN_SENDERS})
+NOT_COME = frozenset({ReasonKind.LOST, ReasonKind.RECEIVER_DOWN, ReasonKind.RECEIVER_RESTARTED})
+"""The kinds in which the message was sent and does not come."""
+IS_DOWN = frozenset({ReasonKind.CRASHED, ReasonKind.PAUSED, ReasonKind.STANDING, ReasonKind.STOPPED})
+NEVER_SENT = frozenset({ReasonKind.PAST, ReasonKind.FINISHED, ReasonKind.TAKEN_FOR_GONE, ReasonKind.UNKNOWN_SENDERS})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """Why `source` keeps `waiter` waiting in `round`.
+    """The reason for which `source` keeps `waiter` waiting.
 
-    `edge` is where the message is, was lost or would come: from `waiter` itself, it is a request. `loss` is the
-    record's reason of a loss, `notice` says that the message was one, `resent` that it will be sent again. `event` is
-    the entry of the scenario's events that did it. `until_ns` is when it ends, where the scenario says so, `hoped`: if
-    at all. `source` is in `source_round`, and in its state since `since_ns`.
+    Attributes:
+        waiter: the node that waits.
+        source: the node that it waits for.
+        round: the round of the awaited message.
+        why: the kind of the reason.
+        edge: the edge on which the message is, was lost, or would come. If it begins at `waiter`, the message is a
+            request.
+        loss: the record's reason of the loss.
+        notice: whether the message is a notice.
+        resent: whether the message will be sent again.
+        event: the entry of the scenario's events that is the reason.
+        until_ns: when the scenario ends the outage.
+        hoped: whether that end is uncertain.
+        source_round: the round of `source`.
+        since_ns: since when `source` is in its state.
     """
 
     waiter: NodeId
     source: NodeId
     round: int
-    why: Why
+    why: ReasonKind
     edge: Edge
     loss: str = ""
     notice: bool = False
@@ -80,11 +94,11 @@ class Reason:
 
     @property
     def is_request(self) -> bool:
-        """Whether it is about what the waiter asked, and not about what it is to get."""
+        """Whether the message is the waiter's own request, and not the reply."""
         return self.edge[0] == self.waiter
 
     def to_json(self) -> Json:
-        """Plain data for `result.json`, without what says nothing."""
+        """Return plain data for `result.json`, without empty values."""
         said = {"loss": self.loss, "event": self.event, "notice": self.notice, "resent": self.resent}
         known = {key: value for key, value in said.items() if value or (key == "event" and value is not None)}
         return {"waiter": self.waiter, "source": self.source, "why": self.why.value, "edge": list(self.edge), **known}
@@ -92,7 +106,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """The need of a node of a knot: `short` of those it awaits, or `room` at them. `awaited` none: not said."""
+    """The need of a node in a knot: `short` messages of `awaited` (empty: not known), or `room` in their mailboxes."""
 
     node: NodeId
     round: int
@@ -102,12 +116,12 @@ class Need:
 
 
 FEW_LINKS = 2
-"""So many links are named by themselves; of more it is said what they divide."""
+"""The most links that a sentence names one by one; of more, it names the sides that they divide."""
 
 
 @dataclass(frozen=True, slots=True)
 class Divide:
-    """The sides that links divide which are down: two or more, or `one_way` from the first side to the second."""
+    """A division of the fleet by links that are down: two or more sides, or `one_way` from the first to the second."""
 
     edges: tuple[Edge, ...]
     sides: tuple[tuple[NodeId, ...], ...]
@@ -116,11 +130,19 @@ class Divide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grounds:
-    """All that a sentence is made of, seen at `at_ns`.
+    """The contents of a finding's sentence.
 
-    `knot`: nodes that wait for each other. `room`: everybody waits for room. `alone`: why nodes are named for whom
-    nobody waits, so since `since_ns`. `passed`: so many messages in `window_ns`, while no node ended its round of
-    `rounds`.
+    Attributes:
+        at_ns: the time of the look.
+        reasons: the reasons of the waits.
+        knot: the needs of nodes that wait for each other.
+        divides: the sides that links which are down divide.
+        room: whether all waits are for room.
+        passed: number of messages that passed in `window_ns` while no node finished a round.
+        window_ns: the length of that window.
+        alone: the reason of nodes that no other node waits for.
+        since_ns: since when these nodes are in their state.
+        rounds: the rounds of nodes in a livelock.
     """
 
     at_ns: int = 0
@@ -130,24 +152,24 @@ class Grounds:
     room: bool = False
     passed: int = 0
     window_ns: int = 0
-    alone: Why | None = None
+    alone: ReasonKind | None = None
     since_ns: int = 0
     rounds: tuple[int, ...] = ()
 
 
 _PLACES = (
     IS_DOWN,
-    frozenset({Why.CUT}),
-    frozenset({Why.RETURNED_PAST}),
+    frozenset({ReasonKind.CUT}),
+    frozenset({ReasonKind.RETURNED_PAST}),
     NOT_COME,
-    frozenset({Why.SILENT}),
+    frozenset({ReasonKind.SILENT}),
     NEVER_SENT,
 )
-"""The order of clauses."""
+"""The order of clauses in a sentence."""
 
 
 def clause_of(reason: Reason) -> tuple[int, Hashable]:
-    """The key by which reasons make one clause: its place in a sentence, and one kind of outage with one end."""
+    """Return the key by which reasons share a clause: its place in the sentence, and the kind and end of an outage."""
     place = next((number for number, whys in enumerate(_PLACES) if reason.why in whys), len(_PLACES))
     match place:
         case 0:
@@ -160,7 +182,7 @@ def clause_of(reason: Reason) -> tuple[int, Hashable]:
 
 
 def clauses(reasons: Iterable[Reason]) -> list[list[Reason]]:
-    """The reasons that make one clause each, in the order of a sentence."""
+    """Return the reasons of each clause, in the order of the sentence."""
     groups: defaultdict[tuple[int, Hashable], list[Reason]] = defaultdict(list)
     for each in reasons:
         groups[clause_of(each)].append(each)

@@ -1,4 +1,4 @@
-"""The parts of a diagnosis's sentences."""
+"""The phrases of a diagnosis's sentences. Each docstring shows phrases that the function returns."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from itertools import groupby
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.types import Edge, NodeId
-from netdfl.diagnosis.snapshot import WaitNow, What
+from netdfl.diagnosis.snapshot import WaitKind, WaitNow
 
 MOST_NAMES = 8
 
 
 def listed(items: Iterable[object], last: str = "and", most: int = MOST_NAMES) -> str:
-    """`4`, `4 and 5`, `4, 5 and 6`, `0, 1, 2 and 40 more`."""
+    """Return `4`, `4 and 5`, `4, 5 and 6`, `0, 1, 2 and 40 more`."""
     words = [str(item) for item in items]
     if len(words) > most:
         words = [*words[: most - 1], f"{len(words) - most + 1} more"]
@@ -21,35 +21,35 @@ def listed(items: Iterable[object], last: str = "and", most: int = MOST_NAMES) -
 
 
 def nodes(ids: Collection[NodeId]) -> str:
-    """`node 4`, `nodes 4 and 5`."""
+    """Return `node 4`, `nodes 4 and 5`."""
     return f"node{'s' if len(ids) > 1 else ''} {listed(sorted(ids))}"
 
 
 def seconds(ns: int) -> str:
-    """`1.25 s`."""
+    """Return `1.25 s`."""
     return f"{ns / NS_PER_S:.4g} s"
 
 
 def rounds(numbers: Collection[int]) -> str:
-    """`round 3`, `rounds 3 to 5`."""
+    """Return `round 3`, `rounds 3 to 5`."""
     low, high = min(numbers), max(numbers)
     return f"round {low}" if low == high else f"rounds {low} to {high}"
 
 
 def behind(waiters: Sequence[NodeId], roots: Sequence[NodeId]) -> str:
-    """`; 4, 5 and 6 wait behind it`, or nothing."""
+    """Return `; 4, 5 and 6 wait behind it`, or an empty text."""
     if not waiters:
         return ""
     return f"; {listed(waiters)} wait{'s' if len(waiters) == 1 else ''} behind {'it' if len(roots) == 1 else 'them'}"
 
 
 def for_whom(wait: WaitNow) -> str:
-    """What a wait still lacks: `1`, `1 or 2`, `1 and 2`, `2 of 1, 2 and 5`."""
-    return lacking(sorted(wait.awaited), wait.short, room=wait.what is What.ROOM)
+    """Return the lack of a wait: `1`, `1 or 2`, `1 and 2`, `2 of 1, 2 and 5`."""
+    return lacking(sorted(wait.awaited), wait.short, room=wait.what is WaitKind.ROOM)
 
 
 def lacking(sources: Sequence[NodeId], short: int, *, room: bool) -> str:
-    """The lack of a node to which `short` of `sources` have to give something, or `room`."""
+    """Return the lack of a node that needs messages of `short` of `sources`, or `room` in their mailboxes."""
     if room:
         return f"room at {listed(sources)}"
     if short >= len(sources):
@@ -58,24 +58,24 @@ def lacking(sources: Sequence[NodeId], short: int, *, room: bool) -> str:
 
 
 def arrows(edges: Iterable[Edge]) -> str:
-    """`2->3 and 3->2`."""
+    """Return `2->3 and 3->2`."""
     return listed(f"{src}->{dst}" for src, dst in edges)
 
 
 def entry(events: Collection[int | None]) -> str:
-    """` (events[2])` where that one entry of the scenario's events did it."""
+    """Return ` (events[2])` if all of `events` are that one entry of the scenario, else an empty text."""
     known = {event for event in events if event is not None}
     return f" (events[{min(known)}])" if len(known) == len(events) == 1 else ""
 
 
 def until(ends_ns: Sequence[int | None], never: str = "for good") -> str:
-    """`until 20 s`, or `never` where one of the outages has no end."""
+    """Return `until 20 s`, or `never` if one of the outages has no end."""
     known = [ns for ns in ends_ns if ns is not None]
     return f"until {seconds(max(known))}" if len(known) == len(ends_ns) else never
 
 
 def back(ends_ns: Sequence[int | None], *, many: bool, hoped: bool) -> str:
-    """`returns at 12 s`, or `does not return`; `may return until 12 s` where that is `hoped`."""
+    """Return `returns at 12 s`, or `does not return`; with `hoped`, `may return until 12 s`."""
     known = [ns for ns in ends_ns if ns is not None]
     if len(known) < len(ends_ns):
         return f"{'do' if many else 'does'} not return"
@@ -85,7 +85,7 @@ def back(ends_ns: Sequence[int | None], *, many: bool, hoped: bool) -> str:
 
 
 def span(ids: Collection[NodeId]) -> str:
-    """`node 4`, `nodes 0 to 3 and 6`: three or more in a row by their ends."""
+    """Return `node 4`, `nodes 0 to 3 and 6`: three or more in a row by their ends."""
     rows = groupby(enumerate(sorted(ids)), lambda each: each[1] - each[0])  # in a row, both go up by one
     runs = [[node for _, node in row] for _, row in rows]
     parts: list[object] = [part for run in runs for part in ([f"{run[0]} to {run[-1]}"] if len(run) > 2 else run)]

@@ -17,7 +17,7 @@ from netdfl.core.whose import own_place, said, theirs
 from netdfl.diagnosis.finding import Cause as StallCause
 from netdfl.diagnosis.finding import Finding
 from netdfl.diagnosis.reasons import CAUSES, FIRST
-from netdfl.diagnosis.why import NEVER_SENT, Why
+from netdfl.diagnosis.why import NEVER_SENT, ReasonKind
 from netdfl.explore.execute import ExploredRun
 from netdfl.record.judge import WELL
 from netdfl.scenario.model.plugins import find_own
@@ -73,10 +73,10 @@ def _broken(error: BaseException) -> FailureCause:
 
 STALL = "stall "
 """Prefix of the keys of stalls."""
-_KINDS: Mapping[Why, str] = {
+_KINDS: Mapping[ReasonKind, str] = {
     **dict.fromkeys(NEVER_SENT, "never_sent"),
-    Why.UNKNOWN_SENDERS: "unknown_senders",
-    **dict.fromkeys((Why.RECEIVER_DOWN, Why.RECEIVER_RESTARTED), "receiver_down"),
+    ReasonKind.UNKNOWN_SENDERS: "unknown_senders",
+    **dict.fromkeys((ReasonKind.RECEIVER_DOWN, ReasonKind.RECEIVER_RESTARTED), "receiver_down"),
 }
 """Reasons that count as one kind of failure, as one remedy would end them. Other reasons are kinds of their own."""
 
@@ -106,26 +106,26 @@ def _entry(stall: Finding) -> str:
     return "deadlock" if stall.cause is StallCause.DEADLOCK and not stall.suspected else "stall"
 
 
-def _gravity(why: Why) -> tuple[int, str]:
+def _gravity(why: ReasonKind) -> tuple[int, str]:
     return FIRST.index(CAUSES[why]) if CAUSES[why] in FIRST else len(FIRST), why.value
 
 
 def _variant(stall: Finding) -> str:
     """Return all reasons of a stall, as `lost:scripted+returned_past`."""
     reasons = stall.grounds.reasons
-    said = {f"{r.why.value}:{r.loss}" if r.why is Why.LOST and r.loss else r.why.value for r in reasons}
+    said = {f"{r.why.value}:{r.loss}" if r.why is ReasonKind.LOST and r.loss else r.why.value for r in reasons}
     return "+".join(sorted(said)) or stall.cause.value
 
 
 _LOSSES = {"scripted": "dropped by name", "loss": "lost at random", "down": "lost while a link was down"}
 _WORDS = {
-    Why.RECEIVER_DOWN: "lost as its receiver was down",
-    Why.RECEIVER_RESTARTED: "taken by its receiver, which then crashed",
-    Why.RETURNED_PAST: "its sender returned in a later round",
-    Why.PAST: "its sender was past that round",
-    Why.FINISHED: "its sender had finished",
-    Why.TAKEN_FOR_GONE: "its sender took its receiver for gone",
-    Why.WAITING: "its sender waited too",
+    ReasonKind.RECEIVER_DOWN: "lost as its receiver was down",
+    ReasonKind.RECEIVER_RESTARTED: "taken by its receiver, which then crashed",
+    ReasonKind.RETURNED_PAST: "its sender returned in a later round",
+    ReasonKind.PAST: "its sender was past that round",
+    ReasonKind.FINISHED: "its sender had finished",
+    ReasonKind.TAKEN_FOR_GONE: "its sender took its receiver for gone",
+    ReasonKind.WAITING: "its sender waited too",
 }
 
 

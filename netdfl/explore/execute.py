@@ -95,7 +95,7 @@ class Executor:
         if outcome.error is not None:
             raise outcome.error
         length_ns = round((outcome.figures.virtual_duration_s or 0.0) * 1e9)
-        stalls = tuple(supervisor.stalls.watch.findings)
+        stalls = tuple(supervisor.stalls.history.findings)
         concluded = conclude(observe(rows), facts_of(scenario, stalls, outcome.unfinished, length_ns))
         judged = concluded.judgement
         return ExploredRun(

@@ -19,7 +19,7 @@ from netdfl.core.noticed import noticed_timeout
 from netdfl.core.rng import seed_streams
 from netdfl.core.types import NodeId
 from netdfl.diagnosis.fidelity import EVENT
-from netdfl.diagnosis.outgoing import Outgoing
+from netdfl.diagnosis.outgoing import OutgoingMessages
 from netdfl.host.apart import ClockOffset, FileUpload, ReportStream
 from netdfl.host.blueprint import Blueprint
 from netdfl.host.kept import CheckpointFile
@@ -111,7 +111,7 @@ class LivingNode:
             clock=self.clock,
             device=birth.device,
             transport=self.transport,
-            outgoing=Outgoing(self.transport, self.clock, keep=most_kept(blueprint)),
+            outgoing=OutgoingMessages(self.transport, self.clock, keep=most_kept(blueprint)),
             ledger=ledger,
             worker=SlowWorker(birth.worker),
             recorder=self.store,

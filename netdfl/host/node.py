@@ -37,8 +37,8 @@ from netdfl.core.types import NodeId, Scalar, View
 from netdfl.core.whose import theirs
 from netdfl.diagnosis.account import Account, Flying, give_account, stack_of
 from netdfl.diagnosis.finding import Finding
-from netdfl.diagnosis.outgoing import MOST_KEPT, Outgoing
-from netdfl.diagnosis.probing import AFTER_NS, Probing
+from netdfl.diagnosis.outgoing import MOST_KEPT, OutgoingMessages
+from netdfl.diagnosis.probing import AFTER_NS, DeadlockProber
 from netdfl.host.blueprint import Blueprint
 from netdfl.host.injection import FaultInjection
 from netdfl.host.kept import StateKeeper
@@ -69,7 +69,7 @@ class NodeParts:
     clock: Clock
     device: str
     transport: NodeTransport
-    outgoing: Outgoing
+    outgoing: OutgoingMessages
     ledger: NodeLedger
     worker: PacedWorker
     recorder: Recorder
@@ -381,7 +381,7 @@ class NodeHost:
         self.tell("returned", peer=peer, detector="heartbeat")
         self.node.waits.set_returned(peer)
 
-    def _make_probing(self) -> Probing | None:
+    def _make_probing(self) -> DeadlockProber | None:
         """Return the probing of deadlocks, if the scenario asks for it or no supervisor watches the fleet."""
         wait = self.blueprint.scenario.wait
         after_ns = wait.probes if isinstance(wait.probes, int) else None
@@ -389,7 +389,7 @@ class NodeHost:
             after_ns = AFTER_NS
         if after_ns is None:
             return None
-        return Probing(self.node, after_ns=after_ns, found=self._found, still=self._stands_still)
+        return DeadlockProber(self.node, after_ns=after_ns, found=self._found, still=self._stands_still)
 
     def _found(self, finding: Finding) -> None:
         self.tell("probed", **finding.to_event(), suspected=finding.suspected, detection_s=finding.detection_s)

@@ -110,8 +110,8 @@ def _at_crash(node: NodeId) -> StopPoint:
 
 def _at_stall(playing: Playback) -> Halts:
     """Return the condition that the diagnosis has found a new stall."""
-    before = len(playing.watch.watch.findings)
-    return lambda playing: len(playing.watch.watch.findings) > before
+    before = len(playing.watch.history.findings)
+    return lambda playing: len(playing.watch.history.findings) > before
 
 
 def _at_end(playing: Playback) -> Halts:

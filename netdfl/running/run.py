@@ -14,7 +14,7 @@ from netdfl.core.errors import InputError, NetdflError, expect
 from netdfl.core.interrupts import WRITING
 from netdfl.core.no_memory import is_of_memory
 from netdfl.core.process import few_collections
-from netdfl.diagnosis.fidelity import Ways, judge_fidelity
+from netdfl.diagnosis.fidelity import NetworkDelays, judge_fidelity
 from netdfl.record.directory import CHECKPOINTS, LOCK, RunDirectory, hold, place_of
 from netdfl.record.forms import damaged
 from netdfl.record.run import Run, open_run
@@ -208,7 +208,10 @@ def judge(
         bound = scenario.world.fidelity
         try:
             found = judge_fidelity(
-                open_run(directory.path), relative=bound.relative, slack_ns=bound.slack, ways=Ways(figures.links)
+                open_run(directory.path),
+                relative=bound.relative,
+                slack_ns=bound.slack,
+                ways=NetworkDelays(figures.links),
             )
             fidelity, missed = found.summary, missed or found.missed
         except Exception as error:

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.types import NodeId
 from netdfl.diagnosis.account import Account
-from netdfl.diagnosis.assemble import Down, assemble
+from netdfl.diagnosis.assemble import DownNode, assemble
 from netdfl.diagnosis.diagnose import confirm, diagnose
 from netdfl.diagnosis.finding import Cause, Finding
 from netdfl.diagnosis.outages import Outages
@@ -108,7 +108,7 @@ def _present(accounts: Accounts | None, at_ns: int) -> bool:
     return accounts.last.state is State.FINISHED or at_ns - accounts.last.at_ns <= TOGETHER_NS
 
 
-def _down(accounts: Accounts | None) -> Down:
+def _down(accounts: Accounts | None) -> DownNode:
     if accounts is None:
-        return Down(State.CRASHED, 0, 0)
-    return Down(State.CRASHED, accounts.last.round, accounts.last.at_ns)
+        return DownNode(State.CRASHED, 0, 0)
+    return DownNode(State.CRASHED, accounts.last.round, accounts.last.at_ns)

@@ -14,11 +14,11 @@ from netdfl.core.control import Probe, ProbeReply
 from netdfl.core.errors import RunError
 from netdfl.core.types import NodeId
 from netdfl.diagnosis.account import Account, WaitInBrief
-from netdfl.diagnosis.assemble import Down, assemble
+from netdfl.diagnosis.assemble import DownNode, assemble
 from netdfl.diagnosis.diagnose import confirm, diagnose
 from netdfl.diagnosis.ending import AFTER_SERVER_NS, goes_on, is_over, lasts, time_is_up
 from netdfl.diagnosis.finding import Finding
-from netdfl.diagnosis.snapshot import SILENT, Snapshot, State, What
+from netdfl.diagnosis.snapshot import SILENT, Snapshot, State, WaitKind
 from netdfl.diagnosis.watch import LEAST_NS
 from netdfl.supervisor.fleet import FleetState
 from netdfl.supervisor.restarts import Restarts
@@ -99,7 +99,7 @@ class ProbingWatch(StallWatch):
         """Keep what a node waits for, to be shown."""
         self._slow.pop(account.node, None)
         wait = account.wait
-        if wait is not None and wait.what is not What.ROOM:
+        if wait is not None and wait.what is not WaitKind.ROOM:
             awaited = set(wait.sources or ()) - set(wait.have) - set(wait.left_out)
             self._slow[account.node] = WaitInBrief(wait.round, tuple(sorted(awaited)), wait.since_ns)
 
@@ -139,7 +139,7 @@ class ProbingWatch(StallWatch):
                         self._last = found, await self._snapshot()
                         self._end()
                     looked_ns = self.fleet.now_ns()
-            elif not self.watch.open and not self.pace.quiet(now, self.fleet.running, LEAST_NS):
+            elif not self.history.open and not self.pace.quiet(now, self.fleet.running, LEAST_NS):
                 self._pause_ns = LEAST_NS
             elif now - looked_ns >= self._pause_ns:
                 found = await self.look()
@@ -155,7 +155,7 @@ class ProbingWatch(StallWatch):
         first = await self._snapshot()
         found = diagnose(first, patience_ns=self.pace.patience_ns, window=self.window.before(first, self.pace))
         if not found and not is_over(found, first, self.fleet.running):
-            self.watch.take((), partial(lasts, first))
+            self.history.take((), partial(lasts, first))
             return ()
         await asyncio.sleep(BETWEEN_S)
         second = await self._snapshot()
@@ -214,7 +214,7 @@ class ProbingWatch(StallWatch):
             if not self._news.is_set() and clock() < due_s + ANSWER_S / 2:
                 return
 
-    def _seen(self, node: NodeId, now_ns: int, asked: bool, lives: bool) -> Down | None:
+    def _seen(self, node: NodeId, now_ns: int, asked: bool, lives: bool) -> DownNode | None:
         """Return why `node` gives no account that counts; None if it does.
 
         A node that was not `asked` has only just begun.
@@ -225,4 +225,4 @@ class ProbingWatch(StallWatch):
         heard_ns = self._heard_of(node)
         stopped = self.fleet.now_ns() - heard_ns >= self._stopped_after_ns
         state = State.RUNNING if not asked else State.STOPPED if stopped else State.BLOCKED
-        return Down(state, round, heard_ns)
+        return DownNode(state, round, heard_ns)

@@ -19,15 +19,15 @@ from netdfl.core.control import Again, ProbeReply
 from netdfl.core.errors import ScenarioError
 from netdfl.core.types import Json, NodeId
 from netdfl.diagnosis.account import Account, WaitInBrief
-from netdfl.diagnosis.assemble import Down, assemble
+from netdfl.diagnosis.assemble import DownNode, assemble
 from netdfl.diagnosis.diagnose import diagnose
 from netdfl.diagnosis.ending import AFTER_SERVER_NS, goes_on, is_over, lasts, time_is_up, unfinished
 from netdfl.diagnosis.finding import Cause, Finding, keep_stall
 from netdfl.diagnosis.outages import Outages
 from netdfl.diagnosis.remedies import RESEND, SKIP, Allows, Recovery
 from netdfl.diagnosis.snapshot import DOWN, Snapshot, State
-from netdfl.diagnosis.watch import LEAST_NS, Pace, Watch, Window
-from netdfl.diagnosis.why import Grounds, Why
+from netdfl.diagnosis.watch import LEAST_NS, FindingHistory, Pace, Window
+from netdfl.diagnosis.why import Grounds, ReasonKind
 from netdfl.links.schedule.events import STANDING
 from netdfl.links.schedule.returns import find_return
 from netdfl.record.status import Phase, WaitingStatus
@@ -87,7 +87,7 @@ class StallWatch:
         self.fleet, self.restarts = fleet, restarts
         self.outages = Outages(fleet.schedule, build_links(fleet.scenario).link)
         self.pace = Pace(fleet.nodes)
-        self.watch = Watch()
+        self.history = FindingHistory()
         self.recovery = Recovery(fleet.scenario.wait.on_stall, self._can_send_again)
         self.allows: Allows = settings_of(fleet.scenario) if fleet.directory.kept else lambda setting: False
         self.window = Window()
@@ -140,14 +140,14 @@ class StallWatch:
     def finish(self) -> None:
         """Close findings about nodes that continued, at the end of the run, and name unfinished nodes."""
         if not self.fleet.running:
-            self.watch.take(())
+            self.history.take(())
         found, snapshot = self._at_the_end()
         left = [finding for finding in found if not finding.over]
         self.unfinished = unfinished(self.fleet.status, self.fleet.server, left, snapshot)
 
     def _at_the_end(self) -> tuple[Sequence[Finding], Snapshot | None]:
         """Return the findings about unfinished nodes, and the snapshot of the fleet at its end."""
-        return self.watch.findings, None
+        return self.history.findings, None
 
     def _can_send_again(self, src: NodeId, message: Again) -> bool:
         return src in self.fleet.live
@@ -168,18 +168,18 @@ class StallWatch:
         self.over = True
         self.fleet.changed.set()
 
-    def _down(self, node: NodeId, round: int, now_ns: int, account: Account | None) -> Down | None:
+    def _down(self, node: NodeId, round: int, now_ns: int, account: Account | None) -> DownNode | None:
         """Return why `node` gives no account that counts, as far as the supervisor knows; None if it does."""
         phase, since_ns = self.fleet.status.nodes[node].phase, self.pace.rounds[node][1]
         if phase in (Phase.CRASHED, Phase.DIED):
             if (hoped_ns := self.restarts.hoped.get(node, now_ns)) > now_ns:
-                return Down(State.CRASHED, round, since_ns, hoped_ns, hoped=True)
+                return DownNode(State.CRASHED, round, since_ns, hoped_ns, hoped=True)
             if node not in self.restarts.due:
-                return Down(State.CRASHED, round, since_ns)
+                return DownNode(State.CRASHED, round, since_ns)
             back = self.restarts.backs[node]
-            return Down(State.CRASHED, round, since_ns, max(back.at_ns, now_ns), back.keep_state)
+            return DownNode(State.CRASHED, round, since_ns, max(back.at_ns, now_ns), back.keep_state)
         if account is not None and account.state is State.PAUSED:
-            return Down(State.PAUSED, round, since_ns, self._goes_on_ns(account, now_ns))
+            return DownNode(State.PAUSED, round, since_ns, self._goes_on_ns(account, now_ns))
         return None
 
     def _goes_on_ns(self, account: Account, now_ns: int) -> int | None:
@@ -195,7 +195,7 @@ class StallWatch:
     def _tell(self, found: Sequence[Finding], snapshot: Snapshot) -> None:
         told: Counter[Cause] = Counter()
         self.pace.stalled(node for node, now in snapshot.nodes.items() if now.state in DOWN)
-        for finding in self.watch.take(found, partial(lasts, snapshot)):
+        for finding in self.history.take(found, partial(lasts, snapshot)):
             self._record("stall", finding, snapshot, suspected=finding.suspected)
             keep_stall(self.fleet.directory, finding, self._shown(finding, snapshot))
             if finding.cause in NO_PACE:
@@ -224,7 +224,7 @@ class StallWatch:
                 self.fleet.world.order(node, order)
             if orders:
                 acted = True
-                self.watch.close(finding, self.recovery.choice)
+                self.history.close(finding, self.recovery.choice)
                 self._record("recovered", finding, snapshot, how=self.recovery.choice)
         return acted
 
@@ -245,7 +245,7 @@ class ExactWatch(StallWatch):
     def look(self, now_ns: int) -> None:
         """Look for stalls if some node has been quiet for long, or if a finding may be over."""
         self.due_ns = self.pace.next_look_ns(now_ns)
-        if self._fewer or self.watch.open or self.pace.quiet(now_ns, self.fleet.running, 2 * self.pace.look_ns):
+        if self._fewer or self.history.open or self.pace.quiet(now_ns, self.fleet.running, 2 * self.pace.look_ns):
             self._fewer = False
             self._look(now_ns)
 
@@ -293,7 +293,7 @@ class ExactWatch(StallWatch):
 
     def _at_the_end(self) -> tuple[Sequence[Finding], Snapshot | None]:
         snapshot = self._snapshot(self.fleet.now_ns(), idle=False) if self.fleet.running else None
-        return self.watch.findings, snapshot
+        return self.history.findings, snapshot
 
     def _unnamed(self, found: Sequence[Finding], snapshot: Snapshot) -> list[Finding]:
         """Return a finding about nodes that stand still outside any wait: their algorithm awaits something else."""
@@ -306,7 +306,7 @@ class ExactWatch(StallWatch):
             Finding(
                 cause=Cause.DEADLOCK,
                 roots=left,
-                grounds=Grounds(at_ns=snapshot.at_ns, alone=Why.STANDING),
+                grounds=Grounds(at_ns=snapshot.at_ns, alone=ReasonKind.STANDING),
                 round=min(snapshot.nodes[node].round for node in left),
                 began_ns=max(snapshot.nodes[node].since_ns for node in left),
                 found_ns=snapshot.at_ns,
@@ -319,13 +319,13 @@ class ExactWatch(StallWatch):
         accounts = self.world.accounts()
         down = {i: self._seen(account, now_ns, idle=idle) for i, account in accounts.items()}
         detector = "none" if idle else self.fleet.scenario.failure_detector.kind
-        known: Mapping[NodeId, Down] = {node: own for node, own in down.items() if own is not None}
+        known: Mapping[NodeId, DownNode] = {node: own for node, own in down.items() if own is not None}
         return assemble(now_ns, accounts, known, self.outages, detector=detector)
 
-    def _seen(self, account: Account, now_ns: int, *, idle: bool) -> Down | None:
+    def _seen(self, account: Account, now_ns: int, *, idle: bool) -> DownNode | None:
         down = self._down(account.node, account.round, now_ns, account)
         if down is None and idle and account.state is State.RUNNING:
-            return Down(State.STANDING, account.round, self.pace.rounds[account.node][1])
+            return DownNode(State.STANDING, account.round, self.pace.rounds[account.node][1])
         return down
 
     def _shown(self, finding: Finding, snapshot: Snapshot) -> Snapshot:

@@ -24,8 +24,8 @@ from netdfl.diagnosis.account import (
     stack_of,
     wait_in_brief,
 )
-from netdfl.diagnosis.outgoing import Outgoing
-from netdfl.diagnosis.snapshot import State, What
+from netdfl.diagnosis.outgoing import OutgoingMessages
+from netdfl.diagnosis.snapshot import State, WaitKind
 from netdfl.node.delivery import ResendPolicy
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
@@ -97,7 +97,7 @@ def account(its: Node, sending: Sequence[Message] = (), **more: Any) -> Account:
     return give_account(its, HeldUp(its, sending), **more)
 
 
-class HeldUp(Outgoing):
+class HeldUp(OutgoingMessages):
     """One whose sends have waited since 650."""
 
     def __init__(self, its: Node, sending: Sequence[Message]) -> None:
@@ -117,7 +117,7 @@ def awaits(its: Node, **more: Any) -> None:
 
 
 WAIT = WaitAccount(
-    what=What.MESSAGE,
+    what=WaitKind.MESSAGE,
     round=4,
     step=1,
     sources=(0, 1, 3, 5),
@@ -177,7 +177,7 @@ def test_a_wait_is_told_with_all_that_it_goes_by() -> None:
         ({"sources": None}, {"sources": None}),
         ({"sources": frozenset()}, {"sources": ()}),
         ({"deadline_ns": None}, {"deadline_ns": None}),
-        ({"kind": Kind.REPLY}, {"what": What.REPLY}),
+        ({"kind": Kind.REPLY}, {"what": WaitKind.REPLY}),
         ({"have": {3, 1}}, {"have": (1, 3)}),
         ({"need": 2, "round": 3, "step": 0}, {"need": 2, "round": 3, "step": 0}),
     ],
@@ -236,7 +236,7 @@ def sent(its: Node, dst: int, times: int) -> None:
 
 
 def room(at: int) -> WaitAccount:
-    return WaitAccount(what=What.ROOM, round=4, step=1, sources=(at,), need=1, since_ns=650)
+    return WaitAccount(what=WaitKind.ROOM, round=4, step=1, sources=(at,), need=1, since_ns=650)
 
 
 @pytest.mark.parametrize(
@@ -397,7 +397,7 @@ def step() -> Generator[None, None, None]:
 
 
 class Suspends:
-    """Awaited, it hands `None` to the loop once, from a generator in a generator."""
+    """AwaitedMessage, it hands `None` to the loop once, from a generator in a generator."""
 
     def __await__(self) -> Generator[None, None, None]:
         yield from step()

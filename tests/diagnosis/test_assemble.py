@@ -12,7 +12,7 @@ from netdfl.diagnosis.account import Account, EdgeAccount, WaitAccount
 from netdfl.diagnosis.assemble import assemble
 from netdfl.diagnosis.causes import find_stuck
 from netdfl.diagnosis.outages import Outages
-from netdfl.diagnosis.snapshot import AwaitedFate, State, What
+from netdfl.diagnosis.snapshot import AwaitedFate, State, WaitKind
 
 ROUND = 5
 LOST = (MessageId(Kind.DATA, 0, StepId(ROUND, 0), 0, 0), 90, None, Fate.read("dropped:loss"))
@@ -22,7 +22,7 @@ TAKEN = (MessageId(Kind.DATA, 0, StepId(ROUND, 0), 0, 1), 100, 110, Fate.read("d
 
 def waits(node: int, source: int, round: int, **more: Any) -> Account:
     wait = WaitAccount(
-        what=What.MESSAGE,
+        what=WaitKind.MESSAGE,
         round=round,
         step=0,
         sources=(source,),

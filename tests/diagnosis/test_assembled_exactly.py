@@ -10,21 +10,21 @@ import pytest
 from netdfl.core.fates import Fate, FateKind, FateReason
 from netdfl.core.types import Kind, LogicalId, MessageId, StepId
 from netdfl.diagnosis.account import Account, EdgeAccount, WaitAccount, waits_in_vain
-from netdfl.diagnosis.assemble import Down, assemble
+from netdfl.diagnosis.assemble import DownNode, assemble
 from netdfl.diagnosis.outages import Outages
 from netdfl.diagnosis.snapshot import (
     LOST_BY_RESTART,
     MOST_RESENDS,
     TAKEN_FOR_GONE,
-    Awaited,
     AwaitedFate,
+    AwaitedMessage,
     EdgeNow,
     MessageNow,
     NodeNow,
     Snapshot,
     State,
+    WaitKind,
     WaitNow,
-    What,
 )
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.selectors import Block
@@ -47,7 +47,7 @@ def edge(*settled: Any, **more: Any) -> EdgeAccount:
     return EdgeAccount(**counts | {"last": settled, "lost": lost} | more)
 
 
-def wait(*sources: int, what: What = What.MESSAGE, **more: Any) -> WaitAccount:
+def wait(*sources: int, what: WaitKind = WaitKind.MESSAGE, **more: Any) -> WaitAccount:
     return WaitAccount(
         **{"what": what, "round": ROUND, "step": STEP, "sources": sources, "need": 1, "since_ns": 120} | more
     )
@@ -57,16 +57,16 @@ def account(node: int, state: State = State.RUNNING, *, round: int = ROUND, **mo
     return Account(**{"node": node, "epoch": 0, "at_ns": NOW, "state": state, "round": round, "since_ns": 7} | more)
 
 
-def waiter(what: What = What.MESSAGE, *, of: dict[str, Any] | None = None, **more: Any) -> Account:
+def waiter(what: WaitKind = WaitKind.MESSAGE, *, of: dict[str, Any] | None = None, **more: Any) -> Account:
     """Node 0, which waits for node 1."""
     return account(0, State.WAITING, wait=wait(1, what=what, **of or {}), **more)
 
 
-def fleet(*accounts: Account, down: dict[int, Down] | None = None, schedule: Outages = ALWAYS) -> Snapshot:
+def fleet(*accounts: Account, down: dict[int, DownNode] | None = None, schedule: Outages = ALWAYS) -> Snapshot:
     return assemble(NOW, {each.node: each for each in accounts}, down or {}, schedule, detector="oracle")
 
 
-def fate(giver: Account | None, own: Account | None = None, **more: Any) -> Awaited:
+def fate(giver: Account | None, own: Account | None = None, **more: Any) -> AwaitedMessage:
     """What became of what node 0 awaits of node 1."""
     snapshot = fleet(own or waiter(), *([] if giver is None else [giver]), **more)
     now = snapshot.nodes[0].wait
@@ -84,9 +84,9 @@ def arrived(how: str = "delivered", at_ns: int = 110, **more: Any) -> Any:
 
 LATER = ROUND + 1
 DROPS, ONE_DROP = ({Fate.read("dropped:loss"): count} for count in (3, 1))
-UNSENT, COMES = Awaited(), Awaited(AwaitedFate.IN_FLIGHT)
-NEVER, MISSED = Awaited(AwaitedFate.NEVER), Awaited(AwaitedFate.MISSED)
-LOST = Awaited(AwaitedFate.LOST, "loss", (1, 0))
+UNSENT, COMES = AwaitedMessage(), AwaitedMessage(AwaitedFate.IN_FLIGHT)
+NEVER, MISSED = AwaitedMessage(AwaitedFate.NEVER), AwaitedMessage(AwaitedFate.MISSED)
+LOST = AwaitedMessage(AwaitedFate.LOST, "loss", (1, 0))
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ LOST = Awaited(AwaitedFate.LOST, "loss", (1, 0))
         (account(1, epoch=1, round=LATER, edges={0: edge(lost())}), replace(LOST, kept=False)),
     ],
 )
-def test_the_fate_of_a_message_is_what_its_sender_knows(giver: Account, expected: Awaited) -> None:
+def test_the_fate_of_a_message_is_what_its_sender_knows(giver: Account, expected: AwaitedMessage) -> None:
     assert fate(giver) == expected
 
 
@@ -156,7 +156,7 @@ def test_where_a_later_message_does_as_well_a_loss_is_made_good_while_its_sender
     ],
 )
 def test_what_its_sender_remembers_to_have_sent_alone_was_lost(
-    slots: Any, dropped: dict[Fate, int], epoch: int, expected: Awaited
+    slots: Any, dropped: dict[Fate, int], epoch: int, expected: AwaitedMessage
 ) -> None:
     giver = account(1, round=LATER, epoch=epoch, edges={0: edge(slots=slots, dropped=dropped)})
     assert fate(giver) == expected
@@ -188,7 +188,7 @@ def cut(at_ns: int, state: str | None) -> CompiledEvent:
 def test_what_a_link_holds_comes_when_it_is_up() -> None:
     giver = account(1, edges={0: edge(flying=((key(), 80),))})
     hold = Outages([cut(50, "down_hold")])
-    assert fate(giver, schedule=hold) == Awaited(AwaitedFate.HELD, edge=(1, 0))
+    assert fate(giver, schedule=hold) == AwaitedMessage(AwaitedFate.HELD, edge=(1, 0))
     healed = Outages([cut(50, "down_hold"), cut(90, None)])
     assert fate(giver, schedule=healed) == replace(COMES, edge=(1, 0), since_ns=90)
     drops = Outages([cut(50, "down_drop")])
@@ -217,7 +217,7 @@ def test_a_loss_is_its_entrys_where_that_was_sure_to_lose_it(reason: str, source
 
 
 def test_a_message_that_is_dropped_by_name_is_lost_by_that_entry_and_in_vain_if_its_copies_are() -> None:
-    def dropped(*attempts: int, first: int = 0) -> Awaited:
+    def dropped(*attempts: int, first: int = 0) -> AwaitedMessage:
         named: list[dict[str, int]] = [{"attempt": each} for each in attempts] or [{}]
         drops = [CompiledEvent("drop", 4, at_round=ROUND, blocks=LINK, parameters=each) for each in named]
         return fate(account(1, edges={0: edge(lost("scripted", attempt=first))}), schedule=Outages(drops))
@@ -265,26 +265,28 @@ REQUEST = (0, 1)
     ],
 )
 def test_the_fate_of_an_answer_is_its_own_or_that_of_its_request(
-    giver: Account, asked: dict[int, EdgeAccount], expected: Awaited
+    giver: Account, asked: dict[int, EdgeAccount], expected: AwaitedMessage
 ) -> None:
-    assert fate(giver, waiter(What.REPLY, edges=asked)) == expected
+    assert fate(giver, waiter(WaitKind.REPLY, edges=asked)) == expected
 
 
 def test_an_answer_that_was_lost_is_asked_for_again_by_who_waits() -> None:
     giver = account(1, edges={0: edge(lost(kind=Kind.REPLY))})
-    assert fate(giver, waiter(What.REPLY, again=((1, DATA._replace(kind=Kind.REQUEST)),))) == replace(LOST, resent=True)
-    assert fate(replace(giver, again=((0, DATA),)), waiter(What.REPLY)) == LOST
+    assert fate(giver, waiter(WaitKind.REPLY, again=((1, DATA._replace(kind=Kind.REQUEST)),))) == replace(
+        LOST, resent=True
+    )
+    assert fate(replace(giver, again=((0, DATA),)), waiter(WaitKind.REPLY)) == LOST
 
 
 def test_who_is_down_takes_no_request_and_serves_nobody() -> None:
-    paused = {1: Down(State.PAUSED, ROUND, 40)}
-    flying = waiter(What.REPLY, edges={1: edge(flying=((key(Kind.REQUEST), 80),))})
+    paused = {1: DownNode(State.PAUSED, ROUND, 40)}
+    flying = waiter(WaitKind.REPLY, edges={1: edge(flying=((key(Kind.REQUEST), 80),))})
     assert fate(account(1, serves=True), flying, down=paused) == UNSENT
-    assert fate(account(1, serves=True), waiter(What.REPLY), down=paused) == UNSENT
-    asked = waiter(What.REPLY, edges={1: edge(lost(kind=Kind.REQUEST))})
+    assert fate(account(1, serves=True), waiter(WaitKind.REPLY), down=paused) == UNSENT
+    asked = waiter(WaitKind.REPLY, edges={1: edge(lost(kind=Kind.REQUEST))})
     assert fate(account(1), asked, down=paused) == replace(LOST, edge=REQUEST)
     reply = account(1, edges={0: edge(flying=((key(Kind.REPLY), 80),))})
-    assert fate(reply, waiter(What.REPLY), down=paused) == replace(COMES, edge=(1, 0), since_ns=80)
+    assert fate(reply, waiter(WaitKind.REPLY), down=paused) == replace(COMES, edge=(1, 0), since_ns=80)
 
 
 # who is down
@@ -293,36 +295,36 @@ def test_who_is_down_takes_no_request_and_serves_nobody() -> None:
 @pytest.mark.parametrize(
     ("down", "expected"),
     [
-        (Down(State.CRASHED, ROUND, 40), replace(LOST, kept=False)),
-        (Down(State.CRASHED, ROUND, 40, back_ns=2000), replace(LOST, kept=False, resent=True)),
-        (Down(State.PAUSED, ROUND, 40), replace(LOST, kept=False, resent=True)),
-        (Down(State.CRASHED, ROUND, 40, back_ns=2000, keeps=True), UNSENT),
-        (Down(State.CRASHED, ROUND - 1, 40, back_ns=2000, keeps=True), UNSENT),
-        (Down(State.CRASHED, LATER, 40, back_ns=2000, keeps=True), replace(LOST, kept=False, resent=True)),
-        (Down(State.CRASHED, ROUND, 40, keeps=True), replace(LOST, kept=False)),
+        (DownNode(State.CRASHED, ROUND, 40), replace(LOST, kept=False)),
+        (DownNode(State.CRASHED, ROUND, 40, back_ns=2000), replace(LOST, kept=False, resent=True)),
+        (DownNode(State.PAUSED, ROUND, 40), replace(LOST, kept=False, resent=True)),
+        (DownNode(State.CRASHED, ROUND, 40, back_ns=2000, keeps=True), UNSENT),
+        (DownNode(State.CRASHED, ROUND - 1, 40, back_ns=2000, keeps=True), UNSENT),
+        (DownNode(State.CRASHED, LATER, 40, back_ns=2000, keeps=True), replace(LOST, kept=False, resent=True)),
+        (DownNode(State.CRASHED, ROUND, 40, keeps=True), replace(LOST, kept=False)),
     ],
 )
 def test_who_is_down_sends_again_what_it_plays_again_or_what_is_owed_once_it_is_back(
-    down: Down, expected: Awaited
+    down: DownNode, expected: AwaitedMessage
 ) -> None:
     giver = account(1, edges={0: edge(lost())}, again=((0, DATA),))
     assert fate(giver, down={1: down}) == expected
 
 
 def test_of_who_never_gave_an_account_nothing_is_known() -> None:
-    assert fate(None, down={1: Down(State.CRASHED, ROUND, 40)}) == UNSENT
-    assert fate(account(1, edges={0: edge(lost())}), waiter(What.ROOM)) == UNSENT
+    assert fate(None, down={1: DownNode(State.CRASHED, ROUND, 40)}) == UNSENT
+    assert fate(account(1, edges={0: edge(lost())}), waiter(WaitKind.ROOM)) == UNSENT
 
 
 @pytest.mark.parametrize("state", [State.CRASHED, State.PAUSED])
 def test_who_is_down_never_sent_what_it_was_past_unless_it_plays_that_round_again(state: State) -> None:
-    assert fate(account(1, round=LATER), down={1: Down(state, LATER, 40)}) == NEVER
-    assert fate(account(1, round=LATER), down={1: Down(state, ROUND, 40, back_ns=2000, keeps=True)}) == UNSENT
+    assert fate(account(1, round=LATER), down={1: DownNode(state, LATER, 40)}) == NEVER
+    assert fate(account(1, round=LATER), down={1: DownNode(state, ROUND, 40, back_ns=2000, keeps=True)}) == UNSENT
 
 
 def test_a_node_that_is_down_is_told_with_the_stack_of_its_last_account() -> None:
-    down = Down(State.CRASHED, 4, 40, back_ns=2000, hoped=True)
-    snapshot = fleet(account(0), account(1, stack="here"), down={1: down, 2: Down(State.PAUSED, 3, 50)})
+    down = DownNode(State.CRASHED, 4, 40, back_ns=2000, hoped=True)
+    snapshot = fleet(account(0), account(1, stack="here"), down={1: down, 2: DownNode(State.PAUSED, 3, 50)})
     assert snapshot.nodes[1] == NodeNow(
         node=1, state=State.CRASHED, round=4, finished=3, since_ns=40, back_ns=2000, hoped=True, stack="here"
     )
@@ -350,13 +352,13 @@ def test_a_wait_is_told_as_its_account_says() -> None:
     now = fleet(account(0, State.WAITING, wait=own), account(1), account(2), account(3)).nodes[0].wait
     assert now == WaitNow(
         round=ROUND, step=STEP, need=3, awaited={1: UNSENT, 2: UNSENT}, have=frozenset([3]), gone=frozenset([2]),
-        undecided=frozenset([1]), essential=True, since_ns=120, deadline_ns=4000, what=What.MESSAGE,
+        undecided=frozenset([1]), essential=True, since_ns=120, deadline_ns=4000, what=WaitKind.MESSAGE,
     )  # fmt: skip
 
 
 def test_a_wait_for_whoever_sends_is_for_all_others_and_leaves_nobody_out() -> None:
     own = wait(sources=None, have=(2,), left_out=(1,))
-    now = fleet(account(0, State.WAITING, wait=own), account(2), down={1: Down(State.CRASHED, 4, 40)}).nodes[0].wait
+    now = fleet(account(0, State.WAITING, wait=own), account(2), down={1: DownNode(State.CRASHED, 4, 40)}).nodes[0].wait
     assert now is not None
     assert (list(now.awaited), now.have, now.gone, now.from_anybody) == ([1], frozenset([2]), frozenset(), True)
 

@@ -14,8 +14,8 @@ from netdfl.diagnosis.diagnose import confirm, diagnose
 from netdfl.diagnosis.finding import Cause, Finding, by_verdict
 from netdfl.diagnosis.reasons import CAUSES, FIRST
 from netdfl.diagnosis.reduce import Supply, reduce, supply, surely_gone
-from netdfl.diagnosis.snapshot import Awaited, AwaitedFate, EdgeNow, NodeNow, Snapshot, State, What
-from netdfl.diagnosis.why import Why
+from netdfl.diagnosis.snapshot import AwaitedFate, AwaitedMessage, EdgeNow, NodeNow, Snapshot, State, WaitKind
+from netdfl.diagnosis.why import ReasonKind
 
 SECOND = 10**9
 
@@ -45,15 +45,17 @@ def test_a_lost_message_names_the_root_and_who_is_behind_it() -> None:
 
 
 def test_a_request_that_was_lost_is_not_blamed_on_who_was_asked() -> None:
-    found = only(fleet(waits(1, {2: lost(1, 2)}, round=3, what=What.REPLY), is_(2, State.RUNNING, round=9)))
+    found = only(fleet(waits(1, {2: lost(1, 2)}, round=3, what=WaitKind.REPLY), is_(2, State.RUNNING, round=9)))
     assert found.what == "node 1 waits in round 3 for node 2, which its request never reached: it was lost on 1->2"
-    slow = only(fleet(waits(1, {2: lost(1, 2)}, round=3, what=What.REPLY, deadline_ns=SECOND), is_(2, State.RUNNING)))
+    slow = only(
+        fleet(waits(1, {2: lost(1, 2)}, round=3, what=WaitKind.REPLY, deadline_ns=SECOND), is_(2, State.RUNNING))
+    )
     assert slow.text.endswith("never reached: it was lost on 1->2. Since 0 s. It ends at 1 s at the latest.")
 
 
 def test_a_request_on_its_way_is_told_apart_from_a_message_on_its_way() -> None:
-    flying = Awaited(AwaitedFate.IN_FLIGHT, edge=(1, 2))
-    found = only(fleet(waits(1, {2: flying}, round=3, what=What.REPLY), is_(2, State.RUNNING)))
+    flying = AwaitedMessage(AwaitedFate.IN_FLIGHT, edge=(1, 2))
+    found = only(fleet(waits(1, {2: flying}, round=3, what=WaitKind.REPLY), is_(2, State.RUNNING)))
     assert found.what == "node 1 waits in round 3 for node 2, to which its request is still on its way over 1->2"
 
 
@@ -146,13 +148,13 @@ def test_a_message_on_its_way_is_a_phantom_and_no_deadlock() -> None:
 
 
 def test_full_mailboxes_in_a_cycle_are_flow_control() -> None:
-    found = only(fleet(waits(0, [1], what=What.ROOM), waits(1, [0])))
+    found = only(fleet(waits(0, [1], what=WaitKind.ROOM), waits(1, [0])))
     assert (found.cause, found.permanent) == (Cause.FLOW_CONTROL, True)
     assert "0 for room at 1" in found.text
 
 
 def test_a_full_mailbox_at_a_busy_node_is_flow_control_that_ends() -> None:
-    found = only(fleet(waits(0, [1], what=What.ROOM), is_(1, State.RUNNING)))
+    found = only(fleet(waits(0, [1], what=WaitKind.ROOM), is_(1, State.RUNNING)))
     assert (found.cause, found.permanent) == (Cause.FLOW_CONTROL, False)
 
 
@@ -228,7 +230,12 @@ def heard(snapshot: Snapshot, waiter: int) -> set[int]:
 
 @given(fleets())
 @example(
-    fleet(waits(0, [1]), is_(1, State.RUNNING), waits(3, {0: Awaited(), 1: lost(1, 3)}, need=1, gone=[0]), edges=CUT)
+    fleet(
+        waits(0, [1]),
+        is_(1, State.RUNNING),
+        waits(3, {0: AwaitedMessage(), 1: lost(1, 3)}, need=1, gone=[0]),
+        edges=CUT,
+    )
 )
 @example(fleet(waits(1, {2: lost(2, 1)}), waits(3, {1: FLYING, 4: lost(4, 3)}), is_(2, State.RUNNING), waits(4, [3])))
 @example(fleet(waits(1, {2: lost(2, 1)}), waits(3, [1, 5]), is_(2, State.RUNNING), waits(4, [3]), waits(5, [4])))
@@ -247,7 +254,7 @@ def test_behind_a_root_are_those_whom_its_going_on_would_reach(snapshot: Snapsho
 
 
 def test_each_reason_is_of_one_cause() -> None:
-    assert set(CAUSES) == set(Why)
+    assert set(CAUSES) == set(ReasonKind)
 
 
 def test_who_waits_for_one_that_will_be_gone_and_for_nobody_else_is_held_by_it() -> None:
@@ -300,7 +307,7 @@ def test_two_equal_snapshots_confirm_what_one_suspects(first: Snapshot, suspecte
 
 
 def test_what_is_held_by_a_link_that_is_down_comes_when_it_heals() -> None:
-    held = Awaited(AwaitedFate.HELD)
+    held = AwaitedMessage(AwaitedFate.HELD)
     nodes = waits(0, {1: held}), waits(1, [0])
     assert only(fleet(*nodes, edges={(1, 0): EdgeNow(up=False)})).permanent
     healing = only(fleet(*nodes, edges={(1, 0): EdgeNow(up=False, heals_ns=9 * SECOND)}))

@@ -17,8 +17,8 @@ from netdfl.diagnosis.diagnose import diagnose
 from netdfl.diagnosis.ending import lasts
 from netdfl.diagnosis.finding import Cause
 from netdfl.diagnosis.outages import Outages
-from netdfl.diagnosis.snapshot import Awaited, AwaitedFate, EdgeNow, State
-from netdfl.diagnosis.watch import Watch
+from netdfl.diagnosis.snapshot import AwaitedFate, AwaitedMessage, EdgeNow, State
+from netdfl.diagnosis.watch import FindingHistory
 from netdfl.explore.execute import Executor
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.selectors import Block
@@ -59,7 +59,7 @@ def test_what_was_never_sent_is_not_held_up_by_a_link(tmp_path: Path) -> None:
 @pytest.mark.parametrize("heals_ns", [None, 5 * SECOND])
 @pytest.mark.parametrize("fate", [AwaitedFate.NEVER, AwaitedFate.MISSED])
 def test_no_end_is_told_of_what_has_none(fate: AwaitedFate, heals_ns: int | None) -> None:
-    nodes = waits(0, {1: Awaited(fate)}), is_(1, State.RUNNING, round=4)
+    nodes = waits(0, {1: AwaitedMessage(fate)}), is_(1, State.RUNNING, round=4)
     (found,) = diagnose(fleet(*nodes, edges={(1, 0): EdgeNow(up=False, heals_ns=heals_ns)}), patience_ns=SECOND)
     assert found.permanent
     assert "is past that round" in found.what
@@ -79,11 +79,13 @@ def test_a_stall_for_good_is_listed_once_while_others_go_on() -> None:
 
 
 def test_a_stall_for_good_stays_one_when_its_reason_becomes_another() -> None:
-    watch = Watch()
+    watch = FindingHistory()
     gone = is_(1, State.CRASHED, back_ns=None)
     for snapshot in (
-        fleet(waits(0, {1: lost(1, 0), 2: Awaited()}), is_(1, State.RUNNING), is_(2, State.RUNNING)),
-        fleet(waits(0, {1: lost(1, 0, "failed:gone"), 2: Awaited()}), gone, is_(2, State.CRASHED), at_ns=2 * SECOND),
+        fleet(waits(0, {1: lost(1, 0), 2: AwaitedMessage()}), is_(1, State.RUNNING), is_(2, State.RUNNING)),
+        fleet(
+            waits(0, {1: lost(1, 0, "failed:gone"), 2: AwaitedMessage()}), gone, is_(2, State.CRASHED), at_ns=2 * SECOND
+        ),
     ):
         watch.take(diagnose(snapshot, patience_ns=SECOND), partial(lasts, snapshot))
     assert watch.closed == []
@@ -93,7 +95,7 @@ def test_a_stall_for_good_stays_one_when_its_reason_becomes_another() -> None:
 
 
 def test_a_longer_patience_ends_no_stall() -> None:
-    watch, now = Watch(), fleet(waits(0, [1]), is_(1, State.RUNNING), at_ns=4 * SECOND)
+    watch, now = FindingHistory(), fleet(waits(0, [1]), is_(1, State.RUNNING), at_ns=4 * SECOND)
     for patience_ns in (SECOND, 9 * SECOND, SECOND):
         watch.take(diagnose(now, patience_ns=patience_ns), partial(lasts, now))
     assert (len(watch.open), watch.closed) == (1, [])
@@ -104,7 +106,7 @@ def test_a_longer_patience_ends_no_stall() -> None:
 
 def test_a_stall_for_good_that_may_end_after_all_stays_one_stall() -> None:
     """A detector may yet call the sender gone for a while, and then may not: one listing, whose wait lasts."""
-    watch = Watch()
+    watch = FindingHistory()
     stuck, may_end = (
         fleet(waits(0, {1: lost(1, 0)}, undecided=undecided), is_(1, State.RUNNING), detector="heartbeat")
         for undecided in ((), (1,))
@@ -117,7 +119,7 @@ def test_a_stall_for_good_that_may_end_after_all_stays_one_stall() -> None:
 
 
 def test_a_suspicion_that_no_look_confirms_is_dropped() -> None:
-    watch, now = Watch(), fleet(waits(0, {1: lost(1, 0)}), is_(1, State.RUNNING))
+    watch, now = FindingHistory(), fleet(waits(0, {1: lost(1, 0)}), is_(1, State.RUNNING))
     watch.take([replace(each, suspected=True) for each in diagnose(now, patience_ns=SECOND)])
     assert watch.open
     watch.take([], partial(lasts, now))
@@ -125,7 +127,7 @@ def test_a_suspicion_that_no_look_confirms_is_dropped() -> None:
 
 
 def test_a_client_with_nothing_left_to_do_is_in_no_stall_any_more() -> None:
-    watch, waiting = Watch(), waits(0, [1], essential=True)
+    watch, waiting = FindingHistory(), waits(0, [1], essential=True)
     cut = {(1, 0): EdgeNow(up=False, heals_ns=9 * SECOND)}
     working = fleet(waiting, is_(1, State.RUNNING), edges=cut, at_ns=4 * SECOND)
     watch.take(diagnose(working, patience_ns=SECOND), partial(lasts, working))

@@ -23,16 +23,16 @@ from netdfl.diagnosis.ending import (
     unfinished,
 )
 from netdfl.diagnosis.finding import Cause, Finding
-from netdfl.diagnosis.snapshot import Awaited, AwaitedFate, EdgeNow, NodeNow, Snapshot, State, What
+from netdfl.diagnosis.snapshot import AwaitedFate, AwaitedMessage, EdgeNow, NodeNow, Snapshot, State, WaitKind
 from netdfl.diagnosis.watch import FIRST_NS, Pace
 from netdfl.record.status import FleetStatus, NodeStatus, Phase
 
 SECOND = 10**9
 RUNS, SERVER_DONE = is_(9, State.RUNNING), is_(4, State.FINISHED, round=9)
-NEVER = Awaited(AwaitedFate.NEVER)
+NEVER = AwaitedMessage(AwaitedFate.NEVER)
 
 
-def client(node: int = 0, fate: Awaited = NEVER, **more: Any) -> NodeNow:
+def client(node: int = 0, fate: AwaitedMessage = NEVER, **more: Any) -> NodeNow:
     """A client that waits for server 4 alone."""
     early = more.pop("early", 0)
     return replace(waits(node, {4: fate}, **{"essential": True, **more}), early=early)
@@ -138,22 +138,22 @@ def test_a_client_goes_on_where_its_link_holds_what_it_waits_for_until_the_scena
         assert goes_on(snapshot, [0]) is on
 
 
-HELD, LOST = Awaited(AwaitedFate.HELD), lost(4, 0)
+HELD, LOST = AwaitedMessage(AwaitedFate.HELD), lost(4, 0)
 
 
 @pytest.mark.parametrize(
     ("now", "idle"),
     [
         (client(), True),
-        (client(fate=Awaited()), True),
+        (client(fate=AwaitedMessage()), True),
         (client(fate=LOST), True),
         (client(fate=replace(LOST, resent=True)), False),
         (client(fate=FLYING), False),
         (client(fate=HELD), False),
         (client(early=1), False),
         (client(essential=False), False),
-        (client(what=What.REPLY), False),
-        (client(what=What.ROOM), False),
+        (client(what=WaitKind.REPLY), False),
+        (client(what=WaitKind.ROOM), False),
         (client(deadline_ns=9), False),
         (is_(0, State.RUNNING), False),
         (waits(0, {4: NEVER, 9: NEVER}, essential=True), False),

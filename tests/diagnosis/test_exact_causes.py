@@ -17,21 +17,21 @@ from netdfl.diagnosis.finding import Cause, Finding
 from netdfl.diagnosis.remedies import ALL, ANY, HALVES
 from netdfl.diagnosis.slow import find_slow
 from netdfl.diagnosis.snapshot import (
-    Awaited,
     AwaitedFate,
+    AwaitedMessage,
     EdgeNow,
     NodeNow,
     State,
-    What,
+    WaitKind,
 )
 from netdfl.diagnosis.why import Divide
 
 SECOND = 10**9
 DOWN, HEALS = EdgeNow(up=False), EdgeNow(up=False, heals_ns=20 * SECOND)
 UP = EdgeNow()
-NEVER, MISSED = Awaited(AwaitedFate.NEVER), Awaited(AwaitedFate.MISSED)
-HELD = Awaited(AwaitedFate.HELD)
-UNSENT = Awaited()
+NEVER, MISSED = AwaitedMessage(AwaitedFate.NEVER), AwaitedMessage(AwaitedFate.MISSED)
+HELD = AwaitedMessage(AwaitedFate.HELD)
+UNSENT = AwaitedMessage()
 
 
 class Told(NamedTuple):
@@ -69,7 +69,7 @@ def check(found: Finding, told: Told, at_ns: int) -> None:
     assert found.grounds.at_ns == at_ns
 
 
-def since(*nodes: tuple[int, Mapping[int, Awaited] | Collection[int]], **more: Any) -> list[NodeNow]:
+def since(*nodes: tuple[int, Mapping[int, AwaitedMessage] | Collection[int]], **more: Any) -> list[NodeNow]:
     """Nodes that wait in round 5, each since its own number in seconds, plus one."""
     return [waits(node, on, round=5, since_ns=(1 + node) * SECOND, **more) for node, on in nodes]
 
@@ -99,7 +99,7 @@ FINDINGS: dict[str, tuple[list[NodeNow], Mapping[Edge, EdgeNow], list[Told]]] = 
         [Told(Cause.LOST_MESSAGE, ((0, 9),), (), (DEADLINE, RESEND, SKIP), 5, 1)],
     ),
     "an answer that is lost": (
-        [*since((0, {9: lost(9, 0)}), what=What.REPLY), RUNS],
+        [*since((0, {9: lost(9, 0)}), what=WaitKind.REPLY), RUNS],
         {},
         [Told(Cause.LOST_MESSAGE, ((0, 9),), (), (DEADLINE, RESEND, SKIP), 5, 1)],
     ),
@@ -185,7 +185,7 @@ FINDINGS: dict[str, tuple[list[NodeNow], Mapping[Edge, EdgeNow], list[Told]]] = 
         [Told(Cause.DEADLOCK, ((0, 1), (1, 2), (2, 0)), (3,), FOR_GOOD, 5, 3)],
     ),
     "a circle of answers": (
-        [*since((0, [1]), (1, [0]), what=What.REPLY)],
+        [*since((0, [1]), (1, [0]), what=WaitKind.REPLY)],
         {},
         [Told(Cause.DEADLOCK, ((0, 1), (1, 0)), (), (DEADLINE, HALVES, SKIP), 5, 2)],
     ),
@@ -198,17 +198,17 @@ FINDINGS: dict[str, tuple[list[NodeNow], Mapping[Edge, EdgeNow], list[Told]]] = 
         ],
     ),
     "a circle of full mailboxes": (
-        [*since((0, [1]), (1, [0]), what=What.ROOM)],
+        [*since((0, [1]), (1, [0]), what=WaitKind.ROOM)],
         {},
         [Told(Cause.FLOW_CONTROL, ((0, 1), (1, 0)), (), (ALL,), 5, 2)],
     ),
     "a full mailbox of a node that crashed": (
-        [*since((0, [1]), what=What.ROOM), is_(1, State.CRASHED)],
+        [*since((0, [1]), what=WaitKind.ROOM), is_(1, State.CRASHED)],
         {},
         [Told(Cause.UNREACHABLE, ((0, 1),), (), (), 5, 1)],
     ),
     "a full mailbox of a node that has finished": (
-        [*since((0, [1]), what=What.ROOM), is_(1, State.FINISHED)],
+        [*since((0, [1]), what=WaitKind.ROOM), is_(1, State.FINISHED)],
         {},
         [Told(Cause.FLOW_CONTROL, ((0, 1),), (), (ALL,), 5, 1)],
     ),
@@ -307,7 +307,7 @@ SLOW: dict[str, tuple[list[NodeNow], Mapping[Edge, EdgeNow], list[Told]]] = {
         ],
     ),
     "room at a node that is at work": (
-        [*since((0, [9]), what=What.ROOM), RUNS],
+        [*since((0, [9]), what=WaitKind.ROOM), RUNS],
         {},
         [now(Cause.FLOW_CONTROL, (0, 9), remedies=(ALL,), began_s=1)],
     ),

@@ -16,7 +16,7 @@ from netdfl.diagnosis.fidelity import (
     FidelityVerdict,
     LinkTimes,
     Meter,
-    Ways,
+    NetworkDelays,
     judge_fidelity,
     judge_packets,
 )
@@ -27,7 +27,9 @@ MS = 1_000_000
 DELAY_MS = 100
 
 
-def judged(path: Path, late_ms: float, num: int = FEWEST, ways: Ways | None = None, **bound: Any) -> FidelityVerdict:
+def judged(
+    path: Path, late_ms: float, num: int = FEWEST, ways: NetworkDelays | None = None, **bound: Any
+) -> FidelityVerdict:
     """A run of one link, 0->1, whose messages are all so late."""
     meter = Meter(lags_ns=[3 * MS, MS, 2 * MS])
     for number in range(num):
@@ -72,8 +74,10 @@ def test_a_miss_is_told_with_its_figures(tmp_path: Path) -> None:
     assert found.summary["loop_lag_s"] == {"1": {"p50": 0.002, "p99": 0.003, "max": 0.003}}
 
 
-def network(**way: float) -> Ways:
-    return Ways({"machines": {"east": [0], "west": [1, 2]}, "network": [{"src": "east", "dst": "west", **way}]})
+def network(**way: float) -> NetworkDelays:
+    return NetworkDelays(
+        {"machines": {"east": [0], "west": [1, 2]}, "network": [{"src": "east", "dst": "west", **way}]}
+    )
 
 
 @pytest.mark.parametrize(
@@ -90,7 +94,7 @@ def test_a_network_adds_half_a_round_trip_and_the_bytes_at_its_rate(way: dict[st
     assert ways.adds_s(0, 1, 1000) == pytest.approx(adds_s, rel=1e-12)
     assert ways.adds_s(1, 2, 1000) == ways.adds_s(1, 0, 1000) == ways.adds_s(0, 7, 1000) == 0
     assert ways.name(0, 2) == "east and west"
-    assert Ways({}).adds_s(0, 1, 1000) == 0
+    assert NetworkDelays({}).adds_s(0, 1, 1000) == 0
 
 
 @pytest.mark.parametrize(("trip_s", "to_blame"), [(0.030, False), (0.032, True)])

@@ -11,11 +11,11 @@ from wait_graphs import fleet, is_, lost, waits
 
 from netdfl.diagnosis.finding import SMALL_FLEET, Cause, Finding, keep_stall
 from netdfl.diagnosis.snapshot import EdgeNow, State
-from netdfl.diagnosis.why import Grounds, Reason, Why
+from netdfl.diagnosis.why import Grounds, Reason, ReasonKind
 from netdfl.record.directory import RunDirectory
 
 SECOND = 10**9
-REASON = Reason(waiter=0, source=1, round=4, why=Why.LOST, edge=(1, 0))
+REASON = Reason(waiter=0, source=1, round=4, why=ReasonKind.LOST, edge=(1, 0))
 FOUND = Finding(
     cause=Cause.LOST_MESSAGE,
     roots=(0,),

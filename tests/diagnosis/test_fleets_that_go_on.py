@@ -11,7 +11,7 @@ from stall_terms import BEATS as HEARTBEATS
 
 import netdfl
 from netdfl.diagnosis.finding import Finding
-from netdfl.diagnosis.why import Why
+from netdfl.diagnosis.why import ReasonKind
 from netdfl.explore.execute import Executor, ExploredRun
 from netdfl.supervisor.stalls import StallWatch, settings_of
 
@@ -46,7 +46,7 @@ def left(ended: ExploredRun) -> list[Finding]:
     return [stall for stall in ended.stalls if not stall.over]
 
 
-def reasons(ended: ExploredRun) -> dict[tuple[int, int], Why]:
+def reasons(ended: ExploredRun) -> dict[tuple[int, int], ReasonKind]:
     return {(each.waiter, each.source): each.why for stall in left(ended) for each in stall.grounds.reasons}
 
 
@@ -134,7 +134,7 @@ def test_who_was_taken_for_gone_is_told_also_once_it_is_heard_again() -> None:
     hub = {"nodes": 3, "topology": {"kind": "edge_list", "edges": [[0, 1], [0, 2]]}}
     events = [{"at": "27ms", "pause": 0, "for": "6s"}]
     ended = run(**hub, wait={"for": {"quorum": 1}, "deadline": "none"}, failure_detector=BEATS, events=events)
-    assert reasons(ended) == {(0, 1): Why.TAKEN_FOR_GONE, (0, 2): Why.TAKEN_FOR_GONE}
+    assert reasons(ended) == {(0, 1): ReasonKind.TAKEN_FOR_GONE, (0, 2): ReasonKind.TAKEN_FOR_GONE}
 
 
 def test_who_is_past_a_step_of_the_same_round_is_no_hope() -> None:
@@ -143,7 +143,7 @@ def test_who_is_past_a_step_of_the_same_round_is_no_hope() -> None:
     steps = {"name": "dfedsam_mgs", "gossip_steps": 2}
     ended = run(algorithm=steps, topology="full", failure_detector=ORACLE, events=events)
     told = reasons(ended)
-    assert told[1, 2] is Why.LOST
+    assert told[1, 2] is ReasonKind.LOST
     assert {whom for waiter, whom in told if waiter == 4} == {0, 1, 2, 3}
 
 
@@ -151,12 +151,14 @@ def test_a_link_that_is_reset_is_named_by_its_entry() -> None:
     """The message was under way when it came to that."""
     reset = {"at": "35ms", "for": "5ms", "link": "1->2", "state": "down_reset"}
     ended = run(events=[{"at_round": 5, "crash": 4}, reset])
-    lost = [each for stall in left(ended) for each in stall.grounds.reasons if each.why is Why.LOST]
+    lost = [each for stall in left(ended) for each in stall.grounds.reasons if each.why is ReasonKind.LOST]
     assert [(each.edge, each.loss, each.event) for each in lost] == [((1, 2), "reset", 1)]
 
 
-@pytest.mark.parametrize(("back", "why"), [({}, Why.CRASHED), ({"restart_after": "8s"}, Why.CRASHED), (None, Why.CUT)])
-def test_of_two_outages_the_longer_one_is_told(back: dict[str, str] | None, why: Why) -> None:
+@pytest.mark.parametrize(
+    ("back", "why"), [({}, ReasonKind.CRASHED), ({"restart_after": "8s"}, ReasonKind.CRASHED), (None, ReasonKind.CUT)]
+)
+def test_of_two_outages_the_longer_one_is_told(back: dict[str, str] | None, why: ReasonKind) -> None:
     crashes = [] if back is None else [{"at": "15ms", "crash": 2} | back]
     cut = {"at": "16ms", "for": "5s", "partition": [[2], [0, 1, 3, 4]], "mode": "down_hold"}
     ended = run(events=[*crashes, cut])
@@ -167,7 +169,7 @@ def test_of_two_outages_the_longer_one_is_told(back: dict[str, str] | None, why:
 def test_a_request_that_a_life_took_which_has_ended_is_told() -> None:
     algorithm = {"name": "ad_psgd", "order": "successor", "bipartite": False}
     ended = run(nodes=4, algorithm=algorithm, topology="full", events=[crash(0, "25ms", "3s", rejoin="replay")])
-    assert reasons(ended) == {(3, 0): Why.RECEIVER_RESTARTED}
+    assert reasons(ended) == {(3, 0): ReasonKind.RECEIVER_RESTARTED}
 
 
 def test_of_what_a_life_took_no_later_loss_is_blamed() -> None:
@@ -175,7 +177,7 @@ def test_of_what_a_life_took_no_later_loss_is_blamed() -> None:
     late = {"at_round": 0, "delay": "2->1", "by": "30ms"}
     ended = run(topology="full", nodes=3, rounds=4, events=[late, crash(1, "20ms", "1s")])
     whys = {pair: why for pair, why in reasons(ended).items() if pair[0] == 1}
-    assert whys == {(1, 0): Why.RECEIVER_RESTARTED, (1, 2): Why.RECEIVER_DOWN}
+    assert whys == {(1, 0): ReasonKind.RECEIVER_RESTARTED, (1, 2): ReasonKind.RECEIVER_DOWN}
 
 
 REMEDIES: Mapping[str, tuple[dict[str, Any], set[str]]] = {

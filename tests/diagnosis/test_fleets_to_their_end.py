@@ -8,7 +8,7 @@ import pytest
 
 import netdfl
 from netdfl.diagnosis.finding import Cause, Finding
-from netdfl.diagnosis.why import Why
+from netdfl.diagnosis.why import ReasonKind
 from netdfl.explore.execute import Executor, ExploredRun
 
 BASE: dict[str, Any] = {
@@ -42,7 +42,7 @@ def left(ended: ExploredRun) -> list[Finding]:
     return [stall for stall in ended.stalls if not stall.over]
 
 
-def whys(ended: ExploredRun) -> dict[tuple[int, int], Why]:
+def whys(ended: ExploredRun) -> dict[tuple[int, int], ReasonKind]:
     return {(each.waiter, each.source): each.why for stall in left(ended) for each in stall.grounds.reasons}
 
 
@@ -151,7 +151,7 @@ def test_who_was_called_gone_is_named_no_more() -> None:
         links={"default": {"latency": "5.4ms"}, "0->4": {"loss": 1}},
         events=[{"at": "36.9ms", "crash": 4, "restart_after": "102.6ms"}],
     )
-    assert whys(ended) == {(4, node): Why.RECEIVER_RESTARTED for node in (1, 2, 3)}
+    assert whys(ended) == {(4, node): ReasonKind.RECEIVER_RESTARTED for node in (1, 2, 3)}
 
 
 @pytest.mark.parametrize("outage", ["crash", "pause"])
@@ -159,11 +159,13 @@ def test_of_two_outages_for_good_that_of_the_node_is_told(outage: str) -> None:
     """Whether its links are down or not, who is down sends nothing."""
     cut = {"at": "16ms", "partition": [[2], [0, 1, 3]], "mode": "down_hold"}
     ended = run(events=[{"at": "15ms", outage: 2}, cut])
-    assert {whys(ended)[1, 2], whys(ended)[3, 2]} == {Why.CRASHED if outage == "crash" else Why.PAUSED}
+    assert {whys(ended)[1, 2], whys(ended)[3, 2]} == {ReasonKind.CRASHED if outage == "crash" else ReasonKind.PAUSED}
 
 
-@pytest.mark.parametrize(("pause", "told"), [({}, Why.PAUSED), ({"for": "60s"}, Why.PAUSED), ({"for": "20s"}, Why.CUT)])
-def test_of_two_outages_that_hold_a_copy_back_the_longer_one_is_told(pause: dict[str, str], told: Why) -> None:
+@pytest.mark.parametrize(
+    ("pause", "told"), [({}, ReasonKind.PAUSED), ({"for": "60s"}, ReasonKind.PAUSED), ({"for": "20s"}, ReasonKind.CUT)]
+)
+def test_of_two_outages_that_hold_a_copy_back_the_longer_one_is_told(pause: dict[str, str], told: ReasonKind) -> None:
     """Node 2 would send again what was lost, if it went on and its link were up."""
     cut = {"at": "9ms", "for": "40s", "link": "2->1", "state": "down_drop"}
     ended = run(delivery=AGAIN | {"timeout": "400ms"}, events=[cut, {"at": "15ms", "pause": 2} | pause])
@@ -174,14 +176,14 @@ def test_of_two_outages_that_hold_a_copy_back_the_longer_one_is_told(pause: dict
 def test_what_was_sent_and_held_before_its_sender_went_down_is_cut_off() -> None:
     cut = {"at": "9ms", "partition": [[2], [0, 1, 3]], "mode": "down_hold"}
     ended = run(events=[cut, {"at": "20ms", "pause": 2}])
-    assert {whys(ended)[1, 2], whys(ended)[3, 2]} == {Why.CUT}
+    assert {whys(ended)[1, 2], whys(ended)[3, 2]} == {ReasonKind.CUT}
 
 
 @pytest.mark.parametrize("outage", ["crash", "pause"])
 def test_what_its_receiver_missed_as_it_was_down_is_lost_whatever_becomes_of_its_sender(outage: str) -> None:
     events = [{"at": "5ms", "crash": 1, "restart_after": "1s"}, {"at": "30ms", outage: 0}]
     ended = run(events=events)
-    assert whys(ended)[1, 0] is Why.RECEIVER_DOWN
+    assert whys(ended)[1, 0] is ReasonKind.RECEIVER_DOWN
 
 
 def test_who_was_left_out_of_a_round_is_told_so_whatever_came_later() -> None:
@@ -192,27 +194,27 @@ def test_who_was_left_out_of_a_round_is_told_so_whatever_came_later() -> None:
         {"at": "49ms", "crash": 1, "restart_after": "20ms", "rejoin": "replay"},
     ]
     ended = run(**hub, delivery=AGAIN, failure_detector={"kind": "oracle"}, events=absences)
-    assert whys(ended) == {(1, node): Why.TAKEN_FOR_GONE for node in (0, 2)}
+    assert whys(ended) == {(1, node): ReasonKind.TAKEN_FOR_GONE for node in (0, 2)}
 
 
 def test_a_message_that_an_ended_life_took_is_told_though_its_sender_is_down() -> None:
     late = {"at_round": 0, "delay": "2->1", "by": "20ms"}
     events = [{"at": "13ms", "crash": 0}, {"at": "15ms", "crash": 1, "restart_after": "8ms"}, late]
     ended = run(topology="full", nodes=3, events=events)
-    assert whys(ended)[1, 0] is Why.RECEIVER_RESTARTED
+    assert whys(ended)[1, 0] is ReasonKind.RECEIVER_RESTARTED
 
 
 def test_a_sender_that_is_paused_for_good_keeps_what_it_would_send_again() -> None:
     events = [{"at": "5ms", "crash": 1, "restart_after": "1s"}, {"at": "12ms", "pause": 0}]
     ended = run(delivery=AGAIN, events=events)
-    assert whys(ended)[1, 0] is Why.PAUSED
+    assert whys(ended)[1, 0] is ReasonKind.PAUSED
 
 
 def test_who_is_paused_past_a_round_never_sent_its_message_of_that() -> None:
     events = [{"at": "14ms", "crash": 1, "restart_after": "60ms", "rejoin": "replay"}, {"at": "40ms", "pause": 0}]
     wait = {"for": {"quorum": 1}, "deadline": "none"}
     ended = run(nodes=3, topology="full", wait=wait, delivery=AGAIN, failure_detector={"kind": "oracle"}, events=events)
-    assert whys(ended)[1, 0] is Why.TAKEN_FOR_GONE
+    assert whys(ended)[1, 0] is ReasonKind.TAKEN_FOR_GONE
 
 
 def test_a_slow_fleet_ends_soon_after_the_last_of_those_that_can_end() -> None:
@@ -239,7 +241,7 @@ def test_what_holds_up_a_node_behind_others_is_told_though_a_detector_may_yet_er
         links={"default": {"latency": "2ms"}, "3->2": {"loss": 1}},
         events=[{"at_round": 2, "drop": "4->1"}, {"at_round": 2, "drop": "4->1", "kind": "heartbeat"}],
     )
-    assert {whys(ended)[3, 2], whys(ended)[1, 4]} == {Why.TAKEN_FOR_GONE, Why.LOST}
+    assert {whys(ended)[3, 2], whys(ended)[1, 4]} == {ReasonKind.TAKEN_FOR_GONE, ReasonKind.LOST}
     assert [stall.permanent for stall in left(ended) if 1 in stall.roots] == [False]
 
 
@@ -251,7 +253,7 @@ def test_nobody_waits_for_what_a_life_that_does_not_return_would_have_sent_again
     wait = {"for": "any", "deadline": "none"}
     ended = run(**STAR, world=slow, wait=wait, delivery=again, failure_detector={"kind": "oracle"}, events=events)
     assert [stall.grounds.alone for stall in left(ended)] == [None] * len(left(ended))
-    assert whys(ended)[1, 4] is Why.RECEIVER_RESTARTED
+    assert whys(ended)[1, 4] is ReasonKind.RECEIVER_RESTARTED
 
 
 def test_who_waits_for_anybody_leaves_out_nobody_that_a_detector_calls_gone() -> None:

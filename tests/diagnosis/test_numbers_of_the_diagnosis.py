@@ -25,7 +25,7 @@ from netdfl.diagnosis import (
 )
 from netdfl.diagnosis.account import Account, WaitAccount
 from netdfl.diagnosis.outages import EdgeOutage
-from netdfl.diagnosis.outgoing import Outgoing
+from netdfl.diagnosis.outgoing import OutgoingMessages
 
 S = 10**9
 
@@ -66,11 +66,11 @@ DEFAULTS: list[tuple[Any, dict[str, Any]]] = [
     ),
     (
         snapshot.WaitNow,
-        {"step": 0, "essential": False, "cumulative": False, "since_ns": 0, "what": snapshot.What.MESSAGE},
+        {"step": 0, "essential": False, "cumulative": False, "since_ns": 0, "what": snapshot.WaitKind.MESSAGE},
     ),
     (snapshot.EdgeNow, ZERO | {"up": True}),
     (
-        snapshot.Awaited,
+        snapshot.AwaitedMessage,
         {"fate": snapshot.AwaitedFate.UNSENT, "kept": True, "since_ns": 0}
         | dict.fromkeys(("resent", "replaced", "notice", "in_vain"), False),
     ),
@@ -83,7 +83,7 @@ DEFAULTS: list[tuple[Any, dict[str, Any]]] = [
     (why.Grounds, {"at_ns": 0, "room": False, "passed": 0, "window_ns": 0, "since_ns": 0}),
     (why.Need, {"short": 0, "room": False}),
     (why.Divide, {"one_way": False}),
-    (assemble.Down, {"keeps": False, "hoped": False}),
+    (assemble.DownNode, {"keeps": False, "hoped": False}),
     (Account, {"step": 0, "steps": 1, "mailbox_full": False, "early": 0, "serves": False, "born_ns": 0}),
     (WaitAccount, {"essential": False, "cumulative": False}),
     (
@@ -103,4 +103,4 @@ def test_a_link_of_which_nothing_is_said_is_up_and_a_transport_keeps_nothing() -
     assert EdgeOutage() == (True, None, False, None)
     inner: Any = None
     clock: Clock = inner
-    assert Outgoing(inner, clock).keep == 0
+    assert OutgoingMessages(inner, clock).keep == 0

@@ -17,11 +17,11 @@ from netdfl.diagnosis.watch import (
     ROUNDS_KEPT,
     ROUNDS_LIVELOCK,
     ROUNDS_QUIET,
+    FindingHistory,
     Pace,
-    Watch,
     Window,
 )
-from netdfl.diagnosis.why import Grounds, Reason, Why
+from netdfl.diagnosis.why import Grounds, Reason, ReasonKind
 
 SECOND = 10**9
 
@@ -117,7 +117,7 @@ def test_a_window_begins_with_the_first_look_after_a_round_began() -> None:
 
 
 def finding(waiter: int = 0, source: int = 1, *, found_ns: int = 1, **more: bool) -> Finding:
-    reason = Reason(waiter=waiter, source=source, round=4, why=Why.LOST, edge=(source, waiter))
+    reason = Reason(waiter=waiter, source=source, round=4, why=ReasonKind.LOST, edge=(source, waiter))
     return Finding(
         cause=Cause.LOST_MESSAGE,
         roots=(waiter,),
@@ -146,7 +146,7 @@ def finding(waiter: int = 0, source: int = 1, *, found_ns: int = 1, **more: bool
 def test_news_is_what_is_new_confirmed_or_for_good_by_now(
     before: dict[str, bool], now: dict[str, bool], is_news: bool
 ) -> None:
-    watch, later = Watch(), finding(found_ns=9, **now)
+    watch, later = FindingHistory(), finding(found_ns=9, **now)
     assert watch.take([finding(**before)]) == [finding(**before)]
     assert watch.take([later]) == ([later] if is_news else [])
     seen_ns = 9 if before.get("suspected") else 1
@@ -155,7 +155,7 @@ def test_news_is_what_is_new_confirmed_or_for_good_by_now(
 
 
 def test_a_stall_that_was_ended_is_closed_with_how_and_no_other_is() -> None:
-    watch, one, other = Watch(), finding(), finding(2, 3, found_ns=0)
+    watch, one, other = FindingHistory(), finding(), finding(2, 3, found_ns=0)
     watch.take([one, other])
     watch.close(one, "skip")
     assert watch.open == [other]
@@ -165,7 +165,7 @@ def test_a_stall_that_was_ended_is_closed_with_how_and_no_other_is() -> None:
 
 @pytest.mark.parametrize("lasts", [False, True])
 def test_what_a_look_does_not_name_is_over_unless_it_lasts(lasts: bool) -> None:
-    watch, old, new = Watch(), finding(permanent=True), finding(2, 3)
+    watch, old, new = FindingHistory(), finding(permanent=True), finding(2, 3)
     watch.take([old])
     assert watch.take([new], lambda each: lasts) == [new]
     assert watch.open == ([replace(old, permanent=False), new] if lasts else [new])

@@ -10,13 +10,13 @@ from test_assemble import AGAIN, ROUND, waits
 import netdfl
 from netdfl.core.types import Kind
 from netdfl.diagnosis.account import EdgeAccount
-from netdfl.diagnosis.assemble import Down, assemble
+from netdfl.diagnosis.assemble import DownNode, assemble
 from netdfl.diagnosis.causes import find_stuck
 from netdfl.diagnosis.finding import Cause, Finding
 from netdfl.diagnosis.outages import Outages
 from netdfl.diagnosis.snapshot import DOWN, AwaitedFate, NodeNow, Snapshot, State
 from netdfl.diagnosis.watch import Pace, Window
-from netdfl.diagnosis.why import Why
+from netdfl.diagnosis.why import ReasonKind
 from netdfl.explore.execute import Executor, ExploredRun
 
 BASE: dict[str, Any] = {
@@ -51,7 +51,7 @@ def left(ended: ExploredRun) -> list[Finding]:
     return [stall for stall in ended.stalls if not stall.over]
 
 
-def whys(ended: ExploredRun) -> dict[tuple[int, int], Why]:
+def whys(ended: ExploredRun) -> dict[tuple[int, int], ReasonKind]:
     return {(each.waiter, each.source): each.why for stall in left(ended) for each in stall.grounds.reasons}
 
 
@@ -63,7 +63,7 @@ def test_a_message_that_is_due_again_comes_if_its_sender_returns(state: State, b
         sent=9, delivered=9, dropped={}, in_flight=0, slots=((str(Kind.DATA), 0, (((0, 0), (ROUND, 0)),)),)
     )
     sender = waits(2, 3, ROUND + 1, edges={3: edge}, again=(AGAIN,))
-    down = {2: Down(state, ROUND + 1, 120, back_ns)}
+    down = {2: DownNode(state, ROUND + 1, 120, back_ns)}
     snapshot = assemble(1000, {2: sender, 3: waits(3, 2, ROUND, epoch=1, born_ns=110)}, down, Outages(()))
     assert [finding.roots for finding in find_stuck(snapshot)] == ([(3,)] if back_ns is None else [])
     wait = snapshot.nodes[3].wait
@@ -76,7 +76,7 @@ def test_what_a_paused_node_would_send_again_keeps_no_run_going() -> None:
     slow = {"at_round": 1, "slow_down": 2, "factor": 50, "for_rounds": 1}
     crash = {"at": "200ms", "crash": 1, "restart_after": "15ms", "state": "kept"}
     ended = run(topology=CHAIN, delivery=ANSWERED, events=[slow, {"at_round": 2, "pause": 0}, crash])
-    assert whys(ended) == {(1, 0): Why.PAUSED}
+    assert whys(ended) == {(1, 0): ReasonKind.PAUSED}
     assert [stall.permanent for stall in left(ended)] == [True]
 
 
@@ -128,7 +128,7 @@ UNTIL_IT_RETURNS = (
 
 def test_the_end_of_a_pause_in_a_round_that_never_comes_resumes_nobody() -> None:
     ended = run(events=[{"at": "35ms", "pause": 2}, {"at_round": 7, "pause": 2, "for": "100s"}])
-    assert whys(ended) == {(1, 2): Why.PAUSED, (3, 2): Why.PAUSED}
+    assert whys(ended) == {(1, 2): ReasonKind.PAUSED, (3, 2): ReasonKind.PAUSED}
     assert [(stall.permanent, stall.until_ns) for stall in left(ended)] == [(True, None)]
 
 

@@ -13,8 +13,8 @@ import pytest
 from netdfl.core.fates import Fate
 from netdfl.core.types import Kind, LogicalId, Message, Multicast, Payload, StepId, messages_of
 from netdfl.diagnosis.finding import Cause, Finding
-from netdfl.diagnosis.probing import BACKOFF, Probing
-from netdfl.diagnosis.why import Grounds, Need, Reason, Why
+from netdfl.diagnosis.probing import BACKOFF, DeadlockProber
+from netdfl.diagnosis.why import Grounds, Need, Reason, ReasonKind
 from netdfl.node.waits import OpenWait
 
 AFTER_NS, ROUND = 100, 5
@@ -70,7 +70,7 @@ class Desk:
             delivery=None,
             transport=SimpleNamespace(send=self.send),
         )
-        self.probing = Probing(self.node, after_ns=AFTER_NS, found=self.found.append, still=lambda: still)
+        self.probing = DeadlockProber(self.node, after_ns=AFTER_NS, found=self.found.append, still=lambda: still)
 
     async def send(self, multicasts: Sequence[Multicast]) -> None:
         self.sent += messages_of(multicasts)
@@ -189,7 +189,7 @@ async def test_two_words_of_all_that_are_needed_make_a_loss_suspected_once() -> 
         await desk.take("sent", src)
     assert desk.found == []
     await desk.take("sent", 2)
-    reasons = tuple(Reason(waiter=0, source=n, round=ROUND, why=Why.LOST_OR_LATE, edge=(n, 0)) for n in (1, 2))
+    reasons = tuple(Reason(waiter=0, source=n, round=ROUND, why=ReasonKind.LOST_OR_LATE, edge=(n, 0)) for n in (1, 2))
     assert desk.found == [
         Finding(
             cause=Cause.LOST_MESSAGE,

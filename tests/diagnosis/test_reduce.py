@@ -10,7 +10,7 @@ from wait_graphs import FLYING, fleet, fleets, is_, lost, plain_waits, waits
 
 from netdfl.core.types import NodeId
 from netdfl.diagnosis.reduce import hopeless, reduce
-from netdfl.diagnosis.snapshot import DOWN, Awaited, AwaitedFate, EdgeNow, Snapshot, State, WaitNow, What
+from netdfl.diagnosis.snapshot import DOWN, AwaitedFate, AwaitedMessage, EdgeNow, Snapshot, State, WaitKind, WaitNow
 
 
 def can_give(snapshot: Snapshot, waiter: NodeId, wait: WaitNow, source: NodeId, free: frozenset[NodeId]) -> bool:
@@ -18,7 +18,7 @@ def can_give(snapshot: Snapshot, waiter: NodeId, wait: WaitNow, source: NodeId, 
     given, now, edge = wait.awaited[source], snapshot.nodes[source], snapshot.edge(source, waiter)
     if given.fate is AwaitedFate.IN_FLIGHT:
         return True
-    if given.fate is AwaitedFate.NEVER or (wait.what is What.MESSAGE and not edge.up and edge.heals_ns is None):
+    if given.fate is AwaitedFate.NEVER or (wait.what is WaitKind.MESSAGE and not edge.up and edge.heals_ns is None):
         return False
     alive = now.state not in DOWN or now.back_ns is not None
     if given.fate is AwaitedFate.LOST:
@@ -138,7 +138,7 @@ def test_what_came_counts() -> None:
 
 def test_a_lost_message_is_for_good_unless_it_is_sent_again() -> None:
     assert reduce(fleet(waits(0, {1: lost(1, 0)}), is_(1, State.RUNNING))) == {0}
-    again = Awaited(AwaitedFate.LOST, "loss", (1, 0), resent=True)
+    again = AwaitedMessage(AwaitedFate.LOST, "loss", (1, 0), resent=True)
     assert reduce(fleet(waits(0, {1: again}), is_(1, State.RUNNING))) == frozenset()
 
 
@@ -162,7 +162,7 @@ def test_a_thousand_nodes_in_one_chain_are_followed_to_its_end() -> None:
 
 def test_only_a_wait_that_nothing_ends_is_hopeless() -> None:
     """Who does not wait, and whose wait ends by itself, goes on, whatever will never come."""
-    never = {1: Awaited(AwaitedFate.NEVER)}
+    never = {1: AwaitedMessage(AwaitedFate.NEVER)}
     for node, expected in (
         (waits(0, never), True),
         (waits(0, never, deadline_ns=2 * 10**9), False),

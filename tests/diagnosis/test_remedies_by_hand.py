@@ -25,7 +25,7 @@ from netdfl.diagnosis.remedies import (
     Recovery,
     advise,
 )
-from netdfl.diagnosis.snapshot import Awaited, AwaitedFate, EdgeNow, NodeNow, Snapshot, State, What
+from netdfl.diagnosis.snapshot import AwaitedFate, AwaitedMessage, EdgeNow, NodeNow, Snapshot, State, WaitKind
 
 SECOND = 10**9
 RUNS = is_(9, State.RUNNING)
@@ -64,8 +64,8 @@ def test_a_detector_is_offered_where_silence_is_mutual_on_each_link() -> None:
 
 
 def test_a_detector_is_not_offered_where_one_of_the_nodes_returned_past() -> None:
-    missed = Awaited(AwaitedFate.MISSED)
-    assert offered(waits(0, {8: Awaited(), 9: missed}), is_(8, State.CRASHED), RUNS) == PLAIN
+    missed = AwaitedMessage(AwaitedFate.MISSED)
+    assert offered(waits(0, {8: AwaitedMessage(), 9: missed}), is_(8, State.CRASHED), RUNS) == PLAIN
 
 
 def test_a_node_that_cannot_do_without_a_server_is_helped_by_no_setting() -> None:
@@ -75,20 +75,20 @@ def test_a_node_that_cannot_do_without_a_server_is_helped_by_no_setting() -> Non
 
 
 def test_a_deadline_does_not_help_who_waits_for_a_server_that_never_sent() -> None:
-    never = Awaited(AwaitedFate.NEVER)
+    never = AwaitedMessage(AwaitedFate.NEVER)
     assert offered(waits(0, {9: never}, essential=True), RUNS) == (SKIP,)
     assert offered(waits(0, [1], essential=True), waits(1, [0])) == PLAIN
 
 
 def test_halves_are_offered_for_answers_that_are_never_given_alone() -> None:
-    never = Awaited(AwaitedFate.NEVER)
-    assert offered(waits(0, {9: never}, what=What.REPLY), RUNS) == (DEADLINE, HALVES, SKIP)
-    assert offered(waits(0, [1], what=What.REPLY), waits(1, [0], what=What.REPLY)) == (DEADLINE, HALVES, SKIP)
-    assert offered(waits(0, [1], what=What.REPLY), waits(1, [0])) == PLAIN
+    never = AwaitedMessage(AwaitedFate.NEVER)
+    assert offered(waits(0, {9: never}, what=WaitKind.REPLY), RUNS) == (DEADLINE, HALVES, SKIP)
+    assert offered(waits(0, [1], what=WaitKind.REPLY), waits(1, [0], what=WaitKind.REPLY)) == (DEADLINE, HALVES, SKIP)
+    assert offered(waits(0, [1], what=WaitKind.REPLY), waits(1, [0])) == PLAIN
 
 
 def test_room_is_all_that_a_fleet_needs_where_one_node_waits_for_it() -> None:
-    assert offered(waits(0, [1], what=What.ROOM), waits(1, [0])) == (ALL,)
+    assert offered(waits(0, [1], what=WaitKind.ROOM), waits(1, [0])) == (ALL,)
 
 
 def test_any_is_offered_where_each_waiter_would_have_another() -> None:
@@ -154,7 +154,7 @@ def test_each_root_leaves_out_its_own_culprits() -> None:
 
 def test_who_waits_for_room_or_no_more_can_leave_nobody_out() -> None:
     recovery = Recovery("skip", lambda *sent: True)
-    room = fleet(waits(0, [1], what=What.ROOM), waits(1, [0]))
+    room = fleet(waits(0, [1], what=WaitKind.ROOM), waits(1, [0]))
     assert recovery.orders(only(room), room) == []
     before = fleet(waits(0, [1]), waits(1, [0]))
     assert recovery.orders(only(before), fleet(is_(0, State.RUNNING), waits(1, [0]))) == []
@@ -186,13 +186,13 @@ def test_nothing_is_sent_again_where_nothing_was_lost() -> None:
 @pytest.mark.parametrize(
     ("awaited", "what", "order"),
     [
-        (replace(lost(9, 0), notice=True), What.MESSAGE, (9, Again(0, 3, 0, Kind.NOTICE))),
-        (replace(lost(9, 0), edge=None), What.MESSAGE, (9, Again(0, 3, 0, Kind.DATA))),
-        (lost(9, 0), What.REPLY, (9, Again(0, 3, 0, Kind.REPLY))),
-        (lost(0, 9), What.REPLY, (0, Again(9, 3, 0, Kind.REQUEST))),
+        (replace(lost(9, 0), notice=True), WaitKind.MESSAGE, (9, Again(0, 3, 0, Kind.NOTICE))),
+        (replace(lost(9, 0), edge=None), WaitKind.MESSAGE, (9, Again(0, 3, 0, Kind.DATA))),
+        (lost(9, 0), WaitKind.REPLY, (9, Again(0, 3, 0, Kind.REPLY))),
+        (lost(0, 9), WaitKind.REPLY, (0, Again(9, 3, 0, Kind.REQUEST))),
     ],
 )
-def test_what_is_sent_again_is_what_was_lost(awaited: Awaited, what: What, order: tuple[int, Again]) -> None:
+def test_what_is_sent_again_is_what_was_lost(awaited: AwaitedMessage, what: WaitKind, order: tuple[int, Again]) -> None:
     snapshot = fleet(waits(0, {9: awaited}, round=3, what=what), RUNS)
     assert Recovery("resend", lambda *sent: True).orders(only(snapshot), snapshot) == [
         (order[0], Recover(again=(order[1],)))

@@ -19,7 +19,7 @@ from netdfl.diagnosis.finding import Finding
 from netdfl.diagnosis.outages import Outages
 from netdfl.diagnosis.reduce import reduce
 from netdfl.diagnosis.remedies import ANY, CALLED_GONE_NS, HALVES, ORACLE, Allows
-from netdfl.diagnosis.snapshot import Awaited, AwaitedFate, EdgeNow, NodeNow, Snapshot, State, What
+from netdfl.diagnosis.snapshot import AwaitedFate, AwaitedMessage, EdgeNow, NodeNow, Snapshot, State, WaitKind
 from netdfl.diagnosis.trying import NEVER_NS, goes_on
 from netdfl.explore.execute import Executor
 from netdfl.links.rules.base import Transit
@@ -49,7 +49,7 @@ def steps(node: NodeNow, steps: int, step: int = 0) -> NodeNow:
 
 
 def test_who_would_wait_behind_another_stall_is_offered_what_ends_both() -> None:
-    behind = waits(1, {9: lost(9, 1), 0: Awaited()})
+    behind = waits(1, {9: lost(9, 1), 0: AwaitedMessage()})
     assert told(waits(0, IN_VAIN), behind, RUNS) == {(0,): PLAIN, (1,): PLAIN}
     assert told(waits(0, {9: lost(9, 0)}), behind, RUNS) == {(0,): COPY, (1,): COPY}
 
@@ -68,9 +68,9 @@ def test_who_has_more_steps_to_make_in_its_round_needs_all_others() -> None:
 
 def test_a_request_that_is_sent_again_is_answered_once_who_is_asked_goes_on() -> None:
     def asks(node: int, peer: int, **more: Any) -> NodeNow:
-        return waits(node, {peer: replace(lost(node, peer), **more)}, what=What.REPLY)
+        return waits(node, {peer: replace(lost(node, peer), **more)}, what=WaitKind.REPLY)
 
-    stands = waits(2, [8], what=What.REPLY)
+    stands = waits(2, [8], what=WaitKind.REPLY)
     assert told(asks(1, 2), stands, CRASHED)[(1,)] == PLAIN
     assert told(asks(1, 2), asks(2, 9), RUNS) == {(1,): (DEADLINE, RESEND, SKIP), (2,): (DEADLINE, RESEND, SKIP)}
     for answers in (waits(2, [8]), is_(2, State.FINISHED)):  # who waits for a round's messages answers, or has no more
@@ -78,7 +78,7 @@ def test_a_request_that_is_sent_again_is_answered_once_who_is_asked_goes_on() ->
 
 
 def test_what_is_sent_again_in_vain_is_nothing_to_go_on_by() -> None:
-    again = {8: Awaited(), 9: replace(lost(9, 1), resent=True, in_vain=True)}
+    again = {8: AwaitedMessage(), 9: replace(lost(9, 1), resent=True, in_vain=True)}
     assert told(waits(1, again), RUNS, CRASHED) == {(1,): PLAIN}
     assert told(waits(1, again | {9: replace(again[9], in_vain=False)}), RUNS, CRASHED) == {(1,): DETECTED}
 
@@ -90,7 +90,7 @@ def test_acknowledgements_help_where_so_many_come_as_are_needed() -> None:
 
 
 def test_who_gives_once_it_goes_on_gives_nothing_that_will_be_lost() -> None:
-    behind = waits(1, {0: Awaited(in_vain=True), 8: Awaited()}), waits(0, [8]), CRASHED
+    behind = waits(1, {0: AwaitedMessage(in_vain=True), 8: AwaitedMessage()}), waits(0, [8]), CRASHED
     assert told(*behind) == {(0, 1): PLAIN}
     assert told(waits(1, [0, 8]), *behind[1:]) == {(0, 1): DETECTED}
 
@@ -111,7 +111,7 @@ def test_what_will_be_lost_is_known_by_rounds_and_names_and_links_alone() -> Non
 
 def test_who_returns_without_its_state_gives_nothing_for_the_present_round() -> None:
     back = is_(7, State.CRASHED, back_ns=9 * SECOND, keeps=False)
-    nodes = waits(0, {7: Awaited(), 9: lost(9, 0)}), RUNS
+    nodes = waits(0, {7: AwaitedMessage(), 9: lost(9, 0)}), RUNS
     assert told(*nodes, back) == {(0,): PLAIN}
     assert told(*nodes, replace(back, keeps=True)) == {(0,): COPY}
 
@@ -186,7 +186,7 @@ def test_copies_are_not_offered_in_place_of_leaving_out() -> None:
 
 
 def test_halves_are_offered_where_no_fault_would_hit_others_instead() -> None:
-    knot = waits(0, [1], what=What.REPLY), waits(1, [0], what=What.REPLY)
+    knot = waits(0, [1], what=WaitKind.REPLY), waits(1, [0], what=WaitKind.REPLY)
     sound = (DEADLINE, HALVES, SKIP)
     assert told(*knot, RUNS) == {(0, 1): sound}
     assert told(*knot, is_(9, State.PAUSED, back_ns=9 * SECOND))[(0, 1)] == PLAIN
@@ -208,7 +208,7 @@ def test_any_is_offered_where_more_than_one_is_needed_by_that_rule() -> None:
 
 
 def test_nodes_go_on_in_time_where_they_ever_do() -> None:
-    away, held = is_(8, State.CRASHED, back_ns=9 * SECOND), {9: Awaited(AwaitedFate.HELD)}
+    away, held = is_(8, State.CRASHED, back_ns=9 * SECOND), {9: AwaitedMessage(AwaitedFate.HELD)}
     heals = {(9, 4): EdgeNow(up=False, heals_ns=8 * SECOND)}
     nodes = [waits(0, [8]), waits(1, [0]), waits(2, [0, 4], need=1), waits(3, IN_VAIN), waits(4, held), RUNS, away]
     snapshot = fleet(*nodes, waits(5, [3], deadline_ns=10 * SECOND), at_ns=7 * SECOND, edges=heals)

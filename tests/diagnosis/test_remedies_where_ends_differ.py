@@ -14,11 +14,11 @@ from netdfl.diagnosis.diagnose import diagnose
 from netdfl.diagnosis.reduce import reduce
 from netdfl.diagnosis.remedies import CALLED_GONE_NS, GIVEN_UP_NS, Recovery
 from netdfl.diagnosis.slow import find_slow
-from netdfl.diagnosis.snapshot import Awaited, AwaitedFate, EdgeNow, NodeNow, State
+from netdfl.diagnosis.snapshot import AwaitedFate, AwaitedMessage, EdgeNow, NodeNow, State
 from netdfl.diagnosis.trying import NEVER_NS, goes_on
 
 S = 10**9
-MISSED = Awaited(AwaitedFate.MISSED)
+MISSED = AwaitedMessage(AwaitedFate.MISSED)
 CUT = EdgeNow(up=False)
 
 
@@ -70,7 +70,7 @@ def test_no_detector_is_offered_where_one_of_two_has_returned_past_and_is_cut_of
     edges = {(9, 0): CUT, (0, 9): CUT}
     nodes = is_(8, State.CRASHED), is_(9, State.RUNNING, returned=True)
     plain, beats = {DEADLINE, SKIP}, {DEADLINE, BEATS, SKIP}
-    assert offered(waits(0, {8: Awaited(), 9: MISSED}), *nodes, edges=edges) == {(8, 9): plain}
+    assert offered(waits(0, {8: AwaitedMessage(), 9: MISSED}), *nodes, edges=edges) == {(8, 9): plain}
     assert offered(waits(0, [8, 9]), *nodes, edges=edges) == {(8, 9): beats}
 
 
@@ -95,7 +95,7 @@ def test_a_deadline_of_its_own_ends_a_wait_whatever_else_does() -> None:
 def test_a_wait_lasts_until_all_outages_before_it_are_over_or_its_deadline(away: dict[str, int], until_s: int) -> None:
     """What a link keeps comes once the link is there again, whatever its sender does."""
     back, heals, ends = (None if ns is None else ns * S for ns in map(away.get, ("back", "heals", "deadline")))
-    fate = {8: Awaited(AwaitedFate.HELD if "held" in away else AwaitedFate.UNSENT)}
+    fate = {8: AwaitedMessage(AwaitedFate.HELD if "held" in away else AwaitedFate.UNSENT)}
     node = is_(8, State.RUNNING if back is None else State.CRASHED, back_ns=back)
     edges = {} if heals is None else {(8, 0): EdgeNow(up=False, heals_ns=heals)}
     snapshot = fleet(waits(0, fate, since_ns=3 * S, deadline_ns=ends), node, at_ns=7 * S, edges=edges)
@@ -105,13 +105,13 @@ def test_a_wait_lasts_until_all_outages_before_it_are_over_or_its_deadline(away:
 
 def test_what_is_under_way_comes_though_its_link_is_down_for_good_since() -> None:
     flying = fleet(
-        waits(0, {8: Awaited(AwaitedFate.IN_FLIGHT)}), is_(8, State.RUNNING), at_ns=7 * S, edges={(8, 0): CUT}
+        waits(0, {8: AwaitedMessage(AwaitedFate.IN_FLIGHT)}), is_(8, State.RUNNING), at_ns=7 * S, edges={(8, 0): CUT}
     )
     assert goes_on(flying) == {0: 7 * S}
 
 
 def test_who_is_held_up_in_doubt_is_told_from_that_moment_on_when_it_has_waited_so_long() -> None:
-    parts = {0: Awaited(), 9: lost(9, 1)}
+    parts = {0: AwaitedMessage(), 9: lost(9, 1)}
     nodes = waits(0, {9: lost(9, 0)}), waits(1, parts, undecided=[9], since_ns=3 * S), is_(9, State.RUNNING)
     snapshot = fleet(*nodes, at_ns=7 * S, detector="heartbeat")
     assert [each.roots for each in find_doubtful(snapshot, [1], 4 * S)] == [(1,)]
@@ -138,7 +138,7 @@ def test_a_wait_that_is_over_by_itself_is_over_at_once(node: NodeNow, ends: int)
 def test_what_is_slow_is_told_from_the_moment_on_when_all_of_it_has_lasted_so_long(state: State) -> None:
     def told(patience_ns: int, sent_ns: int = 0, *nodes: NodeNow) -> int:
         giver = is_(9, state, since_ns=3 * S)
-        fate = Awaited(AwaitedFate.IN_FLIGHT if sent_ns else AwaitedFate.UNSENT, since_ns=sent_ns)
+        fate = AwaitedMessage(AwaitedFate.IN_FLIGHT if sent_ns else AwaitedFate.UNSENT, since_ns=sent_ns)
         return len(
             find_slow(fleet(*(nodes or (waits(0, {9: fate}, since_ns=3 * S),)), giver, at_ns=7 * S), (), patience_ns)
         )
@@ -162,10 +162,12 @@ LOST_FOR_NOW = replace(lost(9, 0), in_vain=True, passes_ns=20 * S)
         ({9: LOST_FOR_NOW, 7: replace(lost(7, 0), in_vain=True)}, False),
         ({9: replace(lost(9, 0), in_vain=True)}, False),
         ({9: lost(9, 0)}, False),
-        ({9: LOST_FOR_NOW, 8: Awaited()}, False),
+        ({9: LOST_FOR_NOW, 8: AwaitedMessage()}, False),
     ],
 )
-def test_what_is_lost_is_waited_for_where_a_copy_of_each_will_pass(parts: dict[int, Awaited], patient: bool) -> None:
+def test_what_is_lost_is_waited_for_where_a_copy_of_each_will_pass(
+    parts: dict[int, AwaitedMessage], patient: bool
+) -> None:
     """Node 8 has crashed: a stall that names it is no matter of copies."""
     runs = (is_(node, State.RUNNING) for node in (7, 9))
     snapshot = fleet(waits(0, parts), *runs, is_(8, State.CRASHED), at_ns=7 * S)

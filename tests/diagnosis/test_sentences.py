@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from netdfl.diagnosis.sentences import say
-from netdfl.diagnosis.why import Divide, Grounds, Need, Reason, Why
+from netdfl.diagnosis.why import Divide, Grounds, Need, Reason, ReasonKind
 
 SECOND = 10**9
 ONE, TWO, MANY = [(0, 1)], [(0, 1), (2, 1)], [(0, 1), (0, 2)]
 
 
-def reason(why: Why, waiter: int = 0, source: int = 1, **more: Any) -> Reason:
+def reason(why: ReasonKind, waiter: int = 0, source: int = 1, **more: Any) -> Reason:
     """Node `waiter` waits in round 4 for `source`, for which the message would come over the edge between them."""
     return Reason(waiter=waiter, source=source, why=why, **{"round": 4, "edge": (source, waiter)} | more)
 
@@ -23,7 +23,7 @@ def said(*reasons: Reason, permanent: bool = True, behind: tuple[int, ...] = (),
     return say(Grounds(at_ns=9 * SECOND, reasons=reasons, **more), roots, behind, permanent=permanent)
 
 
-def of(why: Why, pairs: list[tuple[int, int]], *, permanent: bool = True, **more: Any) -> str:
+def of(why: ReasonKind, pairs: list[tuple[int, int]], *, permanent: bool = True, **more: Any) -> str:
     """What is said where each of `pairs` waits for one reason."""
     return said(*(reason(why, *pair, **more) for pair in pairs), permanent=permanent)
 
@@ -38,64 +38,68 @@ WAITS, WAIT, FOR_BOTH = (
 @pytest.mark.parametrize(
     ("why", "one", "both"),
     [
-        (Why.CRASHED, "which crashed and does not return", "which crashed and do not return"),
-        (Why.PAUSED, "which is paused and never resumed", "which are paused and never resumed"),
+        (ReasonKind.CRASHED, "which crashed and does not return", "which crashed and do not return"),
+        (ReasonKind.PAUSED, "which is paused and never resumed", "which are paused and never resumed"),
         (
-            Why.STANDING,
+            ReasonKind.STANDING,
             "which is standing still outside any wait and never resumed",
             "which are standing still outside any wait and never resumed",
         ),
-        (Why.STOPPED, "which is stopped and never resumed", "which are stopped and never resumed"),
+        (ReasonKind.STOPPED, "which is stopped and never resumed", "which are stopped and never resumed"),
         (
-            Why.RETURNED_PAST,
+            ReasonKind.RETURNED_PAST,
             "which crashed and, since its return, is past that round",
             "which crashed and, since their return, are past that round",
         ),
         (
-            Why.SILENT,
+            ReasonKind.SILENT,
             "whose event loop has not answered for 9 s",
             "whose event loops have not answered for 9 s",
         ),
-        (Why.PAST, "which is past that round and did not send it", "which are past that round and did not send it"),
         (
-            Why.FINISHED,
+            ReasonKind.PAST,
+            "which is past that round and did not send it",
+            "which are past that round and did not send it",
+        ),
+        (
+            ReasonKind.FINISHED,
             "which has finished and sends nothing any more",
             "which have finished and send nothing any more",
         ),
         (
-            Why.TAKEN_FOR_GONE,
+            ReasonKind.TAKEN_FOR_GONE,
             "which took node 0 for gone and did not send it",
             "which took node 0 for gone and did not send it",
         ),
         (
-            Why.UNKNOWN_SENDERS,
+            ReasonKind.UNKNOWN_SENDERS,
             "and does not know which of them will send",
             "and does not know which of them will send",
         ),
-        (Why.LOST, "whose message was lost on 1->0", "whose messages were lost on 1->0 and 2->0"),
+        (ReasonKind.LOST, "whose message was lost on 1->0", "whose messages were lost on 1->0 and 2->0"),
         (
-            Why.LOST_OR_LATE,
+            ReasonKind.LOST_OR_LATE,
             "which sent it: lost or late on 1->0",
             "which sent it: lost or late on 1->0 and 2->0",
         ),
         (
-            Why.RECEIVER_DOWN,
+            ReasonKind.RECEIVER_DOWN,
             "whose message was lost on 1->0 (node 0 was down)",
             "whose messages were lost on 1->0 and 2->0 (node 0 was down)",
         ),
         (
-            Why.RECEIVER_RESTARTED,
+            ReasonKind.RECEIVER_RESTARTED,
             "whose message was lost on 1->0 (node 0 took it before it crashed)",
             "whose messages were lost on 1->0 and 2->0 (node 0 took it before it crashed)",
         ),
         (
-            Why.CUT,
+            ReasonKind.CUT,
             "from which it is cut off: 1->0 is down for good",
             "from which they are cut off: 1->0 and 2->0 are down for good",
         ),
     ],
 )
-def test_each_reason_has_its_sentence_for_one_and_for_several(why: Why, one: str, both: str) -> None:
+def test_each_reason_has_its_sentence_for_one_and_for_several(why: ReasonKind, one: str, both: str) -> None:
     assert of(why, ONE) == WAITS + one
     assert of(why, MANY) == FOR_BOTH + both
 
@@ -103,12 +107,12 @@ def test_each_reason_has_its_sentence_for_one_and_for_several(why: Why, one: str
 @pytest.mark.parametrize(
     ("why", "expected"),
     [
-        (Why.AT_WORK, "node 1 has been at work in round 3 for 7 s; "),
-        (Why.FETCHING, "node 1 has been asking for a model in place of the one that it lost for 7 s; "),
-        (Why.SILENT, "the event loop of node 1 has not answered for 7 s; "),
+        (ReasonKind.AT_WORK, "node 1 has been at work in round 3 for 7 s; "),
+        (ReasonKind.FETCHING, "node 1 has been asking for a model in place of the one that it lost for 7 s; "),
+        (ReasonKind.SILENT, "the event loop of node 1 has not answered for 7 s; "),
     ],
 )
-def test_what_ends_by_itself_is_told_of_who_is_waited_for(why: Why, expected: str) -> None:
+def test_what_ends_by_itself_is_told_of_who_is_waited_for(why: ReasonKind, expected: str) -> None:
     more: dict[str, Any] = {"permanent": False, "source_round": 3, "since_ns": 2 * SECOND}
     assert of(why, ONE, **more) == expected + "node 0 waits in round 4 for it"
     assert of(why, TWO, **more) == expected + "nodes 0 and 2 wait in round 4 for it"
@@ -116,10 +120,13 @@ def test_what_ends_by_itself_is_told_of_who_is_waited_for(why: Why, expected: st
 
 def test_what_is_on_its_way_and_room_end_by_themselves() -> None:
     on_its_way = ", which is still on its way over 1->0"
-    assert of(Why.ON_ITS_WAY, ONE, permanent=False) == f"node 0 waits in round 4 for the message of node 1{on_its_way}"
-    request = of(Why.ON_ITS_WAY, ONE, permanent=False, edge=(0, 1))
+    assert (
+        of(ReasonKind.ON_ITS_WAY, ONE, permanent=False)
+        == f"node 0 waits in round 4 for the message of node 1{on_its_way}"
+    )
+    request = of(ReasonKind.ON_ITS_WAY, ONE, permanent=False, edge=(0, 1))
     assert request == f"{WAITS}to which its request is still on its way over 0->1"
-    full = of(Why.FULL, MANY, permanent=False)
+    full = of(ReasonKind.FULL, MANY, permanent=False)
     assert full == "node 0 waits in round 4 for room in the mailbox of nodes 1 and 2, which is full"
 
 
@@ -137,24 +144,27 @@ def test_what_is_on_its_way_and_room_end_by_themselves() -> None:
 )
 def test_a_loss_says_what_lost_it(loss: str, why: str) -> None:
     lost = f"{WAITS}whose message was lost on 1->0"
-    assert of(Why.LOST, ONE, loss=loss) == lost + why
-    assert of(Why.LOST, ONE, loss=loss, resent=True) == f"{lost}{why}, and will be sent again"
+    assert of(ReasonKind.LOST, ONE, loss=loss) == lost + why
+    assert of(ReasonKind.LOST, ONE, loss=loss, resent=True) == f"{lost}{why}, and will be sent again"
     entry = f" (events[2]{why.replace(' (', ': ') if why else ')'}"
-    assert of(Why.LOST, ONE, loss=loss, event=2) == lost + entry
+    assert of(ReasonKind.LOST, ONE, loss=loss, event=2) == lost + entry
 
 
 def test_of_several_losses_each_kind_is_told_once() -> None:
     assert (
-        of(Why.LOST, MANY, loss="down") == f"{FOR_BOTH}whose messages were lost on 1->0 and 2->0 (the links were down)"
+        of(ReasonKind.LOST, MANY, loss="down")
+        == f"{FOR_BOTH}whose messages were lost on 1->0 and 2->0 (the links were down)"
     )
-    both = said(reason(Why.LOST, loss="down", resent=True), reason(Why.LOST, source=2, loss="down"))
+    both = said(reason(ReasonKind.LOST, loss="down", resent=True), reason(ReasonKind.LOST, source=2, loss="down"))
     assert both == (
         "node 0 waits in round 4: node 0 lacks node 1's message of round 4, lost on 1->0 (the link was down), and will "
         "be sent again; node 0 also lacks node 2's message of round 4, lost on 2->0 (the link was down)"
     )
-    entries = said(reason(Why.LOST, loss="loss", event=1), reason(Why.LOST, source=2, loss="loss", event=2))
+    entries = said(
+        reason(ReasonKind.LOST, loss="loss", event=1), reason(ReasonKind.LOST, source=2, loss="loss", event=2)
+    )
     assert entries == f"{FOR_BOTH}whose messages were lost on 1->0 and 2->0"
-    receivers = said(reason(Why.RECEIVER_DOWN), reason(Why.RECEIVER_DOWN, 2, 3))
+    receivers = said(reason(ReasonKind.RECEIVER_DOWN), reason(ReasonKind.RECEIVER_DOWN, 2, 3))
     assert receivers == (
         "nodes 0 and 2 wait in round 4 for nodes 1 and 3, whose messages were lost on 1->0 and 3->2 "
         "(node 0 was down and node 2 was down)"
@@ -162,15 +172,17 @@ def test_of_several_losses_each_kind_is_told_once() -> None:
 
 
 def test_notices_and_requests_are_no_messages() -> None:
-    assert of(Why.LOST, ONE, notice=True) == f"{WAITS}whose notice that nothing comes was lost on 1->0"
-    assert of(Why.LOST, MANY, notice=True) == f"{FOR_BOTH}whose notice that nothing comes was lost on 1->0 and 2->0"
-    assert of(Why.LOST, ONE, edge=(0, 1)) == f"{WAITS}which its request never reached: it was lost on 0->1"
+    assert of(ReasonKind.LOST, ONE, notice=True) == f"{WAITS}whose notice that nothing comes was lost on 1->0"
+    assert (
+        of(ReasonKind.LOST, MANY, notice=True) == f"{FOR_BOTH}whose notice that nothing comes was lost on 1->0 and 2->0"
+    )
+    assert of(ReasonKind.LOST, ONE, edge=(0, 1)) == f"{WAITS}which its request never reached: it was lost on 0->1"
     mixed = said(
-        reason(Why.CRASHED, source=3),
-        reason(Why.LOST, notice=True),
-        reason(Why.LOST, source=2, edge=(0, 2)),
-        reason(Why.LOST, 5, 6, loss="queue"),
-        reason(Why.LOST, 5, 7, loss="queue"),
+        reason(ReasonKind.CRASHED, source=3),
+        reason(ReasonKind.LOST, notice=True),
+        reason(ReasonKind.LOST, source=2, edge=(0, 2)),
+        reason(ReasonKind.LOST, 5, 6, loss="queue"),
+        reason(ReasonKind.LOST, 5, 7, loss="queue"),
     )
     assert mixed == (
         "nodes 0 and 5 wait in round 4: node 3 crashed and does not return; "
@@ -189,27 +201,27 @@ def test_notices_and_requests_are_no_messages() -> None:
     ],
 )
 def test_a_crashed_node_returns_or_may_return(until: int | None, hoped: bool, expected: str) -> None:
-    assert of(Why.CRASHED, ONE, until_ns=until, hoped=hoped) == WAITS + expected
+    assert of(ReasonKind.CRASHED, ONE, until_ns=until, hoped=hoped) == WAITS + expected
 
 
 def test_ends_that_are_known_are_told() -> None:
-    assert of(Why.PAUSED, ONE, until_ns=12 * SECOND) == f"{WAITS}which is paused until 12 s"
-    assert of(Why.CUT, ONE, until_ns=12 * SECOND, event=0) == (
+    assert of(ReasonKind.PAUSED, ONE, until_ns=12 * SECOND) == f"{WAITS}which is paused until 12 s"
+    assert of(ReasonKind.CUT, ONE, until_ns=12 * SECOND, event=0) == (
         f"{WAITS}from which it is cut off: 1->0 is down until 12 s (events[0])"
     )
 
 
 def test_outages_of_other_kinds_or_ends_are_clauses_of_their_own_in_one_order() -> None:
     outages = said(
-        reason(Why.PAST, 0, 8),
-        reason(Why.SILENT, 0, 7, since_ns=SECOND),
-        reason(Why.LOST, 0, 6),
-        reason(Why.RETURNED_PAST, 0, 5),
-        reason(Why.CUT, 0, 4),
-        reason(Why.CUT, 0, 3, until_ns=20 * SECOND),
-        reason(Why.PAUSED, 0, 2),
-        reason(Why.CRASHED, 0, 1, until_ns=12 * SECOND),
-        reason(Why.CRASHED, 0, 10, until_ns=12 * SECOND),
+        reason(ReasonKind.PAST, 0, 8),
+        reason(ReasonKind.SILENT, 0, 7, since_ns=SECOND),
+        reason(ReasonKind.LOST, 0, 6),
+        reason(ReasonKind.RETURNED_PAST, 0, 5),
+        reason(ReasonKind.CUT, 0, 4),
+        reason(ReasonKind.CUT, 0, 3, until_ns=20 * SECOND),
+        reason(ReasonKind.PAUSED, 0, 2),
+        reason(ReasonKind.CRASHED, 0, 1, until_ns=12 * SECOND),
+        reason(ReasonKind.CRASHED, 0, 10, until_ns=12 * SECOND),
     )
     assert outages == (
         "node 0 waits in round 4: nodes 1 and 10 crashed and return at 12 s; node 2 is paused and never resumed; "
@@ -221,13 +233,13 @@ def test_outages_of_other_kinds_or_ends_are_clauses_of_their_own_in_one_order() 
 
 def test_many_links_are_told_by_what_they_divide() -> None:
     edges = ((2, 0), (3, 0), (3, 1))
-    cut = [reason(Why.CUT, dst, src, event=1) for src, dst in edges]
+    cut = [reason(ReasonKind.CUT, dst, src, event=1) for src, dst in edges]
     both_ways = Divide(edges, ((0, 1), (2, 3, 4)))
     assert said(*cut) == "nodes 0 and 1 wait in round 4: 2->0, 3->0 and 3->1 are down for good (events[1])"
     assert said(*cut, divides=(both_ways,)) == (
         "nodes 0 and 1 wait in round 4: nothing passes between nodes 0 and 1 and nodes 2 to 4 for good (events[1])"
     )
-    lost = [reason(Why.LOST, dst, src, loss="down", event=1) for src, dst in edges]
+    lost = [reason(ReasonKind.LOST, dst, src, loss="down", event=1) for src, dst in edges]
     one_way = Divide(edges, ((2, 3), (0, 1)), one_way=True)
     assert said(*lost, divides=(one_way,)) == (
         "nodes 0 and 1 wait in round 4 for messages that were lost while nothing passed "
@@ -241,8 +253,8 @@ def test_many_links_are_told_by_what_they_divide() -> None:
 
 def test_a_full_mailbox_says_why_it_stays_full() -> None:
     full = "node 0 can't send in round 4: the mailbox of node 1 is full"
-    assert said(reason(Why.FULL), room=True) == full
-    assert said(reason(Why.CRASHED), room=True) == f"{full}, as node 1 crashed and does not return"
+    assert said(reason(ReasonKind.FULL), room=True) == full
+    assert said(reason(ReasonKind.CRASHED), room=True) == f"{full}, as node 1 crashed and does not return"
 
 
 def test_a_knot_says_what_each_node_lacks() -> None:
@@ -255,15 +267,16 @@ def test_a_knot_says_what_each_node_lacks() -> None:
 
 def test_who_waits_behind_comes_last() -> None:
     assert (
-        said(reason(Why.CRASHED), behind=(4, 5)) == f"{WAITS}which crashed and does not return; 4 and 5 wait behind it"
+        said(reason(ReasonKind.CRASHED), behind=(4, 5))
+        == f"{WAITS}which crashed and does not return; 4 and 5 wait behind it"
     )
 
 
 @pytest.mark.parametrize(("roots", "expected"), [([1], "node 1 stands"), ([1, 2], "nodes 1 and 2 stand")])
 def test_nodes_for_whom_nobody_waits_are_told_alone(roots: list[int], expected: str) -> None:
-    still = Grounds(at_ns=9 * SECOND, alone=Why.STANDING)
+    still = Grounds(at_ns=9 * SECOND, alone=ReasonKind.STANDING)
     assert say(still, roots, [], permanent=True) == f"{expected} still outside any wait"
-    silent = Grounds(at_ns=9 * SECOND, alone=Why.SILENT, since_ns=SECOND)
+    silent = Grounds(at_ns=9 * SECOND, alone=ReasonKind.SILENT, since_ns=SECOND)
     assert say(silent, [1], [], permanent=False) == "the event loop of node 1 has not answered for 8 s"
 
 
@@ -275,8 +288,8 @@ def test_messages_that_go_in_circles_are_counted() -> None:
 
 
 def test_a_reason_is_plain_data_without_what_says_nothing() -> None:
-    assert reason(Why.CUT).to_json() == {"waiter": 0, "source": 1, "why": "cut", "edge": [1, 0]}
-    full = reason(Why.LOST, loss="down", event=0, notice=True, resent=True).to_json()
+    assert reason(ReasonKind.CUT).to_json() == {"waiter": 0, "source": 1, "why": "cut", "edge": [1, 0]}
+    full = reason(ReasonKind.LOST, loss="down", event=0, notice=True, resent=True).to_json()
     assert full == {
         "waiter": 0,
         "source": 1,

@@ -13,7 +13,7 @@ from netdfl.diagnosis import words
 from netdfl.diagnosis.causes import find_stuck
 from netdfl.diagnosis.finding import keep_stall
 from netdfl.diagnosis.probes import AndDetector, EdgeChasingProbe, OrDetector
-from netdfl.diagnosis.snapshot import Awaited, EdgeNow, Snapshot, State, WaitNow, What
+from netdfl.diagnosis.snapshot import AwaitedMessage, EdgeNow, Snapshot, State, WaitKind, WaitNow
 from netdfl.diagnosis.watch import (
     FIRST_LOOK_NS,
     FIRST_NS,
@@ -84,12 +84,12 @@ def test_only_a_nodes_last_computation_proves_a_deadlock() -> None:
 
 
 def test_what_a_wait_lacks_is_named_by_how_many_it_needs() -> None:
-    def lacks(need: int, what: What = What.MESSAGE) -> str:
-        on = {node: Awaited() for node in (5, 1, 2)}
+    def lacks(need: int, what: WaitKind = WaitKind.MESSAGE) -> str:
+        on = {node: AwaitedMessage() for node in (5, 1, 2)}
         return words.for_whom(WaitNow(round=0, need=need, awaited=on, have=frozenset([7]), what=what))
 
     assert [lacks(need) for need in (2, 3, 4)] == ["1, 2 or 5", "2 of 1, 2 and 5", "1, 2 and 5"]
-    assert lacks(4, What.ROOM) == "room at 1, 2 and 5"
+    assert lacks(4, WaitKind.ROOM) == "room at 1, 2 and 5"
 
 
 # pace

@@ -16,7 +16,7 @@ from netdfl.core.control import Order, Probe, ProbeReply
 from netdfl.core.types import NodeId
 from netdfl.diagnosis.account import Account, WaitAccount
 from netdfl.diagnosis.finding import Cause, Finding
-from netdfl.diagnosis.snapshot import State, What
+from netdfl.diagnosis.snapshot import State, WaitKind
 from netdfl.diagnosis.watch import Pace
 from netdfl.record.directory import RunDirectory
 from netdfl.record.status import FleetStatus, NodeStatus, Phase
@@ -80,7 +80,7 @@ class Told:
             self.ask_slow(probe)
             return
         wait = WaitAccount(
-            what=What.MESSAGE,
+            what=WaitKind.MESSAGE,
             round=50,
             step=0,
             sources=(3,),

@@ -16,17 +16,17 @@ from netdfl.core.control import Again, Recover
 from netdfl.core.fates import Fate
 from netdfl.core.types import Kind, LogicalId, Message, MessageId, Multicast, Payload, StepId, messages_of, unicasts
 from netdfl.diagnosis.account import Account, EdgeAccount, WaitAccount
-from netdfl.diagnosis.assemble import Down, assemble
+from netdfl.diagnosis.assemble import DownNode, assemble
 from netdfl.diagnosis.causes import find_stuck
 from netdfl.diagnosis.diagnose import diagnose
 from netdfl.diagnosis.ending import is_over, unfinished
 from netdfl.diagnosis.finding import Cause, by_verdict
 from netdfl.diagnosis.outages import EdgeOutage, Outages
-from netdfl.diagnosis.outgoing import Outgoing
+from netdfl.diagnosis.outgoing import OutgoingMessages
 from netdfl.diagnosis.remedies import MOST_RESENDS, Recovery
 from netdfl.diagnosis.slow import find_slow
-from netdfl.diagnosis.snapshot import Awaited, AwaitedFate, NodeNow, State, What
-from netdfl.diagnosis.watch import FIRST_NS, LEAST_NS, Pace, Watch
+from netdfl.diagnosis.snapshot import AwaitedFate, AwaitedMessage, NodeNow, State, WaitKind
+from netdfl.diagnosis.watch import FIRST_NS, LEAST_NS, FindingHistory, Pace
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.selectors import Block
 from netdfl.record.status import FleetStatus, NodeStatus, Phase
@@ -35,7 +35,9 @@ from tests.node.hand import HandClock
 SECOND = 10**9
 
 
-def wait(sources: Sequence[int] | None, *, round: int = 3, need: int = 1, what: What = What.MESSAGE) -> WaitAccount:
+def wait(
+    sources: Sequence[int] | None, *, round: int = 3, need: int = 1, what: WaitKind = WaitKind.MESSAGE
+) -> WaitAccount:
     whom = None if sources is None else tuple(sources)
     return WaitAccount(
         what=what, round=round, step=0, sources=whom, need=need, have=(), left_out=(), since_ns=5, deadline_ns=None
@@ -64,7 +66,7 @@ def edge(
 
 def fate_of(giver: Account | None) -> AwaitedFate:
     accounts = {0: account(0, State.WAITING, wait=wait([1]))} | ({} if giver is None else {1: giver})
-    gone = {1: Down(State.CRASHED, 3, 0)} if giver is None else {}
+    gone = {1: DownNode(State.CRASHED, 3, 0)} if giver is None else {}
     now = assemble(SECOND, accounts, gone, Outages([])).nodes[0].wait
     assert now is not None
     return now.awaited[1].fate
@@ -130,7 +132,7 @@ def test_a_lost_message_that_its_sender_will_send_again_holds_nobody_for_good() 
     ],
 )
 def test_the_fate_of_a_reply(giver: Account, asked: dict[int, EdgeAccount], fate: AwaitedFate) -> None:
-    asking = account(0, State.WAITING, wait=wait([1], what=What.REPLY), edges=asked)
+    asking = account(0, State.WAITING, wait=wait([1], what=WaitKind.REPLY), edges=asked)
     now = assemble(SECOND, {0: asking, 1: giver}, {}, Outages([])).nodes[0].wait
     assert now is not None
     assert now.awaited[1].fate is fate
@@ -220,7 +222,7 @@ def test_two_stalls_of_one_look_with_the_same_cause_and_culprit_are_two() -> Non
     """Node 1's messages to 0 and to 2 are both on their way, and stay so while the one to 3 comes to be missed."""
     flying = fleet(waits(0, {1: FLYING}), waits(2, {1: FLYING}), is_(1, State.RUNNING), is_(3, State.RUNNING))
     more = fleet(*(waits(i, {1: FLYING}) for i in (0, 2, 3)), is_(1, State.RUNNING))
-    watch = Watch()
+    watch = FindingHistory()
     assert [f.roots for f in watch.take(find_slow(flying, (), 0))] == [(0,), (2,)]
     assert [f.roots for f in watch.findings] == [(0,), (2,)]
     assert [f.roots for f in watch.take(reversed(find_slow(more, (), 0)))] == [(3,)]
@@ -229,7 +231,7 @@ def test_two_stalls_of_one_look_with_the_same_cause_and_culprit_are_two() -> Non
 
 
 def test_a_stall_that_grows_or_passes_to_other_waiters_stays_one() -> None:
-    watch = Watch()
+    watch = FindingHistory()
     for waiters in ((0,), (0, 2), (2,), (3,)):
         nodes = [waits(node, [1]) for node in waiters]
         watch.take(find_slow(fleet(*nodes, is_(1, State.RUNNING), at_ns=4 * SECOND), (), SECOND))
@@ -239,7 +241,7 @@ def test_a_stall_that_grows_or_passes_to_other_waiters_stays_one() -> None:
 def test_a_finding_is_news_once_and_over_when_it_is_gone() -> None:
     stuck = fleet(waits(0, {1: lost(1, 0)}), is_(1, State.RUNNING))
     (found,) = find_stuck(stuck)
-    watch = Watch()
+    watch = FindingHistory()
     assert watch.take([replace(found, suspected=True)]) == [replace(found, suspected=True)]
     assert watch.take([found]) == [found]
     assert watch.take([replace(found, behind=(4,), found_ns=9)]) == []
@@ -253,7 +255,7 @@ def test_a_finding_is_news_once_and_over_when_it_is_gone() -> None:
 def test_a_stall_whose_culprit_is_back_and_held_up_itself_is_over() -> None:
     """Node 2 was down; since its return it lacks what was sent to it meanwhile."""
     waiter, down = waits(0, [2]), is_(2, State.CRASHED, back_ns=60 * SECOND)
-    watch = Watch()
+    watch = FindingHistory()
     watch.take(find_slow(fleet(waiter, down, at_ns=40 * SECOND), (), SECOND))
     watch.take(find_stuck(fleet(waiter, waits(2, {1: lost(1, 2)}), is_(1, State.RUNNING))), lambda finding: True)
     assert sorted((each.roots, each.permanent, each.over) for each in watch.findings) == [
@@ -264,7 +266,7 @@ def test_a_stall_whose_culprit_is_back_and_held_up_itself_is_over() -> None:
 
 def test_what_was_only_suspected_leaves_nothing_behind() -> None:
     (found,) = find_stuck(fleet(waits(0, [1]), waits(1, [0])))
-    watch = Watch()
+    watch = FindingHistory()
     watch.take([replace(found, suspected=True)])
     watch.take([])
     assert watch.findings == []
@@ -289,7 +291,7 @@ def test_a_run_in_which_no_node_runs_is_not_over_by_that_as_one_may_return() -> 
 
 def test_a_run_is_over_when_clients_wait_in_vain_for_a_server_that_has_finished() -> None:
     def client(fate: AwaitedFate = AwaitedFate.LOST, deadline_ns: int | None = None, **more: Any) -> NodeNow:
-        return replace(waits(0, {1: Awaited(fate)}, essential=True, deadline_ns=deadline_ns), **more)
+        return replace(waits(0, {1: AwaitedMessage(fate)}, essential=True, deadline_ns=deadline_ns), **more)
 
     done, paused = is_(1, State.FINISHED), is_(2, State.PAUSED)
     assert is_over([], fleet(client(), done), [0])
@@ -348,7 +350,7 @@ def test_resend_is_bounded_and_needs_a_message_that_is_still_kept() -> None:
 
 @pytest.mark.parametrize(("edge", "kind"), [((1, 0), Kind.REPLY), ((0, 1), Kind.REQUEST)])
 def test_of_an_exchange_what_was_lost_is_sent_again_by_who_sent_it(edge: tuple[int, int], kind: Kind) -> None:
-    snapshot = fleet(waits(0, {1: lost(*edge)}, round=7, what=What.REPLY), is_(1, State.RUNNING))
+    snapshot = fleet(waits(0, {1: lost(*edge)}, round=7, what=WaitKind.REPLY), is_(1, State.RUNNING))
     (found,) = find_stuck(snapshot)
     expected = [(edge[0], Recover(again=(Again(edge[1], 7, 0, kind),)))]
     assert Recovery("resend", lambda *sent: True).orders(found, snapshot) == expected
@@ -360,7 +362,7 @@ class Post:
     def __init__(self) -> None:
         self.sent: list[Message] = []
         self.while_sending: list[int] = []
-        self.outgoing: Outgoing | None = None
+        self.outgoing: OutgoingMessages | None = None
 
     def attach(self, sink: Any) -> None:
         raise NotImplementedError
@@ -383,7 +385,7 @@ class Noon:
 
 async def test_outgoing_shows_what_it_is_held_up_with_and_sends_again_under_the_next_attempt() -> None:
     post = Post()
-    outgoing = post.outgoing = Outgoing(post, Noon(), keep=3)  # type: ignore[arg-type]
+    outgoing = post.outgoing = OutgoingMessages(post, Noon(), keep=3)  # type: ignore[arg-type]
     messages = [Message(0, dst, Kind.DATA, 0, 4, 0, 0, Payload()) for dst in range(1, 5)]
     await outgoing.send(unicasts(messages))
     assert post.while_sending == [4]
@@ -416,7 +418,7 @@ class Narrow(Post):
 async def test_who_is_held_up_is_so_still_when_a_question_has_left_meanwhile() -> None:
     """A question to somebody else leaves at once: a node that could not send would be taken for one at work."""
     clock, post = HandClock(), Narrow()
-    outgoing = Outgoing(post, clock)  # type: ignore[arg-type]
+    outgoing = OutgoingMessages(post, clock)  # type: ignore[arg-type]
     first, later, question = (
         unicasts([Message(0, 1, kind, 0, round, 0, 0, Payload())])
         for kind, round in ((Kind.DATA, 4), (Kind.NOTICE, 5), (Kind.QUERY, 5))
@@ -437,7 +439,7 @@ async def test_who_is_held_up_is_so_still_when_a_question_has_left_meanwhile() -
 
 async def test_a_request_and_a_reply_of_one_round_to_one_node_are_kept_apart_and_heartbeats_not_at_all() -> None:
     post = Post()
-    outgoing = post.outgoing = Outgoing(post, Noon(), keep=3)  # type: ignore[arg-type]
+    outgoing = post.outgoing = OutgoingMessages(post, Noon(), keep=3)  # type: ignore[arg-type]
     messages = [Message(0, 1, kind, 0, 4, 0, 0, Payload()) for kind in (Kind.REQUEST, Kind.REPLY, Kind.HEARTBEAT)]
     await outgoing.send(unicasts(messages))
     assert [outgoing.can_send_again((1, m.logical)) for m in messages] == [True, True, False]

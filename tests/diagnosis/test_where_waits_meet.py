@@ -12,7 +12,7 @@ from netdfl.diagnosis.causes import find_stuck
 from netdfl.diagnosis.diagnose import diagnose
 from netdfl.diagnosis.finding import Cause, Finding
 from netdfl.diagnosis.slow import find_slow
-from netdfl.diagnosis.snapshot import Awaited, AwaitedFate, EdgeNow, NodeNow, State, What
+from netdfl.diagnosis.snapshot import AwaitedFate, AwaitedMessage, EdgeNow, NodeNow, State, WaitKind
 from netdfl.diagnosis.why import Divide, Need
 
 SECOND = 10**9
@@ -54,7 +54,7 @@ def test_a_knot_is_as_small_as_what_holds_itself(nodes: list[NodeNow], expected:
 
 
 def test_a_knot_says_what_each_of_it_needs() -> None:
-    nodes = waits(0, [1, 9], round=3, have=[7]), waits(1, [0, 2], need=1, round=4), waits(2, [0], what=What.ROOM)
+    nodes = waits(0, [1, 9], round=3, have=[7]), waits(1, [0, 2], need=1, round=4), waits(2, [0], what=WaitKind.ROOM)
     (found,) = find_stuck(fleet(*nodes, is_(9, State.RUNNING)))
     assert found.grounds.knot == (
         Need(0, 3, (1, 9), 2),
@@ -74,7 +74,7 @@ def test_a_stall_is_of_the_first_round_in_which_somebody_waits_and_since_then() 
 
 
 def test_who_would_be_left_out_anyway_is_not_blamed() -> None:
-    both = waits(0, {8: Awaited(), 9: lost(9, 0)})
+    both = waits(0, {8: AwaitedMessage(), 9: lost(9, 0)})
     crashed = is_(8, State.CRASHED)
     assert short(told(both, crashed, RUNS, detector="heartbeat")) == [(Cause.LOST_MESSAGE, (0,), (9,), ())]
     assert short(told(both, crashed, RUNS)) == [(Cause.UNREACHABLE, (0,), (8, 9), ())]
@@ -82,9 +82,9 @@ def test_who_would_be_left_out_anyway_is_not_blamed() -> None:
 
 def test_mailboxes_are_full_where_all_wait_for_room() -> None:
     crashed = is_(1, State.CRASHED)
-    (room,) = told(waits(0, [1], what=What.ROOM), crashed)
+    (room,) = told(waits(0, [1], what=WaitKind.ROOM), crashed)
     assert room.what.startswith("node 0 can't send in round 0: the mailbox of node 1 is full")
-    (mixed,) = told(waits(0, [1], what=What.ROOM), waits(2, [1]), crashed)
+    (mixed,) = told(waits(0, [1], what=WaitKind.ROOM), waits(2, [1]), crashed)
     assert mixed.what == "nodes 0 and 2 wait in round 0 for node 1, which crashed and does not return"
 
 
@@ -167,11 +167,11 @@ def test_messages_on_their_way_are_each_a_stall_of_their_own() -> None:
 
 
 def test_of_a_room_that_is_wanted_at_several_each_node_is_one_stall() -> None:
-    nodes = [waits(n, [m], what=What.ROOM) for n, m in ((0, 8), (1, 8), (2, 9))]
+    nodes = [waits(n, [m], what=WaitKind.ROOM) for n, m in ((0, 8), (1, 8), (2, 9))]
     found = find_slow(fleet(*nodes, is_(8, State.RUNNING), RUNS), (), 0)
     assert [(each.roots, each.culprits) for each in found] == [((0, 1), (8,)), ((2,), (9,))]
 
 
 def test_what_was_never_sent_ends_with_its_wait_and_is_no_slow_stall() -> None:
-    never = Awaited(AwaitedFate.NEVER)
+    never = AwaitedMessage(AwaitedFate.NEVER)
     assert told(waits(0, {9: never}, deadline_ns=20 * SECOND), RUNS) == []

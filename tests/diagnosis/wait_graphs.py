@@ -8,17 +8,17 @@ from typing import Any
 from hypothesis import strategies as st
 
 from netdfl.core.types import Edge, NodeId
-from netdfl.diagnosis.snapshot import Awaited, AwaitedFate, EdgeNow, NodeNow, Snapshot, State, WaitNow, What
+from netdfl.diagnosis.snapshot import AwaitedFate, AwaitedMessage, EdgeNow, NodeNow, Snapshot, State, WaitKind, WaitNow
 
 
 def waits(
     node: NodeId,
-    on: Mapping[NodeId, Awaited] | Collection[NodeId],
+    on: Mapping[NodeId, AwaitedMessage] | Collection[NodeId],
     *,
     need: int | None = None,
     round: int = 0,
     have: Collection[NodeId] = (),
-    what: What = What.MESSAGE,
+    what: WaitKind = WaitKind.MESSAGE,
     since_ns: int = 0,
     deadline_ns: int | None = None,
     gone: Collection[NodeId] = (),
@@ -27,7 +27,7 @@ def waits(
     ends_ns: int | None = None,
 ) -> NodeNow:
     """`node` waits for `on`: unsent messages where no fate is given, all of them where no `need` is given."""
-    awaited = dict(on) if isinstance(on, Mapping) else {source: Awaited() for source in on}
+    awaited = dict(on) if isinstance(on, Mapping) else {source: AwaitedMessage() for source in on}
     wait = WaitNow(
         round=round,
         need=len(awaited) + len(have) if need is None else need,
@@ -40,7 +40,7 @@ def waits(
         deadline_ns=deadline_ns,
         what=what,
     )
-    state = State.SENDING if what is What.ROOM else State.WAITING
+    state = State.SENDING if what is WaitKind.ROOM else State.WAITING
     own = {"round": round, "finished": round - 1, "since_ns": since_ns, "ends_ns": ends_ns}
     return NodeNow(node=node, state=state, wait=wait, **own)
 
@@ -56,11 +56,11 @@ def fleet(
     return Snapshot(at_ns=at_ns, nodes=by_id, edges=edges or {}, detector=detector)
 
 
-def lost(src: NodeId, dst: NodeId, reason: str = "loss") -> Awaited:
-    return Awaited(AwaitedFate.LOST, reason, (src, dst))
+def lost(src: NodeId, dst: NodeId, reason: str = "loss") -> AwaitedMessage:
+    return AwaitedMessage(AwaitedFate.LOST, reason, (src, dst))
 
 
-FLYING = Awaited(AwaitedFate.IN_FLIGHT)
+FLYING = AwaitedMessage(AwaitedFate.IN_FLIGHT)
 
 
 @st.composite
@@ -78,9 +78,9 @@ def fleets(draw: st.DrawFn, most: int = 6, states: Collection[State] = tuple(Sta
         usual = [AwaitedFate.UNSENT] * 3
         fates = st.sampled_from([*usual, AwaitedFate.IN_FLIGHT, AwaitedFate.LOST, AwaitedFate.NEVER])
         flags = st.sampled_from([{}, {"resent": True}, {"replaced": True}])
-        on = {other: Awaited(draw(fates), **draw(flags)) for other in sorted(others)}
+        on = {other: AwaitedMessage(draw(fates), **draw(flags)) for other in sorted(others)}
         gone, undecided = (draw(st.sets(st.sampled_from(sorted(on)), max_size=1)) for _ in range(2))
-        what = What.ROOM if state is State.SENDING else What.MESSAGE
+        what = WaitKind.ROOM if state is State.SENDING else WaitKind.MESSAGE
         more = {"undecided": undecided, "essential": draw(st.integers(0, 4)) == 0, "ends_ns": draw(ends)}
         nodes.append(waits(node, on, need=draw(st.integers(1, len(on))), gone=gone, what=what, **more))
         for other in sorted(on):

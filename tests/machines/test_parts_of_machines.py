@@ -14,7 +14,7 @@ import pytest
 
 from netdfl.core.control import EVALUATOR, AskClock, ClockReading, FilePart, Hello, Report
 from netdfl.core.errors import InputError, MachineError
-from netdfl.diagnosis.fidelity import Ways, _sentence
+from netdfl.diagnosis.fidelity import NetworkDelays, _sentence
 from netdfl.host.apart import ASKS, ClockOffset, FileUpload
 from netdfl.host.facts import address_in, interfaces
 from netdfl.host.living import record_name
@@ -130,7 +130,7 @@ def test_an_address_is_found_by_its_interface_or_network() -> None:
 
 
 def test_late_by_the_network_between_machines_is_said_to_be() -> None:
-    ways = Ways(
+    ways = NetworkDelays(
         {
             "machines": {"m0": [0], "m1": [1, 2]},
             "network": [{"src": "m0", "dst": "m1", "round_trip_s": 0.04, "rate_bps": 8e6}],

@@ -13,7 +13,7 @@ from netdfl.core.fates import LOSS, Fate, MessageCounts
 from netdfl.core.types import Kind, Message, Payload
 from netdfl.diagnosis.causes import find_stuck
 from netdfl.diagnosis.finding import Finding, keep_stall
-from netdfl.diagnosis.snapshot import Awaited, AwaitedFate, NodeNow, Snapshot, State, WaitNow
+from netdfl.diagnosis.snapshot import AwaitedFate, AwaitedMessage, NodeNow, Snapshot, State, WaitNow
 from netdfl.record.directory import RunDirectory
 from netdfl.record.result import summarize
 from netdfl.record.run import Run, open_run
@@ -69,7 +69,7 @@ def fabricate_run(path: Path, nodes: int = 16, rounds: int = 50, dead: int | Non
 
 def _keep_a_stall(directory: RunDirectory) -> Finding:
     """Node 1 waited for a message of node 0 that was lost, and was let go."""
-    wait = WaitNow(round=3, need=1, awaited={0: Awaited(AwaitedFate.LOST, "loss", (0, 1))}, since_ns=SECOND)
+    wait = WaitNow(round=3, need=1, awaited={0: AwaitedMessage(AwaitedFate.LOST, "loss", (0, 1))}, since_ns=SECOND)
     nodes = {0: NodeNow(node=0, state=State.RUNNING), 1: NodeNow(node=1, state=State.WAITING, round=3, wait=wait)}
     snapshot = Snapshot(at_ns=2 * SECOND, nodes=nodes)
     (found,) = find_stuck(snapshot)

@@ -11,7 +11,7 @@ from netdfl.core.fates import LOSS, Fate
 from netdfl.core.types import Kind, Message, Payload
 from netdfl.diagnosis.causes import find_stuck
 from netdfl.diagnosis.finding import Finding, keep_stall
-from netdfl.diagnosis.snapshot import Awaited, AwaitedFate, NodeNow, Snapshot, State, WaitNow
+from netdfl.diagnosis.snapshot import AwaitedFate, AwaitedMessage, NodeNow, Snapshot, State, WaitNow
 from netdfl.record.directory import RunDirectory
 from netdfl.record.kept_stalls import MOST_KEPT, kept_stalls
 from netdfl.record.run import Run, open_run
@@ -26,9 +26,9 @@ MS = 10**6
 
 def stalled() -> tuple[Finding, Snapshot]:
     """Node 3 of a ring waits for a lost message of node 2; node 4 waits for node 3."""
-    lost = {2: Awaited(AwaitedFate.LOST, "loss", (2, 3))}
+    lost = {2: AwaitedMessage(AwaitedFate.LOST, "loss", (2, 3))}
     waits = {3: WaitNow(round=5, need=1, awaited=lost, since_ns=80 * MS)}
-    waits[4] = WaitNow(round=6, need=1, awaited={3: Awaited()}, since_ns=95 * MS)
+    waits[4] = WaitNow(round=6, need=1, awaited={3: AwaitedMessage()}, since_ns=95 * MS)
     nodes = {n: NodeNow(node=n, state=State.WAITING, round=w.round, wait=w) for n, w in waits.items()}
     nodes[2] = NodeNow(node=2, state=State.RUNNING, round=6)
     snapshot = Snapshot(at_ns=150 * MS, nodes=nodes)

@@ -20,7 +20,7 @@ from netdfl.core.errors import InputError, NetdflError
 from netdfl.core.fates import Fate
 from netdfl.core.types import Kind, MessageId, StepId
 from netdfl.diagnosis.account import Account, EdgeAccount, WaitAccount
-from netdfl.diagnosis.snapshot import State, What
+from netdfl.diagnosis.snapshot import State, WaitKind
 from netdfl.host.models import snapshot_path, write_snapshot
 from netdfl.node.checkpoint import HEADER, save_state
 from netdfl.record.judge import WELL
@@ -122,7 +122,7 @@ def test_accounts_come_back_as_they_were_given(tmp_path: Path) -> None:
     edge = EdgeAccount(sent=2, delivered=1, dropped={Fate.read("dropped:loss"): 1}, in_flight=0, flying=((key, 5),))
     edge = replace(edge, last=((key, 5, None, Fate.read("dropped:loss")), (key, 5, 7, Fate.read("delivered"))))
     what: dict[str, Any] = {
-        "what": What.MESSAGE,
+        "what": WaitKind.MESSAGE,
         "round": 1,
         "step": 0,
         "sources": (1,),

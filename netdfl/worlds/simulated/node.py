@@ -13,7 +13,7 @@ from functools import partial
 from netdfl.core.control import Exit, Hello, Life, Order, Report, Start, Stop
 from netdfl.core.errors import OwnCodeError, TrainingError
 from netdfl.core.types import NodeId, Role
-from netdfl.diagnosis.outgoing import Outgoing
+from netdfl.diagnosis.outgoing import OutgoingMessages
 from netdfl.host.blueprint import Blueprint
 from netdfl.host.kept import MemoryStateKeeper
 from netdfl.host.models import ModelsInMemory, ModelSnapshot
@@ -61,7 +61,7 @@ class SimulatedNode:
             clock=context.clock,
             device=device_of(context.blueprint),
             transport=transport,
-            outgoing=Outgoing(transport, context.clock, keep=most_kept(context.blueprint)),
+            outgoing=OutgoingMessages(transport, context.clock, keep=most_kept(context.blueprint)),
             ledger=self.ledger,
             worker=self._make_worker(),
             recorder=context.recorder,

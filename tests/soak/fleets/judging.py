@@ -10,7 +10,7 @@ from netdfl.core.clock import NS_PER_S
 from netdfl.core.errors import InputError
 from netdfl.core.types import NodeId
 from netdfl.diagnosis.finding import Cause, Finding
-from netdfl.diagnosis.why import NEVER_SENT, Reason, Why
+from netdfl.diagnosis.why import NEVER_SENT, Reason, ReasonKind
 from netdfl.explore.execute import ExploredRun
 from netdfl.explore.rows import MemoryStore
 from netdfl.record.judge import WELL
@@ -22,16 +22,16 @@ from tests.soak.fleets.truth import Fact, Truth, decide
 
 LONGEST_NS = 60 * NS_PER_S
 """A run that goes on for longer than this after all that could still happen is one that does not end."""
-WHYS: Mapping[str, frozenset[Why]] = {
-    "down": frozenset({Why.CRASHED, Why.PAUSED, Why.STOPPED, Why.SILENT}),
-    "cut": frozenset({Why.CUT}),
-    "held": frozenset({Why.CUT}),
-    "lost": frozenset({Why.LOST, Why.CUT}),
-    "receiver down": frozenset({Why.RECEIVER_DOWN, Why.CRASHED}),
-    "receiver restarted": frozenset({Why.RECEIVER_RESTARTED}),
-    "never sent": NEVER_SENT | {Why.RETURNED_PAST},
-    "full": frozenset({Why.FULL}),
-    "waits": frozenset({Why.WAITING}),
+WHYS: Mapping[str, frozenset[ReasonKind]] = {
+    "down": frozenset({ReasonKind.CRASHED, ReasonKind.PAUSED, ReasonKind.STOPPED, ReasonKind.SILENT}),
+    "cut": frozenset({ReasonKind.CUT}),
+    "held": frozenset({ReasonKind.CUT}),
+    "lost": frozenset({ReasonKind.LOST, ReasonKind.CUT}),
+    "receiver down": frozenset({ReasonKind.RECEIVER_DOWN, ReasonKind.CRASHED}),
+    "receiver restarted": frozenset({ReasonKind.RECEIVER_RESTARTED}),
+    "never sent": NEVER_SENT | {ReasonKind.RETURNED_PAST},
+    "full": frozenset({ReasonKind.FULL}),
+    "waits": frozenset({ReasonKind.WAITING}),
 }
 
 
@@ -171,25 +171,29 @@ def _reasons(
 def _is_of_another_state(reason: Reason, fact: Fact) -> bool:
     """Whether a reason says of its source what it is not: crashed, paused, finished, or back from a crash."""
     match reason.why:
-        case Why.CRASHED if fact.what == "receiver down":  # it is the receiver of a request alone
+        case ReasonKind.CRASHED if fact.what == "receiver down":  # it is the receiver of a request alone
             return not reason.is_request or fact.state != "crashed"
-        case Why.CRASHED | Why.PAUSED | Why.FINISHED:
+        case ReasonKind.CRASHED | ReasonKind.PAUSED | ReasonKind.FINISHED:
             return fact.state != reason.why.value
-        case Why.RETURNED_PAST:
+        case ReasonKind.RETURNED_PAST:
             return not fact.returned
     return False
 
 
 def _wrong_rule(reason: Reason, fact: Fact) -> str:
     """What is wrong of the rule that is told; empty where nothing is."""
-    if fact.what == "lost" and reason.why is Why.LOST and (reason.loss != fact.loss or reason.notice != fact.notice):
+    if (
+        fact.what == "lost"
+        and reason.why is ReasonKind.LOST
+        and (reason.loss != fact.loss or reason.notice != fact.notice)
+    ):
         return f"{reason.loss}{' of a notice' * reason.notice}"
     if fact.what in ("lost", "held", "cut") and reason.event not in (fact.events or {None}):
         by_chance = fact.loss == "loss" and reason.event is None and fact.by_chance
         return "" if by_chance else f"events {reason.event}"
     if reason.edge != fact.edge and fact.what != "down":
         return f"on {reason.edge}"
-    if fact.what == "never sent" and (reason.why is Why.TAKEN_FOR_GONE) != fact.gone:
+    if fact.what == "never sent" and (reason.why is ReasonKind.TAKEN_FOR_GONE) != fact.gone:
         return str(reason.why)
     return ""
 
