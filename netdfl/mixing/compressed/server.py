@@ -82,7 +82,10 @@ class CompressedReports(AggregationWrapper):
     def report_from(
         self, state: ClientState, update: Update, received: Received, view: View
     ) -> tuple[ClientState, Outbox, Tensor, Extras]:
-        """Send the wrapped report with the compressed difference in place of the model; see the protocol."""
+        """Send the wrapped report with the compressed difference in place of the model.
+
+        Returns the new state, the messages, y^, and the compression error of each extra in `said`.
+        """
         changes, unsaid = self._encode_changes(update.extras, view)
         state, code, said = self._encode(state, update.x - update.before, view)
         outbox = {
