@@ -7,6 +7,7 @@ reads in its own, and the diagnosis treats both alike.
 from __future__ import annotations
 
 import traceback
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, NamedTuple, TypeAlias
@@ -306,7 +307,10 @@ def _sending(ledger: NodeLedger, outgoing: OutgoingMessages) -> WaitAccount | No
     """Return the wait of a send that lasts: for room at the receiver to which most messages are in flight."""
     multicasts, since_ns = outgoing.held_up
     dsts = [dst for multicast in multicasts for dst in multicast.dsts]
-    most = {dst: ledger.edges[dst].in_flight for dst in dsts if dst in ledger.edges}
+    counts = [(dst, edges[dst]) for edges in (ledger.edges, ledger.aside) for dst in dsts if dst in edges]
+    most: Counter[NodeId] = Counter()  # heartbeats take room, too
+    for dst, count in counts:
+        most[dst] += count.in_flight
     if not most:
         return None
     fullest = max(most, key=lambda dst: (most[dst], -dst))

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from netdfl.core.clock import Clock
 from netdfl.core.types import Kind, Message, Multicast, PeerMessage, unicasts
+from netdfl.node.ledger import ASIDE
 from netdfl.transport.base import Sink, Transport
 
 MOST_KEPT = 256
@@ -47,9 +48,13 @@ class OutgoingMessages:
     def held_up(self) -> tuple[Sequence[Multicast], int]:
         """The multicasts of the send that has waited longest, and since when; empty if no send waits.
 
-        A node whose send waits still asks and answers others, so several sends may wait at a time.
+        A node whose send waits still asks and answers others, so several sends may wait at a time. Heartbeats and
+        questions that wait hold up nothing.
         """
-        return next(iter(self._sending.values()), ((), 0))
+        for multicasts, since_ns in self._sending.values():
+            if any(multicast.id.kind not in ASIDE for multicast in multicasts):
+                return multicasts, since_ns
+        return (), 0
 
     def _remember(self, multicasts: Sequence[Multicast]) -> None:
         if not self.keep:

@@ -58,16 +58,19 @@ def will_be_gone(snapshot: Snapshot, waiter: NodeId, wait: WaitNow) -> frozenset
     if wait.essential or wait.from_anybody:
         return frozenset()
     gone = surely_gone(snapshot, waiter, wait)
-    return gone | wait.undecided if snapshot.detector == "heartbeat" else gone
+    by_chance = snapshot.detector == "heartbeat" and wait.what is not WaitKind.ROOM
+    return gone | wait.undecided if by_chance else gone
 
 
 def surely_gone(snapshot: Snapshot, waiter: NodeId, wait: WaitNow) -> frozenset[NodeId]:
     """Return the awaited nodes that the failure detector calls or surely will call gone, without any chance."""
     if wait.essential or wait.from_anybody:
         return frozenset()
+    ending = frozenset(n for n in wait.awaited if snapshot.nodes[n].ends_ns is not None)
+    if wait.what is WaitKind.ROOM:  # a node that is called gone makes no room; a node that ends does
+        return ending
     if snapshot.detector == "none":
         return wait.gone
-    ending = {n for n in wait.awaited if snapshot.nodes[n].ends_ns is not None}
     if snapshot.detector == "oracle":
         return wait.gone | ending
     silent = {n for n in wait.awaited if snapshot.nodes[n].state in (State.CRASHED, State.PAUSED)}

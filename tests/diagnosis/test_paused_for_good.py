@@ -91,6 +91,7 @@ def test_what_a_paused_node_would_send_again_keeps_no_run_going() -> None:
         {"wait": {"deadline": "auto"}},
         {"wait": {"for": "all", "deadline": "3s"}},
         {"failure_detector": BEATS},
+        {"failure_detector": BEATS, "world": {"kind": "simulated", "compute": "20s"}},  # beats take all the room there
         {"events": [{"at": "35ms", "pause": 2}, {"at": "40ms", "crash": 1, "restart_after": "1s", "state": "lost"}]},
     ],
     ids=str,
@@ -106,9 +107,18 @@ def test_a_run_with_a_node_that_is_paused_for_good_ends_and_does_not_pass(keys: 
 
 def test_messages_that_go_in_circles_are_a_livelock_beside_a_node_that_is_paused_for_good() -> None:
     steps = {"name": "dfedsam_mgs", "gossip_steps": 100_000_000}
-    keys = {"algorithm": steps, "topology": "full", "nodes": 4, "links": {"default": {"latency": "500ms"}}}
-    ended = run(**keys, failure_detector=BEATS, events=[{"at": "35ms", "pause": 2}])
+    keys = {"algorithm": steps, "topology": "full", "nodes": 4, "links": {"default": {"latency": "1s"}}}
+    ended = run(**keys, wait={"for": {"quorum": 2}, "deadline": "none"}, events=[{"at": "35ms", "pause": 2}])
     assert [(stall.cause, stall.roots) for stall in left(ended)] == [(Cause.LIVELOCK, (0, 1, 3))]
+
+
+def test_a_node_that_is_called_gone_makes_no_room_for_a_message_to_it() -> None:
+    """The beats of 20 s fill the mailbox before the first message is sent: no node called gone ends that wait."""
+    slow = {"kind": "simulated", "compute": "20s"}
+    ended = run(world=slow, failure_detector=BEATS, events=[{"at": "1s", "pause": 0}])
+    assert whys(ended) == {(1, 0): ReasonKind.PAUSED, (4, 0): ReasonKind.PAUSED}
+    assert [(stall.roots, stall.permanent, stall.behind) for stall in left(ended)] == [((1, 4), True, (2, 3))]
+    assert "can't send in round 0: the mailbox of node 0 is full" in left(ended)[0].text
 
 
 # who goes on

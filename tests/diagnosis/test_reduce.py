@@ -33,9 +33,12 @@ def may_go(snapshot: Snapshot, node: NodeId, free: frozenset[NodeId]) -> bool:
     came = {s for s in wait.awaited if can_give(snapshot, node, wait, s, free)}
     if wait.essential:
         return len(came) + len(wait.have) >= wait.need or set(wait.awaited) <= came
+    ending = {s for s in wait.awaited if snapshot.nodes[s].ends_ns is not None}
+    if wait.what is WaitKind.ROOM:  # a crash makes room, and nothing that a detector says does
+        return len(came) + len(wait.have) >= wait.need or set(wait.awaited) <= came | ending
     gone = set(wait.gone)
     if snapshot.detector != "none":
-        gone |= {s for s in wait.awaited if snapshot.nodes[s].ends_ns is not None}
+        gone |= ending
     if snapshot.detector == "heartbeat":
         gone |= wait.undecided
         gone |= {s for s in wait.awaited if snapshot.nodes[s].state in (State.CRASHED, State.PAUSED)}
