@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from test_assemble import AGAIN, ROUND, waits
+from test_fleets_to_their_end import BASE as PLAIN
 
 import netdfl
 from netdfl.core.types import Kind
@@ -19,21 +20,12 @@ from netdfl.diagnosis.watch import Pace, Window
 from netdfl.diagnosis.why import ReasonKind
 from netdfl.explore.execute import Executor, ExploredRun
 
-BASE: dict[str, Any] = {
-    "schema": "netdfl/1",
+BASE: dict[str, Any] = PLAIN | {
     "name": "paused",
     "seed": 3,
     "nodes": 5,
     "rounds": 8,
-    "world": {"kind": "simulated", "compute": "10ms"},
-    "task": {"kind": "consensus", "dim": 2},
-    "algorithm": "dpsgd",
-    "topology": "ring",
-    "wait": {"for": "all", "deadline": "none"},
-    "delivery": "plain",
-    "failure_detector": {"kind": "none"},
     "links": {"default": {"latency": "1ms"}},
-    "evaluation": {"every": 1000},
 }
 ANSWERED = {"kind": "acknowledged", "timeout": "400ms"}
 BEATS = {"kind": "heartbeat", "every": "200ms", "misses": 3}
