@@ -1,8 +1,14 @@
-"""Names of classes and docstrings, held to the field's words: `python -m tests.words` counts faults by package."""
+"""Names of classes and docstrings, held to the field's words: `python -m tests.words` counts faults by package.
+
+`python -m tests.words --draw 7` prints fifty definitions drawn by that seed, each with its docstring, for a reader who
+does not know the project.
+"""
 
 from __future__ import annotations
 
+import argparse
 import ast
+import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -210,7 +216,34 @@ def table() -> Iterator[tuple[str, int, int, int]]:
         yield package, twice[package], nouns[package], texts[package]
 
 
-if __name__ == "__main__":
+def drawn(seed: int, count: int) -> Iterator[str]:
+    """Yield definitions drawn by a seed, each with its place, the class around it, its signature and its docstring."""
+    found = [
+        (file, node)
+        for file, scopes in modules().items()
+        for node in scopes
+        if not isinstance(node, ast.Module) and ast.get_docstring(node)
+    ]
+    for file, node in random.Random(seed).sample(found, count):
+        around = [each.name for each in modules()[file] if isinstance(each, ast.ClassDef) and node in each.body]
+        lines = file.read_text(encoding="utf-8").splitlines()[node.lineno - 1 : node.body[0].lineno - 1]
+        place = f"{file.relative_to(NETDFL).as_posix()}{''.join(f', class {name}' for name in around)}"
+        yield "\n".join([place, *lines, f'"""{ast.get_docstring(node)}"""'])
+
+
+def main() -> None:
+    """Print the table of faults, or a draw of docstrings."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--draw", type=int, metavar="SEED", help="print definitions drawn by this seed instead")
+    parser.add_argument("--count", type=int, default=50)
+    asked = parser.parse_args()
+    if asked.draw is not None:
+        print(*(f"{number}. {each}" for number, each in enumerate(drawn(asked.draw, asked.count), 1)), sep="\n\n")
+        return
     print(f"{'package':<18}{'shared names':>13}{'no nouns':>10}{'docstrings':>12}")
     for name, *counts in table():
         print(f"{name:<18}{counts[0]:>13}{counts[1]:>10}{counts[2]:>12}{'' if name in CLEAN else '   open'}")
+
+
+if __name__ == "__main__":
+    main()
