@@ -167,7 +167,10 @@ class _Fleet:
         return AwaitedMessage(AwaitedFate.MISSED if giver.epoch else AwaitedFate.NEVER)
 
     def unsent(self, edge: Edge, slot: StepId, wait: WaitAccount) -> AwaitedMessage:
-        """Return the fate of a message that is not sent yet; it is in vain if the schedule will lose all its copies."""
+        """Return the fate of the message that `wait` lacks and that `edge` has not sent yet.
+
+        Sending it is in vain if the events of the scenario will lose its first attempt and every repetition.
+        """
         if wait.what is not WaitKind.MESSAGE or wait.cumulative:
             return AwaitedMessage()
         copies = (Transit(*edge, Kind.DATA, *slot, attempt, 0) for attempt in range(MOST_RESENDS + 1))

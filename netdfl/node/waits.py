@@ -75,7 +75,7 @@ class OpenWait:
 
 
 class Waits:
-    """The waits of one node, one at a time."""
+    """Let one node wait for messages of its peers, one wait at a time, until enough came or its deadline ends it."""
 
     def __init__(
         self,

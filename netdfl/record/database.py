@@ -23,7 +23,7 @@ TOTALS: Sequence[TotalsName] = get_args(TotalsName)
 
 
 def _columns(text: str) -> Mapping[str, str]:
-    """Return the types of columns by name."""
+    """Return the types of columns by name, from `name TYPE, name TYPE`."""
     return dict(column.split() for column in text.split(", "))
 
 

@@ -136,7 +136,10 @@ class _ReplaySupervisor(Supervisor):
 
 
 class Playback:
-    """A fleet at one moment of its virtual time. `marks` are the steps at which rounds began and messages ended."""
+    """A replayed fleet, halted at a moment of its virtual time, that can go on.
+
+    `marks` are the numbers of the event loop's steps at which rounds began and messages ended.
+    """
 
     def __init__(self, scenario: Scenario, directory: RunDirectory, record: RecordedRows | None) -> None:
         """Begin in the new `directory`, before anything happens. Raises the errors of the world."""

@@ -103,7 +103,7 @@ def sampled(num_clients: int, streams: Streams, /, *, participation: PositiveFlo
 
 
 class Halves:
-    """A `Selection` in which active nodes may ask their passive neighbors, and passive nodes ask no one."""
+    """A `Selection` for two fixed halves of a fleet: active nodes ask passive neighbors, passive nodes ask no one."""
 
     def __init__(self, passive: frozenset[NodeId], among: Selection | None = None) -> None:
         """Make all nodes but `passive` active; `among` selects the nodes that they ask."""
@@ -112,7 +112,7 @@ class Halves:
         self.receivers_know = self._among.receivers_know
 
     def select(self, node: NodeId, round: int, candidates: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
-        """Return the selected passive nodes among an active node's `candidates`; none for a passive node."""
+        """Return the nodes that `node` asks: passive candidates that `among` selects; none if it is passive."""
         others = () if node in self.passive else tuple(peer for peer in candidates if peer in self.passive)
         return self._among.select(node, round, others)
 

@@ -105,5 +105,5 @@ def beside_others() -> None:
 
 
 def is_beside_others() -> bool:
-    """Whether `beside_others` was called in this thread."""
+    """Whether this thread trains at the same time as others and must not share draws, as `beside_others` declared."""
     return getattr(_THREAD, "beside", False)

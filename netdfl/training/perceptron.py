@@ -75,9 +75,10 @@ class Perceptron:
 
 
 def _cross_entropy(scores: Tensor, y: Tensor, counts: Tensor | float) -> tuple[Tensor, Tensor]:
-    """Return the loss, and s (p - y); `scores` are overwritten.
+    """Return the cross entropy and its gradient by the scores; `scores` are overwritten.
 
-    Equal to log_softmax, which is slow where there are few classes.
+    The gradient is counts (p - y), with p = softmax(scores) and y one-hot; `counts` weighs the examples. Written out
+    because log_softmax is slow where there are few classes.
     """
     scores.sub_(scores.amax(-1, keepdim=True))
     chosen = scores.gather(-1, y)

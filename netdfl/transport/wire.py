@@ -322,7 +322,10 @@ def _read_metadata(data: memoryview, limits: Limits) -> tuple[dict[str, Any], Li
 
 @lru_cache(maxsize=64)
 def _listing_of(data: bytes, limits: Limits) -> Listing:
-    """Return the listing that `_bare` packed. Cached: it is the same in every round."""
+    """Return the names, types and shapes of a payload's arrays, from packed metadata that holds nothing else.
+
+    Cached: they are the same in every round.
+    """
     return _unpacked(data, limits)[1]
 
 

@@ -44,7 +44,10 @@ class CompiledEvent:
     _parts: dict[str, LinkPart | None] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def part(self, key: str) -> LinkPart | None:
-        """Return the part of parameter `key`, read once; None for no rule, or where the event lacks the key."""
+        """Return the link part (a loss rule, a delay, a rate) that the event sets under `key`, parsed once.
+
+        None if the event lacks the key, or if its value takes the link's rule away.
+        """
         if key not in self._parts:
             self._parts[key] = choose(key, self.parameters.get(key))
         return self._parts[key]

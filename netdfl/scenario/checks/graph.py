@@ -82,7 +82,7 @@ def _matrix_suits(scenario: Scenario, topology: Topology, network: Network) -> I
 
 
 def _alternatives(scenario: Scenario, kind: str) -> list[str]:
-    """Return the two most similar algorithms that are defined for matrices of this kind."""
+    """Return two algorithms for matrices of this kind, whose defaults agree most with the scenario's parameters."""
     own = set(scenario.algorithm.params.items())
 
     def alike(name: str) -> int:

@@ -133,7 +133,7 @@ class _Loader(SourceFileLoader):
     """A loader of modules whose imports search their own folder first, at import time and later."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Run the module with an `__import__` of its own."""
+        """Run a user's module; what it imports is looked for beside it first, and belongs to it alone."""
         home = module.__name__.partition(".")[0]
         own = {**vars(builtins), "__import__": _importer(home)}
         module.__dict__["__builtins__"] = own

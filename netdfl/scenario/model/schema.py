@@ -122,7 +122,10 @@ class Expectation(Strict):
 
     @model_serializer(mode="wrap")
     def _only_what_was_said(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """Dump written keys alone: any expectation turns the outcome `done` into `pass`."""
+        """Dump only the keys that the user wrote.
+
+        A default would be read back as an expectation, and any expectation turns the outcome `done` into `pass`.
+        """
         said = self.model_fields_set | set(self.model_extra or ())
         return {key: value for key, value in handler(self).items() if key in said}
 

@@ -129,7 +129,7 @@ def _homes(module: nn.Module) -> Iterator[tuple[str, Mapping[str, Any], frozense
 
 
 def _namespaces(function: types.FunctionType, names: frozenset[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the globals that a function sees, and the user's modules that it names."""
+    """Yield the globals that a function can read, and the contents of the user's modules that its code names."""
     home = function.__globals__
     yield str(home.get("__name__", "")), home
     for name in names:
