@@ -29,7 +29,7 @@ from netdfl.diagnosis.snapshot import (
     WaitNow,
     reason_of_loss,
 )
-from netdfl.links.rules.base import Transit
+from netdfl.links.rules.base import ANY_NUMBER, Transit
 
 MOST_FLYING = 4
 BY_EVENTS, BY_RESET, BY_NAME = (LOSS, DOWN), RESET, SCRIPTED
@@ -173,7 +173,10 @@ class _Fleet:
         """
         if wait.what is not WaitKind.MESSAGE or wait.cumulative:
             return AwaitedMessage()
-        copies = (Transit(*edge, Kind.DATA, *slot, attempt, 0) for attempt in range(MOST_RESENDS + 1))
+        down, life = self.down.get(edge[0]), self.accounts[edge[0]].epoch
+        life += down is not None and down.state is State.CRASHED
+        attempts = range(MOST_RESENDS + 1)
+        copies = (Transit(*edge, Kind.DATA, *slot, attempt, 0, incarnation=life) for attempt in attempts)
         return AwaitedMessage(in_vain=all(map(self.schedule.will_lose, copies)))
 
     def reply(self, edge: Edge, giver: Account, slot: StepId) -> AwaitedMessage:
@@ -238,7 +241,9 @@ class _Fleet:
 
     def lost(self, edge: Edge, id: MessageId, sent_ns: int, reason: FateReason, again: bool = False) -> AwaitedMessage:
         """Return the fate of a lost message: the event that lost it, and whether a copy would be lost too."""
-        copies = [Transit(*edge, id.kind, *id.at, id.attempt + more, 0) for more in range(MOST_RESENDS + 1)]
+        life, attempts = id.incarnation, range(id.attempt, id.attempt + MOST_RESENDS + 1)
+        copies = [Transit(*edge, id.kind, *id.at, attempt, 0, incarnation=life) for attempt in attempts]
+        copies[0].number = ANY_NUMBER
         found = dict.fromkeys(BY_EVENTS, self.schedule.loser)
         by = (found | {BY_RESET: self.schedule.resetter, BY_NAME: self.schedule.dropper}).get(reason)
         event = None if by is None else by(copies[0], sent_ns)

@@ -78,16 +78,17 @@ def _is_at(event: Event, at_ns: int, round: int) -> bool:
     return at_ns == parse_time_ns(event["at"])
 
 
+_IDENTITY = ("step", "attempt", "incarnation")
+
+
 def _is_named(event: Event, action: str, message: MessageRow) -> bool:
     """Return whether an event that names messages names this one."""
     src, _, dst = str(event[action]).partition("->")
     if str(message.src) != src or dst not in ("*", str(message.dst)) or not _is_in_rounds(event, message.round):
         return False
     kind = event.get("kind", "data" if action == "drop" else message.kind)
-    return bool(
-        kind == message.kind
-        and all(event.get(k, v) == v for k, v in (("step", message.step), ("attempt", message.attempt)))
-    )
+    said = zip(_IDENTITY, (message.step, message.attempt, message.epoch), strict=True)
+    return bool(kind == message.kind and all(event.get(key, value) == value for key, value in said))
 
 
 def _is_in_rounds(event: Event, round: int) -> bool:

@@ -18,6 +18,7 @@ Plain: TypeAlias = dict[str, Any]
 ON_LINKS = ("link", "drop", "delay", "heal", "flap", "random")
 ON_NODES = ("crash", "restart", "pause", "resume", "slow_down", "node", "churn")
 _ROUNDS = ("at_round", "for_rounds")
+_NAMING = ("kind", "step", "attempt", "incarnation", "number")
 _TIMES = ("for", "by", "restart_after", "at")
 MOST_PAIRED = 8
 MOST_TOGETHER = 3
@@ -176,7 +177,7 @@ def _by_rounds(event: Json) -> Iterator[Plain]:
 def shorter(plain: Plain) -> Iterator[Plain]:
     """Yield the scenario with one event of a shorter or rounder time, or without one of its keys."""
     for place, event in enumerate(plain["events"]):
-        for key in (key for key in ("kind", "step", "attempt", "mode", "state", "for_rounds") if key in event):
+        for key in (key for key in (*_NAMING, "mode", "state", "for_rounds") if key in event):
             if key != "state" or "link" not in event:
                 yield _with(plain, place, {name: value for name, value in event.items() if name != key})
         if event.get("for_rounds", 1) > 1:

@@ -207,6 +207,8 @@ def name_message(sent: MessageRow, among: Sequence[MessageRow], action: str) -> 
         event["step"] = sent.step
     if any(m.attempt or m.kind == "ack" for m in others):
         event["attempt"] = sent.attempt
+    if any(m.epoch != sent.epoch for m in others):
+        event["incarnation"] = sent.epoch
     return event
 
 

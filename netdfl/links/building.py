@@ -17,7 +17,7 @@ from netdfl.links.rules.disorder import Corrupt, Corruption, Duplicate, Duplicat
 from netdfl.links.rules.latency import Latency, constant
 from netdfl.links.rules.loss import Bernoulli, Loss
 from netdfl.links.rules.mahimahi import rate_stage
-from netdfl.links.rules.named import NamedDelay, NamedLoss, NamedMessages
+from netdfl.links.rules.named import MessageNumbers, NamedDelay, NamedLoss, NamedMessages
 from netdfl.links.rules.rate import Rate, Shape
 from netdfl.links.rules.state import LinkState
 from netdfl.links.rules.tcp import Tcp, TcpTable
@@ -100,6 +100,8 @@ def around(own: Sequence[Stage], events: Sequence[CompiledEvent]) -> Iterator[St
     """Yield a link's stages between one that drops and one that delays the messages of `events`."""
     ordered = sorted(events, key=lambda event: event.order)
     lost, late = ([named_by(event) for event in ordered if event.action == action] for action in ("drop", "delay"))
+    if any(each.number is not None for each in (*lost, *late)):
+        yield MessageNumbers([*lost, *late])
     if lost:
         yield NamedLoss(lost)
     yield from own
@@ -119,6 +121,8 @@ def named_by(event: CompiledEvent) -> NamedMessages:
         step=said.get("step"),
         attempt=said.get("attempt"),
         by_ns=said.get("by"),
+        incarnation=said.get("incarnation"),
+        number=said.get("number"),
     )
 
 

@@ -59,9 +59,9 @@ class InFlight(Transit, Generic[E, T]):
         cls, edge: E, content: T, id: MessageId, nbytes: int, order_key: int, copy: int = 0, *, corrupted: bool = False
     ) -> InFlight[E, T]:
         """Return a unit for the message `id` on `edge`."""
-        kind, _, (round, step), _, attempt = id
+        kind, life, (round, step), _, attempt = id
         src, dst = edge.edge
-        return cls(src, dst, kind, round, step, attempt, nbytes, copy, corrupted, edge, content, order_key)
+        return cls(src, dst, kind, round, step, attempt, nbytes, copy, corrupted, life, 0, edge, content, order_key)
 
     @property
     def alone(self) -> Transit:
@@ -76,6 +76,8 @@ class InFlight(Transit, Generic[E, T]):
             self.nbytes,
             self.copy,
             self.corrupted,
+            self.incarnation,
+            self.number,
         )
 
     def __deepcopy__(self, memo: object) -> Transit:
@@ -205,7 +207,7 @@ class LinkEngine(Generic[E, T]):
             if unit is None:
                 unit = edge.spare = InFlight.of(edge, content, id, nbytes, order_key)
                 unit.edge = unit.content = None  # no circle: an edge that is dropped is freed at once
-            unit.kind, _, (unit.round, unit.step), _, unit.attempt = id
+            unit.kind, unit.incarnation, (unit.round, unit.step), _, unit.attempt = id
             unit.nbytes = nbytes
             for stage in at_once:
                 after_ns = stage.advance(unit, at_ns)

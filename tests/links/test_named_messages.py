@@ -9,17 +9,19 @@ import pytest
 
 from netdfl.core.rng import Streams
 from netdfl.core.types import Array, Kind, Message, Payload
+from netdfl.explore.execute import Executor
 from netdfl.links.building import around, named_by
-from netdfl.links.rules.base import DROPPED, Departure, Drop, Transit
+from netdfl.links.rules.base import DROPPED, Departure, Drop, Stage, Transit
 from netdfl.links.rules.disorder import with_bit_flipped
-from netdfl.links.rules.named import NamedDelay, NamedLoss, NamedMessages
+from netdfl.links.rules.named import MessageNumbers, NamedDelay, NamedLoss, NamedMessages
 from netdfl.links.schedule.compile import compile_events
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.schedule.when import Facts
 from netdfl.links.selectors import Block
+from netdfl.scenario.load import load
 
 S = 10**9
-UNIT = Transit(0, 1, Kind.DATA, 5, 2, 1, 100)
+UNIT = Transit(0, 1, Kind.DATA, 5, 2, 1, 100, incarnation=3, number=4)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +35,9 @@ UNIT = Transit(0, 1, Kind.DATA, 5, 2, 1, 100)
         *(({"kind": kind}, kind is Kind.DATA) for kind in (Kind.DATA, Kind.ACK)),
         *(({"step": step}, step == 2) for step in (0, 2)),
         *(({"attempt": attempt}, attempt == 1) for attempt in (0, 1)),
-        ({"at_round": 5, "until_round": 6, "kind": Kind.DATA, "step": 2, "attempt": 1}, True),
+        *(({"incarnation": life}, life == 3) for life in (0, 3)),
+        *(({"number": number}, number == 4) for number in (0, 4)),
+        ({"at_round": 5, "until_round": 6, "kind": Kind.DATA, "step": 2, "attempt": 1, "incarnation": 3}, True),
     ],
 )
 def test_a_message_is_meant_where_all_that_is_said_of_it_is_so(name: dict[str, Any], meant: bool) -> None:
@@ -104,8 +108,9 @@ def test_an_entry_is_compiled_to_what_it_says(case: str) -> None:
 def test_what_an_event_names_is_read_from_it_whole() -> None:
     assert named_by(event("drop", at_ns=7)) == NamedMessages(at_ns=7)
     assert named_by(event("drop", at_round=2, until_round=3)) == NamedMessages(at_round=2, until_round=3)
-    said = {"until_ns": 9, "kind": "ack", "step": 0, "attempt": 2, "by": 5}
-    expected = NamedMessages(at_ns=7, until_ns=9, kind=Kind.ACK, step=0, attempt=2, by_ns=5)
+    said = {"until_ns": 9, "kind": "ack", "step": 0, "attempt": 2, "by": 5, "incarnation": 1, "number": 3}
+    expected = NamedMessages(None, 9, None, None, Kind.ACK, 0, 2, 5, 1, 3)
+    expected = replace(expected, at_ns=7)
     assert named_by(event("delay", at_ns=7, parameters=said)) == expected
 
 
@@ -121,6 +126,43 @@ def test_what_is_lost_by_name_is_lost_before_the_links_own_rules_and_what_is_lat
     assert last.named == (NamedMessages(at_ns=7, by_ns=5),)
     assert [type(each) for each in around([], [late])] == [NamedDelay]
     assert [type(each) for each in around([], lost)] == [NamedLoss]
+
+
+def test_a_number_counts_what_agrees_in_all_else_on_its_link_whether_it_is_lost_or_late() -> None:
+    """Each kind, life, round, step and attempt by itself; of what no event asks for, nothing is counted."""
+    lost = event("drop", at_round=5, until_round=6, parameters={"kind": "ack", "number": 1})
+    late = event("delay", at_round=5, until_round=6, parameters={"kind": "ack", "number": 2, "by": 30})
+    stages = [stage for stage in around([], [lost, late]) if isinstance(stage, Stage)]
+    ack = replace(UNIT, kind=Kind.ACK, number=7)
+
+    def passes(unit: Transit) -> int:
+        at_ns = 10
+        for stage in stages:
+            at_ns = stage.advance(unit, at_ns)
+            if at_ns == DROPPED:
+                break
+        return at_ns
+
+    assert [passes(ack) for _ in range(4)] == [10, DROPPED, 40, 40], "nothing overtakes what is late"
+    others = [{"incarnation": 4}, {"round": 6}, {"step": 0}, {"attempt": 0}, {"kind": Kind.DATA}]
+    assert all(passes(replace(ack, **other)) != DROPPED for other in others)
+    assert passes(replace(ack, attempt=0)) == DROPPED, "the second of its own"
+    assert [type(stage) for stage in stages] == [MessageNumbers, NamedLoss, NamedDelay]
+    assert len(stages[0]._counts) == 4
+
+
+@pytest.mark.parametrize(("life", "lost"), [(None, 2), (0, 1), (1, 1), (2, 0)])
+def test_an_event_tells_the_lives_of_a_sender_apart(life: int | None, lost: int) -> None:
+    """A node that returns with its state sends the round in which it crashed again, under the same names."""
+    named = {"at_round": 1, "drop": "0->1"} | ({} if life is None else {"incarnation": life})
+    crash = {"at": "27ms", "crash": 0, "restart_after": "1ms"}
+    fleet = {"schema": "netdfl/1", "name": "lives", "nodes": 2, "rounds": 3, "algorithm": "dpsgd", "topology": "full"}
+    more = {"world": {"kind": "simulated", "compute": "10ms"}, "task": {"kind": "consensus", "dim": 1}}
+    wait = {"wait": {"deadline": "20ms"}, "links": {"default": {"latency": "5ms"}}, "events": [crash, named]}
+    messages = Executor().run(load({**fleet, **more, **wait})).rows.messages
+    of_round = [m for m in messages if (m.src, m.dst, m.round) == (0, 1, 1)]
+    assert [m.epoch for m in sorted(of_round, key=lambda m: m.epoch)] == [0, 1]
+    assert sum(m.fate == "dropped:scripted" for m in of_round) == lost
 
 
 # one bit

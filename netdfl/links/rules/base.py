@@ -17,6 +17,8 @@ from netdfl.core.fates import LOSS, RESET, FateReason
 from netdfl.core.types import Json, Kind, NodeId
 
 T = TypeVar("T")
+ANY_NUMBER = -1
+"""The number of a unit for a question about messages whose number is not known."""
 
 
 @dataclass(slots=True, eq=False)
@@ -24,6 +26,8 @@ class Transit:
     """A unit on its way over one directed edge, a message or a packet, with all that a rule may know about it.
 
     Random draws are keyed by (kind, round, step, attempt, copy) on the edge, so two algorithms meet the same channel.
+    `incarnation`, the sender's life, and `number`, the place among the messages of an edge that agree in all of that,
+    tell it from all others; `number` is counted only where an event asks for it.
     `copy` is 0 for the original and counts duplicates. `corrupted` units are delivered damaged or dropped at the
     receiver, as the rule that damaged them says. A rule that keeps a unit may compare it by identity alone: where a
     whole path is computed at once, one unit stands for many.
@@ -38,6 +42,8 @@ class Transit:
     nbytes: int
     copy: int = 0
     corrupted: bool = False
+    incarnation: int = 0
+    number: int = 0
 
     @property
     def of_round(self) -> int:

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from netdfl.core.fates import SCRIPTED, FateReason
 from netdfl.core.types import Kind
-from netdfl.links.rules.base import DROPPED, LONG_AGO, DelayStage, LinkEvent, Stage, StageOutcome, Transit, resets
+from netdfl.links.rules.base import (
+    ANY_NUMBER,
+    DROPPED,
+    LONG_AGO,
+    DelayStage,
+    LinkEvent,
+    Stage,
+    StageOutcome,
+    Transit,
+    resets,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class NamedMessages:
     """Messages by name: by round or time of entry into the link; of any kind, step and attempt unless given.
 
-    `by_ns` is the added delay; None for a loss.
+    `incarnation` is the life of the sender, `number` the place among messages of the link that agree in kind, life,
+    round, step and attempt, as acknowledgements of one message do. `by_ns` is the added delay; None for a loss.
     """
 
     at_ns: int | None = None
@@ -26,6 +38,8 @@ class NamedMessages:
     step: int | None = None
     attempt: int | None = None
     by_ns: int | None = None
+    incarnation: int | None = None
+    number: int | None = None
 
     def matches(self, unit: Transit, now_ns: int) -> bool:
         """Whether `unit`, which enters at `now_ns`, is named; a heartbeat only by its kind."""
@@ -38,7 +52,29 @@ class NamedMessages:
             and self.kind in (None, unit.kind)
             and self.step in (None, unit.step)
             and self.attempt in (None, unit.attempt)
+            and self.incarnation in (None, unit.incarnation)
+            and (self.number is None or unit.number in (self.number, ANY_NUMBER))
         )
+
+
+class MessageNumbers(Stage):
+    """The stage that numbers the messages of which some are named by their number, the first of a link's own stages."""
+
+    __slots__ = ("_counts", "named")
+
+    def __init__(self, named: Sequence[NamedMessages]) -> None:
+        """Number the messages that one of `named` matches but for its number."""
+        self.named = tuple(replace(each, number=None) for each in named if each.number is not None)
+        self._counts: Counter[tuple[object, ...]] = Counter()
+
+    def advance(self, unit: Transit, now_ns: int) -> int:
+        """Pass `unit` with its number."""
+        unit.number = 0
+        if any(each.matches(unit, now_ns) for each in self.named):
+            identity = (unit.kind, unit.incarnation, unit.round, unit.step, unit.attempt)
+            unit.number = self._counts[identity]
+            self._counts[identity] += 1
+        return now_ns
 
 
 class NamedLoss(Stage):

@@ -18,8 +18,8 @@ class CompiledEvent:
 
     Actions on links, by `blocks`: `set` makes the changes in `parameters`, `unset` ends the changes that the same
     `cause` set on the same links. A change is a value in a scenario's form, or `{scale: 2}`.
-    Actions on messages, by `blocks`: `drop` and `delay` (`by`, in ns) the messages that `kind`, `step` and `attempt`
-    name, by time up to `until_ns`.
+    Actions on messages, by `blocks`: `drop` and `delay` (`by`, in ns) the messages that `kind`, `step`, `attempt`,
+    `incarnation` and `number` name, by time up to `until_ns`.
     Actions on nodes, by `nodes`: `crash` (`state`: kept or lost), `restart`, `pause`, `resume`, `slow_down` (`factor`
     on its computing time, 1 ends it), and `set`/`unset` of `uplink`, `downlink`.
 

@@ -91,12 +91,16 @@ def drop(
     kind: Kind | None = None,
     step: NonNegativeInt | None = None,
     attempt: NonNegativeInt | None = None,
+    incarnation: NonNegativeInt | None = None,
+    number: NonNegativeInt | None = None,
 ) -> Compiled:
     """Lose messages of links by name: all of one round (or of `for_rounds`), or all sent in a span of time.
 
-    `kind` (`data`, `ack`, `request`, ...), `step` and `attempt` (0: no message that is sent again) narrow them down.
+    `kind` (`data`, `ack`, `request`, ...), `step`, `attempt` (0: no message that is sent again), `incarnation` (0: none
+    of a later life of the sender) and `number` (0: the first of those that agree in all of that) narrow them down.
     """
-    return _on_messages(entry, "drop", drop, kind=kind, step=step, attempt=attempt)
+    names = {"kind": kind, "step": step, "attempt": attempt, "incarnation": incarnation, "number": number}
+    return _on_messages(entry, "drop", drop, **names)
 
 
 def delay(
@@ -108,10 +112,13 @@ def delay(
     kind: Kind | None = None,
     step: NonNegativeInt | None = None,
     attempt: NonNegativeInt | None = None,
+    incarnation: NonNegativeInt | None = None,
+    number: NonNegativeInt | None = None,
 ) -> Compiled:
     """Delay messages of links `by` a time, named in the same way as for `drop`; no later one overtakes them."""
     check_positive(by=by)
-    return _on_messages(entry, "delay", delay, by=by, kind=kind, step=step, attempt=attempt)
+    names = {"kind": kind, "step": step, "attempt": attempt, "incarnation": incarnation, "number": number}
+    return _on_messages(entry, "delay", delay, by=by, **names)
 
 
 def _on_messages(entry: Entry, action: str, links: str, **names: object) -> Compiled:
