@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from netdfl.core.errors import InputError
+from netdfl.core.errors import InputError, RunError
 from netdfl.core.files import write_whole, writing
 from netdfl.record.run import Run
 from netdfl.record.run import open_run as open_record
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
     from netdfl.host.blueprint import Blueprint
     from netdfl.host.models import ModelSnapshot
+    from netdfl.host.training_problem import TrainingProblem
+
+AVERAGE = "average.safetensors"
+"""The file of a kept average model, beside the nodes' own."""
 
 
 class TrainedRun(Run):
@@ -31,11 +35,7 @@ class TrainedRun(Run):
         Raises:
             InputError: the run kept no models, `node` has none, or its scenario trains no model.
         """
-        from netdfl.host.training_problem import TrainingProblem
-
-        problem = self._blueprint.problem
-        if not isinstance(problem, TrainingProblem):
-            raise InputError(f"{self.path} trains no model of PyTorch's: its task is a toy problem")
+        problem = self._trained
         if node is not None:
             last = self._last(node)
             if not last.weight:
@@ -44,6 +44,43 @@ class TrainedRun(Run):
             return problem.module(z, node, last.kept, alone=self._alone)
         average, kept = self._average()
         return problem.module(average, None, kept, alone=self._alone)
+
+    def train_figures(self) -> Mapping[str, float]:
+        """Return the figures of the average model on all clients' training examples, without augmentation.
+
+        `train_accuracy`, and the loss as `train_loss`; of a task with figures of its own these, each after `train_`.
+        Raises InputError as `model` does.
+        """
+        average, kept = self._average()
+        return self._trained.evaluate_trained(average, kept, alone=self._alone)
+
+    def keep_average(self, most_bytes: int) -> None:
+        """Keep the average model; remove the nodes' own models where they take more than `most_bytes` together.
+
+        Raises InputError as `model` does, and RunError if the disk refuses.
+        """
+        from netdfl.host.models import write_snapshot
+
+        average, kept = self._average()
+        with writing(self._average_path, RunError):
+            write_snapshot(self._average_path, average, 1.0, kept)
+        own = [file for file in self._average_path.parent.glob("*.safetensors") if file != self._average_path]
+        if len(own) > 1 and sum(file.stat().st_size for file in own) > most_bytes:
+            for file in own:
+                file.unlink()
+
+    @property
+    def _trained(self) -> TrainingProblem:
+        from netdfl.host.training_problem import TrainingProblem
+
+        problem = self._blueprint.problem
+        if not isinstance(problem, TrainingProblem):
+            raise InputError(f"{self.path} trains no model of PyTorch's: its task is a toy problem")
+        return problem
+
+    @property
+    def _average_path(self) -> Path:
+        return self.path / "models" / AVERAGE
 
     @property
     def _alone(self) -> bool:
@@ -67,8 +104,12 @@ class TrainedRun(Run):
     def _average(self) -> tuple[Tensor, Mapping[str, Tensor]]:
         """Return the average, and the buffers that the first node keeps for itself."""
         from netdfl.host.judging import averaged
+        from netdfl.host.models import read_snapshot
 
         nodes = self._with_a_model
+        if not nodes and self._average_path.is_file():
+            found = read_snapshot(self._average_path, self._blueprint.problem.judged_dim)
+            return found.x, found.kept
         if not nodes:
             self._last(self._blueprint.evaluated[0])
         average, _ = averaged([lambda node=node: self._last(node) for node in nodes])  # type: ignore[misc]
@@ -88,7 +129,7 @@ class TrainedRun(Run):
         path = self._path(node)
         if path.is_file():
             return read_snapshot(path, self._blueprint.problem.judged_dim)
-        kept = sorted(int(file.stem) for file in path.parent.glob("*.safetensors"))
+        kept = sorted(int(file.stem) for file in path.parent.glob("*.safetensors") if file.name != AVERAGE)
         if kept:
             raise InputError(f"{self.path} has no model of node {node}: it kept those of {', '.join(map(str, kept))}")
         remedy = "run it again with --set evaluation.keep_models=true"

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
@@ -22,7 +22,8 @@ from netdfl.core.types import Json
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.identity import hashes
 from netdfl.scenario.model.schema import Scenario
-from netdfl.study.forks import BROKE, FINISHED, UNUSABLE, path_beside
+from netdfl.study.forks import BROKE, FINISHED, UNUSABLE, Manner, path_beside
+from netdfl.study.keeping import kept
 from netdfl.study.plan import Cell
 
 
@@ -35,6 +36,8 @@ class CellResult:
     exit_code: int
     result: Json | None
     text: str = ""
+    kept: Json = field(default_factory=dict)
+    """What the cell keeps beside its result, if it was run for a published table (`netdfl.study.keeping`)."""
 
     @property
     def failed(self) -> bool:
@@ -108,10 +111,16 @@ def finished(cell: Cell, path: Path) -> CellResult | None:
         code = int(path_beside(path, "exit").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return CellResult(cell, path, code, result) if code in FINISHED else None
+    return CellResult(cell, path, code, result, kept=kept(path)) if code in FINISHED else None
 
 
-def run_all(waiting: Sequence[CellJob], jobs: int, done: Callable[[CellResult], None], progress: StudyProgress) -> None:
+def run_all(
+    waiting: Sequence[CellJob],
+    jobs: int,
+    done: Callable[[CellResult], None],
+    progress: StudyProgress,
+    manner: Manner = "whole",
+) -> None:
     """Run these cells, `jobs` at a time, and call `done` with each result. Interrupted ones are resumed if possible.
 
     Another process forks them: a process that has used grpc, or has threads, must not fork. It has its own session, so
@@ -133,7 +142,7 @@ def run_all(waiting: Sequence[CellJob], jobs: int, done: Callable[[CellResult], 
         assert forks.stdin is not None
         assert forks.stdout is not None
         try:
-            forks.stdin.write(json.dumps({"jobs": jobs, "cells": cells}).encode())
+            forks.stdin.write(json.dumps({"jobs": jobs, "manner": manner, "cells": cells}).encode())
             forks.stdin.close()
             for line in forks.stdout:
                 path, code = json.loads(line)

@@ -29,7 +29,8 @@ class ComparisonRow:
     `measured` is the mean over the seeds of each run's mean over its last five evaluations, `std` the deviation
     of these means over the seeds; `last` and `best` are means over the seeds of the last and the best evaluation.
     For `rounds_to_*` it is the mean number of rounds. Runs that did not pass are not counted, and are named in `note`.
-    `beyond` is true where the printed number is a limit that was not reached.
+    `beyond` is true where the printed number is a limit that was not reached. `train_acc` and `gap` are of the last
+    average model. `commits` are those of the code that ran it.
     """
 
     cell: str
@@ -52,6 +53,7 @@ class ComparisonRow:
     rounds: int | None = None
     rounds_of_paper: int | None = None
     note: str = ""
+    commits: tuple[str, ...] = ()
     runs: tuple[Json, ...] = ()
 
 
@@ -81,8 +83,8 @@ def row_of(
 def _measured(row: ComparisonRow, ran: Sequence[CellResult]) -> ComparisonRow:
     notes = [_why_not_counted(each) for each in ran]
     counted = [each for each, note in zip(ran, notes, strict=True) if not note]
-    values = {each.cell.seed: _value(row.metric, each.result or {}) for each in counted}
-    notes += [f"seed {seed}: not reached" for seed, value in values.items() if value is None]
+    values = {each.cell.seed: _value(row.metric, each) for each in counted}
+    notes += [f"seed {seed}: {_why_missing(row.metric)}" for seed, value in values.items() if value is None]
     notes += [f"seed {each.cell.seed}: {text}" for each in counted for text in _warned(each)]
     numbers = [value for value in values.values() if value is not None]
     whole = bool(numbers) and len(numbers) == len(values)
@@ -98,6 +100,7 @@ def _measured(row: ComparisonRow, ran: Sequence[CellResult]) -> ComparisonRow:
         difference=None if measured is None or row.beyond else measured - row.published,
         rounds=next((each.result["rounds"] for each in counted if each.result), None),
         note="; ".join(filter(None, notes)),
+        commits=tuple(dict.fromkeys(filter(None, (each.kept.get("commit") for each in counted)))),
         runs=tuple(map(_run, ran)),
     )
 
@@ -115,8 +118,19 @@ def _warned(ran: CellResult) -> list[str]:
     return [each["text"] for each in (ran.result or {}).get("warnings", ()) if each["kind"] in WARNED]
 
 
-def _value(metric: str, result: Json) -> float | None:
-    """Return a run's measurement; None if a target was not reached."""
+def _why_missing(metric: str) -> str:
+    return "not reached" if metric.startswith("rounds_to_") else "run before training figures were kept"
+
+
+def _value(metric: str, ran: CellResult) -> float | None:
+    """Return a run's measurement; None if a target was not reached, or no training figures were kept."""
+    result = ran.result or {}
+    if metric in ("train_acc", "gap"):
+        trained = ran.kept.get("train_accuracy")
+        if trained is None:
+            return None
+        tested = float(result["test_accuracy"]["average_model"]["last"]) if metric == "gap" else 0.0
+        return 100 * (float(trained) - tested)
     if metric.startswith("rounds_to_"):
         target = float(metric.removeprefix("rounds_to_")) / 100
         reached = next(t["round"] for t in result["targets"] if abs(t.get("accuracy", -1) - target) < 1e-9)
@@ -132,7 +146,7 @@ def _mean(ran: Sequence[CellResult], which: str) -> float | None:
 def _run(ran: CellResult) -> Mapping[str, object]:
     result = ran.result or {}
     kept = ("verdict", "reasons", "test_accuracy", "bytes_sent", "duration_s", "event_log_hash", "versions")
-    return {"seed": ran.cell.seed, "run": ran.path.name, "sets": ran.cell.sets} | {
+    return {"seed": ran.cell.seed, "run": ran.path.name, "sets": ran.cell.sets, **ran.kept} | {
         name: result[name] for name in kept if name in result
     }
 
@@ -197,14 +211,16 @@ class Comparison:
         return text
 
 
-HEADINGS = ("cell", "published", "measured", "diff", "last", "best", "seeds", "rounds", "note")
+HEADINGS = ("cell", "published", "measured", "diff", "last", "best", "seeds", "rounds", "commit", "note")
 TERMINAL = ("cell", "published", "measured", "diff", "seeds", "rounds", "note")
 WORDS = ("cell", "note")
+LISTS = ("seeds", "commits", "runs")
+"""Columns of several values."""
 
 
 def shown(row: ComparisonRow) -> list[str]:
     """Return a row as text, by `HEADINGS`."""
-    digits = 2 if row.metric == "test_acc" else 0
+    digits = 0 if row.metric.startswith("rounds_to_") else 2
     return [
         row.cell,
         (">" if row.beyond else "") + _number(row.published, row.published_std, digits),
@@ -214,6 +230,7 @@ def shown(row: ComparisonRow) -> list[str]:
         _number(row.best, None, digits),
         " ".join(map(str, row.seeds)),
         "" if row.rounds is None else f"{row.rounds}/{row.rounds_of_paper}",
+        " ".join(row.commits),
         row.note,
     ]
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import resource
 import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn, TypeAlias
 
 from netdfl.core.errors import InputError, NetdflError
 from netdfl.core.process import die_with_parent
@@ -22,6 +23,11 @@ from netdfl.core.process import die_with_parent
 UNUSABLE, BROKE = 2, 4
 FINISHED = (0, 1, 3)
 """Exit codes of runs that need not run again."""
+Manner: TypeAlias = Literal["whole", "published", "background"]
+"""How cells run: with the whole record; as a published table's (`netdfl.study.keeping`); or as such a table's, within
+`MOST_CPU_S`, and without checkpoints."""
+MOST_CPU_S = 3600
+"""The most CPU time (s) of a cell in the background."""
 CellOrder = dict[str, Any]
 """A cell: its `scenario` file, its overrides `sets`, the `path` of its run, its `world`."""
 
@@ -39,8 +45,8 @@ def main() -> None:
     text = sys.stdin.read()
     if text:  # else who ordered died before
         order = json.loads(text)
-        _preload()
-        _run_all(order["cells"], order["jobs"], running)
+        _preload(order["manner"])
+        _run_all(order["cells"], order["jobs"], order["manner"], running)
 
 
 def path_beside(run: Path, kind: str) -> Path:
@@ -48,11 +54,11 @@ def path_beside(run: Path, kind: str) -> Path:
     return run.with_name(f"{run.name}.{kind}")
 
 
-def _run_all(waiting: list[CellOrder], jobs: int, running: dict[int, CellOrder]) -> None:
+def _run_all(waiting: list[CellOrder], jobs: int, manner: Manner, running: dict[int, CellOrder]) -> None:
     while waiting or running:
         while waiting and len(running) < jobs:
             order = waiting.pop(0)
-            running[_fork(order, jobs)] = order
+            running[_fork(order, jobs, manner)] = order
         pid, status = os.waitpid(-1, 0)
         if pid in running:
             print(json.dumps([running.pop(pid)["path"], os.waitstatus_to_exitcode(status)]), flush=True)
@@ -68,26 +74,28 @@ def _end(running: dict[int, CellOrder]) -> None:
             os.waitpid(pid, 0)
 
 
-def _fork(order: CellOrder, jobs: int) -> int:
+def _fork(order: CellOrder, jobs: int, manner: Manner) -> int:
     me = os.getpid()
     pid = os.fork()
     if pid:
         return pid
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     die_with_parent(me)
-    _run(Path(order["scenario"]), order["sets"], Path(order["path"]), jobs)
+    _run(Path(order["scenario"]), order["sets"], Path(order["path"]), jobs, manner)
 
 
-def _run(scenario: Path, sets: list[str], path: Path, jobs: int) -> NoReturn:
+def _run(scenario: Path, sets: list[str], path: Path, jobs: int, manner: Manner) -> NoReturn:
     code = BROKE
     try:
+        if manner == "background":
+            resource.setrlimit(resource.RLIMIT_CPU, (MOST_CPU_S, MOST_CPU_S))
         path_beside(path, "exit").unlink(missing_ok=True)
         log = os.open(path_beside(path, "log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         os.dup2(log, 1)
         os.dup2(log, 2)
         from netdfl.study.resumable import drop_checkpoints, run_or_resume
 
-        code = run_or_resume(scenario, sets, path, jobs)
+        code = run_or_resume(scenario, sets, path, jobs, manner)
         path_beside(path, "exit").write_text(f"{code}\n", encoding="utf-8")
         if code in FINISHED:
             drop_checkpoints(path)
@@ -102,13 +110,15 @@ def _run(scenario: Path, sets: list[str], path: Path, jobs: int) -> NoReturn:
         os._exit(code)
 
 
-def _preload() -> None:
+def _preload(manner: Manner) -> None:
     """Import modules that cells share, except grpc, after which no process may fork."""
     from netdfl.worlds import preload
 
     preload.warm()
     for name in ("netdfl.study.resumable", "duckdb"):
         importlib.import_module(name)
+    if manner != "whole":
+        importlib.import_module("netdfl.study.keeping").source_commit()  # that of the code which is imported now
     from netdfl.worlds.simulated.arithmetic import exact_arithmetic
 
     with exact_arithmetic():  # for what torch imports at its first use

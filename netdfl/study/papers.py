@@ -235,8 +235,6 @@ NOT_HELD: Mapping[str, str] = {
 """Datasets of the papers that netdfl does not know."""
 
 NOT_MEASURED: Mapping[str, str] = {
-    "train_acc": "netdfl judges models by the test set; accuracy on the training set is not measured",
-    "gap": "needs the accuracy on the training set, which is not measured",
     "hessian_top_eig": "the Hessian's largest eigenvalue is not measured",
 }
 """Figures of the papers that no run of netdfl gives."""

@@ -22,7 +22,7 @@ from netdfl.scenario.load import load
 from netdfl.scenario.loading.identity import is_of
 from netdfl.scenario.model.schema import Scenario
 from netdfl.study.cells import CellJob, CellResult, StudyProgress, finished, look, run_all
-from netdfl.study.compare import HEADINGS, SCHEMA, TERMINAL, WORDS, Comparison, ComparisonRow, row_of, shown
+from netdfl.study.compare import HEADINGS, LISTS, SCHEMA, TERMINAL, WORDS, Comparison, ComparisonRow, row_of, shown
 from netdfl.study.plan import Cell
 from netdfl.study.trials import FigureSetup, published, scenario_of, select, trials
 from netdfl.training.data.dataset import data_root
@@ -97,7 +97,7 @@ def reproduce(
     book.write()
     for ran in found:
         say(ran)
-    run_all(waiting, jobs, done, far)
+    run_all(waiting, jobs, done, far, "published")
     comparison = book.write()
     _show(comparison, console)
     print_plain(console, f"written: {book.stem}.md, .csv, .json")
@@ -225,7 +225,7 @@ class _TableState:
         try:
             table = json.loads(self.stem.with_name(f"{self.stem.name}.json").read_text(encoding="utf-8"))
             rows = table["rows"] if table["schema"] == SCHEMA else []
-            found = [ComparisonRow(**{**row, "seeds": tuple(row["seeds"]), "runs": tuple(row["runs"])}) for row in rows]
+            found = [ComparisonRow(**{**row, **{name: tuple(row.get(name, ())) for name in LISTS}}) for row in rows]
         except (OSError, ValueError, KeyError, TypeError):
             return {}
         return {row.cell: row for row in found}

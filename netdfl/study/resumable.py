@@ -23,6 +23,8 @@ from netdfl.running.judged import FinishedRun
 from netdfl.running.run import resume, run
 from netdfl.scenario.load import load
 from netdfl.scenario.model.schema import Checkpoint, Scenario
+from netdfl.study.forks import FINISHED, Manner
+from netdfl.study.keeping import as_published, keep
 from netdfl.training.classification import Classification
 from netdfl.training.drawing import aside
 
@@ -32,22 +34,27 @@ MOST_HELD = 256 * 2**20
 """Most bytes of local rounds, of all nodes together, that wait in memory for their checkpoint."""
 
 
-def run_or_resume(file: Path, sets: Sequence[str], path: Path, jobs: int) -> int:
+def run_or_resume(file: Path, sets: Sequence[str], path: Path, jobs: int, manner: Manner = "whole") -> int:
     """Run the cell in the directory `path`, from its checkpoints if it left any; return its exit code.
 
     `jobs` runs share the disk. Raises NetdflError.
     """
     scenario = load(file, sets)
+    if manner != "whole":
+        scenario = as_published(scenario)
     finished = _resumed(path) if _is_simulated(scenario) else None
     if finished is None:
         if path.exists():
             with hold(path):
                 shutil.rmtree(path)
-        every = rounds_between(scenario, path.parent, jobs)
+        every = None if manner == "background" else rounds_between(scenario, path.parent, jobs)
         if every is not None:
             scenario = scenario.model_copy(update={"checkpoint": Checkpoint(every=every)})
         finished = run(scenario, out=path, page=False)
-    return int(finished.exit_code)
+    code = int(finished.exit_code)
+    if manner != "whole" and code in FINISHED:
+        keep(path)
+    return code
 
 
 def drop_checkpoints(path: Path) -> None:

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 from collections import Counter
 from contextlib import suppress
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from rich.console import Console
 from typer.testing import CliRunner
 
+import netdfl
 from netdfl.cli.commands import make_app
 from netdfl.core.errors import InputError
+from netdfl.core.rng import Streams
+from netdfl.host.training_problem import TrainingProblem
 from netdfl.record.judge import WELL
+from netdfl.running.models import open_run
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.resolved import to_plain
 from netdfl.scenario.model.schema import Scenario
@@ -81,7 +88,7 @@ def test_every_cell_is_a_valid_scenario_of_its_own_or_says_why_not(paper: str, t
 def test_only_what_netdfl_does_not_measure_or_hold_is_left_out() -> None:
     every = [trial for paper, table in TABLES for trial in trials(published(paper, table))]
     left_out = Counter((trial.figure.dataset == "CINIC-10") or trial.figure.metric for trial in every if trial.why_not)
-    assert left_out == {True: 36, "train_acc": 99, "gap": 51, "hessian_top_eig": 6}
+    assert left_out == {True: 36, "hessian_top_eig": 6}
 
 
 def cell(paper: str, table: str, label: str) -> Scenario:
@@ -359,3 +366,61 @@ def test_rounds_to_a_target_are_counted_from_one_and_must_be_reached_by_all() ->
     assert row_of(trial, [ran(0), ran(1, reached=19)]).measured == 15
     row = row_of(trial, [ran(0), ran(1, reached=None)])
     assert (row.measured, row.difference, row.note) == (None, None, "seed 1: not reached")
+
+
+def kept_of(ran: CellResult, **kept: float) -> CellResult:
+    return replace(ran, kept=kept)
+
+
+def test_training_accuracy_and_its_gap_are_the_last_average_models() -> None:
+    cells = [kept_of(ran(0, accuracy=0.5), train_accuracy=0.9), kept_of(ran(1, accuracy=0.6), train_accuracy=0.8)]
+    assert row_of(a_trial("train_acc"), cells).measured == pytest.approx(85)
+    assert row_of(a_trial("gap"), cells).measured == pytest.approx(30)
+    row = row_of(a_trial("gap"), [*cells, ran(2)])
+    assert (row.measured, row.note) == (None, "seed 2: run before training figures were kept")
+
+
+def test_a_cell_keeps_its_models_and_training_figures_and_the_same_event_log(stand_in: Path) -> None:
+    """What a cell keeps, and the rows that it leaves out, change neither its name nor its event log."""
+    label, sets = "MNIST/IID/OSGP", (*SMALL, "nodes=4", "topology={kind: random_push, out_neighbors: 2}")
+    request = Reproduction(paper="004", table="T1", globs=(label,), rounds=2, sets=sets)
+    assert reproduce(request, stand_in / "out", console=quiet()) == 0
+    (path,) = (file.parent for file in (stand_in / "out").glob("cells/*/result.json"))
+    row = rows_of(stand_in / "out")[label]
+    (note,) = row["runs"]
+
+    plain = netdfl.run(load(scenario_of(trials(published("004", "T1"))[0], SCENARIOS), note["sets"]), page=False)
+    assert note["event_log_hash"] == plain.result["event_log_hash"]
+    runs = (plain.run, open_run(path))
+    assert [run.rows("SELECT count(*) FROM messages") for run in runs] == [[(16,)], [(0,)]]
+    assert sorted(file.name for file in (path / "models").iterdir()) == [
+        *(f"{node:03d}.safetensors" for node in range(4)),
+        "average.safetensors",
+    ]
+
+    with torch.no_grad():
+        data = TrainingProblem(load(path / "scenario.yaml"), Streams(0), 4).shared.train
+        x, y = data.take(torch.arange(len(data)))
+        right = (open_run(path).model()(x).argmax(1) == y).float().mean().item()
+    assert note["train_accuracy"] == pytest.approx(right)
+    assert note["cpu_s"] > 0
+    assert row["commits"] == [note["commit"]]
+    assert re.fullmatch(r"[0-9a-f]{12}\+?|", note["commit"])
+
+
+def test_the_average_stands_for_models_that_were_too_large_to_keep(stand_in: Path) -> None:
+    sets = (*SMALL, "nodes=3", "topology={kind: full}", "rounds=1", "world.kind=simulated")
+    trial = select(trials(published("004", "T1")), ["MNIST/IID/OSGP"])[0]
+    path = netdfl.run(load(scenario_of(trial, SCENARIOS), (*trial.sets, *sets)), page=False).path
+    whole = open_run(path)
+    before = [p.clone() for p in whole.model().parameters()]
+    whole.keep_average(most_bytes=100)
+    assert [file.name for file in (path / "models").iterdir()] == ["average.safetensors"]
+    assert all(map(torch.equal, before, open_run(path).model().parameters()))
+    with pytest.raises(InputError, match="kept no models"):
+        open_run(path).model(1)
+
+
+@pytest.mark.parametrize("file", sorted({trial.file for p, t in TABLES for trial in trials(published(p, t))} - {""}))
+def test_every_round_is_judged_where_the_best_round_is_compared(file: str) -> None:
+    assert load(SCENARIOS / f"{file}.yaml").evaluation.every == 1

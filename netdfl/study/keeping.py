@@ -1,0 +1,71 @@
+"""The record of a published table's cell: what it keeps beside its result, and which of its rows are not written.
+
+A cell keeps the average model (and the nodes' own models where they are small), the figures of the average model on the
+training data, the commit of netdfl's source, and the CPU time. No figure of a table is made of single messages, so only
+totals of links and rounds are recorded. These are options of the run: neither the name of the cell nor its event log
+depends on them.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from functools import cache
+from pathlib import Path
+
+from netdfl.core.errors import RunError
+from netdfl.core.files import PACKAGE, write_whole, writing
+from netdfl.core.types import Json
+from netdfl.record.plain_json import dump_json
+from netdfl.scenario.model.schema import Recording, Scenario
+
+CELL = "cell.json"
+"""The file of a run directory with what is kept of a cell beside `result.json`."""
+MOST_MODELS = 128 << 20
+"""The most bytes of a cell's local models that are kept beside their average."""
+_GIT_S = 20
+
+
+def as_published(scenario: Scenario) -> Scenario:
+    """Return `scenario` with the options of a published cell: models are kept, and single messages are not."""
+    evaluation = scenario.evaluation.model_copy(update={"keep_models": True})
+    return scenario.model_copy(update={"evaluation": evaluation, "record": Recording(messages="per_link")})
+
+
+def keep(path: Path) -> None:
+    """Write what is kept of the cell that has run in this process, in the run directory `path`.
+
+    Raises InputError if the run kept no models, and RunError if the disk refuses.
+    """
+    from netdfl.running.models import open_run
+
+    run = open_run(path)
+    run.keep_average(MOST_MODELS)
+    found = {"commit": source_commit(), "cpu_s": time.process_time(), **run.train_figures()}
+    with writing(path / CELL, RunError):
+        write_whole(path / CELL, (dump_json(found) + "\n").encode())
+
+
+def kept(path: Path) -> Json:
+    """Return what was kept of the cell in the run directory `path`; empty if it was run otherwise."""
+    try:
+        found = json.loads((path / CELL).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+@cache
+def source_commit() -> str:
+    """Return the commit of netdfl's source, with a `+` where the source has changed since; empty outside a clone."""
+    try:
+        known = _git("ls-files", "--error-unmatch", "__init__.py") and _git("rev-parse", "HEAD")
+        return known[:12] + ("+" if _git("status", "--porcelain", "--", ".") else "")
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=PACKAGE, capture_output=True, text=True, check=True, timeout=_GIT_S)
+    return done.stdout.strip()
