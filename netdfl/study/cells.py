@@ -22,8 +22,8 @@ from netdfl.core.types import Json
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.identity import hashes
 from netdfl.scenario.model.schema import Scenario
-from netdfl.study.forks import BROKE, FINISHED, UNUSABLE, Manner, path_beside
-from netdfl.study.keeping import kept
+from netdfl.study.forks import BROKE, UNUSABLE, path_beside
+from netdfl.study.keeping import FINISHED, Manner, kept
 from netdfl.study.plan import Cell
 
 

@@ -15,17 +15,13 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any, Literal, NoReturn, TypeAlias
+from typing import Any, NoReturn
 
 from netdfl.core.errors import InputError, NetdflError
 from netdfl.core.process import die_with_parent
+from netdfl.study.keeping import FINISHED, Manner
 
 UNUSABLE, BROKE = 2, 4
-FINISHED = (0, 1, 3)
-"""Exit codes of runs that need not run again."""
-Manner: TypeAlias = Literal["whole", "published", "background"]
-"""How cells run: with the whole record; as a published table's (`netdfl.study.keeping`); or as such a table's, within
-`MOST_CPU_S`, and without checkpoints."""
 MOST_CPU_S = 3600
 """The most CPU time (s) of a cell in the background."""
 CellOrder = dict[str, Any]

@@ -13,6 +13,7 @@ import subprocess
 import time
 from functools import cache
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from netdfl.core.errors import RunError
 from netdfl.core.files import PACKAGE, write_whole, writing
@@ -20,6 +21,11 @@ from netdfl.core.types import Json
 from netdfl.record.plain_json import dump_json
 from netdfl.scenario.model.schema import Recording, Scenario
 
+Manner: TypeAlias = Literal["whole", "published", "background"]
+"""How cells run: with the whole record; as a published table's; or as such a table's, within a limit of CPU time and
+without checkpoints."""
+FINISHED = (0, 1, 3)
+"""Exit codes of runs that need not run again."""
 CELL = "cell.json"
 """The file of a run directory with what is kept of a cell beside `result.json`."""
 MOST_MODELS = 128 << 20

@@ -23,8 +23,7 @@ from netdfl.running.judged import FinishedRun
 from netdfl.running.run import resume, run
 from netdfl.scenario.load import load
 from netdfl.scenario.model.schema import Checkpoint, Scenario
-from netdfl.study.forks import FINISHED, Manner
-from netdfl.study.keeping import as_published, keep
+from netdfl.study.keeping import FINISHED, Manner, as_published, keep
 from netdfl.training.classification import Classification
 from netdfl.training.drawing import aside
 
