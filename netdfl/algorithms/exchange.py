@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, get_type_hints
 
@@ -111,7 +111,12 @@ REPLACES = {"local_epochs": "local_steps"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sgd:
+class Parameters:
+    """A record of parameters that several algorithms share; a scenario writes its fields among the algorithm's own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sgd(Parameters):
     """The parameters of local SGD in every method.
 
     The given one of `local_epochs` and `local_steps` sets the length; of both, `local_steps` counts (a scenario gives
@@ -140,18 +145,24 @@ class AnySgd(Sgd):
 
 
 def flat(function: Callable[..., T]) -> Callable[..., T]:
-    """Return `function` with flat parameters: a record among its parameters is written field by field.
+    """Return `function` with flat parameters: a `Parameters` record among them is written field by field.
 
     `sgd: Sgd = Sgd(local_epochs=1)` becomes `lr`, `lr_decay`, `local_epochs = 1` and so on, each with its type. Fields
     that are not given have the values of the record that is the parameter's default. The parameters of `FIRST` come
     first, all others in the place of their record. The attribute `complete` is `replaced`, for code that writes out all
-    defaults.
+    defaults. A function without such a record is returned unchanged.
 
     Raises:
         ValueError: A record and `function`, or two records, have a parameter of the same name.
     """
+    records: dict[str, Any] = {
+        name: parameter.default
+        for name, parameter in inspect.signature(function).parameters.items()
+        if isinstance(parameter.default, Parameters)
+    }
+    if not records:
+        return function
     signature = inspect.signature(function, eval_str=True)
-    records: dict[str, Any] = {name: p.default for name, p in signature.parameters.items() if is_dataclass(p.default)}
 
     @wraps(function)
     def build(*context: object, **given: Any) -> T:

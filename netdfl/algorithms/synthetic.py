@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from netdfl.algorithms.base import Algorithm
-from netdfl.algorithms.exchange import Exchange, Interpolation, Radius, Sgd
+from netdfl.algorithms.exchange import Exchange, Interpolation, Parameters, Radius, Sgd
 from netdfl.algorithms.late import parts
 from netdfl.core.units import NonNegativeFloat, PositiveFloat, PositiveInt
 from netdfl.training.siamese import TRANSFORMATIONS, Transformation
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Distillation:
+class Distillation(Parameters):
     """The parameters of distillation: the number of warm-up rounds before it, and its method."""
 
     server_lr: PositiveFloat = 1.0

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from netdfl.compression.vector import weighted_sum
 from netdfl.core.types import Inbox, OnMissing, Outbox, View
 from netdfl.mixing.base import MixResult, RowMixing
-from netdfl.mixing.payloads import pack, to_all, vector, vectors
+from netdfl.mixing.payloads import EXTRA, MODEL, pack, to_all, vector, vectors
 from netdfl.training.base import Update
 
 if TYPE_CHECKING:
@@ -148,6 +148,19 @@ def row(view: View, came: Collection[int]) -> tuple[Mapping[int, float], float]:
         return view.in_weights, view.self_weight
     share = 1.0 / (1 + len(came))
     return dict.fromkeys(came, share), share
+
+
+def weighted_mean(view: View, inbox: Inbox, own: Tensor, extra: str = "") -> Tensor:
+    """Return W_ii `own` + sum_j W_ij v_j over the received vectors, a fresh vector; missing weight goes to `own`.
+
+    v_j is the model in the message of j, or its extra of that name. Raises MalformedMessage where one is missing.
+    """
+    name = EXTRA + extra if extra else MODEL
+    came = {message.src: vector(message, own, name) for message in inbox}
+    weights, self_weight = row(view, came)
+    here = [j for j in sorted(came) if j in weights]
+    missing = sum(weight for j, weight in weights.items() if j not in came)
+    return weighted_sum(own, self_weight + missing, [came[j] for j in here], [weights[j] for j in here])
 
 
 def _by_shares(own: Tensor, kept: float, others: list[Tensor], weights: list[float], total: float) -> Tensor:

@@ -129,6 +129,11 @@ def extras_of(message: Message, like: Tensor) -> dict[str, Tensor]:
     return {name.removeprefix(EXTRA): vector(message, like, name) for name in names}
 
 
+def extra(message: Message, like: Tensor, name: str) -> Tensor:
+    """Return one extra of a message, checked against `like`'s shape and dtype. Raises MalformedMessage."""
+    return vector(message, like, EXTRA + name)
+
+
 def mass(message: Message, name: str) -> float:
     """Return a weight or a share from the message's metadata, finite and not negative. Raises MalformedMessage."""
     value = message.payload.meta.get(name)

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import wraps
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -24,17 +25,19 @@ from torch import Tensor
 from netdfl.algorithms.base import Algorithm, Entry, NodeState
 from netdfl.algorithms.exchange import Exchange, WaitPolicy
 from netdfl.compression.identity import IdentityCompressor
+from netdfl.core.errors import MalformedMessage, NetdflError
 from netdfl.core.rng import Streams
 from netdfl.core.tables import by_name
 from netdfl.core.types import NodeId, View
+from netdfl.core.whose import named_error, own_place
 from netdfl.node.checkpoint import load_state, save_state
 from netdfl.testing.loopback import run_fleet
-from netdfl.testing.rounds import States, exchange, first_states, in_step, play_rounds
+from netdfl.testing.rounds import States, Updates, exchange, first_states, in_step, play_rounds
 from netdfl.topology.catalog import TOPOLOGIES
 from netdfl.topology.network import Network
 from netdfl.topology.selection import AllNeighbors, PrivateSelection, halves, sampled
 from netdfl.topology.weights import uniform
-from netdfl.training.base import Update
+from netdfl.training.base import Extras, Update
 from netdfl.training.catalog import consensus
 from netdfl.training.toy import Quadratic, optimum
 
@@ -157,10 +160,10 @@ def mixes_as_the_matrix(entry: Entry) -> None:
         return _averages_reports(alg, fleet, states)
     if alg.family in ("bilateral", "overlap"):
         return _mixes_in_a_round(alg, fleet, states)
-    matrix = _chosen_matrix(alg, states, views) if entry.selects else torch.from_numpy(fleet.network.matrix(0))
+    updates = {i: Update(s.x, s.x.clone(), _beside(alg, s, fleet, views[i])) for i, s in states.items()}
+    matrix = _chosen_matrix(alg, states, updates, views) if entry.selects else torch.from_numpy(fleet.network.matrix(0))
     steps = alg.mixing.num_steps(0, views[0])
     expected = torch.linalg.matrix_power(matrix, steps) @ _stack(states)
-    updates = {i: Update(s.x, s.x.clone()) for i, s in states.items()}
     _, mixed = exchange(alg, states, updates, views)
     off = float((torch.stack([mixed[i].x for i in sorted(mixed)]) - expected).abs().max())
     assert off <= EXACT, f"{steps} steps of mixing differ from M^{steps} X by {off:.2g}"
@@ -168,11 +171,17 @@ def mixes_as_the_matrix(entry: Entry) -> None:
         assert torch.equal(update.x, states[i].x), f"mixing wrote to the update's vector of node {i}; make a new one"
 
 
-def _chosen_matrix(alg: Algorithm, states: States, views: Mapping[NodeId, View]) -> Tensor:
+def _beside(alg: Algorithm, state: NodeState, fleet: SmallFleet, view: View) -> Extras:
+    """Return the vectors that the solver sends beside the model; without masks, so that every coordinate counts."""
+    _, update = state.train(alg, fleet.tasks[view.node].data(view.round), view)
+    return {name: value for name, value in update.extras.items() if value.is_floating_point()}
+
+
+def _chosen_matrix(alg: Algorithm, states: States, updates: Updates, views: Mapping[NodeId, View]) -> Tensor:
     """Return the matrix in which each node sends equal shares to its chosen receivers and to itself."""
     matrix = torch.eye(len(states), dtype=torch.float64)
     for i, s in states.items():
-        _, outbox = s.outgoing(alg, Update(s.x, s.x), 0, views[i])
+        _, outbox = s.outgoing(alg, updates[i], 0, views[i])
         matrix[list(outbox), i] = 1.0
     return matrix / matrix.sum(0)
 
@@ -249,10 +258,37 @@ def same_seed_same_result(entry: Entry) -> None:
     assert not torch.equal(_stack(states), _stack(_run(alg, other, 4))), "another seed gives the same result"
 
 
-CHECKS: Mapping[str, ContractCheck] = by_name(
+def _in_words(check: ContractCheck) -> ContractCheck:
+    """Let an error inside the algorithm fail the check in a sentence, with the place in its author's file."""
+
+    @wraps(check)
+    def checking(entry: Entry) -> None:
+        try:
+            check(entry)
+        except AssertionError:
+            raise
+        except Exception as exc:
+            told = str(exc) if isinstance(exc, NetdflError) else f"your own code raised {named_error(exc)}"
+            place = f" ({where})" if (where := own_place(exc)) and where not in told else ""
+            raise AssertionError(f"{check.__name__}: {told}{place}{_hint(exc)}") from exc
+
+    return checking
+
+
+def _hint(exc: Exception) -> str:
+    if not isinstance(exc, KeyError | MalformedMessage):
+        return ""
+    return (
+        "; a vector beside the model has one name in three places: Update(y, x, {name: vector}) in the solver, "
+        "pack(update.x, update.extras) in `outgoing`, extra(message, like, name) in `mix`"
+    )
+
+
+_ALL: tuple[ContractCheck, ...] = (
     *(agrees_without_gradient, preserves_the_mean, mixes_as_the_matrix, converges_on_a_quadratic),
     *(leaves_the_start_alone, survives_save_and_load, identity_changes_nothing, same_seed_same_result),
 )
+CHECKS: Mapping[str, ContractCheck] = by_name(*map(_in_words, _ALL))
 
 
 def check_algorithm(entry: Entry) -> None:

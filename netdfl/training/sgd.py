@@ -110,7 +110,7 @@ class Memoryless(Stateless, MixingIndependent):
 
 @dataclass(frozen=True, kw_only=True)
 class LocalSgd(StepSolver, Memoryless):
-    """K local steps, as in the module's listing.
+    """K local steps y <- y - lr g(y), with the momentum, SAM's ascent, clipping and weight decay that are given.
 
     A subclass is computed node by node, unless it says `rows = True` itself: its `slope` and `descent` then work on a
     matrix too, each row as if it were alone, and its instances are equal only where they do the same.
@@ -172,8 +172,7 @@ class LocalSgd(StepSolver, Memoryless):
         """Return the local steps from `y`, to be computed when called.
 
         For other solvers: `velocity` is the initial momentum, updated in place by the steps; `scale` and `correction`
-        go into
-        every step's `descent`.
+        go into every step's `descent`.
         """
         return LocalSteps(self, y, weight, data, self.rate(view), velocity, scale, correction)
 

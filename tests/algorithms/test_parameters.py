@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from method_scenarios import scenario
 
 from netdfl.algorithms.catalog import ALGORITHMS
-from netdfl.algorithms.exchange import Decay, Momentum, Sgd, flat
+from netdfl.algorithms.exchange import Decay, Momentum, Parameters, Sgd, flat
 from netdfl.core.errors import ScenarioError
 from netdfl.core.units import PositiveFloat
 from netdfl.scenario.load import loads
@@ -37,7 +37,7 @@ def method(context: str, /, *, momentum: Momentum = 0.9, sgd: Sgd = Sgd(local_ep
 
 
 @dataclass(frozen=True)
-class Length:
+class Length(Parameters):
     local_epochs: int | None = 1
     local_steps: int | None = 7
 

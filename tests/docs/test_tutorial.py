@@ -69,7 +69,7 @@ def test_the_page_on_exploring(tmp_path: Path) -> None:
     assert netdfl.load(said).explore == scenario.explore
 
 
-@pytest.mark.parametrize("name", ["tutorial", "own_parts", "replay"])
+@pytest.mark.parametrize("name", ["tutorial", "own_parts", "own_algorithm", "replay"])
 def test_every_block_of_the_page(name: str, tmp_path: Path) -> None:
     page = blocks(ROOT / "docs" / f"{name}.md")
     (tmp_path / "scenarios").symlink_to(ROOT / "scenarios")

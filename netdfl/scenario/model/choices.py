@@ -22,7 +22,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
 from netdfl.core.whose import own_place, said
-from netdfl.scenario.model.contracts import CONTRACTS, check_signature, guarded, is_bare
+from netdfl.scenario.model.contracts import CONTRACTS, check_signature, guarded, is_bare, prepared
 from netdfl.scenario.model.fields import Choice
 from netdfl.scenario.model.parts import Part, builder, model_of
 from netdfl.scenario.model.plugins import find_own
@@ -142,7 +142,7 @@ class Choices:
             remedy = f"write it as {contract.signature(name)}: context ends with `/`, parameters have types"
             raise refused(f"the {self.what} {kind!r} can't be used: {wrong}", "", remedy)
         try:
-            model = model_of(guarded(function, kind, self.what), kind, self.key, base)
+            model = model_of(guarded(prepared(function, self.what), kind, self.what), kind, self.key, base)
         except PydanticUserError as exc:
             what = f"the {self.what} {kind!r} has a parameter of a type that no scenario can write: {said(exc)}"
             raise refused(what.partition(". ")[0], "", "use numbers, text, lists, types of netdfl.core.units") from exc

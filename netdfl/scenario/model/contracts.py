@@ -21,7 +21,8 @@ class Contract:
     `context` has the names of the positional-only arguments that netdfl passes; the scenario's parameters come by
     keyword. `help` describes the context. With `bare`, a part may also take no context, as a plain class or factory
     does. `adapt`, as `module:name`, converts a result to the expected type, and raises TypeError for an unknown type,
-    with the types to return.
+    with the types to return. `prepare`, as `module:name`, returns the function with the parameters that a scenario
+    writes, where they are others than those of its definition.
     """
 
     context: tuple[str, ...]
@@ -29,6 +30,7 @@ class Contract:
     help: str = ""
     bare: bool = False
     adapt: str = ""
+    prepare: str = ""
 
     @property
     def result(self) -> str:
@@ -51,7 +53,10 @@ _RATE = Contract((), "netdfl.links.rules.mahimahi:Shape|Opportunities")
 
 CONTRACTS: Mapping[str, Contract] = {
     "algorithm": Contract(
-        ("exchange",), "netdfl.algorithms.base:Algorithm", "the wait, the compressor, what is done about losses"
+        ("exchange",),
+        "netdfl.algorithms.base:Algorithm",
+        "the wait, the compressor, what is done about losses",
+        prepare="netdfl.algorithms.exchange:flat",
     ),
     "topology": Contract(("num_nodes", "streams"), "netdfl.topology.base:Topology", _DRAWN),
     "weights": Contract(("graph",), "netdfl.topology.weights:MixingMatrix", "the graph of one round"),
@@ -127,6 +132,13 @@ def is_bare(function: Function, contract: Contract) -> bool:
 
 
 @cache
+def prepared(function: Function, what: str) -> Function:
+    """Return `function` with the parameters that a scenario writes for it, as netdfl's own parts of that kind have."""
+    name = CONTRACTS[what].prepare
+    return resolve_name(name)(function) if name else function
+
+
+@cache
 def guarded(function: Function, path: str, what: str) -> Function:
     """Wrap `function` so that every exception and every result of another type is an OwnPartError."""
     contract = CONTRACTS[what]
@@ -152,6 +164,8 @@ def guarded(function: Function, path: str, what: str) -> Function:
 
     if bare:
         calling.__signature__ = plain_signature(function)  # type: ignore[attr-defined]
+    if (complete := getattr(function, "complete", None)) is not None:
+        calling.complete = complete  # type: ignore[attr-defined]
     return calling
 
 
