@@ -89,7 +89,7 @@ class Mailbox:
         if self._other and kind in self._other:
             return self._other[kind](message)
         step_id = as_step((round, step))
-        if self._shut and not self._has_seen(src, step_id):
+        if self._shut and not self.has_seen(src, step_id):
             return Fate.REFUSED
         if step_id <= self._closed:
             return self._take_late(message)
@@ -168,7 +168,8 @@ class Mailbox:
         """Refuse messages that have not come before: the node has finished and reads no more."""
         self._shut = True
 
-    def _has_seen(self, src: NodeId, step_id: StepId) -> bool:
+    def has_seen(self, src: NodeId, step_id: StepId) -> bool:
+        """Return whether a message of `src` for `step_id` has come."""
         return bool(self._seen.get(step_id, 0) & self._bits[src])
 
     def num_from(self, src: NodeId) -> int:

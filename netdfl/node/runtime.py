@@ -159,7 +159,8 @@ class Node:
         self.round, self.born_ns = -1, 0
         self._steps: dict[int, int] = {}  # the exchanges of the round that was asked about last
         self._awaited: tuple[tuple[NodeId, ...] | None, frozenset[NodeId] | None] = (None, None)
-        self._next: StepId = StepId(0, 0)  # the first step for which something may still be sent
+        self.next_step = StepId(0, 0)
+        """The first step for which this node may still send a message."""
         self._trained = False
         self._began_ns = self._trained_ns = self._waited_ns = self._bytes_before = 0
         self.heartbeats: Heartbeats | None = None
@@ -185,7 +186,7 @@ class Node:
             self.kept = await self.models.join(self.joining)
         await FAMILIES[self.algorithm.family](self, self.algorithm)
         self.waits.close()
-        self._next = StepId(self.num_rounds, 0)
+        self.next_step = StepId(self.num_rounds, 0)
         if self.delivery is not None and self.mailbox.keep_late:
             self.mailbox.shut()
 
@@ -236,18 +237,13 @@ class Node:
         """
         self.catch_up = self.catch_up if self.catch_up > first + 1 or self.catch_up == self.num_rounds else 0
         for round in (round for round in range(first, self.num_rounds) if round == first or round >= self.catch_up):
-            self.round, self.waits.step, self._next = round, 0, StepId(round, 0)
+            self.round, self.waits.step, self.next_step = round, 0, StepId(round, 0)
             await self.hooks.begin_round(round)
             self._began_ns, self._trained_ns, self._waited_ns = self.clock.now_ns(), 0, 0
             self._bytes_before, self._trained = self.ledger.bytes_sent, False
             if self.waits.gone:
                 self.ledger.leaves_out(self.waits.gone, round)
             yield self.view_of(round, frozenset(self.waits.gone))
-
-    @property
-    def next_step(self) -> StepId:
-        """The first step for which this node may still send a message."""
-        return self._next
 
     @property
     def _is_behind(self) -> bool:
@@ -328,11 +324,11 @@ class Node:
         self._held -= weight_in(outbox.values()) if self.mailbox.keep_late else 0.0
         multicasts = [first_multicast(self.id, kind, self.epoch, at, each) for kind, each in outboxes.items() if each]
         await self.transport.send(multicasts)
-        self._next = StepId(view.round, step + 1)
+        self.next_step = StepId(view.round, step + 1)
 
     def _is_step_done(self, peer: NodeId, step_id: StepId) -> bool:
         """Whether this node will send `peer` no message for `step_id` any more."""
-        return step_id < self._next and not (self.delivery is not None and self.delivery.sends_again(peer, step_id))
+        return step_id < self.next_step and not (self.delivery is not None and self.delivery.sends_again(peer, step_id))
 
     def _message(self, kind: Kind, dst: NodeId, round: int, step: int, payload: Payload) -> Message:
         return Message(self.id, dst, kind, self.epoch, round, step, 0, payload)

@@ -30,7 +30,8 @@ MOST = 1000
 LONGEST_S = 60
 """The time limit of a trial in a process of its own, in seconds."""
 _PACKAGE = Path(__file__).resolve().parents[1]
-_HERE: dict[str, list[str]] = {}
+OF_THIS_PROCESS: dict[str, list[str]] = {}
+"""The results of trials that this process made or read, by their keys."""
 
 
 def folder() -> Path:
@@ -40,17 +41,17 @@ def folder() -> Path:
 
 def known(key: str) -> list[str] | None:
     """Return the result of the trial `key`; None where it is not cached."""
-    if key not in _HERE:
+    if key not in OF_THIS_PROCESS:
         with suppress(OSError, ValueError, TypeError, KeyError, RuntimeError):
             found = json.loads((folder() / key).read_text(encoding="utf-8"))["differs"]
             if isinstance(found, list) and all(isinstance(each, str) for each in found):
-                _HERE[key] = found
-    return _HERE.get(key)
+                OF_THIS_PROCESS[key] = found
+    return OF_THIS_PROCESS.get(key)
 
 
 def remember(key: str, differs: list[str]) -> None:
     """Cache the result of the trial `key`: for this process, and on disk if possible."""
-    _HERE[key] = differs
+    OF_THIS_PROCESS[key] = differs
     with suppress(OSError, RuntimeError):
         place = folder()
         place.mkdir(parents=True, exist_ok=True)
@@ -113,7 +114,7 @@ def fingerprint(module: nn.Module, code: tuple[object, ...], more: str) -> str:
             found.update(_code(owner))
     for owner in code:
         found.update(_code(owner))
-    for file in _own_files():
+    for file in own_files():
         with suppress(OSError):
             found.update(Path(file).read_bytes())
     return found.hexdigest()
@@ -128,7 +129,7 @@ def _versions() -> str:
     return f"{torch.__version__}{sys.version}{sorted(files)}"
 
 
-def _own_files() -> list[str]:
+def own_files() -> list[str]:
     """Return the files of modules that are neither Python's, nor installed, nor netdfl's."""
     paths = (str(_PACKAGE), *(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")))
     files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))

@@ -97,7 +97,6 @@ LEFT_OUT: Mapping[str, Mapping[str, object]] = {
     "ControlAveraging": {"beside": ("control",), "changes": ("control",)},
     "MomentumAveraging": {"beside": ("momentum",), "changes": (), "moves_vanish": False},
     "SmooAveraging": {"by_change": False, "beside": ("perturbation",)},
-    "_FixedSteps": {"steps": 1},
     "RowMixing": ROWS,
     "ShareMixing": SHARES,
     "Reference": REFERENCE,
@@ -150,12 +149,14 @@ def test_methods_need_the_matrices_that_their_family_is_for() -> None:
 
 
 def classes() -> Iterator[type]:
-    """Every class of the three packages."""
+    """Every class of the three packages that has a public name; from others it inherits."""
     for package in (netdfl.algorithms, netdfl.mixing, netdfl.compression):
         for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
             module = importlib.import_module(found.name)
             yield from (
-                each for _, each in inspect.getmembers(module, inspect.isclass) if each.__module__ == found.name
+                each
+                for name, each in inspect.getmembers(module, inspect.isclass)
+                if each.__module__ == found.name and not name.startswith("_")
             )
 
 

@@ -13,12 +13,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from test_catalog import VARIANTS
 
-from netdfl.compression import scratch as kept
 from netdfl.compression.arrays import as_vector
 from netdfl.compression.base import AddingCompressor, Compressor, EncodedVector, add_to
 from netdfl.compression.buckets import PIECE, SPAN, BucketSpan, spans
 from netdfl.compression.dither import fractions
-from netdfl.compression.scratch import MOST_BYTES, difference, scratch, stretches
+from netdfl.compression.scratch import MOST_BYTES, difference, scratch
 from netdfl.core.errors import MalformedMessage
 from netdfl.mixing.compressed.step_size import ScaledCompressor
 
@@ -145,18 +144,3 @@ def test_threads_have_their_own_scratch_and_long_ones_are_not_kept() -> None:
     assert scratch("a", most, torch.float32) is scratch("a", most, torch.float32)
     large = most + 1
     assert scratch("a", large, torch.float32) is not scratch("a", large, torch.float32)
-
-
-def test_many_lengths_do_not_keep_memory_for_ever() -> None:
-    for num in range(500):
-        scratch("many", num, torch.float32)
-    assert len(kept._kept.buffers) <= kept._MOST_KEPT
-
-
-def test_stretches_are_the_same_parts_of_all() -> None:
-    num = 2 * kept._STRETCH + 5
-    x, y = torch.arange(num), torch.arange(num) + 1
-    parts = list(stretches(x, y))
-    assert len(parts) == 3
-    assert torch.equal(torch.cat([part for part, _ in parts]), x)
-    assert all(torch.equal(b, a + 1) for a, b in parts)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from netdfl.compression import arrays
 from netdfl.compression import vector as plain
-from netdfl.compression.arrays import _COPIED, _ROW, copy_finite, is_finite, scaled, snapshot, to_tensor, total
+from netdfl.compression.arrays import scaled, snapshot, to_tensor, total
 from netdfl.compression.base import EncodedVector
 from netdfl.compression.catalog import COMPRESSORS
 from netdfl.compression.low_rank import LowRank
@@ -183,24 +183,6 @@ def test_from_a_gpu_vectors_come_by_one_copy_into_pinned_memory(monkeypatch: pyt
     assert to_tensor(snapshot(there)).tolist() == [1.0, 2.0]
     assert to_tensor(scaled(there, 3.0)).tolist() == [3.0, 6.0]
     assert pinned == [True, True]
-
-
-LONG = (4 * _COPIED + 1) * _ROW + 5
-
-
-@pytest.mark.parametrize("size", [3, _ROW - 1, _ROW, _ROW + 1, 4 * _COPIED * _ROW, LONG])
-def test_the_first_number_that_is_not_finite_is_named_wherever_it_is(size: int) -> None:
-    x = np.full(size, 1e300)
-    assert is_finite(x), "though its square is not"
-    copy = copy_finite(x)
-    assert np.array_equal(copy, x)
-    assert not np.shares_memory(copy, x)
-    for at in {0, size // 2, size - 1}:
-        bad = x.copy()
-        bad[at] = np.nan
-        assert not is_finite(bad)
-        with pytest.raises(ValueError, match=rf"x\[{at}\] is nan, and 1 of {size} numbers are NaN or infinite"):
-            copy_finite(bad)
 
 
 # what a peer may have sent

@@ -84,7 +84,7 @@ def node(*, resending: ResendPolicy | None = None) -> Node:
         epoch=3,
         resending=resending,
     )
-    made.round, made.born_ns, made._next, made.waits.step = 4, 40, StepId(4, 2), 1
+    made.round, made.born_ns, made.next_step, made.waits.step = 4, 40, StepId(4, 2), 1
     made.waits.went_on_ns = 700
     return made
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from netdfl.core.clock import Clock
-from netdfl.diagnosis import fidelity
 from netdfl.diagnosis.fidelity import (
     EVENT,
     FEWEST,
@@ -174,21 +172,3 @@ WAITED = "one in a hundred waited more than {} ms in its device before it was re
 def test_packets_are_late_or_unread_beyond_a_bound(counts: dict[str, Any], missed: list[str]) -> None:
     busy = "the machine is too busy to carry the fleet's packets; use fewer nodes or lower rates"
     assert judge_packets(counts) == (f"{'; '.join(missed)}: {busy}" if missed else "")
-
-
-async def test_a_loop_that_wakes_before_its_time_is_not_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fidelity, "_SAMPLE_NS", 0)
-
-    class Set:
-        """A clock that shows these times, and ends the watch with the last one."""
-
-        def __init__(self, times_ns: list[int]) -> None:
-            self.times_ns = times_ns
-
-        def now_ns(self) -> int:
-            return self.times_ns.pop(0)
-
-    meter, clock = Meter(), cast(Clock, Set([10, 17, 20, 18, 30, 30]))
-    with pytest.raises(IndexError):
-        await meter.watch_loop(clock)
-    assert meter.lags_ns == [7, 0, 0]

@@ -173,7 +173,7 @@ def _duplicate_beside_late() -> list[Any]:
 
     def take_late(inner: Callable[..., Any]) -> Wrapper:
         def around(self: Mailbox, message: Message) -> Any:
-            if not self._has_seen(message.src, (message.round, message.step)):
+            if not self.has_seen(message.src, (message.round, message.step)):
                 self.late_in = (message.round, message.src)  # type: ignore[attr-defined]
             return inner(self, message)
 

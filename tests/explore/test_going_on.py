@@ -14,10 +14,9 @@ from rich.console import Console
 import netdfl
 from netdfl.core.errors import InputError
 from netdfl.explore.command import FOUND, INTERRUPTED, explore
-from netdfl.explore.edits import Plain
+from netdfl.explore.execute import Executor, ExploredRun
 from netdfl.explore.explore import Budget, Discovery, Exploration
 from netdfl.explore.findings import SHRUNK, FindingScenarios
-from netdfl.explore.shrink import Shrinker
 
 
 @pytest.fixture
@@ -43,15 +42,15 @@ def explored(text: dict[str, Any], folder: Path, runs: int = 12, seed: int = 24)
 def test_a_signal_while_a_finding_is_shrunk(
     small: dict[str, Any], tmp_path: Path, shrunk: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inner, folder = Shrinker._fewer_rounds, tmp_path / "it"
+    inner, folder = Executor.run, tmp_path / "it"
 
-    def signalled(self: Shrinker, plain: Plain) -> Plain:
-        if (folder / SHRUNK).exists():  # the first is shrunk
+    def signalled(self: Executor, *given: Any, **more: Any) -> ExploredRun:
+        if len(shrunk) == 2:  # the first is, the second is tried
             os.kill(os.getpid(), signal.SIGINT)
-        return inner(self, plain)
+        return inner(self, *given, **more)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Shrinker, "_fewer_rounds", signalled)
+        patched.setattr(Executor, "run", signalled)
         code, interrupted = explored(small, folder)
     assert (code, len(shrunk)) == (INTERRUPTED, 2)
     code, left_alone = explored(small, tmp_path / "other")

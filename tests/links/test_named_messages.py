@@ -148,7 +148,7 @@ def test_a_number_counts_what_agrees_in_all_else_on_its_link_whether_it_is_lost_
     assert all(passes(replace(ack, **other)) != DROPPED for other in others)
     assert passes(replace(ack, attempt=0)) == DROPPED, "the second of its own"
     assert [type(stage) for stage in stages] == [MessageNumbers, NamedLoss, NamedDelay]
-    assert len(stages[0]._counts) == 4
+    assert len(stages[0].counts) == 4
 
 
 @pytest.mark.parametrize(("life", "lost"), [(None, 2), (0, 1), (1, 1), (2, 0)])

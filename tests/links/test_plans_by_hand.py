@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from netdfl.core.rng import Streams
-from netdfl.links.rules import mahimahi
 from netdfl.links.schedule.compile import ScheduleError, compile_events
 from netdfl.links.schedule.events import STANDING, CompiledEvent
 from netdfl.links.schedule.when import Facts
@@ -186,14 +185,3 @@ def test_by_rounds_a_rate_is_a_plain_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize("more", [{"up": "1s"}, {"down": "1s"}, {"up": "1s", "down": "1s"}])
 def test_churn_goes_by_chance_or_by_a_file(compiled: Any, more: dict[str, str]) -> None:
     assert "give these or that" in refused(compiled, f"{AWAY}0,1,2", {"at": "0s", "churn": 0} | more)
-
-
-def test_a_trace_of_rates_carries_no_more_packets_than_a_run_can_keep(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(mahimahi, "_MOST", 10)
-    (tmp_path / "fits").write_text("0 1\n1 0.12\n")
-    (tmp_path / "more").write_text("0 1\n1 0.1201\n")
-    assert len(mahimahi.read_trace(str(tmp_path / "fits"))[0]) == 10
-    with pytest.raises(ValueError, match="carries more than 10 packets"):
-        mahimahi.read_trace(str(tmp_path / "more"))

@@ -322,14 +322,6 @@ def test_repetition_needs_an_end(entry):
     assert compiled({"from": "0s", "to": "9s", **entry}, end_ns=None)
 
 
-@pytest.mark.parametrize("action", [{"flap": "0->1"}, {"random": "0->1"}, {"churn": 1}])
-def test_repetition_without_measure_is_refused(action, monkeypatch):
-    monkeypatch.setattr("netdfl.links.schedule.compile._MOST", 50)
-    compiled({"from": "0s", "to": "20s", "up": "1s", "down": "1s", **action})
-    with pytest.raises(ScheduleError, match="makes more than 50 events here; let it last less long"):
-        compiled({"from": "0s", "to": "800000h", "up": "1s", "down": "1s", **action})
-
-
 def churned(tmp_path: Path, text: str, **more: object) -> list[tuple[str, int | None, tuple[int, ...]]]:
     file = tmp_path / "churn.csv"
     file.write_text(text)

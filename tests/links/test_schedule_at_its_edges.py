@@ -12,7 +12,6 @@ from netdfl.links.rules.base import Transit
 from netdfl.links.rules.latency import Latency, constant
 from netdfl.links.rules.loss import GilbertElliott
 from netdfl.links.rules.rate import Rate, Shape
-from netdfl.links.schedule import compile as compile_
 from netdfl.links.schedule.compile import ScheduleError, compile_events
 from netdfl.links.schedule.events import STANDING, CompiledEvent, name_nodes, name_place
 from netdfl.links.schedule.when import Facts, Span, spans
@@ -129,13 +128,6 @@ def test_a_heal_is_of_a_link_that_was_broken_whole_or_in_part() -> None:
     broken = {"at": "1s", "link": "0->[1, 2]", "state": "down_drop"}
     for healed, fits in (("0->1", True), ("[0, 3]->2", True), ("*", True), ("3->[1, 2]", False), ("[1, 2]->0", False)):
         assert (problems(broken, {"at": "2s", "heal": healed}) == []) is fits
-
-
-def test_an_entry_makes_no_more_events_than_a_run_can_keep(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compile_, "_MOST", 4)
-    flap = {"from": "0s", "flap": "0->1", "up": "1s", "down": "1s"}
-    assert problems(flap | {"to": "4s"}) == []
-    assert ["more than 4 events" in each for each in problems(flap | {"to": "5s"})] == [True]
 
 
 def still(node: int, rate: str, at: str = "1s", key: str = "uplink") -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import queue
 import shlex
 import subprocess
 import threading
@@ -14,20 +13,17 @@ import pytest
 
 from netdfl.core.control import EVALUATOR, AskClock, ClockReading, FilePart, Hello, Report
 from netdfl.core.errors import InputError, MachineError
-from netdfl.diagnosis.fidelity import NetworkDelays, _sentence
 from netdfl.host.apart import ASKS, ClockOffset, FileUpload
 from netdfl.host.facts import address_in, interfaces
 from netdfl.host.living import record_name
 from netdfl.host.measuring import MeasurementServer, measured
-from netdfl.host.plan import Command, pack, unpack
+from netdfl.host.plan import pack, unpack
 from netdfl.scenario.load import load
 from netdfl.scenario.model.world import Site
 from netdfl.supervisor.mirror import mirror
-from netdfl.worlds.fork_client import ForkServer
 from netdfl.worlds.machines import world
 from netdfl.worlds.machines.machine import Offer, shares_of
 from netdfl.worlds.machines.network import ClockFirstListener
-from netdfl.worlds.machines.ray import RelayProcess
 from netdfl.worlds.machines.slurm import script
 from netdfl.worlds.machines.world import packed
 
@@ -129,20 +125,6 @@ def test_an_address_is_found_by_its_interface_or_network() -> None:
         assert address_in("::/64") == "::1"
 
 
-def test_late_by_the_network_between_machines_is_said_to_be() -> None:
-    ways = NetworkDelays(
-        {
-            "machines": {"m0": [0], "m1": [1, 2]},
-            "network": [{"src": "m0", "dst": "m1", "round_trip_s": 0.04, "rate_bps": 8e6}],
-        }
-    )
-    assert ways.adds_s(0, 1, 1e4) == pytest.approx(0.03)
-    assert ways.adds_s(1, 2, 1e4) == 0
-    worst = {"src": 0, "dst": 1, "median_error_s": 0.035, "scheduled_delay_s": 0.01, "network_s": 0.03}
-    said = _sentence([worst], 1, {"relative": 0.25, "slack_s": 0.01}, ways)
-    assert "the network between m0 and m1 takes 30.0 ms of it by itself: place these nodes on one machine" in said
-
-
 class Supervised:
     """A control stream, and a supervisor at its end that answers in order."""
 
@@ -214,23 +196,3 @@ def test_a_script_goes_on_with_a_run_that_was_queued_again_only_where_it_can(tmp
         environment = {"SLURM_JOB_ID": "7", "SLURM_RESTART_COUNT": str(restarts), "PATH": "/usr/bin:/bin"}
         said = subprocess.run(["sh", "-c", play], env=environment, capture_output=True, text=True, check=True).stdout
         assert f"-m netdfl {told}{tmp_path}" in said.splitlines()[0]
-
-
-async def test_lines_of_a_relayed_fork_server_go_both_ways_and_its_end_is_seen() -> None:
-    heard: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    says: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    killed: list[bool] = []
-    forks = ForkServer(RelayProcess(heard.put, says.get, lambda: killed.append(True)))
-    ended: list[int] = []
-    forks.processes[7] = Command(nodes=(3,))
-    forks._on_exit = lambda node, how: ended.append(node)
-    forks._reading = asyncio.create_task(forks._read())
-    forks.kill(7)
-    assert json.loads(await asyncio.to_thread(heard.get)) == {"kill": 7}
-    says.put(b'{"exited": {"pid": 7, "code": 0}}\n')
-    says.put(b"")
-    async with asyncio.timeout(10):
-        await forks.ended.wait()
-    assert ended == [3]
-    await forks.aclose()
-    assert killed

@@ -15,7 +15,6 @@ from netdfl.core.errors import MachineError
 from netdfl.exports.export import export_table as export
 from netdfl.report.html import write_report
 from netdfl.testing.world_ends import NUMBERS, QUICKSTART, kept_models
-from netdfl.worlds.machines.slurm import _resolved
 from tests.machines.on_cluster import vanished_is_named
 from tests.machines.separated import Separated
 from tests.machines.slurm_cluster import Cluster, missing
@@ -71,13 +70,6 @@ def test_slurm_takes_the_script(cluster: Cluster, tmp_path: Path) -> None:
     )
     assert tested.returncode == 0, tested.stderr
     assert f"on nodes {cluster.machines.name}-[0-1]" in tested.stderr
-
-
-async def test_a_machine_has_an_address_of_ipv4_where_there_is_one_and_else_of_ipv6() -> None:
-    assert await _resolved("localhost") == await _resolved("127.0.0.1") == "127.0.0.1"
-    assert await _resolved("fd00::17") == "fd00::17"
-    with pytest.raises(MachineError, match=r"the machine no\.such\.invalid has no address here"):
-        await _resolved("no.such.invalid")
 
 
 def test_outside_of_an_allocation_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,9 +25,7 @@ from netdfl.mixing.control import MomentumAveraging
 from netdfl.mixing.masked import MaskedAverage
 from netdfl.mixing.payloads import pack, vector
 from netdfl.mixing.slow_momentum import SlowMomentum
-from netdfl.mixing.synthetic import _synthetic
 from netdfl.training.base import Received, Update
-from netdfl.training.guided import INPUTS, LABELS
 
 X = torch.tensor([1.0, -2.0, 0.5, 4.0], dtype=torch.float64)
 Y = torch.tensor([3.0, 0.0, -1.5, 1.0], dtype=torch.float64)
@@ -147,15 +145,6 @@ def test_a_mean_of_masks_is_for_the_next_round_where_it_is_said() -> None:
         torch.testing.assert_close(found, mean)
         assert (mixed.update is update) is for_next
     assert MaskedAverage() == MaskedAverage(for_next=False)
-
-
-def test_synthetic_examples_that_did_not_come_are_none() -> None:
-    assert _synthetic(message(pack(X)), X) == {}
-    both = Payload({INPUTS: snapshot(X[None]), LABELS: snapshot(torch.tensor([2]))})
-    found = _synthetic(message(both), X)
-    assert (found[INPUTS].tolist(), found[LABELS].tolist()) == ([X.tolist()], [2])
-    soft = Payload({INPUTS: snapshot(X[None]), LABELS: snapshot(torch.tensor([[0.5, 0.5]]).double())})
-    assert _synthetic(message(soft), X)[LABELS].tolist() == [[0.5, 0.5]]
 
 
 @pytest.mark.parametrize("lost", [[1], [1, 2, 3], [1, 2.0], [1.0, 2], [True, 2], [1, "2"], "12", {1: 2}, 7, [None, 1]])

@@ -11,23 +11,19 @@ import pytest
 import torch
 from compressed_fleets import Fleet, differences, net, normal
 from compressed_server import gradient_descent_and_ef21, server_gap
-from torch import Tensor
 
 from netdfl.algorithms.base import Entry
 from netdfl.algorithms.catalog import ALGORITHMS
 from netdfl.algorithms.compressed_parts import directed, undirected
 from netdfl.algorithms.exchange import Exchange
-from netdfl.compression.base import Compressor
 from netdfl.compression.catalog import COMPRESSORS
 from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, Kind, Message
-from netdfl.mixing import payloads
 from netdfl.mixing.compressed.gossip import Choco, DeepSqueeze
 from netdfl.mixing.compressed.literal import BareModel, LiteralQuantized
 from netdfl.mixing.compressed.push_sum import EdgePushSum, QuantizedPushSum
 from netdfl.mixing.compressed.step_size import ScaledCompressor, StepSize, sample_size, trial, watch
 from netdfl.mixing.gossip import Gossip
-from netdfl.mixing.payloads import add_encoded, unpack_encoded
 from netdfl.mixing.push_sum import PushSum
 from netdfl.testing.contract import CHECKS
 from netdfl.testing.rounds import first_states, play_rounds
@@ -69,28 +65,6 @@ def test_the_sums_of_x_and_w_never_change(name: str, scheme: str) -> None:
         fleet.play(1)
         torch.testing.assert_close(fleet.total, fleet.start.sum(0), rtol=0, atol=1e-12)
         assert float(fleet.weights.sum()) == pytest.approx(network.num_nodes, abs=1e-12)
-
-
-@pytest.mark.parametrize("scheme", mixings("qsgd"))
-def test_a_code_is_decoded_once_for_all_who_get_it_and_nobody_writes_to_that(
-    scheme: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    decoded: list[tuple[Tensor, Tensor]] = []
-
-    def noted(found: Tensor) -> Tensor:
-        decoded.append((found, found.clone()))
-        return found
-
-    def decode(message: Message, compressor: Compressor, like: Tensor, of: str) -> Tensor:
-        return noted(unpack_encoded(message.payload, compressor, like))
-
-    monkeypatch.setattr(payloads, "_decode", decode)
-    monkeypatch.setattr(payloads, "add_encoded", lambda *given: noted(add_encoded(*given)))
-    mixing = mixings("qsgd")[scheme]
-    Fleet(mixing, net("grid", 9), normal(9, 40)).play(4)
-    assert all(torch.equal(now, then) for now, then in decoded)
-    if not mixing.push:  # whose messages differ by the receiver's share
-        assert len(decoded) == 9 * 4 * mixing.num_steps(0, net("grid", 9).view(0, 0))
 
 
 def test_choco_on_a_grid_contracts_at_the_measured_rate() -> None:

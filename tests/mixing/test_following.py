@@ -15,7 +15,6 @@ from netdfl.compression.base import Compressor, EncodedVector
 from netdfl.compression.catalog import COMPRESSORS
 from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, Kind, Message, Payload, View
-from netdfl.mixing.compressed import step_size
 from netdfl.mixing.compressed.copies import (
     Copy,
     Hole,
@@ -205,25 +204,6 @@ def test_a_compressor_that_says_too_much_is_damped_by_a_power_of_two(factor: flo
     found = trial(Halving(factor), 5)
     assert found.kept == pytest.approx(1 - (1 - factor) ** 2)
     assert found.part == pytest.approx(1 / factor if factor > 0 else 1.0)
-
-
-def test_a_trial_takes_a_sample_where_the_bound_is_the_same_at_any_length() -> None:
-    most = step_size._SAMPLE
-    assert step_size.sample_size(Halving(), 10**6) == most
-    assert step_size.sample_size(Halving(), 7) == 7
-    assert step_size.sample_size(Halving(bound=lambda dim: 1 - 1 / dim), 10**6) == 10**6
-    assert step_size.sample_size(Halving(bound=lambda dim: dim), 10**6) == 10**6
-    assert step_size.sample_size(Halving(bound=lambda dim: 0.5 + 1e-9 * dim), most + 1) == most
-    assert trial(Halving(), 0).kept == pytest.approx(0.75)
-    with pytest.raises(ValueError, match="of 1 number"):
-        trial(Refusing(), 0)
-
-
-class Refusing(Halving):
-    """Takes no vector at all."""
-
-    def compress(self, x: Tensor, rng: np.random.Generator) -> EncodedVector:
-        raise ValueError(f"got a vector of {x.numel()} number")
 
 
 class Noisy(Halving):

@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from netdfl.compression.arrays import snapshot
 from netdfl.compression.catalog import COMPRESSORS
-from netdfl.compression.identity import IdentityCompressor
-from netdfl.core.types import Inbox, Kind, Message, Payload, View
+from netdfl.core.types import Inbox, Kind, Message, View
 from netdfl.mixing.compressed.gossip import Choco, DeepSqueeze
-from netdfl.mixing.compressed.references import FULL, Differences, _mark
+from netdfl.mixing.compressed.references import Differences
 from netdfl.mixing.compressed.step_size import StepSize
 from netdfl.mixing.payloads import encoded_vector, followed, pack, pack_encoded, vector, vectors
 from netdfl.training.base import Update
@@ -37,18 +35,6 @@ def test_vectors_come_to_the_device_of_the_nodes_own() -> None:
     for like, device in ((X, "cpu"), (elsewhere, "meta")):
         assert encoded_vector(coded, QSGD, like).device.type == device
     assert followed(coded, QSGD, 0 * X).device.type == "cpu"
-
-
-def test_what_loses_nothing_is_sent_whole_and_what_loses_something_by_its_difference() -> None:
-    for compressor, whole in ((IdentityCompressor(), True), (QSGD, False)):
-        how = Differences(compressor=compressor)
-        assert how.lossless(4) is whole
-        begun = how.first(X).start
-        assert (begun.version, begun.mark) == (0, _mark(0, Payload({FULL: snapshot(torch.zeros_like(X))})))
-        reference, payload = how.send(how.first(X).start, X, AT, 0)
-        assert (set(payload.arrays) == {FULL}) is whole
-        assert ("mark" in payload.meta) is not whole
-        assert reference.version == payload.meta["version"] == 1
 
 
 @pytest.mark.parametrize("gamma", ["auto", 0.5])

@@ -12,7 +12,7 @@ from netdfl.core.rng import Streams
 from netdfl.links.schedule.active_changes import EffectiveValue
 from netdfl.links.schedule.compile import compile_events
 from netdfl.links.schedule.when import Facts
-from netdfl.links.spec import LinksSpec, choose
+from netdfl.links.spec import LINK_KEYS, LinksSpec, choose
 from netdfl.packets import netem
 from netdfl.packets.netns import leave_host
 from tests.namespaces.udp_probe import Probe
@@ -22,7 +22,7 @@ pytest.importorskip("pyroute2")
 
 def values(**rules: Any) -> dict[str, EffectiveValue]:
     spec = LinksSpec({"default": rules}, {}, 2).link((0, 1))
-    return {key: EffectiveValue(getattr(spec, key)) for key in netem._NO_RULE}
+    return {key: EffectiveValue(getattr(spec, key)) for key in LINK_KEYS}
 
 
 def test_a_links_rules_become_one_netem() -> None:

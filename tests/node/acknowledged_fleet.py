@@ -130,7 +130,7 @@ class Fleet:
         return node.delivery.unacknowledged()
 
     def _taken(self, m: Message) -> bool:
-        return self.nodes[m.dst].mailbox._has_seen(m.src, (m.round, m.step))
+        return self.nodes[m.dst].mailbox.has_seen(m.src, (m.round, m.step))
 
     def matched(self) -> Tensor:
         """The sum of x over all nodes, without what exchanges changed at one end alone, at the end."""
@@ -141,7 +141,7 @@ class Fleet:
                 other = self.nodes[peer]
                 assert other.delivery is not None
                 refused = (i, LogicalId(Kind.DATA, StepId(round, step))) in other.delivery.refused
-                if refused or not other.mailbox._has_seen(i, (round, step)):
+                if refused or not other.mailbox.has_seen(i, (round, step)):
                     total = total - change
         return total
 

@@ -6,13 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from heapq import heappop, heappush
 
-import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
-
 from netdfl.core.fates import Fate
 from netdfl.core.types import Kind, Message, Multicast, Payload, messages_of
-from netdfl.node.heartbeats import RECENT, Heartbeats, _Beats
+from netdfl.node.heartbeats import Heartbeats
 from netdfl.node.mailbox import Mailbox
 from netdfl.transport.base import deliver_one
 
@@ -139,24 +135,6 @@ async def test_a_paused_node_neither_beats_nor_judges_and_begins_anew():
     assert [(what, peer) for _, what, peer in watch.news] == [("gone", 2)]
     task.cancel()
     await asyncio.wait([task])
-
-
-@given(st.sets(st.integers(0, RECENT - 1), min_size=1))
-@example({1})
-@example({0})
-@example({0, 2})
-def test_the_share_of_lost_beats_is_of_all_since_the_first(heard: set[int]) -> None:
-    beats, gap = _Beats(), None
-    for number in sorted(heard):
-        if number and number - 1 not in heard:
-            gap = number if gap is None else gap
-        beats.take(number, 10 * number)
-    assert beats.lost == pytest.approx(1 - len(heard) / (max(heard) + 1))
-    assert beats.lossy_ns == (0 if gap is None else 10 * gap)
-    beats.take(0, 5000)  # another life, of which nothing is lost yet
-    assert beats.lost == 0
-    beats.take(2, 5020)
-    assert (beats.lost, beats.lossy_ns) == (pytest.approx(1 / 3), 5020)
 
 
 def heard_at(watch: Watch, at_ns: int, number: int) -> None:

@@ -3,54 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
-from hand import HandClock, settle
+from hand import settle
 
 from netdfl.algorithms.exchange import WaitPolicy
-from netdfl.core.clock import NS_PER_S
 from netdfl.core.types import Inbox, Kind, Message, Payload
-from netdfl.node.asking import STEP_DONE, StatusQueries
-from netdfl.node.mailbox import Mailbox
-from netdfl.node.waits import OpenWait, Waits
+from netdfl.node.asking import STEP_DONE
+from netdfl.node.waits import OpenWait
 from netdfl.record.base import WaitEnd
 from netdfl.transport.base import deliver_one
-
-S = NS_PER_S
-PLAIN, AUTO = {"deadline_ns": None}, {"deadline_ns": "auto"}
-
-
-class Desk:
-    """Node 9, which waits for 1, 2 and 3, by a clock that is moved by hand; where it `asks`, it notes its questions."""
-
-    def __init__(self, *, asks: bool = False) -> None:
-        self.clock, self.mailbox, self.sent = HandClock(), Mailbox(keep_late=False), list[Message]()
-        asking = partial(StatusQueries, 9, self.clock, self.sent.append, lambda: 5) if asks else None
-        self.waits = Waits(9, self.mailbox, self.clock, asking, lambda peers: asks)
-
-    def arrive(self, *sources: int, round: int = 4, step: int = 1, kind: Kind = Kind.DATA) -> None:
-        for src in sources:
-            deliver_one(self.mailbox, Message(src, 9, kind, 0, round, step, 0, Payload()))
-
-    async def wait(self, *, sources: Any = (1, 2, 3), kind: Kind = Kind.DATA, **policy: Any) -> Any:
-        awaited = None if sources is None else frozenset(sources)
-        task = asyncio.create_task(self.waits.messages(4, 1, awaited, WaitPolicy(**policy), kind))
-        await settle()
-        return task
-
-
-Step = Callable[[Desk], object]
-
-
-def come(*sources: int, **more: Any) -> Step:
-    return lambda desk: desk.arrive(*sources, **more)
-
-
-def at(ns: int) -> Step:
-    return lambda desk: desk.clock.move_to(ns)
+from tests.node.wait_desk import AUTO, PLAIN, Desk, S, Step, at, come
 
 
 def gone(node: int) -> Step:
@@ -216,34 +180,6 @@ async def test_those_that_are_late_are_asked_where_all_can_be_and_the_deadline_i
     await asyncio.wait([task])
 
 
-async def test_what_a_wait_learns_is_how_late_messages_come_unless_they_are_asked_for() -> None:
-    for asks in (False, True):
-        desk = Desk(asks=asks)
-        desk.arrive(1)
-        task = await desk.wait(**AUTO)
-        desk.clock.ns = 3 * S
-        desk.arrive(2, 3)
-        await asyncio.wait_for(task, 5)
-        assert list(desk.waits.auto._lags) == ([] if asks else [0, 3 * S, 3 * S])
-    plain = Desk()
-    task = await plain.wait(**PLAIN)
-    plain.arrive(1, 2, 3)
-    await asyncio.wait_for(task, 5)
-    assert not plain.waits.auto.knows
-
-
-async def test_who_is_missed_by_a_deadline_is_missed_and_who_is_left_out_otherwise_is_not() -> None:
-    for policy, step, silent in (({"deadline_ns": S}, at(S), {2}), (AUTO, come(2, round=5), set[int]())):
-        desk = Desk()
-        desk.waits.suspects.missed(2)
-        task = await desk.wait(**policy)
-        desk.arrive(1, 3)
-        step(desk)
-        await asyncio.wait_for(task, 5)
-        desk.waits.suspects.nodes()
-        assert {node for node, (times, _) in desk.waits.suspects._missed.items() if times > 1} == silent
-
-
 async def done(task: asyncio.Task[tuple[Inbox, OpenWait]]) -> bool:
     await settle()
     return task.done()
@@ -281,16 +217,6 @@ async def test_a_first_wait_is_cut_short_where_a_notice_makes_half_of_what_came(
     desk.clock.move_to(4 * S)
     inbox, wait = await asyncio.wait_for(task, 5)
     assert (inbox.missing, wait.ended) == ((2,), WaitEnd.DEADLINE)
-
-
-async def test_what_comes_late_teaches_how_late_it_comes() -> None:
-    desk = Desk()
-    task = await desk.wait(deadline_ns=S)
-    desk.clock.move_to(S)
-    await task
-    desk.clock.ns = 7 * S
-    desk.arrive(2)
-    assert list(desk.waits.auto._lags) == [7 * S]
 
 
 async def test_a_node_that_asks_nobody_asks_nobody_whatever_peers_could_say() -> None:

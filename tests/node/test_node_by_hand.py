@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from math import inf, nan
@@ -12,141 +12,18 @@ from typing import Any
 
 import pytest
 import torch
-from hand import HandClock, settle
+from hand import settle
 
-from netdfl.algorithms.catalog import ALGORITHMS
-from netdfl.algorithms.exchange import Exchange, WaitPolicy
+from netdfl.algorithms.exchange import WaitPolicy
 from netdfl.core.errors import MalformedMessage, NotFiniteError, TrainingError
-from netdfl.core.rng import Streams
-from netdfl.core.types import Inbox, Kind, Message, MessageId, Multicast, Payload, StepId, View, messages_of, unicasts
+from netdfl.core.types import Inbox, Kind, Message, MessageId, Multicast, Payload, StepId, messages_of, unicasts
 from netdfl.mixing.payloads import pack
 from netdfl.node.delivery import ResendPolicy
-from netdfl.node.ledger import NodeLedger
-from netdfl.node.mailbox import Mailbox
-from netdfl.node.runtime import Node
 from netdfl.node.shares import unacknowledged
 from netdfl.record.base import WaitEnd, WaitRecord
-from netdfl.testing.loopback import LastState, SilentRecorder
-from netdfl.topology.catalog import TOPOLOGIES
-from netdfl.topology.network import Network
-from netdfl.training.catalog import quadratic
 from netdfl.training.drawing import seeded
 from netdfl.transport.base import Fate, deliver_one
-
-ME, STREAMS, S = 2, Streams(3), 10**9
-FULL = Network(TOPOLOGIES["full"](5, STREAMS))
-ALL = WaitPolicy(deadline_ns=None)
-
-
-class Notes(SilentRecorder):
-    """Keeps events, figures and waits."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[Any, ...]] = []
-        self.figures: list[tuple[Any, ...]] = []
-        self.waits: list[WaitRecord] = []
-
-    def event(self, *said: object, **details: object) -> None:
-        self.events.append((*said, details))
-
-    def metrics(self, *said: object) -> None:
-        self.figures.append(said)
-
-    def wait(self, waited: WaitRecord) -> None:
-        self.waits.append(waited)
-
-
-class Post:
-    """A transport that keeps what it is given."""
-
-    def __init__(self) -> None:
-        self.sent: list[Message] = []
-        self.given: list[Multicast] = []
-
-    def attach(self, sink: object) -> None: ...
-
-    async def send(self, multicasts: Sequence[Multicast]) -> None:
-        self.given += multicasts
-        self.sent += messages_of(multicasts)
-
-    async def aclose(self) -> None: ...
-
-
-class Works:
-    """Does all at once, and notes what; `spares` says whether vectors are short. A local round takes a second."""
-
-    def __init__(self, clock: HandClock, spares: bool) -> None:
-        self.clock, self.spares, self.done = clock, spares, list[str]()
-
-    async def run(self, what: str, function: Callable[..., Any], *args: Any) -> Any:
-        self.done.append(what)
-        self.clock.ns += S * (what == "train")
-        return function(*args)
-
-    def spare(self, numel: int) -> bool:
-        return self.spares
-
-
-class Rounds(LastState):
-    def __init__(self) -> None:
-        super().__init__()
-        self.begun: list[int] = []
-
-    async def begin_round(self, round: int) -> None:
-        self.begun.append(round)
-
-
-class Desk:
-    """Node 2 of five with a hand on its clock, and notes of all that it does."""
-
-    def __init__(
-        self, method: str = "dfedavg", *, wait: WaitPolicy = ALL, spares: bool = True, push: bool = False, **more: Any
-    ) -> None:
-        self.clock, self.notes, self.post, self.kept = HandClock(), Notes(), Post(), Rounds()
-        self.works = Works(self.clock, spares)
-        parts = more.pop("parts", {})
-        self.algorithm = ALGORITHMS[method].build(Exchange(wait=wait), **parts)
-        if more.pop("own", False):
-            self.algorithm = replace(self.algorithm, refine=Mine())  # type: ignore[arg-type]
-        self.asked_views: list[tuple[int, frozenset[int]]] = []
-        given: dict[str, Any] = {
-            "id": ME,
-            "task": quadratic(ME, STREAMS, dim=4),
-            "view_of": self._view,
-            "num_rounds": 7,
-            "transport": self.post,
-            "mailbox": Mailbox(keep_late=push),
-        }
-        ledger = NodeLedger(ME, self.clock, self.notes)
-        given |= {"clock": self.clock, "worker": self.works, "recorder": self.notes, "ledger": ledger, "epoch": 3}
-        self.node = Node(algorithm=self.algorithm, hooks=self.kept, **given | more)
-        self.made_in = self.node.round
-        self.node.round = 4
-
-    def _view(self, round: int, gone: frozenset[int]) -> View:
-        self.asked_views.append((round, gone))
-        return FULL.view(ME, round)
-
-    def view(self, round: int = 4, **more: Any) -> View:
-        return FULL.view(ME, round)._replace(**more)
-
-    def arrive(self, *sources: int, kind: Kind = Kind.DATA, round: int = 4, step: int = 0, **meta: Any) -> None:
-        for src in sources:
-            payload = pack(torch.zeros(4), meta=meta)
-            deliver_one(self.node.mailbox, Message(src, ME, kind, 0, round, step, 0, payload))
-
-    async def during(self, work: Coroutine[Any, Any, Any], *steps: Callable[[], None]) -> Any:
-        task = asyncio.create_task(work)
-        for step in steps:
-            await settle()
-            assert not task.done()
-            step()
-        await settle()
-        return await asyncio.wait_for(task, 5)
-
-
-SHARE, OTHER = Payload(meta={"w": 0.25}), Payload(meta={"w": 0.5})
-
+from tests.node.node_desk import ALL, ME, OTHER, SHARE, STREAMS, Desk, Mine, S, drawn
 
 # sending
 
@@ -190,38 +67,10 @@ async def test_where_receivers_know_nothing_those_that_get_nothing_are_told(
     assert desk.node.ledger.left_out == ({0: ((4, 4),)} if told else {})
 
 
-async def test_mass_is_held_until_it_is_sent_and_with_what_came_and_was_not_read() -> None:
-    desk = Desk("sgp", push=True)
-    assert desk.node.held_weight == 0.0
-    desk.node._held = 1.0
-    await desk.node.send(desk.view(), 0, {0: SHARE, 1: OTHER, 3: Payload()})
-    assert desk.node.held_weight == 0.25
-    desk.arrive(0, w=0.5, round=5)
-    desk.arrive(1, w=1, round=5)  # no share: weights are floats
-    desk.arrive(3, round=5)
-    assert desk.node.held_weight == 0.75
-    desk.node._held = -0.5
-    assert desk.node.held_weight == 0.5
-    plain = Desk()
-    plain.node._held = 1.0
-    await plain.node.send(plain.view(), 0, {0: SHARE})
-    assert (plain.node.held_weight, plain.node._held) == (None, 1.0)
-
-
 def test_what_is_unacknowledged_is_counted_with_its_weight() -> None:
     message = Message(ME, 0, Kind.DATA, 0, 0, 0, 0, SHARE)
     assert unacknowledged([]) == {"limbo": 0.0, "limbo_weight": 0.0}
     assert unacknowledged([message, message._replace(payload=OTHER)]) == {"limbo": 2.0, "limbo_weight": 0.75}
-
-
-async def test_a_reply_is_of_the_requests_round_step_and_attempt_and_is_remembered() -> None:
-    desk = Desk()
-    desk.node.reply(Message(1, ME, Kind.REQUEST, 0, 6, 1, 5, Payload()), SHARE)
-    assert desk.node.requests.answered == {1: (6, 1)}
-    assert len(desk.node._replies) == 1, "what sends beside is held until it has sent"
-    await settle()
-    assert desk.post.sent == [Message(ME, 1, Kind.REPLY, 3, 6, 1, 5, SHARE)]
-    assert desk.node._replies == set()
 
 
 async def test_a_request_is_sent_and_its_reply_awaited_from_that_peer_alone() -> None:
@@ -279,18 +128,6 @@ async def test_a_node_makes_the_rounds_that_are_left_or_goes_on_where_others_are
     assert desk.node.catch_up == behind, "up to which it waits for nobody"
 
 
-async def test_each_round_begins_at_its_first_step() -> None:
-    desk = Desk()
-    desk.clock.ns, desk.node.ledger.bytes_sent = 3, 30
-    async for view in desk.node.rounds(3):
-        assert (desk.node.round, desk.node.waits.step, desk.node.next_step) == (view.round, 0, StepId(view.round, 0))
-        assert (desk.node._trained_ns, desk.node._waited_ns, desk.node._trained) == (0, 0, False)
-        assert (desk.node._began_ns, desk.node._bytes_before) == (view.round, 10 * view.round)
-        desk.node.waits.step = desk.node._trained_ns = desk.node._waited_ns = desk.node._trained = 9
-        desk.clock.ns, desk.node.ledger.bytes_sent = view.round + 1, 10 * view.round + 10
-    assert desk.asked_views == [(round, frozenset()) for round in (3, 4, 5, 6)]
-
-
 async def test_who_is_gone_is_left_out_from_the_first_to_the_last_of_its_rounds_in_each_row() -> None:
     desk = Desk()
     left: list[dict[int, tuple[tuple[int, int], ...]]] = []
@@ -343,21 +180,6 @@ def test_exchanges_are_remembered_for_the_round_in_which_they_were_asked_for() -
 # waiting
 
 
-async def test_who_was_missing_is_recorded_with_the_wait_that_it_took() -> None:
-    desk = Desk(wait=replace(ALL, deadline_ns=3 * S))
-    desk.clock.ns = S
-    steps = (
-        lambda: setattr(desk.clock, "ns", 2 * S),
-        lambda: desk.arrive(0, 3, step=1),
-        lambda: desk.clock.move_to(4 * S),
-    )
-    inbox = await desk.during(desk.node.gather(desk.view(), 1, replace(ALL, deadline_ns=3 * S)), *steps)
-    assert ([m.src for m in inbox], inbox.missing) == ([0, 3], (1, 4))
-    assert desk.notes.events == [(4 * S, ME, 4, "missing", {"step": 1, "awaited": [1, 4]})]
-    assert desk.notes.waits == [WaitRecord(ME, 4, 1, Kind.DATA, S, 4 * S, 3 * S, WaitEnd.DEADLINE, 3, (1, 4))]
-    assert desk.node._waited_ns == 3 * S
-
-
 async def test_a_wait_in_which_nobody_came_is_recorded() -> None:
     desk = Desk(wait=replace(ALL, deadline_ns=3 * S))
     waiting = desk.node.gather(desk.view(), 0, replace(ALL, deadline_ns=3 * S))
@@ -403,29 +225,6 @@ async def test_a_node_that_goes_on_where_others_are_waits_for_nobody_before() ->
     task = asyncio.create_task(desk.node.gather(desk.view(6), 0, ALL))
     await settle()
     assert not task.done()
-    task.cancel()
-    await asyncio.wait([task])
-
-
-@pytest.mark.parametrize(
-    ("without", "kind", "round", "awaited"),
-    [
-        ({0: 3, 1: 4, 3: 5}, Kind.DATA, 4, {0, 4}),
-        ({0: 3, 1: 4, 3: 5}, Kind.REPLY, 4, {0, 1, 3, 4}),
-        ({0: 0, 1: 1}, Kind.DATA, 0, {3, 4}),
-        ({0: 0, 1: 1}, Kind.DATA, 1, {0, 3, 4}),
-        ({}, Kind.DATA, 4, {0, 1, 3, 4}),
-    ],
-)
-async def test_those_that_send_nothing_up_to_a_round_are_not_awaited_there(
-    without: dict[int, int], kind: Kind, round: int, awaited: set[int]
-) -> None:
-    desk = Desk(without=without)
-    task = asyncio.create_task(desk.node._gather(desk.view(round), 0, ALL, None, kind))
-    await settle()
-    current = desk.node.waits.current
-    assert current is not None
-    assert (current.sources, current.need, current.kind) == (awaited, len(awaited), kind)
     task.cancel()
     await asyncio.wait([task])
 
@@ -504,17 +303,6 @@ async def test_the_message_that_mixing_stumbles_over_is_refused_and_the_rest_is_
     assert len(desk.notes.events) == 1
 
 
-async def test_a_local_round_takes_its_time_and_is_the_deadlines_measure() -> None:
-    desk = Desk()
-    state = desk.node.begin(desk.algorithm)
-    assert not desk.node._trained
-    _, update = await desk.node.train(state, desk.algorithm, desk.view())
-    await desk.node.train(state, desk.algorithm, desk.view())
-    assert (desk.node._trained_ns, desk.node._trained, desk.works.done) == (2 * S, True, ["train", "train"])
-    assert desk.node.waits.auto.after(0) == desk.node.waits.auto.ROUNDS * S
-    assert update.loss == desk.node.task.last_loss
-
-
 def mistake(*given: object) -> None:
     raise RuntimeError("mine")
 
@@ -584,17 +372,6 @@ async def test_a_server_refines_its_model_in_the_worker_or_leaves_it() -> None:
     assert desk.works.done == ["refine"]
 
 
-class Mine:
-    """A user's own refinement of a server's model: whoever has one draws by what it does."""
-
-    def refine(self, *given: object) -> list[float]:
-        return drawn()
-
-
-def drawn(*numbers: int) -> list[float]:
-    return torch.rand(3).tolist()  # type: ignore[no-any-return]
-
-
 async def test_own_parts_draw_by_the_node_the_round_and_what_is_done() -> None:
     desk, found = Desk(streams=STREAMS, own=True), dict[tuple[Any, ...], Any]()
     with desk.node.drawing("begin", 0):
@@ -617,58 +394,6 @@ async def test_own_parts_draw_by_the_node_the_round_and_what_is_done() -> None:
 
 
 # the end of a round
-
-
-async def figures(desk: Desk, **state: Any) -> dict[str, float]:
-    desk.node._began_ns, desk.node._trained_ns, desk.node._waited_ns = S, 2 * S, 3 * S
-    desk.node.ledger.bytes_sent, desk.node._bytes_before = 50, 20
-    desk.clock.ns = 9 * S
-    await desk.node.end_round(desk.node.begin(desk.algorithm)._replace(**state), desk.view())
-    ((at_ns, node, round, found),) = desk.notes.figures
-    assert (at_ns, node, round) == (9 * S, ME, 4)
-    return dict(found)
-
-
-TIMES = {"round_s": 8.0, "train_s": 2.0, "wait_s": 3.0, "bytes_sent": 30.0}
-
-
-async def test_a_rounds_figures_are_its_times_and_bytes_and_a_loss_where_it_trained() -> None:
-    assert await figures(Desk()) == TIMES
-    for loss, told in ((0.5, {"train_loss": 0.5}), (nan, {}), (inf, {"train_loss": inf})):
-        desk = Desk()
-        desk.node._trained, desk.node.task.last_loss = True, loss  # type: ignore[misc]
-        assert await figures(desk) == TIMES | told
-        assert desk.kept.states == [desk.node.latest]
-
-
-async def test_a_rounds_figures_of_mass_are_its_weight_and_what_is_unacknowledged() -> None:
-    desk = Desk("sgp", push=True, resending=ResendPolicy())
-    await desk.node.send(desk.view(), 0, {0: SHARE})
-    assert await figures(desk) == TIMES | {"weight": 1.0, "limbo": 1.0, "limbo_weight": 0.25}
-    assert (desk.kept.weights, desk.node.held_weight) == ([1.0], 1.0)
-    assert await figures(Desk(resending=ResendPolicy())) == TIMES | {"limbo": 0.0, "limbo_weight": 0.0}
-
-
-@pytest.mark.parametrize(("catch_up", "missed", "round"), [(7, 2, 7), (6, 1, 6), (5, 0, 5), (4, None, 4), (0, None, 4)])
-async def test_who_goes_on_where_others_are_keeps_that_round_and_tells_how_many_it_missed(
-    catch_up: int, missed: int | None, round: int
-) -> None:
-    desk = Desk(catch_up=catch_up)
-    await figures(desk, round=4)
-    assert desk.kept.states[0].round == round
-    told = [(9 * S, ME, 4, "catch_up", {"missed": missed})] if missed else []
-    assert desk.notes.events == told
-    assert desk.node.latest is desk.kept.states[0]
-
-
-def test_a_node_that_is_made_has_nothing_behind_it() -> None:
-    desk = Desk()
-    node = desk.node
-    assert (node.next_step, node.ledger.left_out, desk.made_in, node.born_ns) == ((0, 0), {}, -1, 0)
-    assert node.latest is node.delivery is node.heartbeats is None
-    assert [node.waits.can_ask(peers) for peers in ((), (1,))] == [False, False]
-    assert node._is_step_done(1, StepId(0, 0)) is False
-    assert Desk(resending=ResendPolicy()).node.transport is not desk.post
 
 
 @pytest.mark.parametrize(("method", "weight"), [("dfedavg", 1.0), ("fedavg", 1.0), ("sgp", 0.5)])

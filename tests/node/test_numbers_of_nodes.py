@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from netdfl.node import asking, deadline, delivery, heartbeats, ledger, state_transfer, worker
-from netdfl.node.asking import PeerQuery, QueriedWait, StatusQueries
+from netdfl.node.asking import PeerQuery, QueriedWait
 from netdfl.node.delivery import ResendPolicy
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.waits import OpenWait
@@ -52,18 +52,3 @@ def test_what_is_not_said_of_a_node_is_so() -> None:
     asked = PeerQuery(0, 0)
     assert (asked.attempts, asked.tries, asked.said_done) == (0, 0, 0)
     assert not QueriedWait((0, 0), 0, 1, 0, lambda: (), {}).learned  # type: ignore[arg-type]
-
-
-def test_one_word_that_a_sender_is_past_is_enough_and_a_patience_is_one() -> None:
-    class Still:
-        def now_ns(self) -> int:
-            return 0
-
-        def call_at(self, at_ns: int, name: object, callback: object) -> object:
-            return object()
-
-    clock: Any = Still()
-    its = StatusQueries(0, clock, lambda message: None, lambda: 0)
-    its.begin((0, 0), lambda: ())  # type: ignore[arg-type]
-    assert its._missing is not None
-    assert (its._missing.proofs, its._missing.silent_ns) == (1, 2 * S)

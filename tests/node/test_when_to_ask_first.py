@@ -5,35 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hand import HandClock
 
-from netdfl.core.types import Kind, Message, Payload, StepId
-from netdfl.node.asking import STEP_DONE, TRIES, PeerQuery, QueriedWait, StatusQueries
+from netdfl.core.types import Kind, Message, Payload
+from netdfl.node.asking import STEP_DONE, TRIES, PeerQuery, QueriedWait
 from netdfl.transport.base import Fate
-
-S = 10**9
-SLOT = StepId(3, 0)
-
-
-class Desk:
-    """Node 9, which asks node 1, with a hand on its clock."""
-
-    def __init__(self) -> None:
-        self.clock, self.sent = HandClock(), list[Message]()
-        self.queries = StatusQueries(9, self.clock, self.sent.append, lambda: 5)
-
-    def first_ns(self) -> int:
-        """How long a wait that begins now lasts before anybody is asked; it is ended at once then."""
-        began, before = self.clock.ns, len(self.sent)
-        self.queries.begin(SLOT, lambda: (1,))
-        while len(self.sent) == before:
-            self.clock.move_to(min(timer.at_ns for timer in self.clock.timers if timer.live))
-        return self.clock.ns - began
-
-    def answer(self, *, past: bool) -> Fate:
-        asked = self.sent[-1]
-        said = Payload(meta={STEP_DONE: past})
-        return self.queries.hear(Message(1, 9, Kind.STATUS, 0, asked.round, asked.step, asked.attempt, said))
+from tests.node.query_desk import SLOT, Desk, S
 
 
 def test_a_question_that_came_too_early_lets_the_next_come_later_up_to_a_bound() -> None:
@@ -42,19 +18,6 @@ def test_a_question_that_came_too_early_lets_the_next_come_later_up_to_a_bound()
         took.append(desk.first_ns() / S)
         desk.queries.end()
     assert took == pytest.approx([0.5, 0.75, 1.125, 1.6875, 2.53125, 3.796875, 4.0, 4.0])
-
-
-def test_where_waits_last_long_by_themselves_it_asks_after_twice_as_long_and_sooner_once_they_do_not() -> None:
-    desk = Desk()
-    desk.queries._first_ns = 30 * S
-    desk.queries._lasted.extend([10 * S] * 9)
-    assert desk.first_ns() == 20 * S
-    desk.queries.end()
-    for _ in range(9):
-        desk.queries.begin(SLOT, lambda: (1,))
-        desk.clock.ns += S
-        desk.queries.end()
-    assert desk.first_ns() == 4 * S
 
 
 def test_a_lost_message_lets_the_next_question_come_as_early_as_answers_do() -> None:
@@ -67,16 +30,6 @@ def test_a_lost_message_lets_the_next_question_come_as_early_as_answers_do() -> 
     assert lost == [1]
     desk.queries.end()
     assert desk.queries.answers.timeout_ns() == desk.first_ns() == 3 * S // 10
-
-
-def test_a_wait_that_nobody_was_asked_about_changes_nothing() -> None:
-    desk = Desk()
-    desk.queries.begin(SLOT, lambda: (1,))
-    desk.clock.ns += S // 4
-    desk.queries.end()
-    desk.queries.end()
-    assert list(desk.queries._lasted) == [S // 4]
-    assert desk.first_ns() == S // 2
 
 
 def test_of_several_it_looks_again_when_the_first_is_due() -> None:
@@ -121,16 +74,6 @@ def test_no_two_looks_have_one_name() -> None:
     names = [timer.name for timer in desk.clock.timers]
     assert len(set(names)) == len(names) > 3
     assert {name[:2] for name in names} == {("ask", 9)}
-
-
-def test_attempts_are_counted_as_far_as_a_message_can_say() -> None:
-    desk = Desk()
-    desk.first_ns()
-    assert desk.queries._missing is not None
-    desk.queries._missing.asked[1].attempts = 0xFFFE
-    while len(desk.sent) < 4:
-        desk.clock.move_to(min(timer.at_ns for timer in desk.clock.timers if timer.live))
-    assert [query.attempt for query in desk.sent] == [0, 0xFFFE, 0xFFFF, 0xFFFF]
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ IN_WORDS = {
 }
 """Where a reason is a sentence, or is no message's."""
 SURGERY = ("startswith", "endswith", "removeprefix", "removesuffix", "partition", "split")
-FATES, REASONS = ("fate", "fates", "_closed_as"), ("reason", "dropped")
+FATES, REASONS = ("fate", "fates", "closed_as"), ("reason", "dropped")
 OF_MESSAGES = tuple("core/errors diagnosis explore links node packets record replaying transport worlds".split())
 
 
@@ -82,7 +82,7 @@ def annotated(tree: ast.Module) -> list[tuple[int, str, ast.expr]]:
         if isinstance(node, ast.arg) and node.annotation is not None:
             found.append((node.lineno, node.arg, node.annotation))
         elif isinstance(node, ast.AnnAssign):
-            found.append((node.lineno, ast.unparse(node.target).rpartition(".")[2], node.annotation))
+            found.append((node.lineno, ast.unparse(node.target).rpartition(".")[2].lstrip("_"), node.annotation))
     return found
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -16,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netdfl.core.errors import RunError
 from netdfl.core.fates import Fate, FateReason
 from netdfl.core.types import Kind, Message, Payload
 from netdfl.record.run import Run
@@ -183,21 +181,6 @@ def test_a_killed_writer_leaves_whole_rows_and_all_that_it_flushed(tmp_path: Pat
         rounds = [json.loads(line)["round"] for line in whole.splitlines()]
         assert set(range(flushed)) <= set(rounds)
         assert Run(tmp_path).rows("SELECT count(*) FROM messages") == [(len(rounds),)]
-
-
-def test_a_full_disk_is_named_and_the_rows_are_kept_for_a_later_flush(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "store/metrics-fleet.jsonl"
-    monkeypatch.setattr("netdfl.record.store._open_whole", lambda path: os.open("/dev/full", os.O_WRONLY))
-    writer = StoreWriter(tmp_path, "fleet")
-    writer.metrics(0, None, 0, {"test_loss": 1.0})
-    with pytest.raises(RunError, match=r"metrics-fleet\.jsonl: No space left"):
-        writer.flush()
-    monkeypatch.undo()
-    writer._metrics._fd = os.close(writer._metrics._fd or 0)
-    writer.close()
-    assert [row["value"] for row in lines(path)] == [1.0]
 
 
 LIMITED = """

@@ -248,9 +248,10 @@ def test_events_of_links_that_nobody_wrote_are_listed_or_left_out(given: Path) -
         {"entry": 3, "where": ["$x$"], "change": {"a": 1}},
         {"entry": 3, "where": "<b>" * 200, "change": None},
     ]
+    kinds = "partition", "partition_ends", "partition_ends_ends"
     with StoreWriter(given, "evil") as writer:
-        for number, details in enumerate(rows):
-            writer.event(number, None, 0, "partition" + "_ends" * number, **details)  # type: ignore[arg-type]
+        for number, (kind, details) in enumerate(zip(kinds, rows, strict=True)):
+            writer.event(number, None, 0, kind, **details)  # type: ignore[arg-type]
     line = {"action": "set", "source": 0, "at_ns": 0, "entry": "'; --", "where": "$\\frac$", "change": "\x00"}
     (given / "events.jsonl").write_text(f'{{"action": "set", "source": -1}}\n{json.dumps(line)}\nnull\n')
     page = render(open_run(given))

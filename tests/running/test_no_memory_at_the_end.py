@@ -16,12 +16,13 @@ from netdfl.core.errors import InputError, RunError
 from netdfl.core.no_memory import is_of_memory
 from netdfl.record import result
 from netdfl.record.judge import ExitCode
+from netdfl.record.run import Run
+from netdfl.record.status import FleetStatus
 from netdfl.report import html
 from netdfl.report.html import write_report
 from netdfl.running import judged
 from netdfl.running.run import run
 from netdfl.scenario.load import loads
-from netdfl.supervisor.supervisor import Supervisor
 
 FLEET = """
 schema: netdfl/1
@@ -72,7 +73,7 @@ def test_other_errors_are_not() -> None:
 
 
 @pytest.mark.parametrize("name", ["python", "duckdb"])
-@pytest.mark.parametrize("place", [(judged, "summarize"), (judged, "open_run"), (judged, "_with_messages")])
+@pytest.mark.parametrize("place", [(judged, "summarize"), (judged, "open_run"), (Run, "roll_up")])
 def test_a_run_that_can_not_be_judged_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: tuple[Any, str], name: str
 ) -> None:
@@ -113,7 +114,7 @@ def test_a_run_without_memory_for_its_page_keeps_its_verdict(tmp_path: Path, mon
 def test_memory_that_is_gone_while_the_fleet_runs_ends_it_with_a_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Supervisor, "_finish_record", partial(bytearray, 1 << 62))
+    monkeypatch.setattr(FleetStatus, "to_text", partial(bytearray, 1 << 62))
     finished = run(loads(FLEET), out=tmp_path / "run", page=False)
     assert finished.exit_code is ExitCode.BROKE
     assert finished.result["reasons"][0].startswith("no memory was left while the fleet ran")

@@ -19,7 +19,8 @@ from netdfl.links import channel
 from netdfl.links.schedule.active_changes import OwnRules, own_rules
 from netdfl.links.spec import LinksSpec
 from netdfl.node.ledger import LAST, LAST_LOST, NodeLedger
-from netdfl.record.run import Run
+from netdfl.record import run as record
+from netdfl.record.segments import pieces
 from netdfl.record.status import EvaluationStatus, FleetStatus, NodeStatus, Phase
 from netdfl.supervisor import showing
 from netdfl.testing.loopback import SilentRecorder
@@ -56,18 +57,17 @@ def full_collections() -> Iterator[list[int]]:
 
 
 def test_the_record_is_read_once_for_the_verdict_and_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    layouts: list[bool] = []
-    lay_out = Run._lay_out
+    looked: list[str] = []
 
-    def counted(self: Run, *args: Any, **options: Any) -> None:
-        layouts.append(True)
-        lay_out(self, *args, **options)
+    def counted(store: Path, table: str) -> Any:
+        looked.append(table)
+        return pieces(store, table)
 
-    monkeypatch.setattr(Run, "_lay_out", counted)
+    monkeypatch.setattr(record, "pieces", counted)
     netdfl.run(SMALL, out=tmp_path / "bare", page=False)
-    assert len(layouts) == 1
+    assert looked.count("messages") == 1
     netdfl.run(SMALL, out=tmp_path / "paged")
-    assert len(layouts) == 2
+    assert looked.count("messages") == 2
 
 
 def test_held_tables_are_read_anew_afterwards(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from netdfl.scenario.loading import identity
 from netdfl.scenario.loading.identity import hashes, is_of, scenario_hash
 from netdfl.scenario.loading.resolved import to_yaml
 from netdfl.scenario.model.fields import make_model
-from netdfl.scenario.model.schema import Scenario
 from netdfl.study import cells
 from netdfl.study.plan import Cell
 
@@ -72,8 +71,7 @@ def grown(value: Any) -> Any:
             if hasattr(model, name):
                 setattr(newer, name, getattr(model, name))
         again = newer.model_construct(value.model_fields_set, **values, novel="as before")
-        for name in ("_file", "_notices") if isinstance(value, Scenario) else ():
-            setattr(again, name, getattr(value, name))
+        object.__setattr__(again, "__pydantic_private__", value.__pydantic_private__)
         return again
     if isinstance(value, dict):
         return {key: grown(inner) for key, inner in value.items()}

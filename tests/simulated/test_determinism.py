@@ -14,7 +14,7 @@ from netdfl.core.errors import InputError
 from netdfl.core.fates import Fate
 from netdfl.core.outcome import Outcome
 from netdfl.core.types import Kind, MessageId, Payload, StepId
-from netdfl.record.event_log import EventLog, _in_order, first_difference
+from netdfl.record.event_log import EventLog, first_difference
 from netdfl.running.determinism import DeterminismCheck, check_determinism
 from netdfl.testing.transports import vector_payload
 
@@ -107,14 +107,6 @@ def test_messages_that_are_alike_are_logged_as_others() -> None:
             each.outcome(Outcome((edge,), at(round), 10, 0, round, Fate.DELIVERED), [of])
         all.outcome(Outcome(edges, at(round), 10, 0, round, Fate.DELIVERED), contents)
     assert each.hexdigest() == all.hexdigest()
-
-
-@pytest.mark.parametrize("count", [5, 500])
-def test_entries_with_the_same_hash_go_by_their_lines(count: int) -> None:
-    hashes = [(number * 7919) % 11 + (1 << 63) for number in range(count)]
-    lines = [f"{(number * 104729) % count:05d}" for number in range(count)]
-    told = sorted(zip(hashes, lines, strict=True))
-    assert _in_order((hashes, lines)) == [line for _, line in told]
 
 
 def test_the_hash_knows_contents() -> None:

@@ -58,7 +58,7 @@ DEFINED = (
     "tests/algorithms/test_defaults_by_hand.py::test_what_is_left_out_is_as_the_table_says",
     "tests/training/test_training_defaults.py::test_what_is_left_out_of_a_part_of_training_is_as_the_table_says",
     "tests/training/test_training_defaults.py::test_what_is_left_out_of_a_call_is_as_the_table_says",
-    "tests/training/test_training_defaults.py::test_limits_lie_where_the_table_says_and_there_are_no_others",
+    "tests/training/internals/test_limits_of_training.py::test_limits_lie_where_the_table_says_and_there_are_no_others",
     "tests/training/test_training_defaults.py::test_parts_are_listed_in_the_order_in_which_they_are_explained",
 )
 """Asked about what is said outside of functions, as defaults and bounds are, too: no test enters that."""
@@ -118,7 +118,7 @@ def record(place: Place, folders: Sequence[str], jobs: int, *, as_recorded: bool
     files = [
         file
         for folder in folders
-        for file in sorted((place.root / "tests" / folder).glob("test_*.py"))
+        for file in sorted((place.root / "tests" / folder).rglob("test_*.py"))
         if NOT_HERE.isdisjoint(file.stem.split("_"))
     ]
     (place.kept / "records").mkdir(parents=True, exist_ok=True)
@@ -157,7 +157,7 @@ def asked(place: Place, mutation: Mutation, nearest: Nearest) -> list[str]:
     block = Blocks(place.name(file), file.read_bytes()).lines.get(mutation.line, "")
     own = f"tests/{Path(mutation.file).parts[1]}/"
     found = nearest.to(place.name(file), block, mutation.function, own)
-    defined = [] if block else [*filter(nearest.knows, DEFINED), *nearest.of_files(f"{own}{NUMBERS}")]
+    defined = [] if block else [*filter(nearest.knows, DEFINED), *nearest.of_files(own, NUMBERS)]
     return [*(test for test in defined if test not in found), *found]
 
 

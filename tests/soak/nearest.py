@@ -33,6 +33,8 @@ BUDGET_S = 60.0
 """All that are asked about one place take at most this long."""
 MOST_FILES = 40
 """Test files that are asked about one place: each has its imports."""
+INTERNALS = "internals"
+"""Folders of tests below a package's own, of how it works inside: they have the package's helpers."""
 ENTERED = "__entered__"
 COMPOUND = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.With, ast.AsyncWith, ast.Match)
 
@@ -207,8 +209,10 @@ def told(files: dict[str, Path], code: Mapping[str, CodeType], recorder: Recorde
 
 
 def state_of(file: Path) -> str:
-    """What a test file and the helpers beside it say: a record of another state is made anew."""
-    helpers = [each for each in sorted(file.parent.glob("*.py")) if not each.name.startswith("test_")]
+    """What a test file and the helpers of its folder say: a record of another state is made anew."""
+    folders = [file.parent, *([file.parent.parent] if file.parent.name == INTERNALS else [])]
+    beside = [each for folder in folders for each in sorted(folder.glob("*.py"))]
+    helpers = [each for each in beside if not each.name.startswith("test_")]
     return sha256(b"\0".join(each.read_bytes() for each in [file, *helpers])).hexdigest()[:16]
 
 
@@ -248,9 +252,10 @@ class Nearest:
                     chosen.append(test)
         return chosen
 
-    def of_files(self, begin: str) -> list[str]:
-        """Those of the files whose names begin so."""
-        return [test for file, record in self.records.items() if file.startswith(begin) for test in record.tests]
+    def of_files(self, folder: str, begin: str) -> list[str]:
+        """Those of the files in `folder`, and below, whose names begin so."""
+        files = (file for file in self.records if file.startswith(folder) and Path(file).name.startswith(begin))
+        return [test for file in files for test in self.records[file].tests]
 
     def knows(self, test: str) -> bool:
         """Whether it is recorded."""

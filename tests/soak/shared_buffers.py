@@ -326,7 +326,7 @@ class Lending:
             self.wrong.append("buffers are not free though their readers live and were asked")
         for peer in self.peers:
             peer.end()
-        if not all(buffer.is_free for buffer in self.buffers._pool.buffers):
+        if not all(buffer.is_free for buffer in self.buffers.pool.buffers):
             self.wrong.append("buffers are not free though their readers are dead")
 
     def all_free(self) -> Iterator[bool]:
@@ -339,7 +339,7 @@ class Lending:
                 if peer.stopped:
                     peer.signal(signal.SIGCONT)
                 self.renew(peer)
-            yield all(buffer.is_free for buffer in self.buffers._pool.buffers)
+            yield all(buffer.is_free for buffer in self.buffers.pool.buffers)
 
 
 HARM: Sequence[int] = (signal.SIGKILL, signal.SIGSTOP)

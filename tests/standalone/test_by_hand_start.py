@@ -14,7 +14,7 @@ from netdfl.scenario.load import loads
 from netdfl.standalone.record import NodeRecord, NodeStage
 from netdfl.standalone.request import Request
 from netdfl.standalone.start import NothingToRun, RunIdentity, StartNegotiation
-from netdfl.transport.control.rendezvous import READY, Answer, Rendezvous, Reply
+from netdfl.transport.control.rendezvous import Rendezvous
 from netdfl.transport.security.identity import Identity
 
 SCENARIO = """
@@ -103,17 +103,3 @@ async def test_neighbors_out_of_reach_are_named(tmp_path: Path) -> None:
     words = r"nodes 0 \(localhost:1\), 2 \(localhost:3\) did not come, or can't be .*; node 2 is on numpy 1; start what"
     with pytest.raises(MachineError, match=words):
         await start(tmp_path).agree(rendezvous, [0, 2], again=False)
-
-
-async def test_a_node_that_the_first_cannot_reach_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first node has heard of all, so that none is missing, and does not start."""
-    gathering = start(tmp_path)
-    answered = Reply(Answer(run_id=bytes(8), phase=READY), 1, None)
-
-    async def ask(peer: int, meeting: Rendezvous | None = None, run_id: bytes = b"") -> Reply:
-        return answered
-
-    monkeypatch.setattr(gathering, "_ask", ask)
-    words = r"node 0 \(localhost:1\) has heard of all nodes .* this node can be reached from there, at localhost:2"
-    with pytest.raises(MachineError, match=words):
-        await gathering.agree(Rendezvous(Identity(1, 0, bytes(8), "h"), NOBODY), [], again=False)

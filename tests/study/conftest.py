@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from unittest import mock
 
 import pytest
@@ -14,3 +14,14 @@ from tests.warm import warm_python
 def _warm_cells() -> Iterator[None]:
     with mock.patch("netdfl.study.cells.sys.executable", warm_python()):
         yield
+
+
+@pytest.fixture
+def draw_nothing(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Leave out the figures of what is swept from now on."""
+
+    def leave_out() -> None:
+        for drawer in ("curves.draw_curves", "learning.draw_learning", "plots.draw"):
+            monkeypatch.setattr(f"netdfl.study.{drawer}", lambda *drawn, **how: None)
+
+    return leave_out

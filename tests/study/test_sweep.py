@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -54,7 +55,7 @@ def rows(file: Path) -> list[dict[str, str]]:
 
 
 def test_a_sweep_resumes_and_names_what_does_not_go_together(
-    scenario: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scenario: Path, tmp_path: Path, draw_nothing: Callable[[], None]
 ) -> None:
     out, said = tmp_path / "out", io.StringIO()
     console = Console(file=said, width=200)
@@ -74,7 +75,7 @@ def test_a_sweep_resumes_and_names_what_does_not_go_together(
     kept, lost = (out / "swept" / "cells" / row["run"] for row in ran[:2])
     before = (kept / "result.json").stat().st_mtime_ns
     (lost / "result.json").unlink()
-    monkeypatch.setattr("netdfl.study.sweep._draw", lambda *drawn: None)  # once is enough
+    draw_nothing()  # once is enough
     sweep(scenario, vary, out=out, seeds=1, jobs=1, console=console)
     assert (kept / "result.json").stat().st_mtime_ns == before
     assert json.loads((lost / "result.json").read_text())["verdict"] in WELL

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from netdfl.core.rng import Streams
-from netdfl.topology import spectrum
 from netdfl.topology.catalog import SELECTIONS, TOPOLOGIES, WEIGHTS
 from netdfl.topology.selection import AllNeighbors, Halves, PrivateSelection, RandomNeighbors, sampled
 
@@ -45,10 +44,6 @@ def test_weights_are_not_lazy_two_neighbors_are_chosen_and_all_clients_take_part
     assert all(defaults(weights) == {"lazy": False} for weights in WEIGHTS.values())
     assert defaults(SELECTIONS["random_k"]) == {"k": 2, "known": True}
     assert defaults(sampled) == {"participation": 1.0}
-
-
-def test_of_more_than_512_nodes_the_spectrum_is_found_in_at_most_200_steps() -> None:
-    assert (spectrum._DENSE, spectrum._KRYLOV, spectrum._TOLERANCE) == (512, 200, 1e-9)
 
 
 def test_a_private_choice_is_the_choice_of_another_of_which_nobody_knows() -> None:

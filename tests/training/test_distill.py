@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -56,15 +55,6 @@ def test_the_rate_is_learned_too() -> None:
         return float((made.x.mean(0) - CENTER).norm())
 
     assert missed(0.01) < 0.3 * missed(0.0)
-
-
-def test_targets_may_be_means_of_later_models() -> None:
-    trajectory, rng = descent(4), np.random.default_rng(0)
-    for _ in range(50):
-        start, target = distiller(gap=3, averaged=True)._segment(trajectory, rng)
-        r = next(k for k, model in enumerate(trajectory) if model is start)
-        low, high = trajectory[r + 1], trajectory[r + 3]
-        assert bool(((target - low) * (target - high) <= 1e-15).all())
 
 
 def test_same_seed_and_round_same_examples() -> None:
@@ -140,27 +130,6 @@ def test_a_trained_vector_can_be_derived_by_its_inputs(model: str, shape: tuple[
     step = 1e-6
     quotient = (after(x + step * direction) - after(x - step * direction)) / (2 * step)
     assert float((derived * direction).sum()) == pytest.approx(float(quotient.detach()), rel=1e-4, abs=1e-9)
-
-
-@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
-@pytest.mark.parametrize("label_lr", [None, 0.05])
-def test_a_models_trajectory_can_be_matched(optimizer: str, label_lr: float | None) -> None:
-    """Models that SGD went through: after distillation training on the examples leads closer to them."""
-    own = task()
-    trajectory = [own.initial()]
-    for gradient in own.data(0).steps(steps=6):
-        trajectory.append(trajectory[-1] - 0.5 * gradient(trajectory[-1]))
-    input_lr = 0.05 if optimizer == "adam" else 0.5
-    options = {"optimizer": optimizer, "label_lr": label_lr, "input_lr": input_lr, "rate": 0.5}
-
-    def mismatch(iterations: int) -> float:
-        tool = distiller(iterations=iterations, **options)
-        made = tool.distil(trajectory, own.objective, VIEW)
-        segments, rate = zip(trajectory, trajectory[2:], strict=False), torch.tensor(0.5)
-        rng = np.random.default_rng(0)
-        return sum(tool._mismatch(a, b, own.objective, made, rate, rng).item() for a, b in segments)
-
-    assert mismatch(60) < 0.7 * mismatch(0)
 
 
 def trajectory_of(own: Classification, num: int = 3) -> list[Tensor]:

@@ -8,7 +8,6 @@ import io
 import subprocess
 import sys
 import tarfile
-import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -341,36 +340,6 @@ def clients(monkeypatch: pytest.MonkeyPatch, does: Any) -> list[list[str]]:
     return called
 
 
-def test_wheels_and_debian_packages_come_through_their_usual_clients(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import gzip
-
-    def does(command: list[str], cwd: Path) -> None:
-        if "download" in command and command[-1].startswith("made"):
-            with zipfile.ZipFile(cwd / "made.whl", "w") as packed:
-                packed.writestr("inside/a", b"content")
-        elif "download" in command:
-            (cwd / "pack.deb").write_bytes(b"")
-        else:
-            place = Path(command[-1]) / "usr/share"
-            place.mkdir(parents=True)
-            (place / "b.gz").write_bytes(gzip.compress(b"packed"))
-
-    called = clients(monkeypatch, does)
-    fetch._wheel_members("made==1", {"a": "inside/a"}, tmp_path, quiet)
-    assert (tmp_path / "a").read_bytes() == b"content"
-    assert {"--no-deps", "--only-binary=:all:", "made==1"} <= set(called[0])
-    fetch._debian_gz("pack", "usr/share", ("b",), tmp_path, quiet)
-    assert (tmp_path / "b").read_bytes() == b"packed"
-    assert [command[1:3] for command in called[1:]] == [["download", "pack"], ["-x", str(tmp_path / "pack.deb")]]
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    (tmp_path / "other.whl").write_bytes(b"")
-    with pytest.raises(SourceUnavailable, match=r"expected one \*\.whl file to be fetched, found 2"):
-        sources.pip_wheel("made==1", tmp_path, quiet)
-    assert called[-1][:2] == ["/bin/pip", "download"], "where pip is no module of this Python"
-
-
 def test_a_client_that_does_not_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def does(command: list[str], cwd: Path) -> None:
         raise subprocess.TimeoutExpired(command, 1)
@@ -378,21 +347,3 @@ def test_a_client_that_does_not_end_is_given_up(tmp_path: Path, monkeypatch: pyt
     clients(monkeypatch, does)
     with pytest.raises(SourceUnavailable, match="apt-get did not finish in 900 s"):
         sources.debian_package("pack", tmp_path, quiet)
-
-
-def test_cifar10_of_its_host_is_checked_and_its_batches_are_in_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def download(url: str, path: Path, progress: Any) -> None:
-        with tarfile.open(path, "w:gz") as tar:
-            for name in (*(f"data_batch_{k}" for k in (5, 3, 1, 2, 4)), "test_batch"):
-                info = tarfile.TarInfo(f"cifar-10-batches-bin/{name}.bin")
-                info.size = 1
-                tar.addfile(info, io.BytesIO(name[-1].encode()))
-
-    monkeypatch.setattr(sources, "download", download)
-    with pytest.raises(SourceUnavailable, match=r"cifar-10-binary\.tar\.gz has sha256"):
-        fetch._cifar10_host(tmp_path, quiet)
-    monkeypatch.setattr(sources, "check_digest", lambda path, sha256: None)
-    fetch._cifar10_host(tmp_path, quiet)
-    assert ((tmp_path / "train.bin").read_bytes(), (tmp_path / "test.bin").read_bytes()) == (b"12345", b"h")

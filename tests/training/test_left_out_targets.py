@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 
 import netdfl
 from netdfl.core.errors import DatasetError
-from netdfl.report.data.head import _judged
+from netdfl.report.data.head import head
 from netdfl.report.live import summary
 from netdfl.training.classification import outcome
 from netdfl.training.data.examples import Samples
@@ -110,7 +110,7 @@ def test_a_run_is_judged_by_what_counts_and_its_summary_shows_every_figure(tmp_p
         "test right",
     ]
     assert {"test accuracy, average model", "test mean iou", "test right"} <= {
-        name for name, *_ in _judged(done.result)
+        name for name, *_ in head(done.run)["numbers"]
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 import sys
 import types
@@ -19,8 +18,8 @@ from netdfl.core.rng import Streams
 from netdfl.training.classification import Classification, answers, outcome
 from netdfl.training.data.examples import Samples
 from netdfl.training.drawing import EVERY, Source, aside, seeded
-from netdfl.training.flat import FlatModel, _widest
-from netdfl.training.models.buffers import Buffers, _is_mean, estimate, means
+from netdfl.training.flat import FlatModel
+from netdfl.training.models.buffers import Buffers, estimate, means
 from netdfl.training.models.build import load_initial
 from netdfl.training.models.catalog import MODELS, from_torchvision
 from netdfl.training.models.copying import check_memory, copied
@@ -127,24 +126,6 @@ def test_statistics_are_taken_anew_whatever_was_counted_before_and_momenta_stay(
     assert (layer.momentum, module.training, layer.training) == (0.3, False, False)
 
 
-@pytest.mark.parametrize(
-    ("once", "twice", "mean"),
-    [
-        (0.9, 1.8, True),
-        (1.0, 2.0, True),
-        (1.01, 2.02, False),
-        (0.0, 0.0, False),
-        (-0.5, -1.0, False),
-        (0.5, 1.2, False),
-    ],
-)
-def test_a_mean_moves_by_the_same_share_from_wherever_it_is(once: float, twice: float, mean: bool) -> None:
-    begun = torch.tensor([0.25, 4.0])
-    assert _is_mean(begun, begun + once, begun + twice) is mean
-    assert not _is_mean(begun * math.inf, begun, begun)
-    assert not _is_mean(begun, begun + torch.tensor([0.9, 0.0]), begun + torch.tensor([1.8, 0.0])), "each coordinate"
-
-
 def test_statistics_are_one_vector_in_the_order_of_their_names() -> None:
     module = nn.BatchNorm1d(2)
     buffers = Buffers(module, ["running_var", "running_mean", "num_batches_tracked"])
@@ -219,22 +200,6 @@ def test_a_file_that_would_run_code_is_refused_and_does_not(tmp_path: Path, monk
 
 
 # what a vector is of
-
-
-@pytest.mark.parametrize(
-    ("kinds", "widest"),
-    [
-        (["float32"], "float32"),
-        (["float64", "float64"], "float64"),
-        (["float16"], "float32"),
-        (["bfloat16", "bfloat16"], "float32"),
-        (["float32", "float64"], "float64"),
-        (["float16", "float64"], "float64"),
-        ([], "float32"),
-    ],
-)
-def test_a_vector_has_the_widest_type_and_float32_at_least(kinds: list[str], widest: str) -> None:
-    assert _widest(getattr(torch, kind) for kind in kinds) is getattr(torch, widest)
 
 
 def test_memory_that_two_tensors_share_is_refused_and_memory_side_by_side_is_not() -> None:

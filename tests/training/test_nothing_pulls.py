@@ -31,8 +31,9 @@ def trained(sgd: LocalSgd, task: Quadratic, weight: float = 1.0) -> tuple[list[f
 def test_steps_that_lead_nowhere_are_skipped(numbers: Any, more: dict[str, float], monkeypatch: Any) -> None:
     sgd = LocalSgd(lr=0.5, epochs=3, **more)
     found = trained(sgd, still(numbers, 0, Streams(0)), 0.5)
-    monkeypatch.setattr("netdfl.training.toy._QuadraticRound.rests", lambda *_: False)
-    assert found == trained(sgd, still(numbers, 0, Streams(0)), 0.5)
+    again = still(numbers, 0, Streams(0))
+    monkeypatch.setattr(type(again.data(3)), "rests", lambda *_: False)
+    assert found == trained(sgd, again, 0.5)
     assert (found[0] == START) is ("weight_decay" not in more)
 
 

@@ -66,23 +66,6 @@ def test_an_epoch_has_as_many_steps_as_minibatches_and_a_short_one_may_be_left_o
     assert len(made.first()[1]) == min(batch, size)
 
 
-@pytest.mark.parametrize("epochs", [1, 2])
-@pytest.mark.parametrize("steps", [None, 1, 4])
-@pytest.mark.parametrize("augmented", [False, True])
-def test_minibatches_at_once_are_those_one_by_one(epochs: int, steps: int | None, augmented: bool) -> None:
-    augment = (lambda x, rng: x + rng.random()) if augmented else None
-    made = task(augment=augment)
-    drawn = made.data(1).drawn(epochs=epochs, steps=steps)  # type: ignore[attr-defined]
-    one_by_one = [batch() for batch in made.data(1)._batches(epochs, steps)]  # type: ignore[attr-defined]
-    assert len(drawn.sizes) == len(one_by_one)
-    for places, size, (x, y) in zip(drawn.places, drawn.sizes, one_by_one, strict=True):
-        assert torch.equal(drawn.x[places[:size]], x)
-        assert torch.equal(drawn.y[places[:size]], y)
-    for epoch in range(0 if steps else epochs):
-        seen = torch.cat([y for _, y in one_by_one[3 * epoch : 3 * epoch + 3]])
-        assert sorted(seen.tolist()) == sorted(Y.tolist()), "an epoch is all examples once"
-
-
 def test_the_loss_of_a_round_is_the_mean_over_its_steps_and_the_first_that_is_not_finite_is_named() -> None:
     made = task()
     data: Any = made.data(0)
@@ -314,19 +297,3 @@ def test_a_mask_keeps_its_size_and_regrows_where_it_is_said(regrow: Any) -> None
     assert other is not None
     late = solver.evolved(found[0], x.abs(), x.abs(), made.data(0).shapes, 10)
     assert torch.equal(late, found[0]), "nothing is given up any more"
-
-
-def test_examples_that_draw_as_they_are_read_draw_by_node_round_and_step() -> None:
-    noisy = ReadSamples(lambda k: (X[k] + torch.rand(1), Y[k]), np.arange(10))
-
-    def drawn(node: int, round: int) -> list[Tensor]:
-        data: Any = task(FlatModel(Two(3, 2)), noisy, node=node).data(round)
-        return [batch()[0] for batch in data._batches(1, None)]
-
-    torch.manual_seed(1)
-    first = drawn(0, 0)
-    torch.manual_seed(2)
-    again = drawn(0, 0)
-    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
-    sums = [float(batch.sum()) for batch in (*first, *drawn(0, 1), *drawn(1, 0))]
-    assert len(set(sums)) == len(sums)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netdfl.core.rng import Streams
-from netdfl.training.data.partitions import PARTITIONS, _dealing_order, _equal_sizes, label_counts
+from netdfl.training.data.partitions import PARTITIONS, label_counts
 
 BALANCED = np.repeat(np.arange(10), 100)
 EQUAL_SIZES = ("iid", "dirichlet", "dirichlet_per_class", "shards")
@@ -90,18 +90,6 @@ def test_small_alpha_concentrates_and_large_alpha_evens_out() -> None:
             top[alpha] = counts.max(axis=1).mean() / 100
         assert top[0.01] > 0.5, name
         assert top[1000.0] < 0.2, name
-
-
-def test_dealing_order_is_that_of_uniform_picks_among_clients_with_room() -> None:
-    """Sizes 1 and 2: the orders 011, 101, 110 have chances 1/2, 1/4, 1/4."""
-    rng = np.random.default_rng(0)
-    seen = ["".join(map(str, _dealing_order(rng, np.array([1, 2])))) for _ in range(8000)]
-    shares = {order: seen.count(order) / len(seen) for order in ("011", "101", "110")}
-    assert shares == pytest.approx({"011": 0.5, "101": 0.25, "110": 0.25}, abs=0.03)
-
-
-def test_equal_sizes_spread_the_remainder() -> None:
-    assert _equal_sizes(11, 4).tolist() == [3, 3, 3, 2]
 
 
 def test_one_class_each_is_a_permutation() -> None:

@@ -22,7 +22,7 @@ from netdfl.training.remembering import apart, fingerprint, folder, known, remem
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where trials are remembered meanwhile."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(remembering, "_HERE", {})
+    monkeypatch.setattr(remembering, "OF_THIS_PROCESS", {})
     return tmp_path / "cache" / "netdfl" / "trials"
 
 
@@ -135,7 +135,7 @@ def test_files_of_a_users_modules_count_and_no_others(tmp_path: Path, monkeypatc
     monkeypatch.syspath_prepend(tmp_path)
     __import__("remembered_own")
     begun = fingerprint(Net(), (), "")
-    own = remembering._own_files()
+    own = remembering.own_files()
     assert {str(tmp_path / "remembered_own.py"), __file__} <= set(own)
     assert not {torch.__file__, os.__file__, remembering.__file__} & set(own)
     assert own == sorted(own)
@@ -161,7 +161,7 @@ def test_what_is_found_is_written_once_whole_and_read_by_other_processes(
     assert known("key") == ["rows"]
     assert [file.name for file in kept.iterdir()] == ["key"]
     assert json.loads((kept / "key").read_text()) == {"differs": ["rows"]}
-    monkeypatch.setattr(remembering, "_HERE", {})
+    monkeypatch.setattr(remembering, "OF_THIS_PROCESS", {})
     assert known("key") == ["rows"]
     (kept / "key").unlink()
     assert known("key") == ["rows"], "this process has read it"

@@ -14,7 +14,7 @@ from netdfl.core.rng import Streams
 from netdfl.core.types import View
 from netdfl.training.base import Received, Update
 from netdfl.training.control import FedDynSolver
-from netdfl.training.masked import MASK, MEAN, NEXT_MASK, MaskedSgd, _erk, layers
+from netdfl.training.masked import MASK, MEAN, NEXT_MASK, MaskedSgd, layers
 from netdfl.training.momentum import KeptMomentum, QuasiGlobal
 from netdfl.training.ole import Ole
 from netdfl.training.optimized import OptimizedSgd
@@ -61,19 +61,6 @@ def test_a_first_mask_has_as_many_coordinates_in_each_layer_as_its_density_says(
     assert not torch.equal(mask, masked(density=0.3).first_mask(shapes, VIEW._replace(node=2)))
     assert torch.equal(mask, masked(density=0.3).first_mask(shapes, VIEW._replace(round=9)))
     assert not torch.equal(mask[:20], mask[25:]), "a stream for each layer"
-
-
-@pytest.mark.parametrize("density", [0.05, 0.3, 0.6, 0.95, 1.0])
-def test_erk_gives_small_layers_more_and_none_more_than_all(density: float) -> None:
-    shapes = [(20, 30), (4, 5), (30, 10)]
-    sizes, raw = [600, 20, 300], [50 / 600, 9 / 20, 40 / 300]
-    found = _erk(shapes, density)
-    assert max(found) <= 1.0
-    assert sum(d * size for d, size in zip(found, sizes, strict=True)) == pytest.approx(density * 920)
-    free = [(d / r) for d, r in zip(found, raw, strict=True) if d < 1.0]
-    assert not free or max(free) == pytest.approx(min(free))
-    assert masked(layout="erk", density=density).densities(shapes) == found
-    assert masked(density=density).densities(shapes) == [density] * 3
 
 
 @pytest.mark.parametrize(("round", "given_up"), [(0, 2), (1, 2), (2, 1), (3, 1), (4, 0), (9, 0)])

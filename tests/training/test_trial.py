@@ -37,7 +37,7 @@ SLOPE = Perceptron.slope
 @pytest.fixture(autouse=True)
 def nothing_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(remembering, "_HERE", {})
+    monkeypatch.setattr(remembering, "OF_THIS_PROCESS", {})
     return tmp_path / "cache" / "netdfl" / "trials"
 
 
@@ -151,7 +151,7 @@ def test_a_trial_is_made_once_for_what_it_is_of(monkeypatch: pytest.MonkeyPatch)
     for _ in range(2):
         fit(perceptron())
         fit(perceptron(), replace(SGD, lr=0.3))  # a sweep's
-        monkeypatch.setattr(remembering, "_HERE", {})  # another process
+        monkeypatch.setattr(remembering, "OF_THIS_PROCESS", {})  # another process
     assert len(made) == 1
     fit(perceptron(hidden=6))
     fit(perceptron(), replace(SGD, momentum=0.9))
@@ -178,7 +178,7 @@ def test_a_damaged_memory_is_none(content: bytes, nothing_remembered: Path, monk
     (file,) = nothing_remembered.iterdir()
     assert json.loads(file.read_text()) == {"differs": []}
     file.write_bytes(content)
-    monkeypatch.setattr(remembering, "_HERE", {})
+    monkeypatch.setattr(remembering, "OF_THIS_PROCESS", {})
     assert remembering.known(file.name) is None
     assert fit(perceptron()) == []
     assert json.loads(file.read_text()) == {"differs": []}
@@ -243,7 +243,7 @@ def test_a_scenario_is_told_and_its_fleet_trains_by_autograd(tmp_path: Path, mon
     assert isinstance(problem, TrainingProblem)
     assert problem.model.perceptron is None
     monkeypatch.setattr(trial, "differing", lambda _: pytest.fail("it was remembered"))
-    monkeypatch.setattr(remembering, "_HERE", {})
+    monkeypatch.setattr(remembering, "OF_THIS_PROCESS", {})
     assert netdfl.run(scenario, out=tmp_path / "run", page=False).result["verdict"] == "done"
 
 
@@ -261,7 +261,7 @@ def test_validate_takes_the_steps_and_the_run_remembers_them(
     said = [note for note in [*scenario.notices, *check_ready(scenario)] if "leads elsewhere" in note]
     assert len(said) == len(set(said)) == 1, "it is said once"
     monkeypatch.setattr(trial, "differing", lambda _: pytest.fail("it was remembered"))
-    monkeypatch.setattr(remembering, "_HERE", {})
+    monkeypatch.setattr(remembering, "OF_THIS_PROCESS", {})
     assert netdfl.run(scenario, out=tmp_path / "run", page=False).result["verdict"] == "done"
 
 

@@ -53,9 +53,9 @@ async def write(memory: SharedMemory, pipe: Connection, reader: int) -> None:
     await ledger.until_settled(6)
     for row in ledger.rows:
         print(f"{row.message.round}:{row.fate.text}")
-    buffers = node._buffers
+    buffers = node.buffers
     assert buffers is not None
-    print(f"buffers:{sum(not buffer.is_free for buffer in buffers._pool.buffers)}")
+    print(f"buffers:{sum(not buffer.is_free for buffer in buffers.pool.buffers)}")
     await node.aclose()
 
 

@@ -272,10 +272,10 @@ async def test_a_receiver_restarted_behind_the_same_address_is_greeted_again():
 
 async def test_a_heartbeat_passes_data_that_waits():
     async with grpc_fleet(2, KeptLedger()) as (a, b):
-        b.attach(Deaf())
+        b.attach(deaf := Deaf())
         await a.send(unicasts([data_message((0, 1), 0, vector_payload(np.zeros(5)))]))
         await a.send(unicasts([Message(0, 1, Kind.HEARTBEAT, 0, 0, 0, 0, Payload())]))
-        await b._servicer.sink.until(1)
+        await deaf.until(1)
 
 
 class Deaf(KeptSink):

@@ -12,7 +12,7 @@ import grpc
 import grpc.aio
 import numpy as np
 import pytest
-from grpc_fleet import NODE, OPTIONS, RUN_ID, foreign_node, grpc_fleet, never, until
+from grpc_fleet import NODE, OPTIONS, RUN_ID, foreign_node, grpc_fleet, never
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -183,24 +183,6 @@ async def test_however_many_calls_wait_for_a_server_none_is_cancelled() -> None:
     async with grpc_fleet(2, KeptLedger()) as (_, b), bare_client(b.address) as channel:
         replies = await asyncio.gather(*(say_hello(channel) for _ in range(4000)))
     assert all(reply.accepted for reply in replies)
-
-
-async def test_a_message_on_a_stream_that_has_ended_goes_over_a_new_one():
-    ledger = KeptLedger()
-    served: list[bytes] = []
-
-    async def one(requests: AsyncIterator[bytes], context: object) -> AsyncIterator[bytes]:
-        served.append(await anext(requests))
-        yield DELIVERED
-
-    async with foreign_node(push=one) as address, grpc_fleet(2, ledger) as (a, _):
-        a.set_peer(1, address, epoch=1)
-        for t in range(3):
-            await a.send(unicasts([data_message((0, 1), t, vector_payload(np.zeros(5)))]))
-            await ledger.until_settled(t + 1)
-            await until(lambda: a._senders[1][0]._stream is None)
-    assert [row.fate.text for row in ledger.rows] == ["delivered"] * 3
-    assert len(served) == 3
 
 
 async def test_a_receiver_that_never_answers_costs_a_message_its_deadline_and_no_other():

@@ -5,23 +5,12 @@ The model is `lending_model.py`; that the code takes the model's steps is tested
 
 from __future__ import annotations
 
-import gc
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 from lending_model import Rules, State, Violation, leaked, walk
-
-from netdfl.core.fates import Fate
-from netdfl.testing.transports import vector_payload
-from netdfl.transport import wire
-from netdfl.transport.shared_memory import buffers, memory
-from netdfl.transport.shared_memory.base import Answer
-from netdfl.transport.shared_memory.buffers import SharedBuffers
-from netdfl.transport.shared_memory.memory import PAGE, SLOT_WORDS, SharedMemory
 
 MISTAKEN = "the reader of 1 reads the body of 2|the answer to 1 is taken for the answer to 2"
 """Which of the two is met first depends on the order of the walk."""
@@ -76,65 +65,3 @@ def test_a_sample_of_the_soak_finds_nothing() -> None:
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "nothing was wrong" in done.stdout
-
-
-class Words:
-    """The words of a memory, which write down each access."""
-
-    def __init__(self, words: memoryview, log: list[str], first: int) -> None:
-        self._words, self._log, self._first = words, log, first
-
-    def _note(self, what: str, at: int) -> None:
-        names = ("token", "state", "answer")
-        self._log.append(f"{what} {names[at - self._first] if at - self._first < SLOT_WORDS else 'presence'}")
-
-    def __getitem__(self, at: int) -> int:
-        self._note("load", at)
-        return self._words[at]
-
-    def __setitem__(self, at: int, value: int) -> None:
-        self._note("store", at)
-        self._words[at] = value
-
-
-def test_the_code_takes_the_steps_of_the_model(monkeypatch: Any) -> None:
-    log: list[str] = []
-
-    def fenced() -> None:
-        log.append("fence")
-
-    monkeypatch.setattr(memory, "fence", fenced)
-    monkeypatch.setattr(buffers, "fence", fenced)
-    shared = SharedMemory(range(2), 8 * PAGE, least_bytes=0)
-    shared.words = Words(shared.words, log, 0)  # type: ignore[assignment]
-    lender, reader = SharedBuffers(shared, 0, 0), SharedBuffers(shared, 1, 0)
-    payload = vector_payload(np.zeros(300))
-
-    def steps() -> list[str]:
-        done, log[:] = list(log), []
-        return done
-
-    assert steps() == ["store presence"] * 2
-    lease = lender.lend(payload, wire.frame_size(payload) - wire.BODY_AT, 1)
-    assert lease is not None
-    assert steps() == []
-    reference = lease.reference(quiet=True)
-    assert reference is not None
-    assert steps() == ["load presence", "store state", "store answer", "store token"]
-    body = reader.borrow(0, reference, wire.Limits())
-    assert steps() == ["load token", "load state", "store state"]
-    assert reader.answer(reference, Answer(Fate.DELIVERED, 7))
-    assert steps() == ["store answer"]
-    assert lease.poll() == Answer(Fate.DELIVERED, 7)
-    assert steps() == ["load answer"]
-    lease.release()
-    (buffer,) = lender._pool.buffers
-    assert not buffer.is_free
-    assert steps() == ["load state", "load presence"]
-    del body
-    gc.collect()
-    assert steps() == ["fence", "store state"]
-    assert buffer.is_free
-    assert steps() == ["load state"]
-    reader.close()
-    assert steps() == ["fence", "load presence", "store presence"]

@@ -5,54 +5,21 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import grpc.aio
-import numpy as np
 import pytest
 from bare_client import HELLO, channel
 from grpc_fleet import OPTIONS, RUN_ID, make, until
 
-from netdfl.core.types import Kind, Message, Payload, unicasts
-from netdfl.testing.transports import TRANSPORT_CHECKS, KeptLedger, KeptSink, data_message, vector_payload
-from netdfl.transport.base import Fate, Ledger
-from netdfl.transport.grpc.connections import SharedNetwork
-from netdfl.transport.grpc.transport import GrpcOptions, GrpcTransport
+from netdfl.core.types import Kind, Payload, unicasts
+from netdfl.testing.transports import TRANSPORT_CHECKS, KeptLedger, KeptSink, data_message
+from netdfl.transport.base import Fate
 from netdfl.transport.shared_memory.memory import SharedMemory
 from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest
-
-SMALL = vector_payload(np.zeros(5))
-
-
-@asynccontextmanager
-async def fleet_in_processes(
-    num_nodes: int,
-    ledger: Ledger | Sequence[Ledger],
-    options: GrpcOptions = OPTIONS,
-    size: int = 2,
-    memory: SharedMemory | None = None,
-) -> AsyncIterator[list[GrpcTransport]]:
-    """Connected transports, `size` of them to what stands for a process; a ledger for all, or one each."""
-    shared = [SharedNetwork(options) for _ in range(0, num_nodes, size)]
-    ledgers = ledger if isinstance(ledger, list) else [ledger] * num_nodes
-    transports = [
-        make(node, ledgers[node], options=options, shared=shared[node // size], memory=memory)
-        for node in range(num_nodes)
-    ]
-    addresses = await asyncio.gather(*(transport.start() for transport in transports))
-    for node, transport in enumerate(transports):
-        for peer, address in enumerate(addresses):
-            if peer != node:
-                transport.set_peer(peer, address)
-    try:
-        yield transports
-    finally:
-        await asyncio.gather(*(transport.aclose() for transport in transports))
+from tests.transport.grpc_processes import SMALL, attach_all, crossing, fleet_in_processes, send_all
 
 
 @pytest.mark.parametrize("check", TRANSPORT_CHECKS)
@@ -75,24 +42,6 @@ def connections(port: int) -> int:
     """How many callers are connected to `port` of this machine."""
     rows = [row.split() for name in ("tcp", "tcp6") for row in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
     return sum(row[3] == "01" and int(row[1].rpartition(":")[2], 16) == port for row in rows)
-
-
-def attach_all(transports: Sequence[GrpcTransport]) -> list[KeptSink]:
-    """A mailbox for each."""
-    sinks = [KeptSink() for _ in transports]
-    for transport, sink in zip(transports, sinks, strict=True):
-        transport.attach(sink)
-    return sinks
-
-
-def crossing(round: int, size: int) -> list[Message]:
-    """A message from each node of the first process to each of the second."""
-    return [data_message((src, size + dst), round, SMALL) for src in range(size) for dst in range(size)]
-
-
-async def send_all(transports: Sequence[GrpcTransport], messages: Sequence[Message]) -> None:
-    for message in messages:
-        await transports[message.src].send(unicasts([message]))
 
 
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="only Linux lists its connections so")
@@ -223,34 +172,3 @@ async def test_a_stranger_at_a_shared_port_is_counted_once() -> None:
         await come()
         await ledgers[4].until_refused(1)
     assert [len(ledger.refusals) for ledger in ledgers] == [0, 0, 0, 1, 1, 0]
-
-
-async def test_idle_senders_end_and_open_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("netdfl.transport.grpc.transport.IDLE_NS", 0)
-    ledger = KeptLedger()
-    async with fleet_in_processes(4, ledger) as transports:
-        attach_all(transports)
-        transports[3].attach(full := KeptSink(capacity=0))
-        for round in range(3):
-            await transports[0].send(unicasts([data_message((0, 3), round, SMALL)]))
-            await transports[0].send(unicasts([data_message((0, 2), round, SMALL)]))
-            await ledger.until_settled(round + 1)
-            transports[0]._close_idle()
-            assert set(transports[0]._senders) == {3}
-        full.make_room()
-        await ledger.until_settled(6)
-    assert {row.fate.text for row in ledger.rows} == {"delivered"}
-    assert [row.message.round for row in ledger.rows if row.message.dst == 3] == [0, 1, 2]
-
-
-async def test_nothing_is_left_when_all_have_left() -> None:
-    async with fleet_in_processes(4, KeptLedger()) as transports:
-        attach_all(transports[:2])
-        await send_all(transports, crossing(0, 2))
-        shared = transports[0]._shared
-    assert shared.messages._open == shared.heartbeats._open == {}
-    await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})
-    async with grpc.aio.insecure_channel(transports[0].address) as stranger:
-        with pytest.raises(grpc.aio.AioRpcError) as failed:
-            await stranger.unary_unary(HELLO)(b"")
-    assert failed.value.code() is grpc.StatusCode.UNAVAILABLE

@@ -105,7 +105,7 @@ async def test_a_message_names_its_sender_only_where_that_is_a_peer(changed: Any
     node = inlet(ledger)
     await node.hello(hello(), Caller())
     message = data_message((1, 0), 0, vector_payload(np.zeros(3, np.float32)))._replace(**changed)
-    receipt = await node._take(wire.encode(message, RUN_ID, 0))
+    receipt = await node.take(wire.encode(message, RUN_ID, 0))
     assert receipt.fate == f"refused:{reason}"
     assert [(told, why) for told, why, _ in ledger.refusals] == [(edge, reason)]
 
@@ -297,7 +297,7 @@ def test_any_message_has_a_receipt(
         node = inlet(ledger)
         await node.hello(hello(), Caller())
         frame = wire.encode(Message(src, 0, kind, epoch, round, step, attempt, Payload()), RUN_ID, 0)
-        return await node._take(wire.with_link_header(frame, link_header) if link_header else frame)
+        return await node.take(wire.with_link_header(frame, link_header) if link_header else frame)
 
     receipt = run(work)
     assert is_fate(receipt.fate)

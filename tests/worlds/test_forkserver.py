@@ -38,13 +38,6 @@ def process() -> subprocess.Popen[bytes]:
     return process
 
 
-def answering(*lines: str) -> subprocess.Popen[bytes]:
-    """A process that answers a command with several lines in one write."""
-    answer = "".join(f"{line}\n" for line in lines).encode()
-    program = f"import os, sys; sys.stdin.readline(); os.write(1, {answer!r})"
-    return subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-
-
 async def test_a_fork_server_that_ended_before_the_plan_is_said_and_can_still_be_closed(
     process: subprocess.Popen[bytes],
 ) -> None:
@@ -54,18 +47,6 @@ async def test_a_fork_server_that_ended_before_the_plan_is_said_and_can_still_be
     its.close()
     assert process.stdin is not None
     assert process.stdin.closed
-
-
-async def test_a_child_that_ends_as_it_starts_is_told_to_one_who_knows_it() -> None:
-    its = ForkServer(answering('{"spawned": {"pid": 7}}', '{"exited": {"pid": 7, "code": 3}}'))
-    known: set[int] = set()
-    ends: asyncio.Queue[tuple[bool, NodeId, int | None]] = asyncio.Queue()
-    its._on_exit = lambda node, how: ends.put_nowait((7 in known, node, how.code))
-    its._begin_to_read()
-    known.add(await its.spawn(Command(nodes=(0,))))
-    assert await asyncio.wait_for(ends.get(), 60) == (True, 0, 3)
-    assert not its.processes
-    its.close()
 
 
 async def test_a_process_of_several_nodes_says_its_last_words(tmp_path: Path) -> None:

@@ -60,20 +60,21 @@ class NamedMessages:
 class MessageNumbers(Stage):
     """The stage that numbers the messages of which some are named by their number, the first of a link's own stages."""
 
-    __slots__ = ("_counts", "named")
+    __slots__ = ("counts", "named")
 
     def __init__(self, named: Sequence[NamedMessages]) -> None:
         """Number the messages that one of `named` matches but for its number."""
         self.named = tuple(replace(each, number=None) for each in named if each.number is not None)
-        self._counts: Counter[tuple[object, ...]] = Counter()
+        self.counts: Counter[tuple[object, ...]] = Counter()
+        """How many transmissions were numbered, by their identity without the number."""
 
     def advance(self, unit: Transit, now_ns: int) -> int:
         """Pass `unit` with its number."""
         unit.number = 0
         if any(each.matches(unit, now_ns) for each in self.named):
             identity = (unit.kind, unit.incarnation, unit.round, unit.step, unit.attempt)
-            unit.number = self._counts[identity]
-            self._counts[identity] += 1
+            unit.number = self.counts[identity]
+            self.counts[identity] += 1
         return now_ns
 
 

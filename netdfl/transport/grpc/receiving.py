@@ -178,14 +178,14 @@ class DataServicer:
         """Take the frames of a stream in turn, and answer each over the stream or quietly, in memory."""
         caller = self._caller(context)
         while (data := await context.read()) is not grpc.aio.EOF:
-            if (receipt := await self._take(data, caller)) is not None:
+            if (receipt := await self.take(data, caller)) is not None:
                 await context.write(receipt)
 
     def _caller(self, context: Any) -> CertificateSubject | None:
         """Return the caller by its certificate; None without TLS."""
         return None if self._guard is None else self._guard.caller(context)
 
-    async def _take(self, data: bytes, caller: CertificateSubject | None = None) -> Receipt | None:
+    async def take(self, data: bytes, caller: CertificateSubject | None = None) -> Receipt | None:
         """Take the message of a frame; return its receipt, or None if it was answered in memory."""
         header: wire.Header | None = None
         reference: bytes | None = None

@@ -74,8 +74,8 @@ class GrpcTransport:
         self._options = options or GrpcOptions()
         guard = None if credentials is None else Guard(credentials, self._refuse)
         self._shared = shared or SharedNetwork(self._options, credentials, guard)
-        self._buffers = None if memory is None else SharedBuffers(memory, me.node, me.epoch)
-        self._servicer = DataServicer(self._me, clock, ledger, self._options, guard, self._buffers)
+        self.buffers = None if memory is None else SharedBuffers(memory, me.node, me.epoch)
+        self._servicer = DataServicer(self._me, clock, ledger, self._options, guard, self.buffers)
         handlers = self._servicer.methods(), *(service(guard) for service in services)
         self._served = ServedNode(me.node, handlers, self._refuse, self._servicer.leave)
         self._places: dict[NodeId, tuple[str, int] | None] = {}
@@ -188,8 +188,8 @@ class GrpcTransport:
         await self.hand_over()
         await self._shared.port.leave(self._served)
         await asyncio.gather(*(sender.wait_closed() for sender in self._retired))
-        if self._buffers is not None:
-            self._buffers.close()
+        if self.buffers is not None:
+            self.buffers.close()
 
     def _sender(self, message: Message) -> PeerSender:
         pair = self._senders.get(message.dst)
@@ -204,7 +204,7 @@ class GrpcTransport:
         address, epoch = place or ("", 0)
         data, beats = (
             PeerSender(self._me, node, address, epoch, self._clock, self._ledger, self._options, channels, buffers)
-            for channels, buffers in ((self._shared.messages, self._buffers), (self._shared.heartbeats, None))
+            for channels, buffers in ((self._shared.messages, self.buffers), (self._shared.heartbeats, None))
         )
         if place is None or self._handed_over:
             for sender in (data, beats):

@@ -72,7 +72,7 @@ class SharedBuffers:
         """
         self._memory, self._words, self._node = memory, memory.words, node
         start = memory.starts[node]
-        self._pool = BufferPool(memory, start, start if epoch else start + memory.part)
+        self.pool = BufferPool(memory, start, start if epoch else start + memory.part)
         self._held: dict[int, _Hold] = {}
         self._renewals: dict[NodeId, int] = {}
         self._mark = memory.enter(node, epoch)
@@ -83,21 +83,21 @@ class SharedBuffers:
         """Lend a payload's body of `nbytes`, which is written once for all readers; None: send it inline."""
         if nbytes < self._memory.least_bytes or reader not in self._memory.starts:
             return None
-        buffer = self._pool.needed.get(id(payload))  # who needs it holds the payload, so that the id is its own
+        buffer = self.pool.needed.get(id(payload))  # who needs it holds the payload, so that the id is its own
         if buffer is None:
-            buffer = self._pool.take(id(payload), nbytes)
+            buffer = self.pool.take(id(payload), nbytes)
             if buffer is None:
                 return None
             wire.write_body(payload, self._body(buffer.offset, nbytes))
-        return self._pool.lend(buffer, reader)
+        return self.pool.lend(buffer, reader)
 
     def renewal(self) -> int:
         """Return the number of a renewal. A reader that accepts it begins to read nothing that was lent before."""
-        return self._pool.token_to_come
+        return self.pool.token_to_come
 
     def renewed(self, reader: NodeId, number: int) -> None:
         """Note that `reader` has accepted a renewal."""
-        self._pool.close_before(reader, number)
+        self.pool.close_before(reader, number)
 
     # borrowing
 

@@ -119,7 +119,7 @@ class Watched(ExactWatch):
             node,
             state,
             max(host.node.round, 0),
-            host.node._next,
+            host.node.next_step,
             host.node.born_ns,
             _wait_of(host.node) if state in ("runs", "paused") else None,
             frozenset(dst for multicast in host.parts.outgoing.held_up[0] for dst in multicast.dsts),

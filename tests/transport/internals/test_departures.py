@@ -8,9 +8,9 @@ import struct
 from collections.abc import AsyncIterator
 
 import pytest
-from grpc_fleet import until
 
 from netdfl.transport.security.departures import _OPENING, DepartureMonitor, _departures
+from tests.transport.grpc_fleet import until
 
 GREETING = bytes(46)
 
