@@ -1,7 +1,7 @@
 """What a whole run costs: everything that `netdfl run` does, on training-free gossip.
 
     python benchmarks/runs.py [--nodes 8 100 1000] [--links delay rules] [--real 16 100 240] [--repeats 3]
-        [--messages 20000] [--report] [--beside DIR | --budget]
+        [--messages 20000] [--report] [--beside DIR | --budget | --write]
 
 Prints a JSON list of rows: name, value, unit, reference, reference_value, ratio. Times are CPU seconds, of a command
 with its children, for the machine may be shared; medians of the repeats. Each case is a process of its own: it runs one
@@ -12,11 +12,14 @@ Links have a delay, with `rules` a delay that varies, loss and a rate. `--real` 
 with a node in each process and with 24: there a run is a command, its CPU seconds those of all its processes, its
 memory what they have at most of their own and of what they share (PSS).
 
-A message is set beside a timer on a heap in plain Python, taken after it, which tells how fast the machine was. With
-`--beside DIR` everything is set beside the netdfl whose source lies in DIR, run in turns with this one.
+A message is set beside a timer on a heap in plain Python, taken after it, which tells how fast the machine was. What it
+calls is counted, too, which is the same on any machine. With `--beside DIR` everything is set beside the netdfl whose
+source lies in DIR, run in turns with this one.
 
 `runs_budget.json` says what each row may cost, as a ratio to what stands beside it, so that it holds on any machine:
-what was measured and a quarter more. With `--budget` the exit code is 1 where one costs more; stderr says which.
+what was measured and a quarter more, of what is counted a twentieth. With `--budget` the exit code is 1 where one costs
+more; stderr says which. `--write` adds rows that the budget has not; those that it has stay until somebody takes them
+out.
 """
 
 from __future__ import annotations
@@ -43,6 +46,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from calls import KINDS, calls_a_message
 from figures import Row, show
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -53,7 +57,12 @@ LINKS = {
     "rules": {"latency": {"dist": "lognormal", "mean": "20ms", "jitter": "5ms"}, "loss": "1%", "rate": "10Mbit"},
 }
 IN_A_PROCESS = (1, 24)
+COUNTED = 36
+"""The nodes of the fleet whose calls are counted."""
 TIMERS = 200_000
+MARGIN, MARGIN_OF_COUNTS, COUNTED_IN = 1.25, 1.05, "calls"
+TWICE_TOLD = "a node and round"
+"""A cost that another row has already: the budget has it once."""
 Costs = Mapping[str, float]
 
 
@@ -163,6 +172,17 @@ def case(source: Path, nodes: int, rounds: int, graph: str, links: str, report: 
     return found
 
 
+def count() -> Costs:
+    """What a message calls, counted in this process."""
+    return calls_a_message(lambda rounds: scenario(COUNTED, rounds, "static"), COUNTED * neighbors(COUNTED))
+
+
+def counted(source: Path) -> Costs:
+    """What a message calls."""
+    printed, _ = apart(source, __file__, "--count")
+    return {**json.loads(printed), "message": 1.0}
+
+
 def real(source: Path, nodes: int, rounds: int, in_a_process: int) -> Costs:
     """The costs of a fleet of processes: of a run of one round, and of more."""
     with tempfile.TemporaryDirectory() as directory:
@@ -253,6 +273,7 @@ REFERENCES = {
     "peak memory": ("MB", "with torch alone", "torch MB"),
     "disk, a message": ("bytes", "its bytes on the wire", "on the wire"),
     "report": ("s", "the run", "whole"),
+    **dict.fromkeys(KINDS.values(), (COUNTED_IN, "a message", "message")),
     "netdfl --help": ("s", "import torch", "torch"),
     "netdfl validate": ("s", "import torch", "torch"),
     "netdfl run --no-page": ("s", "import torch", "torch"),
@@ -262,7 +283,7 @@ REFERENCES = {
 
 def rows(args: argparse.Namespace) -> list[Row]:
     """All figures."""
-    found = _rows("8 nodes", args, shell)
+    found = _rows("8 nodes", args, shell) + _rows(f"{COUNTED} nodes, static", args, counted)
     for nodes in args.nodes:
         rounds = max(2, args.messages // (nodes * neighbors(nodes)))
         for graph, links in product(GRAPHS, args.links):
@@ -307,6 +328,16 @@ def over_budget(rows: Sequence[Row], budget: Mapping[str, float]) -> list[str]:
     ]
 
 
+def with_new_rows(rows: Sequence[Row], budget: Mapping[str, float]) -> dict[str, float]:
+    """Return the budget with bounds for rows that it has not."""
+    bounds = dict(budget)
+    for row in rows:
+        if not row.name.endswith(f": {TWICE_TOLD}"):
+            margin = MARGIN_OF_COUNTS if row.unit == COUNTED_IN else MARGIN
+            bounds.setdefault(row.name, float(f"{row.ratio * margin:.3g}"))
+    return bounds
+
+
 def main() -> None:
     """Print a JSON list of rows, or, in a process of its own, the costs of one case."""
     parser = argparse.ArgumentParser()
@@ -318,17 +349,24 @@ def main() -> None:
     parser.add_argument("--report", action="store_true")
     parser.add_argument("--beside", type=Path)
     parser.add_argument("--budget", action="store_true")
+    parser.add_argument("--write", action="store_true")
     parser.add_argument("--case", nargs="+", metavar="NODES ROUNDS GRAPH [LINKS]")
+    parser.add_argument("--count", action="store_true")
     args = parser.parse_args()
+    if args.count:
+        print(json.dumps(count()))
+        return
     if args.case:
         nodes, rounds, graph, links = (*args.case, "delay")[:4]
         print(json.dumps(measure(int(nodes), int(rounds), graph, links, args.report)))
         return
-    if args.budget and args.beside:
-        parser.error("--budget bounds what rows cost beside this machine, not beside another netdfl: leave one out")
-    found = rows(args)
+    if (args.budget or args.write) and args.beside:
+        parser.error("the budget bounds what rows cost beside this machine, not beside another netdfl: leave one out")
+    found, budget = rows(args), json.loads(BUDGET.read_text())
     show(found, f"medians of {args.repeats}")
-    over = over_budget(found, json.loads(BUDGET.read_text())) if args.budget else []
+    if args.write:
+        BUDGET.write_text(json.dumps(with_new_rows(found, budget), indent=1) + "\n")
+    over = over_budget(found, budget) if args.budget else []
     print("\n".join(over), file=sys.stderr)
     raise SystemExit(bool(over))
 
