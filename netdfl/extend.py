@@ -35,7 +35,7 @@ from netdfl.mixing.averaging import Averaging
 from netdfl.mixing.base import Aggregation, AggregationWrapper, Mixing, MixResult, RowMixing, ShareMixing
 from netdfl.mixing.gossip import Gossip, GossipThenStep, weighted_mean
 from netdfl.mixing.pairwise import Pairwise
-from netdfl.mixing.payloads import extra, pack, to_all, vector
+from netdfl.mixing.payloads import extra, mass, pack, to_all, vector
 from netdfl.mixing.push_sum import PushSum
 from netdfl.mixing.slow_momentum import SlowMomentum
 from netdfl.topology.base import Topology, static
@@ -141,6 +141,7 @@ __all__ = [
     "gossip",
     "keeping_momentum",
     "local_sgd",
+    "mass",
     "pack",
     "push_sum",
     "server",

@@ -37,7 +37,7 @@ CHAPTERS: Mapping[str, Sequence[str]] = {
         *("GossipThenStep", "PushSum", "Pairwise", "SlowMomentum", "choco", "deepsqueeze"),
     ),
     "A server": ("Aggregation", "AggregationWrapper", "Averaging", "averaged", "controlled"),
-    "Messages": ("pack", "to_all", "vector", "extra", "Inbox", "Outbox", "Message", "Payload"),
+    "Messages": ("pack", "to_all", "vector", "extra", "mass", "Inbox", "Outbox", "Message", "Payload"),
     "Parameters": (
         *("Parameters", "Sgd", "AnySgd", "PositiveFloat", "NonNegativeFloat", "PositiveInt", "NonNegativeInt"),
         *("Probability", "TimeNs", "Momentum", "Radius", "Fraction", "Interpolation"),

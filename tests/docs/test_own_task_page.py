@@ -7,11 +7,16 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import netdfl
 from netdfl.cli.commands import make_app
+from netdfl.core.rng import Streams
+from netdfl.scenario.model.task import Training
+from netdfl.scenario.model_size import load_data
+from netdfl.training.data.sharing import share_out
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "own_task.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
@@ -44,6 +49,19 @@ def test_the_regression_meets_what_it_expects(world: str, tmp_path: Path) -> Non
 def test_every_class_learns(kind: str, figure: str, least: float, most: float, world: str, tmp_path: Path) -> None:
     found = run(tmp_path, "own.yaml", f"task.kind={kind}", f"world.kind={world}")
     assert least <= found[figure] <= most
+
+
+def test_texts_are_shared_out_by_author_or_by_work(tmp_path: Path) -> None:
+    assert run(tmp_path, "authors.yaml")["test_accuracy"] > 0.1
+    held = {}
+    for column in ("author", "work"):
+        loaded = netdfl.load(tmp_path / "authors.yaml", [f"task.dataset.partition.column={column}"])
+        assert isinstance(loaded.task, Training)
+        data = load_data(loaded.task, Streams(0))
+        parts, _ = share_out(data, loaded.task.split.partition, loaded.nodes, Streams(0))
+        held[column] = [set(np.asarray(data.columns[column])[part].tolist()) for part in parts]
+    assert all(len(values) == 1 for values in held["author"])
+    assert sorted(len(values) for values in held["work"]) == [1, 1, 2, 2]
 
 
 def test_the_model_comes_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
