@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from netdfl.core.types import Json
 from netdfl.study.cells import CellResult
 from netdfl.study.outcome import rows
 from netdfl.study.plan import FigureSpec
-from netdfl.study.plots import COLORS, MARKERS, name_of, name_y, open_frame
+from netdfl.study.plots import COLORS, MARKERS, name_of, name_y, open_frame, save
 
 FLEET = -1
 STROKES = ("-", (0, (5, 2)), (0, (2, 1.5)), (0, (7, 2, 1.5, 2)))
@@ -143,6 +143,7 @@ def draw_sent(ran: Sequence[CellResult], drawn: FigureSpec, path: Path) -> None:
             label = name if number == 0 else None
             axes.plot(*sent(each, drawn.y), label=label, lw=1.4, ms=3.5, color=color, marker=marker)
     axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(EngFormatter("B"))
     axes.set_xlabel("bytes sent by all nodes")
     _save(figure, path)
 
@@ -168,5 +169,4 @@ def _save(figure: Figure, path: Path) -> None:
     (axes,) = figure.axes
     if axes.get_legend_handles_labels()[1]:
         axes.legend(frameon=False, fontsize=8, markerscale=2, handlelength=4.5)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+    save(figure, path)

@@ -15,7 +15,7 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 from netdfl.study.cells import CellResult
 from netdfl.study.curves import STROKES, by_line, of_fleet, sent
 from netdfl.study.plan import FigureSpec
-from netdfl.study.plots import COLORS, name_y, open_frame
+from netdfl.study.plots import COLORS, name_y, open_frame, save
 from netdfl.study.summary import Estimate, estimate, estimate_log, within
 
 GRID = 60
@@ -86,9 +86,7 @@ def draw_learning(ran: Sequence[CellResult], metric: str, folder: Path, *, log: 
             axes.xaxis.set_major_formatter(EngFormatter("B"))
     name_y(row[0], FigureSpec(y=metric, x="round", log=log))
     figure.legend(*row[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=8)
-    folder.mkdir(parents=True, exist_ok=True)
-    for ending in ("png", "pdf"):
-        figure.savefig(folder / f"{metric}_learning.{ending}")
+    save(figure, folder / f"{metric}_learning.png")
 
 
 def _draw_bands(axes: Axes, bands: Mapping[str, CurveBand]) -> None:

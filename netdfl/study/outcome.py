@@ -23,6 +23,8 @@ SHARES = ("deadlock", "stalled", "not_passed", "died", *WARNED)
 """Figures that are 0 or 1 in a cell, and a share over several cells."""
 PERCENT = frozenset({"not_delivered", "mean_local_accuracy", "mean_personal_accuracy"}) | PERCENTAGES
 """Figures from 0 to 1 that people read as percentages, in tables and figures; in CSV files they are numbers."""
+BYTES = frozenset({"bytes_sent"})
+"""Figures in bytes: axes show them as kB, MB and so on."""
 _WORDS: Mapping[str, str] = {
     "error": "error (distance to the known answer)",
     "virtual_duration_s": "virtual duration (s)",

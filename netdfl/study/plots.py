@@ -1,15 +1,16 @@
-"""A sweep's figures: a line for each case, or points over categories, with 95 % confidence intervals, as PNG."""
+"""A sweep's figures: a line for each case, or points over categories, with 95 % confidence intervals."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import EngFormatter, PercentFormatter
 
-from netdfl.study.outcome import PERCENT, words
+from netdfl.study.outcome import BYTES, PERCENT, words
 from netdfl.study.plan import AxisPositions, FigureSpec, Values, places_of
 from netdfl.study.summary import Estimate, GridPoint, estimates
 
@@ -25,9 +26,15 @@ PlotLines = dict[str, list[tuple[str, Estimate]]]
 
 
 def draw(points: Sequence[GridPoint], drawn: FigureSpec, path: Path) -> None:
-    """Draw one figure to `path`."""
+    """Draw one figure to `path`, as `save` does."""
+    save(figure_of(points, drawn), path)
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure to `path`, a PNG, and beside it as a PDF for papers."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure_of(points, drawn).savefig(path)
+    for ending in (".png", ".pdf"):
+        figure.savefig(path.with_suffix(ending))
 
 
 def figure_of(points: Sequence[GridPoint], drawn: FigureSpec) -> Figure:
@@ -85,6 +92,8 @@ def name_y(axes: Axes, drawn: FigureSpec) -> None:
         axes.set_yscale("log")
     if drawn.y in PERCENT:
         axes.yaxis.set_major_formatter(PercentFormatter(1))
+    if drawn.y in BYTES:
+        axes.yaxis.set_major_formatter(EngFormatter("B"))
     axes.set_ylabel(drawn.label or words(drawn.y))
 
 
@@ -99,7 +108,8 @@ def _panels(points: Sequence[GridPoint], drawn: FigureSpec) -> dict[str, PlotLin
     grouped: dict[str, list[GridPoint]] = {}
     for point in points:
         rest = tuple((name, value) for name, value in point.values if name != drawn.panels)
-        grouped.setdefault(dict(point.values).get(drawn.panels, ""), []).append(point._replace(values=rest))
+        heading = name_of("", tuple(pair for pair in point.values if pair[0] == drawn.panels))
+        grouped.setdefault(heading, []).append(point._replace(values=rest))
     return {heading: _lines(each, drawn) for heading, each in grouped.items()}
 
 
@@ -117,5 +127,24 @@ def _lines(points: Sequence[GridPoint], drawn: FigureSpec) -> PlotLines:
 
 
 def name_of(case: str, values: Values) -> str:
-    """Return the name of a line: its case, and the other varied values."""
-    return ", ".join(filter(None, [case, *(value for _, value in values)]))
+    """Return the name of a line: its case, and the other varied values, each with its key unless it speaks by itself.
+
+    The key is the last part of the path, or all of it where two paths end alike.
+    """
+    ends = [path.rpartition(".")[2] for path, _ in values]
+    keys = [end if ends.count(end) == 1 else path for end, (path, _) in zip(ends, values, strict=True)]
+    said = [
+        value if _speaks(path, value) else f"{key}={value}" for key, (path, value) in zip(keys, values, strict=True)
+    ]
+    return ", ".join(filter(None, [case, *said]))
+
+
+def _speaks(path: str, value: str) -> bool:
+    """Return whether a value needs no key: the name of a part, as of an algorithm or a graph."""
+    named = path.rpartition(".")[2] in ("name", "kind") or "." not in path
+    return named and is_word(value)
+
+
+def is_word(value: str) -> bool:
+    """Return whether a value is a word that says what it is."""
+    return bool(re.match(r"[A-Za-z]", value)) and value not in ("true", "false", "none", "null")

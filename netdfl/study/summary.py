@@ -158,8 +158,8 @@ class PairedDifference:
     """The difference of `first` and `second` in one figure, over their common seeds.
 
     `mean`, `low` and `high` are the mean of `second - first` and its 95 % interval; for a figure averaged by its
-    logarithm, of the quotient. `p` is the p-value of the paired t-test, `p_holm` is corrected for all pairs of the
-    figure.
+    logarithm, of the quotient. `p` is the p-value of the paired t-test, `p_holm` is corrected for all tested pairs of
+    the figure. A figure that is the same in every run of either point is not `tested`: no chance is involved.
     """
 
     figure: str
@@ -171,10 +171,11 @@ class PairedDifference:
     high: float
     p: float
     p_holm: float = 1.0
+    tested: bool = True
 
     @property
     def holds(self) -> bool:
-        """Whether the difference is significant."""
+        """Whether the difference is significant, or is there in every run without chance."""
         return self.p_holm < LEVEL
 
 
@@ -186,7 +187,9 @@ def differences(points: Sequence[GridPoint], figure: str, *, log: bool = False) 
     if figure in SHARES:
         return []
     pairs = [(a, b) for a, b in combinations(points, 2) if _apart(a, b) == 1]
-    return holm([found for a, b in pairs if (found := _difference(a, b, figure, log=log)) is not None])
+    found = [each for a, b in pairs if (each := _difference(a, b, figure, log=log)) is not None]
+    corrected = iter(holm([each for each in found if each.tested]))
+    return [next(corrected) if each.tested else replace(each, p_holm=each.p) for each in found]
 
 
 def holm(found: Sequence[PairedDifference]) -> list[PairedDifference]:
@@ -220,7 +223,8 @@ def _difference(a: GridPoint, b: GridPoint, figure: str, *, log: bool) -> Paired
     apart = [y - x for x, y in pairs]
     found = estimate(apart)
     bounds = [math.exp(x) if log else x for x in found[1:]]
-    return PairedDifference(figure, a, b, len(seeds), bounds[0], bounds[1], bounds[2], paired_t(apart))
+    tested = len(set(pairs)) > 1
+    return PairedDifference(figure, a, b, len(seeds), bounds[0], bounds[1], bounds[2], paired_t(apart), tested=tested)
 
 
 def paired_t(apart: Sequence[float]) -> float:

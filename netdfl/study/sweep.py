@@ -29,6 +29,7 @@ from netdfl.study.plan import (
     parse_vary,
     places_of,
 )
+from netdfl.study.plots import is_word
 from netdfl.study.summary import GridPoint, points_of, write_cells, write_points
 from netdfl.study.tables import SweepTable
 
@@ -194,7 +195,7 @@ def _worth_showing(points: Sequence[GridPoint], figures: Sequence[FigureSpec]) -
 
 def name_run(cell: Cell) -> str:
     """Return the name of a cell's run: `dfedavg_loss-10%_seed-0`."""
-    values = [value if _is_word(value) else f"{path.rpartition('.')[2]}-{value}" for path, value in cell.values]
+    values = [value if is_word(value) else f"{path.rpartition('.')[2]}-{value}" for path, value in cell.values]
     plain = [re.sub(r"[^\w.%+]+", "-", each).strip("-") for each in (cell.case, *values, f"seed-{cell.seed}")]
     return "_".join(filter(None, plain))[:200]
 
@@ -207,7 +208,3 @@ def link_runs(ran: Sequence[CellResult], folder: Path) -> None:
             link = folder / name_run(each.cell)
             link.unlink(missing_ok=True)
             link.symlink_to(os.path.relpath(each.path, folder), target_is_directory=True)
-
-
-def _is_word(value: str) -> bool:
-    return bool(re.match(r"[A-Za-z]", value)) and value not in ("true", "false", "none", "null")

@@ -37,7 +37,8 @@ _SPECIAL = {**{char: f"\\{char}" for char in "&%$#_{}"}, "\\": r"\textbackslash{
 _SPECIAL |= {"^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}
 TEST = (
     "Pairs that differ in one respect, by a paired two-sided t-test over the seeds that both have, corrected by Holm "
-    f"over all pairs of a figure; a difference holds below {LEVEL:g}"
+    f"over all tested pairs of a figure; a difference holds below {LEVEL:g}. What is the same in every run of a point "
+    "is not tested"
 )
 LEGEND = (
     "Mean ± standard deviation over runs with different seeds, and the 95 % confidence interval of the mean (Student's "
@@ -77,7 +78,7 @@ class SweepTable:
         """Return the table in Markdown, its legend, and the differences."""
         rows = ([*label, *cells] for label, cells in self._rows(_in_markdown, "**{}**"))
         table = markdown_table([*self._varied(), "runs", *map(words, self.names)], rows)
-        lines = [self._sentence(each) for name in self.names for each in self.found(name)]
+        lines = [self._sentence(each) for name in self.names for each in self.found(name) if each.tested or each.holds]
         pairs = "\n".join(f"- {line}" for line in lines) or "No two points share two seeds, so nothing is compared."
         same = "".join(f"- {line}\n" for line in self.alike())
         return f"{table}\n{LEGEND}\n{self._log_words()}\n## Which differences hold\n\n{TEST}.\n\n{same}{pairs}\n"
@@ -104,7 +105,8 @@ class SweepTable:
         heading = " & ".join([*map(tex, self._varied()), "runs", *(tex(words(name)) for name in self.names)])
         columns = "l" * len(self._varied()) + "r" * (1 + len(self.names))
         caption = f"{tex(title)}: mean $\\pm$ standard deviation over seeds. Bold: the best, and what does not differ "
-        caption += f"from it (paired t-test, Holm-corrected, {tex(f'{LEVEL:.0%}')})."
+        caption += "from it by a paired two-sided $t$-test over seeds, corrected by Holm over all tested pairs of a "
+        caption += f"column, at {tex(f'{LEVEL:.0%}')}."
         body = "".join(f"  {row} \\\\\n" for row in rows)
         return (
             "% \\usepackage{booktabs}\n\\begin{table}\n  \\centering\n"
@@ -120,11 +122,14 @@ class SweepTable:
             writer.writerow(head)
             for each in (each for name in self.names for each in self.found(name)):
                 ends = [called(each.first), called(each.second)]
-                numbers = [each.mean, each.low, each.high, each.p, each.p_holm]
+                probabilities = [each.p, each.p_holm] if each.tested else ["", ""]
+                numbers = [each.mean, each.low, each.high, *probabilities]
                 writer.writerow([each.figure, *ends, each.seeds, *numbers, each.holds])
 
     def show(self, title: str, console: Console) -> None:
-        """Print a table for each figure, so that nothing is cut on a narrow terminal."""
+        """Print a table for each figure, so that nothing is cut on a narrow terminal, and below it what holds."""
+        for line in self.alike():
+            console.print(f"note: {line}", markup=False, highlight=False)
         for name in self.names:
             table = Table(title=f"{title}: {words(name)}", title_justify="left", box=box.SIMPLE_HEAD)
             for heading in ("", "runs", "mean", "deviation", "95 % interval"):
@@ -132,11 +137,18 @@ class SweepTable:
             for point, found in zip(self.points, self._estimates(name), strict=True):
                 table.add_row(called(point), runs(point, [found]), *self._parts(point, name, found))
             console.print(table)
-        held = [each for name in self.names for each in self.found(name) if each.holds]
-        for line in self.alike():
-            console.print(f"note: {line}", markup=False, highlight=False)
-        for each in held:
-            console.print(self._sentence(each), markup=False, highlight=False)
+            for line in self._told(name):
+                console.print(line, markup=False, highlight=False)
+
+    def _told(self, name: str) -> list[str]:
+        """Return a sentence for each difference in a figure that holds, or that none of those tested does."""
+        found = self.found(name)
+        held, tested = [each for each in found if each.holds], [each for each in found if each.tested]
+        if held or not tested:
+            return [self._sentence(each) for each in held]
+        none = "the difference does not hold" if len(tested) == 1 else f"none of {len(tested)} differences holds"
+        nearest = min(tested, key=lambda each: each.p_holm)
+        return [f"{words(name)}: {none}; the nearest is {self._size(nearest)}, corrected p {nearest.p_holm:.2g}"]
 
     def _estimates(self, name: str) -> list[Estimate | None]:
         return [estimates(point, name, log=name in self.logs) for point in self.points]
@@ -173,13 +185,18 @@ class SweepTable:
 
     def _sentence(self, each: PairedDifference) -> str:
         """Return a difference in words."""
+        what = f"{words(each.figure)}, {self._size(each)}"
+        if not each.tested:
+            return f"{what} in every run"
+        return f"{what}, p {each.p:.2g}, corrected {each.p_holm:.2g}: {'holds' if each.holds else 'does not hold'}"
+
+    def _size(self, each: PairedDifference) -> str:
+        """Return the two points of a difference and its size, with its interval where chance is involved."""
         is_log = each.figure in self.logs
         mean, low, high = (f"{x:.4g}" if is_log else _signed(each.figure, x) for x in (each.mean, each.low, each.high))
         unit = " times as much" if is_log else " points" if each.figure in PERCENT else ""
-        what = (
-            f"{words(each.figure)}, {called(each.second)} against {called(each.first)}: {mean}{unit} ({low} to {high})"
-        )
-        return f"{what}, p {each.p:.2g}, corrected {each.p_holm:.2g}: {'holds' if each.holds else 'does not hold'}"
+        interval = f" ({low} to {high})" if each.tested else ""
+        return f"{called(each.second)} against {called(each.first)}: {mean}{unit}{interval}"
 
 
 def _in_markdown(mean: str, deviation: str, interval: str) -> str:

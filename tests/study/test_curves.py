@@ -58,9 +58,13 @@ def recorded(path: Path, values: list[list[float | None]], *, died: int | None =
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Axes]:
-    """The axes of every figure that is saved."""
+    """The axes of every figure that is saved, once for its PNG and PDF."""
     found: list[Axes] = []
-    monkeypatch.setattr(Figure, "savefig", lambda figure, path: found.extend(figure.axes))
+
+    def saved(figure: Figure, path: Path) -> None:
+        found.extend(figure.axes if path.suffix == ".png" else ())
+
+    monkeypatch.setattr(Figure, "savefig", saved)
     return found
 
 
@@ -148,11 +152,9 @@ def test_a_study_draws_what_its_runs_recorded(tmp_path: Path) -> None:
     (tmp_path / "curves.yaml").write_text(STUDY)
     assert sweep(tmp_path / "curves.yaml", out=tmp_path / "out", console=Console(file=io.StringIO())) == 0
     folder = tmp_path / "out" / "weights"
+    drawn = {"error_by_bytes_sent", "weight_by_round", "error_by_round", "weight_by_weight"}
     assert {file.name for file in (folder / "figures").iterdir()} == {
-        "error_by_bytes_sent.png",
-        "weight_by_round.png",
-        "error_by_round.png",
-        "weight_by_weight.png",
+        f"{name}.{ending}" for name in drawn for ending in ("png", "pdf")
     }
     cell = next(path for path in (folder / "cells").iterdir() if path.is_dir())
     figures = figures_of(CellResult(Cell("", (), 0, ()), cell, 0, {}))

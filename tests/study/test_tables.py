@@ -11,11 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from rich.console import Console
 from scipy.stats import ttest_rel
 
 from netdfl.study.learning import band
-from netdfl.study.plan import Cell
+from netdfl.study.plan import Cell, FigureSpec
+from netdfl.study.plots import draw, figure_of, name_of
 from netdfl.study.summary import GridPoint, differences, paired_t
 from netdfl.study.sweep import name_run, sweep
 from netdfl.study.tables import SweepTable
@@ -108,6 +110,7 @@ def test_the_table_marks_the_best_and_what_does_not_differ_from_it(tmp_path: Pat
     assert "| new_method | 4 | **91.0% ± 1.4% (88.7% to 93.3%)** |" in markdown
     assert "test accuracy, new_method against plain: +10.5 points (+9.6 to +11.4)" in markdown
     assert "paired two-sided t-test" in markdown
+    assert "$t$-test over seeds, corrected by Holm over all tested pairs of a column" in TABLE.latex("x")
     rows = parse_latex(TABLE.latex("accuracy_&_more 50%"))
     assert rows[2][0].strip() == r"new\_method"
     assert rows[2][2].strip() == r"\textbf{91.0\% $\pm$ 1.4\%}"
@@ -123,6 +126,66 @@ def test_nothing_is_cut_on_a_narrow_terminal() -> None:
     SweepTable(many, ["test_accuracy", "train_loss", "bytes_sent"], frozenset()).show("a", Console(file=said, width=80))
     assert "…" not in said.getvalue()
     assert all(name in said.getvalue() for name in ("new_method", "same_method", "train loss", "bytes sent"))
+
+
+def test_what_is_the_same_in_every_run_is_said_and_not_tested(tmp_path: Path) -> None:
+    sent = {"plain": 1_000_000.0, "new_method": 3_000_000.0, "same_method": 1_000_000.0}
+    points = [
+        each._replace(by_seed={seed: {"bytes_sent": sent[each.values[0][1]] + near * seed} for seed in range(4)})
+        for each, near in zip(POINTS, (0, 0, 0.5), strict=True)
+    ]
+    table = SweepTable(points, ["bytes_sent"], frozenset())
+    constant, varying, other = table.found("bytes_sent")
+    assert (constant.tested, varying.tested, other.tested) == (False, True, True)
+    assert constant.holds
+    assert varying.p_holm == max(2 * min(varying.p, other.p), varying.p), "two are tested, and corrected for two"
+    assert "- bytes sent, new_method against plain: +2 MB in every run\n" in table.markdown()
+    points[2] = points[2]._replace(by_seed=points[0].by_seed)
+    table = SweepTable(points, ["bytes_sent"], frozenset())
+    assert "same_method against plain" not in table.markdown(), "what is nowhere different is no finding"
+    table.write_differences(tmp_path / "differences.csv")
+    with (tmp_path / "differences.csv").open() as file:
+        assert {(row["p"], row["p_holm"]) for row in csv.DictReader(file)} == {("", "")}
+
+
+@pytest.mark.parametrize(
+    ("values", "name"),
+    [
+        ((("algorithm.lr", "0.1"), ("topology", "ring")), "lr=0.1, ring"),
+        ((("algorithm.name", "dfedavg"), ("algorithm.nesterov", "true")), "dfedavg, nesterov=true"),
+        ((("algorithm.lr", "1"), ("algorithm.optimizer.lr", "2")), "algorithm.lr=1, algorithm.optimizer.lr=2"),
+        ((("links.default.latency", "20ms"),), "latency=20ms"),
+        ((("wait.on_missing", "self"),), "on_missing=self"),
+    ],
+)
+def test_a_row_says_which_key_has_its_value(values: tuple[tuple[str, str], ...], name: str) -> None:
+    assert name_of("", values) == name
+    assert name_of("case", values) == f"case, {name}"
+
+
+def test_the_terminal_says_of_the_first_figure_what_holds_or_that_nothing_does() -> None:
+    said = io.StringIO()
+    points = [
+        each._replace(
+            figures={"test_accuracy": (0.5,) * 4, "bytes_sent": (1e6, 2e6, 3e6, 4e6)},
+            by_seed={seed: {"test_accuracy": found, "bytes_sent": 1e6} for seed, found in enumerate(values)},
+        )
+        for each, values in zip(POINTS[1:], (BETTER, SAME), strict=True)
+    ]
+    SweepTable(points, ["test_accuracy", "bytes_sent"], frozenset()).show("a", Console(file=said, width=200))
+    first, _, rest = said.getvalue().partition("a: bytes sent")
+    assert "test accuracy: the difference does not hold; the nearest is same_method against new_method: +0.0" in first
+    assert "against" not in rest
+
+
+def test_bytes_have_their_unit_on_the_axis(tmp_path: Path) -> None:
+    points = [GridPoint("", (("nodes", str(n)),), 0, {"bytes_sent": (n * 1e7, n * 1.1e7)}) for n in (2, 4, 8)]
+    drawn = FigureSpec(y="bytes_sent", x="nodes")
+    figure = figure_of(points, drawn)
+    FigureCanvasAgg(figure).draw()
+    assert "80 MB" in [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    draw(points, drawn, tmp_path / "figures" / "sent.png")
+    assert {file.name for file in (tmp_path / "figures").iterdir()} == {"sent.png", "sent.pdf"}
 
 
 def test_a_band_is_the_interval_over_seeds() -> None:
