@@ -81,6 +81,7 @@ def body(source: Path, rounds: int = 6) -> Costs:
     """Milliseconds of a round of five nodes that send each other 45 MB."""
     keys = {
         "schema": "netdfl/1",
+        "name": "body",
         "nodes": 5,
         "task": {"kind": "consensus", "dim": 11_250_000, "dtype": "float32"},
         "algorithm": "dpsgd",
