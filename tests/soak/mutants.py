@@ -301,7 +301,8 @@ def _tell(score: Score, mutation: Mutation, what: str, tests: Sequence[str], by:
 def check_unchanged(place: Place, nearest: Nearest, chosen: Sequence[Mutation]) -> None:
     """Stop where tests fail without a fault, or every mutant would count as noticed."""
     tests = asked(place, chosen[0], nearest)
-    job = Job("", partial(_try, place, None, tests), place.output("unchanged"), LIMIT_S, LIMIT_S)
+    limit_s = LIMIT_S + 4 * nearest.seconds(tests)
+    job = Job("", partial(_try, place, None, tests), place.output("unchanged"), limit_s, limit_s * _crowded())
     ((_, ended),) = forked([job], 1)
     if ended.code != 0:
         sys.exit(f"without a fault the tests end with exit code {ended.code}: {place.output('unchanged')}")
