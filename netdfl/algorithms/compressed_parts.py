@@ -53,7 +53,7 @@ def literal(exchange: Exchange) -> LiteralQuantized:
     return LiteralQuantized(compressor=exchange.compressor or IdentityCompressor(), streams=exchange.streams)
 
 
-def undirected(exchange: Exchange, steps: int = 1) -> Mixing:
+def undirected(exchange: Exchange, steps: int) -> Mixing:
     """Return compressed gossip by the exchange's scheme. Raises ValueError for a scheme of another family."""
     if exchange.scheme in ("auto", "choco"):
         return choco(exchange, steps=steps)

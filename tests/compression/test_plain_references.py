@@ -187,11 +187,14 @@ def test_levels_up_to_the_last_are_taken_and_the_next_one_is_not(levels: int, en
                 reader.decompress(sent)
 
 
-def test_entropy_codes_are_no_longer_than_fixed_ones_or_refused() -> None:
-    x, coded = np.concatenate([np.zeros(60), [1.0, -1.0]]), Qsgd(7, 0, "max", entropy=True)
+@pytest.mark.parametrize("small", [0.0, 1 / 7])
+def test_entropy_codes_are_no_longer_than_fixed_ones_or_refused(small: float) -> None:
+    """Of levels that are nearly all 0 no bit is a remainder, of others one is."""
+    x, coded = np.concatenate([np.full(60, small), [1.0, -1.0]]), Qsgd(7, 0, "max", entropy=True)
     sent = encoded(coded, x)
-    quotients = to_tensor(sent.arrays["quotients"])
-    room = packed_nbytes(62, bits=4) - len(quotients) - len(to_tensor(sent.arrays["remainders"]))
+    quotients, remainders = (to_tensor(sent.arrays[name]) for name in ("quotients", "remainders"))
+    assert (len(remainders) > 0) == (small > 0)
+    room = packed_nbytes(62, bits=4) - len(quotients) - len(remainders)
     for more in (room, room + 1):
         longer = torch.cat([quotients, torch.zeros(more, dtype=torch.uint8)])
         padded = replace(sent, arrays={**sent.arrays, "quotients": snapshot(longer)})
@@ -200,6 +203,11 @@ def test_entropy_codes_are_no_longer_than_fixed_ones_or_refused() -> None:
         else:
             with pytest.raises(MalformedMessage, match="expected less than fixed codes of 4 bits take"):
                 coded.decompress(padded)
+
+
+def test_entropy_codes_of_nothing_and_with_an_odd_parameter() -> None:
+    coded = Qsgd(7, 0, "max", entropy=True)
+    sent = encoded(coded, np.concatenate([np.zeros(60), [1.0, -1.0]]))
     nothing = {name: snapshot(torch.empty(0, dtype=torch.uint8)) for name in ("quotients", "remainders")}
     empty = EncodedVector(0, {"scales": snapshot(torch.empty(0)), **nothing}, {"rice": 0})
     assert coded.decompress(empty).numel() == 0

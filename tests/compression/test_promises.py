@@ -23,6 +23,7 @@ PROMISED: list[tuple[str, dict[str, Any], int, float]] = [
     ("qsgd", {"bits": 2, "bucket": 16}, 100, 5 / 2),
     ("qsgd", {"bits": 3, "bucket": 16, "scaled": True}, 100, 15 / 51),
     ("qsgd", {"levels": 3, "bucket": 16}, 100, 15 / 36),
+    ("qsgd", {"levels": 3, "bucket": 1024}, 2000, 33 / 6),
     ("qsgd", {"bits": 3}, 1, 0),
     ("qsgd", {"bits": 3}, 0, 0),
     ("qsgd", {"bits": 1, "bucket": 16}, 100, 1 - 1 / 16),

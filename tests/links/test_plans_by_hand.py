@@ -85,6 +85,13 @@ def test_a_contact_has_a_length_and_two_nodes(compiled: Any, row: str) -> None:
     assert ":3: expected 0 <= start < end and two nodes of 0 to 3" in said
 
 
+def test_spaces_behind_commas_are_no_part_of_a_contact(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("start_s, end_s, src, dst\n2, 5, 0, 3\n")
+    entry = {"at": "0s", "contact_plan": "*", "file": str(tmp_path / "file")}
+    events = compile_events([entry], Facts(4, Streams(1), {}, 100 * S))
+    assert of(events, (0, 3)) == [("set", 0), ("unset", 2), ("set", 5)]
+
+
 def test_contacts_lie_within_the_links_that_are_named_and_in_time(compiled: Any) -> None:
     rows = f"{HEAD}1,2,0,1"
     assert "has contacts of 0->1, which is not in 2--3" in refused(compiled, rows, {"at": "0s", "contact_plan": "2--3"})
@@ -110,6 +117,10 @@ def test_a_traces_rate_is_its_mean_in_each_interval_and_repeats(compiled: Any) -
     ]
     assert rates == [one, 3 * one, one] * 2
     assert len(compiled("50", {"at": "0s", "trace": "0->1", "interval": "30s"})) == 5
+
+
+def test_a_trace_whose_moments_are_all_zero_has_no_rate(compiled: Any) -> None:
+    assert "is empty; expected at least one line" in refused(compiled, "0 0", {"at": "0s", "trace": "0->1"})
 
 
 # absences
@@ -172,7 +183,13 @@ def test_a_rate_of_zero_is_one_however_it_is_written(compiled: Any) -> None:
 def test_by_rounds_a_rate_is_a_plain_one(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("5\n")
     trace = {"kind": "mahimahi", "file": str(tmp_path / "file")}
-    for rate, plain in ((trace, False), ({"kind": "serial", "rate": "8bit"}, True), ("8bit", True), ("x2", True)):
+    for rate, plain in (
+        (trace, False),
+        (None, False),
+        ({"kind": "serial", "rate": "8bit"}, True),
+        ("8bit", True),
+        ("x2", True),
+    ):
         entry = {"at_round": 1, "link": "0->1", "rate": rate}
         facts = Facts(4, Streams(1), {}, 100 * S, 9)
         if plain:
