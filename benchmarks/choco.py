@@ -55,12 +55,13 @@ def measure(mixing: Mixing[Any], nodes: int, dim: int, rounds: int) -> dict[str,
     import torch
 
     from netdfl.core.types import Inbox, Kind, Message, View
-    from netdfl.node.not_finite import only_finite
+    from netdfl.node.not_finite import NonFinitePolicy
     from netdfl.training.base import Update
     from netdfl.transport import wire
 
     torch.set_num_threads(1)
-    rng, took, limits = np.random.default_rng(0), Took(list), wire.Limits(max_bytes=8 * dim + (1 << 16))
+    rng, took = np.random.default_rng(0), Took(list)
+    reader = wire.FrameReader(wire.Limits(max_bytes=8 * dim + (1 << 16)))
 
     def timed(part: str, function: Callable[..., T], *args: object) -> T:
         began = time.thread_time_ns()
@@ -86,12 +87,12 @@ def measure(mixing: Mixing[Any], nodes: int, dim: int, rounds: int) -> dict[str,
             payload = next(iter(outbox.values()))
             nbytes = timed("size", wire.frame_size, Message(node, 0, Kind.DATA, 0, round, 0, 0, payload))
             bodies.append(np.empty(nbytes - wire.BODY_AT, np.uint8).data)
-            timed("write", wire.write_body, payload, bodies[-1])
+            timed("write", wire.FrameWriter.write_body, payload, bodies[-1])
         for node, update in enumerate(updates):
             now = view(node, round)
-            came = [(j, timed("read", wire.read_body, bodies[j], limits)) for j in now.out_neighbors]
+            came = [(j, timed("read", reader.body, bodies[j])) for j in now.out_neighbors]
             inbox = Inbox([Message(j, node, Kind.DATA, 0, round, 0, 0, payload) for j, payload in came])
-            timed("look for NaN", only_finite, inbox)
+            timed("look for NaN", NonFinitePolicy.only_finite, inbox)
             mixed = timed("mix", mixing.mix, states[node], update, inbox, 0, now)
             states[node], xs[node] = mixed.state, mixed.update.x
     medians = {part: statistics.median(each[len(each) // 4 :]) / 1000 for part, each in took.items()}

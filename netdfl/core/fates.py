@@ -115,6 +115,11 @@ class Fate(_KindAndReason):
         kind, _, reason = text.partition(":")
         return cls(FateKind(kind), FateReason(reason))
 
+    @staticmethod
+    def is_text(text: str) -> bool:
+        """Whether `text` is a known kind with a reason of one word; to be checked for texts from other nodes."""
+        return text.partition(":")[0] in _CLASSES and _TOLD.fullmatch(text) is not None
+
     @property
     def text(self) -> str:
         """The form in the store and on the wire: `delivered`, `dropped:loss`."""
@@ -145,11 +150,6 @@ Fate.DELIVERED, Fate.LATE = Fate(FateKind.DELIVERED), Fate(FateKind.LATE)
 Fate.DUPLICATE, Fate.IN_FLIGHT = Fate(FateKind.DUPLICATE), Fate(FateKind.IN_FLIGHT)
 Fate.REFUSED, Fate.GONE = Fate(FateKind.REFUSED), Fate.failed(GONE)
 Fate.ARRIVED = frozenset({Fate.DELIVERED, Fate.LATE, Fate.DUPLICATE})
-
-
-def is_fate(text: str) -> bool:
-    """Whether `text` is a known kind with a reason of one word; to be checked for texts from other nodes."""
-    return text.partition(":")[0] in _CLASSES and _TOLD.fullmatch(text) is not None
 
 
 @dataclass(slots=True)

@@ -180,6 +180,16 @@ class Multicast(NamedTuple):
     id: MessageId
     payloads: tuple[Payload, ...]
 
+    @classmethod
+    def first(cls, src: NodeId, kind: Kind, incarnation: int, at: StepId, outbox: Outbox) -> Multicast:
+        """Return a multicast with a message to each destination of `outbox`, at its first sending."""
+        return as_multicast((src, tuple(outbox), as_message_id((kind, incarnation, at, 0, 0)), tuple(outbox.values())))
+
+    @classmethod
+    def of(cls, message: Message) -> Multicast:
+        """Return a message as a multicast with one receiver."""
+        return as_multicast((message.src, (message.dst,), message.id, (message.payload,)))
+
     @property
     def messages(self) -> list[Message]:
         """Each receiver's own message."""
@@ -201,24 +211,14 @@ as_multicast: Callable[[tuple[NodeId, tuple[NodeId, ...], MessageId, tuple[Paylo
 """Create a multicast from its fields, without the Python call of a named tuple."""
 
 
-def first_multicast(src: NodeId, kind: Kind, incarnation: int, at: StepId, outbox: Outbox) -> Multicast:
-    """Return a multicast with a message to each destination of `outbox`, at its first sending."""
-    return as_multicast((src, tuple(outbox), as_message_id((kind, incarnation, at, 0, 0)), tuple(outbox.values())))
-
-
 def messages_of(multicasts: Iterable[Multicast]) -> list[Message]:
     """Return the single messages of multicasts, one for each receiver."""
     return [message for multicast in multicasts for message in multicast.messages]
 
 
-def unicast(message: Message) -> Multicast:
-    """Return a message as a multicast with one receiver."""
-    return as_multicast((message.src, (message.dst,), message.id, (message.payload,)))
-
-
 def unicasts(messages: Iterable[Message]) -> list[Multicast]:
     """Return each message as a multicast with one receiver."""
-    return [unicast(message) for message in messages]
+    return [Multicast.of(message) for message in messages]
 
 
 _src = itemgetter(0)

@@ -45,8 +45,8 @@ class LinkTimes:
         self.scheduled_ns += due_ns - sent_ns
         self.achieved_ns += at_ns - sent_ns
         self.errors_ns.append(at_ns - due_ns)
-        self.scheduled_span = _widened(self.scheduled_span, due_ns)
-        self.achieved_span = _widened(self.achieved_span, at_ns)
+        self.scheduled_span = self._widened(self.scheduled_span, due_ns)
+        self.achieved_span = self._widened(self.achieved_span, at_ns)
 
     def to_json(self) -> dict[str, Scalar]:
         """Return mean delays in seconds, and rates in bits per second from the first arrival to the last."""
@@ -61,14 +61,14 @@ class LinkTimes:
             "achieved_rate_bps": self._rate(self.achieved_span),
         }
 
+    @staticmethod
+    def _widened(span: tuple[int, int] | None, at_ns: int) -> tuple[int, int]:
+        return (at_ns, at_ns) if span is None else (min(span[0], at_ns), max(span[1], at_ns))
+
     def _rate(self, span: tuple[int, int] | None) -> float | None:
         if span is None or span[1] == span[0]:
             return None
         return 8 * (self.nbytes - self.first_nbytes) * NS_PER_S / (span[1] - span[0])
-
-
-def _widened(span: tuple[int, int] | None, at_ns: int) -> tuple[int, int]:
-    return (at_ns, at_ns) if span is None else (min(span[0], at_ns), max(span[1], at_ns))
 
 
 FEWEST = 10

@@ -33,8 +33,9 @@ from netdfl.core.types import MessageId
 from netdfl.links.calendar import EventCalendar
 from netdfl.links.edge_state import UNKNOWN, EdgeState
 from netdfl.links.rules.base import DROPPED, Departure, Drop, Hold, LinkRule, RetimingStage, StageOutcome, Transit
-from netdfl.links.rules.keyed_random import copy_order_key
 
+_MASK = (1 << 64) - 1
+_COPY = 0x9E3779B97F4A7C15
 E = TypeVar("E", bound=EdgeState)
 T = TypeVar("T")
 
@@ -62,6 +63,11 @@ class InFlight(Transit, Generic[E, T]):
         kind, life, (round, step), _, attempt = id
         src, dst = edge.edge
         return cls(src, dst, kind, round, step, attempt, nbytes, copy, corrupted, life, 0, edge, content, order_key)
+
+    @property
+    def key(self) -> int:
+        """The order key of the unit: a copy that a link made has one of its own."""
+        return (self.order_key ^ self.copy * _COPY) & _MASK if self.copy else self.order_key
 
     @property
     def alone(self) -> Transit:
@@ -157,7 +163,7 @@ class LinkEngine(Generic[E, T]):
             order: Sorts the entries that are due at one instant.
         """
         self._arrived, self._dropped, self._order = arrived, dropped, order
-        self._calendar: EventCalendar[Arrival[E, T]] = EventCalendar(_is_void)
+        self._calendar: EventCalendar[Arrival[E, T]] = EventCalendar(self._is_void)
         self._held: dict[InFlight[E, T], None] = {}
         self._moved: dict[RetimingStage, None] = {}
         self._moved_ns = 0
@@ -342,10 +348,15 @@ class LinkEngine(Generic[E, T]):
         else:
             self._go(unit, unit.place + 1, now_ns)
 
+    @staticmethod
+    def _is_void(at_ns: int, entry: Arrival[Any, Any]) -> bool:
+        """Whether the unit of an entry has another departure by now."""
+        unit = entry[3]
+        return unit is not None and unit.due_ns != at_ns
+
     def _wait(self, unit: InFlight[E, T], at_ns: int) -> None:
         unit.due_ns = at_ns
-        key = copy_order_key(unit.order_key, unit.copy) if unit.copy else unit.order_key
-        self._calendar.at(at_ns).append((key, unit.edge, unit.content, unit))
+        self._calendar.at(at_ns).append((unit.key, unit.edge, unit.content, unit))
 
     # stages that are shared
 
@@ -357,9 +368,3 @@ class LinkEngine(Generic[E, T]):
         stages, self._moved = list(self._moved), {}
         for stage in stages:
             self.change(stage.retimed(now_ns), now_ns)
-
-
-def _is_void(at_ns: int, entry: Arrival[Any, Any]) -> bool:
-    """Whether the unit of an entry has another departure by now."""
-    unit = entry[3]
-    return unit is not None and unit.due_ns != at_ns

@@ -103,20 +103,23 @@ def _name(dtype: object) -> str:
 
 
 def is_finite(payload: Payload) -> bool:
-    """Whether no number of the arrays is NaN or infinite. One pass per payload; the result is kept."""
+    """Whether no number of the arrays is NaN or infinite. One pass per payload; the result is kept.
+
+    A finite sum proves it fast; after another sum each number is tested.
+    """
     if payload.finite is None:
-        payload.finite = all([_all_finite(array) for array in payload.arrays.values() if "float" in array.dtype])
+        payload.finite = True
+        for array in payload.arrays.values():
+            nbytes = array.data.nbytes
+            code = _CODES.get(array.dtype) if nbytes <= FEW_BYTES else None
+            if "float" not in array.dtype or (code is not None and isfinite(sum(array.data.cast(code).tolist()))):
+                continue
+            if array.dtype == "bfloat16" or (nbytes > SHORT_BYTES and sys.modules.get("torch") is not None):
+                finite = isfinite(arrays.total(array)) or bool(arrays.to_tensor(array).isfinite().all())
+            else:
+                finite = b"\0" not in np.isfinite(np.frombuffer(array.data, array.dtype)).tobytes()
+            payload.finite &= finite
     return payload.finite
-
-
-def _all_finite(array: Array) -> bool:
-    """Whether all numbers are finite. A finite sum proves it fast; after another sum each number is tested."""
-    if array.dtype == "bfloat16" or (array.nbytes > SHORT_BYTES and sys.modules.get("torch") is not None):
-        return isfinite(arrays.total(array)) or bool(arrays.to_tensor(array).isfinite().all())
-    code = _CODES.get(array.dtype) if array.nbytes <= FEW_BYTES else None
-    if code is not None and isfinite(sum(array.data.cast(code).tolist())):
-        return True
-    return b"\0" not in np.isfinite(np.frombuffer(array.data, array.dtype)).tobytes()
 
 
 _CODES: Mapping[str, Literal["f", "d"]] = {"float32": "f", "float64": "d"}

@@ -33,12 +33,6 @@ StepRun: TypeAlias = tuple[StepId, StepId]
 MOST_RUNS = 256
 
 
-def goes_on(last: StepId, step_id: StepId) -> bool:
-    """Whether `step_id` follows `last` without a gap: the next step of its round, or step 0 of the next round."""
-    rounds, step = step_id[0] - last[0], step_id[1]
-    return (rounds == 1 and step == 0) or (rounds == 0 and step == last[1] + 1)
-
-
 class SentSteps:
     """The steps for which messages were sent over one edge, as runs without gaps; the last 256 runs are remembered.
 
@@ -54,11 +48,17 @@ class SentSteps:
         self._first = self._last = step_id
         self._earlier: tuple[StepRun, ...] = ()
 
+    @staticmethod
+    def goes_on(last: StepId, step_id: StepId) -> bool:
+        """Whether `step_id` follows `last` without a gap: the next step of its round, or step 0 of the next round."""
+        rounds, step = step_id[0] - last[0], step_id[1]
+        return (rounds == 1 and step == 0) or (rounds == 0 and step == last[1] + 1)
+
     def add(self, first: StepId, last: StepId) -> None:
         """Add the steps from `first` to `last`, which follow each other; steps sent before change nothing."""
         end = self._last
         if first > end:
-            if not goes_on(end, first):
+            if not self.goes_on(end, first):
                 self._earlier = (*self._earlier, (self._first, end))[1 - MOST_RUNS :]
                 self._first = first
         self._last = max(end, last)
@@ -155,14 +155,26 @@ class EdgeCount:
             self.sent_steps = (steps, *self.sent_steps)
         steps.add(first, last)
 
+    def settle(self, id: MessageId, sent_ns: int, arrived_ns: int | None, fate: Fate) -> None:
+        """Count the fate of a message."""
+        self.flying.pop(id, None)
+        settled = (id, sent_ns, arrived_ns, fate)
+        if self.last is _NONE:
+            self.last = deque(maxlen=LAST)
+        self.last.append(settled)
+        if fate in Fate.ARRIVED:
+            self.delivered += 1
+        elif fate != Fate.IN_FLIGHT:
+            self.lost += 1
+            self.dropped = {**self.dropped, fate: self.dropped.get(fate, 0) + 1}
+            if self.last_lost is _NONE:
+                self.last_lost = deque(maxlen=LAST_LOST)
+            self.last_lost.append(settled)
+
     @property
     def in_flight(self) -> int:
         """Number of messages that were sent and are not settled yet."""
         return self.sent - self.delivered - self.lost
-
-
-def _kept(last: deque[Settled], most: int) -> deque[Settled]:
-    return deque(maxlen=most) if last is _NONE else last
 
 
 @dataclass
@@ -216,19 +228,9 @@ class NodeLedger:
     def count(self, dst: NodeId, outcome: Outcome) -> None:
         """Count the fate of the message to `dst`."""
         _, id, _, sent_ns, arrived_ns, fate = outcome
-        edge = self._edge(id.kind, dst)
-        edge.flying.pop(id, None)
-        settled = (id, sent_ns, arrived_ns, fate)
-        edge.last = _kept(edge.last, LAST)
-        edge.last.append(settled)
+        self._edge(id.kind, dst).settle(id, sent_ns, arrived_ns, fate)
         if fate in Fate.ARRIVED:
-            edge.delivered += 1
             self.arrived_count += 1
-        elif fate != Fate.IN_FLIGHT:
-            edge.lost += 1
-            edge.dropped = {**edge.dropped, fate: edge.dropped.get(fate, 0) + 1}
-            edge.last_lost = _kept(edge.last_lost, LAST_LOST)
-            edge.last_lost.append(settled)
         if fate not in (Fate.DELIVERED, Fate.IN_FLIGHT):
             self.classes[fate.counts_as] += 1
 

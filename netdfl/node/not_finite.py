@@ -36,15 +36,30 @@ class NonFinitePolicy:
     ledger: NodeLedger
     mixed: set[NodeId] = field(default_factory=set)
 
+    @staticmethod
+    def not_finite(inbox: Inbox) -> list[Message]:
+        """Return the messages that hold NaN or infinity."""
+        return [message for message in inbox if not (message.payload.finite or is_finite(message.payload))]
+
+    @staticmethod
+    def only_finite(inbox: Inbox) -> Inbox:
+        """Return `inbox` itself; raise NotFiniteMessage with the first message that holds NaN or infinity."""
+        for message in NonFinitePolicy.not_finite(inbox):
+            raise NotFiniteMessage(
+                f"message {message.src}->{message.dst} of round {message.round}: NaN or infinity among its numbers",
+                message,
+            )
+        return inbox
+
     def requests(self, answer: Callable[[Message], None] | None) -> Callable[[Message], None] | None:
         """Return `answer`, with a check of each request before it."""
         return answer if answer is None or self.how == "pass" else partial(self._look_and, answer)
 
     def _look_and(self, answer: Callable[[Message], None], request: Message) -> None:
         if self.how == "refuse":
-            only_finite(Inbox([request]))
+            self.only_finite(Inbox([request]))
         else:
-            self.count(not_finite(Inbox([request])))
+            self.count(self.not_finite(Inbox([request])))
         answer(request)
 
     def count(self, messages: list[Message]) -> None:
@@ -59,18 +74,3 @@ class NonFinitePolicy:
             return ""
         senders = "".join(f", as what node {src} had sent" for src in sorted(self.mixed))
         return f": the model was not finite when the round began{senders}"
-
-
-def not_finite(inbox: Inbox) -> list[Message]:
-    """Return the messages that hold NaN or infinity."""
-    return [message for message in inbox if not (message.payload.finite or is_finite(message.payload))]
-
-
-def only_finite(inbox: Inbox) -> Inbox:
-    """Return `inbox` itself; raise NotFiniteMessage with the first message that holds NaN or infinity."""
-    for message in not_finite(inbox):
-        raise NotFiniteMessage(
-            f"message {message.src}->{message.dst} of round {message.round}: NaN or infinity among its numbers",
-            message,
-        )
-    return inbox

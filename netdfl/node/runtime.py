@@ -25,13 +25,13 @@ from netdfl.core.types import (
     Inbox,
     Kind,
     Message,
+    Multicast,
     NodeId,
     Outbox,
     Payload,
     StepId,
     View,
     as_step,
-    first_multicast,
     unicasts,
 )
 from netdfl.core.whose import own_place
@@ -41,7 +41,7 @@ from netdfl.node.delivery import AcknowledgingTransport, ResendPolicy
 from netdfl.node.heartbeats import Heartbeats
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
-from netdfl.node.not_finite import NonFinitePolicy, not_finite, only_finite
+from netdfl.node.not_finite import NonFinitePolicy
 from netdfl.node.own_draws import AS_THEY_ARE, OwnDraws
 from netdfl.node.requests import Requests
 from netdfl.node.shares import unacknowledged, weight_in
@@ -322,9 +322,9 @@ class Node:
             self.ledger.leaves_out(self.waits.gone - outbox.keys(), view.round)  # some since the round began
             outboxes[Kind.NOTICE] = dict.fromkeys(sorted(without), NOTHING)
         self._held -= weight_in(outbox.values()) if self.mailbox.keep_late else 0.0
-        multicasts = [first_multicast(self.id, kind, self.epoch, at, each) for kind, each in outboxes.items() if each]
+        multicasts = [Multicast.first(self.id, kind, self.epoch, at, each) for kind, each in outboxes.items() if each]
         await self.transport.send(multicasts)
-        self.next_step = StepId(view.round, step + 1)
+        self.next_step = as_step((view.round, step + 1))
 
     def _is_step_done(self, peer: NodeId, step_id: StepId) -> bool:
         """Whether this node will send `peer` no message for `step_id` any more."""
@@ -414,9 +414,9 @@ class Node:
     async def _screened(self, inbox: Inbox) -> Inbox:
         """Return the messages to mix: without, or with, those that hold NaN or infinity, as the scenario says."""
         if self.non_finite.how == "refuse":
-            return await self.do(only_finite, inbox)
+            return await self.do(self.non_finite.only_finite, inbox)
         if self.non_finite.how == "count":
-            self.non_finite.count(await self.do(not_finite, inbox))
+            self.non_finite.count(await self.do(self.non_finite.not_finite, inbox))
         return inbox
 
     async def end_round(self, state: NodeState, view: View) -> None:

@@ -27,7 +27,6 @@ from netdfl.node.asking import StatusQueries
 from netdfl.node.deadline import AutoDeadline, Suspects
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.own_draws import OwnDraws
-from netdfl.node.worker import settle
 from netdfl.record.base import WaitEnd
 from netdfl.transport.base import Fate
 
@@ -162,7 +161,8 @@ class Waits:
         count = policy.count if self.draws is None else self.draws.drawing(policy.count, round, "wait", round, step)
         need = count(_ALL if sources is None else len(sources))
         self._is_first = policy.deadline_ns == "auto" and not self.auto.knows
-        self.auto.began(round, step, now)
+        if policy.deadline_ns == "auto":
+            self.auto.began(round, step, now)
         quick = policy.deadline_ns == "auto" and not policy.essential
         silent = self.suspects.nodes() if quick else frozenset()
         deadline_ns = None if limit is None else now + limit
@@ -254,8 +254,8 @@ class Waits:
             self._deadline.set(wait.deadline_ns, ("wait", self.node, wait.round, wait.step))
 
     def _overdue(self) -> None:
-        if self._done is not None:
-            settle(self._done)
+        if self._done is not None and not self._done.done():
+            self._done.set_result(None)
 
     def _hurry(self, wait: OpenWait) -> bool:
         """Bring the deadline of a first wait forward once half of the messages have come; return whether it moved."""
@@ -325,7 +325,7 @@ class Waits:
             self._declined = {
                 step_id: nodes for step_id, nodes in self._declined.items() if not self.mailbox.is_over(step_id)
             }
-        if timed_out:
+        if timed_out and self.policy.deadline_ns == "auto":
             for node in missing:
                 self.suspects.missed(node)
         return Inbox(messages, missing), wait

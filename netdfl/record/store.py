@@ -47,7 +47,7 @@ Figures: TypeAlias = tuple[int, NodeId | None, int, Mapping[str, float]]
 """Numbers of one round: time (ns), node, round, and values by name. Each value becomes a row."""
 
 
-class _Table(Generic[Row]):
+class RowTable(Generic[Row]):
     """One file of rows. Values are buffered, turned into lines together, and appended as whole lines.
 
     A value may stand for several rows.
@@ -99,6 +99,7 @@ class _Table(Generic[Row]):
             raise
 
     def close(self) -> None:
+        """Flush the buffered rows, and close the file."""
         try:
             self.flush()
         finally:
@@ -195,13 +196,14 @@ def _round_lines(rows: Sequence[tuple[RoundKey, Sequence[int]]]) -> list[str]:
     ]
 
 
-class _Messages(_Table[Outcome]):
+class MessageTable(RowTable[Outcome]):
     """The table of messages."""
 
     def __init__(self, store: Path, name: str) -> None:
         super().__init__(store / f"messages-{name}.jsonl", _message_lines)
 
     def outcome(self, outcome: Outcome) -> None:
+        """Buffer an outcome, a row for each edge."""
         edges = outcome.edges
         if len(edges) <= FLUSH_ROWS:
             self.add(outcome, len(edges))
@@ -215,9 +217,9 @@ class _SampledMessages:
     """The table of messages where only some are recorded, and the totals of all."""
 
     def __init__(self, store: Path, name: str, sampling: Sampling) -> None:
-        self._rows = _Messages(store, name)
-        self._links = _Table(store / f"link_totals-{name}.jsonl", _link_lines)
-        self._rounds = _Table(store / f"round_totals-{name}.jsonl", _round_lines)
+        self._rows = MessageTable(store, name)
+        self._links = RowTable(store / f"link_totals-{name}.jsonl", _link_lines)
+        self._rounds = RowTable(store / f"round_totals-{name}.jsonl", _round_lines)
         self._sampling, self._totals = sampling, Totals()
 
     def outcome(self, outcome: Outcome) -> None:
@@ -249,7 +251,7 @@ class _SampledMessages:
         _close(self._rows, self._links, self._rounds)
 
 
-def _close(*tables: _Table[Any] | _SampledMessages) -> None:
+def _close(*tables: RowTable[Any] | _SampledMessages) -> None:
     """Close all tables. Raises the first RunError of a table whose last rows the disk refuses."""
     failure: RunError | None = None
     for table in tables:
@@ -278,11 +280,11 @@ class StoreWriter:
             store.mkdir(parents=True, exist_ok=True)
         except OSError as exc:
             raise RunError(f"the record's directory {store} can't be made: {exc.strerror}") from exc
-        self._messages = _Messages(store, name) if sampling.is_all else _SampledMessages(store, name, sampling)
-        self._metrics = _Table(store / f"metrics-{name}.jsonl", _metric_lines)
-        self._events: _Table[str] = _Table(store / f"events-{name}.jsonl", iter)
-        self._waits = _Table(store / f"waits-{name}.jsonl", _wait_lines)
-        self._tables: tuple[_Table[Any] | _SampledMessages, ...] = (
+        self._messages = MessageTable(store, name) if sampling.is_all else _SampledMessages(store, name, sampling)
+        self._metrics = RowTable(store / f"metrics-{name}.jsonl", _metric_lines)
+        self._events: RowTable[str] = RowTable(store / f"events-{name}.jsonl", iter)
+        self._waits = RowTable(store / f"waits-{name}.jsonl", _wait_lines)
+        self._tables: tuple[RowTable[Any] | _SampledMessages, ...] = (
             self._messages,
             self._metrics,
             self._events,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from netdfl.core.fates import Fate as Fate
-from netdfl.core.fates import FateReason, is_fate
+from netdfl.core.fates import FateReason
 from netdfl.core.outcome import Outcome
 from netdfl.core.types import Edge, Message, Multicast, Payload
 
@@ -21,7 +21,7 @@ MOST_NS = 1 << 60
 
 def is_plausible(fate: str, arrived_ns: int | None) -> bool:
     """Whether a fate and an arrival time that another node sent are possible: a known form, and a time in bounds."""
-    return is_fate(fate) and (arrived_ns is None or abs(arrived_ns) <= MOST_NS)
+    return Fate.is_text(fate) and (arrived_ns is None or abs(arrived_ns) <= MOST_NS)
 
 
 class Sink(Protocol):

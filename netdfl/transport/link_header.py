@@ -36,15 +36,15 @@ class LinkHeader(NamedTuple):
         """Return the header as the bytes that travel."""
         return _LAYOUT.pack(*self)
 
-
-def read_link_header(data: bytes) -> LinkHeader:
-    """Read a header that `pack` wrote. Raises MalformedMessage."""
-    if len(data) != _LAYOUT.size:
-        raise MalformedMessage(f"a link header of {len(data)} bytes came, expected {_LAYOUT.size}")
-    serial, sent_ns, due_ns, copy, corrupted = _LAYOUT.unpack(data)
-    if serial < 0 or max(abs(sent_ns), abs(due_ns)) > MOST_NS:
-        raise MalformedMessage(f"a link header says number {serial}, sent at {sent_ns} ns and due at {due_ns} ns")
-    return LinkHeader(serial, sent_ns, due_ns, copy, bool(corrupted))
+    @classmethod
+    def read(cls, data: bytes) -> LinkHeader:
+        """Read a header that `pack` wrote. Raises MalformedMessage."""
+        if len(data) != _LAYOUT.size:
+            raise MalformedMessage(f"a link header of {len(data)} bytes came, expected {_LAYOUT.size}")
+        serial, sent_ns, due_ns, copy, corrupted = _LAYOUT.unpack(data)
+        if serial < 0 or max(abs(sent_ns), abs(due_ns)) > MOST_NS:
+            raise MalformedMessage(f"a link header says number {serial}, sent at {sent_ns} ns and due at {due_ns} ns")
+        return cls(serial, sent_ns, due_ns, copy, bool(corrupted))
 
 
 @runtime_checkable

@@ -49,9 +49,12 @@ _KIND_NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}
 _Buffer = bytes | memoryview
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Limits:
-    """The limits of a decoder. `max_bytes` bounds the body and comes from the scenario's model."""
+    """The limits of a decoder. `max_bytes` bounds the body and comes from the scenario's model.
+
+    Limits are compared by identity, because they are part of the key of a cache that each message looks into.
+    """
 
     max_bytes: int = 1 << 26
     max_arrays: int = 1024
@@ -73,205 +76,286 @@ class Header(NamedTuple):
     sent_ns: int
 
 
-def frame_size(payload: Payload) -> int:
-    """Return the exact bytes of a frame with `payload`, without the headers of HTTP/2 and TCP."""
-    if payload.size is None:
-        lead = _LENGTH.size + len(_metadata(payload))
-        payload.size = BODY_AT + _laid_out(lead, payload) + _CHECKSUM.size
-    return payload.size
+class FrameWriter:
+    """The writing of frames: of a header, and of a body inline or by reference.
+
+    A body is the same for all receivers of a payload, and is encoded once.
+    """
+
+    def __init__(self, run_id: bytes) -> None:
+        """Write the frames of the run `run_id`."""
+        self._run_id = run_id
+
+    def header(self, message: Message, sent_ns: int) -> bytes:
+        """Return the 40 bytes that name the message. Raises ValueError for a number that does not fit."""
+        src, _, kind, epoch, round_, step, attempt, _ = message
+        numbers = _KIND_NUMBERS[kind], attempt, src, epoch, round_, step
+        try:
+            return _HEADER.pack(_MAGIC, PROTOCOL_VERSION, *numbers, self._run_id, sent_ns)
+        except struct.error as error:
+            raise ValueError(f"a header can't hold {message}: {error}") from error
+
+    @staticmethod
+    def join(header: bytes, payload: Payload) -> bytes:
+        """Return the frame of a header and a payload; the same bytes object again if only `sent_ns` differs."""
+        parts = FrameWriter.body(payload)
+        if len(parts) == 1 and isinstance(parts[0], memoryview) and isinstance(frame := parts[0].obj, bytes):
+            if frame[2 : 2 + _SENT_AT] == header[:_SENT_AT]:
+                return frame
+        nbytes = sum(len(part) for part in parts)
+        lead = b"\x12" + varint(nbytes)
+        header += bytes(BODY_AT - 2 - len(header) - len(lead))
+        frame = b"".join((b"\x0a", varint(len(header)), header, lead, *parts))
+        payload.encoded = (memoryview(frame)[BODY_AT:],)
+        return frame
+
+    @staticmethod
+    def referring(header: bytes, reference: bytes) -> bytes:
+        """Return a frame with a reference to shared memory in place of the body."""
+        return b"".join((b"\x0a", varint(len(header)), header, b"\x22", varint(len(reference)), reference))
+
+    @staticmethod
+    def with_link_header(frame: bytes, link_header: bytes) -> bytes:
+        """Return a frame with the header of an emulated link behind its body."""
+        return b"".join((frame, b"\x1a", varint(len(link_header)), link_header))
+
+    @staticmethod
+    def size(payload: Payload) -> int:
+        """Return the exact bytes of a frame with `payload`, without the headers of HTTP/2 and TCP."""
+        if payload.size is None:
+            at = _LENGTH.size + len(FrameWriter._metadata(payload))
+            for array in payload.arrays.values():
+                at += -at % _ALIGN + array.data.nbytes
+            payload.size = BODY_AT + at + _CHECKSUM.size
+        return payload.size
+
+    @staticmethod
+    def body(payload: Payload) -> tuple[_Buffer, ...]:
+        """Return the body as buffers that share the memory of the arrays; cached in `payload.encoded`."""
+        if payload.encoded is None:
+            parts = FrameWriter._content(payload)
+            digest = xxh3_64()
+            for part in parts:
+                digest.update(part)
+            payload.encoded = (*parts, _CHECKSUM.pack(digest.intdigest()))
+            payload.size = BODY_AT + sum(len(part) for part in payload.encoded)
+        return payload.encoded
+
+    @staticmethod
+    def write_body(payload: Payload, into: memoryview) -> None:
+        """Write the body to `into`, which has its size, in one pass over the arrays."""
+        digest, at = xxh3_64(), 0
+        for part in FrameWriter._content(payload):
+            view = memoryview(part)
+            for start in range(0, len(view), _PIECE_BYTES):
+                piece = view[start : start + _PIECE_BYTES]
+                digest.update(piece)
+                into[at : at + len(piece)] = piece
+                at += len(piece)
+        into[at:] = _CHECKSUM.pack(digest.intdigest())
+
+    @staticmethod
+    def _content(payload: Payload) -> list[_Buffer]:
+        """Return the body without its checksum."""
+        metadata = FrameWriter._metadata(payload)
+        lead = _LENGTH.pack(len(metadata)) + metadata
+        parts: list[_Buffer] = [lead]
+        at = len(lead)
+        for array in payload.arrays.values():
+            gap = -at % _ALIGN
+            parts += (_ZEROS[:gap], array.data) if gap else (array.data,)
+            at += gap + array.nbytes
+        return parts
+
+    @staticmethod
+    def _metadata(payload: Payload) -> bytes:
+        listing = tuple([(name, array.dtype, array.shape) for name, array in payload.arrays.items()])
+        return FrameWriter.packed(payload.meta, listing) if payload.meta else _bare(listing)
+
+    @staticmethod
+    def packed(meta: Mapping[str, Scalar], listing: Listing) -> bytes:
+        """Return the metadata of a body: a map, and the listing of its arrays."""
+        packed: bytes = msgpack.packb((meta, listing), default=_plain)
+        return packed
+
+
+frame_size = FrameWriter.size
+"""The exact bytes of a frame with a payload, which a message takes on a simulated link too."""
 
 
 def encode(message: Message, run_id: bytes, sent_ns: int) -> bytes:
     """Return the whole frame in one piece, made once per payload and step: neighbors share it."""
-    return join(encode_header(message, run_id, sent_ns), message.payload)
+    writer = FrameWriter(run_id)
+    return writer.join(writer.header(message, sent_ns), message.payload)
 
 
-def join(header: bytes, payload: Payload) -> bytes:
-    """Return the frame of a header and a payload; the same bytes object again if only `sent_ns` differs."""
-    parts = body_parts(payload)
-    if len(parts) == 1 and isinstance(parts[0], memoryview) and isinstance(frame := parts[0].obj, bytes):
-        if frame[2 : 2 + _SENT_AT] == header[:_SENT_AT]:
-            return frame
-    nbytes = sum(len(part) for part in parts)
-    lead = b"\x12" + varint(nbytes)
-    header += bytes(BODY_AT - 2 - len(header) - len(lead))
-    frame = b"".join((b"\x0a", varint(len(header)), header, lead, *parts))
-    payload.encoded = (memoryview(frame)[BODY_AT:],)
-    return frame
+class FrameReader:
+    """The reading of frames within limits. Raises MessageErrors only, whatever the bytes are."""
 
+    def __init__(self, limits: Limits) -> None:
+        """Read within `limits`."""
+        self._limits = limits
 
-def with_link_header(frame: bytes, link_header: bytes) -> bytes:
-    """Return a frame with the header of an emulated link behind its body."""
-    return b"".join((frame, b"\x1a", varint(len(link_header)), link_header))
+    @staticmethod
+    def split_link_header(data: _Buffer) -> tuple[memoryview, memoryview | None]:
+        """Return the frame alone, and the link header behind it or None. Raises MalformedMessage."""
+        view = memoryview(data)
+        nbytes, body_at = FrameReader._body_of(view)
+        end = body_at + nbytes
+        if end >= len(view):
+            return view, None
+        if view[end] != 0x1A:
+            raise MalformedMessage(f"{len(view) - end} bytes follow the body of a frame, and are no link header")
+        length, at = FrameReader.varint(view, end + 1)
+        if length != len(view) - at:
+            raise MalformedMessage(f"a frame announces a link header of {length} bytes and has {len(view) - at}")
+        return view[:end], view[at:]
 
+    @staticmethod
+    def split_reference(frame: memoryview) -> tuple[Header, bytes] | None:
+        """Return the header and the reference of a frame, or None if it has a body. Raises as `FrameReader.header`."""
+        at = 2 + _HEADER.size
+        if len(frame) < at + 2 or frame[1] != _HEADER.size or frame[at] != 0x22:
+            return None
+        return FrameReader.header(frame[2:at]), bytes(frame[at + 2 :])
 
-def split_link_header(data: _Buffer) -> tuple[memoryview, memoryview | None]:
-    """Return the frame alone, and the link header behind it or None. Raises MalformedMessage."""
-    view = memoryview(data)
-    nbytes, body_at = _body_of(view)
-    end = body_at + nbytes
-    if end >= len(view):
-        return view, None
-    if view[end] != 0x1A:
-        raise MalformedMessage(f"{len(view) - end} bytes follow the body of a frame, and are no link header")
-    length, at = read_varint(view, end + 1)
-    if length != len(view) - at:
-        raise MalformedMessage(f"a frame announces a link header of {length} bytes and has {len(view) - at}")
-    return view[:end], view[at:]
+    def decode(self, data: _Buffer) -> tuple[Header, Payload]:
+        """Read a frame. The payload's arrays are views into `data`.
 
+        Raises:
+            OversizedMessage: the frame exceeds a limit.
+            ForeignMessage: the frame's magic or protocol version is not this program's.
+            MalformedMessage: anything else is wrong with the frame.
+        """
+        most = BODY_AT + self._limits.max_bytes
+        if len(data) > most:
+            raise OversizedMessage(f"a frame of {len(data)} bytes came, the limit is {most}")
+        view = memoryview(data)
+        nbytes, body_at = self._body_of(view)
+        if body_at != BODY_AT or nbytes != len(view) - BODY_AT or view[2 + view[1]] != 0x12:
+            raise MalformedMessage(f"a frame announces a body of {nbytes} bytes and has {len(view) - body_at}")
+        header = self.header(view[2 : 2 + view[1]])
+        return header, self.body(view[BODY_AT:])
 
-def referring(header: bytes, reference: bytes) -> bytes:
-    """Return a frame with a reference to shared memory in place of the body."""
-    return b"".join((b"\x0a", varint(len(header)), header, b"\x22", varint(len(reference)), reference))
+    @staticmethod
+    def header(data: _Buffer) -> Header:
+        """Read a header. Raises ForeignMessage or MalformedMessage."""
+        if len(data) < _HEADER.size or any(data[_HEADER.size :]):
+            raise MalformedMessage(f"a header of {len(data)} bytes came, expected {_HEADER.size} and then zeros")
+        magic, version, kind, attempt, src, epoch, round_, step, run_id, sent_ns = _HEADER.unpack_from(data)
+        if magic != _MAGIC or version != PROTOCOL_VERSION:
+            raise ForeignMessage(
+                f"a frame begins with {magic!r} version {version}, expected {_MAGIC!r} version {PROTOCOL_VERSION}; "
+                "run the same netdfl on every node"
+            )
+        if kind >= len(_KINDS):
+            raise MalformedMessage(f"a header of node {src} has the unknown kind {kind}")
+        return Header(_KINDS[kind], src, epoch, round_, step, attempt, run_id, sent_ns)
 
+    def body(self, body: memoryview) -> Payload:
+        """Check and read a body in one piece. Raises MessageErrors only."""
+        return self.hashed_body(body, xxh3_64_intdigest(body[: -_CHECKSUM.size]))
 
-def split_reference(frame: memoryview) -> tuple[Header, bytes] | None:
-    """Return the header and the reference of a frame, or None if it has a body. Raises as `decode_header`."""
-    at = 2 + _HEADER.size
-    if len(frame) < at + 2 or frame[1] != _HEADER.size or frame[at] != 0x22:
-        return None
-    return decode_header(frame[2:at]), bytes(frame[at + 2 :])
+    def hashed_body(self, body: memoryview, digest: int) -> Payload:
+        """Read a body whose bytes before the checksum hash to `digest`. Raises MessageErrors only."""
+        if len(body) < _LENGTH.size + _CHECKSUM.size:
+            raise MalformedMessage(f"a body of {len(body)} bytes is too short to be one")
+        if _CHECKSUM.unpack_from(body, len(body) - _CHECKSUM.size)[0] != digest:
+            raise MalformedMessage(f"the checksum of a body of {len(body)} bytes does not match; it was damaged")
+        content = body[: -_CHECKSUM.size].toreadonly()
+        (length,) = _LENGTH.unpack_from(content)
+        if length > self._limits.max_metadata_bytes:
+            raise OversizedMessage(f"metadata of {length} bytes came, the limit is {self._limits.max_metadata_bytes}")
+        at = _LENGTH.size + length
+        if at > len(content):
+            raise MalformedMessage(f"metadata of {length} bytes is announced in a body of {len(body)}")
+        meta, listing = self._metadata(content[_LENGTH.size : at])
+        arrays: dict[str, Array] = {}
+        for name, dtype, shape in listing:
+            at += -at % _ALIGN
+            end = at + ITEM_BYTES[dtype] * prod(shape)
+            if name in arrays or end > len(content):
+                raise MalformedMessage(f"array {name!r} of shape {shape} stands twice or exceeds the body")
+            arrays[name] = Array(dtype, shape, content[at:end])
+            if dtype == "bool" and bytes(content[at:end]).strip(b"\x00\x01"):
+                raise MalformedMessage(f"array {name!r} is of bool and holds bytes other than 0 and 1")
+            at = end
+        if at != len(content):
+            raise MalformedMessage(f"{len(content) - at} bytes follow the last array of a body")
+        return Payload(arrays, meta, size=BODY_AT + len(body))
 
+    @staticmethod
+    def varint(data: memoryview, at: int) -> tuple[int, int]:
+        """Return the protobuf varint at `at`, and where it ends. Raises MalformedMessage."""
+        value = 0
+        for index, byte in enumerate(data[at : at + 10]):
+            value |= (byte & 0x7F) << (7 * index)
+            if byte < 0x80:
+                return value, at + index + 1
+        raise MalformedMessage("a number in a frame does not end")
 
-def encode_header(message: Message, run_id: bytes, sent_ns: int) -> bytes:
-    """Return the 40 bytes that name the message. Raises ValueError for a number that does not fit."""
-    try:
-        return _HEADER.pack(
-            _MAGIC,
-            PROTOCOL_VERSION,
-            _KIND_NUMBERS[message.kind],
-            message.attempt,
-            message.src,
-            message.epoch,
-            message.round,
-            message.step,
-            run_id,
-            sent_ns,
+    @staticmethod
+    def _body_of(frame: memoryview) -> tuple[int, int]:
+        """Return the length of a frame's body, or of its reference, and where it begins."""
+        begun = len(frame) >= BODY_AT and frame[0] == 0x0A and frame[1] < BODY_AT - 3
+        if not begun or frame[2 + frame[1]] not in b"\x12\x22":
+            raise MalformedMessage(f"{len(frame)} bytes came that are not a frame: no header and body fields")
+        return FrameReader.varint(frame, 3 + frame[1])
+
+    def _metadata(self, data: memoryview) -> tuple[dict[str, Any], Listing]:
+        if data[: len(_NO_META)] == _NO_META and len(data) <= _MOST_KEPT_BYTES:
+            return {}, _listing_of(bytes(data), self._limits)
+        return self.unpacked(data)
+
+    def unpacked(self, data: _Buffer) -> tuple[dict[str, Any], Listing]:
+        """Return what `FrameWriter.packed` packed."""
+        try:
+            content = msgpack.unpackb(data, raw=False, strict_map_key=True, ext_hook=_no_extension)
+        except (ValueError, RecursionError, OverflowError, msgpack.UnpackException) as error:
+            raise MalformedMessage(f"the metadata of a message is not msgpack: {error}") from error
+        match content:
+            case [dict() as meta, list() as listing] if len(content) == 2:
+                pass
+            case _:
+                raise MalformedMessage("the metadata of a message is not a pair of a map and a list of arrays")
+        if len(listing) > self._limits.max_arrays:
+            raise OversizedMessage(f"{len(listing)} arrays came in one message, the limit is {self._limits.max_arrays}")
+        self._check_scalar(meta, self._limits.max_depth)
+        return meta, tuple([self._entry(entry) for entry in listing])
+
+    @staticmethod
+    def _check_scalar(value: object, depth: int) -> None:
+        if depth < 0:
+            raise OversizedMessage("the metadata of a message is nested too deeply")
+        if isinstance(value, dict):
+            if not all(isinstance(key, str) for key in value):
+                raise MalformedMessage("the metadata of a message has a key that is not a string")
+            value = value.values()
+        elif not isinstance(value, list):
+            if value is not None and not isinstance(value, int | float | str):
+                raise MalformedMessage(f"the metadata of a message holds a {type(value).__name__}")
+            return
+        for item in value:
+            FrameReader._check_scalar(item, depth - 1)
+
+    def _entry(self, entry: Any) -> tuple[str, str, tuple[int, ...]]:
+        longest, most = self._limits.max_name, self._limits.max_bytes
+        match entry:
+            case [str() as name, str() as dtype, list() as shape] if dtype in ITEM_BYTES and len(shape) <= _MAX_RANK:
+                if len(name) > longest:
+                    raise OversizedMessage(f"an array has a name of {len(name)} letters, the limit is {longest}")
+                sound = all(type(length) is int and 0 <= length <= most for length in shape)
+                # An empty array may not claim an absurd shape either: it would overflow where it is made.
+                if sound and prod(max(length, 1) for length in shape) <= most:
+                    return name, dtype, tuple(shape)
+        raise MalformedMessage(
+            f"an array is announced as {str(entry)[:200]}, expected a name, a known dtype and a shape"
         )
-    except struct.error as error:
-        raise ValueError(f"a header can't hold {message}: {error}") from error
-
-
-def body_parts(payload: Payload) -> tuple[_Buffer, ...]:
-    """Return the body as buffers that share the memory of the arrays; cached in `payload.encoded`."""
-    if payload.encoded is None:
-        parts = _content(payload)
-        digest = xxh3_64()
-        for part in parts:
-            digest.update(part)
-        payload.encoded = (*parts, _CHECKSUM.pack(digest.intdigest()))
-        payload.size = BODY_AT + sum(len(part) for part in payload.encoded)
-    return payload.encoded
-
-
-def write_body(payload: Payload, into: memoryview) -> None:
-    """Write the body to `into`, which has its size, in one pass over the arrays."""
-    digest, at = xxh3_64(), 0
-    for part in _content(payload):
-        view = memoryview(part)
-        for start in range(0, len(view), _PIECE_BYTES):
-            piece = view[start : start + _PIECE_BYTES]
-            digest.update(piece)
-            into[at : at + len(piece)] = piece
-            at += len(piece)
-    into[at:] = _CHECKSUM.pack(digest.intdigest())
-
-
-def _content(payload: Payload) -> list[_Buffer]:
-    """Return the body without its checksum."""
-    metadata = _metadata(payload)
-    lead = _LENGTH.pack(len(metadata)) + metadata
-    parts: list[_Buffer] = [lead]
-    at = len(lead)
-    for array in payload.arrays.values():
-        gap = -at % _ALIGN
-        parts += (_ZEROS[:gap], array.data) if gap else (array.data,)
-        at += gap + array.nbytes
-    return parts
 
 
 def decode(data: _Buffer, limits: Limits) -> tuple[Header, Payload]:
-    """Read a frame. The payload's arrays are views into `data`.
-
-    Raises:
-        OversizedMessage: the frame exceeds a limit.
-        ForeignMessage: the frame's magic or protocol version is not this program's.
-        MalformedMessage: anything else is wrong with the frame.
-    """
-    if len(data) > BODY_AT + limits.max_bytes:
-        raise OversizedMessage(f"a frame of {len(data)} bytes came, the limit is {BODY_AT + limits.max_bytes}")
-    view = memoryview(data)
-    nbytes, body_at = _body_of(view)
-    if body_at != BODY_AT or nbytes != len(view) - BODY_AT or view[2 + view[1]] != 0x12:
-        raise MalformedMessage(f"a frame announces a body of {nbytes} bytes and has {len(view) - body_at}")
-    header = decode_header(view[2 : 2 + view[1]])
-    return header, read_body(view[BODY_AT:], limits)
-
-
-def read_body(body: memoryview, limits: Limits) -> Payload:
-    """Check and read a body in one piece. Raises MessageErrors only."""
-    return decode_body(body, limits, xxh3_64_intdigest(body[: -_CHECKSUM.size]))
-
-
-def _body_of(frame: memoryview) -> tuple[int, int]:
-    """Return the length of a frame's body, or of its reference, and where it begins."""
-    if len(frame) < BODY_AT or frame[0] != 0x0A or frame[1] >= BODY_AT - 3 or frame[2 + frame[1]] not in b"\x12\x22":
-        raise MalformedMessage(f"{len(frame)} bytes came that are not a frame: no header and body fields")
-    return read_varint(frame, 3 + frame[1])
-
-
-def decode_header(data: _Buffer) -> Header:
-    """Read a header. Raises ForeignMessage or MalformedMessage."""
-    if len(data) < _HEADER.size or any(data[_HEADER.size :]):
-        raise MalformedMessage(f"a header of {len(data)} bytes came, expected {_HEADER.size} and then zeros")
-    magic, version, kind, attempt, src, epoch, round_, step, run_id, sent_ns = _HEADER.unpack_from(data)
-    if magic != _MAGIC or version != PROTOCOL_VERSION:
-        raise ForeignMessage(
-            f"a frame begins with {magic!r} version {version}, expected {_MAGIC!r} version {PROTOCOL_VERSION}; "
-            "run the same netdfl on every node"
-        )
-    if kind >= len(_KINDS):
-        raise MalformedMessage(f"a header of node {src} has the unknown kind {kind}")
-    return Header(_KINDS[kind], src, epoch, round_, step, attempt, run_id, sent_ns)
-
-
-def decode_body(body: memoryview, limits: Limits, digest: int) -> Payload:
-    """Read a body whose bytes before the checksum hash to `digest`. Raises MessageErrors only."""
-    if len(body) < _LENGTH.size + _CHECKSUM.size:
-        raise MalformedMessage(f"a body of {len(body)} bytes is too short to be one")
-    if _CHECKSUM.unpack_from(body, len(body) - _CHECKSUM.size)[0] != digest:
-        raise MalformedMessage(f"the checksum of a body of {len(body)} bytes does not match; it was damaged")
-    content = body[: -_CHECKSUM.size].toreadonly()
-    (length,) = _LENGTH.unpack_from(content)
-    if length > limits.max_metadata_bytes:
-        raise OversizedMessage(f"metadata of {length} bytes came, the limit is {limits.max_metadata_bytes}")
-    at = _LENGTH.size + length
-    if at > len(content):
-        raise MalformedMessage(f"metadata of {length} bytes is announced in a body of {len(body)}")
-    meta, listing = _read_metadata(content[_LENGTH.size : at], limits)
-    arrays: dict[str, Array] = {}
-    for name, dtype, shape in listing:
-        at += -at % _ALIGN
-        end = at + ITEM_BYTES[dtype] * prod(shape)
-        if name in arrays or end > len(content):
-            raise MalformedMessage(f"array {name!r} of shape {shape} stands twice or exceeds the body")
-        arrays[name] = Array(dtype, shape, content[at:end])
-        if dtype == "bool" and bytes(content[at:end]).strip(b"\x00\x01"):
-            raise MalformedMessage(f"array {name!r} is of bool and holds bytes other than 0 and 1")
-        at = end
-    if at != len(content):
-        raise MalformedMessage(f"{len(content) - at} bytes follow the last array of a body")
-    return Payload(arrays, meta, size=BODY_AT + len(body))
-
-
-def read_varint(data: memoryview, at: int) -> tuple[int, int]:
-    """Return the protobuf varint at `at`, and where it ends. Raises MalformedMessage."""
-    value = 0
-    for index, byte in enumerate(data[at : at + 10]):
-        value |= (byte & 0x7F) << (7 * index)
-        if byte < 0x80:
-            return value, at + index + 1
-    raise MalformedMessage("a number in a frame does not end")
+    """Read a frame by a `FrameReader`. Raises MessageErrors only."""
+    return FrameReader(limits).decode(data)
 
 
 def varint(value: int) -> bytes:
@@ -284,20 +368,10 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
-def _metadata(payload: Payload) -> bytes:
-    listing = tuple([(name, array.dtype, array.shape) for name, array in payload.arrays.items()])
-    return _packed(payload.meta, listing) if payload.meta else _bare(listing)
-
-
 @lru_cache(maxsize=64)
 def _bare(listing: Listing) -> bytes:
     """Return the metadata of a payload of arrays alone. Cached: it is the same in every round."""
-    return _packed({}, listing)
-
-
-def _packed(meta: Mapping[str, Scalar], listing: Listing) -> bytes:
-    packed: bytes = msgpack.packb((meta, listing), default=_plain)
-    return packed
+    return FrameWriter.packed({}, listing)
 
 
 def _plain(value: object) -> object:
@@ -308,69 +382,14 @@ def _plain(value: object) -> object:
     )
 
 
-def _laid_out(at: int, payload: Payload) -> int:
-    for array in payload.arrays.values():
-        at += -at % _ALIGN + array.nbytes
-    return at
-
-
-def _read_metadata(data: memoryview, limits: Limits) -> tuple[dict[str, Any], Listing]:
-    if data[: len(_NO_META)] == _NO_META and len(data) <= _MOST_KEPT_BYTES:
-        return {}, _listing_of(bytes(data), limits)
-    return _unpacked(data, limits)
-
-
 @lru_cache(maxsize=64)
 def _listing_of(data: bytes, limits: Limits) -> Listing:
     """Return the names, types and shapes of a payload's arrays, from packed metadata that holds nothing else.
 
     Cached: they are the same in every round.
     """
-    return _unpacked(data, limits)[1]
-
-
-def _unpacked(data: _Buffer, limits: Limits) -> tuple[dict[str, Any], Listing]:
-    try:
-        content = msgpack.unpackb(data, raw=False, strict_map_key=True, ext_hook=_no_extension)
-    except (ValueError, RecursionError, OverflowError, msgpack.UnpackException) as error:
-        raise MalformedMessage(f"the metadata of a message is not msgpack: {error}") from error
-    match content:
-        case [dict() as meta, list() as listing] if len(content) == 2:
-            pass
-        case _:
-            raise MalformedMessage("the metadata of a message is not a pair of a map and a list of arrays")
-    if len(listing) > limits.max_arrays:
-        raise OversizedMessage(f"{len(listing)} arrays came in one message, the limit is {limits.max_arrays}")
-    _check_scalar(meta, limits.max_depth)
-    return meta, tuple([_read_entry(entry, limits) for entry in listing])
+    return FrameReader(limits).unpacked(data)[1]
 
 
 def _no_extension(code: int, data: bytes) -> object:
     raise ValueError(f"extension type {code} is not allowed")
-
-
-def _check_scalar(value: object, depth: int) -> None:
-    if depth < 0:
-        raise OversizedMessage("the metadata of a message is nested too deeply")
-    if isinstance(value, dict):
-        if not all(isinstance(key, str) for key in value):
-            raise MalformedMessage("the metadata of a message has a key that is not a string")
-        value = value.values()
-    elif not isinstance(value, list):
-        if value is not None and not isinstance(value, int | float | str):
-            raise MalformedMessage(f"the metadata of a message holds a {type(value).__name__}")
-        return
-    for item in value:
-        _check_scalar(item, depth - 1)
-
-
-def _read_entry(entry: Any, limits: Limits) -> tuple[str, str, tuple[int, ...]]:
-    match entry:
-        case [str() as name, str() as dtype, list() as shape] if dtype in ITEM_BYTES and len(shape) <= _MAX_RANK:
-            if len(name) > limits.max_name:
-                raise OversizedMessage(f"an array has a name of {len(name)} letters, the limit is {limits.max_name}")
-            sound = all(type(length) is int and 0 <= length <= limits.max_bytes for length in shape)
-            # An empty array may not claim an absurd shape either: it would overflow where it is made.
-            if sound and prod(max(length, 1) for length in shape) <= limits.max_bytes:
-                return name, dtype, tuple(shape)
-    raise MalformedMessage(f"an array is announced as {str(entry)[:200]}, expected a name, a known dtype and a shape")

@@ -14,7 +14,7 @@ from netdfl.algorithms.exchange import Exchange, WaitPolicy
 from netdfl.core.fates import Fate
 from netdfl.core.outcome import outcome_of
 from netdfl.core.rng import Streams
-from netdfl.core.types import Kind, LogicalId, Message, MessageId, Multicast, Payload, StepId, unicast, unicasts
+from netdfl.core.types import Kind, LogicalId, Message, MessageId, Multicast, Payload, StepId, unicasts
 from netdfl.diagnosis.account import (
     Account,
     EdgeAccount,
@@ -232,7 +232,7 @@ def test_early_is_what_the_mailbox_keeps_beside_what_has_come() -> None:
 
 def sent(its: Node, dst: int, times: int) -> None:
     for step in range(times):
-        its.ledger.sent(unicast(message(dst, step=step)), 10, 100 + step)
+        its.ledger.sent(Multicast.of(message(dst, step=step)), 10, 100 + step)
 
 
 def room(at: int) -> WaitAccount:
@@ -287,7 +287,7 @@ def test_an_edge_is_told_with_what_is_in_flight_lost_and_was_ever_sent_the_earli
     loss = Fate.read("dropped:loss")
     data, later = message(1), message(1, round=5, step=0)
     for each, at_ns in ((data, 100), (later, 200), (later._replace(epoch=4), 300), (later._replace(step=1), 400)):
-        its.ledger.sent(unicast(each), 10, at_ns)
+        its.ledger.sent(Multicast.of(each), 10, at_ns)
     its.ledger.settled(outcome_of(data, 10, 100, None, loss), (data.payload,))
     its.ledger.settled(outcome_of(later, 10, 200, 250, Fate.DELIVERED), (later.payload,))
     gone = (data.id, 100, None, loss)

@@ -10,11 +10,13 @@ from xxhash import xxh3_64_intdigest
 
 from netdfl.core.rng import Streams
 from netdfl.core.types import Kind, MessageId, StepId
+from netdfl.links.edge_state import EdgeState, PathPlan
+from netdfl.links.engine import InFlight
+from netdfl.links.path import Path
 from netdfl.links.rules import mahimahi, rate, tcp
 from netdfl.links.rules.base import Transit
 from netdfl.links.rules.disorder import reorder
 from netdfl.links.rules.keyed_random import (
-    copy_order_key,
     count_uniform,
     edge_order_key,
     message_order_key,
@@ -68,7 +70,9 @@ def test_the_order_within_an_instant_is_a_hash_of_edge_and_message(kind: Kind, s
     assert message_order_key(seed, id) == xxh3_64_intdigest(struct.pack("<4qB", 6, 4, 2, 1, KINDS[kind]), seed)
     assert edge_order_key(seed, 3, 7) == xxh3_64_intdigest(struct.pack("<4qB", 3, 7, 0, 0, 255), seed)
     key = 2**64 - 3
-    assert [copy_order_key(key, copy) for copy in (0, 1, 3)] == [key, 0x61C8864680B583E8, 0x255992D382208BC2]
+    edge: Any = EdgeState((3, 7), Path((3, 7), ()), PathPlan(0))
+    units = [InFlight.of(edge, None, id, 100, key, copy) for copy in (0, 1, 3)]
+    assert [unit.key for unit in units] == [key, 0x61C8864680B583E8, 0x255992D382208BC2]
 
 
 def test_times_are_not_held_against_rounds() -> None:

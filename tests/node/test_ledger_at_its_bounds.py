@@ -9,7 +9,7 @@ import pytest
 
 from netdfl.core.fates import LOSS, Fate, MessageCounts
 from netdfl.core.outcome import outcome_of
-from netdfl.core.types import Kind, Message, Payload, StepId, unicast
+from netdfl.core.types import Kind, Message, Multicast, Payload, StepId
 from netdfl.node.ledger import LAST, LAST_LOST, MOST_SAID, EdgeCount, NodeLedger
 from netdfl.testing.loopback import SilentRecorder
 
@@ -64,7 +64,7 @@ def test_what_is_mixed_though_it_is_not_finite_is_recorded() -> None:
 def test_the_latest_that_were_settled_and_lost_are_kept() -> None:
     its, _ = ledger()
     for number in range(2 * LAST_LOST):
-        its.sent(unicast(message(number)), 10, number)
+        its.sent(Multicast.of(message(number)), 10, number)
         its.settled(outcome_of(message(number), 10, number, None, LOST), (message(number).payload,))
     its.settled(outcome_of(message(999), 10, 0, 5, Fate.DELIVERED), (message(999).payload,))
     edge = its.edges[1]
@@ -77,13 +77,13 @@ def test_the_latest_that_were_settled_and_lost_are_kept() -> None:
 def test_what_is_still_on_its_way_when_it_is_recorded_is_neither_come_nor_lost() -> None:
     its, _ = ledger()
     assert its.counts == MessageCounts(0)
-    its.sent(unicast(message()), 10, 3)
+    its.sent(Multicast.of(message()), 10, 3)
     assert its.counts == MessageCounts(1, unfinished=1)
     its.settled(outcome_of(message(), 10, 3, None, Fate.IN_FLIGHT), (message().payload,))
     edge = its.edges[1]
     assert (edge.sent, edge.delivered, edge.lost, edge.in_flight, edge.flying) == (1, 0, 0, 1, {})
     assert (its.counts, its.classes) == (MessageCounts(1, unfinished=1), {})
-    its.sent(unicast(message(1)), 10, 3)
+    its.sent(Multicast.of(message(1)), 10, 3)
     its.settled(outcome_of(message(1), 10, 3, 4, Fate.LATE), (message(1).payload,))
     assert its.counts == MessageCounts(2, late=1, unfinished=1)
 
@@ -91,7 +91,7 @@ def test_what_is_still_on_its_way_when_it_is_recorded_is_neither_come_nor_lost()
 @pytest.mark.parametrize("kind", Kind)
 def test_questions_and_beats_are_counted_aside_and_slots_are_of_what_rounds_are_made_of(kind: Kind) -> None:
     its, _ = ledger()
-    its.sent(unicast(message(3, kind)), 10, 5)
+    its.sent(Multicast.of(message(3, kind)), 10, 5)
     aside = kind in (Kind.HEARTBEAT, Kind.PROBE, Kind.QUERY, Kind.STATUS)
     assert (list(its.edges), list(its.aside)) == (([], [1]) if aside else ([1], []))
     edge = (its.aside if aside else its.edges)[1]
@@ -116,7 +116,7 @@ def test_runs_of_slots_are_of_a_kind_and_a_life_the_latest_first() -> None:
 
 def test_what_most_edges_do_not_have_is_theirs_alone_once_there_is_something_in_it() -> None:
     its, _ = ledger()
-    its.sent(unicast(message()), 10, 3)
+    its.sent(Multicast.of(message()), 10, 3)
     its.settled(outcome_of(message(), 10, 3, None, LOST), (message().payload,))
     fresh = EdgeCount()
     assert (fresh.flying, dict(fresh.dropped), list(fresh.last), list(fresh.last_lost)) == ({}, {}, [], [])

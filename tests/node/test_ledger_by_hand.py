@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from netdfl.core.clock import RealClock
 from netdfl.core.fates import FateClass, FateKind
 from netdfl.core.outcome import Outcome, outcome_of
-from netdfl.core.types import Kind, Message, Payload, unicast
+from netdfl.core.types import Kind, Message, Multicast, Payload
 from netdfl.node.ledger import LAST, LAST_LOST, NodeLedger
 from netdfl.testing.loopback import SilentRecorder
 from netdfl.transport.base import Fate
@@ -40,7 +40,7 @@ def test_what_was_sent_is_what_arrived_what_did_not_and_what_is_on_its_way(sent:
     ledger = NodeLedger(0, RealClock(), rows)
     messages = [Message(0, dst, kind, 0, number, 0, 0, Payload()) for number, (dst, kind, _) in enumerate(sent)]
     for number, message in enumerate(messages):
-        ledger.sent(unicast(message), 10 + number, number)
+        ledger.sent(Multicast.of(message), 10 + number, number)
     settled = [number for number, (_, _, fate) in enumerate(sent) if fate is not None]
     random.shuffle(settled)
     for number in settled:

@@ -18,7 +18,7 @@ from netdfl.core.errors import TrainingError
 from netdfl.core.fates import MessageCounts
 from netdfl.core.outcome import Outcome, outcome_of
 from netdfl.core.rng import Streams
-from netdfl.core.types import Kind, Message, Multicast, NodeId, Payload, messages_of, unicast, unicasts
+from netdfl.core.types import Kind, Message, Multicast, NodeId, Payload, messages_of, unicasts
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.runtime import Node
@@ -175,7 +175,7 @@ def test_the_ledger_counts_each_edge_by_fate() -> None:
     texts = ["delivered", "late", "duplicate", "dropped:loss", "failed:unreachable", "in_flight"]
     fates = [Fate.read(text) for text in texts]
     for fate in fates:
-        ledger.sent(unicast(sent), 10, 0)
+        ledger.sent(Multicast.of(sent), 10, 0)
         ledger.settled(outcome_of(sent, 10, 0, None, fate), (sent.payload,))
     edge = ledger.edges[1]
     assert (edge.sent, edge.delivered, edge.lost, edge.in_flight) == (6, 3, 2, 1)

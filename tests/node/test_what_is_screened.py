@@ -18,7 +18,7 @@ from netdfl.core.errors import MalformedMessage, NotFiniteMessage
 from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, Kind, Message
 from netdfl.mixing.payloads import pack
-from netdfl.node.not_finite import NonFinitePolicy, not_finite, only_finite
+from netdfl.node.not_finite import NonFinitePolicy
 from netdfl.node.own_draws import OwnDraws
 from netdfl.node.requests import Requests
 from netdfl.transport.base import Fate
@@ -49,17 +49,17 @@ def screen(how: Any) -> tuple[Any, Ledger]:
 def test_messages_with_nan_or_infinity_are_found() -> None:
     bad = [message(1, NAN), message(3, INF)]
     inbox = Inbox([message(0), *bad, message(4)])
-    assert not_finite(inbox) == bad
-    assert only_finite(Inbox([message(0), message(4)])).messages == (message(0), message(4))
+    assert NonFinitePolicy.not_finite(inbox) == bad
+    assert NonFinitePolicy.only_finite(Inbox([message(0), message(4)])).messages == (message(0), message(4))
     with pytest.raises(NotFiniteMessage, match=r"message 1->9 of round 4: NaN or infinity") as caught:
-        only_finite(inbox)
+        NonFinitePolicy.only_finite(inbox)
     assert caught.value.message == bad[0]
 
 
 def test_what_is_known_to_be_finite_is_not_looked_at_again() -> None:
     known = pack(torch.tensor([math.nan]))
     known.finite = True
-    assert not_finite(Inbox([message(1, known)])) == []
+    assert NonFinitePolicy.not_finite(Inbox([message(1, known)])) == []
 
 
 @pytest.mark.parametrize("how", ["refuse", "count", "pass"])

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import netdfl
-from netdfl.core.fates import FATE_TEXTS, Fate, FateClass, FateKind, FateReason, is_fate
+from netdfl.core.fates import FATE_TEXTS, Fate, FateClass, FateKind, FateReason
 
 ROOT = Path(netdfl.__file__).parent
 KINDS = [kind.value for kind in FateKind]
@@ -58,14 +58,14 @@ def test_the_texts_are_those_of_the_record(text: str, fate: Fate) -> None:
 
 @pytest.mark.parametrize("text", ["", "Delivered", "lost", "delivered "])
 def test_what_is_of_no_kind_is_no_fate(text: str) -> None:
-    assert not is_fate(text)
+    assert not Fate.is_text(text)
     with pytest.raises(ValueError, match="is not a valid FateKind"):
         Fate.read(text)
 
 
 @pytest.mark.parametrize("text", ["dropped:a b", "dropped:", "dropped:" + "x" * 65, "dropped:a:b", "dropped:\n"])
 def test_no_other_node_may_give_a_reason_that_is_no_word(text: str) -> None:
-    assert not is_fate(text)
+    assert not Fate.is_text(text)
     assert Fate.read(text).counts_as is FateClass.LOST  # what is stored is kept
 
 

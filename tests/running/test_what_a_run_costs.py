@@ -14,7 +14,7 @@ import pytest
 import netdfl
 from netdfl.core.fates import MessageCounts
 from netdfl.core.outcome import outcome_of
-from netdfl.core.types import Edge, Kind, Message, Payload, unicast
+from netdfl.core.types import Edge, Kind, Message, Multicast, Payload
 from netdfl.links import channel
 from netdfl.links.schedule.active_changes import OwnRules, own_rules
 from netdfl.links.spec import LinksSpec
@@ -159,7 +159,7 @@ def test_edges_keep_their_own_last_messages() -> None:
     loop.close()
     for dst, fate in ((1, Fate.DELIVERED), (2, Fate.read("dropped:loss"))):
         message = Message(0, dst, Kind.DATA, 0, 7, 0, 0, Payload())
-        ledger.sent(unicast(message), 10, 1)
+        ledger.sent(Multicast.of(message), 10, 1)
         ledger.settled(outcome_of(message, 10, 1, 2, fate), (message.payload,))
     assert [len(ledger.edges[dst].last) for dst in (1, 2)] == [1, 1]
     assert [len(ledger.edges[dst].last_lost) for dst in (1, 2)] == [0, 1]

@@ -46,7 +46,7 @@ def one_input(data: bytes) -> None:
     content = data[: LIMITS.max_bytes]
     digest = xxhash.xxh3_64_intdigest(content)
     try:
-        check(wire.decode_body(memoryview(content + digest.to_bytes(8, "little")), LIMITS, digest))
+        check(wire.FrameReader(LIMITS).hashed_body(memoryview(content + digest.to_bytes(8, "little")), digest))
     except MessageError:
         pass
 
@@ -69,7 +69,7 @@ def seeds(corpus: Path) -> None:
         payload = pack_encoded(compressor.compress(x, np.random.default_rng(1)))
         message = Message(0, 1, Kind.DATA, 0, 0, 0, 0, payload)
         (corpus / f"frame-{name}").write_bytes(wire.encode(message, RUN, 0))
-        (corpus / f"body-{name}").write_bytes(b"".join(bytes(part) for part in wire.body_parts(payload))[:-8])
+        (corpus / f"body-{name}").write_bytes(b"".join(bytes(part) for part in wire.FrameWriter.body(payload))[:-8])
 
 
 def main() -> None:

@@ -105,7 +105,7 @@ class Reader:
             body = self.buffers.borrow(LENDER, frame[FRAME.size :], LIMITS)
         except MalformedMessage:
             return  # of an earlier life, or of before a renewal
-        array = wire.read_body(body, LIMITS).arrays["x"]
+        array = wire.FrameReader(LIMITS).body(body).arrays["x"]
         check(number, array)
         if number in self.taken:
             raise AssertionError(f"message {number} came twice")

@@ -26,10 +26,9 @@ from netdfl.transport.base import Fate
 from netdfl.transport.grpc import sending, stream
 from netdfl.transport.grpc.receiving import DataServicer
 from netdfl.transport.grpc.transport import GrpcTransport
-from netdfl.transport.shared_memory.answer_word import as_word
 from netdfl.transport.shared_memory.base import Answer
 from netdfl.transport.shared_memory.buffers import SharedBuffers
-from netdfl.transport.shared_memory.memory import ANSWER, PAGE, SharedMemory, slot_at
+from netdfl.transport.shared_memory.memory import ANSWER, PAGE, SharedMemory
 from netdfl.transport.shared_memory.pool import REFERENCE
 from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest, Receipt
 
@@ -242,7 +241,7 @@ async def test_a_message_in_pieces_waits_for_those_before_it() -> None:
 def answer_with(memory: SharedMemory, reference: bytes, word: int) -> None:
     """Answer with a word, whatever it is."""
     offset, _, _, _, index, _ = REFERENCE.unpack(reference)
-    memory.words[slot_at(offset, index) + ANSWER] = word
+    memory.words[SharedMemory.slot(offset, index) + ANSWER] = word
 
 
 @dataclass
@@ -270,7 +269,7 @@ class Reader:
                 await context.abort(grpc.StatusCode.UNAVAILABLE, "gone")
             if answer == "silent":
                 await asyncio.Event().wait()
-            referred = wire.split_reference(memoryview(frame))
+            referred = wire.FrameReader.split_reference(memoryview(frame))
             assert referred is not None
             body = self.buffers.borrow(0, referred[1], LIMITS)
             self.taken.append(referred[0].round)
@@ -307,7 +306,7 @@ def shared() -> SharedMemory:
     return SharedMemory(range(2), 64 * PAGE, least_bytes=0)
 
 
-TAKEN = as_word(Answer(Fate.DELIVERED, 7))
+TAKEN = Answer(Fate.DELIVERED, 7).word
 
 
 @pytest.mark.parametrize("end", ["end", "break"])

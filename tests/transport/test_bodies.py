@@ -77,14 +77,14 @@ def lent(lender: SharedBuffers, payload: Payload, reader: int = 1) -> tuple[Leas
 
 async def test_a_body_is_written_once_for_all_neighbors_and_read_where_it_lies(monkeypatch: Any) -> None:
     written: list[Payload] = []
-    write = wire.write_body
+    write = wire.FrameWriter.write_body
 
     def counting(payload: Payload, into: memoryview) -> None:
         written.append(payload)
         write(payload, into)
 
-    monkeypatch.setattr(buffers.wire, "write_body", counting)
-    monkeypatch.setattr(wire, "join", None)  # nothing goes inline
+    monkeypatch.setattr(buffers.wire.FrameWriter, "write_body", counting)
+    monkeypatch.setattr(wire.FrameWriter, "join", None)  # nothing goes inline
     ledger, sinks = KeptLedger(), [KeptSink() for _ in range(3)]
     payload = vector_payload(VECTOR)
     async with sharing_fleet(3, ledger) as transports:
@@ -107,8 +107,8 @@ async def test_a_body_is_written_once_for_all_neighbors_and_read_where_it_lies(m
 async def test_nodes_of_another_machine_are_sent_the_body_itself(monkeypatch: Any, src: int) -> None:
     """0 and 1 have a memory, 2 has another, for itself."""
     written: list[bytes] = []
-    write = wire.write_body
-    monkeypatch.setattr(buffers.wire, "write_body", lambda *args: (written.append(b""), write(*args)))
+    write = wire.FrameWriter.write_body
+    monkeypatch.setattr(buffers.wire.FrameWriter, "write_body", lambda *args: (written.append(b""), write(*args)))
     ledger, sinks = KeptLedger(), [KeptSink() for _ in range(3)]
     payload = vector_payload(VECTOR)
     async with sharing_fleet(3, ledger, of_a_machine=2) as transports:
@@ -129,7 +129,7 @@ def test_a_buffer_is_free_when_its_reader_has_done() -> None:
     lender, reader = SharedBuffers(memory, 0, 0), SharedBuffers(memory, 1, 0)
     payload, other = vector_payload(VECTOR), vector_payload(VECTOR + 1)
     lease, reference = lent(lender, payload)
-    read = wire.read_body(reader.borrow(0, reference, LIMITS), LIMITS)
+    read = wire.FrameReader(LIMITS).body(reader.borrow(0, reference, LIMITS))
     view = read.arrays["x"].data
     lease.answered()
     lease.release()
@@ -148,7 +148,9 @@ def test_a_buffer_whose_reader_has_said_nothing_is_kept_however_long_it_takes() 
     lease, reference = lent(lender, vector_payload(VECTOR))
     lease.release()
     assert lender.lend(vector_payload(VECTOR + 1), NBYTES, 1) is None
-    assert contents(wire.read_body(reader.borrow(0, reference, LIMITS), LIMITS)) == contents(vector_payload(VECTOR))
+    assert contents(wire.FrameReader(LIMITS).body(reader.borrow(0, reference, LIMITS))) == contents(
+        vector_payload(VECTOR)
+    )
     gc.collect()
     assert lender.lend(vector_payload(VECTOR + 1), NBYTES, 1) is not None
 
@@ -254,12 +256,12 @@ def test_what_a_reference_says_is_checked(change: dict[str, int], error: type[Me
     src = said.pop("src", 0)
     hostile = REFERENCE.pack(*(said[name] for name in names))
     with pytest.raises(error, match=words):
-        wire.read_body(reader.borrow(src, hostile, LIMITS), LIMITS)
+        wire.FrameReader(LIMITS).body(reader.borrow(src, hostile, LIMITS))
     gc.collect()
     lease.answered()
     lease.release()
     assert all(buffer.is_free for buffer in lender.pool.buffers)
-    assert contents(wire.read_body(memory.bytes[PAGE : PAGE + nbytes], LIMITS))
+    assert contents(wire.FrameReader(LIMITS).body(memory.bytes[PAGE : PAGE + nbytes]))
 
 
 def test_a_reference_of_odd_length_is_refused() -> None:
@@ -295,7 +297,9 @@ def referring(memory: SharedMemory, run_id: bytes = RUN_ID) -> bytes:
     payload = vector_payload(VECTOR)
     message = data_message((0, 1), 0, payload)
     SharedBuffers(memory, 1, 0)  # the node that it is lent to is there
-    return wire.referring(wire.encode_header(message, run_id, 0), lent(SharedBuffers(memory, 0, 0), payload)[1])
+    return wire.FrameWriter.referring(
+        wire.FrameWriter(run_id).header(message, 0), lent(SharedBuffers(memory, 0, 0), payload)[1]
+    )
 
 
 def test_a_reference_to_the_memory_of_another_machine_is_refused() -> None:
@@ -316,7 +320,7 @@ async def test_hostile_references_are_refused_and_counted() -> None:
         (frame, None, "malformed"),
         (frame[:-1], memory, "malformed"),
         (frame[:40] + frame[42:], memory, "malformed"),
-        (wire.referring(frame[2:42], bytes(REFERENCE.size)), memory, "malformed"),
+        (wire.FrameWriter.referring(frame[2:42], bytes(REFERENCE.size)), memory, "malformed"),
     ):
         receipt = await taken(hostile, held, ledger)
         assert receipt.fate == f"refused:{reason}"
@@ -336,7 +340,7 @@ async def test_a_renewal_ends_the_calls_that_wait_for_room() -> None:
     lease, reference = lent(lender, payload)
     said = HelloRequest(protocol_version=1, run_id=RUN_ID, scenario_hash="abc", node=0, epoch=0, callee=1)
     assert (await servicer.hello(said.SerializeToString(), Caller())).accepted
-    frame = wire.referring(wire.encode_header(data_message((0, 1), 0, payload), RUN_ID, 0), reference)
+    frame = wire.FrameWriter.referring(wire.FrameWriter(RUN_ID).header(data_message((0, 1), 0, payload), 0), reference)
     call = asyncio.create_task(servicer.take(frame))
     await asyncio.sleep(0.01)
     assert not call.done()

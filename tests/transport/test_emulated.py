@@ -17,7 +17,7 @@ from netdfl.links.rules.base import Transit
 from netdfl.testing.transports import TRANSPORT_CHECKS, KeptLedger, KeptSink
 from netdfl.transport.emulated.transport import EmulatedTransport
 from netdfl.transport.grpc import stream
-from netdfl.transport.link_header import LinkHeader, read_link_header
+from netdfl.transport.link_header import LinkHeader
 from netdfl.transport.shared_memory.memory import SharedMemory
 from netdfl.transport.wire import frame_size
 from tests.links.driving import drive
@@ -258,10 +258,10 @@ async def test_a_node_about_to_crash_hands_over_what_it_sent_before():
 
 def test_a_link_header_comes_back_as_it_was_and_any_other_length_is_malformed():
     link_header = LinkHeader(2**40 + 3, -5, 1 << 60, 1, True)
-    assert read_link_header(link_header.pack()) == link_header
+    assert LinkHeader.read(link_header.pack()) == link_header
     for data in (b"x", link_header.pack()[:-1], link_header.pack() + b"\0"):
         with pytest.raises(MalformedMessage, match="link header"):
-            read_link_header(data)
+            LinkHeader.read(data)
 
 
 @pytest.mark.parametrize("meta", [{}, {"fates": 3}, {"fates": [3]}, {"fates": [[1, 2, 3]]}])

@@ -60,7 +60,7 @@ async def test_an_oversized_message_is_refused_before_a_byte_is_stored():
     payload = vector_payload(np.zeros(1 << 23, np.float32))
     async with grpc_fleet(2, ledger, replace(OPTIONS, max_message=1 << 24)) as (a, b):
         b.attach(sink)
-        wire.body_parts(payload)
+        wire.FrameWriter.body(payload)
         tracemalloc.start()
         await a.send(unicasts([data_message((0, 1), 0, payload), data_message((0, 1), 1, vector_payload(np.zeros(3)))]))
         await ledger.until_settled(2)

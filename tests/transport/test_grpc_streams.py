@@ -111,7 +111,7 @@ async def test_hostile_bytes_change_nothing_and_are_counted():
 async def test_a_stream_that_breaks_off_changes_nothing():
     ledger = KeptLedger()
     message = data_message((0, 1), 0, vector_payload(np.zeros(5000)))
-    pieces = list(split(wire.encode_header(message, RUN_ID, 0), wire.body_parts(message.payload), 1000))
+    pieces = list(split(wire.FrameWriter(RUN_ID).header(message, 0), wire.FrameWriter.body(message.payload), 1000))
     async with grpc_fleet(2, ledger) as (_, b), bare_client(b.address) as channel:
         b.attach(sink := KeptSink())
         await say_hello(channel)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from netdfl.core.clock import NS_PER_S, RealClock
 from netdfl.core.errors import MalformedMessage, TransportError
-from netdfl.core.fates import is_fate
+from netdfl.core.fates import Fate
 from netdfl.core.types import Kind, Message, Payload, unicasts
 from netdfl.node.ledger import EACH_RECORDED, NodeLedger
 from netdfl.record.directory import RunDirectory
@@ -29,10 +29,10 @@ from netdfl.testing.transports import KeptLedger, KeptSink, data_message, vector
 from netdfl.transport import wire
 from netdfl.transport.base import MOST_NS
 from netdfl.transport.control.rendezvous import Line, Rendezvous
-from netdfl.transport.emulated.receipts import Receipts, SentMessage, report
+from netdfl.transport.emulated.receipts import Receipts, SentMessage
 from netdfl.transport.grpc.receiving import DataServicer
 from netdfl.transport.grpc.sending import SERVICE
-from netdfl.transport.link_header import LinkHeader, read_link_header
+from netdfl.transport.link_header import LinkHeader
 from netdfl.transport.security.identity import MOST_EPOCH, Identity
 from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest, Receipt
 from netdfl.transport.v1.meeting_pb2 import Answer, Call
@@ -297,10 +297,10 @@ def test_any_message_has_a_receipt(
         node = inlet(ledger)
         await node.hello(hello(), Caller())
         frame = wire.encode(Message(src, 0, kind, epoch, round, step, attempt, Payload()), RUN_ID, 0)
-        return await node.take(wire.with_link_header(frame, link_header) if link_header else frame)
+        return await node.take(wire.FrameWriter.with_link_header(frame, link_header) if link_header else frame)
 
     receipt = run(work)
-    assert is_fate(receipt.fate)
+    assert Fate.is_text(receipt.fate)
     assert (receipt.fate == "delivered") == (not ledger.refusals)
     assert all(edge in (None, (1, 0)) for edge, _, _ in ledger.refusals)
 
@@ -311,10 +311,10 @@ def test_any_report_is_taken_or_malformed(fates: Any) -> None:
     receipts = Receipts(ledger, 0)
     receipts.add(SentMessage(data_message((0, 1), 0, vector_payload(np.zeros(3))), 60, 0, there=True))
     try:
-        receipts.take_report(report(1, 0, 0, fates))
+        receipts.take_report(Receipts.report(1, 0, 0, fates))
     except MalformedMessage:
         pass
-    assert all(is_fate(row.fate.text) and abs(row.arrived_ns or 0) <= MOST_NS for row in ledger.rows)
+    assert all(Fate.is_text(row.fate.text) and abs(row.arrived_ns or 0) <= MOST_NS for row in ledger.rows)
 
 
 @given(
@@ -325,7 +325,7 @@ def test_any_report_is_taken_or_malformed(fates: Any) -> None:
 )
 def test_any_link_header_is_read_or_malformed(data: bytes) -> None:
     try:
-        link_header = read_link_header(data)
+        link_header = LinkHeader.read(data)
     except MalformedMessage:
         return
     assert link_header.serial >= 0

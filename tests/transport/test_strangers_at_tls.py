@@ -155,7 +155,7 @@ async def test_a_message_is_taken_from_whom_the_certificate_names_alone(
     """Node 1 has said hello, so its number and its epoch are good; it is another that uses them."""
     ledger, sink = KeptLedger(), KeptSink()
     message = Message(1, 0, Kind.DATA, 0, 0, 0, 0, vector_payload(np.zeros(3)))
-    pieces = split(wire.encode_header(message, RUN_ID, 0), wire.body_parts(message.payload), 1 << 19)
+    pieces = split(wire.FrameWriter(RUN_ID).header(message, 0), wire.FrameWriter.body(message.payload), 1 << 19)
     async with fleet(ledger) as nodes:
         await assert_undisturbed(nodes, ledger)
         nodes[0].attach(sink)

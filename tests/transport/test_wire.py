@@ -61,7 +61,7 @@ def vector_message(nbytes: int = 4000, round_: int = 3) -> Message:
 
 def with_body(body: bytes) -> bytes:
     """A valid frame around any body, its checksum included."""
-    header = wire.encode_header(vector_message(), RUN, 0)
+    header = wire.FrameWriter(RUN).header(vector_message(), 0)
     body += xxh3_64_intdigest(body).to_bytes(8, "little")
     lead = b"\x12" + wire.varint(len(body))
     header += bytes(wire.BODY_AT - 2 - len(header) - len(lead))
@@ -101,8 +101,8 @@ def test_frames_are_what_protobuf_writes_and_reads(message):
 
 @given(messages(), st.integers(1, 3000))
 def test_chunks_are_what_protobuf_reads_and_come_together(message, chunk_bytes):
-    header = wire.encode_header(message, RUN, 0)
-    pieces = list(split(header, wire.body_parts(message.payload), chunk_bytes))
+    header = wire.FrameWriter(RUN).header(message, 0)
+    pieces = list(split(header, wire.FrameWriter.body(message.payload), chunk_bytes))
     read = [Chunk.FromString(piece) for piece in pieces]
     assert b"".join(chunk.data for chunk in read) == wire.encode(message, RUN, 0)[wire.BODY_AT :]
     assert [chunk.SerializeToString() for chunk in read] == pieces
@@ -173,8 +173,8 @@ def test_a_truncated_or_lengthened_frame_is_refused(length):
 @settings(max_examples=300)
 @given(st.data())
 def test_damaged_chunks_are_refused(data):
-    header = wire.encode_header(vector_message(2000), RUN, 0)
-    pieces = list(split(header, wire.body_parts(vector_message(2000).payload), 256))
+    header = wire.FrameWriter(RUN).header(vector_message(2000), 0)
+    pieces = list(split(header, wire.FrameWriter.body(vector_message(2000).payload), 256))
     change = data.draw(st.sampled_from(["drop", "swap", "twice", "cut", "flip"]))
     at = data.draw(st.integers(1, len(pieces) - 2))
     match change:
@@ -281,7 +281,7 @@ def test_metadata_that_can_not_travel_is_the_senders_error():
     with pytest.raises(TypeError, match="64 bits"):
         wire.frame_size(Payload(meta={"n": 2**64}))
     with pytest.raises(ValueError, match="can't hold"):
-        wire.encode_header(Message(0, 1, Kind.DATA, 0, 2**31, 0, 0, Payload()), RUN, 0)
+        wire.FrameWriter(RUN).header(Message(0, 1, Kind.DATA, 0, 2**31, 0, 0, Payload()), 0)
 
 
 def test_the_wire_does_not_import_grpc():

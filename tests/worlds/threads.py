@@ -26,12 +26,13 @@ from netdfl.core.types import NodeId, Role
 from netdfl.host.blueprint import Blueprint
 from netdfl.host.judging import judge_files
 from netdfl.host.living import LivingNode, NodeConfig
+from netdfl.host.memory import shared_memory
 from netdfl.host.models import snapshot_path
 from netdfl.host.network import Endpoint
 from netdfl.host.workers import make_worker
 from netdfl.record.store import StoreWriter
 from netdfl.scenario.loading.identity import scenario_hash
-from netdfl.scenario.model.world import RealOptions
+from netdfl.scenario.model.world import BodySize, RealOptions
 from netdfl.worlds.base import Figures, OpenResult, WorldConfig, WorldListener, run_in_real_time
 from netdfl.worlds.catalog import WorldEntry
 
@@ -66,6 +67,7 @@ class ThreadsWorld:
     async def open(self, news: WorldListener) -> OpenResult:
         self.news, self.loop = news, asyncio.get_running_loop()
         self.blueprint = Blueprint.of(self.scenario)
+        self.memory = shared_memory(self.blueprint, range(self.scenario.num_nodes))
         (self.directory / "snapshots").mkdir(exist_ok=True)
         news.report(EVALUATOR, Hello(node=EVALUATOR, role="evaluator"))
         return OpenResult(self.blueprint.problem.partition())
@@ -138,7 +140,10 @@ class NodeThread(threading.Thread):
         blueprint = Blueprint.of(self.world.scenario)
         worker = make_worker(blueprint, 1)
         endpoint = Endpoint(
-            listen="127.0.0.1:0", run_id=self.world.run_id, scenario_hash=scenario_hash(self.world.scenario)
+            listen="127.0.0.1:0",
+            run_id=self.world.run_id,
+            scenario_hash=scenario_hash(self.world.scenario),
+            memory=self.world.memory,
         )
         birth = NodeConfig(
             node=self.node,
@@ -206,6 +211,8 @@ class ThreadsOptions(RealOptions):
     apart: bool = Field(
         False, description="Whether nodes have folders and clocks of their own, as other machines have."
     )
+
+    shared_from: BodySize | None = Field(None, description="From which size bodies lie in memory that threads share.")
 
 
 THREADS = WorldEntry(options=ThreadsOptions, make=ThreadsWorld, resumable=True)

@@ -23,8 +23,6 @@ _CODES = {kind: code for code, kind in enumerate(Kind)}
 _pack_names = struct.Struct("<4qB").pack
 _pack_count = struct.Struct("<q").pack
 _ULP = 2.0**-52
-_MASK = (1 << 64) - 1
-_COPY = 0x9E3779B97F4A7C15
 
 
 def unit_uniform(seed: int, unit: Transit) -> float:
@@ -49,8 +47,3 @@ def message_order_key(seed: int, id: MessageId) -> int:
     """Return the half of an order key that all receivers of a message share. `^` combines it with the edge's half."""
     kind, incarnation, (round, step), _, attempt = id
     return xxh3_64_intdigest(_pack_names(incarnation, round, step, attempt, _CODES[kind]), seed)
-
-
-def copy_order_key(order_key: int, copy: int) -> int:
-    """Return the order key of a duplicate; copy 0 is the original."""
-    return (order_key ^ copy * _COPY) & _MASK

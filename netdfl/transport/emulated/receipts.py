@@ -67,6 +67,11 @@ class Receipts:
             if sent.there and sent.message.dst == node:
                 self._end(serial, None, Fate.GONE)
 
+    @staticmethod
+    def report(src: NodeId, dst: NodeId, epoch: int, told: list[list[Any]]) -> Message:
+        """Return a report of `src` to `dst` about messages that it held: the serial, fate and arrival of each."""
+        return Message(src, dst, Kind.ACK, epoch, 0, 0, 0, Payload(meta={"fates": told}))
+
     def take_report(self, message: Message) -> None:
         """Settle the messages that a report names, if they were sent to its author. Raises MalformedMessage."""
         match message.payload.meta.get("fates"):
@@ -120,8 +125,3 @@ class Receipts:
     def refused(self, edge: Edge | None, reason: FateReason, what: str) -> None:
         """Count something foreign or malformed that came in."""
         self._ledger.refused(edge, reason, what)
-
-
-def report(src: NodeId, dst: NodeId, epoch: int, told: list[list[Any]]) -> Message:
-    """Return a report of `src` to `dst` about messages that it held: the serial, fate and arrival of each."""
-    return Message(src, dst, Kind.ACK, epoch, 0, 0, 0, Payload(meta={"fates": told}))

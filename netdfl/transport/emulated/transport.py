@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, cast
 
 from netdfl.core.clock import Clock, Timer, TimerName
 from netdfl.core.fates import FateKind, FateReason
-from netdfl.core.types import Edge, Message, Multicast, NodeId, messages_of, unicast
+from netdfl.core.types import Edge, Message, Multicast, NodeId
 from netdfl.links.channel import Links
 from netdfl.links.edge_state import EdgeState, PathPlan
 from netdfl.links.engine import Arrival, InFlight, LinkEngine
@@ -29,9 +29,9 @@ from netdfl.links.rules.base import StageOutcome
 from netdfl.links.rules.disorder import with_bit_flipped
 from netdfl.links.rules.keyed_random import edge_order_key, message_order_key
 from netdfl.links.schedule.events import CompiledEvent
-from netdfl.transport.base import Fate, Ledger, Sink, deliver_one
-from netdfl.transport.emulated.receipts import REPORT, Receipts, SentMessage, report
-from netdfl.transport.link_header import LinkHeader, read_link_header
+from netdfl.transport.base import Fate, Ledger, Sink
+from netdfl.transport.emulated.receipts import REPORT, Receipts, SentMessage
+from netdfl.transport.link_header import LinkHeader
 from netdfl.transport.wire import frame_size
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ Measure = Callable[[NodeId, int, int, int, int], None]
 
 
 @dataclass(slots=True, eq=False)
-class _ReceivedMessage:
+class ReceivedMessage:
     """A message that has come and is held until due. While `direct`, its fate goes back in the answer to its call."""
 
     message: Message
@@ -89,9 +89,9 @@ class EmulatedTransport:
         self._measure, self._epoch = measure, epoch
         self.receipts = Receipts(ledger, epoch)
         self._up: LinkEngine[EdgeState, SentMessage] = LinkEngine(self._left, self._lost)
-        self._down: LinkEngine[EdgeState, _ReceivedMessage] = LinkEngine(self._arrived, self._dropped)
+        self._down: LinkEngine[EdgeState, ReceivedMessage] = LinkEngine(self._arrived, self._dropped)
         self._halves: dict[tuple[Edge, bool], EdgeState] = {}
-        self._waiting: list[_ReceivedMessage] = []
+        self._waiting: list[ReceivedMessage] = []
         self._blocked: list[Callable[[], None]] = []
         self._told: dict[NodeId, list[list[object]]] = {}
         self._room_ns: dict[NodeId, int] = {}  # by sender: what was due before had to wait for room
@@ -132,8 +132,7 @@ class EmulatedTransport:
 
     async def send(self, multicasts: Sequence[Multicast]) -> None:
         """Put messages on their links; wait only where the real transport to a destination is full."""
-        messages = messages_of(multicasts)
-        held = [message for message in messages if not self._enter_if_room(message)]
+        held = [each for multicast in multicasts for each in multicast.messages if not self._enter_if_room(each)]
         for message in held:
             while not self._enter_if_room(message):
                 await self.carrier.room(message)
@@ -225,7 +224,7 @@ class EmulatedTransport:
         self._advance()
         nbytes, now = frame_size(message.payload), self._clock.now_ns()
         self._lead_ns = max(self._lead_ns, LEAD_NS + LEAD_NS_PER_BYTE * nbytes)
-        self._ledger.sent(unicast(message), nbytes, now)
+        self._ledger.sent(Multicast.of(message), nbytes, now)
         sent = SentMessage(message, nbytes, now)
         edge = self._half((message.src, message.dst), False)
         self._up.enter(edge, sent, message.id, nbytes, self._order_key(edge, message), now)
@@ -239,7 +238,7 @@ class EmulatedTransport:
         sent = unit.content
         if unit.copy:
             sent = SentMessage(sent.message._replace(), sent.nbytes, sent.sent_ns)
-            self._ledger.sent(unicast(sent.message), 0, sent.sent_ns)
+            self._ledger.sent(Multicast.of(sent.message), 0, sent.sent_ns)
         return sent
 
     def _left(self, arrivals: Sequence[Arrival[EdgeState, SentMessage]], at_ns: int) -> None:
@@ -265,8 +264,8 @@ class EmulatedTransport:
             return Fate.DELIVERED
         if not self._begun or any(held.message.src == message.src for held in self._waiting):
             return None
-        read = read_link_header(link_header)
-        held = _ReceivedMessage(message, read)
+        read = LinkHeader.read(link_header)
+        held = ReceivedMessage(message, read)
         edge, nbytes = self._half((message.src, message.dst), True), frame_size(message.payload)
         order_key = self._order_key(edge, message)
         unit = InFlight.of(edge, held, message.id, nbytes, order_key, read.copy, corrupted=read.corrupted)
@@ -282,7 +281,7 @@ class EmulatedTransport:
         elif self._sink is not None:
             self._sink.when_room(callback)
 
-    def _arrived(self, arrivals: Sequence[Arrival[EdgeState, _ReceivedMessage]], at_ns: int) -> None:
+    def _arrived(self, arrivals: Sequence[Arrival[EdgeState, ReceivedMessage]], at_ns: int) -> None:
         for _, edge, held, unit in arrivals:
             assert unit is not None
             src = edge.edge[0]
@@ -292,8 +291,8 @@ class EmulatedTransport:
                 held.message = with_bit_flipped(held.message, self._seed)
             self._give(held)
 
-    def _give(self, held: _ReceivedMessage) -> None:
-        fate = None if self._sink is None else deliver_one(self._sink, held.message)
+    def _give(self, held: ReceivedMessage) -> None:
+        (fate,) = (None,) if self._sink is None else self._sink.deliver((held.message,))
         if fate is not None:
             self._tell(held, fate)
             return
@@ -310,12 +309,12 @@ class EmulatedTransport:
         for callback in blocked:
             callback()
 
-    def _dropped(self, unit: InFlight[EdgeState, _ReceivedMessage], reason: FateReason, at_ns: int) -> None:
+    def _dropped(self, unit: InFlight[EdgeState, ReceivedMessage], reason: FateReason, at_ns: int) -> None:
         self._tell(unit.content, Fate.dropped(reason))
 
     # reports
 
-    def _tell(self, held: _ReceivedMessage, fate: Fate) -> None:
+    def _tell(self, held: ReceivedMessage, fate: Fate) -> None:
         if held.direct:
             held.fate = fate
             return
@@ -329,4 +328,4 @@ class EmulatedTransport:
     def _report(self, src: NodeId) -> None:
         fates = self._told.pop(src)
         if not self._closed:
-            self.carrier.carry(report(self.node, src, self._epoch, fates), REPORT)
+            self.carrier.carry(Receipts.report(self.node, src, self._epoch, fates), REPORT)

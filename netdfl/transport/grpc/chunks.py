@@ -13,7 +13,7 @@ from xxhash import xxh3_64
 
 from netdfl.core.errors import MalformedMessage, OversizedMessage
 from netdfl.core.types import Payload
-from netdfl.transport.wire import Header, Limits, decode_body, decode_header, read_varint, varint
+from netdfl.transport.wire import FrameReader, Header, Limits, varint
 
 _CHECKSUM_BYTES = 8
 
@@ -46,7 +46,7 @@ class Assembly:
         header, total, data = _read_chunk(first)
         if header is None or total is None:
             raise MalformedMessage("the first chunk of a message has no header or no size")
-        self.header: Header = decode_header(header)
+        self.header: Header = FrameReader.header(header)
         self._limits = limits
         self._total = total
         self._first = data
@@ -72,7 +72,7 @@ class Assembly:
         """Return the payload after the last chunk. Its arrays are views of the one buffer."""
         if self._at != len(self._body):
             raise MalformedMessage(f"a message of {len(self._body)} bytes ended after {self._at}")
-        return decode_body(self._body, self._limits, self._digest.intdigest())
+        return FrameReader(self._limits).hashed_body(self._body, self._digest.intdigest())
 
     def _store(self, data: memoryview) -> None:
         end = self._at + len(data)
@@ -91,13 +91,13 @@ def _read_chunk(chunk: bytes) -> tuple[memoryview | None, int | None, memoryview
     total: int | None = None
     at = 0
     if chunk.startswith(b"\x0a", at):
-        length, at = read_varint(view, 1)
+        length, at = FrameReader.varint(view, 1)
         header, at = view[at : at + length], at + length
     if chunk.startswith(b"\x10", at):
-        total, at = read_varint(view, at + 1)
+        total, at = FrameReader.varint(view, at + 1)
     if not chunk.startswith(b"\x1a", at):
         raise MalformedMessage(f"a chunk of {len(view)} bytes has no data where it should stand, at byte {at}")
-    length, at = read_varint(view, at + 1)
+    length, at = FrameReader.varint(view, at + 1)
     if length != len(view) - at:
         raise MalformedMessage(f"a chunk announces {length} bytes of data and has {len(view) - at}")
     return header, total, view[at:]

@@ -72,6 +72,7 @@ class DataServicer:
         self._clock = clock
         self._ledger = ledger
         self._limits = wire.Limits(max_bytes=options.max_message)
+        self._frames = wire.FrameReader(self._limits)
         self._most_waiting = options.waiting_calls
         self._patience_s = options.call_deadline / NS_PER_S / 2
         self._known: set[NodeId] = set()
@@ -190,14 +191,14 @@ class DataServicer:
         header: wire.Header | None = None
         reference: bytes | None = None
         try:
-            frame, link_header = wire.split_link_header(data)
-            if (referred := wire.split_reference(frame)) is not None:
+            frame, link_header = self._frames.split_link_header(data)
+            if (referred := self._frames.split_reference(frame)) is not None:
                 header, reference = referred
                 self._admit(header, caller)
                 body = self._borrow(header.src, reference)
-                payload = wire.read_body(body, self._limits)
+                payload = self._frames.body(body)
             else:
-                header, payload = wire.decode(frame, self._limits)
+                header, payload = self._frames.decode(frame)
                 self._admit(header, caller)
             passed = None if link_header is None else bytes(link_header)
             answer = await self._deliver(header, payload, passed, reference)

@@ -29,7 +29,7 @@ from google.protobuf.message import DecodeError
 from netdfl.core.clock import NS_PER_S, Clock
 from netdfl.core.fates import FOREIGN, Fate
 from netdfl.core.outcome import outcome_of
-from netdfl.core.types import Message, NodeId, unicast
+from netdfl.core.types import Message, Multicast, NodeId
 from netdfl.transport import wire
 from netdfl.transport.base import Ledger
 from netdfl.transport.grpc.chunks import split
@@ -80,6 +80,7 @@ class PeerSender:
         self.epoch = epoch
         self._me = me
         self._peer = peer
+        self._writer = wire.FrameWriter(me.run_id)
         self._callee: tuple[tuple[str, str | bytes], ...] = (for_node(peer),)
         self._clock = clock
         self._ledger = ledger
@@ -146,8 +147,8 @@ class PeerSender:
     def put(self, message: Message, nbytes: int, link_header: bytes | None = None) -> None:
         """Queue a message and its link header. Raises ValueError for a number that the frame's header can't hold."""
         now = self._clock.now_ns()
-        header = wire.encode_header(message, self._me.run_id, now)
-        self._ledger.sent(unicast(message), nbytes, now)
+        header = self._writer.header(message, now)
+        self._ledger.sent(Multicast.of(message), nbytes, now)
         self._used_ns = now
         if self._closed_as:
             self._ledger.settled(outcome_of(message, nbytes, now, None, self._closed_as), (message.payload,))
@@ -252,14 +253,14 @@ class PeerSender:
             await stream.answered()
             if self._queue[0] is not entry:  # earlier messages must go again first
                 return None
-            pieces = split(entry.header, wire.body_parts(entry.message.payload), self._options.chunk)
+            pieces = split(entry.header, self._writer.body(entry.message.payload), self._options.chunk)
             return of_receipt(Receipt.FromString(await self._send_chunks(pieces, entry.link_header)))
         if reference is None:
-            frame, quiet = wire.join(entry.header, entry.message.payload), False
+            frame, quiet = self._writer.join(entry.header, entry.message.payload), False
         else:
-            frame, entry = wire.referring(entry.header, reference), entry._replace(was_referenced=True)
+            frame, entry = self._writer.referring(entry.header, reference), entry._replace(was_referenced=True)
         if entry.link_header is not None:
-            frame = wire.with_link_header(frame, entry.link_header)
+            frame = self._writer.with_link_header(frame, entry.link_header)
         self._queue.popleft()
         await stream.write(entry, frame, quiet)
         if not quiet:

@@ -16,16 +16,44 @@ from typing import NamedTuple, Protocol
 
 from netdfl.core.fates import Fate, FateReason
 from netdfl.core.types import NodeId, Payload
+from netdfl.transport.base import MOST_NS
 from netdfl.transport.wire import Limits
 
 BROKEN_CALL = Fate.failed(FateReason("broken_call"))
+_FATES = (Fate.DELIVERED, Fate.LATE, Fate.DUPLICATE, Fate.IN_FLIGHT, None)
+_NUMBERS: dict[Fate | None, int] = {fate: number for number, fate in enumerate(_FATES, 1)}
+_FATE_BITS = 3
 
 
 class Answer(NamedTuple):
-    """A receiver's answer: the fate of a message and when it arrived. Without a fate, the mailbox is full."""
+    """A receiver's answer: the fate of a message and when it arrived. Without a fate, the mailbox is full.
+
+    An answer lies in memory as one 64-bit word, so that one store writes all of it and a sender never reads half of
+    one. The most frequent fates have a number. Any other answer, such as a refusal with its reason, has no word and
+    goes over the stream.
+
+        word  = (arrived_ns + 2^60) << 3 | number of the fate, from 1      (0: no answer)
+    """
 
     fate: Fate | None
     arrived_ns: int | None
+
+    @property
+    def word(self) -> int:
+        """The word of the answer; 0 if it has none."""
+        fate, arrived_ns = self
+        number = _NUMBERS.get(fate)
+        if number is None or arrived_ns is None or abs(arrived_ns) >= MOST_NS:
+            return 0
+        return (arrived_ns + MOST_NS) << _FATE_BITS | number
+
+    @classmethod
+    def of_word(cls, word: int) -> Answer:
+        """Return the answer in a word. The word is not trusted: another process wrote it."""
+        number, arrived_ns = word & (1 << _FATE_BITS) - 1, (word >> _FATE_BITS) - MOST_NS
+        if 1 <= number <= len(_FATES):
+            return cls(_FATES[number - 1], arrived_ns)
+        return cls(BROKEN_CALL, None)
 
 
 class Lease(Protocol):

@@ -28,7 +28,6 @@ import numpy as np
 from netdfl.core.errors import MalformedMessage, OversizedMessage
 from netdfl.core.types import NodeId, Payload
 from netdfl.transport import wire
-from netdfl.transport.shared_memory.answer_word import as_word
 from netdfl.transport.shared_memory.base import Answer, Lease
 from netdfl.transport.shared_memory.memory import (
     ANSWER,
@@ -41,7 +40,6 @@ from netdfl.transport.shared_memory.memory import (
     UNTOUCHED,
     SharedMemory,
     fence,
-    slot_at,
 )
 from netdfl.transport.shared_memory.pool import REFERENCE, BufferPool
 
@@ -49,15 +47,17 @@ _OVER = -1
 """The mark of a life that is over, to which nothing is lent."""
 
 
-class _Hold(weakref.ref["np.ndarray[Any, Any]"]):
+class BorrowedBody(weakref.ref["np.ndarray[Any, Any]"]):
     """A weak reference to a borrowed body; `done` is called when no view of the body is in use any more."""
 
     __slots__ = ("slot",)
 
-    def __new__(cls, body: np.ndarray[Any, Any], slot: int, done: Callable[[_Hold], None]) -> Self:
+    def __new__(cls, body: np.ndarray[Any, Any], slot: int, done: Callable[[BorrowedBody], None]) -> Self:
+        """Refer to `body`."""
         return super().__new__(cls, body, done)
 
-    def __init__(self, body: np.ndarray[Any, Any], slot: int, done: Callable[[_Hold], None]) -> None:
+    def __init__(self, body: np.ndarray[Any, Any], slot: int, done: Callable[[BorrowedBody], None]) -> None:
+        """Remember the lease slot of `body`."""
         super().__init__(body, done)  # type: ignore[call-arg]
         self.slot = slot
 
@@ -73,7 +73,7 @@ class SharedBuffers:
         self._memory, self._words, self._node = memory, memory.words, node
         start = memory.starts[node]
         self.pool = BufferPool(memory, start, start if epoch else start + memory.part)
-        self._held: dict[int, _Hold] = {}
+        self._held: dict[int, BorrowedBody] = {}
         self._renewals: dict[NodeId, int] = {}
         self._mark = memory.enter(node, epoch)
 
@@ -88,7 +88,7 @@ class SharedBuffers:
             buffer = self.pool.take(id(payload), nbytes)
             if buffer is None:
                 return None
-            wire.write_body(payload, self._body(buffer.offset, nbytes))
+            wire.FrameWriter.write_body(payload, self._body(buffer.offset, nbytes))
         return self.pool.lend(buffer, reader)
 
     def renewal(self) -> int:
@@ -104,7 +104,7 @@ class SharedBuffers:
     def borrow(self, src: NodeId, reference: bytes, limits: wire.Limits) -> memoryview:
         """Return the body that `src` refers to, and hold it while any view of it is in use. Raises MessageErrors."""
         offset, nbytes, token, mark, index, _ = self._checked(src, reference, limits)
-        slot = slot_at(offset, index)
+        slot = SharedMemory.slot(offset, index)
         lent = mark == self._mark and token >= self._renewals.get(src, 0)
         if not lent or self._words[slot + TOKEN] != token or self._words[slot + STATE] != UNTOUCHED:
             raise MalformedMessage(
@@ -112,13 +112,13 @@ class SharedBuffers:
             )
         self._words[slot + STATE] = BEGUN
         body = np.frombuffer(self._body(offset, nbytes), np.uint8)
-        self._held[slot] = _Hold(body, slot, self._done)
+        self._held[slot] = BorrowedBody(body, slot, self._done)
         return body.data.toreadonly()
 
     def answer(self, reference: bytes, answer: Answer) -> bool:
         """Answer in memory while the body is held; return whether the sender polls for it."""
         offset, _, _, _, index, quiet = REFERENCE.unpack(reference)
-        slot, word = slot_at(offset, index), as_word(answer)
+        slot, word = SharedMemory.slot(offset, index), answer.word
         if not word or slot not in self._held:
             return False
         self._words[slot + ANSWER] = word
@@ -148,7 +148,7 @@ class SharedBuffers:
             )
         return offset, nbytes, token, mark, index, quiet
 
-    def _done(self, hold: _Hold) -> None:
+    def _done(self, hold: BorrowedBody) -> None:
         """Give back a body of which no view is in use."""
         if self._held.pop(hold.slot, None) is not None:
             fence()

@@ -48,6 +48,11 @@ class SharedMemory:
         self.bytes = memoryview(self._map)
         self.words = self.bytes.cast("Q")
 
+    @staticmethod
+    def slot(offset: int, index: int) -> int:
+        """Return the index of the first word of a slot of the buffer at `offset`."""
+        return offset // WORD + SLOT_WORDS * index
+
     def enter(self, node: NodeId, incarnation: int) -> int:
         """Begin a life of `node` in this process and return its mark. Nothing can be lent to a life before."""
         mark = (incarnation + 1) << _PROCESS_BITS | os.getpid()
@@ -66,12 +71,15 @@ class SharedMemory:
 
     def is_gone(self, node: NodeId, mark: int) -> bool:
         """Whether the life of `node` with `mark` reads no more: another life is here, or its process is dead."""
-        return self.words[self._presence[node]] != mark or not _lives(mark & (1 << _PROCESS_BITS) - 1)
+        return self.words[self._presence[node]] != mark or not self._lives(mark & (1 << _PROCESS_BITS) - 1)
 
-
-def slot_at(offset: int, index: int) -> int:
-    """Return the index of the first word of a slot of the buffer at `offset`."""
-    return offset // WORD + SLOT_WORDS * index
+    @staticmethod
+    def _lives(process: int) -> bool:
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return False
+        return True
 
 
 def fence() -> None:
@@ -85,11 +93,3 @@ def fence() -> None:
     turn.acquire()
     turn.release()
     turn.acquire()
-
-
-def _lives(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return True

@@ -24,7 +24,6 @@ from operator import attrgetter
 from struct import Struct
 
 from netdfl.core.types import NodeId
-from netdfl.transport.shared_memory.answer_word import of_word
 from netdfl.transport.shared_memory.base import Answer
 from netdfl.transport.shared_memory.memory import (
     ANSWER,
@@ -36,7 +35,6 @@ from netdfl.transport.shared_memory.memory import (
     TOKEN,
     UNTOUCHED,
     SharedMemory,
-    slot_at,
 )
 
 REFERENCE = Struct("<QQQQHB")
@@ -75,7 +73,7 @@ class ReaderLease:
     def __init__(self, pool: BufferPool, buffer: Buffer, reader: NodeId) -> None:
         """Take the next slot of `buffer`; `token` is 0 until the reference is made."""
         self._pool, self._buffer, self.reader = pool, buffer, reader
-        self._slot = slot_at(buffer.offset, len(buffer.leases))
+        self._slot = SharedMemory.slot(buffer.offset, len(buffer.leases))
         self._mark = self._seen = self.token = 0
         self._closed = False
         buffer.leases.append(self)
@@ -90,7 +88,7 @@ class ReaderLease:
         self.token = self._pool.next_token()
         words[self._slot + STATE] = words[self._slot + ANSWER] = 0
         words[self._slot + TOKEN] = self.token
-        index = (self._slot - slot_at(buffer.offset, 0)) // SLOT_WORDS
+        index = (self._slot - SharedMemory.slot(buffer.offset, 0)) // SLOT_WORDS
         return REFERENCE.pack(buffer.offset, buffer.nbytes, self.token, self._mark, index, quiet)
 
     def poll(self) -> Answer | None:
@@ -99,7 +97,7 @@ class ReaderLease:
         if word == self._seen:
             return None
         self._seen = word
-        return of_word(word)
+        return Answer.of_word(word)
 
     def answered(self) -> None:
         """Note that the answer came another way, so the reader has begun already, or never will."""

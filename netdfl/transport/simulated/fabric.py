@@ -23,7 +23,7 @@ from typing import TypeAlias
 from netdfl.core.clock import Clock
 from netdfl.core.fates import Fate, FateReason
 from netdfl.core.outcome import as_outcome
-from netdfl.core.types import Edge, Multicast, NodeId, Payload, unicast
+from netdfl.core.types import Edge, Multicast, NodeId, Payload
 from netdfl.links.edge_state import PathPlan
 from netdfl.links.engine import Arrival, Flight, InFlight, LinkEngine, by_order_key, order_key_of
 from netdfl.links.rules.base import LinkRule
@@ -292,7 +292,7 @@ class Fabric:
     def _count_copy(self, content: Content) -> None:
         """Count a copy that a link made, which costs the sender no bytes."""
         message, record = content
-        self._ledger.sent(unicast(message), 0, record.sent_ns)
+        self._ledger.sent(Multicast.of(message), 0, record.sent_ns)
 
     def _settle(self, edge: FabricEdge, content: Content, arrived_ns: int | None, fate: Fate) -> None:
         message, (id, nbytes, sent_ns) = content

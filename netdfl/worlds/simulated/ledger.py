@@ -15,7 +15,7 @@ from netdfl.core.clock import Clock
 from netdfl.core.fates import FateReason, MessageCounts
 from netdfl.core.outcome import Outcome
 from netdfl.core.types import Edge, Kind, MessageId, Multicast, NodeId, Payload, StepId
-from netdfl.node.ledger import ASIDE, EdgeCount, NodeLedger, goes_on
+from netdfl.node.ledger import ASIDE, EdgeCount, NodeLedger, SentSteps
 from netdfl.record.base import Recorder
 from netdfl.transport.base import Fate
 
@@ -80,7 +80,7 @@ class SimulatedLedger(NodeLedger):
     def _count_together(self, dsts: tuple[NodeId, ...], id: MessageId) -> None:
         kind, incarnation, slot, _, _ = id
         life, last = (kind, incarnation), self._sent[-1] if self._sent else None
-        if last is not None and last.dsts == dsts and last.life == life and goes_on(last.last, slot):
+        if last is not None and last.dsts == dsts and last.life == life and SentSteps.goes_on(last.last, slot):
             last.last, last.times = slot, last.times + 1
             return
         if last is not None:  # one tuple for all that are alike

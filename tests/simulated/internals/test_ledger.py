@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from netdfl.core.clock import RealClock
 from netdfl.core.outcome import outcome_of
-from netdfl.core.types import Kind, MessageId, Multicast, Payload, StepId, unicast
+from netdfl.core.types import Kind, MessageId, Multicast, Payload, StepId
 from netdfl.node.ledger import EdgeCount
 from netdfl.testing.loopback import SilentRecorder
 from netdfl.transport.base import Fate
@@ -42,7 +42,7 @@ def test_multicasts_are_counted_as_their_messages(
         together.sent(multicast, 10 * len(multicast.dsts), 0)
         messages = multicast.messages
         for message in messages:
-            one_by_one.sent(unicast(message), 10, 0)
+            one_by_one.sent(Multicast.of(message), 10, 0)
         for message in messages if delivered else messages[:1]:
             for each in (together, one_by_one):
                 each.settled(outcome_of(message, 10, 0, 0, Fate.DELIVERED), (message.payload,))
