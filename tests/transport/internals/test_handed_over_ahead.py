@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from netdfl.core.types import unicasts
 from netdfl.testing.transports import KeptLedger, KeptSink
-from netdfl.transport.link_header import read_link_header
+from netdfl.transport.link_header import LinkHeader
 from tests.transport.emulated_fleets import MS, emulated_fleet, messages
 
 
@@ -16,7 +16,7 @@ async def test_a_message_is_handed_over_before_it_is_due_but_not_past_a_change()
         b.attach(KeptSink())
         carry, clock = a.carrier.carry, a._clock
         a.carrier.carry = lambda message, link_header: (
-            ahead.append((message.dst, read_link_header(link_header).due_ns - clock.now_ns())),
+            ahead.append((message.dst, LinkHeader.read(link_header).due_ns - clock.now_ns())),
             carry(message, link_header),
         )
         a._lead_ns = 2 * 3600 * 1000 * MS
