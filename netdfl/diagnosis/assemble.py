@@ -218,9 +218,9 @@ class _Fleet:
         With `arrived`, a message that arrived counts as in flight: it came after its receiver gave its account. A loss
         in an earlier life of the sender counts only with `any_epoch`; otherwise this life sends the message again.
         """
-        account = self.accounts.get(edge[0])
-        count = account.edges.get(edge[1]) if account is not None else None
-        if account is None or count is None:
+        account = self.accounts[edge[0]]
+        count = account.edges.get(edge[1])
+        if count is None:
             return None
         for sent_ns in (sent_ns for each, sent_ns in count.flying if each.logical == id):
             if self.schedule.edge(edge, self.at_ns).holds:
@@ -303,13 +303,12 @@ class _Fleet:
         """Whether the sender will send a message again, or for a reply, whether its request will be sent again."""
         if id.kind is Kind.REPLY:
             edge, id = edge[::-1], id._replace(kind=Kind.REQUEST)
-        account = self.accounts.get(edge[0])
-        return account is not None and self.lives(edge[0]) and (edge[1], id) in account.again
+        return self.lives(edge[0]) and (edge[1], id) in self.accounts[edge[0]].again
 
     def forgot(self, node: NodeId, arrived_ns: int | None) -> bool:
         """Whether a message that arrived at `arrived_ns` came to an earlier life of `node`, and was lost with it."""
-        account = self.accounts.get(node)
-        return account is not None and account.epoch > 0 and arrived_ns is not None and arrived_ns < account.born_ns
+        account = self.accounts[node]
+        return account.epoch > 0 and arrived_ns is not None and arrived_ns < account.born_ns
 
     def edge(self, edge: Edge) -> EdgeNow:
         count = self.accounts[edge[0]].edges[edge[1]]

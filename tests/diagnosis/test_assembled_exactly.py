@@ -12,6 +12,7 @@ from netdfl.core.types import Kind, LogicalId, MessageId, StepId
 from netdfl.diagnosis.account import Account, EdgeAccount, WaitAccount, waits_in_vain
 from netdfl.diagnosis.assemble import DownNode, assemble
 from netdfl.diagnosis.outages import Outages
+from netdfl.diagnosis.reduce import Supply, supply
 from netdfl.diagnosis.snapshot import (
     LOST_BY_RESTART,
     MOST_RESENDS,
@@ -153,6 +154,7 @@ def test_where_a_later_message_does_as_well_a_loss_is_made_good_while_its_sender
         ((("data", 0, (((0, 0), (9, 0)),)),), {}, 1, replace(LOST, reason="", kept=False)),
         ((("data", 1, (((0, 0), (9, 0)),)),), {}, 1, replace(LOST, reason="")),
         ((("data", 2, (((0, 0), (9, 0)),)),), {}, 1, MISSED),
+        (tuple(("data", life, (((0, 0), (9, 0)),)) for life in (0, 1)), {}, 1, replace(LOST, reason="")),
     ],
 )
 def test_what_its_sender_remembers_to_have_sent_alone_was_lost(
@@ -287,6 +289,17 @@ def test_who_is_down_takes_no_request_and_serves_nobody() -> None:
     assert fate(account(1), asked, down=paused) == replace(LOST, edge=REQUEST)
     reply = account(1, edges={0: edge(flying=((key(Kind.REPLY), 80),))})
     assert fate(reply, waiter(WaitKind.REPLY), down=paused) == replace(COMES, edge=(1, 0), since_ns=80)
+
+
+def test_a_request_that_its_link_holds_for_good_brings_no_answer() -> None:
+    own = waiter(WaitKind.REPLY, edges={1: edge(flying=((key(Kind.REQUEST), 80),))})
+    there = (Block(frozenset([0]), frozenset([1])),)
+    hold = CompiledEvent("set", 3, at_ns=50, cause=3, blocks=there, parameters={"state": "down_hold"})
+    for events, expected in (([], Supply.SURE), ([hold], Supply.NEVER)):
+        snapshot = fleet(own, account(1), schedule=Outages(events))
+        wait_ = snapshot.nodes[0].wait
+        assert wait_ is not None
+        assert supply(snapshot, 0, wait_, 1) is expected
 
 
 # who is down

@@ -110,3 +110,11 @@ def test_self_loops_that_a_format_demands_are_left_out_with_a_note(kind: str, tm
     topology = {"kind": "edge_list" if kind == "json" else kind, "file": file}
     loaded = load(scenario | {"task": "quadratic", "world": "simulated", "topology": topology})
     assert said in loaded.notices
+
+
+def test_parallel_links_that_a_gml_file_does_not_announce_are_one_edge(tmp_path: Path) -> None:
+    """Files of the Topology Zoo have them."""
+    nodes = "".join(f"  node [ id {node} ]\n" for node in range(4))
+    links = "".join(f"  edge [ source {a} target {b} ]\n" for a, b in ((0, 1), (1, 2), (1, 2), (2, 3)))
+    (tmp_path / "g.gml").write_text(f"graph [\n{nodes}{links}]\n")
+    assert gml(4, STREAMS, file=str(tmp_path / "g.gml")).graph(0).edges == LINE

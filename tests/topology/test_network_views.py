@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from netdfl.core.rng import Streams
 from netdfl.core.types import NodeId, Role
+from netdfl.topology.base import Topology
 from netdfl.topology.catalog import SELECTIONS, TOPOLOGIES
 from netdfl.topology.network import Network, without
 from netdfl.topology.selection import RandomNeighbors, sampled
@@ -91,6 +92,17 @@ def test_receivers_of_a_private_selection_do_not_know() -> None:
     np.testing.assert_array_equal(private.matrix(5), known.matrix(5))
 
 
+def test_of_a_private_graph_every_other_node_may_send_and_be_sent_to() -> None:
+    full = TOPOLOGIES["full"](4, STREAMS).graph(0)
+    for known in (True, False):
+        selection = RandomNeighbors(4, STREAMS, k=2, known=False)
+        net = Network(Topology(4, lambda _: full, directed=True, receivers_know=known), None, selection)
+        view = net.view(1, 3)
+        assert (view.may_hear, view.may_send_to) == ((0, 2, 3), (0, 2, 3))
+    ring = Network(Topology(4, lambda _: full, directed=True, receivers_know=False))
+    assert ring.view(0, 0).may_hear == (1, 2, 3)
+
+
 class ByLoss:
     """A selection that learns at run time: the neighbors with the largest loss."""
 
@@ -143,6 +155,7 @@ def test_the_server_hears_whom_it_sampled() -> None:
         for client in range(10):
             view = net.view(client, t)
             assert (view.role, view.server, view.active) == (Role.CLIENT, 10, client in active)
+            assert view.num_nodes == 10
             assert view.in_neighbors == view.out_neighbors == ((10,) if view.active else ())
         assert net.graph(t).out_neighbors(10) == active
         np.testing.assert_allclose(net.matrix(t).sum(axis=1), 1, atol=1e-15)
