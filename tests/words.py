@@ -33,6 +33,7 @@ CLEAN = frozenset(
         "mixing",
         "node",
         "packets",
+        "prove",
         "record",
         "replaying",
         "report",

@@ -1,4 +1,4 @@
-"""The commands that make many runs: `sweep`, `reproduce`, and `explore`, which looks for failures."""
+"""The commands that make many runs: `sweep`, `reproduce`, `explore`, which looks for failures, and `prove`."""
 
 from __future__ import annotations
 
@@ -153,7 +153,67 @@ def explore(
     raise typer.Exit(search(exploration, budget, Console(), shrink=shrink))
 
 
-def _seconds(time: str) -> float:
+Faults = Annotated[str, typer.Option("--faults", metavar="BOUND", help='The most faults: "loss: 2, crash: 1".')]
+Messages = Annotated[str, typer.Option("--messages", metavar="KINDS", help="Which are lost or late: data, ack.")]
+Properties = Annotated[
+    str, typer.Option("--properties", metavar="NAMES", help="stall, finish, weight, module:callable.")
+]
+Below = Annotated[float | None, typer.Option("--consensus", metavar="D", help="The consensus distance ends below D.")]
+Time = Annotated[str | None, typer.Option("--time", metavar="TIME", help="Stop after that long: 90s, 10m.")]
+Most = Annotated[int, typer.Option("--most", metavar="N", min=1, help="The most schedules.")]
+Repeated = Annotated[int, typer.Option("--seeds", metavar="N", min=1, help="Prove it for so many seeds, one by one.")]
+Without = Annotated[str, typer.Option("--without", metavar="NAMES", help="Reductions not to use: void, symmetry.")]
+Proved = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="By default proved/NAME.")]
+
+
+def prove(
+    scenario: ScenarioFile,
+    faults: Faults = "loss: 1",
+    sets: Sets = [],  # noqa: B006 - typer reads it only
+    on: World = None,
+    messages: Messages = "",
+    properties: Properties = "",
+    consensus: Below = None,
+    seeds: Repeated = 1,
+    time: Time = None,
+    most: Most = 1_000_000,
+    jobs: Jobs = 1,
+    without: Without = "",
+    out: Proved = None,
+) -> None:
+    """Play every schedule of at most so many faults on a small fleet: it survives them all, or here is the smallest.
+
+    Faults are loss (of one message), crash (of a node, for good or with a return a round later, before each instant at
+    which it sends or receives), pause, cut (a link down) and delay. The answer holds for this seed, these start values
+    and times. Exit codes: 0 all survived, 1 one did not (the smallest is written as a scenario), 2 nothing can be
+    proven, 3 not finished, 130 interrupted.
+
+    Examples:
+        netdfl prove faults/lost_message --faults "loss: 1"
+        netdfl prove mine/ring.yaml --faults "loss: 2, crash: 1" --time 10m --jobs 2
+    """
+    from rich.console import Console
+
+    from netdfl.prove.bound import names_in, read_bound
+    from netdfl.prove.command import prove as play_all
+    from netdfl.prove.proof import ScenarioProof, find_reductions
+    from netdfl.prove.properties import choose_properties
+
+    loaded, seconds = load_scenario(scenario, sets, on), None if time is None else _seconds(time, "--time")
+    bound, named, unused = read_bound(faults, messages), names_in(properties), find_reductions(names_in(without))
+    code = 0
+    for seed in range(loaded.seed, loaded.seed + seeds):
+        one = loaded if seeds == 1 else load_scenario(scenario, [*sets, f"seed={seed}"], on)
+        chosen = choose_properties(one, named, consensus=consensus)
+        proof = ScenarioProof(one, bound, chosen, without=unused, most=most, jobs=jobs)
+        folder = out or Path("proved") / (one.name if seeds == 1 else f"{one.name}-{seed}")
+        code = play_all(proof, folder, Console(), seconds=seconds)
+        if code:
+            break
+    raise typer.Exit(code)
+
+
+def _seconds(time: str, option: str = "--for") -> float:
     """Return a time such as `10m` in seconds. Raises InputError."""
     from netdfl.core.clock import NS_PER_S
     from netdfl.core.errors import InputError
@@ -162,4 +222,4 @@ def _seconds(time: str) -> float:
     try:
         return parse_time_ns(time) / NS_PER_S
     except ValueError as error:
-        raise InputError(f"--for {time}: {error}") from error
+        raise InputError(f"{option} {time}: {error}") from error

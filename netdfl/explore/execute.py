@@ -24,7 +24,7 @@ from netdfl.record.directory import RunDirectory
 from netdfl.record.judge import Verdict
 from netdfl.record.verdict import conclude
 from netdfl.scenario.model.schema import Checkpoint, Scenario
-from netdfl.supervisor.supervisor import Supervisor
+from netdfl.supervisor.supervisor import FleetOutcome, Supervisor
 from netdfl.worlds.base import WorldConfig
 from netdfl.worlds.simulated.world import SimulatedWorld
 
@@ -94,8 +94,13 @@ class Executor:
             raise KeyboardInterrupt
         if outcome.error is not None:
             raise outcome.error
+        return self._judged(scenario, rows, tuple(supervisor.stalls.history.findings), outcome)
+
+    def _judged(
+        self, scenario: Scenario, rows: MemoryStore, stalls: tuple[Finding, ...], outcome: FleetOutcome
+    ) -> ExploredRun:
+        """Return the run with its verdict and figures."""
         length_ns = round((outcome.figures.virtual_duration_s or 0.0) * 1e9)
-        stalls = tuple(supervisor.stalls.history.findings)
         concluded = conclude(observe(rows), facts_of(scenario, stalls, outcome.unfinished, length_ns))
         judged = concluded.judgement
         return ExploredRun(

@@ -66,14 +66,13 @@ class Shrinker:
         """Return the smallest variant of `scenario` whose cause is `key`. Raises InputError if its own is not."""
         self._key, self._scenario = key, scenario
         self._verdict = VERDICT in scenario.explore.find
-        plain = to_plain(scenario)
-        plain = _fewer_keys(plain, self._means_the_same(plain))
+        plain = short_plain(scenario)
         if not self._shows(plain):
             raise InputError(f"{scenario.name} does not show {key}: it, or its parts, have changed since")
         with suppress(RunBudgetSpent):
             self._smaller(self._written_out(plain))
         best = self._best
-        smallest = _fewer_keys(best, self._means_the_same(best))
+        smallest = _fewer_keys(best, _means_the_same(self._scenario, best))
         return ShrunkScenario(beside(self._scenario, smallest), smallest, self._run, self._cause, self._runs)
 
     # trying
@@ -202,16 +201,23 @@ class Shrinker:
         fewer = minimize(links, lambda kept: bool(kept) and self._shows(graph(kept)))
         return graph(fewer) if len(fewer) < len(links) else plain
 
-    def _means_the_same(self, plain: Plain) -> Callable[[Plain], bool]:
-        means = to_plain(beside(self._scenario, plain))
 
-        def same(candidate: Plain) -> bool:
-            try:
-                return to_plain(beside(self._scenario, candidate)) == means
-            except NetdflError:
-                return False
+def short_plain(scenario: Scenario) -> Plain:
+    """Return a scenario as plain values, without the keys whose absence means the same."""
+    plain = to_plain(scenario)
+    return _fewer_keys(plain, _means_the_same(scenario, plain))
 
-        return same
+
+def _means_the_same(scenario: Scenario, plain: Plain) -> Callable[[Plain], bool]:
+    means = to_plain(beside(scenario, plain))
+
+    def same(candidate: Plain) -> bool:
+        try:
+            return to_plain(beside(scenario, candidate)) == means
+        except NetdflError:
+            return False
+
+    return same
 
 
 def beside(scenario: Scenario, plain: Plain) -> Scenario:

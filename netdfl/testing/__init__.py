@@ -1,7 +1,8 @@
-"""Conformance suites and toy problems for authors of their own parts; and a search for runs that fail."""
+"""Conformance suites and toy problems for authors of their own parts; a search for runs that fail, and proofs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,9 +10,10 @@ from netdfl.core.types import Json
 
 if TYPE_CHECKING:
     from netdfl.explore.explore import Exploration, ExplorationResult
+    from netdfl.prove.proof import ProofAnswer
     from netdfl.scenario.model.schema import Scenario
 
-__all__ = ["explore"]
+__all__ = ["explore", "prove"]
 
 
 def explore(
@@ -32,6 +34,38 @@ def explore(
     if explored.findings:
         raise AssertionError(_told(exploration, explored))
     return explored
+
+
+def prove(
+    scenario: Scenario | str | Path | Json,
+    faults: str = "loss: 1",
+    *,
+    messages: str = "",
+    properties: Sequence[str] = (),
+    consensus: float | None = None,
+    jobs: int = 1,
+) -> ProofAnswer:
+    """Assert that `scenario` survives every schedule within a bound, such as `loss: 2, crash: 1`: one line of a test.
+
+    By default no schedule may stall, leave a node unfinished, diverge or lose push-sum weight. Raises AssertionError
+    with the smallest schedule that breaks a property, as a scenario; InputError where nothing can be proven.
+    """
+    from netdfl.prove.bound import read_bound
+    from netdfl.prove.counterexample import write_counterexample
+    from netdfl.prove.proof import ScenarioProof
+    from netdfl.prove.properties import choose_properties
+    from netdfl.scenario.load import load
+
+    loaded = load(scenario)
+    chosen = choose_properties(loaded, properties, consensus=consensus)
+    answer = ScenarioProof(loaded, read_bound(faults, messages), chosen, jobs=jobs).run()
+    if answer.progress.stopped == "interrupted":
+        raise KeyboardInterrupt
+    if answer.progress.broken is not None:
+        shown = write_counterexample(answer)
+        raise AssertionError(f"{shown.sentence}\n{answer}\n\nThe smallest schedule, as a scenario:\n\n{shown.text}")
+    assert answer.survives, str(answer)
+    return answer
 
 
 def _told(exploration: Exploration, explored: ExplorationResult) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -67,6 +68,20 @@ def test_the_page_on_exploring(tmp_path: Path) -> None:
     said = tmp_path / "said.yaml"
     said.write_text((tmp_path / "explored.yaml").read_text(encoding="utf-8") + defaults, encoding="utf-8")
     assert netdfl.load(said).explore == scenario.explore
+
+
+def test_the_page_on_proving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = blocks(ROOT / "docs" / "prove.md")
+    for block in page:
+        if block.file:
+            (tmp_path / block.file).write_text(block.text, encoding="utf-8")
+        else:
+            check_console(block.text, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(AssertionError, match="The smallest schedule, as a scenario"):
+        runpy.run_path("test_gossip.py")["test_it_survives_any_single_loss"]()
+    (tmp_path / "gossip.yaml").write_text((tmp_path / "gossip.yaml").read_text().replace("none", "20ms"))
+    runpy.run_path("test_gossip.py")["test_it_survives_any_single_loss"]()
 
 
 @pytest.mark.parametrize("name", ["tutorial", "own_parts", "own_algorithm", "replay"])

@@ -23,6 +23,7 @@ EXCEPTIONS: Mapping[str, str] = {
     "host/node.py: node.joining": "a later life joins as the supervisor says",
     "links/building.py: stage.rounds": "a stage by rounds is made by its rule and learns of rounds afterwards",
     "links/engine.py: edge.spare": "the engine keeps the unit that stands for an edge's messages with the edge",
+    "links/engine.py: unit.incarnation": "a unit stands for one message after another",
     "links/engine.py: unit.attempt": "a unit stands for one message after another, and a call would cost each of them",
     "links/engine.py: unit.kind": "a unit stands for one message after another",
     "links/engine.py: unit.nbytes": "a unit stands for one message after another",

@@ -1,0 +1,1 @@
+"""Proofs within bounds: every schedule of at most so many faults, played on the node code as it is."""

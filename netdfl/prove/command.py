@@ -1,0 +1,66 @@
+"""`netdfl prove`: play every schedule within a bound, print the answer, and write the counterexample."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from netdfl.core.files import write_whole
+from netdfl.prove.counterexample import write_counterexample
+from netdfl.prove.enumeration import ProofProgress, Show
+from netdfl.prove.journal import ProofJournal
+from netdfl.prove.proof import ProofAnswer, ScenarioProof
+
+SURVIVES, BROKEN, UNKNOWN, INTERRUPTED = 0, 1, 3, 130
+FILE = "counterexample.yaml"
+
+
+def prove(proof: ScenarioProof, folder: Path, console: Console, *, seconds: float | None = None) -> int:
+    """Play, print the answer and write a counterexample; return the exit code.
+
+    What an earlier call in `folder` answered of the same proof is not played again.
+    """
+    journal = ProofJournal(folder, proof)
+    proof.enumeration.answered = journal.answered
+    with _progress(console) as show:
+        answer = proof.run(seconds, show)
+    stopped, last = answer.progress.stopped, answer.progress.last_level(proof.bound.faults)
+    journal.keep((last or journal.answered) if stopped else None)
+    return tell(answer, folder, console)
+
+
+def tell(answer: ProofAnswer, folder: Path, console: Console) -> int:
+    """Print an answer, with its counterexample in `folder`; return the exit code."""
+    path = folder / FILE
+    path.unlink(missing_ok=True)
+    if answer.progress.broken is not None:
+        text, sentence = write_counterexample(answer)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(path, text.encode())
+        console.print(sentence, highlight=False, markup=False)
+    console.print(str(answer), highlight=False, markup=False)
+    if answer.progress.broken is not None:
+        console.print(f"netdfl run {path}", highlight=False, markup=False, soft_wrap=True)
+        return BROKEN
+    if answer.progress.stopped == "interrupted":
+        console.print("interrupted: what was played is kept; repeat the command to go on from there")
+        return INTERRUPTED
+    return SURVIVES if answer.survives else UNKNOWN
+
+
+@contextmanager
+def _progress(console: Console) -> Iterator[Show]:
+    columns = (TextColumn("proving"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, TextColumn("{task.fields[told]}"), console=console, transient=True) as progress:
+        task = progress.add_task("", total=None, told="")
+
+        def show(found: ProofProgress) -> None:
+            depth = len(found.levels) - 1
+            told = f"with {depth} fault{'s' * (depth != 1)}"
+            progress.update(task, completed=found.done[-1], total=found.levels[-1], told=told)
+
+        yield show

@@ -1,0 +1,67 @@
+"""A counterexample: the schedule that breaks a property, as a scenario file with one sentence about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from netdfl.core.types import Json
+from netdfl.explore.cause import FailureCause, cause_of, is_stall
+from netdfl.explore.execute import Executor, ExploredRun
+from netdfl.explore.findings import write_finding
+from netdfl.explore.shrink import ShrunkScenario, beside, short_plain
+from netdfl.prove.proof import ProofAnswer
+from netdfl.scenario.model.schema import Scenario
+
+_SHORTER = ("number", "incarnation", "attempt", "step", "kind")
+"""Keys of an event that are left out where they tell nothing, in this order."""
+
+
+class Counterexample(NamedTuple):
+    """The text of a scenario file, and the sentence about its run."""
+
+    text: str
+    sentence: str
+
+
+def write_counterexample(answer: ProofAnswer) -> Counterexample:
+    """Return the counterexample of an answer, as `netdfl run` shows it."""
+    assert answer.progress.broken is not None
+    faults, name, how = answer.progress.broken
+    executor = Executor()
+    events = [fault.event for fault in faults]
+    run = executor.run(_with(answer.scenario, events))
+    for place in range(len(events)):
+        for shorter in _shorter(events, place):
+            again = executor.run(_with(answer.scenario, shorter))
+            if again.event_log_hash == run.event_log_hash:
+                events, run = shorter, again
+    plain = short_plain(_with(answer.scenario, events))
+    scenario = beside(answer.scenario, plain)
+    cause = FailureCause(f"prove {name}", _sentence(run, name, how))
+    note = (
+        f"Found by `netdfl prove`, seed {scenario.seed}, as the smallest schedule that breaks a property ({name}) "
+        f"within its bound: {answer.bound}."
+    )
+    shrunk = ShrunkScenario(scenario, plain, run, cause, answer.progress.played)
+    return Counterexample(write_finding(shrunk, note), cause.text)
+
+
+def _with(scenario: Scenario, events: Sequence[Json]) -> Scenario:
+    return scenario.model_copy(update={"events": [*scenario.events, *map(dict, events)]})
+
+
+def _shorter(events: Sequence[Json], place: int) -> Iterator[list[Json]]:
+    """Yield the events with one key after the other left out of one of them, as far as the last one still does."""
+    event = dict(events[place])
+    for key in _SHORTER:
+        if key in event and ("drop" in event or "delay" in event):
+            del event[key]
+            yield [*events[:place], dict(event), *events[place + 1 :]]
+
+
+def _sentence(run: ExploredRun, name: str, how: str) -> str:
+    """Return the diagnosis of a stall in words, where the run has one; else how the property was broken."""
+    cause = cause_of(run)
+    told = cause is not None and is_stall(cause.key) and name != "push-sum weight kept"
+    return cause.text if cause is not None and told else how

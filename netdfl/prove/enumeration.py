@@ -1,0 +1,303 @@
+"""The enumeration of every schedule within a bound, by playing each prefix from its start and listing what comes next.
+
+A schedule is a set of faults, in the order of their points. What a fault does comes after its point, so the points
+before it are those of the play without it. Schedules are played by their number of faults: the first that breaks a
+property is a smallest one.
+
+Two reductions leave out plays whose answer is known, and count their schedules all the same:
+
+- a void fault changes nothing that a property depends on: the play without it is that with it;
+- of schedules that an exchange of nodes turns into each other, one is played.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import product
+from math import comb, prod
+from typing import NamedTuple, TypeAlias
+
+from netdfl.core.errors import InputError, RunError
+from netdfl.prove.bound import BoundedFault, FaultBound
+from netdfl.prove.player import Play, Player
+from netdfl.prove.points import FaultPoint, PointFinder
+from netdfl.prove.properties import ProvenProperty, broken_by
+from netdfl.prove.symmetry import SymmetryGroup
+
+Counts: TypeAlias = tuple[int, ...]
+"""A number of faults of each kind of a bound."""
+CHUNK = 8
+"""Number of plays that a process is given at a time."""
+
+
+class Prefix(NamedTuple):
+    """Some faults in order, for which `ways` says in how many ways void faults can stand among them, by their counts.
+
+    `alike` are the points of the play without the last fault that lie at its instant.
+    """
+
+    faults: tuple[FaultPoint, ...] = ()
+    alike: frozenset[FaultPoint] = frozenset()
+    ways: Mapping[Counts, int] = {}
+
+
+class PlayedPrefix(NamedTuple):
+    """The outcome of a prefix's play: the property that it breaks, and how, or else the points that may follow.
+
+    `refused` says that its faults contradict each other, as two crashes of one node at one time do.
+    """
+
+    broken: tuple[str, str] | None = None
+    points: tuple[FaultPoint, ...] = ()
+    refused: bool = False
+
+
+@dataclass(frozen=True)
+class PrefixPlayer:
+    """A player of prefixes, which can be sent to other processes by a fork."""
+
+    player: Player
+    finder: PointFinder
+    properties: Sequence[ProvenProperty]
+    seen: Callable[[Play], None] | None = None
+
+    def play(self, prefix: Prefix, *, last: bool) -> PlayedPrefix:
+        """Play a prefix; of the `last` ones nothing follows."""
+        try:
+            play = self.player.play([fault.event for fault in prefix.faults])
+        except InputError:
+            if not prefix.faults:
+                raise
+            return PlayedPrefix(refused=True)
+        if self.seen is not None:
+            self.seen(play)
+        broken = broken_by(play, self.properties)
+        return PlayedPrefix(broken, () if last or broken else tuple(follow(prefix, self.finder.points(play))))
+
+
+def follow(prefix: Prefix, points: Sequence[FaultPoint]) -> Iterator[FaultPoint]:
+    """Yield the points after the last fault, and points of its own instant that are there because of it alone."""
+    last = prefix.faults[-1] if prefix.faults else None
+    for point in points:
+        if last is None or point > last or (point.at_ns == last.at_ns and not _is_known(point, prefix)):
+            yield point
+
+
+def _is_known(point: FaultPoint, prefix: Prefix) -> bool:
+    return point in prefix.alike or point in prefix.faults
+
+
+@dataclass(frozen=True)
+class AnsweredPart:
+    """The first `done` prefixes with `depth` faults, all that fit, by which `schedules` were answered."""
+
+    depth: int
+    done: int
+    schedules: int
+    refused: int
+
+
+@dataclass
+class ProofProgress:
+    """The progress of an enumeration.
+
+    `schedules` have been answered, `played` plays made for it, of `levels[k]` prefixes with k faults `done[k]`.
+    `broken` is the first prefix that breaks a property, with that property and how. `stopped` says why it ended early.
+    `inner` are the schedules that were answered, and refused, by the levels before the last one.
+    """
+
+    schedules: int = 0
+    played: int = 0
+    refused: int = 0
+    levels: list[int] = field(default_factory=list)
+    done: list[int] = field(default_factory=list)
+    broken: tuple[tuple[FaultPoint, ...], str, str] | None = None
+    stopped: str = ""
+    inner: tuple[int, int] = (0, 0)
+
+    def last_level(self, depth: int) -> AnsweredPart | None:
+        """Return what was answered of the prefixes with `depth` faults; None where none of them was."""
+        if len(self.done) != depth + 1 or not self.done[-1]:
+            return None
+        schedules, refused = self.inner
+        return AnsweredPart(depth, self.done[-1], self.schedules - schedules, self.refused - refused)
+
+
+Show: TypeAlias = Callable[[ProofProgress], None]
+
+
+@dataclass
+class Enumeration:
+    """An enumeration of the schedules within `bound`; `void` and `symmetries` switch its reductions."""
+
+    bound: FaultBound
+    prefix_player: PrefixPlayer
+    symmetries: SymmetryGroup = field(default_factory=SymmetryGroup)
+    void: bool = True
+    most: int = 1_000_000
+    jobs: int = 1
+    answered: AnsweredPart | None = None
+
+    def run(self, ends_s: float | None = None, show: Show = lambda progress: None) -> ProofProgress:
+        """Play until a property is broken, everything is answered, or the clock is at `ends_s` (monotonic).
+
+        What was `answered` before, of the prefixes with most faults, is not played again.
+        """
+        progress, kinds = ProofProgress(), tuple(self.bound.most)
+        root = Prefix(ways={(0,) * len(kinds): 1})
+        level: list[tuple[Prefix, PlayedPrefix]] = []
+        try:
+            with _processes(self.prefix_player, self.jobs) as play_all:
+                for depth in range(self.bound.faults + 1):
+                    before = level
+                    tasks = [root] if not depth else [each for found in before for each in self._children(*found)]
+                    progress.levels.append(len(tasks))
+                    progress.done.append(0)
+                    progress.inner = progress.schedules, progress.refused
+                    level = []
+                    if not tasks or not self._play(tasks, depth, play_all, level, progress, ends_s, show):
+                        break
+                    if depth == 0 and level:
+                        self._refuse_many(level[0][1].points)
+        except KeyboardInterrupt:
+            progress.stopped = "interrupted"
+        return progress
+
+    def _play(
+        self,
+        tasks: Sequence[Prefix],
+        depth: int,
+        play_all: PlayAll,
+        level: list[tuple[Prefix, PlayedPrefix]],
+        progress: ProofProgress,
+        ends_s: float | None,
+        show: Show,
+    ) -> bool:
+        """Play the prefixes of one level; return whether to go on with the next."""
+        last, known = depth == self.bound.faults, 0
+        if last and self.answered is not None:
+            known = progress.done[-1] = self.answered.done
+            progress.schedules += self.answered.schedules
+            progress.refused += self.answered.refused
+        for prefix, played in zip(tasks[known:], play_all(tasks[known:], last), strict=True):
+            progress.played += 1
+            if played.broken is not None:
+                progress.broken = (prefix.faults, *played.broken)
+                return False
+            self._count(prefix, played, progress)
+            if not last and not played.refused:
+                level.append((prefix, played))
+            show(progress)
+            if last and progress.done[-1] == len(tasks):
+                return True
+            if ends_s is not None and time.monotonic() >= ends_s:
+                progress.stopped = "its time is over"
+            elif progress.schedules > self.most:
+                progress.stopped = f"it met more than {self.most:,} schedules"
+            if progress.stopped:
+                return False
+        return True
+
+    def _count(self, prefix: Prefix, played: PlayedPrefix, progress: ProofProgress) -> None:
+        """Count the schedules that a played prefix answers."""
+        progress.done[-1] += 1
+        if played.refused:
+            progress.refused += 1
+            return
+        ways = prefix.ways
+        for point in self._allowed(prefix, played.points):
+            if self._is_void(point):
+                ways = self._with_one(ways, prefix, point)
+        progress.schedules += sum(ways.values()) * self.symmetries.stands_for(prefix.faults)
+
+    def _children(self, prefix: Prefix, played: PlayedPrefix) -> Iterator[Prefix]:
+        """Yield the prefixes with one more fault, each with the void faults that can stand before it."""
+        ways = prefix.ways
+        for point in self._allowed(prefix, played.points):
+            if self._is_void(point):
+                ways = self._with_one(ways, prefix, point)
+                continue
+            faults = (*prefix.faults, point)
+            left = {counts: many for counts, many in ways.items() if self._fits(faults, counts)}
+            if left and self.symmetries.stands_for(faults):
+                alike = frozenset(each for each in played.points if each.at_ns == point.at_ns)
+                yield Prefix(faults, alike, left)
+
+    def _is_void(self, point: FaultPoint) -> bool:
+        return self.void and point.void
+
+    def _allowed(self, prefix: Prefix, points: Sequence[FaultPoint]) -> Iterator[FaultPoint]:
+        full = {kind for kind, most in self.bound.most.items() if _num(prefix.faults, kind) >= most}
+        return (point for point in points if point.kind not in full)
+
+    def _with_one(self, ways: Mapping[Counts, int], prefix: Prefix, point: FaultPoint) -> Mapping[Counts, int]:
+        """Return the ways with or without one more void fault."""
+        found, place = dict(ways), list(self.bound.most).index(point.kind)
+        for counts, many in ways.items():
+            more = (*counts[:place], counts[place] + 1, *counts[place + 1 :])
+            if self._fits(prefix.faults, more):
+                found[more] = found.get(more, 0) + many
+        return found
+
+    def _fits(self, faults: Sequence[FaultPoint], counts: Counts) -> bool:
+        most = self.bound.most.items()
+        return all(_num(faults, kind) + void <= many for (kind, many), void in zip(most, counts, strict=True))
+
+    def _refuse_many(self, points: Sequence[FaultPoint]) -> None:
+        """Raise InputError if the points of the run without faults alone give too many schedules."""
+        num = {kind: sum(point.kind == kind for point in points) for kind in self.bound.most}
+        ranges = (range(most + 1) for most in self.bound.most.values())
+        total = sum(prod(comb(num[kind], k) for kind, k in zip(num, ks, strict=True)) for ks in product(*ranges))
+        if total > self.most:
+            raise InputError(
+                f"these are at least {total:,} schedules; allow fewer faults, nodes or rounds, or give --most {total}"
+            )
+
+
+def _num(faults: Sequence[FaultPoint], kind: BoundedFault) -> int:
+    return sum(fault.kind == kind for fault in faults)
+
+
+# processes
+
+PlayAll: TypeAlias = Callable[[Sequence[Prefix], bool], Iterator[PlayedPrefix]]
+_here: PrefixPlayer | None = None
+
+
+@contextmanager
+def _processes(prefix_player: PrefixPlayer, jobs: int) -> Iterator[PlayAll]:
+    """Give a function that plays prefixes on `jobs` processes, in their order. Raises RunError if a process dies."""
+    if jobs == 1:
+        yield lambda tasks, last: (prefix_player.play(each, last=last) for each in tasks)
+        return
+    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("fork"), _begin, (prefix_player,))
+
+    def play_all(tasks: Sequence[Prefix], last: bool) -> Iterator[PlayedPrefix]:
+        try:
+            yield from pool.map(_play, tasks, [last] * len(tasks), chunksize=CHUNK)
+        except BrokenProcessPool as error:
+            raise RunError("a process of the proof died: out of memory?") from error
+
+    try:
+        yield play_all
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _begin(prefix_player: PrefixPlayer) -> None:
+    global _here
+    _here = prefix_player
+    for each in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(each, signal.SIG_IGN)
+
+
+def _play(prefix: Prefix, last: bool) -> PlayedPrefix:
+    assert _here is not None
+    return _here.play(prefix, last=last)

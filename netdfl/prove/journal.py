@@ -1,0 +1,56 @@
+"""The progress of a proof on disk, so that one that was interrupted goes on where it was."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from hashlib import sha256
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from netdfl.core.errors import InputError
+from netdfl.core.files import read_plain, version_of, write_whole, writing
+from netdfl.prove.enumeration import AnsweredPart
+from netdfl.prove.proof import ScenarioProof
+from netdfl.scenario.loading.identity import scenario_hash
+from netdfl.scenario.model.plugins import files_beside
+
+FILE = "progress.json"
+_PARTS = TypeAdapter(dict[str, AnsweredPart])
+
+
+class ProofJournal:
+    """The folder of a proof. What was answered of another proof, or by another netdfl, counts for nothing."""
+
+    def __init__(self, folder: Path, proof: ScenarioProof) -> None:
+        """Read what was answered before; nothing where the file is damaged."""
+        self._file, self._key = folder / FILE, _key(proof)
+        try:
+            self.answered = _PARTS.validate_json(read_plain(self._file)).get(self._key)
+        except (OSError, InputError, ValidationError):
+            self.answered = None
+
+    def keep(self, answered: AnsweredPart | None) -> None:
+        """Keep what was answered; None where nothing is left to go on with."""
+        if answered is None:
+            self._file.unlink(missing_ok=True)
+            return
+        with writing(self._file.parent, more="; name another with --out DIR"):
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(self._file, (json.dumps({self._key: asdict(answered)}) + "\n").encode())
+
+
+def _key(proof: ScenarioProof) -> str:
+    """Return a hash of everything that a proof's schedules and their order depend on."""
+    file = proof.scenario.file
+    texts = [] if file is None else [path.read_bytes() for path in files_beside(file) if path.is_file()]
+    said = {
+        "scenario": scenario_hash(proof.scenario),
+        "parts": sha256(b"\0".join(texts)).hexdigest(),
+        "bound": str(proof.bound),
+        "properties": [each.name for each in proof.properties],
+        "without": list(proof.without),
+        "netdfl": version_of("netdfl"),
+    }
+    return sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,218 @@
+"""The playing of one schedule: the fleet under faults, played on until nothing can happen any more.
+
+No diagnosis ends a play, so that a stall is a stall because nothing moves, and not because it was called one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from typing_extensions import override
+
+from netdfl.core.types import Json, Kind, LogicalId, Message, NodeId
+from netdfl.core.units import parse_time_ns
+from netdfl.diagnosis.finding import Finding
+from netdfl.diagnosis.snapshot import Snapshot
+from netdfl.explore.execute import Executor, ExploredRun
+from netdfl.explore.rows import MemoryStore
+from netdfl.node.shares import weight_in
+from netdfl.record.status import Phase
+from netdfl.scenario.model.schema import Scenario
+from netdfl.supervisor.stalls import ExactWatch
+from netdfl.supervisor.supervisor import FleetOutcome, Supervisor
+from netdfl.worlds.simulated.world import SimulatedWorld
+
+TIMES = 10
+"""A fleet in which nothing moves is played on for so many times its longest deadline."""
+
+
+@dataclass(frozen=True)
+class FleetEnd:
+    """The fleet at the end of a play.
+
+    `left` nodes live and have not finished; `idle` ones of these have nothing left to do, as their server has finished.
+    `away` nodes crashed and stay away. `weight` is the push-sum weight that nodes hold, that is under way, and that is
+    unacknowledged; None in methods without weights. Nothing had moved since `moved_ns`.
+    """
+
+    left: frozenset[NodeId] = frozenset()
+    idle: frozenset[NodeId] = frozenset()
+    died: frozenset[NodeId] = frozenset()
+    away: frozenset[NodeId] = frozenset()
+    weight: float | None = None
+    moved_ns: int = 0
+
+
+@dataclass(frozen=True)
+class Play:
+    """The play of one schedule: the run with its record, and the fleet at its end."""
+
+    events: tuple[Json, ...]
+    run: ExploredRun
+    end: FleetEnd = field(default_factory=FleetEnd)
+
+
+class PatientWatch(ExactWatch):
+    """A watch that ends a run where nothing can happen, or nothing has moved for `quiet_ns` after `past_ns`.
+
+    With `acts`, stalls are skipped or their messages sent again as the scenario says.
+    """
+
+    past_ns = quiet_ns = moved_ns = 0
+    acts = False
+    fleet_end = FleetEnd()
+
+    @override
+    def heard(self, node: NodeId, round: int, now_ns: int) -> None:
+        if self.pace.rounds[node][0] != round:
+            self.moved_ns = now_ns
+        super().heard(node, round, now_ns)
+
+    @override
+    def look(self, now_ns: int) -> None:
+        if self.acts:
+            super().look(now_ns)
+        else:
+            self.due_ns = now_ns + max(1, self.quiet_ns // 8)
+        if now_ns > max(self.past_ns, self.moved_ns + self.quiet_ns) and not self.restarts.due and not self._ends():
+            super()._end()
+
+    def _ends(self) -> bool:
+        """Whether a wait has a deadline, so that it ends by itself."""
+        hosts = (each.host for each in _nodes(self.world).values() if not each.ended)
+        waits = (host.node.waits.current for host in hosts if not host.gate.closed)
+        return any(wait is not None and wait.deadline_ns is not None for wait in waits)
+
+    @override
+    def idle(self) -> None:
+        if self.acts:
+            snapshot, found = self.seen(idle=True)
+            self._tell(found, snapshot)
+            if self._recover(found, snapshot):
+                return
+        super()._end()
+
+    @override
+    def server_done(self) -> None:
+        """Do nothing: clients have all the time that there is."""
+
+    @override
+    def finish(self) -> None:
+        self.fleet_end = self._seen_end()
+
+    @override
+    def _recover(self, found: Sequence[Finding], snapshot: Snapshot) -> bool:
+        acted = super()._recover(found, snapshot)
+        if acted:
+            self.moved_ns = self.fleet.now_ns()
+        return acted
+
+    @override
+    def _end(self) -> None:
+        """Do nothing: a diagnosis ends no play."""
+
+    def _seen_end(self) -> FleetEnd:
+        phases = {node: self.fleet.status.nodes[node].phase for node in self.fleet.nodes}
+        left = frozenset(node for node, phase in phases.items() if phase in (Phase.STARTING, Phase.RUNNING))
+        served = self.fleet.server is not None and phases[self.fleet.server] is Phase.FINISHED
+        waits = {node: _nodes(self.world)[node].host.node.waits.current for node in left}
+        of_server = frozenset({self.fleet.server})
+        idle = frozenset(node for node, wait in waits.items() if served and wait and wait.sources == of_server)
+        by_phase = {of: frozenset(node for node, phase in phases.items() if phase is of) for of in Phase}
+        away = by_phase[Phase.CRASHED]
+        return FleetEnd(left, idle, by_phase[Phase.DIED], away, self._weight(away), self.moved_ns)
+
+    def _weight(self, away: Collection[NodeId]) -> float | None:
+        """Return the weight of the fleet, each share once; a node that stays away keeps what it held at its crash."""
+        hosts = {node: each.host for node, each in _nodes(self.world).items()}
+        held = [host.node.held_weight for node, host in hosts.items() if node not in away]
+        if any(weight is None for weight in held):
+            return None
+        at_crash = [float(host.crash.details().get("weight") or 0.0) for node, host in hosts.items() if node in away]
+        open_shares: dict[tuple[NodeId, NodeId, LogicalId], Message] = {}
+        for message in self._open():
+            open_shares[message.src, message.dst, message.logical] = message
+        untaken = (
+            m
+            for m in open_shares.values()
+            if not (m.dst not in away and hosts[m.dst].node.mailbox.has_seen(m.src, m.at))
+        )
+        return float(sum(held) + sum(at_crash)) + weight_in(message.payload for message in untaken)
+
+    def _open(self) -> Sequence[Message]:
+        """Return the messages under way, and those whose fate their senders don't know."""
+        flying = [flight.content[0] for flight in _fabric(self.world).flights()]
+        nodes = [each.host.node for each in _nodes(self.world).values() if not each.ended]
+        unsettled = [m for node in nodes if node.delivery is not None for m in node.delivery.unsettled()]
+        return [message for message in (*flying, *unsettled) if message.kind is Kind.DATA]
+
+
+def _nodes(world: Any) -> Mapping[NodeId, Any]:
+    return world.nodes  # type: ignore[no-any-return]
+
+
+def _fabric(world: Any) -> Any:
+    return world.fabric
+
+
+class Player(Executor):
+    """A player of schedules of one scenario, whose parts they share."""
+
+    def __init__(self, scenario: Scenario, *, judged: bool = False) -> None:
+        """Play `scenario`; with `judged`, a run has its figures and verdict, for predicates of the user's."""
+        super().__init__()
+        self.scenario, self._needs_verdict = scenario, judged
+        self.round_ns = 1
+        self._watched: PatientWatch | None = None
+
+    def play(self, events: Sequence[Json] = ()) -> Play:
+        """Play the scenario with these events added to its own."""
+        self._watched = None
+        added = {"events": [*self.scenario.events, *map(dict, events)]}
+        run = self.run(self.scenario.model_copy(update=added))
+        return Play(tuple(events), run, FleetEnd() if self._watched is None else self._watched.fleet_end)
+
+    @override
+    def _judged(
+        self, scenario: Scenario, rows: MemoryStore, stalls: tuple[Finding, ...], outcome: FleetOutcome
+    ) -> ExploredRun:
+        if self._needs_verdict:
+            return super()._judged(scenario, rows, stalls, outcome)
+        length_ns = round((outcome.figures.virtual_duration_s or 0.0) * 1e9)
+        log_hash = outcome.figures.event_log_hash or ""
+        return ExploredRun(scenario, rows, stalls, length_ns=length_ns, event_log_hash=log_hash)
+
+    @override
+    def _watch(self, scenario: Scenario, supervisor: Supervisor, world: SimulatedWorld) -> None:
+        watch = PatientWatch(supervisor.fleet, supervisor.restarts, world)
+        watch.past_ns, watch.quiet_ns = _past_ns(scenario), self._quiet_ns(scenario)
+        watch.acts = scenario.wait.on_stall != "stop"
+        supervisor.stalls = self._watched = watch
+
+    def _quiet_ns(self, scenario: Scenario) -> int:
+        """Return ten times the longest that a fleet may take over one thing."""
+        longest = [self.round_ns]
+        if isinstance(scenario.wait.deadline, int):
+            longest.append(scenario.wait.deadline)
+        detector: Any = scenario.failure_detector
+        if detector.kind == "heartbeat":
+            longest.append(detector.every * (detector.misses + 1))
+        delivery: Any = scenario.delivery
+        if delivery.kind == "acknowledged":
+            first_ns = 500_000_000 if delivery.timeout == "auto" else delivery.timeout
+            again_ns = (first_ns * 2 ** min(again, 5) for again in range(delivery.attempts + 1))
+            longest += [32 * first_ns, sum(again_ns) // 8]
+        longest += [_time(event, key) for event in scenario.events for key in ("by", "for", "restart_after")]
+        return TIMES * max(longest)
+
+
+def _past_ns(scenario: Scenario) -> int:
+    """Return a time past all that is scripted by the clock."""
+    times = [sum(_time(event, key) for key in ("at", "for", "restart_after")) for event in scenario.events]
+    return max(times, default=0)
+
+
+def _time(event: Json, key: str) -> int:
+    return parse_time_ns(event[key]) if key in event else 0

@@ -1,0 +1,180 @@
+"""The points of a play at which a fault can act: each message sent, and each instant at which a node talks or hears.
+
+A scripted event acts first at its instant, and what a node sends at once leaves at once. So there are no other points:
+a fault between two of them does what the same fault does at the next one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from netdfl.core.fates import Fate
+from netdfl.core.types import Edge, Json, Kind, NodeId
+from netdfl.core.units import format_time, parse_time_ns
+from netdfl.explore.rows import MessageRow
+from netdfl.prove.bound import BoundedFault, FaultBound
+from netdfl.prove.player import Play
+from netdfl.record.base import WaitEnd
+
+NODES_FIRST, MESSAGES_THEN = 0, 1
+
+
+@dataclass(frozen=True, order=True)
+class FaultPoint:
+    """One fault that can act from `at_ns` on, with the event that scripts it.
+
+    Points are in order of time; at one instant those of nodes and links come before those of messages. `nodes` and
+    `rest` tell it from others of its instant, `nodes` by the names that a symmetry exchanges. `void`: in this play the
+    fault changes nothing that a property depends on.
+    """
+
+    at_ns: int
+    rank: int
+    kind: BoundedFault
+    nodes: tuple[NodeId, ...]
+    rest: tuple[int | str, ...]
+    event: Json = field(compare=False, default_factory=dict)
+    void: bool = field(compare=False, default=False)
+
+
+def sent_in(play: Play, *, copied: bool) -> list[tuple[MessageRow, int]]:
+    """Return the messages of a play in order of sending, each with its number among messages of its name.
+
+    `copied`: links duplicate messages, so that copies are left out.
+    """
+    rows = sorted(play.run.rows.messages, key=lambda m: (m.sent_ns, m.src, m.dst, m.kind, m.round, m.step, m.attempt))
+    numbers: Counter[tuple[object, ...]] = Counter()
+    found, before = [], None
+    for row in rows:
+        name = row[:7]
+        if copied and before == (name, row.sent_ns):
+            continue
+        before = name, row.sent_ns
+        found.append((row, numbers[name]))
+        numbers[name] += 1
+    return found
+
+
+@dataclass(frozen=True)
+class PointFinder:
+    """A finder of the points of plays within `bound`; `round_ns` is the length of a round without faults.
+
+    `crashes` are the keys of the crashes that the scenario can have, `copied` says that links duplicate messages.
+    `drops_late`: a late message changes nothing, nor is its arrival an instant that matters. `unweighed`: fates at the
+    end that no property asks for. With `reads_rows`, a property reads the record itself, so that no fault is void.
+    """
+
+    bound: FaultBound
+    round_ns: int
+    rounds: int
+    crashes: Sequence[Json] = ()
+    copied: bool = False
+    drops_late: bool = False
+    unweighed: tuple[str, ...] = ()
+    reads_rows: bool = False
+
+    def points(self, play: Play) -> list[FaultPoint]:
+        """Return all points of `play`, in their order."""
+        sent = sent_in(play, copied=self.copied)
+        named = [(row, number) for row, number in sent if self.bound.reaches(row.kind, row.round)]
+        found: list[FaultPoint] = []
+        for kind, most in self.bound.most.items():
+            if not most:
+                continue
+            if kind == "loss":
+                found += (self._loss(row, number) for row, number in named)
+            elif kind == "delay":
+                found += self._delays(play, named)
+            elif kind == "cut":
+                found += self._cuts([row for row, _ in named])
+            else:
+                found += self._of_nodes(kind, [row for row, _ in named])
+        return sorted(found)
+
+    # messages
+
+    def _loss(self, row: MessageRow, number: int) -> FaultPoint:
+        event = {**_when(row), "drop": f"{row.src}->{row.dst}", **_name(row, number)}
+        return FaultPoint(row.sent_ns, MESSAGES_THEN, "loss", row[:2], _rest(row, number), event, self._is_void(row))
+
+    def _is_void(self, row: MessageRow) -> bool:
+        """Whether nobody would notice the loss: the message never came, or came when its receiver had enough."""
+        if self.reads_rows:
+            return False
+        came_late = row.fate == Fate.LATE.text and self.drops_late
+        return came_late or _is_dropped(row) or row.fate in (Fate.GONE.text, *self.unweighed)
+
+    def _delays(self, play: Play, named: Sequence[tuple[MessageRow, int]]) -> Iterator[FaultPoint]:
+        ends = {
+            (wait.node, wait.round, wait.step): wait.since_ns + wait.deadline_ns
+            for wait in play.run.rows.waits
+            if wait.deadline_ns is not None and wait.kind is Kind.DATA and wait.ended is not WaitEnd.DEADLINE
+        }
+        for row, number in named:
+            event = {**_when(row), "delay": f"{row.src}->{row.dst}", **_name(row, number)}
+            end_ns = ends.get((row.dst, row.round, row.step)) if row.kind is Kind.DATA else None
+            past_ns = 0 if end_ns is None or row.arrived_ns is None else end_ns + 1 - row.arrived_ns
+            for by_ns in dict.fromkeys((self.round_ns, *([past_ns] if past_ns > 0 else []))):
+                late = {**event, "by": exact_time(by_ns)}
+                rest = (*_rest(row, number), by_ns)
+                void = _is_dropped(row) and not self.reads_rows
+                yield FaultPoint(row.sent_ns, MESSAGES_THEN, "delay", row[:2], rest, late, void)
+
+    # nodes and links
+
+    def _of_nodes(self, kind: BoundedFault, rows: Sequence[MessageRow]) -> Iterator[FaultPoint]:
+        """Yield a fault before each instant at which a node sends or receives, and one after the last."""
+        instants: dict[NodeId, set[int]] = {}
+        for row in rows:
+            instants.setdefault(row.src, set()).add(row.sent_ns)
+            if row.arrived_ns is not None:
+                instants.setdefault(row.dst, set()).add(row.arrived_ns)
+        ways = self.crashes if kind == "crash" else ({"for": exact_time(self.round_ns)},)
+        for node, at in sorted(instants.items()):
+            for at_ns in sorted({*at, max(at) + 1}):
+                for number, way in enumerate(ways):
+                    event = {"at": exact_time(at_ns), kind: node, **way}
+                    yield FaultPoint(at_ns, NODES_FIRST, kind, (node,), (number,), event)
+
+    def _cuts(self, rows: Sequence[MessageRow]) -> Iterator[FaultPoint]:
+        """Yield each link down for each round in which it carries a message, and from that round on for good."""
+        first: dict[tuple[Edge, int], int] = {}
+        for row in rows:
+            place = ((row.src, row.dst), row.round)
+            first[place] = min(row.sent_ns, first.get(place, row.sent_ns))
+        for (edge, round), sent_ns in sorted(first.items()):
+            down = {"link": f"{edge[0]}->{edge[1]}", "state": "down_drop"}
+            later = [ns for (other, of), ns in first.items() if other == edge and of >= round]
+            yield FaultPoint(sent_ns, NODES_FIRST, "cut", edge, (round, 1), _in_round(round, {"for_rounds": 1, **down}))
+            if round + 1 < self.rounds:
+                yield FaultPoint(min(later), NODES_FIRST, "cut", edge, (round, 0), _in_round(round, down))
+
+
+def exact_time(ns: int) -> str:
+    """Return a time as people write it, where that is exact: `10ms`."""
+    text = format_time(ns)
+    return text if parse_time_ns(text) == ns else f"{ns}ns"
+
+
+def _is_dropped(row: MessageRow) -> bool:
+    return row.fate.startswith("dropped:")
+
+
+def _in_round(round: int, event: Json) -> Json:
+    return {"at_round": round, **event}
+
+
+def _when(row: MessageRow) -> Json:
+    return {"at_round": row.round} if row.round >= 0 else {"at": exact_time(row.sent_ns), "for": "1ns"}
+
+
+def _name(row: MessageRow, number: int) -> Json:
+    """Return the keys that tell a message from all others of its link and round."""
+    names = {"step": row.step, "attempt": row.attempt, "incarnation": row.epoch, "number": number}
+    return {"kind": row.kind.value, **names}
+
+
+def _rest(row: MessageRow, number: int) -> tuple[int | str, ...]:
+    return (row.kind.value, row.epoch, row.round, row.step, row.attempt, number)

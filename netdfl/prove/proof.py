@@ -1,0 +1,182 @@
+"""A proof about a scenario: all that is needed for it, its answer, and its words."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from netdfl.core.errors import InputError
+from netdfl.core.fates import Fate
+from netdfl.core.types import Json
+from netdfl.explore.explore import check_explorable
+from netdfl.prove.bound import FaultBound
+from netdfl.prove.drawing import is_drawn
+from netdfl.prove.enumeration import Enumeration, PrefixPlayer, ProofProgress, Show
+from netdfl.prove.player import Play, Player
+from netdfl.prove.points import FaultPoint, PointFinder, exact_time
+from netdfl.prove.properties import ProvenProperty, broken_by
+from netdfl.prove.symmetry import SymmetryGroup, find_symmetries
+from netdfl.scenario.build import is_push
+from netdfl.scenario.checks.catalog import find_problems
+from netdfl.scenario.loading.document import Document
+from netdfl.scenario.model.schema import Scenario
+from netdfl.scenario.model.task import Train
+
+MOST = 1_000_000
+REDUCTIONS = ("void", "symmetry")
+"""The reductions, each of which can be switched off."""
+
+
+@dataclass(frozen=True)
+class ProofAnswer:
+    """The answer of a proof. Where `progress` is neither broken nor stopped, every schedule keeps every property."""
+
+    scenario: Scenario
+    bound: FaultBound
+    properties: Sequence[ProvenProperty]
+    progress: ProofProgress
+    drawn: Sequence[str] = ()
+
+    @property
+    def survives(self) -> bool:
+        """Whether every schedule within the bound keeps every property."""
+        return self.progress.broken is None and not self.progress.stopped
+
+    @property
+    def faults(self) -> tuple[FaultPoint, ...]:
+        """The faults of the smallest schedule that breaks a property."""
+        return () if self.progress.broken is None else self.progress.broken[0]
+
+    def __str__(self) -> str:
+        """Return the answer in sentences, without the counterexample's own."""
+        progress, seed = self.progress, f"seed {self.scenario.seed}, these times"
+        if self.survives:
+            first = f"survives all {progress.schedules:,} schedules (bound: {self.bound}; {seed})"
+        elif progress.broken is not None:
+            many = len(self.faults)
+            first = f"does not survive {many} fault{'s' * (many != 1)} (bound: {self.bound}; {seed})"
+        else:
+            first = f"not finished, as {progress.stopped}: {self._so_far()} (bound: {self.bound}; {seed})"
+        return "\n".join([first, *self._more()])
+
+    def _so_far(self) -> str:
+        """Return how much was answered, by number of faults."""
+        levels = zip(self.progress.levels, self.progress.done, strict=True)
+        told = [f"{done:,} of {all_of:,} with {k}" for k, (all_of, done) in enumerate(levels)]
+        many = self.progress.schedules
+        keep = f"{many:,} schedule{'s' * (many != 1)} keep{'s' * (many == 1)} all properties"
+        return f"{keep}; plays by faults: {', '.join(told)}"
+
+    def _more(self) -> list[str]:
+        progress, said = self.progress, [f"properties: {'; '.join(each.name for each in self.properties)}"]
+        if progress.schedules > progress.played - progress.refused:
+            said.append(f"{progress.played:,} played; the others are equal to one of these")
+        if progress.refused:
+            said.append(f"{progress.refused:,} left out, as their faults contradict each other")
+        if self.drawn:
+            said.append(f"drawn here, so that it does not hold for other seeds: {', '.join(self.drawn)}")
+        return said
+
+
+class ScenarioProof:
+    """A proof about one scenario: its run without faults, and the enumeration of all schedules within a bound."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        bound: FaultBound,
+        properties: Sequence[ProvenProperty],
+        *,
+        without: Sequence[str] = (),
+        most: int = MOST,
+        jobs: int = 1,
+    ) -> None:
+        """Make the run without faults. Raises InputError for a scenario about which nothing can be proven.
+
+        `without` names reductions that are not used.
+        """
+        _check(scenario)
+        self.scenario, self.bound, self.properties, self.without = scenario, bound, properties, without
+        reads_rows = any(each.reads_rows for each in properties)
+        self.player = Player(scenario, judged=reads_rows)
+        self.baseline = self._baseline()
+        last_ns = self.baseline.run.length_ns
+        self.round_ns = self.player.round_ns = max(1, last_ns // scenario.rounds)
+        self.drawn = is_drawn(scenario)
+        self.finder = PointFinder(
+            bound=bound,
+            round_ns=self.round_ns,
+            rounds=scenario.rounds,
+            crashes=[way for way in self._ways() if bound.most.get("crash")],
+            copied=any(getattr(entry, "duplicate", None) is not None for entry in scenario.links.values()),
+            drops_late=self._drops_late(),
+            unweighed=() if is_push(scenario) else (Fate.IN_FLIGHT.text,),
+            reads_rows=reads_rows,
+        )
+        prefix_player = PrefixPlayer(self.player, self.finder, properties)
+        symmetries = self._symmetries() if "symmetry" not in without else SymmetryGroup()
+        self.enumeration = Enumeration(bound, prefix_player, symmetries, "void" not in without, most, jobs)
+
+    def run(self, seconds: float | None = None, show: Show = lambda progress: None) -> ProofAnswer:
+        """Play every schedule, for at most `seconds`."""
+        ends_s = None if seconds is None else time.monotonic() + seconds
+        progress = self.enumeration.run(ends_s, show)
+        return ProofAnswer(self.scenario, self.bound, self.properties, progress, self.drawn)
+
+    def _baseline(self) -> Play:
+        """Return the play without faults, which is the same twice and keeps all properties. Raises InputError."""
+        first, again = self.player.play(), self.player.play()
+        if first.run.event_log_hash != again.run.event_log_hash:
+            raise InputError(
+                "the scenario does not repeat: two runs with one seed gave two event logs; `netdfl run "
+                "--check-determinism` names the first event that differs"
+            )
+        broken = broken_by(first, self.properties)
+        if broken is not None:
+            raise InputError(f"the scenario fails without any fault: {broken[1]} ({broken[0]})")
+        return first
+
+    def _drops_late(self) -> bool:
+        """Return whether a late message changes nothing; where nodes may crash, its arrival is an instant for it."""
+        return not _uses_late(self.scenario) and not any(self.bound.most.get(kind) for kind in ("crash", "pause"))
+
+    def _ways(self) -> list[Json]:
+        """Return how a node can crash here: for good, and with a return one round later, its state kept or lost."""
+        back = {"restart_after": exact_time(self.round_ns)}
+        ways: list[Json] = [{}, back, {**back, "state": "lost"}]
+        return [way for way in ways if not self._problems({"at": "1ns", "crash": 0, **way})]
+
+    def _problems(self, event: Json) -> bool:
+        alone = self.scenario.model_copy(update={"events": [*self.scenario.events, dict(event)]})
+        return bool(find_problems(alone, Document("scenario"), frozenset()))
+
+    def _symmetries(self) -> SymmetryGroup:
+        """Return the symmetries that keep all properties; none where numbers, draws or ties decide."""
+        at_once = any(message.arrived_ns == message.sent_ns for message in self.baseline.run.rows.messages)
+        if any(each.numeric for each in self.properties) or self.drawn or at_once:
+            return SymmetryGroup()
+        return find_symmetries(self.scenario, self.finder.points(self.baseline))
+
+
+def _uses_late(scenario: Scenario) -> bool:
+    """Return whether a late message is answered or mixed."""
+    return scenario.delivery.kind != "plain" or is_push(scenario) or bool(scenario.wait.stale)
+
+
+def find_reductions(names: Sequence[str]) -> Sequence[str]:
+    """Return the names of reductions. Raises InputError for a name of none."""
+    wrong = [name for name in names if name not in REDUCTIONS]
+    if wrong:
+        raise InputError(f"--without: {wrong[0]!r} is no reduction; use {', '.join(REDUCTIONS)}")
+    return names
+
+
+def _check(scenario: Scenario) -> None:
+    """Raise InputError for a scenario about which nothing can be proven."""
+    check_explorable(scenario)
+    if isinstance(scenario.task, Train):
+        raise InputError(
+            f"task: {scenario.name} trains a model on data, which takes far too long for every schedule; prove it on a "
+            "toy task: {kind: consensus, dim: 1} or {kind: quadratic}"
+        )

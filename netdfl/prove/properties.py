@@ -1,0 +1,127 @@
+"""The properties that every schedule within a bound is held to, each judged from a play alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import TypeAlias
+
+from netdfl.core.errors import InputError
+from netdfl.diagnosis import words
+from netdfl.explore.cause import PredicateError, find_predicates
+from netdfl.prove.player import Play
+from netdfl.scenario.build import is_push
+from netdfl.scenario.model.schema import Scenario
+
+TOLERANCE = 1e-9
+"""The share of the push-sum weight that rounding may take away or add."""
+
+Broken: TypeAlias = Callable[[Play], str]
+"""A function that returns how a play breaks a property in words; empty if it keeps it."""
+
+
+@dataclass(frozen=True)
+class ProvenProperty:
+    """A property by its name in words.
+
+    `numeric`: it depends on numbers, so that no symmetry keeps it. `reads_rows`: it may depend on the whole record.
+    """
+
+    name: str
+    broken: Broken
+    numeric: bool = False
+    reads_rows: bool = False
+
+
+def broken_by(play: Play, properties: Sequence[ProvenProperty]) -> tuple[str, str] | None:
+    """Return the first property that `play` breaks, and how; None if it keeps all."""
+    if play.run.error is not None:
+        return "no error", f"the run broke: {play.run.error!r}"
+    for each in properties:
+        if told := each.broken(play):
+            return each.name, told
+    return None
+
+
+def choose_properties(
+    scenario: Scenario, names: Sequence[str] = (), *, consensus: float | None = None
+) -> list[ProvenProperty]:
+    """Return the properties by name, by default all that fit the method. Raises InputError for a name without one.
+
+    A name with a colon is a predicate of the user's, `module:callable`, true or a text for a play that breaks it.
+    """
+    known = {"stall": STALL, "finish": FINISH, "diverged": DIVERGED}
+    if is_push(scenario):
+        known["weight"] = weight_kept(float(scenario.num_nodes))
+    chosen = []
+    for name in names or known:
+        if ":" in name:
+            chosen.append(_predicate(scenario, name))
+        elif name in known:
+            chosen.append(known[name])
+        elif name == "weight":
+            raise InputError(f"--properties: weight is a property of push-sum, and {scenario.algorithm.kind} has none")
+        else:
+            raise InputError(f"--properties: {name!r} is none; use stall, finish, diverged, weight, or module:callable")
+    if consensus is not None:
+        chosen.append(consensus_below(consensus))
+    return chosen
+
+
+def _stalls(play: Play) -> str:
+    held = play.end.left - play.end.idle
+    return f"{words.nodes(sorted(held))} {'wait' if len(held) > 1 else 'waits'} for good" if held else ""
+
+
+def _does_not_finish(play: Play) -> str:
+    left = (play.end.left - play.end.idle) | play.end.died
+    return f"{words.nodes(sorted(left))} {'do' if len(left) > 1 else 'does'} not finish" if left else ""
+
+
+def _diverges(play: Play) -> str:
+    rows = play.run.rows
+    fell = any(event.kind == "not_finite" for event in rows.events)
+    return "a vector is not finite" if fell or not all(isfinite(each.value) for each in rows.measured) else ""
+
+
+STALL = ProvenProperty("no stall", _stalls)
+FINISH = ProvenProperty("all that should finish do", _does_not_finish)
+DIVERGED = ProvenProperty("no divergence", _diverges, numeric=True)
+
+
+def weight_kept(num_nodes: float) -> ProvenProperty:
+    """Return the property that the push-sum weight of `num_nodes` nodes is kept."""
+
+    def lost(play: Play) -> str:
+        weight = play.end.weight
+        if weight is None or abs(weight - num_nodes) <= TOLERANCE * num_nodes:
+            return ""
+        how = "lost" if weight < num_nodes else "made"
+        return f"push-sum weight was {how}: {weight:.6g} of {num_nodes:g} is held, under way or unacknowledged"
+
+    return ProvenProperty("push-sum weight kept", lost, numeric=True)
+
+
+def consensus_below(bound: float) -> ProvenProperty:
+    """Return the property that the last consensus distance is below `bound`."""
+
+    def apart(play: Play) -> str:
+        told = [each for each in play.run.rows.measured if each.node is None and each.name == "consensus_distance"]
+        if told and told[-1].value < bound:
+            return ""
+        return f"the consensus distance is {told[-1].value:.3g}" if told else "no consensus distance was measured"
+
+    return ProvenProperty(f"consensus distance below {bound:g}", apart, numeric=True)
+
+
+def _predicate(scenario: Scenario, name: str) -> ProvenProperty:
+    (predicate,) = find_predicates(scenario, [name])
+
+    def holds(play: Play) -> str:
+        try:
+            return predicate(play.run)
+        except PredicateError as error:
+            raise InputError(str(error)) from error
+
+    return ProvenProperty(name, holds, numeric=True, reads_rows=True)

@@ -1,0 +1,64 @@
+"""The symmetries of a fleet: exchanges of nodes under which every schedule has an equal one, of which one is played."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from networkx import DiGraph
+from networkx.algorithms.isomorphism import DiGraphMatcher, numerical_edge_match
+
+from netdfl.core.types import NodeId
+from netdfl.prove.points import FaultPoint
+from netdfl.scenario.build import build_links, build_network
+from netdfl.scenario.model.schema import Scenario
+
+Exchange: TypeAlias = Mapping[NodeId, NodeId]
+MOST_NODES = 8
+"""No symmetries are looked for among more nodes: there may be very many."""
+
+
+@dataclass(frozen=True)
+class SymmetryGroup:
+    """A group of exchanges of nodes; the exchange of nobody is always one."""
+
+    exchanges: Sequence[Exchange] = ()
+
+    def stands_for(self, faults: Sequence[FaultPoint]) -> int:
+        """Return for how many schedules one of these faults stands; 0 where an equal one stands for it."""
+        own, images = tuple(sorted(faults)), set[tuple[FaultPoint, ...]]()
+        for exchange in self.exchanges:
+            image = tuple(sorted(exchanged(each, exchange) for each in faults))
+            if image < own:
+                return 0
+            images.add(image)
+        return max(1, len(images))
+
+
+def exchanged(point: FaultPoint, exchange: Exchange) -> FaultPoint:
+    """Return the same fault of the nodes that take the places of its nodes."""
+    return replace(point, nodes=tuple(exchange[node] for node in point.nodes), event={})
+
+
+def find_symmetries(scenario: Scenario, points: Iterable[FaultPoint]) -> SymmetryGroup:
+    """Return the symmetries of a scenario without faults, whose play has these points."""
+    network, num_nodes = build_network(scenario), scenario.num_nodes
+    if num_nodes > MOST_NODES or network.varies or scenario.events:
+        return SymmetryGroup()
+    links, matrix, server = build_links(scenario), network.matrix(0), network.server
+    graph = DiGraph()
+    for node in range(num_nodes):
+        graph.add_node(node, server=node == server, node=repr(links.node(node)))
+    rules = {edge: repr(links.link(edge)) for edge in network.graph(0).edges}
+    kinds = {rule: place for place, rule in enumerate(dict.fromkeys(rules.values()))}
+    for (src, dst), rule in rules.items():
+        graph.add_edge(src, dst, weight=float(matrix[dst, src]), rule=float(kinds[rule]))
+    alike = numerical_edge_match(["weight", "rule"], [0.0, 0.0])
+    own = set(points)
+
+    def same(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
+        return one == other
+
+    found = DiGraphMatcher(graph, graph, node_match=same, edge_match=alike).isomorphisms_iter()
+    return SymmetryGroup([each for each in found if {exchanged(point, each) for point in own} == own])

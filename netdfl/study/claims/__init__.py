@@ -1,1 +1,0 @@
-"""The papers' claims as data, decided by paired differences over seeds."""
