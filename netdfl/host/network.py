@@ -22,6 +22,7 @@ from netdfl.transport.shared_memory.memory import SharedMemory
 if TYPE_CHECKING:
     from netdfl.transport.grpc.connections import SharedNetwork
     from netdfl.transport.grpc.transport import GrpcTransport, Service
+    from netdfl.transport.security.secret import FleetSecret
 
 
 class NodeTransport(Transport, Protocol):
@@ -52,6 +53,8 @@ class NodeTransport(Transport, Protocol):
 class Endpoint:
     """The address of a real node, `host:port` (port 0: any), and the run whose messages it accepts.
 
+    Calls prove the fleet's `secret`; None: it has none.
+
     With `credentials` it speaks mutual TLS; large bodies lie in `memory`, where processes share some. Nodes of one
     process
     may have the server and connections of `shared` in common.
@@ -63,6 +66,7 @@ class Endpoint:
     credentials: Credentials | None = None
     memory: SharedMemory | None = None
     shared: SharedNetwork | None = None
+    secret: FleetSecret | None = None
 
 
 def make_transport(
@@ -81,6 +85,7 @@ def make_transport(
 
     from netdfl.transport.grpc.transport import GrpcTransport  # simulated nodes need no gRPC
     from netdfl.transport.security.identity import Identity
+    from netdfl.transport.security.secret import OPEN
 
     me = Identity(node, epoch, endpoint.run_id, endpoint.scenario_hash)
 
@@ -95,6 +100,7 @@ def make_transport(
             credentials=endpoint.credentials,
             memory=endpoint.memory,
             shared=endpoint.shared,
+            secret=endpoint.secret or OPEN,
         )
 
     meter = Meter()

@@ -35,7 +35,7 @@ class RunPlan:
     """The facts that a process needs to become nodes of a run.
 
     The process writes to `directory`, which holds the resolved scenario; the user's own parts lie in
-    `scenario_directory`. `control` is the supervisor's address, `token` the proof of belonging to the run. Where
+    `scenario_directory`. `control` is the supervisor's address, `secret` the secret of the run. Where
     `shares_disk` or `shares_clock` is false, files or clock readings travel over the control plane; `luggage` then
     holds
     the first files needed, by name, as base64. `share_memory` lists nodes that are forked from one process, whose large
@@ -46,7 +46,7 @@ class RunPlan:
     directory: str
     scenario_directory: str
     control: str
-    token: str
+    secret: str = field(repr=False)
     run_id: str
     scenario_hash: str
     shares_disk: bool = True

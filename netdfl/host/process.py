@@ -30,6 +30,7 @@ from netdfl.host.workers import make_worker
 from netdfl.node.worker import Worker
 from netdfl.transport.control.attendance import ControlClient, control_channels
 from netdfl.transport.grpc.connections import Channels, SharedNetwork
+from netdfl.transport.security.secret import FleetSecret
 from netdfl.transport.shared_memory.memory import SharedMemory
 from netdfl.transport.wire import PROTOCOL_VERSION
 
@@ -47,7 +48,7 @@ def run_process(blueprint: Blueprint, plan: RunPlan, command: Command, memory: S
         torch.set_num_threads(1)
     keep_freed()
     worker = make_worker(blueprint, len(command.nodes))
-    common = ProcessResources.of(blueprint, command, worker, memory)
+    common = ProcessResources.of(blueprint, plan, command, worker, memory)
     members = [
         Evaluator(blueprint, plan, command) if node == EVALUATOR else HostedNode(blueprint, plan, command, node, common)
         for node in command.nodes
@@ -80,19 +81,20 @@ class ProcessResources:
 
     worker: Worker
     memory: SharedMemory | None
+    secret: FleetSecret
     control: Channels | None = None
     shared: SharedNetwork | None = None
 
     @classmethod
     def of(
-        cls, blueprint: Blueprint, command: Command, worker: Worker, memory: SharedMemory | None
+        cls, blueprint: Blueprint, plan: RunPlan, command: Command, worker: Worker, memory: SharedMemory | None
     ) -> ProcessResources:
         """Return the resources for the nodes of `command`. With mutual TLS each node has its own connections."""
+        secret = FleetSecret(text=plan.secret)
         if len(command.nodes) == 1 or command.credentials:
-            return cls(worker=worker, memory=memory)
-        return cls(
-            worker=worker, memory=memory, control=control_channels(), shared=SharedNetwork(message_options(blueprint))
-        )
+            return cls(worker=worker, memory=memory, secret=secret)
+        shared = SharedNetwork(message_options(blueprint), secret=secret)
+        return cls(worker=worker, memory=memory, secret=secret, control=control_channels(secret), shared=shared)
 
 
 class SupervisorStream:
@@ -135,7 +137,7 @@ class SupervisorStream:
                 obey(order)
 
         self.control = await ControlClient.connect(
-            self.plan.control, self.plan.token, hello, heed, lambda reason: self.stopped.set(), self.channels
+            self.plan.control, hello, heed, lambda reason: self.stopped.set(), self.channels
         )
 
     def report(self, report: Report) -> None:
@@ -174,7 +176,7 @@ class HostedNode:
         """Prepare `node`; nothing runs yet."""
         self.alone, self.trains = command.nodes == (node,), not blueprint.plain
         credentials = command.credentials.get(node)
-        self.attendance = SupervisorStream(plan, common.control or control_channels(credentials))
+        self.attendance = SupervisorStream(plan, common.control or control_channels(common.secret, credentials))
         self.role = Role.SERVER if node == blueprint.network.server else Role.CLIENT
         endpoint = Endpoint(
             listen=f"{command.address}:{command.port}",
@@ -183,6 +185,7 @@ class HostedNode:
             credentials=credentials,
             memory=common.memory,
             shared=common.shared,
+            secret=common.secret,
         )
         birth = NodeConfig(
             node=node,
@@ -221,7 +224,8 @@ class Evaluator:
     def __init__(self, blueprint: Blueprint, plan: RunPlan, command: Command) -> None:
         """Judge by the blueprint's problem."""
         self.blueprint, self.directory = blueprint, Path(plan.directory)
-        self.attendance = SupervisorStream(plan, control_channels(command.credentials.get(EVALUATOR)))
+        channels = control_channels(FleetSecret(text=plan.secret), command.credentials.get(EVALUATOR))
+        self.attendance = SupervisorStream(plan, channels)
         self.queue: asyncio.Queue[Evaluate] = asyncio.Queue()
 
     async def main(self) -> int:

@@ -26,12 +26,18 @@ from netdfl.standalone.request import Request
 from netdfl.transport.control.rendezvous import FINISHED, Line, Reply, StrangerError, make_call
 from netdfl.transport.control.rendezvous import Rendezvous as Meeting
 from netdfl.transport.security.identity import Identity, plainly
+from netdfl.transport.security.secret import NOT_OF_THIS_FLEET, SECRET, VERSION
 
 LEAD_NS = 1_000_000_000
 """Time between the agreement on the start and the start, in which all nodes learn it and measure it."""
 LAST_ASKED_NS = 200_000_000
 POLL_S = 0.1
 CALL_S = 1.0
+_MEANT = {
+    VERSION: "it runs another version of netdfl; install the same one on all",
+    SECRET: "it has another secret; give all nodes the same --secret, or credentials that were made together",
+    NOT_OF_THIS_FLEET: "this node is not of its fleet; have all nodes read the same scenario, --set and --peers",
+}
 
 
 class NothingToRun(InputError):
@@ -235,7 +241,8 @@ class StartNegotiation:
             return None
         self._why.pop(peer, None)
         if reply.answer.refusal:
-            raise InputError(f"{self._who([peer])} refuses this node: {plainly(reply.answer.refusal, 500)}")
+            why = plainly(reply.answer.refusal, 500)
+            raise InputError(f"{self._who([peer])} refuses this node: {_MEANT.get(why, why)}")
         return reply
 
     async def _ask_all(self, run_id: bytes = b"", nodes: Collection[NodeId] | None = None) -> dict[NodeId, Reply]:

@@ -27,7 +27,7 @@ from netdfl.core.types import ITEM_BYTES, Array, Kind, Message, NodeId, Payload,
 Listing: TypeAlias = tuple[tuple[str, str, tuple[int, ...]], ...]
 """The name, dtype and shape of each array of a payload."""
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 BODY_AT = 48
 
 _MAGIC = b"ndfl"

@@ -17,6 +17,7 @@ from netdfl.record.base import Store
 from netdfl.scenario.loading.identity import scenario_hash
 from netdfl.transport.control.attendance import Attendee, ControlServer
 from netdfl.transport.security.credentials import SUPERVISOR, Credentials
+from netdfl.transport.security.secret import FleetSecret
 from netdfl.worlds.base import BackgroundTasks, Figures, OpenResult, WorldConfig, WorldListener, run_in_real_time
 from netdfl.worlds.fork_client import ForkServer
 
@@ -63,10 +64,11 @@ class ProcessesWorld:
         self.clock = RealClock()
         self.forks = setting.forkserver or ForkServer.open()
         self._place, self._gpus, self._elsewhere = place, gpus, elsewhere
-        self._token, self._run_id = secrets.token_hex(16), secrets.token_hex(8)
+        self._secret, self._run_id = secrets.token_hex(32), secrets.token_hex(8)
         self._authority = _authority(self._run_id) if getattr(self.scenario.world, "tls", False) else None
         mine = None if self._authority is None else self._authority.issue(SUPERVISOR, 0)
-        self._control = ControlServer(self._token, self._on_report, listen, mine, lambda what: self.news.refused(what))
+        proof = FleetSecret(text=self._secret)
+        self._control = ControlServer(proof, self._on_report, listen, mine, lambda what: self.news.refused(what))
         self._attendees: dict[NodeId, Attendee] = {}
         self._beside = BackgroundTasks(lambda error: self.news.broke(error))
         self.devices: list[str] = []
@@ -100,7 +102,7 @@ class ProcessesWorld:
             directory=str(self.directory.path),
             scenario_directory=str(self.scenario.file.parent if self.scenario.file else "."),
             control=await self._control.start(),
-            token=self._token,
+            secret=self._secret,
             run_id=self._run_id,
             scenario_hash=scenario_hash(self.scenario),
             share_memory=tuple(range(self.scenario.num_nodes)),

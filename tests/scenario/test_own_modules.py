@@ -104,7 +104,7 @@ def test_a_process_of_nodes_finds_it_again(tmp_path: Path) -> None:
     run.mkdir()
     (run / "scenario.yaml").write_text(to_yaml(load(file)))
     where = {"directory": str(run), "scenario_directory": str(file.parent)}
-    blueprint = RunPlan(**where, control="", token="", run_id="", scenario_hash="").blueprint()
+    blueprint = RunPlan(**where, control="", secret="", run_id="", scenario_hash="").blueprint()
     assert blueprint.network.topology.who == "a"  # type: ignore[attr-defined]
 
 

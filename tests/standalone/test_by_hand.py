@@ -153,7 +153,8 @@ def test_a_node_with_another_scenario_is_refused(fleets: list[HandFleet], tmp_pa
     fleet.start(0, 1)
     fleet.start(2, scenario="other.yaml")
     assert set(fleet.end().values()) == {ExitCode.UNUSABLE}
-    assert "another scenario" in fleet.logs([2])
+    assert "have all nodes read the same scenario" in fleet.logs([2])
+    assert "node 2 comes with another scenario" in fleet.logs([0])
 
 
 @pytest.mark.parametrize(

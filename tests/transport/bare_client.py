@@ -8,7 +8,9 @@ from contextlib import asynccontextmanager
 import grpc
 import grpc.aio
 
+from netdfl.transport.grpc.connections import for_node
 from netdfl.transport.security.credentials import Credentials
+from netdfl.transport.security.secret import OPEN, FleetSecret
 
 HELLO, PUSH, CHUNKS = "/netdfl.v1.Node/Hello", "/netdfl.v1.Node/Push", "/netdfl.v1.Node/PushChunks"
 
@@ -33,3 +35,8 @@ def proof(credentials: Credentials, authority: str = "") -> grpc.ChannelCredenti
     return grpc.ssl_channel_credentials(
         (authority or credentials.authority).encode(), credentials.key.encode(), credentials.certificate.encode()
     )
+
+
+def to(callee: int, address: str = "", secret: FleetSecret = OPEN) -> tuple[tuple[str, str], ...]:
+    """The metadata of a call of `callee`, as a member writes it; without a secret, of an open fleet."""
+    return for_node(callee), *secret.proof(callee, address)

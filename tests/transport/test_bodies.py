@@ -287,7 +287,9 @@ async def taken(frame: bytes, memory: SharedMemory | None, ledger: KeptLedger) -
     )
     inlet.attach(KeptSink())
     inlet.introduce(0)
-    said = HelloRequest(protocol_version=1, run_id=RUN_ID, scenario_hash="abc", node=0, epoch=0, callee=1)
+    said = HelloRequest(
+        protocol_version=wire.PROTOCOL_VERSION, run_id=RUN_ID, scenario_hash="abc", node=0, epoch=0, callee=1
+    )
     assert (await inlet.hello(said.SerializeToString(), Caller())).accepted
     return await inlet.take(frame)
 
@@ -338,7 +340,9 @@ async def test_a_renewal_ends_the_calls_that_wait_for_room() -> None:
     servicer.introduce(0)
     lender, payload = SharedBuffers(memory, 0, 0), vector_payload(VECTOR)
     lease, reference = lent(lender, payload)
-    said = HelloRequest(protocol_version=1, run_id=RUN_ID, scenario_hash="abc", node=0, epoch=0, callee=1)
+    said = HelloRequest(
+        protocol_version=wire.PROTOCOL_VERSION, run_id=RUN_ID, scenario_hash="abc", node=0, epoch=0, callee=1
+    )
     assert (await servicer.hello(said.SerializeToString(), Caller())).accepted
     frame = wire.FrameWriter.referring(wire.FrameWriter(RUN_ID).header(data_message((0, 1), 0, payload), 0), reference)
     call = asyncio.create_task(servicer.take(frame))

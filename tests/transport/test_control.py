@@ -9,7 +9,9 @@ from grpc_fleet import until
 
 from netdfl.core.control import Bye, Hello, Order, Probe, Progress, Report
 from netdfl.core.errors import TransportError
-from netdfl.transport.control.attendance import Attendee, ControlClient, ControlServer
+from netdfl.transport.control.attendance import Attendee, ControlClient, ControlServer, control_channels
+from netdfl.transport.security.secret import FleetSecret
+from netdfl.transport.wire import PROTOCOL_VERSION
 
 
 class Supervisor:
@@ -18,7 +20,7 @@ class Supervisor:
     def __init__(self) -> None:
         self.attendees: dict[int, Attendee] = {}
         self.reports: list[tuple[int, Report]] = []
-        self.server = ControlServer("secret", self.on_report)
+        self.server = ControlServer(FleetSecret(text="secret"), self.on_report)
 
     def on_report(self, attendee: Attendee, report: Report) -> None:
         self.attendees[attendee.hello.node] = attendee
@@ -32,9 +34,12 @@ class Node:
         self.orders: list[Order] = []
         self.lost: list[str] = []
 
-    async def attend(self, address: str, node: int, token: str = "secret", version: int = 1) -> ControlClient:
+    async def attend(
+        self, address: str, node: int, secret: str = "secret", version: int = PROTOCOL_VERSION
+    ) -> ControlClient:
         hello = Hello(node=node, role="client", pid=1, address="here", protocol_version=version)
-        return await ControlClient.connect(address, token, hello, self.orders.append, self.lost.append)
+        channels = control_channels(FleetSecret(text=secret))
+        return await ControlClient.connect(address, hello, self.orders.append, self.lost.append, channels)
 
 
 async def test_reports_and_orders_keep_their_order():
@@ -75,7 +80,7 @@ async def test_a_life_that_counts_as_ended_is_heard_no_more_and_its_stream_ends(
     client.report(Progress(round=2))
     await until(lambda: node.lost)
     assert [report.round for _, report in supervisor.reports[1:]] == [1]
-    with pytest.raises(TransportError, match="node 3 was restarted 1 times, not 0"):
+    with pytest.raises(TransportError, match="not of this fleet"):
         await later.attend(address, 3)
     await client.aclose()
     await supervisor.server.aclose()
@@ -93,13 +98,14 @@ async def test_a_dead_supervisor_is_noticed_by_every_node():
 
 
 @pytest.mark.parametrize(
-    ("token", "version", "words"), [("guess", 1, "token"), ("", 1, "token"), ("secret", 2, "protocol version 1")]
+    ("secret", "version", "words"),
+    [("guess", PROTOCOL_VERSION, "secret"), ("", PROTOCOL_VERSION, "secret"), ("secret", 1, "version")],
 )
-async def test_a_stranger_may_not_attend(token, version, words):
+async def test_a_stranger_may_not_attend(secret, version, words):
     supervisor = Supervisor()
     address = await supervisor.server.start()
-    with pytest.raises(TransportError, match=words):
-        await Node().attend(address, 3, token, version)
+    with pytest.raises(TransportError, match=f": {words}$"):
+        await Node().attend(address, 3, secret, version)
     assert not supervisor.reports
     await supervisor.server.aclose()
 

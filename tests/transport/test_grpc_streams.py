@@ -12,6 +12,7 @@ import grpc
 import grpc.aio
 import numpy as np
 import pytest
+from bare_client import to
 from grpc_fleet import NODE, OPTIONS, RUN_ID, foreign_node, grpc_fleet, never
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -48,11 +49,11 @@ async def bare_client(address: str) -> AsyncIterator[grpc.aio.Channel]:
 
 async def say_hello(channel: grpc.aio.Channel, node: int = 0, epoch: int = 0) -> HelloReply:
     hello = channel.unary_unary(f"/{NODE}/Hello", HelloRequest.SerializeToString, HelloReply.FromString)
-    return await hello(Identity(node, epoch, RUN_ID, "abc").greeting(1))
+    return await hello(Identity(node, epoch, RUN_ID, "abc").greeting(1), metadata=to(1))
 
 
 async def push(channel: grpc.aio.Channel, data: bytes) -> str:
-    stream = channel.stream_stream(f"/{NODE}/Push", None, Receipt.FromString)(timeout=30)
+    stream = channel.stream_stream(f"/{NODE}/Push", None, Receipt.FromString)(timeout=30, metadata=to(1))
     await stream.write(data)
     receipt: Receipt = await stream.read()
     await stream.done_writing()
@@ -98,10 +99,10 @@ async def test_hostile_bytes_change_nothing_and_are_counted():
         stream = channel.stream_unary(f"/{NODE}/PushChunks", None, Receipt.FromString)
         for data in hostile:
             assert (await push(channel, data)).startswith("refused:")
-            receipt = await stream(iter([data]), timeout=30)
+            receipt = await stream(iter([data]), timeout=30, metadata=to(1))
             assert receipt.fate.startswith("refused:")
         assert len(ledger.refusals) == 2 * len(hostile)
-        nonsense = await channel.unary_unary(f"/{NODE}/Hello", None, HelloReply.FromString)(b"\xff\xff")
+        nonsense = await channel.unary_unary(f"/{NODE}/Hello", None, HelloReply.FromString)(b"\xff\xff", metadata=to(1))
         assert not nonsense.accepted
         assert len(ledger.refusals) == 2 * len(hostile) + 1
         assert not sink.messages
@@ -116,12 +117,12 @@ async def test_a_stream_that_breaks_off_changes_nothing():
         b.attach(sink := KeptSink())
         await say_hello(channel)
         stream = channel.stream_unary(f"/{NODE}/PushChunks", None, Receipt.FromString)
-        assert (await stream(iter(pieces[:-1]), timeout=30)).fate == "refused:malformed"
-        call = stream(timeout=30)
+        assert (await stream(iter(pieces[:-1]), timeout=30, metadata=to(1))).fate == "refused:malformed"
+        call = stream(timeout=30, metadata=to(1))
         await call.write(pieces[0])
         await call.initial_metadata()
         call.cancel()
-        assert (await stream(iter(pieces), timeout=30)).fate == "delivered"
+        assert (await stream(iter(pieces), timeout=30, metadata=to(1))).fate == "delivered"
         assert len(sink.messages) == 1
 
 

@@ -68,19 +68,20 @@ async def test_the_start_is_known_to_half_of_the_time_that_the_answer_took(rende
         (me(7), "node 7 is none of this fleet's 3 nodes"),
     ],
 )
-async def test_a_stranger_is_refused_with_the_reason(
+async def test_a_stranger_is_refused_and_the_reason_stays_here(
     rendezvous: Rendezvous, line: Line, caller: Identity, words: str
 ) -> None:
     reply = await line.ask(make_call(caller, READY), 10)
-    assert words in reply.answer.refusal
+    assert reply.answer.refusal == "not of this fleet"
     assert words in rendezvous.refused.get(1, words)
     assert set(rendezvous.refused) == {caller.node} & {0, 1, 2}
     assert rendezvous.missing == [1, 2]
 
 
-async def test_one_that_means_another_node_is_refused(line: Line) -> None:
+async def test_one_that_means_another_node_is_refused(rendezvous: Rendezvous, line: Line) -> None:
     line.peer = 2
-    assert "another address, which it takes for node 2, expected 0" in (await ask(line, 1)).answer.refusal
+    assert (await ask(line, 1)).answer.refusal == "not of this fleet"
+    assert "another address, which it takes for node 2, expected 0" in rendezvous.refused[1]
 
 
 async def test_a_later_life_is_news_once(rendezvous: Rendezvous, line: Line) -> None:

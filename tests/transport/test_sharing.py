@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bare_client import HELLO, channel
+from bare_client import HELLO, channel, to
 from grpc_fleet import OPTIONS, RUN_ID, make, until
 
 from netdfl.core.types import Kind, Payload, unicasts
 from netdfl.testing.transports import TRANSPORT_CHECKS, KeptLedger, KeptSink, data_message
+from netdfl.transport import wire
 from netdfl.transport.base import Fate
 from netdfl.transport.shared_memory.memory import SharedMemory
 from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest
@@ -139,19 +140,24 @@ async def test_a_later_life_of_a_node_is_reached_at_its_own_address() -> None:
     assert [len(each.messages) for each in sinks] == [0, 0, 1, 1]
 
 
-async def test_whoever_asks_for_no_node_or_a_wrong_one_gets_to_the_first() -> None:
+async def test_whoever_asks_for_no_node_or_one_that_is_elsewhere_is_refused() -> None:
     ledgers = [KeptLedger() for _ in range(4)]
     async with fleet_in_processes(4, ledgers) as transports:
-        said = HelloRequest(protocol_version=1, run_id=RUN_ID, scenario_hash="abc", node=0, callee=2)
+        said = HelloRequest(
+            protocol_version=wire.PROTOCOL_VERSION, run_id=RUN_ID, scenario_hash="abc", node=0, callee=2
+        )
         async with channel(transports[3].address, None) as opened:
             call = opened.unary_unary(HELLO, None, HelloReply.FromString)
-            assert (await call(said.SerializeToString())).accepted
+            for metadata in (to(2)[1:], to(0)):
+                assert (await call(said.SerializeToString(), metadata=metadata)).reason == "not of this fleet"
+            assert (await call(said.SerializeToString(), metadata=to(2))).accepted
         await transports[2].aclose()
         transports[0].set_peer(1, transports[3].address, epoch=1)
         await transports[0].send(unicasts([data_message((0, 1), 0, SMALL)]))
         await ledgers[0].until_settled(1)
     assert [row.fate.text for row in ledgers[0].rows] == ["refused:foreign"]
-    assert "takes for node 1, expected 3" in ledgers[3].refusals[0][2]
+    assert ledgers[0].refusals[0][2].endswith("refuses node 0: not of this fleet")
+    assert [what for each in ledgers[2:] for _, _, what in each.refusals if "Hello: not of this fleet" in what]
 
 
 @pytest.mark.skipif(not hasattr(socket, "AF_NETLINK"), reason="only Linux tells of connections that ended")

@@ -10,6 +10,7 @@ from typing import Any
 import grpc.aio
 import numpy as np
 import pytest
+from bare_client import to
 from grpc_fleet import OPTIONS, RUN_ID, grpc_fleet, make
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -60,7 +61,14 @@ def inlet(ledger: Any) -> DataServicer:
 
 
 def hello(**changed: Any) -> bytes:
-    said = {"protocol_version": 1, "run_id": RUN_ID, "scenario_hash": "abc", "node": 1, "epoch": 0, "callee": 0}
+    said = {
+        "protocol_version": wire.PROTOCOL_VERSION,
+        "run_id": RUN_ID,
+        "scenario_hash": "abc",
+        "node": 1,
+        "epoch": 0,
+        "callee": 0,
+    }
     return HelloRequest(**(said | changed)).SerializeToString()
 
 
@@ -195,8 +203,8 @@ async def test_a_real_fleet_goes_on_beside_a_stranger() -> None:
         b.attach(sink)
         async with grpc.aio.insecure_channel(b.address) as channel:
             call = channel.unary_unary(f"/{SERVICE}/Hello", None, HelloReply.FromString)
-            assert not (await call(hello(node=MOST, callee=1))).accepted
-            assert not (await call(b"\xff" * 40)).accepted
+            assert not (await call(hello(node=MOST, callee=1), metadata=to(1))).accepted
+            assert not (await call(b"\xff" * 40, metadata=to(1))).accepted
         await a.send(unicasts([data_message((0, 1), 0, vector_payload(np.zeros(5)))]))
         await sink.until(1)
     assert [edge for edge, _, _ in ledger.refusals] == [None, None]
@@ -211,7 +219,14 @@ async def test_a_real_fleet_goes_on_beside_a_stranger() -> None:
 )
 async def test_a_meeting_refuses_what_no_node_says(changed: Any) -> None:
     rendezvous = Rendezvous(ME, range(2))
-    said = {"protocol_version": 1, "run_id": RUN_ID, "scenario_hash": "abc", "node": 1, "callee": 0, "phase": 1}
+    said = {
+        "protocol_version": wire.PROTOCOL_VERSION,
+        "run_id": RUN_ID,
+        "scenario_hash": "abc",
+        "node": 1,
+        "callee": 0,
+        "phase": 1,
+    }
     answer = await rendezvous.meet(Call(**(said | changed)), None)
     assert answer.refusal
     assert rendezvous.missing == [1]
@@ -336,7 +351,7 @@ def test_any_link_header_is_read_or_malformed(data: bytes) -> None:
 @given(
     st.builds(
         Call,
-        protocol_version=st.just(1) | numbers(32),
+        protocol_version=st.just(wire.PROTOCOL_VERSION) | numbers(32),
         run_id=st.just(RUN_ID) | st.binary(max_size=9),
         scenario_hash=st.just("abc") | st.text(max_size=9),
         node=numbers(32),

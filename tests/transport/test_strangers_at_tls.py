@@ -16,7 +16,7 @@ import grpc.aio
 import numpy as np
 import pytest
 import trustme
-from bare_client import CHUNKS, HELLO, PUSH, channel, proof
+from bare_client import CHUNKS, HELLO, PUSH, channel, proof, to
 from grpc_fleet import RUN_ID, assert_foreign, connect, grpc_fleet, make, until
 
 from netdfl.core.control import EVALUATOR, Hello
@@ -31,12 +31,14 @@ from netdfl.transport.grpc.transport import GrpcTransport
 from netdfl.transport.security.authority import Authority
 from netdfl.transport.security.credentials import SUPERVISOR, Credentials, name_of
 from netdfl.transport.security.identity import Identity
+from netdfl.transport.security.secret import FleetSecret
 from netdfl.transport.security.tls import why_not
 from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest, Receipt
 
 RUN = RUN_ID.hex()
 OURS, OTHERS = Authority.make(RUN), Authority.make(RUN)
 NODE_0 = name_of(RUN, 0)
+SECRET = FleetSecret(text="secret")
 
 
 def fleet(ledger: KeptLedger) -> AbstractAsyncContextManager[Sequence[GrpcTransport]]:
@@ -58,14 +60,14 @@ async def assert_undisturbed(nodes: Sequence[GrpcTransport], ledger: KeptLedger)
 
 def said_hello(node: int, epoch: int = 0) -> bytes:
     return HelloRequest(
-        protocol_version=1, run_id=RUN_ID, scenario_hash="abc", node=node, epoch=epoch, callee=0
+        protocol_version=wire.PROTOCOL_VERSION, run_id=RUN_ID, scenario_hash="abc", node=node, epoch=epoch, callee=0
     ).SerializeToString()
 
 
 async def say_hello(address: str, credentials: grpc.ChannelCredentials | None, node: int = 1, epoch: int = 0) -> str:
     """Why node 0 refuses this hello; empty: it does not."""
     async with channel(address, credentials, NODE_0) as opened:
-        data = await opened.unary_unary(HELLO)(said_hello(node, epoch), timeout=20)
+        data = await opened.unary_unary(HELLO)(said_hello(node, epoch), timeout=20, metadata=to(0))
     reply = HelloReply.FromString(data)
     assert bool(reply.reason) != reply.accepted
     return reply.reason
@@ -139,7 +141,7 @@ async def test_a_hello_is_taken_from_whom_the_certificate_names_alone(
     ledger = KeptLedger()
     async with fleet(ledger) as nodes:
         nodes[0].set_peer(1, nodes[1].address, epoch=3)
-        assert words in await say_hello(nodes[0].address, proof(OURS.issue(*shown)), *said)
+        assert await say_hello(nodes[0].address, proof(OURS.issue(*shown)), *said) == "not of this fleet"
         assert not await say_hello(nodes[0].address, proof(OURS.issue(1, 3)), 1, 3)
     ((told, reason, what),) = ledger.refusals
     assert (told, reason) == (edge, "foreign")
@@ -161,9 +163,9 @@ async def test_a_message_is_taken_from_whom_the_certificate_names_alone(
         nodes[0].attach(sink)
         async with channel(nodes[0].address, proof(OURS.issue(*shown)), NODE_0) as opened:
             if chunks:
-                data = await opened.stream_unary(CHUNKS)(pieces, timeout=20)
+                data = await opened.stream_unary(CHUNKS)(pieces, timeout=20, metadata=to(0))
             else:
-                call = opened.stream_stream(PUSH)()
+                call = opened.stream_stream(PUSH)(metadata=to(0))
                 await call.write(wire.encode(message, RUN_ID, 0))
                 data = await call.read()
                 call.cancel()
@@ -234,7 +236,7 @@ async def test_a_peer_that_leaves_a_plain_port_as_it_comes_is_no_stranger() -> N
     for number in range(20):
         socket.create_connection((host, int(port))).close()
         async with channel(address, None) as opened:
-            call = opened.unary_unary(HELLO)(said_hello(1))
+            call = opened.unary_unary(HELLO)(said_hello(1), metadata=to(0))
             await asyncio.sleep(0.001 * number)
             call.cancel()
     assert await why_not(address, 0, None) == ""
@@ -245,7 +247,7 @@ async def test_a_peer_that_leaves_a_plain_port_as_it_comes_is_no_stranger() -> N
 @only_linux
 async def test_the_supervisors_plain_port_tells_of_strangers_too() -> None:
     refused: list[str] = []
-    server = ControlServer("secret", lambda who, report: None, on_refused=refused.append)
+    server = ControlServer(SECRET, lambda who, report: None, on_refused=refused.append)
     host, _, port = (await server.start()).rpartition(":")
     await asyncio.to_thread(bare_grpc, host, int(port))
     await until(lambda: bool(refused))
@@ -298,8 +300,8 @@ async def test_whoever_calls_a_meeting_is_who_its_certificate_says(
     node = make(0, ledger, credentials=OURS.issue(0, 0), services=[meeting.service])
     line = Line(0, await node.start(), OURS.issue(*shown))
     reply = await line.ask(make_call(Identity(said[0], said[1], RUN_ID, "abc"), READY), 20)
-    assert words in reply.answer.refusal
-    assert bool(reply.answer.refusal) == bool(words)
+    assert reply.answer.refusal == ("not of this fleet" if words else "")
+    assert words in meeting.refused.get(1, "")
     assert meeting.missing == ([1, 2] if words else [2])
     await asyncio.gather(line.aclose(), node.aclose())
 
@@ -315,7 +317,8 @@ async def test_an_earlier_life_is_refused_by_the_meeting_that_heard_a_later_one(
         answers.append(reply.answer.refusal)
         await line.aclose()
     await node.aclose()
-    assert answers == ["", "node 1 was restarted 1 times, not 0"]
+    assert answers == ["", "not of this fleet"]
+    assert meeting.refused == {1: "node 1 was restarted 1 times, not 0"}
 
 
 async def test_a_line_says_why_tls_fails() -> None:
@@ -344,17 +347,19 @@ class Supervision:
         self.hellos: list[int] = []
         self.refused: list[str] = []
         credentials = OURS.issue(SUPERVISOR, 0)
-        self.server = ControlServer("secret", self.hear, host, credentials, self.refused.append)
+        self.server = ControlServer(SECRET, self.hear, host, credentials, self.refused.append)
 
     def hear(self, attendee: Attendee, report: object) -> None:
         self.hellos.append(attendee.hello.node)
 
     async def attended(self, address: str, credentials: Credentials | None, node: int = 1, epoch: int = 0) -> str:
         """Why a node can't attend; empty: it can."""
-        hello = Hello(node=node, role="client", pid=1, address="here", protocol_version=1, epoch=epoch)
+        hello = Hello(
+            node=node, role="client", pid=1, address="here", protocol_version=wire.PROTOCOL_VERSION, epoch=epoch
+        )
         try:
             client = await ControlClient.connect(
-                address, "secret", hello, lambda order: None, lambda why: None, control_channels(credentials)
+                address, hello, lambda order: None, lambda why: None, control_channels(SECRET, credentials)
             )
         except TransportError as error:
             return str(error)
@@ -365,9 +370,9 @@ class Supervision:
 @pytest.mark.parametrize(
     ("credentials", "node", "epoch", "words"),
     [
-        (OURS.issue(2, 1), 1, 1, "node 2 of epoch 1, by its certificate, says that it is node 1"),
-        (OURS.issue(1, 0), 1, 1, "node 1 of epoch 0, by its certificate, says that it is node 1 of epoch 1"),
-        (OURS.issue(1, 0), 1, 0, "node 1 was restarted 1 times, not 0"),
+        (OURS.issue(2, 1), 1, 1, "not of this fleet"),
+        (OURS.issue(1, 0), 1, 1, "not of this fleet"),
+        (OURS.issue(1, 0), 1, 0, "not of this fleet"),
         (OTHERS.issue(1, 1), 1, 1, "has a certificate, but not that of the supervisor of this run"),
         (None, 1, 1, "can't attend"),
     ],

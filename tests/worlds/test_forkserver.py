@@ -23,7 +23,7 @@ EXIT_LOST = 6
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's death")
 
 
-PLAN = RunPlan(directory="nowhere", scenario_directory=".", control="", token="", run_id="", scenario_hash="")
+PLAN = RunPlan(directory="nowhere", scenario_directory=".", control="", secret="", run_id="", scenario_hash="")
 
 
 class Ended(Exception):

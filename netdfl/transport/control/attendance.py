@@ -7,8 +7,7 @@ stream means that the process at its other end is gone.
 from __future__ import annotations
 
 import asyncio
-import hmac
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -25,11 +24,11 @@ from netdfl.transport.grpc.options import patient
 from netdfl.transport.security.credentials import SUPERVISOR, Credentials
 from netdfl.transport.security.departures import DepartureMonitor, watched
 from netdfl.transport.security.identity import plainly
+from netdfl.transport.security.secret import NOT_OF_THIS_FLEET, VERSION, FleetSecret, Gatekeeper
 from netdfl.transport.security.tls import Guard, open_port, why_not
 from netdfl.transport.wire import PROTOCOL_VERSION
 
 _SERVICE = "netdfl.v1.Control"
-_TOKEN = "token"
 _WELCOME = "welcome"
 _OPTIONS = [
     ("grpc.keepalive_time_ms", 10_000),
@@ -47,9 +46,9 @@ _OPTIONS = [
 _T = TypeVar("_T")
 
 
-def control_channels(credentials: Credentials | None = None) -> Channels:
+def control_channels(secret: FleetSecret, credentials: Credentials | None = None) -> Channels:
     """Return channels to supervisors, which nodes of one process may share; with `credentials`, by mutual TLS."""
-    return Channels(_OPTIONS, credentials)
+    return Channels(_OPTIONS, credentials, secret)
 
 
 @dataclass(eq=False)
@@ -72,13 +71,13 @@ class ControlServer:
 
     def __init__(
         self,
-        token: str,
+        secret: FleetSecret,
         on_report: Callable[[Attendee, Report], None],
         host: str = "127.0.0.1",
         credentials: Credentials | None = None,
         on_refused: Callable[[str], None] = lambda what: None,
     ) -> None:
-        """Prepare a server for nodes that know `token`, on a free port of `host` or at a socket, `unix:PATH`.
+        """Prepare a server for nodes that know `secret`, on a free port of `host` or at a socket, `unix:PATH`.
 
         A socket in the file system is reachable from all network namespaces. With `credentials`, all connections are
         mutual TLS, and a node's certificate proves which node it is. `on_refused` is called with each refused caller.
@@ -87,7 +86,7 @@ class ControlServer:
         self._guard = None if credentials is None else Guard(credentials, on_refused)
         self._epochs: dict[NodeId, int] = {}
         self._hearing: dict[NodeId, tuple[int, asyncio.Task[None]]] = {}
-        self._token = token
+        self._secret = secret
         self._on_report = on_report
         self._host = host
         self._server: grpc.aio.Server | None = None
@@ -95,7 +94,8 @@ class ControlServer:
 
     async def start(self) -> str:
         """Listen, and return the address. Raises MachineError."""
-        self._server = grpc.aio.server(options=_OPTIONS)
+        gatekeeper = Gatekeeper(self._stranger, self._refused)
+        self._server = grpc.aio.server(options=_OPTIONS, interceptors=[gatekeeper])
         attend = grpc.stream_stream_rpc_method_handler(self._attend, decode_report, encode)
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {"Attend": attend}),))
         try:
@@ -150,17 +150,17 @@ class ControlServer:
 
     async def _welcome(self, reports: AsyncIterator[Report], context: Any) -> Hello:
         first = await anext(aiter(reports), None)  # read first: a client that still writes hears no reason
-        token = dict(context.invocation_metadata() or ()).get(_TOKEN, "")
-        if not hmac.compare_digest(str(token).encode(), self._token.encode()):
-            await self._refuse(context, grpc.StatusCode.UNAUTHENTICATED, "the token is not this supervisor's")
         if not isinstance(first, Hello) or first.protocol_version != PROTOCOL_VERSION:
             words = f"the first report must be a hello of protocol version {PROTOCOL_VERSION}, got {first}"
-            await self._refuse(context, grpc.StatusCode.FAILED_PRECONDITION, words)
+            await self._refuse(context, VERSION, words)
         assert isinstance(first, Hello)
         if reason := self._objection(first, context):
-            await self._refuse(context, grpc.StatusCode.PERMISSION_DENIED, reason)
+            await self._refuse(context, NOT_OF_THIS_FLEET, reason)
         await context.send_initial_metadata(((_WELCOME, "1"),))
         return first
+
+    def _stranger(self, metadata: Mapping[str, str | bytes]) -> str:
+        return self._secret.objection(metadata, SUPERVISOR, "")
 
     def _objection(self, hello: Hello, context: Any) -> str:
         if self._guard is not None and (reason := self._guard.caller(context).objection(hello.node, hello.epoch)):
@@ -169,10 +169,10 @@ class ControlServer:
             return f"node {hello.node} was restarted {newest} times, not {hello.epoch}"
         return ""
 
-    async def _refuse(self, context: Any, status: grpc.StatusCode, reason: str) -> None:
-        """Abort a call that is not of this fleet. Raises the error of the abort."""
+    async def _refuse(self, context: Any, told: str, reason: str) -> None:
+        """Abort a call that is not of this fleet; `reason` is for the record. Raises the error of the abort."""
         self._refused(f"{plainly(reason, 500)} (from {plainly(str(context.peer()))})")
-        await context.abort(status, reason)
+        await context.abort(grpc.StatusCode.PERMISSION_DENIED, told)
 
 
 class ControlClient:
@@ -193,13 +193,12 @@ class ControlClient:
     async def connect(
         cls,
         address: str,
-        token: str,
         hello: Hello,
         on_order: Callable[[Order], None],
         on_lost: Callable[[str], None],
-        channels: Channels | None = None,
+        channels: Channels,
     ) -> ControlClient:
-        """Attend at the supervisor's `address`, on one of `channels`; None: on a new one, in plain text.
+        """Attend at the supervisor's `address`, on one of `channels`.
 
         `on_order` gets each order; `on_lost` is called once, with the reason, if the stream ends before `aclose`. Both
         run on the event loop and must not block.
@@ -207,11 +206,10 @@ class ControlClient:
         Raises:
             TransportError: no program listens there, or the supervisor refuses this node; the message says which.
         """
-        channels = channels or control_channels()
         credentials = channels.credentials
         shared = channels.to(address, SUPERVISOR)
         attend = shared.channel.stream_stream(f"/{_SERVICE}/Attend", encode, decode_order)
-        call = attend(metadata=((_TOKEN, token),))
+        call = attend(metadata=channels.metadata(address, SUPERVISOR))
         welcomed = False
         with suppress(grpc.RpcError, asyncio.InvalidStateError):
             await call.write(hello)

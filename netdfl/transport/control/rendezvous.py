@@ -20,8 +20,10 @@ from netdfl.core.errors import TransportError
 from netdfl.core.types import NodeId
 from netdfl.core.versions import Versions, objection, taken
 from netdfl.transport.base import MOST_NS
+from netdfl.transport.grpc.connections import for_node
 from netdfl.transport.security.credentials import CertificateSubject, Credentials
 from netdfl.transport.security.identity import MOST_EPOCH, Identity
+from netdfl.transport.security.secret import NOT_OF_THIS_FLEET, OPEN, FleetSecret
 from netdfl.transport.security.tls import Guard, open_channel, why_not
 from netdfl.transport.v1.data_pb2 import HelloRequest
 from netdfl.transport.v1.meeting_pb2 import ASKING, FINISHED, READY, RUNNING, Answer, Call, Phase
@@ -69,7 +71,10 @@ class Rendezvous:
         if refusal := self._objection(call, certified):
             if call.node in self.members:  # why others did not come, nobody asks
                 self.refused[call.node] = refusal
-            return Answer(refusal=refusal)
+            return Answer(refusal=NOT_OF_THIS_FLEET)
+        if differ := self._other_software(call):
+            self.refused[call.node] = differ
+            return Answer(refusal=differ)
         answer = self.answer()
         if call.node in self._epochs:
             answer.known_epoch = self._epochs[call.node]
@@ -107,8 +112,10 @@ class Rendezvous:
             return f"node {call.node} is in phase {call.phase}, which this netdfl doesn't know"
         if call.phase != ASKING and call.epoch < (newest := self._epochs.get(call.node, 0)):
             return f"node {call.node} was restarted {newest} times, not {call.epoch}"
-        theirs = taken(call.versions)
-        return self.me.objection(said) or objection(f"node {call.node}", theirs, f"node {self.me.node}", self.versions)
+        return self.me.objection(said)
+
+    def _other_software(self, call: Call) -> str:
+        return objection(f"node {call.node}", taken(call.versions), f"node {self.me.node}", self.versions)
 
     def _hear(self, call: Call) -> None:
         known = self._epochs.get(call.node, 0)
@@ -160,9 +167,12 @@ class StrangerError(TransportError):
 class Line:
     """A connection to another node. It is opened anew after each failure, so that names are looked up again."""
 
-    def __init__(self, peer: NodeId, address: str, credentials: Credentials | None = None) -> None:
-        """Prepare a connection, with `credentials` by mutual TLS; `ask` opens it."""
+    def __init__(
+        self, peer: NodeId, address: str, credentials: Credentials | None = None, secret: FleetSecret = OPEN
+    ) -> None:
+        """Prepare a connection, with `credentials` by mutual TLS; `ask` opens it. Calls prove the fleet's `secret`."""
         self.peer, self.address, self.credentials = peer, address, credentials
+        self._metadata = for_node(peer), *secret.proof(peer, address)
         self._channel: grpc.aio.Channel | None = None
 
     async def ask(self, call: Call, timeout_s: float) -> Reply:
@@ -173,7 +183,7 @@ class Line:
         call.callee = self.peer
         began = time.monotonic_ns()
         try:
-            answer = await meet(call, timeout=timeout_s)
+            answer = await meet(call, timeout=timeout_s, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
             await self.aclose()
             unavailable = error.code() is grpc.StatusCode.UNAVAILABLE

@@ -8,7 +8,7 @@ a connection prove the identity of the one node at their end.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -19,6 +19,7 @@ from netdfl.core.types import NodeId
 from netdfl.transport.grpc.options import GrpcOptions
 from netdfl.transport.security.credentials import Credentials
 from netdfl.transport.security.departures import DepartureMonitor, watched
+from netdfl.transport.security.secret import NOT_OF_THIS_FLEET, OPEN, FleetSecret, Gatekeeper, Metadata
 from netdfl.transport.security.tls import Guard, Options, open_channel, open_port
 
 CALLEE = "netdfl-callee"
@@ -48,15 +49,14 @@ class ServedNode:
 
 
 class Port:
-    """A server and the nodes behind it. Each call names its node in the metadata.
+    """A server and the nodes behind it. Each call names its node in the metadata, and proves the fleet's secret.
 
-    A call that names none of them, as other clients may make, goes to the first node; so does the count of strangers.
-    With a `guard` the port speaks TLS, for one node.
+    Strangers are counted at the first node. With a `guard` the port speaks TLS, for one node.
     """
 
-    def __init__(self, options: GrpcOptions, guard: Guard | None = None) -> None:
+    def __init__(self, options: GrpcOptions, guard: Guard | None = None, secret: FleetSecret = OPEN) -> None:
         """Prepare a port; the first node opens it."""
-        self._options, self._guard = options, guard
+        self._options, self._guard, self._secret = options, guard, secret
         self._here: dict[NodeId, ServedNode] = {}
         self._known: dict[str, ServedNode] = {}  # also nodes that have left, whose calls fail by their names
         self._server: grpc.aio.Server | None = None
@@ -77,11 +77,12 @@ class Port:
         return self._address
 
     async def _open(self, address: str) -> None:
-        server = self._server = grpc.aio.server(options=self._options.server())
+        gatekeeper = Gatekeeper(self._objection, self._refused)
+        server = self._server = grpc.aio.server(options=self._options.server(), interceptors=[gatekeeper])
         server.add_generic_rpc_handlers((_Reception(self._asked),))
         port = open_port(server, address, self._guard)
-        await server.start()
         self._address = f"{address.rpartition(':')[0]}:{port}"
+        await server.start()
         if self._guard is None:
             self._departures = await watched(self._address, self._refused)
 
@@ -97,24 +98,30 @@ class Port:
         if self._server is not None:
             await self._server.stop(None)
 
-    def _asked(self, callee: str) -> ServedNode | None:
-        """Return the node that answers a call for `callee`, or the first node if there is none of that name."""
-        return self._known.get(callee) or next(iter(self._here.values()), None)
+    def _objection(self, metadata: Mapping[str, str | bytes]) -> str:
+        callee = self._asked(metadata)
+        node = next(iter(self._known.values())).node if callee is None else callee.node
+        if reason := self._secret.objection(metadata, node, self._address):
+            return reason
+        return NOT_OF_THIS_FLEET if callee is None else ""
+
+    def _asked(self, metadata: Mapping[str, str | bytes]) -> ServedNode | None:
+        """Return the node that a call is for; None if it is not behind this port."""
+        return self._known.get(str(metadata.get(CALLEE, "")))
 
     def _refused(self, what: str) -> None:
-        if (first := self._asked("")) is not None:
+        if (first := next(iter(self._here.values()), None)) is not None:
             first.refused(what)
 
 
 class _Reception(grpc.GenericRpcHandler):  # type: ignore[misc]
     """A gRPC handler that directs each call to its node."""
 
-    def __init__(self, asked: Callable[[str], ServedNode | None]) -> None:
+    def __init__(self, asked: Callable[[Mapping[str, str | bytes]], ServedNode | None]) -> None:
         self._asked = asked
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
-        said = handler_call_details.invocation_metadata or ()
-        node = self._asked(next((str(value) for key, value in said if key == CALLEE), ""))
+        node = self._asked(dict(handler_call_details.invocation_metadata or ()))
         found = (each.service(handler_call_details) for each in (node.handlers if node else ()))
         return next((handler for handler in found if handler is not None), None)
 
@@ -145,11 +152,14 @@ class SharedChannel:
 
 
 class Channels:
-    """Channels, one for each address; with credentials one for each node, which the certificate at the end names."""
+    """Channels, one for each address; with credentials one for each node, which the certificate at the end names.
 
-    def __init__(self, options: Options, credentials: Credentials | None = None) -> None:
+    The calls over them prove the fleet's `secret`.
+    """
+
+    def __init__(self, options: Options, credentials: Credentials | None = None, secret: FleetSecret = OPEN) -> None:
         """Begin without channels."""
-        self.credentials, self._options = credentials, options
+        self.credentials, self._options, self._secret = credentials, options, secret
         self._open: dict[tuple[str, NodeId | None], SharedChannel] = {}
 
     def to(self, address: str, callee: NodeId) -> SharedChannel:
@@ -161,14 +171,22 @@ class Channels:
             shared = self._open[key] = SharedChannel(channel, lambda: self._open.pop(key))
         return shared.use()
 
+    def metadata(self, address: str, callee: NodeId) -> Metadata:
+        """Return the metadata of each call of `callee` at `address`."""
+        return for_node(callee), *self._secret.proof(callee, address)
+
 
 class SharedNetwork:
     """A port, and separate channels for messages and heartbeats: a heartbeat must not wait behind a model."""
 
     def __init__(
-        self, options: GrpcOptions, credentials: Credentials | None = None, guard: Guard | None = None
+        self,
+        options: GrpcOptions,
+        credentials: Credentials | None = None,
+        guard: Guard | None = None,
+        secret: FleetSecret = OPEN,
     ) -> None:
         """Prepare the network of one process in plain text; with `credentials` and `guard`, the network of one node."""
-        self.port = Port(options, guard)
-        self.messages = Channels(options.channel(), credentials)
-        self.heartbeats = Channels(options.channel(), credentials)
+        self.port = Port(options, guard, secret)
+        self.messages = Channels(options.channel(), credentials, secret)
+        self.heartbeats = Channels(options.channel(), credentials, secret)

@@ -34,6 +34,7 @@ from netdfl.transport.grpc.sending import GO_ON, SERVICE, wake
 from netdfl.transport.link_header import LINK_HEADER, LinkHeaderSink
 from netdfl.transport.security.credentials import CertificateSubject
 from netdfl.transport.security.identity import Identity, plainly
+from netdfl.transport.security.secret import NOT_OF_THIS_FLEET
 from netdfl.transport.security.tls import Guard
 from netdfl.transport.shared_memory.base import Answer, BufferStore
 from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest, Receipt
@@ -138,17 +139,17 @@ class DataServicer:
         return serve
 
     async def hello(self, data: bytes, context: object) -> HelloReply:
-        """Accept a node of this fleet, or refuse the caller with a reason."""
+        """Accept a node of this fleet, or refuse the caller; the reason stays in the record here."""
         certified = self._caller(context)
         await self._introduced.wait()
         try:
             caller = HelloRequest.FromString(data)
         except DecodeError:
             self._ledger.refused(None, MALFORMED, f"{len(data)} bytes came that are no hello{_whence(context)}")
-            return HelloReply(reason="this is no hello of netdfl.v1")
+            return HelloReply(reason=NOT_OF_THIS_FLEET)
         if reason := self._objection(caller, certified):
             self._ledger.refused(self._edge(caller.node, certified), FOREIGN, reason + _whence(context))
-            return HelloReply(reason=reason)
+            return HelloReply(reason=NOT_OF_THIS_FLEET)
         self._epochs[caller.node] = caller.epoch
         await self._renew(caller.node, caller.renewal)
         return HelloReply(accepted=True)
@@ -300,7 +301,8 @@ class DataServicer:
 
     def _refuse(self, error: MessageError, header: wire.Header | None, caller: CertificateSubject | None) -> Receipt:
         self._ledger.refused(self._edge(header and header.src, caller), error.reason, str(error))
-        return Receipt(fate=Fate.refused(error.reason).text, arrived_ns=self._clock.now_ns(), reason=str(error))
+        told = NOT_OF_THIS_FLEET if isinstance(error, ForeignMessage) else str(error)
+        return Receipt(fate=Fate.refused(error.reason).text, arrived_ns=self._clock.now_ns(), reason=told)
 
 
 def _whence(context: Any) -> str:

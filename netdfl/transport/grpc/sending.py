@@ -33,7 +33,7 @@ from netdfl.core.types import Message, Multicast, NodeId
 from netdfl.transport import wire
 from netdfl.transport.base import Ledger
 from netdfl.transport.grpc.chunks import split
-from netdfl.transport.grpc.connections import Channels, SharedChannel, for_node
+from netdfl.transport.grpc.connections import Channels, SharedChannel
 from netdfl.transport.grpc.options import GrpcOptions
 from netdfl.transport.grpc.receipts import HELLO_FIRST, of_receipt
 from netdfl.transport.grpc.stream import QueuedMessage, Stream, fate_of
@@ -81,7 +81,7 @@ class PeerSender:
         self._me = me
         self._peer = peer
         self._writer = wire.FrameWriter(me.run_id)
-        self._callee: tuple[tuple[str, str | bytes], ...] = (for_node(peer),)
+        self._metadata: tuple[tuple[str, str | bytes], ...] = channels.metadata(address, peer)
         self._clock = clock
         self._ledger = ledger
         self._options = options
@@ -278,7 +278,7 @@ class PeerSender:
         return self._buffers.lend(message.payload, nbytes - wire.BODY_AT, self._peer)
 
     def _open(self) -> Stream:
-        call = self._push(metadata=self._callee)
+        call = self._push(metadata=self._metadata)
         self._stream = Stream(call, self._deadline_s, self._told, self._ended)
         return self._stream
 
@@ -293,7 +293,7 @@ class PeerSender:
     async def _send_chunks(self, pieces: Iterator[bytes], link_header: bytes | None) -> bytes:
         """Announce a message, and send its chunks only if the receiver accepts the announcement."""
         metadata = () if link_header is None else ((LINK_HEADER, link_header),)
-        call = self._push_chunks(timeout=self._deadline_s, metadata=self._callee + metadata)
+        call = self._push_chunks(timeout=self._deadline_s, metadata=self._metadata + metadata)
         try:
             with suppress(asyncio.InvalidStateError):  # it ended under our hands: its result says why
                 await call.write(next(pieces))
@@ -315,11 +315,11 @@ class PeerSender:
         hello = self._shared_channel.channel.unary_unary(f"/{SERVICE}/Hello")
         renewal = 0 if self._buffers is None else self._buffers.renewal()
         greeting = self._me.greeting(self._peer, renewal).SerializeToString()
-        reply = HelloReply.FromString(await hello(greeting, timeout=self._deadline_s, metadata=self._callee))
+        reply = HelloReply.FromString(await hello(greeting, timeout=self._deadline_s, metadata=self._metadata))
         self._greeted = reply.accepted
         if reply.accepted and self._buffers is not None:
             self._buffers.renewed(self._peer, renewal)
-        return "" if reply.accepted else plainly(reply.reason, 500)
+        return "" if reply.accepted else f"{self.address} refuses node {self._me.node}: {plainly(reply.reason)}"
 
 
 def _answered_before(entry: QueuedMessage) -> Answer | None:

@@ -20,6 +20,7 @@ from netdfl.transport.grpc.receiving import DataServicer
 from netdfl.transport.grpc.sending import PeerSender
 from netdfl.transport.security.credentials import Credentials
 from netdfl.transport.security.identity import Identity
+from netdfl.transport.security.secret import OPEN, FleetSecret
 from netdfl.transport.security.tls import Guard
 from netdfl.transport.shared_memory.buffers import SharedBuffers
 from netdfl.transport.shared_memory.memory import SharedMemory
@@ -53,6 +54,7 @@ class GrpcTransport:
         credentials: Credentials | None = None,
         memory: SharedMemory | None = None,
         shared: SharedNetwork | None = None,
+        secret: FleetSecret = OPEN,
     ) -> None:
         """Listen on `address` (`127.0.0.1:0` draws a port) once started.
 
@@ -66,6 +68,7 @@ class GrpcTransport:
             credentials: prove the identity of this life of the node, by mutual TLS; None: plain text.
             memory: holds large bodies for nodes that share it; to other nodes, and with None, bodies go inline.
             shared: the network that nodes of this process share, without `credentials`; None: the node is alone.
+            secret: the fleet's secret, which each call proves; `shared` has its own.
         """
         self.address = address
         self._me = me
@@ -73,7 +76,7 @@ class GrpcTransport:
         self._ledger = ledger
         self._options = options or GrpcOptions()
         guard = None if credentials is None else Guard(credentials, self._refuse)
-        self._shared = shared or SharedNetwork(self._options, credentials, guard)
+        self._shared = shared or SharedNetwork(self._options, credentials, guard, secret)
         self.buffers = None if memory is None else SharedBuffers(memory, me.node, me.epoch)
         self._servicer = DataServicer(self._me, clock, ledger, self._options, guard, self.buffers)
         handlers = self._servicer.methods(), *(service(guard) for service in services)

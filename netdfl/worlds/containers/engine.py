@@ -19,10 +19,11 @@ from netdfl.record.directory import RunDirectory
 from netdfl.transport.security.credentials import Credentials
 from netdfl.worlds.containers.compose import HOME, NODE_LABEL
 from netdfl.worlds.containers.docker import Docker, call
-from netdfl.worlds.containers.node import COMMANDS, PLAN, SECRET, command_file
+from netdfl.worlds.containers.node import COMMANDS, FLEET_SECRET, PLAN, SECRET, command_file
 from netdfl.worlds.forkserver import tail
 
 IMAGE_USER = 10001
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDERS = ("", COMMANDS, "store", "logs", "snapshots")
 
 
@@ -67,9 +68,16 @@ class Containers:
         """The compose file."""
         return self.home / COMMANDS / "docker-compose.yaml"
 
+    @property
+    def _secret(self) -> Path:
+        """The file with the secret of the run, which the containers' user alone can read."""
+        return self.home / COMMANDS / FLEET_SECRET
+
     async def start(self, plan: RunPlan, num_nodes: int) -> None:
         """Start every container; each waits for its command. Raises MachineError."""
-        RunDirectory(self.home / COMMANDS).write_json(PLAN, asdict(plan))
+        RunDirectory(self.home / COMMANDS).write_json(PLAN, asdict(plan) | {"secret": ""})
+        with os.fdopen(os.open(self._secret, _NEW, 0o600), "w", encoding="ascii") as file:
+            file.write(plan.secret)
         give(self.home)
         self.nodes = {node: _Container() for node in range(num_nodes)}
         self._reading = asyncio.create_task(self._watch(time.time()))
@@ -151,7 +159,8 @@ class Containers:
         self.exited(node, container.over)
 
     def close(self) -> None:
-        """Stop following events."""
+        """Stop following events, and delete the secret of the run."""
+        self._secret.unlink(missing_ok=True)
         if self._reading is not None:
             self._reading.cancel()
             self._reading = None
@@ -179,7 +188,7 @@ def give(home: Path) -> None:
     for name in _FOLDERS:
         (home / name).mkdir(exist_ok=True)
     if os.geteuid() == 0:
-        for path in [*(home / name for name in _FOLDERS), home / "control.sock"]:
+        for path in [*(home / name for name in _FOLDERS), home / "control.sock", home / COMMANDS / FLEET_SECRET]:
             os.chown(path, IMAGE_USER, IMAGE_USER)
 
 

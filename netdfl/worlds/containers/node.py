@@ -2,7 +2,7 @@
 
     python -m netdfl.worlds.containers.node NODE
 The run directory lies at /netdfl. `containers/NODE.json` holds the command for this life; the supervisor writes it
-when the node shall begin, and again for each life.
+when the node shall begin, and again for each life. `containers/fleet.secret` holds the secret of the run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from netdfl.transport.security.credentials import Credentials
 from netdfl.worlds.containers.compose import HOME
 from netdfl.worlds.forkserver import redirect
 
-COMMANDS, PLAN = "containers", "plan.json"
+COMMANDS, PLAN, FLEET_SECRET = "containers", "plan.json", "fleet.secret"
 SECRET = "/run/netdfl/life.json"
 """File in the container's memory with this life's credentials under TLS, written before the command."""
 PATIENCE_S = 600.0
@@ -35,6 +35,7 @@ def main(arguments: list[str]) -> int:
     redirect(home / "logs" / f"{node:03d}.log")
     try:
         plan = read(RunPlan, json.loads((home / COMMANDS / PLAN).read_text(encoding="utf-8")))
+        plan = replace(plan, secret=(home / COMMANDS / FLEET_SECRET).read_text(encoding="ascii"))
         blueprint = plan.blueprint()
     except (OSError, InputError) as error:
         print(f"node {node}: {error}", file=sys.stderr)

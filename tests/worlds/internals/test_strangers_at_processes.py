@@ -18,9 +18,12 @@ from netdfl.record.judge import WELL
 from netdfl.scenario.load import loads
 from netdfl.supervisor.supervisor import Supervisor
 from netdfl.transport.control.attendance import ControlClient, control_channels
+from netdfl.transport.grpc.connections import for_node
 from netdfl.transport.security.authority import Authority
 from netdfl.transport.security.credentials import SUPERVISOR, Credentials, name_of
+from netdfl.transport.security.secret import FleetSecret
 from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest
+from netdfl.transport.wire import PROTOCOL_VERSION
 from netdfl.worlds import processes
 
 SCENARIO = """
@@ -63,21 +66,34 @@ class Strangers:
     async def come_back(self, supervisor: Supervisor) -> None:
         """As node 2 with its first life's certificate, as node 1 with node 2's; to node 0 and to the supervisor."""
         await self.come(supervisor)
-        hellos = supervisor.fleet.hellos
+        hellos, plan = supervisor.fleet.hellos, supervisor.fleet.world.plan
+        stolen = FleetSecret(text=plan.secret).proof(0, hellos[0].address)
         old, new = self.authority.issue(2, 0), self.authority.issue(2, 1)
         self.replies = [
-            await self._hello(hellos[0].address, 2, 0, _proof(old, self._mine)),
-            await self._hello(hellos[0].address, 1, 0, _proof(new, self._mine)),
+            await self._hello(hellos[0].address, 2, 0, _proof(old, self._mine), stolen),
+            await self._hello(hellos[0].address, 1, 0, _proof(new, self._mine), stolen),
         ]
-        plan = supervisor.fleet.world.plan
         for node, epoch, credentials in ((2, 0, old), (1, 0, new)):
-            hello = Hello(node=node, role="client", epoch=epoch, protocol_version=1, scenario_hash=plan.scenario_hash)
-            channels = control_channels(credentials)
+            hello = Hello(
+                node=node,
+                role="client",
+                epoch=epoch,
+                protocol_version=PROTOCOL_VERSION,
+                scenario_hash=plan.scenario_hash,
+            )
+            channels = control_channels(FleetSecret(text=plan.secret), credentials)
             with pytest.raises(TransportError) as refused:
-                await ControlClient.connect(plan.control, plan.token, hello, _ignore, _ignore, channels)
+                await ControlClient.connect(plan.control, hello, _ignore, _ignore, channels)
             self.replies.append(str(refused.value))
 
-    async def _hello(self, address: str, node: int, epoch: int, credentials: grpc.ChannelCredentials | None) -> str:
+    async def _hello(
+        self,
+        address: str,
+        node: int,
+        epoch: int,
+        credentials: grpc.ChannelCredentials | None,
+        proof: tuple[tuple[str, str], ...] = (),
+    ) -> str:
         name = name_of(self.authority.run, SUPERVISOR if "control" in address else 0)
         options = [("grpc.use_local_subchannel_pool", 1), ("grpc.ssl_target_name_override", name)]
         opened = (
@@ -86,7 +102,7 @@ class Strangers:
             else grpc.aio.secure_channel(address, credentials, options=options)
         )
         said = HelloRequest(
-            protocol_version=1,
+            protocol_version=PROTOCOL_VERSION,
             run_id=bytes.fromhex(self.authority.run),
             scenario_hash=self.scenario_hash,
             node=node,
@@ -95,7 +111,8 @@ class Strangers:
         )
         async with opened as channel:
             call = channel.unary_unary("/netdfl.v1.Node/Hello")
-            return HelloReply.FromString(await call(said.SerializeToString(), timeout=30)).reason
+            reply = await call(said.SerializeToString(), timeout=30, metadata=(for_node(0), *proof))
+            return HelloReply.FromString(reply).reason
 
     @property
     def _mine(self) -> bytes:
@@ -149,8 +166,7 @@ def test_strangers_and_old_lives_are_refused_counted_and_named_and_change_nothin
     assert finished.result["verdict"] in WELL, finished.result["reasons"]
     assert [each["node"] for each in finished.result["restarts"]] == [2]
     (came,) = strangers
-    assert ["restarted 1 times, not 0" in came.replies[n] for n in (0, 2)] == [True, True]
-    assert ["node 2 of epoch 1, by its certificate" in came.replies[n] for n in (1, 3)] == [True, True]
+    assert [reply.endswith("not of this fleet") for reply in came.replies] == [True] * 4
     refused = {(each["src"], each["reason"]): each["messages"] for each in finished.result["refused"]}
     assert refused[2, "foreign"] == 2  # both hellos with certificates of node 2 that are of this run
     assert (
