@@ -106,7 +106,10 @@ def make_transport(
     meter = Meter()
     if not blueprint.emulates_messages:
         return grpc(ledger), meter
-    links, seed = Links(blueprint.links, blueprint.streams, blueprint.schedule), blueprint.streams.integer("ties")
+    links, seed = (
+        Links(blueprint.links, blueprint.streams, blueprint.schedule, halves=True),
+        blueprint.streams.integer("ties"),
+    )
     real = partial(EmulatedTransport, clock=clock, ledger=ledger, seed=seed, epoch=epoch, measure=meter.arrived)
     return real(node, grpc, links, blueprint.schedule), meter
 

@@ -6,18 +6,19 @@ forwarder. `apply` makes a scheduled change, and returns its effect on the units
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 from netdfl.core.rng import Streams
 from netdfl.core.types import Edge, NodeId
 from netdfl.links.building import Maker, around, same_for_all
 from netdfl.links.path import INSTANT_CHANGES, Path, fuse
-from netdfl.links.rules.base import LinkRule, StageOutcome
+from netdfl.links.rules.base import LinkRule, Stage, StageOutcome
 from netdfl.links.rules.disorder import Checksum, Corrupt
 from netdfl.links.rules.mahimahi import rate_stage
+from netdfl.links.rules.rate import Shape
 from netdfl.links.rules.tcp import TcpTable
 from netdfl.links.schedule.active_changes import (
     EffectiveValue,
@@ -30,14 +31,20 @@ from netdfl.links.schedule.active_changes import (
     own_rules,
 )
 from netdfl.links.schedule.events import CompiledEvent
-from netdfl.links.spec import NODE_KEYS, LinksSpec
+from netdfl.links.sharing.building import NodeLink, fair_path
+from netdfl.links.sharing.capacity import SharedLink
+from netdfl.links.sharing.network import FairNetwork
+from netdfl.links.spec import NODE_KEYS, LinkPart, LinksSpec
+
+Fuse: TypeAlias = Callable[[Sequence[Stage]], tuple[LinkRule, ...]]
+"""A function that makes as few stages as possible of a link's own ones."""
 
 
 @dataclass(slots=True)
 class _NodeStage:
-    """The stage of a node's uplink or downlink, which all its links share, with the value that is set."""
+    """A node's uplink or downlink, which all its links share, with the value that is set."""
 
-    stage: LinkRule
+    stage: NodeLink
     value: EffectiveValue
 
 
@@ -48,13 +55,24 @@ class Links:
     """
 
     def __init__(
-        self, spec: LinksSpec, streams: Streams, events: Sequence[CompiledEvent] = (), tcp: TcpTable | None = None
+        self,
+        spec: LinksSpec,
+        streams: Streams,
+        events: Sequence[CompiledEvent] = (),
+        tcp: TcpTable | None = None,
+        *,
+        fifo: bool = False,
+        halves: bool = False,
     ) -> None:
         """Prepare the links of `spec`; the compiled schedule `events` decides how each path is built.
 
-        With `tcp`, units are messages over TCP, and loss, rate and latency act on the packets below.
+        With `tcp`, units are messages over TCP, and loss, rate and latency act on the packets below. With `fifo`, units
+        are packets: up- and downlinks serve them in their order, and TCP shares. With `halves`, the sender carries a
+        message to the end of the link, and the receiver over its downlink.
         """
-        self._tcp = tcp
+        self._tcp, self._fifo = tcp, fifo
+        self._network = FairNetwork()
+        self._downlinks = FairNetwork() if halves else self._network
         self._spec = spec
         self._streams = streams
         self._overlays = Overlays()
@@ -65,9 +83,9 @@ class Links:
         self._by_round: TargetIndex[CompiledEvent] = TargetIndex()
         self._changing: TargetIndex[frozenset[str]] = TargetIndex()
         self._named: TargetIndex[CompiledEvent] = TargetIndex()
-        self._node_changes: set[tuple[NodeId, str]] = set()
+        self._node_changes: dict[tuple[NodeId, str], LinkPart | None] = {}
         self._unchanging = tcp is None and not any(event.action == "set" or event.names_messages for event in events)
-        self._stateless: dict[tuple[int, ...], tuple[LinkRule, ...] | None] = {}
+        self._stateless: dict[tuple[int, ...], tuple[Stage, ...] | None] = {}
         self._learn(events)
 
     def _learn(self, events: Sequence[CompiledEvent]) -> None:
@@ -79,7 +97,10 @@ class Links:
             if event.action != "set":
                 continue
             if event.nodes:
-                self._node_changes |= {(node, key) for node in event.nodes for key in keys}
+                for key, change in event.parameters.items():
+                    part = None if isinstance(change, Mapping) and "scale" in change else event.part(key)
+                    for node in event.nodes:
+                        self._node_changes[node, key] = self._node_changes.get((node, key)) or part
             elif event.at_round is not None:
                 self._by_round.add(event.blocks, event)
             else:
@@ -113,14 +134,14 @@ class Links:
         own = self._alike(edge) if self._unchanging else None
         if own is None:
             return self._build(edge)
-        return Path(edge, own, self._node_stage(src, "uplink"), self._node_stage(dst, "downlink"))
+        return self._between(edge, own, (), tuple)
 
     def forget(self, src: NodeId, dst: NodeId) -> None:
         """Discard the path from `src` to `dst`, whose stages all rest; the next use makes a new one."""
         self._paths.pop((src, dst), None)
         self._values.pop((src, dst), None)
 
-    def _alike(self, edge: Edge) -> tuple[LinkRule, ...] | None:
+    def _alike(self, edge: Edge) -> tuple[Stage, ...] | None:
         """Return the own stages of all links with the same entries as `edge`; None where each link needs its own."""
         entries = self._spec.entries(edge)
         if entries not in self._stateless:
@@ -160,6 +181,10 @@ class Links:
         value = self._node_value(node, key)
         change = Maker(self._streams, (node, node)).event({"rate": shared.value}, {"rate": value})
         shared.value = value
+        if isinstance(shared.stage, SharedLink):
+            network = self._network if key == "uplink" else self._downlinks
+            network.change(shared.stage, change)
+            return network.retimed(now_ns)
         return shared.stage.changed(change, now_ns)
 
     def _node_value(self, node: NodeId, key: str) -> EffectiveValue:
@@ -178,12 +203,20 @@ class Links:
         if self._named:
             own = list(around(own, list(self._named.of(edge))))
         last = [Checksum(stage) for stage in own if isinstance(stage, Corrupt)]
-        rules = fuse(own) if changing <= INSTANT_CHANGES and self._tcp is None else tuple(own)
-        path = Path(edge, rules, self._node_stage(edge[0], "uplink"), self._node_stage(edge[1], "downlink"), last)
+        path = self._between(edge, own, last, fuse if changing <= INSTANT_CHANGES and self._tcp is None else tuple)
         self._paths[edge] = path
         self._values[edge] = base
         if self._overlays.on_link(edge):
             self._change(path, 0)  # a new path holds nothing, so the time does not matter
+        return path
+
+    def _between(self, edge: Edge, own: Sequence[Stage], last: Sequence[LinkRule], fuse: Fuse) -> Path:
+        """Return the path over the link's `own` stages and the up- and downlink of its ends."""
+        uplink, downlink = self._node_stage(edge[0], "uplink"), self._node_stage(edge[1], "downlink")
+        if not isinstance(uplink, SharedLink) and not isinstance(downlink, SharedLink):
+            return Path(edge, fuse(own), uplink, downlink, last)
+        networks = self._network, self._downlinks
+        path = self._paths[edge] = fair_path(networks, edge, own, uplink, downlink, last, fuse)
         return path
 
     def _own_rules(self, edge: Edge) -> OwnRules:
@@ -194,16 +227,24 @@ class Links:
             rules = self._rules[entries] = own_rules(self._spec, edge)
         return rules
 
-    def _node_stage(self, node: NodeId, key: str) -> LinkRule | None:
+    def _node_stage(self, node: NodeId, key: str) -> NodeLink | None:
         if (node, key) not in self._shared:
             value = self._node_value(node, key)
             used = value.value is not None or (node, key) in self._node_changes
-            self._shared[node, key] = self._new_shared(node, value) if used else None
+            self._shared[node, key] = self._new_shared(node, key, value) if used else None
         shared = self._shared[node, key]
         return None if shared is None else shared.stage
 
-    def _new_shared(self, node: NodeId, value: EffectiveValue) -> _NodeStage:
+    def _new_shared(self, node: NodeId, key: str, value: EffectiveValue) -> _NodeStage:
         maker = Maker(self._streams, (node, node))
-        stage = rate_stage(maker.value("rate", value.value))
+        config = maker.value("rate", value.value)
+        if isinstance(config, Shape) and not self._fifo and self._is_fair(node, key):
+            return _NodeStage(SharedLink((NODE_KEYS.index(key), node), config, value.scale), value)
+        stage = rate_stage(config)
         stage.changed(maker.event({"rate": EffectiveValue(value.value)}, {"rate": value}), 0)
         return _NodeStage(stage, value)
+
+    def _is_fair(self, node: NodeId, key: str) -> bool:
+        """Whether flows share a node's link; a link that only events give a rate is as the first of them says."""
+        said = getattr(self._spec.node(node), key) or self._node_changes.get((node, key))
+        return getattr(said and said.build(), "sharing", None) == "fair"

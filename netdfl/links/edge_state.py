@@ -41,9 +41,9 @@ class PathPlan(NamedTuple):
         )
 
     @classmethod
-    def stage_by_stage(cls, path: Path, stop: int | None = None) -> PathPlan:
-        """Let each message enter each stage when it gets there. `stop` None is the end of the path."""
-        retiming = [place for place, stage in enumerate(path.stages) if hasattr(stage, "retimed")]
+    def stage_by_stage(cls, path: Path, stop: int | None = None, first: int = 0) -> PathPlan:
+        """Let each message enter each stage from `first` on when it gets there. `stop` None is the end of the path."""
+        retiming = [place for place, stage in enumerate(path.stages) if place >= first and hasattr(stage, "retimed")]
         return cls(len(path.stages) if stop is None else stop, retiming=retiming)
 
 

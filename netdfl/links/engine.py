@@ -165,7 +165,7 @@ class LinkEngine(Generic[E, T]):
         self._arrived, self._dropped, self._order = arrived, dropped, order
         self._calendar: EventCalendar[Arrival[E, T]] = EventCalendar(self._is_void)
         self._held: dict[InFlight[E, T], None] = {}
-        self._moved: dict[RetimingStage, None] = {}
+        self._moved: dict[RetimingStage, int] = {}
         self._moved_ns = 0
         self._in_instant = False
 
@@ -244,6 +244,16 @@ class LinkEngine(Generic[E, T]):
             return self._moved_ns
         return due
 
+    @property
+    def departs_ns(self) -> int | None:
+        """The next instant at which a unit leaves a stage, as far as is known, or None."""
+        return self._calendar.next_ns()
+
+    @property
+    def retime_ns(self) -> int | None:
+        """The next instant at which a shared stage computes departures anew, or None."""
+        return self._moved_ns if self._moved else None
+
     def step(self, now_ns: int) -> None:
         """Process the instant `now_ns` from `next_ns`. An entry that this adds to the instant makes it due again."""
         due = self._calendar.next_ns()
@@ -264,6 +274,12 @@ class LinkEngine(Generic[E, T]):
         while (due := self.next_ns()) is not None and due <= until_ns:
             self.step(due)
 
+    def run_ahead(self, until_ns: int, now_ns: int) -> None:
+        """Process departures up to `until_ns`, but let shared stages compute new ones only up to `now_ns`."""
+        self.run(now_ns)
+        while (due := self._calendar.next_ns()) is not None and due <= until_ns:
+            self.step(due)
+
     def change(self, outcomes: Iterable[StageOutcome], now_ns: int) -> None:
         """Apply the outcomes of a stage's change to their units."""
         for outcome in outcomes:
@@ -278,10 +294,10 @@ class LinkEngine(Generic[E, T]):
         for unit in self._held:
             yield Flight(unit.edge, unit.content, None, unit)
 
-    def withdraw(self, is_wanted: Callable[[Flight[E, T]], bool]) -> list[Flight[E, T]]:
+    def withdraw(self, is_wanted: Callable[[Flight[E, T]], bool], now_ns: int) -> list[Flight[E, T]]:
         """Withdraw the contents under way that `is_wanted` selects, and return them.
 
-        A stage that has counted a unit, as in a queue's length, still counts it.
+        A stage that has counted a unit, as in a queue's length, still counts it, unless the stage is shared.
         """
         flights = [flight for flight in self.flights() if is_wanted(flight)]
         computed = {id(flight.content) for flight in flights if flight.unit is None}
@@ -290,6 +306,10 @@ class LinkEngine(Generic[E, T]):
         for unit in (flight.unit for flight in flights if flight.unit is not None):
             unit.due_ns, unit.withdrawn = None, True
             self._held.pop(unit, None)
+            if unit.place in unit.edge.plan.retiming:
+                stage = cast(RetimingStage, unit.edge.path.stages[unit.place])
+                stage.withdraw(unit)
+                self._note_move(stage, now_ns)
         return flights
 
     # stages
@@ -360,11 +380,18 @@ class LinkEngine(Generic[E, T]):
 
     # stages that are shared
 
-    def _note_move(self, stage: RetimingStage, now_ns: int) -> None:
-        self._moved[stage], self._moved_ns = None, now_ns
+    def _note_move(self, stage: RetimingStage, at_ns: int) -> None:
+        if not self._moved or at_ns < self._moved_ns:
+            self._moved_ns = at_ns
+        self._moved[stage] = min(at_ns, self._moved.get(stage, at_ns))
 
     def _retime(self, now_ns: int) -> None:
         """Let shared stages compute their units' departures anew, after all other work of this instant."""
-        stages, self._moved = list(self._moved), {}
-        for stage in stages:
+        moved, self._moved = self._moved, {}
+        for stage, at_ns in moved.items():
+            if at_ns > now_ns:
+                self._note_move(stage, at_ns)
+        for stage in [stage for stage, at_ns in moved.items() if at_ns <= now_ns]:
             self.change(stage.retimed(now_ns), now_ns)
+            if (again_ns := stage.again_ns) is not None:
+                self._note_move(stage, again_ns)

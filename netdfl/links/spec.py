@@ -20,7 +20,7 @@ from netdfl.core.types import Edge, NodeId
 from netdfl.links.rules.disorder import corrupt, duplicate, reorder
 from netdfl.links.rules.latency import LATENCIES
 from netdfl.links.rules.loss import LOSSES
-from netdfl.links.rules.mahimahi import RATES
+from netdfl.links.rules.mahimahi import RATES, SHARED_RATES
 from netdfl.links.selectors import Groups, Selector, is_edges, nearest, parse_edges, parse_nodes
 
 
@@ -38,16 +38,16 @@ class LinkKey:
     short: str
 
 
-_RATE = LinkKey(RATES, "kind", "serial", "rate")
+_SHARED = LinkKey(SHARED_RATES, "kind", "serial", "rate")
 SLOTS: Mapping[str, LinkKey] = {
     "loss": LinkKey(LOSSES, "model", "bernoulli", "probability"),
     "latency": LinkKey(LATENCIES, "dist", "constant", "delay"),
-    "rate": _RATE,
+    "rate": LinkKey(RATES, "kind", "serial", "rate"),
     "duplicate": LinkKey({"keyed": duplicate}, "kind", "keyed", "probability"),
     "corrupt": LinkKey({"keyed": corrupt}, "kind", "keyed", "probability"),
     "reorder": LinkKey({"keyed": reorder}, "kind", "keyed", "probability"),
-    "uplink": _RATE,
-    "downlink": _RATE,
+    "uplink": _SHARED,
+    "downlink": _SHARED,
 }
 NODE_KEYS = ("uplink", "downlink")
 LINK_KEYS = ("state", *(name for name in SLOTS if name not in NODE_KEYS))
@@ -211,6 +211,6 @@ def _read_key(key: str, value: object) -> object:
     if key == "state":
         return value
     part = choose(key, value)
-    if part is not None and SLOTS[key] is _RATE and getattr(part.build(), "rate_bps", None) == 0:
+    if part is not None and SLOTS[key].short == "rate" and getattr(part.build(), "rate_bps", None) == 0:
         raise ValueError(f"a {key} of 0 never carries anything; give a rate above 0, or state: down_drop")
     return part

@@ -61,7 +61,7 @@ def open_engine(scenario: Scenario, *, trusted: bool = False) -> Tun | Netem:
     if not trusted and choose(scenario, spec, events) == "netem":
         with refusals():
             return Netem(spec, events, size, world.tcp)
-    return Tun(Links(spec, streams, events), events, size, world.tcp)
+    return Tun(Links(spec, streams, events, fifo=True), events, size, world.tcp)
 
 
 def choose(scenario: Scenario, spec: LinksSpec, events: Sequence[CompiledEvent]) -> str:

@@ -96,7 +96,7 @@ def open_received(scenario: Scenario, path: Path) -> HandedOverForwarder:
             f"the links carry {asked / 1e6:.0f} Mbit/s together, and the forwarder between containers "
             f"{CAPACITY_BPS / 1e6:.0f} Mbit/s; ask for lower rates or fewer nodes, or for loss_layer: message"
         )
-    links = Links(spec, Streams(scenario.seed), events)
+    links = Links(spec, Streams(scenario.seed), events, fifo=True)
     return HandedOverForwarder(links, events, scenario.num_nodes, listen(path, scenario.num_nodes))
 
 

@@ -107,7 +107,7 @@ def test_what_is_withdrawn_never_comes_back(computed: bool) -> None:
     run.enter(held, unit(1), 0)
     for number in (2, 3):
         run.enter(late_path, unit(number, dst=2), 0)
-    gone = run.engine.withdraw(lambda flight: flight.edge.edge == (0, 1) or flight.content.round == 2)
+    gone = run.engine.withdraw(lambda flight: flight.edge.edge == (0, 1) or flight.content.round == 2, 0)
     assert [flight.content.round for flight in gone] == [2, 1]
     run.engine.change(state.changed({"state": "up"}, 1), 1)
     assert [end.unit.round for end in run.finish()] == [3]
@@ -158,6 +158,8 @@ def test_a_route_of_equal_delays_arrives_as_one_batch() -> None:
 
 class FairShare:
     """A stage of `rate` bytes a second, which its units share alike. It is one object at one place of several paths."""
+
+    again_ns = None
 
     def __init__(self, rate: int) -> None:
         self.rate, self.since, self.asked = Fraction(rate), 0, 0

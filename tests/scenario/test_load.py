@@ -132,6 +132,14 @@ def test_the_number_of_a_node_is_a_key_with_or_without_quotes() -> None:
     assert "the key '0' is repeated" in said
 
 
+def test_a_link_that_follows_a_trace_is_not_shared_fairly(tmp_path: Path) -> None:
+    (tmp_path / "a.trace").write_text("1\n")
+    trace = f"{{kind: mahimahi, file: {tmp_path / 'a.trace'}, sharing: fair}}"
+    (said,) = mistakes(BASE + f"links:\n  default:\n    uplink: {trace}\n")
+    assert ":3:" in said.replace(f":{BASE.count(chr(10)) + 3}:", ":3:")
+    assert "sharing: fair needs a plain rate" in said
+
+
 def test_a_key_that_would_repeat_an_alias_for_ever_is_refused() -> None:
     assert "alias inside what it stands for" in mistakes(BASE + "groups: &a {x: *a}\n")[0]
 

@@ -28,7 +28,7 @@ STREAMS = Streams(5)
 
 
 def links_of(block: Mapping[str, Any], events: Sequence[CompiledEvent] = (), num_nodes: int = 3) -> Links:
-    return Links(LinksSpec(block, {}, num_nodes), STREAMS, events)
+    return Links(LinksSpec(block, {}, num_nodes), STREAMS, events, halves=True)
 
 
 @asynccontextmanager

@@ -114,8 +114,17 @@ class RetimingStage(LinkRule, Protocol):
         """Forget `unit`, which has departed."""
         ...
 
+    def withdraw(self, unit: Transit) -> None:
+        """Forget `unit`, which was taken away."""
+        ...
+
     def retimed(self, now_ns: int) -> Sequence[StageOutcome]:
         """Return the new departures, once for all units that entered, left or changed at this instant."""
+        ...
+
+    @property
+    def again_ns(self) -> int | None:
+        """The next instant at which departures change though no unit enters, leaves or changes; None: never."""
         ...
 
 

@@ -14,7 +14,7 @@ from netdfl.core.fates import QUEUE, RESET, FateReason
 from netdfl.core.given_files import given_text
 from netdfl.core.units import SizeBytes
 from netdfl.links.rules.base import DROPPED, Drop, LinkEvent, Stage, StageOutcome, Transit, resets
-from netdfl.links.rules.rate import MessageLimit, Rate, Shape, serial
+from netdfl.links.rules.rate import MessageLimit, Rate, Shape, Sharing, serial, shared
 
 OPPORTUNITY_BYTES = 1500
 _BITS = 8 * OPPORTUNITY_BYTES
@@ -98,6 +98,18 @@ def mahimahi(*, file: str, queue: SizeBytes | MessageLimit | None = None) -> Opp
     return Opportunities(times, queue_bytes=queue, period_ns=period_ns)
 
 
+def shared_mahimahi(
+    *, file: str, queue: SizeBytes | MessageLimit | None = None, sharing: Sharing = "fifo"
+) -> Opportunities:
+    """Carry 1500 bytes of all that crosses a node's link at each moment of a trace, over and over.
+
+    It is as `mahimahi` for one link. Messages go one after another: `sharing` is `fifo`.
+    """
+    if sharing == "fair":
+        raise ValueError("sharing: fair needs a plain rate, and this one follows a trace; leave it out, or say fifo")
+    return mahimahi(file=file, queue=queue)
+
+
 class TraceRate(Stage):
     """A stage that serves units in order, each at the opportunity that carries its last byte.
 
@@ -165,3 +177,7 @@ def rate_stage(config: Shape | Opportunities) -> Rate | TraceRate:
 
 
 RATES: Mapping[str, Callable[..., Shape] | Callable[..., Opportunities]] = {"serial": serial, "mahimahi": mahimahi}
+SHARED_RATES: Mapping[str, Callable[..., Shape] | Callable[..., Opportunities]] = {
+    "serial": shared,
+    "mahimahi": shared_mahimahi,
+}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil
-from typing import ClassVar
+from typing import ClassVar, Literal, TypeAlias
 
 from netdfl.core.fates import QUEUE, RESET, FateReason
 from netdfl.core.units import PositiveInt, RateBps, SizeBytes
@@ -38,14 +38,22 @@ class MessageLimit:
     messages: PositiveInt
 
 
+Sharing: TypeAlias = Literal["fair", "fifo"]
+"""How flows share a node's link: at once with max-min fair rates, or message after message."""
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The parameters of a serializer: its rate (None: unlimited), its bucket, and the bound of its queue."""
+    """The parameters of a serializer: its rate (None: unlimited), its bucket, and the bound of its queue.
+
+    `sharing` matters for links that several edges share.
+    """
 
     rate_bps: float | None
     burst_bytes: int = 0
     queue_bytes: int | None = None
     queue_messages: int | None = None
+    sharing: Sharing = "fifo"
 
 
 def serial(*, rate: RateBps, burst: SizeBytes = 0, queue: SizeBytes | MessageLimit | None = None) -> Shape:
@@ -57,6 +65,17 @@ def serial(*, rate: RateBps, burst: SizeBytes = 0, queue: SizeBytes | MessageLim
     if isinstance(queue, MessageLimit):
         return Shape(rate, burst, queue_messages=queue.messages)
     return Shape(rate, burst, queue_bytes=queue)
+
+
+def shared(
+    *, rate: RateBps, burst: SizeBytes = 0, queue: SizeBytes | MessageLimit | None = None, sharing: Sharing = "fifo"
+) -> Shape:
+    """Carry `rate` bits per second of all that crosses a node's link; 0 holds it.
+
+    With `sharing: fair`, the flows under way share it max-min fairly, as TCP connections do; with `fifo`, messages go
+    one after another. `burst` is a token bucket for the sum. `queue` bounds what is here beside the oldest message.
+    """
+    return replace(serial(rate=rate, burst=burst, queue=queue), sharing=sharing)
 
 
 @lru_cache

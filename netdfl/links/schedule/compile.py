@@ -140,7 +140,7 @@ def _never_moving(events: Sequence[CompiledEvent]) -> Iterable[tuple[int, str]]:
     for key in ("rate", "uplink", "downlink"):
         changes = [event for event in events if event.action == "set" and key in event.parameters]
         for place, event in enumerate(changes):
-            if event.cause != STANDING or not is_zero_rate(event.parameters[key]):
+            if event.cause != STANDING or not is_zero_rate(event.parameters[key], key):
                 continue
             if not any(_covers(later, event) for later in changes[place + 1 :] if later.cause == STANDING):
                 yield event.source, f"it sets {key} to 0 and nothing ends that; give it for: 10s, or a later {key}"

@@ -107,11 +107,11 @@ def _plain_rate(change: object) -> bool:
     return part is not None and isinstance(part.build(), Shape)
 
 
-def is_zero_rate(change: object) -> bool:
-    """Whether a compiled change of `rate` stops the link."""
+def is_zero_rate(change: object, key: str = "rate") -> bool:
+    """Whether a compiled change of a rate (`key`) stops the link."""
     if isinstance(change, Mapping) and "scale" in change:
         return bool(change["scale"] == 0)
-    part = choose("rate", change)
+    part = choose(key, change)
     return part is not None and getattr(part.build(), "rate_bps", None) == 0
 
 

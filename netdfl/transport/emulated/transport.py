@@ -158,7 +158,8 @@ class EmulatedTransport:
 
     def settle(self) -> None:
         """Settle open messages as `in_flight`."""
-        for unit in (flight.unit for flight in self._up.withdraw(lambda flight: True) if flight.unit is not None):
+        flights = self._up.withdraw(lambda flight: True, self._clock.now_ns())
+        for unit in (flight.unit for flight in flights if flight.unit is not None):
             self.receipts.settle(self._open(unit), None, Fate.IN_FLIGHT)
         self.receipts.settle_all()
 
@@ -174,7 +175,7 @@ class EmulatedTransport:
             self._down.run(at_ns - 1)
             self._apply(event, at_ns)
         change = (self._changes[0].at_ns or 0) if self._changes else _FOREVER
-        self._up.run(min(now + self._lead_ns, change - 1))
+        self._up.run_ahead(min(now + self._lead_ns, change - 1), min(now, change - 1))
         self._down.run(now)
         self._arm()
 
@@ -189,9 +190,9 @@ class EmulatedTransport:
 
     def _arm(self) -> None:
         change = (self._changes[0].at_ns or 0) if self._changes else _FOREVER
-        up, down = self._up.next_ns(), self._down.next_ns()
+        up, shares, down = self._up.departs_ns, self._up.retime_ns, self._down.next_ns()
         ahead = change if up is None or up >= change else up - self._lead_ns
-        due = min(change, ahead, _FOREVER if down is None else down)
+        due = min(change, ahead, *(at_ns for at_ns in (shares, down) if at_ns is not None))
         if due == _FOREVER or self._closed or (self._timer is not None and self._timer[0] <= due):
             return
         self._disarm()
@@ -212,7 +213,8 @@ class EmulatedTransport:
         half = self._halves.get((edge, receiving))
         if half is None:
             path, order_key = self._links.path(*edge), edge_order_key(self._seed, *edge)
-            plan = PathPlan.stage_by_stage(path, None if receiving else path.own.stop)
+            stop = path.own.stop
+            plan = PathPlan.stage_by_stage(path, first=stop) if receiving else PathPlan.stage_by_stage(path, stop)
             half = self._halves[edge, receiving] = EdgeState(edge, path, plan, order_key)
         return half
 

@@ -100,7 +100,7 @@ class Fabric:
 
     def leave(self, *nodes: NodeId) -> None:
         """Remove `nodes`; settle their messages under way as `in_flight`."""
-        for flight in self._engine.withdraw(lambda flight: flight.edge.edge[0] in nodes):
+        for flight in self._engine.withdraw(lambda flight: flight.edge.edge[0] in nodes, self._clock.now_ns()):
             self._settle(flight.edge, flight.content, None, Fate.IN_FLIGHT)
         for end in self._ends.values():
             for edge, content in end.take_held(lambda held: held[0].edge[0] in nodes):
@@ -128,7 +128,8 @@ class Fabric:
     def _withdraw(self, flight: FabricFlight) -> None:
         held = flight.edge.target.take_held(lambda each: each[1] is flight.content)
         if not held:
-            self._engine.withdraw(lambda each: each.content is flight.content and each.unit is flight.unit)
+            now = self._clock.now_ns()
+            self._engine.withdraw(lambda each: each.content is flight.content and each.unit is flight.unit, now)
         if held or (flight.unit is None and flight.at_ns == flight.content[1].sent_ns):
             flight.edge.take_off_backlog()
 

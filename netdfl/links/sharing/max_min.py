@@ -1,0 +1,58 @@
+"""Max-min fair rates: nobody's rate can grow without taking from one that is no larger.
+
+They are found by filling: all rates grow together, until a link is full; its flows keep the rate that they have, and
+the others grow on (Bertsekas and Gallager, Data Networks, 6.5.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from heapq import heapify, heappop, heappush
+from typing import TypeVar
+
+from netdfl.links.sharing.capacity import Crossing, SharedLink
+
+F = TypeVar("F", bound=Crossing)
+
+
+def max_min(flows: Collection[F], capacities: Mapping[SharedLink, int]) -> dict[F, int]:
+    """Return the fair rate of each flow that crosses a link of `capacities`; the others have no limit.
+
+    `capacities` holds the links that limit anything. A share is rounded down to a part of a bit per second.
+    """
+    if len(capacities) == 1:
+        ((link, capacity),) = capacities.items()
+        crossing = [flow for flow in flows if link in flow.links]
+        return dict.fromkeys(crossing, capacity // len(crossing)) if crossing else {}
+    return _filled(flows, capacities)
+
+
+def _filled(flows: Collection[F], capacities: Mapping[SharedLink, int]) -> dict[F, int]:
+    crossing: dict[SharedLink, list[F]] = {link: [] for link in capacities}
+    for flow in flows:
+        for link in flow.links:
+            if link in crossing:
+                crossing[link].append(flow)
+    rates: dict[F, int] = {}
+    levels = []
+    for link, those in crossing.items():
+        if those:
+            link.open = [capacities[link], len(those)]
+            levels.append((capacities[link] // len(those), link.order, link))
+    heapify(levels)
+    while levels:
+        level, order, link = heappop(levels)
+        left, count = link.open
+        if not count:
+            continue
+        if left // count > level:  # some of its flows were settled below its level
+            heappush(levels, (left // count, order, link))
+            continue
+        for flow in crossing[link]:
+            if flow not in rates:
+                rates[flow] = level
+                for other in flow.links:
+                    if other in crossing:
+                        other.open[0] -= level
+                        other.open[1] -= 1
+    return rates

@@ -1,0 +1,163 @@
+"""The network of shared links: which flows cross which, and the rates of all that a change reaches.
+
+A change touches links. It reaches the flows on them, the other links of these flows, and so on; the shares of those
+alone are computed anew. Where nodes have uplinks only, that is one uplink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from netdfl.links.rules.base import Departure, Hold, LinkEvent, StageOutcome
+from netdfl.links.rules.rate import Shape
+from netdfl.links.sharing.capacity import SharedLink
+from netdfl.links.sharing.flow import Flow
+from netdfl.links.sharing.max_min import max_min
+
+
+class FairNetwork:
+    """All flows under way, and what has happened to them since their rates were computed."""
+
+    def __init__(self) -> None:
+        """Begin without flows."""
+        self._emptying: dict[SharedLink, int] = {}
+        self._starting: dict[Flow, None] = {}
+        self._ending: list[Flow] = []
+        self._touched: dict[SharedLink, None] = {}
+        self._unlinked: list[Flow] = []
+
+    def starts(self, flow: Flow) -> None:
+        """Let the next message of `flow` begin when shares are computed."""
+        self._starting[flow] = None
+
+    def ends(self, flow: Flow) -> None:
+        """Let the message of `flow` end at its `ended_ns`."""
+        self._ending.append(flow)
+
+    def crosses(self, flow: Flow) -> None:
+        """Let `flow` take its share of its links."""
+        for link in flow.links:
+            link.flows[flow] = self._touched[link] = None
+        if not flow.links:
+            self._unlinked.append(flow)
+
+    def frees(self, flow: Flow) -> None:
+        """Give the share of `flow` to the others."""
+        for link in flow.links:
+            if flow in link.flows:
+                del link.flows[flow]
+                self._touched[link] = None
+
+    def change(self, link: SharedLink, event: LinkEvent) -> None:
+        """Take a new `rate` (a `Shape`) or `rate_scale` of a link."""
+        shape: Shape = event.get("rate", link.shape)
+        link.set(shape, event.get("rate_scale", link.scale))
+        self._touched[link] = None
+
+    @property
+    def again_ns(self) -> int | None:
+        """The next instant at which shares change though nothing begins or ends: a bucket is empty then."""
+        return min(self._emptying.values()) if self._emptying else None
+
+    def retimed(self, now_ns: int) -> Sequence[StageOutcome]:
+        """Let flows end and begin, and return the new departures."""
+        for link in [link for link, at_ns in self._emptying.items() if at_ns <= now_ns]:
+            self._touched[link] = None
+        if self._ending:
+            self._end(now_ns)
+        outcomes: list[StageOutcome] = []
+        while self._starting:
+            starting, self._starting = list(self._starting), {}
+            for flow in sorted(starting, key=_turn) if len(starting) > 1 else starting:
+                if flow.unit is None and flow.waiting and not flow.stage.stopped:
+                    outcomes += flow.stage.begin(flow, now_ns)
+        if self._touched or self._unlinked:
+            outcomes += self._share(now_ns)
+        return outcomes
+
+    def _end(self, now_ns: int) -> None:
+        over = [flow for flow in self._ending if flow.ended_ns is not None and flow.ended_ns <= now_ns]
+        self._ending = [flow for flow in self._ending if flow.ended_ns is not None and flow.ended_ns > now_ns]
+        for flow in over:
+            flow.stage.end(flow)
+
+    # shares
+
+    def _share(self, now_ns: int) -> Iterator[StageOutcome]:
+        links, flows = self._reached()
+        for link in links:
+            link.pass_until(now_ns)
+        for flow in flows:
+            flow.pass_until(now_ns)
+        rates = _shared(links, flows)
+        for flow in flows:
+            if flow.ended_ns is None and flow.take_rate(rates.get(flow), now_ns) and flow.unit is not None:
+                yield Hold(flow.unit) if flow.due_ns is None else Departure(flow.unit, flow.due_ns)
+        for link in links:
+            self._emptying.pop(link, None)
+            if (empties_ns := link.load()) is not None:
+                self._emptying[link] = now_ns + empties_ns
+
+    def _reached(self) -> tuple[Sequence[SharedLink], Sequence[Flow]]:
+        """Return the touched links and all flows and links that these are bound to by common flows."""
+        links, flows = self._touched, dict.fromkeys(self._unlinked)
+        self._touched, self._unlinked = {}, []
+        waiting = list(links)
+        while waiting:
+            for flow in waiting.pop().flows:
+                if flow not in flows:
+                    flows[flow] = None
+                    for link in flow.links:
+                        if link not in links:
+                            links[link] = None
+                            waiting.append(link)
+        return list(links), list(flows)
+
+
+def _turn(flow: Flow) -> tuple[int, tuple[int, int]]:
+    """Return the place of a flow among those that begin at one instant, whoever was put in first."""
+    return getattr(flow.waiting[0], "order_key", 0) if flow.waiting else 0, flow.stage.edge
+
+
+@dataclass(slots=True, eq=False)
+class _Draw:
+    """A flow that takes what it can of buckets at once."""
+
+    flow: Flow
+    links: Sequence[SharedLink]
+    rate: int | None = None
+
+
+def _shared(links: Sequence[SharedLink], flows: Sequence[Flow]) -> dict[Flow, int]:
+    """Return the fair rate of each flow; none for a flow without a limit. First, buckets let pass what they have.
+
+    A flow whose end can't change any more keeps its rate, and the others share the rest.
+    """
+    fixed = [flow for flow in flows if flow.ended_ns is not None]
+    flows = [flow for flow in flows if flow.ended_ns is None] if fixed else flows
+    while True:
+        limits = {link: link.capacity for link in links if link.capacity is not None and not link.bucket}
+        for flow in fixed:
+            limits |= {link: max(0, limits[link] - (flow.rate or 0)) for link in flow.links if link in limits}
+        rates = max_min(flows, limits)
+        free = [flow for flow in flows if flow not in rates and flow.left > 0] if len(rates) < len(flows) else []
+        if not _draw(free):
+            return rates
+
+
+def _draw(flows: Iterable[Flow]) -> bool:
+    """Let `flows`, which nothing else limits, pass at once what buckets allow, in fair parts; return whether any do."""
+    draws: list[_Draw] = []
+    volumes: dict[SharedLink, int] = {}
+    for number, flow in enumerate(flows):
+        buckets = [link for link in flow.links if link.bucket]
+        if buckets:
+            own = SharedLink((-1, number), Shape(None))
+            volumes |= {own: flow.left} | {link: link.bucket for link in buckets}
+            draws.append(_Draw(flow, (own, *buckets)))
+    for draw, volume in max_min(draws, volumes).items():
+        draw.flow.left -= volume
+        for link in draw.links[1:]:
+            link.draw(volume)
+    return bool(draws)

@@ -1,0 +1,239 @@
+"""Flows: the messages of one edge that go one after another over all shared links of their way at once.
+
+An edge has two flows, as two nodes have two connections: one for heartbeats and probes, one for all else. The first
+message of a flow goes, the others wait. A message is judged by the link's state and luck when its first byte goes: a
+lost one takes its bytes of the uplink and of nothing behind it, a copy goes behind its original over all but the
+uplink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from netdfl.core.fates import QUEUE, RESET, FateReason
+from netdfl.core.types import Edge, Kind
+from netdfl.links.rules.base import (
+    DROPPED,
+    Departure,
+    Drop,
+    Hold,
+    LinkEvent,
+    RoundValues,
+    Stage,
+    StageOutcome,
+    Transit,
+    resets,
+)
+from netdfl.links.rules.disorder import Duplicate
+from netdfl.links.rules.rate import Shape
+from netdfl.links.rules.state import LinkState
+from netdfl.links.sharing.capacity import SharedLink
+from netdfl.links.sharing.flow import Flow
+from netdfl.links.sharing.network import FairNetwork
+
+ASIDE = (Kind.HEARTBEAT, Kind.PROBE)
+"""The kinds of messages that have a connection of their own."""
+
+
+class FairStage:
+    """The shared links of one edge's way as one stage, which a message leaves when its last byte has passed them all.
+
+    `links` begin with the sender's uplink unless `judges` is None; else `judges` are the link's own stages up to its
+    rate, which come behind an uplink. `own` is the one of `links` that is the link's own rate. A message that is lost
+    behind an uplink leaves this stage like others and finds its reason in `fates`.
+    """
+
+    __slots__ = ("edge", "fates", "flows", "judges", "links", "network", "own", "rounds", "stopped")
+
+    def __init__(
+        self,
+        network: FairNetwork,
+        edge: Edge,
+        links: Sequence[SharedLink],
+        own: SharedLink | None = None,
+        rounds: RoundValues[tuple[float | None, float]] | None = None,
+        judges: Sequence[Stage] | None = None,
+    ) -> None:
+        """Let messages of `edge` cross `links`; `rounds` has another rate of `own` for the messages of some rounds."""
+        self.network, self.edge, self.links, self.own, self.rounds = network, edge, tuple(links), own, rounds
+        self.judges = judges
+        state = next((each for each in judges or () if isinstance(each, LinkState)), None)
+        self.stopped = state is not None and state.state == "down_hold"
+        self.flows: dict[bool, Flow] = {}
+        self.fates: dict[tuple[object, ...], FateReason] = {}
+
+    def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
+        """Let `unit` wait for its turn; drop it where the first link's queue is full."""
+        first = self.links[0]
+        if first.is_full(unit.nbytes):
+            return (Drop(unit, QUEUE),)
+        first.take(unit)
+        aside = unit.kind in ASIDE
+        flow = self.flows.get(aside)
+        if flow is None:
+            flow = self.flows[aside] = Flow(self)
+        flow.waiting.append(unit)
+        self.go_on(flow)
+        return ()
+
+    def left(self, unit: Transit, now_ns: int) -> None:
+        """End the transfer of `unit` at `now_ns`, which may lie ahead of the time of other changes."""
+        flow = self.flows[unit.kind in ASIDE]
+        flow.ended_ns = now_ns
+        self.network.ends(flow)
+
+    def retimed(self, now_ns: int) -> Sequence[StageOutcome]:
+        """Return the new departures of the whole network, once for all that happened at this instant."""
+        return self.network.retimed(now_ns)
+
+    @property
+    def again_ns(self) -> int | None:
+        """The next instant at which shares change though nothing begins or ends."""
+        return self.network.again_ns
+
+    def withdraw(self, unit: Transit) -> None:
+        """Forget `unit`, which was taken off the link by force."""
+        flow = self.flows.get(unit.kind in ASIDE)
+        if flow is None:
+            return
+        if unit is flow.unit:
+            self.end(flow)
+        elif unit in flow.waiting:
+            flow.waiting.remove(unit)
+            self._release(unit)
+
+    # turns
+
+    def go_on(self, flow: Flow) -> None:
+        """Let the next message of `flow` begin, if none goes and the link does not hold."""
+        if flow.unit is None and flow.waiting and not self.stopped:
+            self.network.starts(flow)
+
+    def begin(self, flow: Flow, now_ns: int) -> Iterator[StageOutcome]:
+        """Let the next message of `flow` go over the links that it crosses; yield what becomes of it or its copy."""
+        unit = flow.unit = flow.waiting.popleft()
+        over_uplink = self.judges is not None
+        first = self.links[:1] if over_uplink and not unit.copy else ()
+        behind = self.links[1:] if over_uplink else self.links
+        reason, copy = self._judge(unit, now_ns) if self.judges else (None, None)
+        if copy is not None:
+            flow.waiting.appendleft(copy)
+            yield Hold(copy)
+        if reason is None and any(link.is_full(unit.nbytes) for link in self.links[1:]):
+            reason = QUEUE
+        if reason is not None and not first:
+            yield Drop(unit, reason)
+            self.end(flow)
+            return
+        if reason is None:
+            for link in self.links[1:]:
+                link.take(unit)
+            first = (*first, *self._of_round(unit, behind))
+        else:
+            self.fates[_name(unit)] = reason
+        flow.begin(first, now_ns)
+        self.network.crosses(flow)
+
+    def _judge(self, unit: Transit, now_ns: int) -> tuple[FateReason | None, Transit | None]:
+        """Return why `unit` is lost, or None, and its copy, or None. A copy meets only the rules behind its making."""
+        copy, behind = None, not unit.copy
+        for stage in self.judges or ():
+            if isinstance(stage, Duplicate):
+                if behind:
+                    copy = next(iter(stage.copies(unit)[1:]), None)
+                behind = True
+            elif behind and stage.advance(unit, now_ns) == DROPPED:
+                return stage.reason, None
+        return None, copy
+
+    def _of_round(self, unit: Transit, links: Sequence[SharedLink]) -> Sequence[SharedLink]:
+        """Return `links` with the own rate of the unit's round, where the schedule gives it one."""
+        piece = self.rounds.at(unit.of_round) if self.rounds is not None else None
+        if piece is None or self.own is None:
+            return links
+        rate, scale = piece
+        shape = Shape(rate) if rate is not None else Shape(self.own.shape.rate_bps)
+        order = (*self.own.order, 1 + (unit.kind in ASIDE))
+        alone = SharedLink(order, shape, scale if rate is not None else scale * self.own.scale)
+        return [alone if link is self.own else link for link in links]
+
+    def end(self, flow: Flow) -> None:
+        """Let the message that goes end; the next one of its flow is due."""
+        unit = flow.unit
+        assert unit is not None
+        self.network.frees(flow)
+        self._release(unit)
+        flow.unit = flow.ended_ns = None
+        self.go_on(flow)
+        if not flow.waiting:
+            del self.flows[unit.kind in ASIDE]
+
+    def _release(self, unit: Transit) -> None:
+        for link in self.links:
+            link.release(unit)
+
+    # changes
+
+    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
+        """Take new rules; a link that holds stops its flows, one that is reset drops their messages."""
+        outcomes: list[StageOutcome] = []
+        for judge in self.judges or ():
+            outcomes += judge.changed(event, now_ns)
+        if self.own is not None and not event.keys().isdisjoint(("rate", "rate_scale")):
+            self.network.change(self.own, event)
+        if resets(event):
+            outcomes += self._reset(now_ns)
+        if "state" in event:
+            outcomes += self._hold(event["state"] == "down_hold", now_ns)
+        return [*outcomes, *self.network.retimed(now_ns)]
+
+    def _reset(self, now_ns: int) -> Iterator[StageOutcome]:
+        if self.own is not None:
+            self.own.rest()
+        for aside, flow in list(self.flows.items()):
+            units = list(flow.waiting)
+            if flow.unit is not None and not flow.is_over(now_ns):
+                units = [flow.unit, *units]
+                self.network.frees(flow)
+                flow.unit = None
+            for unit in units:
+                self._release(unit)
+                self.fates.pop(_name(unit), None)
+                yield Drop(unit, RESET)
+            flow.waiting.clear()
+            if flow.unit is None:
+                del self.flows[aside]
+
+    def _hold(self, stop: bool, now_ns: int) -> Iterator[StageOutcome]:
+        stopped, self.stopped = self.stopped, stop
+        for flow in list(self.flows.values()):
+            if flow.unit is None:
+                self.go_on(flow)
+            elif flow.is_over(now_ns) or stop == stopped:
+                continue
+            elif stop:
+                flow.stop(now_ns)
+                self.network.frees(flow)
+                yield Hold(flow.unit)
+            else:
+                flow.since_ns = now_ns
+                self.network.crosses(flow)
+
+
+def _name(unit: Transit) -> tuple[object, ...]:
+    return unit.kind, unit.incarnation, unit.round, unit.step, unit.attempt, unit.number, unit.copy
+
+
+class LostOnes(Stage):
+    """The stage behind a `FairStage` with judges: drops the messages that these found lost, each for its reason."""
+
+    __slots__ = ("fates",)
+
+    def __init__(self, fates: dict[tuple[object, ...], FateReason]) -> None:
+        """Drop the messages in `fates`."""
+        self.fates = fates
+
+    def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
+        """Drop or pass `unit`."""
+        reason = self.fates.pop(_name(unit), None) if self.fates else None
+        return (Departure(unit, now_ns),) if reason is None else (Drop(unit, reason),)
