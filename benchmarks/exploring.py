@@ -13,6 +13,7 @@ import time
 
 import netdfl
 from netdfl.explore.explore import Budget, Exploration
+from netdfl.study.background import stop_background
 
 SCENARIO = {
     "schema": "netdfl/1",
@@ -34,6 +35,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--turns", type=int, default=1)
     args = parser.parse_args()
+    stop_background()
     ratios = []
     for _ in range(args.turns):
         walls = [explore(args.runs, jobs) for jobs in (1, 2)]

@@ -1,4 +1,7 @@
-"""What every benchmark prints: its rows as JSON on stdout; the machine, the versions and the runs on stderr."""
+"""What every benchmark prints: its rows as JSON on stdout; the machine, the versions and the runs on stderr.
+
+Work in the background (`netdfl claims run`) is stopped first.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple
 
+from netdfl.study.background import stop_background
+
 PACKAGES = ("netdfl", "torch", "grpcio", "numpy")
+stop_background()
 LOAD = os.getloadavg()[0]  # before the benchmark, which makes load of its own
 
 

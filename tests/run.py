@@ -22,6 +22,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from netdfl.study.background import stop_background
+
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = sys.executable
 LAYERS = "import sys; from importlinter.cli import lint_imports_command as check; sys.exit(check())"
@@ -64,6 +66,8 @@ def main(arguments: list[str]) -> int:
         return 1 if report(run_checks()) else 0
     if arguments:
         return pytest(arguments)
+    if stop_background():
+        say("stopped the work in the background (netdfl claims run): it would disturb what is measured")
     with chromium(), docker(), ThreadPoolExecutor(1) as beside:
         checks = beside.submit(run_checks)
         failed = first_command()

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from netdfl.cli import data, fleets, results, running, scenarios, studies
+from netdfl.cli import claims, data, fleets, results, running, scenarios, studies
 from netdfl.cli.output import outliving_its_reader
 
 Commands = Mapping[str, Callable[..., None]]
@@ -52,8 +52,15 @@ COMMANDS: Mapping[str, Commands] = {
 LASTING = ("run", "sweep", "reproduce", "explore", "prove", "serve", "node", "collect")
 #: Commands of two words: the first, what it is for, the second and its function.
 GROUPS: Mapping[str, tuple[str, Commands]] = {
+    "claims": (
+        "Put the papers' claims to the test.",
+        {"run": claims.run, "stop": claims.stop, "table": claims.table},
+    ),
     "data": ("Fetch datasets.", {"get": data.data_get}),
 }
+
+#: The heading under which a command of two words stands.
+PANELS: Mapping[str, str] = {"claims": "Runs", "data": "Data and calibration"}
 
 
 class _Command(TyperCommand):
@@ -93,7 +100,7 @@ def make_app() -> typer.Typer:
     for name, (about, commands) in GROUPS.items():
         group = typer.Typer(cls=_Group, help=about, no_args_is_help=True)
         _add(group, commands)
-        app.add_typer(group, name=name, rich_help_panel="Data and calibration")
+        app.add_typer(group, name=name, rich_help_panel=PANELS[name])
     return app
 
 

@@ -58,6 +58,8 @@ class CellJob:
     cell: Cell
     path: Path
     world: str
+    cost_s: float = 0.0
+    """The CPU time (s) that it will take, where that is known."""
 
 
 def look(scenario: Path, cells: Sequence[Cell], folder: Path) -> tuple[list[CellResult], list[CellJob]]:
@@ -120,8 +122,11 @@ def run_all(
     done: Callable[[CellResult], None],
     progress: StudyProgress,
     manner: Manner = "whole",
+    until: float | None = None,
 ) -> None:
     """Run these cells, `jobs` at a time, and call `done` with each result. Interrupted ones are resumed if possible.
+
+    None begins that would end after `until` (of `time.time`); `done` does not hear of these.
 
     Another process forks them: a process that has used grpc, or has threads, must not fork. It has its own session, so
     that Ctrl-C reaches this process alone, which then ends the other (`ended_by_signals`).
@@ -134,7 +139,7 @@ def run_all(
     for path in {job.path.parent for job in waiting}:
         path.mkdir(parents=True, exist_ok=True)
     cells = [
-        {"scenario": str(job.scenario), "sets": job.cell.sets, "path": path, "world": job.world}
+        {"scenario": str(job.scenario), "sets": job.cell.sets, "path": path, "world": job.world, "cost_s": job.cost_s}
         for path, (job, *_) in by_path.items()
     ]
     with _open_forks() as forks:
@@ -142,11 +147,12 @@ def run_all(
         assert forks.stdin is not None
         assert forks.stdout is not None
         try:
-            forks.stdin.write(json.dumps({"jobs": jobs, "manner": manner, "cells": cells}).encode())
+            forks.stdin.write(json.dumps({"jobs": jobs, "manner": manner, "until": until, "cells": cells}).encode())
             forks.stdin.close()
             for line in forks.stdout:
                 path, code = json.loads(line)
-                for job in by_path.pop(path):
+                jobs_there = by_path.pop(path)
+                for job in jobs_there if code is not None else ():
                     done(finished(job.cell, job.path) or CellResult(job.cell, job.path, code, None, _log(job)))
         except BaseException:
             end_forks(forks)

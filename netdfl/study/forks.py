@@ -12,6 +12,7 @@ import os
 import resource
 import signal
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -19,13 +20,11 @@ from typing import Any, NoReturn
 
 from netdfl.core.errors import InputError, NetdflError
 from netdfl.core.process import die_with_parent
-from netdfl.study.keeping import FINISHED, Manner
+from netdfl.study.keeping import FINISHED, MOST_CPU_S, Manner
 
 UNUSABLE, BROKE = 2, 4
-MOST_CPU_S = 3600
-"""The most CPU time (s) of a cell in the background."""
 CellOrder = dict[str, Any]
-"""A cell: its `scenario` file, its overrides `sets`, the `path` of its run, its `world`."""
+"""A cell: its `scenario` file, its overrides `sets`, the `path` of its run, its `world`, about what it costs."""
 
 
 def main() -> None:
@@ -42,7 +41,7 @@ def main() -> None:
     if text:  # else who ordered died before
         order = json.loads(text)
         _preload(order["manner"])
-        _run_all(order["cells"], order["jobs"], order["manner"], running)
+        _run_all(order, running)
 
 
 def path_beside(run: Path, kind: str) -> Path:
@@ -50,11 +49,18 @@ def path_beside(run: Path, kind: str) -> Path:
     return run.with_name(f"{run.name}.{kind}")
 
 
-def _run_all(waiting: list[CellOrder], jobs: int, manner: Manner, running: dict[int, CellOrder]) -> None:
+def _run_all(study: dict[str, Any], running: dict[int, CellOrder]) -> None:
+    """Run all cells of the order; those that can't end in time are left out, which their line says."""
+    waiting, jobs, until = study["cells"], study["jobs"], study["until"]
     while waiting or running:
         while waiting and len(running) < jobs:
             order = waiting.pop(0)
-            running[_fork(order, jobs, manner)] = order
+            if until is not None and time.time() + order["cost_s"] > until:
+                print(json.dumps([order["path"], None]), flush=True)
+                continue
+            running[_fork(order, jobs, study["manner"])] = order
+        if not running:
+            continue
         pid, status = os.waitpid(-1, 0)
         if pid in running:
             print(json.dumps([running.pop(pid)["path"], os.waitstatus_to_exitcode(status)]), flush=True)

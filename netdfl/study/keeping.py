@@ -26,6 +26,8 @@ Manner: TypeAlias = Literal["whole", "published", "background"]
 without checkpoints."""
 FINISHED = (0, 1, 3)
 """Exit codes of runs that need not run again."""
+MOST_CPU_S = 3600
+"""The most CPU time (s) of a cell in the background."""
 CELL = "cell.json"
 """The file of a run directory with what is kept of a cell beside `result.json`."""
 MOST_MODELS = 128 << 20

@@ -128,7 +128,7 @@ def _work(trial: FigureSetup, request: Reproduction) -> _FigureRuns:
     except InputError as error:
         work.why_not = f"no valid scenario: {error}"
         return work
-    work.why_not = _no_data(scenario)
+    work.why_not = missing_data(scenario)
     if not work.why_not:
         sets = (*trial.sets, *request.extra)
         work.cells = [Cell(trial.label, (), seed, (*sets, f"seed={seed}")) for seed in request.seeds]
@@ -156,7 +156,7 @@ def _rounds(file: Path) -> int:
     return load(file).rounds
 
 
-def _no_data(scenario: Scenario) -> str:
+def missing_data(scenario: Scenario) -> str:
     """Return why the scenario's data can't be had; empty if they can."""
     dataset: Any = getattr(scenario.task, "dataset", None)
     return "" if dataset is None else _missing(type(dataset).function, json.dumps(dataset.params), data_root())

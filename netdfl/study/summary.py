@@ -193,16 +193,19 @@ def differences(points: Sequence[GridPoint], figure: str, *, log: bool = False) 
 
 
 def holm(found: Sequence[PairedDifference]) -> list[PairedDifference]:
-    """Return the differences with p-values corrected by Holm.
+    """Return the differences with p-values corrected by Holm."""
+    corrected = holm_corrected([each.p for each in found])
+    return [replace(each, p_holm=p) for each, p in zip(found, corrected, strict=True)]
 
-    The k-th smallest of m is multiplied by m - k + 1; corrected values never decrease.
-    """
-    corrected: dict[int, float] = {}
+
+def holm_corrected(p: Sequence[float]) -> list[float]:
+    """Return p-values corrected by Holm: the k-th smallest of m times m - k + 1; they never decrease."""
+    corrected = [0.0] * len(p)
     most = 0.0
-    for rank, index in enumerate(sorted(range(len(found)), key=lambda index: found[index].p)):
-        most = max(most, min(1.0, (len(found) - rank) * found[index].p))
+    for rank, index in enumerate(sorted(range(len(p)), key=p.__getitem__)):
+        most = max(most, min(1.0, (len(p) - rank) * p[index]))
         corrected[index] = most
-    return [replace(each, p_holm=corrected[index]) for index, each in enumerate(found)]
+    return corrected
 
 
 def _apart(a: GridPoint, b: GridPoint) -> int:

@@ -1,0 +1,1 @@
+"""The papers' claims as data, decided by paired differences over seeds."""

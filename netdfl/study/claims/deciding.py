@@ -1,0 +1,94 @@
+"""The decision of claims: paired differences over seeds, Student's t, Bonferroni over looks, Holm over claims."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Literal, TypeAlias
+
+from netdfl.study.claims.given import Claim, Rule
+from netdfl.study.summary import Estimate, estimate, holm_corrected, paired_t
+
+Word: TypeAlias = Literal["holds", "fails", "undecided"]
+Gains: TypeAlias = Mapping[int, float]
+"""The gain of one method over another by seed, positive where the claim has it."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The state of one claim: the word, the gain with its plain 95 % interval, and the corrected p-values.
+
+    `seeds` is the number of seeds that have run; `p` is that of the direction, `p_less` that of a gain below half of
+    the printed one (1 where the setting is not the paper's). `why` says on which ground a claim fails.
+    """
+
+    word: Word
+    seeds: int
+    gain: Estimate | None
+    p: float
+    p_less: float
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class _Tests:
+    """The p-values of one claim over its looks, corrected for their number, and the sign where the least one is."""
+
+    direction: float = 1.0
+    sign: float = 0.0
+    less: float = 1.0
+
+
+def decide(rule: Rule, gains: Mapping[str, Gains]) -> dict[str, Decision]:
+    """Return the decision of each claim from its gains by seed; a claim without any is undecided.
+
+    Seeds count from 0 without a gap: those after a missing one wait for it.
+    """
+    tested = {name: _test(rule, claim, in_turn(gains.get(name, {}))) for name, claim in rule.claims.items()}
+    directions = dict(zip(tested, holm_corrected([each.direction for each in tested.values()]), strict=True))
+    less = dict(zip(tested, holm_corrected([each.less for each in tested.values()]), strict=True))
+    return {
+        name: _decision(rule, each, in_turn(gains.get(name, {})), directions[name], less[name])
+        for name, each in tested.items()
+    }
+
+
+def in_turn(gains: Gains) -> list[float]:
+    """Return the gains of the seeds 0, 1, 2 and so on, up to the first that is missing."""
+    found: list[float] = []
+    while len(found) in gains:
+        found.append(gains[len(found)])
+    return found
+
+
+def _test(rule: Rule, claim: Claim, gains: Sequence[float]) -> _Tests:
+    looks = [look for look in rule.looks if look <= len(gains)]
+    found = _Tests()
+    for look in looks:
+        seen = gains[:look]
+        p = min(1.0, len(rule.looks) * paired_t(seen))
+        if p < found.direction:
+            found = _Tests(p, fmean(seen), found.less)
+        if claim.instead is None and claim.printed > 0:
+            less = min(1.0, len(rule.looks) * _below(seen, claim.printed / 2))
+            found = _Tests(found.direction, found.sign, min(found.less, less))
+    return found
+
+
+def _below(gains: Sequence[float], least: float) -> float:
+    """Return the one-sided p-value of the hypothesis that the mean gain is `least` or more."""
+    apart = [gain - least for gain in gains]
+    both = paired_t(apart)
+    return both / 2 if fmean(apart) < 0 else 1 - both / 2
+
+
+def _decision(rule: Rule, tests: _Tests, gains: Sequence[float], p: float, p_less: float) -> Decision:
+    gain = estimate(gains) if gains else None
+    word: Word = "undecided"
+    why = ""
+    if p < rule.level:
+        word, why = ("holds", "") if tests.sign > 0 else ("fails", "the other method is better")
+    elif p_less < rule.level:
+        word, why = "fails", "the gain is less than half of what is printed"
+    return Decision(word, len(gains), gain, p, p_less, why)

@@ -1,0 +1,135 @@
+"""The claims and their rule, read from `claims.yaml`, and the cells that each needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from netdfl.core.clock import NS_PER_S
+from netdfl.core.units import parse_time_ns
+from netdfl.scenario.loading.document import parse
+from netdfl.scenario.model.fields import Strict
+from netdfl.study.plan import Cell
+from netdfl.study.reproduce import SCENARIOS
+from netdfl.study.trials import FigureSetup, published, scenario_of, trials
+
+LESS = ("gap", "rounds_to_")
+"""Beginnings of the figures of which less is better."""
+DISTILLING = ("dynafed_synonly", "fedsynsam")
+"""Methods that begin otherwise than they go on, after 25 or 30 rounds: a proof has both."""
+WORLD = "world.kind=simulated"
+
+
+class Instead(Strict):
+    """The setting in which a claim is tested where its paper's own is beyond the budget: in words, and as overrides."""
+
+    on: str
+    sets: list[str]
+
+
+class Claim(Strict):
+    """One claim: that the method of the cell `better` is above that of `worse` in `figure`.
+
+    `paper` is the paper's number, `better` and `worse` are labels of cells in its table; `sets` are
+    overrides of both. `figure` is mean_last_5, best, last (of the average model's test accuracy), gap, or
+    rounds_to_96 and the like.
+    """
+
+    says: str
+    paper: str
+    table: str
+    figure: str = Field(pattern=r"^(mean_last_5|best|last|gap|rounds_to_\d+)$")
+    better: str
+    worse: str
+    sets: list[str] = Field([])
+    instead: Instead | None = None
+
+    @property
+    def fewer(self) -> bool:
+        """Whether less of the figure is better."""
+        return self.figure.startswith(LESS)
+
+    @property
+    def overrides(self) -> tuple[str, ...]:
+        """The overrides of both cells."""
+        return (*self.sets, *([] if self.instead is None else self.instead.sets))
+
+    @property
+    def printed(self) -> float:
+        """The printed gain, positive where the table has the claim, in points or rounds."""
+        gain: float = self.setup(self.better).figure.value - self.setup(self.worse).figure.value
+        return -gain if self.fewer else gain
+
+    def setup(self, label: str) -> FigureSetup:
+        """Return the cell with this label in the claim's table."""
+        return _setups(self.paper, self.table)[label]
+
+
+class Rule(Strict):
+    """All claims, and the rule that decides them, as the head of `claims.yaml` says."""
+
+    schema_: Literal["netdfl/claims/1"] = Field(alias="schema")
+    level: float = Field(gt=0, lt=1)
+    looks: list[Annotated[int, Field(ge=2)]]
+    budget: str
+    proof_rounds: int = Field(ge=1)
+    claims: dict[str, Claim]
+
+    @property
+    def budget_s(self) -> float:
+        """The CPU time (s) that all cells may take together."""
+        return parse_time_ns(self.budget) / NS_PER_S
+
+
+@dataclass(frozen=True)
+class WantedCell:
+    """One run that a claim needs: its scenario file, its label and its overrides without the seed."""
+
+    file: Path
+    label: str
+    method: str
+    sets: tuple[str, ...]
+
+    def cell(self, seed: int) -> Cell:
+        """Return the cell with this seed."""
+        return Cell(self.label, (), seed, (*self.sets, f"seed={seed}"))
+
+    def proof(self, rounds: int) -> Cell:
+        """Return the short run of this cell by which a change of the code is judged."""
+        warm = (f"algorithm.warmup_rounds={rounds // 2}",) if self.method in DISTILLING else ()
+        return Cell(self.label, (), 0, (*self.sets, *warm, f"rounds={rounds}", "seed=0"))
+
+
+@cache
+def _setups(paper: str, table: str) -> Mapping[str, FigureSetup]:
+    return {each.label: each for each in trials(published(paper, table))}
+
+
+@cache
+def rule() -> Rule:
+    """Return the claims that ship with netdfl."""
+    text = files("netdfl.study.claims").joinpath("claims.yaml").read_text(encoding="utf-8")
+    return read_rule(text)
+
+
+def read_rule(text: str) -> Rule:
+    """Return the claims of a file's text. Raises ValueError."""
+    return Rule.model_validate(parse(text, "claims.yaml").data)
+
+
+def cells_of(claim: Claim, scenarios: Path = SCENARIOS) -> Mapping[str, WantedCell]:
+    """Return the cells of a claim, `better` and `worse`. Raises ValueError if one can't be run."""
+    found: dict[str, WantedCell] = {}
+    for side, label in (("better", claim.better), ("worse", claim.worse)):
+        setup = claim.setup(label)
+        if setup.why_not:
+            raise ValueError(f"{label}: {setup.why_not}")
+        sets = (*setup.sets, *claim.overrides, WORLD)
+        found[side] = WantedCell(scenario_of(setup, scenarios), label, setup.figure.method, sets)
+    return found

@@ -1,0 +1,78 @@
+"""The table of claims in `docs/reproduction.md`, written from the committed rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from netdfl.core.errors import InputError
+from netdfl.study.claims.deciding import Decision
+from netdfl.study.claims.given import Claim
+from netdfl.study.claims.work import ClaimStudy
+from netdfl.study.summary import markdown_table
+
+BEGIN, END = "<!-- claims: netdfl claims table -->", "<!-- end of claims -->"
+HEADINGS = (
+    "claim",
+    "printed in",
+    "printed gain",
+    "measured on",
+    "gain (95 % interval)",
+    "seeds",
+    "p",
+    "verdict",
+    "cost",
+)
+
+
+def table(study: ClaimStudy) -> str:
+    """Return the table of all claims in Markdown, with what is spent and what the open ones would cost."""
+    decisions = study.decisions()
+    rows = [list(_row(study, name, claim, decisions[name])) for name, claim in study.rule.claims.items()]
+    spent = f"{study.spent_s() / 3600:.1f} of {study.rule.budget_s / 3600:g} hours of CPU time are spent."
+    open_ones = [name for name, decision in decisions.items() if decision.word == "undecided"]
+    return f"{markdown_table(HEADINGS, rows)}\n{spent} {len(open_ones)} of {len(decisions)} claims are undecided.\n"
+
+
+def _row(study: ClaimStudy, name: str, claim: Claim, decision: Decision) -> Iterator[str]:
+    unit = " rounds" if claim.figure.startswith("rounds_to_") else ""
+    yield claim.says
+    yield f"{claim.paper} {claim.table}"
+    yield f"{claim.printed:+.2f}{unit}" if not unit else f"{claim.printed:+.0f}{unit}"
+    yield "as printed" if claim.instead is None else claim.instead.on
+    gain = decision.gain
+    yield "" if gain is None else f"{gain.mean:+.2f}{unit} ({gain.low:+.2f} to {gain.high:+.2f})"
+    yield f"{decision.seeds}"
+    yield "" if decision.p == 1 else f"{decision.p:.2g}"
+    yield f"**{decision.word}**" + (f": {decision.why}" if decision.why else "")
+    yield _cost(study, name, decision)
+
+
+def _cost(study: ClaimStudy, name: str, decision: Decision) -> str:
+    """Return the CPU time of a claim's rows, and of its next look where it is open."""
+    spent = f"{study.cost_s(name) / 60:.0f} min"
+    seeds = study.next_seeds({name: decision}).get(name)
+    if seeds is None:
+        return spent
+    each = [study.estimate_s(wanted) for wanted in study.cells[name].values()]
+    known = [cost for cost in each if cost is not None]
+    more = (len(seeds) - decision.seeds) * sum(known) / 60
+    return f"{spent}; {more:.0f} min more for {len(seeds)} seeds" if len(known) == len(each) else spent
+
+
+def filled(text: str, study: ClaimStudy) -> str:
+    """Return a page's `text` with the table between its marks. Raises InputError if it has none."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise InputError(f"the page has no place for the table: it needs a line {BEGIN} and a line {END}")
+    return f"{before}{begin}\n{table(study)}{end}{after}"
+
+
+def write_or_check(page: Path, study: ClaimStudy, *, check: bool) -> bool:
+    """Write the table into `page`; with `check` leave it, and return whether it is up to date."""
+    text = page.read_text(encoding="utf-8")
+    new = filled(text, study)
+    if not check and new != text:
+        page.write_text(new, encoding="utf-8")
+    return not check or new == text

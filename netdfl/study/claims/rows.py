@@ -1,0 +1,224 @@
+"""The rows of finished cells: a small file each, written whole, for a person to commit.
+
+ROWS/<cell>.json is one run; ROWS/proofs/<key>.json is the event log of a short run of one method by the code of today.
+A row counts while the proof of its method still has the event log that it had when the row was made: training, mixing
+and compression may have changed, but not the numbers that they compute. Event logs of training depend on how a machine
+rounds, so a proof is of one arithmetic.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import TypeVar
+
+from netdfl.core.errors import InputError, RunError
+from netdfl.core.files import PACKAGE, write_whole, writing
+from netdfl.core.types import Json
+from netdfl.record.evaluated import all_evaluations
+from netdfl.record.plain_json import dump_json
+from netdfl.record.run import open_run
+from netdfl.study.cells import CellResult
+from netdfl.study.claims.given import WantedCell
+
+_Form = TypeVar("_Form", "CellRow", "Proof")
+SCHEMA = "netdfl/row/1"
+COMPUTING = ("algorithms", "compression", "mixing", "training")
+"""The packages whose change calls for new proofs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellRow:
+    """One finished run. Accuracies are shares; `course` has one for each round, of the average model.
+
+    `proof` is the event log of the short run of its method, `arithmetic` the rounding of its machine; `partition` is a
+    hash of the label counts by client.
+    """
+
+    cell: str
+    file: str
+    method: str
+    sets: tuple[str, ...]
+    seed: int
+    rounds: int
+    verdict: str
+    course: tuple[float | None, ...]
+    train_accuracy: float | None
+    partition: str
+    event_log_hash: str
+    arithmetic: str
+    proof: str
+    commit: str
+    cpu_s: float
+    bytes_sent: int
+    versions: Mapping[str, str | None]
+    schema: str = SCHEMA
+
+    @property
+    def name(self) -> str:
+        """The name of the row's file: a hash of its scenario file and overrides."""
+        return row_name(self.file, self.sets)
+
+    def figure(self, name: str) -> float | None:
+        """Return a figure in points or rounds; None where it was not measured.
+
+        A target that was not reached counts as one round more than there were.
+        """
+        known = [accuracy for accuracy in self.course if accuracy is not None]
+        if not known:
+            return None
+        if name.startswith("rounds_to_"):
+            target = float(name.removeprefix("rounds_to_")) / 100
+            reached = (n for n, accuracy in enumerate(self.course, 1) if accuracy is not None and accuracy >= target)
+            return float(next(reached, len(self.course) + 1))
+        if name == "gap":
+            return None if self.train_accuracy is None else 100 * (self.train_accuracy - known[-1])
+        tail = known[-5:]
+        return 100 * {"last": known[-1], "best": max(known), "mean_last_5": sum(tail) / len(tail)}[name]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proof:
+    """The short run of one method: its event log, the hash of the code that made it last, and its commit."""
+
+    file: str
+    method: str
+    sets: tuple[str, ...]
+    arithmetic: str
+    event_log_hash: str
+    code: str
+    commit: str
+    cpu_s: float
+
+    @property
+    def name(self) -> str:
+        """The name of the proof's file."""
+        return proof_name(self.file, self.method, self.arithmetic)
+
+
+def row_name(file: str, sets: tuple[str, ...]) -> str:
+    """Return the name of a cell's row."""
+    return sha256("\n".join((file, *sets)).encode()).hexdigest()[:16]
+
+
+def proof_name(file: str, method: str, arithmetic: str) -> str:
+    """Return the name of a method's proof on machines with this arithmetic."""
+    return f"{file}-{method}-{arithmetic[:8]}"
+
+
+@dataclass
+class RowFolder:
+    """The folder of rows and proofs."""
+
+    path: Path
+
+    def rows(self) -> dict[str, CellRow]:
+        """Return all rows by name. Raises InputError if a file is damaged."""
+        return {row.name: row for row in _read(self.path, CellRow, ("sets", "course"))}
+
+    def proofs(self) -> dict[str, Proof]:
+        """Return all proofs by name. Raises InputError if a file is damaged."""
+        return {proof.name: proof for proof in _read(self.path / "proofs", Proof, ("sets",))}
+
+    def counted(self) -> dict[str, CellRow]:
+        """Return the rows that count: those whose method's proof, if there is one, is still that of the row."""
+        proofs = self.proofs()
+        logs = {name: proof.event_log_hash for name, proof in proofs.items()}
+        return {
+            name: row
+            for name, row in self.rows().items()
+            if logs.get(proof_name(row.file, row.method, row.arithmetic), row.proof) == row.proof
+        }
+
+    def add(self, row: CellRow) -> Path:
+        """Write a row, whole or not at all. Raises RunError if the disk refuses."""
+        return self._write(self.path / f"{row.name}.json", asdict(row))
+
+    def prove(self, proof: Proof) -> Path:
+        """Write a proof, whole or not at all. Raises RunError if the disk refuses."""
+        return self._write(self.path / "proofs" / f"{proof.name}.json", asdict(proof))
+
+    def _write(self, path: Path, value: Json) -> Path:
+        with writing(path, RunError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, (dump_json(value) + "\n").encode(), durable=True)
+        return path
+
+
+def _read(folder: Path, form: type[_Form], lists: tuple[str, ...]) -> Iterator[_Form]:
+    for file in sorted(folder.glob("*.json")):
+        try:
+            data = json.loads(file.read_text(encoding="utf-8"))
+            yield form(**data | {name: tuple(data[name]) for name in lists})
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{file} is no row of a finished cell ({error!r}); delete it to run it again") from error
+
+
+def row_of_run(wanted: WantedCell, ran: CellResult, proof: Proof) -> CellRow:
+    """Return the row of a cell that has run to its end."""
+    result = ran.result or {}
+    found = all_evaluations(open_run(ran.path)).get("test_accuracy", [])
+    partition = ran.path / "partition.json"
+    return CellRow(
+        cell=wanted.label,
+        file=wanted.file.stem,
+        method=wanted.method,
+        sets=ran.cell.sets,
+        seed=ran.cell.seed,
+        rounds=result["rounds"],
+        verdict=result["verdict"],
+        course=tuple(each.value for each in found),
+        train_accuracy=ran.kept.get("train_accuracy"),
+        partition=sha256(partition.read_bytes()).hexdigest()[:16] if partition.exists() else "",
+        event_log_hash=result["event_log_hash"],
+        arithmetic=proof.arithmetic,
+        proof=proof.event_log_hash,
+        commit=ran.kept.get("commit", ""),
+        cpu_s=round(ran.kept.get("cpu_s", 0.0), 1),
+        bytes_sent=result["bytes_sent"],
+        versions=result["versions"],
+    )
+
+
+def proof_of_run(wanted: WantedCell, ran: CellResult) -> Proof:
+    """Return the proof that a short run gives."""
+    result = ran.result or {}
+    return Proof(
+        file=wanted.file.stem,
+        method=wanted.method,
+        sets=ran.cell.sets,
+        arithmetic=arithmetic(),
+        event_log_hash=result["event_log_hash"],
+        code=computing_code(),
+        commit=ran.kept.get("commit", ""),
+        cpu_s=round(ran.kept.get("cpu_s", 0.0), 1),
+    )
+
+
+@cache
+def computing_code() -> str:
+    """Return a hash of the source that training, mixing and compression consist of."""
+    found = sha256()
+    for package in COMPUTING:
+        for file in sorted((PACKAGE / package).rglob("*.py")):
+            found.update(file.relative_to(PACKAGE).as_posix().encode() + b"\0" + file.read_bytes())
+    return found.hexdigest()[:16]
+
+
+@cache
+def arithmetic() -> str:
+    """Return a hash of how this machine and its libraries round where models are trained."""
+    import torch
+
+    from netdfl.worlds.simulated.arithmetic import exact_arithmetic
+
+    found = sha256(torch.__version__.encode())
+    with exact_arithmetic():
+        x = torch.sin(torch.arange(1, 40001, dtype=torch.float32) * 0.7).reshape(200, 200)
+        for each in (x @ x, x.exp().sum(0), torch.log_softmax(x, 1), torch.add(x, x.T, alpha=0.3)):
+            found.update(each.numpy().tobytes())
+    return found.hexdigest()[:16]

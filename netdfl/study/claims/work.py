@@ -1,0 +1,240 @@
+"""The work in the background: cells that decide claims, until all are decided or the budget is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import fmean
+
+from netdfl.core.errors import InputError
+from netdfl.scenario.load import load
+from netdfl.study.cells import CellJob, CellResult, StudyProgress, look, run_all
+from netdfl.study.claims.deciding import Decision, Gains, decide, in_turn
+from netdfl.study.claims.given import Claim, Rule, WantedCell, cells_of
+from netdfl.study.claims.rows import (
+    CellRow,
+    Proof,
+    RowFolder,
+    arithmetic,
+    computing_code,
+    proof_name,
+    proof_of_run,
+    row_name,
+    row_of_run,
+)
+from netdfl.study.keeping import MOST_CPU_S
+from netdfl.study.plan import Cell
+from netdfl.study.reproduce import SCENARIOS, missing_data
+
+
+@dataclass
+class ClaimStudy:
+    """The claims with the rows that have been made for them."""
+
+    rule: Rule
+    rows: RowFolder
+    scenarios: Path = SCENARIOS
+    cells: Mapping[str, Mapping[str, WantedCell]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Find the cells of all claims. Raises ValueError."""
+        self.cells = {name: cells_of(claim, self.scenarios) for name, claim in self.rule.claims.items()}
+
+    def gains(self) -> dict[str, Gains]:
+        """Return the gains of each claim by seed, of the rows that count.
+
+        A pair counts if both runs passed, have equal partitions, and were made by one arithmetic.
+        """
+        counted = self.rows.counted()
+        return {name: dict(self._gains(claim, name, counted)) for name, claim in self.rule.claims.items()}
+
+    def decisions(self) -> dict[str, Decision]:
+        """Return the decision of each claim."""
+        return decide(self.rule, self.gains())
+
+    def cost_s(self, name: str) -> float:
+        """Return the CPU time (s) that the rows of a claim took; rows may serve several claims."""
+        counted = self.rows.counted()
+        return sum(row.cpu_s for row in counted.values() if self._is_of(row, name))
+
+    def spent_s(self) -> float:
+        """Return the CPU time (s) that all rows and proofs took, those that no longer count too."""
+        rows, proofs = self.rows.rows().values(), self.rows.proofs().values()
+        return sum(row.cpu_s for row in rows) + sum(proof.cpu_s for proof in proofs)
+
+    def estimate_s(self, wanted: WantedCell) -> float | None:
+        """Return the CPU time (s) of one run, from other seeds or from its proof; None where neither has run."""
+        alike = [row.cpu_s for row in self.rows.rows().values() if _is_run_of(row, wanted)]
+        method = (wanted.file.stem, wanted.method)
+        proofs = [each.cpu_s for each in self.rows.proofs().values() if (each.file, each.method) == method]
+        if alike or not proofs:
+            return fmean(alike) if alike else None
+        return fmean(proofs) * load(wanted.file, wanted.sets).rounds / self.rule.proof_rounds
+
+    def next_seeds(self, decisions: Mapping[str, Decision]) -> dict[str, range]:
+        """Return, for each claim that is open, the seeds of its next look."""
+        gains = self.gains()
+        found = {}
+        for name, decision in decisions.items():
+            have = len(in_turn(gains[name]))
+            more = next((look for look in self.rule.looks if look > have), None)
+            if decision.word == "undecided" and more is not None:
+                found[name] = range(more)
+        return found
+
+    def missing(self) -> Iterator[tuple[WantedCell, int]]:
+        """Yield the runs of the next looks that have no row that counts, each once; early seeds of all claims first."""
+        counted, seen = self.rows.counted(), set()
+        seeds = self.next_seeds(self.decisions())
+        for seed in range(max(self.rule.looks)):
+            for name, wanted_seeds in seeds.items():
+                for wanted in self.cells[name].values() if seed in wanted_seeds else ():
+                    key = row_name(wanted.file.stem, wanted.cell(seed).sets)
+                    if key not in counted and key not in seen:
+                        seen.add(key)
+                        yield wanted, seed
+
+    def unproved(self) -> Iterator[WantedCell]:
+        """Yield one cell for each method, of cells still missing and of rows, whose proof is not of today's code."""
+        proofs, seen = self.rows.proofs(), set()
+        here = arithmetic()
+        rows = [row for row in self.rows.rows().values() if row.arithmetic == here]
+        needed = {(row.file, row.method) for row in rows} | {(w.file.stem, w.method) for w, _ in self.missing()}
+        for wanted in (each for cells in self.cells.values() for each in cells.values()):
+            key = (wanted.file.stem, wanted.method)
+            proof = proofs.get(proof_name(*key, here))
+            if key in needed and key not in seen and (proof is None or proof.code != computing_code()):
+                seen.add(key)
+                yield wanted
+
+    def _gains(self, claim: Claim, name: str, counted: Mapping[str, CellRow]) -> Iterator[tuple[int, float]]:
+        for seed in range(max(self.rule.looks)):
+            pair = [counted.get(row_name(each.file.stem, each.cell(seed).sets)) for each in self.cells[name].values()]
+            if pair[0] is None or pair[1] is None or not _comparable(pair[0], pair[1]):
+                continue
+            better, worse = (row.figure(claim.figure) for row in pair if row is not None)
+            if better is not None and worse is not None:
+                yield seed, worse - better if claim.fewer else better - worse
+
+    def _is_of(self, row: CellRow, name: str) -> bool:
+        return any(_is_run_of(row, wanted) for wanted in self.cells[name].values())
+
+
+def _is_run_of(row: CellRow, wanted: WantedCell) -> bool:
+    return (row.file, row.sets[:-1]) == (wanted.file.stem, wanted.sets)
+
+
+def _comparable(first: CellRow, second: CellRow) -> bool:
+    well = all(row.verdict in ("pass", "done") for row in (first, second))
+    return well and first.partition == second.partition and first.arithmetic == second.arithmetic
+
+
+@dataclass
+class BackgroundWork:
+    """The work on a study: its runs lie below `out`, `jobs` go at a time, and none starts that can't end by `until`.
+
+    `until` is a time of `time.time`; None for no limit. `say` takes a line for each event.
+    """
+
+    study: ClaimStudy
+    out: Path
+    jobs: int
+    until: float | None
+    say: Callable[[str], None]
+    far: StudyProgress
+    failed: set[str] = field(default_factory=set)
+
+    def work(self) -> None:
+        """Run cells until all claims are decided, the budget is spent, or nothing more can be run in time."""
+        while self._prove() or self._run_cells():
+            pass
+        for name, decision in self.study.decisions().items():
+            self.say(f"{name}: {decision.word} after {decision.seeds} seeds")
+        self.say(f"{self.study.spent_s() / 3600:.1f} of {self.study.rule.budget_s / 3600:g} h of CPU time are spent")
+
+    def _prove(self) -> bool:
+        """Run the short runs that are missing; return whether any ended well."""
+        waiting = [each for each in self.study.unproved() if self._proof_name(each) not in self.failed]
+        wanted = {each.proof(self.study.rule.proof_rounds): each for each in waiting}
+        return self._run(wanted, lambda each: self.out / "proofs" / computing_code(), self._proved)
+
+    def _run_cells(self) -> bool:
+        """Run the cells of the next looks that the budget has room for; return whether any ended well."""
+        left = self.study.rule.budget_s - self.study.spent_s()
+        wanted: dict[Cell, WantedCell] = {}
+        for each, seed in self.study.missing():
+            cost = self.study.estimate_s(each) or 0.0
+            name = row_name(each.file.stem, each.cell(seed).sets)
+            if name in self.failed or not self._fits(each, cost, left):
+                continue
+            left -= cost
+            wanted[each.cell(seed)] = each
+        return self._run(wanted, lambda each: self.out / "cells" / self._proof(each).event_log_hash[:12], self._ran)
+
+    def _fits(self, wanted: WantedCell, cost: float, left: float) -> bool:
+        """Return whether a run may begin: it was proved, it ends within its own limit, and the budget has room."""
+        return self._proved_here(wanted) and cost <= min(left, MOST_CPU_S)
+
+    def _run(
+        self,
+        wanted: Mapping[Cell, WantedCell],
+        folder_of: Callable[[WantedCell], Path],
+        ended: Callable[[WantedCell, CellResult], None],
+    ) -> bool:
+        found: list[CellResult] = []
+        waiting: list[CellJob] = []
+        for cell, each in wanted.items():
+            known, jobs = look(each.file, [cell], folder_of(each))
+            found += known
+            waiting += [replace(job, cost_s=self.study.estimate_s(each) or 0.0) for job in jobs]
+        before = self.far.finished
+        self.far.total += len(found) + len(waiting)
+
+        def done(ran: CellResult) -> None:
+            if ran.failed:
+                self.failed.add(row_name(wanted[ran.cell].file.stem, ran.cell.sets))
+                self.say(f"failed: {ran.cell.words}: {ran.text or f'exit code {ran.exit_code}'}")
+                return
+            self.far.finished += 1
+            ended(wanted[ran.cell], ran)
+
+        for ran in found:
+            done(ran)
+        run_all(waiting, self.jobs, done, self.far, "background", self.until)
+        return self.far.finished > before
+
+    def _proved(self, wanted: WantedCell, ran: CellResult) -> None:
+        proof, before = proof_of_run(wanted, ran), self._known_proof(wanted)
+        path = self.study.rows.prove(proof)
+        if before is not None and before.event_log_hash != proof.event_log_hash:
+            self.say(f"{wanted.method}: its rows no longer hold, for the code computes something else: {path}")
+        else:
+            self.say(f"{wanted.method}: proved by {proof.cpu_s:.0f} s of CPU time: {path}")
+
+    def _ran(self, wanted: WantedCell, ran: CellResult) -> None:
+        path = self.study.rows.add(row_of_run(wanted, ran, self._proof(wanted)))
+        self.say(f"{ran.cell.words}: {ran.kept.get('cpu_s', 0.0) / 60:.1f} CPU minutes: {path}")
+
+    def _known_proof(self, wanted: WantedCell) -> Proof | None:
+        return self.study.rows.proofs().get(proof_name(wanted.file.stem, wanted.method, arithmetic()))
+
+    def _proof(self, wanted: WantedCell) -> Proof:
+        proof = self._known_proof(wanted)
+        assert proof is not None
+        return proof
+
+    def _proved_here(self, wanted: WantedCell) -> bool:
+        proof = self._known_proof(wanted)
+        return proof is not None and proof.code == computing_code()
+
+    def _proof_name(self, wanted: WantedCell) -> str:
+        return row_name(wanted.file.stem, wanted.proof(self.study.rule.proof_rounds).sets)
+
+
+def check_data(study: ClaimStudy) -> None:
+    """Raise InputError if data that a claim needs is missing."""
+    for cells in study.cells.values():
+        for wanted in cells.values():
+            if why := missing_data(load(wanted.file, wanted.sets)):
+                raise InputError(why)
