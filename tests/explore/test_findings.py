@@ -11,11 +11,13 @@ from planted import BUGS
 import netdfl
 import netdfl.testing
 from netdfl.core.errors import InputError
+from netdfl.explore.cause import cause_of
 from netdfl.explore.execute import Executor
 from netdfl.explore.explore import Budget, Exploration, by_rate
 from netdfl.explore.mutations import draw_schedule
 from netdfl.explore.shrink import Shrinker
 from netdfl.explore.trial import variant
+from netdfl.host.network import PausableSink
 
 PREDICATES = '''
 def late(run):
@@ -88,6 +90,16 @@ def test_a_run_that_breaks_netdfl_is_a_finding_with_its_traceback(small: dict[st
         shrunk = Shrinker((), Executor()).shrink(shown, found.cause.key)
     assert len(shrunk.plain["events"]) <= 3
     assert shrunk.scenario.nodes <= 4
+
+
+def test_an_error_in_a_callback_breaks_the_run(small: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PausableSink, "open", lambda self: 1 / 0)
+    run = Executor().run(netdfl.load(small | {"events": [{"at": "20ms", "for": "5ms", "pause": 1}]}))
+    assert "ZeroDivisionError" in run.broke
+    found = cause_of(run)
+    assert found is not None
+    assert found.key.startswith(f"own code ZeroDivisionError {__file__}:")
+    assert Path(__file__).name in run.broke
 
 
 def test_one_line_in_a_test(small: dict[str, Any]) -> None:

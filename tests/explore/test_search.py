@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from netdfl.explore.findings import write_finding
 from netdfl.explore.rows import MessageRow
 from netdfl.explore.shrink import Shrinker, minimize
 from netdfl.explore.trial import Event, variant
+from netdfl.scenario.model.schema import Scenario
 
 
 def outcome(explored: ExplorationResult) -> dict[str, list[int]]:
@@ -146,6 +148,18 @@ def test_minimize_finds_the_pair_that_matters() -> None:
 def test_what_does_not_repeat_is_refused(changes: dict[str, Any], why: str, small: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=why):
         Exploration(netdfl.load(small | changes))
+
+
+def test_parts_that_draw_from_no_seed_are_refused(small: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    inner, seeds = Executor.run, count()
+
+    def run(self: Executor, scenario: Scenario) -> ExploredRun:
+        return inner(self, scenario.model_copy(update={"seed": next(seeds)}))
+
+    monkeypatch.setattr(Executor, "run", run)
+    lossy = {"default": {"latency": {"dist": "uniform", "low": "1ms", "high": "9ms"}, "loss": 0.2}}
+    with pytest.raises(InputError, match="does not repeat: two runs with one seed gave two event logs"):
+        Exploration(netdfl.load(small | {"links": lossy}))
 
 
 def test_a_wilson_interval_is_what_the_formula_gives() -> None:
