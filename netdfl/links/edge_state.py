@@ -2,7 +2,7 @@
 
 Most paths can be computed when a message enters: no other path shares their stages, and no event of the schedule will
 change a message that has left a stage. Then a message needs no object of its own: one unit per edge stands for each
-message in turn, and a path with a constant delay is not even asked. `docs/performance.md` has the gain.
+message in turn, and a path with a constant delay is not even asked. `docs/performance_log.md` has the gain.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from deadlines import GRAPHS, ran
+from deadlines import COLUMNS, GRAPHS, LOSSES, ROWS, ran, read
 
 TEN_TIMES = {"compute": "200ms", "stragglers": {"nodes": [0], "factor": 10}}
 EXACT = 1e-15
@@ -55,3 +55,15 @@ def test_nothing_grows_for_ever(graph: str) -> None:
 def test_what_is_asked_stays_rare_where_nothing_is_lost() -> None:
     found = ran("random", "50ms", TEN_TIMES, 0, 1)
     assert found.sent < 1.3 * 3840
+
+
+def test_the_guide_shows_the_rows_and_their_picture() -> None:
+    """It draws what the command counted: twelve kinds of fleet at each loss, of which a lossless one takes its time."""
+    found = read()
+    assert (len(found), list(found[0])) == (12 * len(LOSSES), list(COLUMNS))
+    assert {row["against no loss"] for row in found if row["loss"] == "0%"} == {"1.00"}
+    guide = (ROWS.parents[1] / "waiting.md").read_text(encoding="utf-8")
+    picture = ROWS.with_suffix(".svg")
+    assert f"(waiting/{ROWS.name})" in guide
+    assert f"(waiting/{picture.name})" in guide
+    assert all(f"{graph}, 50 ms" in picture.read_text(encoding="utf-8") for graph in GRAPHS)
