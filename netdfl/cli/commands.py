@@ -26,6 +26,7 @@ COMMANDS: Mapping[str, Commands] = {
         "run": running.run,
         "sweep": studies.sweep,
         "reproduce": studies.reproduce,
+        "study": studies.study,
         "explore": studies.explore,
         "prove": studies.prove,
     },

@@ -1,4 +1,4 @@
-"""The commands that make many runs: `sweep`, `reproduce`, `explore`, which looks for failures, and `prove`."""
+"""The commands that make many runs: `sweep`, `reproduce`, their `study`, `explore`, which looks for failures, `prove`."""
 
 from __future__ import annotations
 
@@ -47,6 +47,24 @@ def sweep(
 
         failed = run_sweep(scenario, vary, shared, out=folder, seeds=seeds, jobs=jobs, console=Console(), far=far)
     raise typer.Exit(1 if failed else 0)
+
+
+def study(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The --out of a sweep or a reproduction.")],
+    follow: Annotated[bool, typer.Option("--follow", help="Say so again whenever a run begins or ends.")] = False,
+) -> None:
+    """Say how far a study is and how long it will take, and write its tables and figures from the runs so far.
+
+    It only reads: the study itself goes on elsewhere, or was interrupted.
+
+    Examples:
+        netdfl study sweeps/loss
+        netdfl study reproductions --follow
+    """
+    from netdfl.study.progress import show
+    from netdfl.study.sweep import write_so_far
+
+    show(folder, lambda line: print(line, flush=True), write_so_far, follow=follow)
 
 
 Cells = Annotated[

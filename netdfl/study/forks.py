@@ -109,6 +109,9 @@ def _run(scenario: Path, sets: list[str], path: Path, jobs: int, manner: Manner)
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
+        if code not in FINISHED:
+            with suppress(OSError):
+                path_beside(path, "exit").write_text(f"{code}\n", encoding="utf-8")
         os._exit(code)
 
 

@@ -24,6 +24,7 @@ from netdfl.scenario.model.schema import Scenario
 from netdfl.study.cells import CellJob, CellResult, StudyProgress, finished, look, run_all
 from netdfl.study.compare import HEADINGS, LISTS, SCHEMA, TERMINAL, WORDS, Comparison, ComparisonRow, row_of, shown
 from netdfl.study.plan import Cell
+from netdfl.study.progress import FILE, StudyPlan
 from netdfl.study.trials import FigureSetup, published, scenario_of, select, trials
 from netdfl.training.data.dataset import data_root
 
@@ -97,6 +98,11 @@ def reproduce(
     book.write()
     for ran in found:
         say(ran)
+    paths = {ran.cell: ran.path.name for ran in found} | {job.cell: job.path.name for job in waiting}
+    table = book.stem.with_name(f"{book.stem.name}.md")
+    StudyPlan(book.stem.name, jobs, out / "cells", paths, table, is_sweep=False).write(
+        book.stem.with_name(f"{book.stem.name}.{FILE}")
+    )
     run_all(waiting, jobs, done, far, "published")
     comparison = book.write()
     _show(comparison, console)

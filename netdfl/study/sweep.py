@@ -30,6 +30,7 @@ from netdfl.study.plan import (
     places_of,
 )
 from netdfl.study.plots import is_word
+from netdfl.study.progress import FILE, StudyPlan, StudyState
 from netdfl.study.summary import GridPoint, points_of, write_cells, write_points
 from netdfl.study.tables import SweepTable
 
@@ -89,6 +90,21 @@ class _Grid(NamedTuple):
     out: Path
 
 
+def as_progress(grid: _Grid, jobs: int) -> StudyPlan:
+    """Return what `netdfl study` needs to know of a grid."""
+    paths = {each.cell: each.path.name for each in grid.known} | {job.cell: job.path.name for job in grid.waiting}
+    plan, cells = grid.plan, {cell: paths[cell] for cell in grid.cells}
+    folder, table = grid.out / "cells", grid.out / "table.md"
+    return StudyPlan(plan.name, jobs, folder, cells, table, True, plan.figures, plan.learning)
+
+
+def write_so_far(folder: Path, study: StudyState) -> None:
+    """Write the tables and figures of a sweep's grid that is under way, from the runs that have finished."""
+    plan = study.plan
+    grid = GridPlan(plan.name, folder / FILE, {}, {}, 0, plan.figures, plan.learning)
+    write_results(study.finished, grid, folder, Console(quiet=True))
+
+
 def _looked(plan: GridPlan, cells: Sequence[Cell], out: Path) -> _Grid:
     known, waiting = look(plan.scenario, cells, out / "cells")
     check_values(known, cells)
@@ -126,6 +142,7 @@ def _cells(plan: GridPlan, seeds: int | None, sets: Sequence[str]) -> list[Cell]
 
 def _run(grid: _Grid, jobs: int, console: Console, far: Far) -> int:
     plan, cells, known, waiting, out = grid
+    as_progress(grid, jobs).write(out / FILE)
     found: dict[Cell, CellResult] = {}
     columns = (TextColumn(f"{plan.name}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, auto_refresh=False, disable=not console.is_terminal) as progress:
@@ -143,7 +160,11 @@ def _run(grid: _Grid, jobs: int, console: Console, far: Far) -> int:
             done(each)
         run_all(waiting, jobs, done, far)
     (out / "cells").mkdir(parents=True, exist_ok=True)
-    ran = [found[cell] for cell in cells]
+    return write_results([found[cell] for cell in cells], plan, out, console)
+
+
+def write_results(ran: Sequence[CellResult], plan: GridPlan, out: Path, console: Console) -> int:
+    """Write the tables and figures of these cells, of a grid that may have others; return how many failed."""
     points = points_of(ran)
     plan = _with_own_figures(plan, points)
     write_cells(out / "cells.csv", ran)

@@ -1,0 +1,234 @@
+"""How far a study is: `netdfl study DIR`, while its runs come in or afterwards.
+
+A sweep or a reproduction writes its plan beside its runs: which cells it has, and where their runs go. All else is
+read off the runs, so that nothing must be asked of the process that makes them.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Literal, TypeAlias
+
+from netdfl.core.errors import InputError, RunError
+from netdfl.core.files import write_whole, writing
+from netdfl.record.directory import is_held
+from netdfl.record.plain_json import dump_json
+from netdfl.study.cells import CellResult, finished
+from netdfl.study.forks import path_beside
+from netdfl.study.plan import Cell, FigureSpec
+
+SCHEMA = "netdfl/progress/1"
+FILE = "study.json"
+LOOK_S = 2.0
+State: TypeAlias = Literal["finished", "failed", "running", "queued"]
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    """The cells of one grid or table with the names of their runs, and how many go at a time.
+
+    `folder` is where the runs lie, `cells/`; `table` is the table's file, `figures` and `learning` what a sweep draws.
+    """
+
+    name: str
+    jobs: int
+    folder: Path
+    cells: Mapping[Cell, str]
+    table: Path
+    is_sweep: bool = True
+    figures: Sequence[FigureSpec] = ()
+    learning: Sequence[str] = ()
+
+    def write(self, file: Path) -> None:
+        """Write the plan. Raises RunError if the disk refuses."""
+        data = {
+            "schema": SCHEMA,
+            "name": self.name,
+            "jobs": self.jobs,
+            "is_sweep": self.is_sweep,
+            "folder": self.folder.name,
+            "table": self.table.name,
+            "figures": [each.model_dump() for each in self.figures],
+            "learning": list(self.learning),
+            "cells": [asdict(cell) | {"run": run} for cell, run in self.cells.items()],
+        }
+        with writing(file, RunError):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(file, (dump_json(data) + "\n").encode())
+
+    @classmethod
+    def read(cls, file: Path) -> StudyPlan:
+        """Read a plan. Raises InputError if the file is damaged."""
+        try:
+            data = json.loads(file.read_text(encoding="utf-8"))
+            if data["schema"] != SCHEMA:
+                raise ValueError(f"schema {data['schema']}, expected {SCHEMA}")
+            return cls(
+                data["name"],
+                int(data["jobs"]),
+                file.parent / data["folder"],
+                {_cell(each): str(each["run"]) for each in data["cells"]},
+                file.parent / data["table"],
+                bool(data["is_sweep"]),
+                [FigureSpec.model_validate(each) for each in data["figures"]],
+                data["learning"],
+            )
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{file} is no plan of a study: {error!r}; run the study's command again") from error
+
+
+def _cell(data: Mapping[str, Any]) -> Cell:
+    values = tuple((str(path), str(value)) for path, value in data["values"])
+    return Cell(str(data["case"]), values, int(data["seed"]), tuple(map(str, data["sets"])))
+
+
+def plans_of(folder: Path) -> list[tuple[Path, StudyPlan]]:
+    """Return the plans below `folder`, which may be a sweep's, one grid's, or that of tables. Raises InputError."""
+    files = sorted({*folder.glob(FILE), *folder.glob(f"*/{FILE}"), *folder.glob(f"*.{FILE}")})
+    if not files:
+        raise InputError(f"{folder} has no study: name the --out of netdfl sweep or reproduce")
+    return [(file, StudyPlan.read(file)) for file in files]
+
+
+@dataclass(frozen=True)
+class CellState:
+    """The state of one cell; `share` of its rounds are done, `seconds` is how long it took, or is likely to take."""
+
+    cell: Cell
+    state: State
+    share: float = 0.0
+    seconds: float | None = None
+    ran: CellResult | None = None
+
+
+@dataclass(frozen=True)
+class StudyState:
+    """The states of all cells of a plan."""
+
+    plan: StudyPlan
+    cells: Sequence[CellState] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, plan: StudyPlan) -> StudyState:
+        """Look at the runs."""
+        return cls(plan, [_state(cell, plan.folder / run) for cell, run in plan.cells.items()])
+
+    def num(self, state: State) -> int:
+        """Return the number of cells in this state."""
+        return sum(each.state == state for each in self.cells)
+
+    @property
+    def finished(self) -> list[CellResult]:
+        """The results so far."""
+        return [each.ran for each in self.cells if each.ran is not None]
+
+    @property
+    def over(self) -> bool:
+        """Whether no cell is left to run."""
+        return not self.num("running") and not self.num("queued")
+
+    @property
+    def left_s(self) -> float | None:
+        """The time left (s), if `jobs` runs go at a time; None while nothing tells how long a run takes."""
+        if self.over:
+            return 0.0
+        known: dict[object, list[float]] = {}
+        for each in self.cells:
+            if each.seconds is not None:
+                known.setdefault(_point(each.cell), []).append(each.seconds)
+        if not known:
+            return None
+        usual = fmean(each for times in known.values() for each in times)
+        left = [
+            (fmean(known.get(_point(each.cell), [usual])) if each.seconds is None else each.seconds) * (1 - each.share)
+            for each in self.cells
+            if each.state in ("running", "queued")
+        ]
+        return max(max(left), sum(left) / self.plan.jobs)
+
+    def lines(self) -> Iterator[str]:
+        """Yield the state in words."""
+        numbers = {state: self.num(state) for state in ("failed", "running", "queued")}
+        rest = "".join(f", {number} {state}" for state, number in numbers.items() if number)
+        yield f"{self.plan.name}: {self.num('finished')} of {len(self.cells)} runs finished{rest}{self._left()}"
+        for each in self.cells:
+            if each.state == "running":
+                yield f"  running: {each.cell.words}: {each.share:.0%} of its rounds"
+            elif each.state == "failed":
+                yield f"  failed: {each.cell.words}"
+
+    def _left(self) -> str:
+        if self.over:
+            return ""
+        if not self.num("running"):
+            return "; nothing runs: repeat the study's command to go on"
+        left = self.left_s
+        return "; time left unknown until a run tells it" if left is None else f"; about {duration(left)} left"
+
+
+def _point(cell: Cell) -> object:
+    return cell.case, cell.values
+
+
+def _state(cell: Cell, path: Path) -> CellState:
+    ran = finished(cell, path)
+    if ran is not None and ran.result is not None:
+        return CellState(cell, "finished", 1.0, float(ran.result["duration_s"]), ran)
+    if is_held(path):
+        share, seconds = _so_far(path)
+        return CellState(cell, "running", share, seconds)
+    return CellState(cell, "failed" if path_beside(path, "exit").exists() else "queued")
+
+
+def _so_far(path: Path) -> tuple[float, float | None]:
+    """Return the share of rounds that a run under way has done, and how long it will take in all (s), if it knows."""
+    try:
+        status = json.loads((path / "fleet.json").read_text(encoding="utf-8"))
+        share = min(1.0, status["rounds_done"] / status["rounds"])
+        left_s = status["left_s"]
+        return share, None if left_s is None or share >= 1 else float(left_s) / (1 - share)
+    except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError):
+        return 0.0, None
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words, no finer than it is known: `40 s`, `12 min`, `3.5 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def show(
+    folder: Path,
+    say: Callable[[str], None],
+    tables: Callable[[Path, StudyState], None],
+    *,
+    follow: bool = False,
+    wait: Callable[[float], None] = time.sleep,
+) -> None:
+    """Say how far the studies in `folder` are; with `follow`, again whenever a run begins or ends, until all are over.
+
+    `tables` writes the tables and figures of a sweep that is not over, from the runs so far. Raises InputError.
+    """
+    before: dict[Path, list[State]] = {}
+    while True:
+        found = {file: StudyState.of(plan) for file, plan in plans_of(folder)}
+        for file, study in found.items():
+            states = [each.state for each in study.cells]
+            if before.get(file) == states:
+                continue
+            for line in study.lines():
+                say(line)
+            if study.plan.is_sweep and not study.over and study.finished:
+                tables(file.parent, study)
+            if study.plan.table.exists():
+                say(f"  table: {study.plan.table}")
+            before[file] = states
+        if not follow or all(study.over for study in found.values()):
+            return
+        wait(LOOK_S)

@@ -1,0 +1,160 @@
+"""`netdfl study` reads off the runs how far a study is, and writes tables from those that have finished."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from netdfl.cli.commands import make_app
+from netdfl.core.errors import InputError
+from netdfl.record.directory import hold
+from netdfl.study.plan import Cell
+from netdfl.study.progress import FILE, StudyPlan, StudyState, duration, plans_of, show
+from netdfl.study.sweep import sweep
+
+STUDY = """
+schema: netdfl/study/1
+name: agreeing
+sweeps:
+  ring:
+    seeds: 2
+    vary: {rounds: [2, 3]}
+    figures: [{y: error, x: round}]
+    scenario:
+      schema: netdfl/1
+      name: agreeing
+      nodes: 4
+      rounds: 3
+      world: simulated
+      task: {kind: consensus, dim: 2}
+      algorithm: dpsgd
+      topology: ring
+"""
+
+
+def plan_of(folder: Path, *seeds: int, jobs: int = 1, case: str = "") -> StudyPlan:
+    cells = {Cell(case, (), seed, (f"seed={seed}",)): f"run{seed}" for seed in seeds}
+    return StudyPlan("grid", jobs, folder / "cells", cells, folder / "table.md")
+
+
+def a_run(folder: Path, seed: int, seconds: float, code: int = 0) -> None:
+    path = folder / "cells" / f"run{seed}"
+    path.mkdir(parents=True)
+    (path / "result.json").write_text(json.dumps({"duration_s": seconds}))
+    path.with_name(f"run{seed}.exit").write_text(f"{code}\n")
+
+
+def under_way(folder: Path, seed: int, done: int, left_s: float | None) -> Path:
+    path = folder / "cells" / f"run{seed}"
+    path.mkdir(parents=True)
+    (path / "fleet.json").write_text(json.dumps({"rounds": 10, "rounds_done": done, "left_s": left_s, "nodes": []}))
+    return path
+
+
+def test_a_plan_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, 0, 1)
+    plan.write(tmp_path / FILE)
+    assert StudyPlan.read(tmp_path / FILE) == StudyPlan(**{**vars(plan), "figures": [], "learning": []})
+    assert [file for file, _ in plans_of(tmp_path)] == [tmp_path / FILE]
+
+
+def test_cells_are_finished_failed_running_or_queued(tmp_path: Path) -> None:
+    a_run(tmp_path, 0, 60)
+    a_run(tmp_path, 1, 1, code=4)
+    path = under_way(tmp_path, 2, 5, 40)
+    with hold(path):
+        study = StudyState.of(plan_of(tmp_path, 0, 1, 2, 3))
+    assert [each.state for each in study.cells] == ["finished", "failed", "running", "queued"]
+    assert list(study.lines()) == [
+        "grid: 1 of 4 runs finished, 1 failed, 1 running, 1 queued; about 2 min left",
+        "  failed: seed=1",
+        "  running: seed=2: 50% of its rounds",
+    ]
+
+
+def test_the_time_left_is_what_like_runs_took_shared_by_the_jobs(tmp_path: Path) -> None:
+    a_run(tmp_path, 0, 100)
+    with hold(under_way(tmp_path, 1, 5, 60)):
+        alone, two = (StudyState.of(plan_of(tmp_path, 0, 1, 2, 3, jobs=jobs)) for jobs in (1, 2))
+    usual = (100 + 120) / 2
+    assert alone.left_s == pytest.approx(60 + 2 * usual)
+    assert two.left_s == pytest.approx((60 + 2 * usual) / 2)
+
+
+def test_the_time_left_is_never_less_than_the_longest_run_needs(tmp_path: Path) -> None:
+    a_run(tmp_path, 0, 100)
+    assert StudyState.of(plan_of(tmp_path, 0, 1, jobs=8)).left_s == pytest.approx(100)
+
+
+def test_the_time_left_is_unknown_until_a_run_tells_it(tmp_path: Path) -> None:
+    with hold(under_way(tmp_path, 0, 0, None)):
+        study = StudyState.of(plan_of(tmp_path, 0, 1))
+    assert study.left_s is None
+    assert next(iter(study.lines())).endswith("; time left unknown until a run tells it")
+
+
+def test_a_study_that_was_left_says_so_and_one_that_is_over_has_no_time_left(tmp_path: Path) -> None:
+    a_run(tmp_path, 0, 100)
+    left, over = (StudyState.of(plan_of(tmp_path, *seeds)) for seeds in ((0, 1), (0,)))
+    assert next(iter(left.lines())).endswith("; nothing runs: repeat the study's command to go on")
+    assert list(over.lines()) == ["grid: 1 of 1 runs finished"]
+    assert over.left_s == 0
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(40, "40 s"), (119, "2 min"), (5399, "90 min"), (12600, "3.5 h")])
+def test_times_are_said_no_finer_than_they_are_known(seconds: float, words: str) -> None:
+    assert duration(seconds) == words
+
+
+def test_following_says_again_what_changed_and_ends_with_the_study(tmp_path: Path) -> None:
+    said: list[str] = []
+    written: list[int] = []
+    plan_of(tmp_path, 0, 1).write(tmp_path / FILE)
+
+    def wait(seconds: float) -> None:
+        ended = len([file for file in (tmp_path / "cells").glob("*.exit")]) if (tmp_path / "cells").exists() else 0
+        if len(said) and said[-1] != "again":
+            said.append("again")
+        else:
+            a_run(tmp_path, ended, 10)
+
+    show(tmp_path, said.append, lambda folder, study: written.append(len(study.finished)), follow=True, wait=wait)
+    assert said == [
+        "grid: 0 of 2 runs finished, 2 queued; nothing runs: repeat the study's command to go on",
+        "again",
+        "grid: 1 of 2 runs finished, 1 queued; nothing runs: repeat the study's command to go on",
+        "again",
+        "grid: 2 of 2 runs finished",
+    ]
+    assert written == [1]
+
+
+@pytest.mark.parametrize("text", ["{}", "[", '{"schema": "netdfl/progress/9"}'])
+def test_a_folder_without_a_study_or_with_a_damaged_one_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InputError, match="has no study"):
+        plans_of(tmp_path)
+    (tmp_path / FILE).write_text(text)
+    with pytest.raises(InputError, match="is no plan of a study"):
+        plans_of(tmp_path)
+
+
+def test_a_sweep_leaves_its_plan_and_half_of_its_runs_make_a_table(tmp_path: Path) -> None:
+    file = tmp_path / "agreeing.yaml"
+    file.write_text(STUDY)
+    out = tmp_path / "out"
+    assert sweep(file, out=out, console=Console(quiet=True)) == 0
+    whole = (out / "ring" / "table.md").read_text()
+    done = CliRunner().invoke(make_app(), ["study", str(out)])
+    assert done.stdout.startswith("ring: 4 of 4 runs finished\n  table: ")
+    next((out / "ring" / "cells").glob("*.exit")).unlink()
+    (figure,) = (out / "ring" / "figures").glob("*.png")
+    figure.unlink()
+    done = CliRunner().invoke(make_app(), ["study", str(out)])
+    assert done.exit_code == 0, done.stdout
+    assert done.stdout.startswith("ring: 3 of 4 runs finished, 1 queued; nothing runs")
+    assert (out / "ring" / "table.md").read_text() != whole
+    assert figure.exists()
