@@ -7,6 +7,7 @@ read off the runs, so that nothing must be asked of the process that makes them.
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -24,6 +25,8 @@ from netdfl.study.plan import Cell, FigureSpec
 
 SCHEMA = "netdfl/progress/1"
 FILE = "study.json"
+TABLES = "studies"
+"""The folder, beside published tables, of their plans."""
 LOOK_S = 2.0
 State: TypeAlias = Literal["finished", "failed", "running", "queued"]
 
@@ -51,8 +54,8 @@ class StudyPlan:
             "name": self.name,
             "jobs": self.jobs,
             "is_sweep": self.is_sweep,
-            "folder": self.folder.name,
-            "table": self.table.name,
+            "folder": os.path.relpath(self.folder, file.parent),
+            "table": os.path.relpath(self.table, file.parent),
             "figures": [each.model_dump() for each in self.figures],
             "learning": list(self.learning),
             "cells": [asdict(cell) | {"run": run} for cell, run in self.cells.items()],
@@ -71,15 +74,19 @@ class StudyPlan:
             return cls(
                 data["name"],
                 int(data["jobs"]),
-                file.parent / data["folder"],
+                _beside(file, data["folder"]),
                 {_cell(each): str(each["run"]) for each in data["cells"]},
-                file.parent / data["table"],
+                _beside(file, data["table"]),
                 bool(data["is_sweep"]),
                 [FigureSpec.model_validate(each) for each in data["figures"]],
                 data["learning"],
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{file} is no plan of a study: {error!r}; run the study's command again") from error
+
+
+def _beside(file: Path, name: str) -> Path:
+    return Path(os.path.normpath(file.parent / name))
 
 
 def _cell(data: Mapping[str, Any]) -> Cell:
@@ -89,7 +96,7 @@ def _cell(data: Mapping[str, Any]) -> Cell:
 
 def plans_of(folder: Path) -> list[tuple[Path, StudyPlan]]:
     """Return the plans below `folder`, which may be a sweep's, one grid's, or that of tables. Raises InputError."""
-    files = sorted({*folder.glob(FILE), *folder.glob(f"*/{FILE}"), *folder.glob(f"*.{FILE}")})
+    files = sorted({*folder.glob(FILE), *folder.glob(f"*/{FILE}"), *folder.glob(f"{TABLES}/*.json")})
     if not files:
         raise InputError(f"{folder} has no study: name the --out of netdfl sweep or reproduce")
     return [(file, StudyPlan.read(file)) for file in files]

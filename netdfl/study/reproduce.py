@@ -24,7 +24,7 @@ from netdfl.scenario.model.schema import Scenario
 from netdfl.study.cells import CellJob, CellResult, StudyProgress, finished, look, run_all
 from netdfl.study.compare import HEADINGS, LISTS, SCHEMA, TERMINAL, WORDS, Comparison, ComparisonRow, row_of, shown
 from netdfl.study.plan import Cell
-from netdfl.study.progress import FILE, StudyPlan
+from netdfl.study.progress import TABLES, StudyPlan
 from netdfl.study.trials import FigureSetup, published, scenario_of, select, trials
 from netdfl.training.data.dataset import data_root
 
@@ -101,7 +101,7 @@ def reproduce(
     paths = {ran.cell: ran.path.name for ran in found} | {job.cell: job.path.name for job in waiting}
     table = book.stem.with_name(f"{book.stem.name}.md")
     StudyPlan(book.stem.name, jobs, out / "cells", paths, table, is_sweep=False).write(
-        book.stem.with_name(f"{book.stem.name}.{FILE}")
+        out / TABLES / f"{book.stem.name}.json"
     )
     run_all(waiting, jobs, done, far, "published")
     comparison = book.write()

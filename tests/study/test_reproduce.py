@@ -31,6 +31,7 @@ from netdfl.scenario.model.schema import Scenario
 from netdfl.study.cells import CellResult
 from netdfl.study.compare import row_of
 from netdfl.study.plan import Cell
+from netdfl.study.progress import StudyState, plans_of
 from netdfl.study.reproduce import SCENARIOS, Reproduction, parse_seeds, reproduce
 from netdfl.study.trials import FigureSetup, figures, published, scenario_of, select, trials
 
@@ -178,6 +179,10 @@ def test_two_cells_run_resume_and_stand_beside_what_is_printed(stand_in: Path) -
     assert reproduce(request, out, jobs=2, console=quiet()) == 0
     results = {path: path.stat().st_mtime_ns for path in out.glob("cells/*/result.json")}
     assert len(results) == 4
+    (_, plan), *others = plans_of(out)
+    assert others == []
+    assert list(StudyState.of(plan).lines()) == [f"{plan.name}: 4 of 4 runs finished"]
+    assert plan.table.exists()
     (table,) = out.glob("004-T1-2-rounds-*.json")
     rows = json.loads(table.read_text())["rows"]
     assert [(row["cell"], row["published"]) for row in rows] == [
