@@ -1,4 +1,4 @@
-"""The commands that make many runs: `sweep`, `reproduce`, their `study`, `explore`, which looks for failures, `prove`."""
+"""The commands that make many runs: `sweep`, `reproduce`, `study`, `explore`, which looks for failures, and `prove`."""
 
 from __future__ import annotations
 
