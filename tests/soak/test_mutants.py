@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.soak.mutations import mutations
-from tests.soak.nearest import Blocks, Nearest, Record
+from tests.soak.nearest import Blocks, Nearest, Record, state_of
 from tests.soak.tally import ROOT
 
 SUMS = """
@@ -99,7 +99,7 @@ def test_what_a_weak_test_misses_a_strong_one_notices_and_the_rest_is_not_tried_
     assert "timeout" in next(line for line in told.splitlines() if "left -= 1 -> pass" in line)
     assert told.count("killed") + told.count("timeout") == drawn - equivalent - 1
 
-    put(root, "tests/sums/test_sums.py", STRONG)
+    put(root, "tests/sums/internals/test_more_sums.py", STRONG)
     told, score = tried(root)
     assert score == [drawn, equivalent, []]
     assert [line.split()[0] for line in told.splitlines() if "[" in line] == ["killed"]
@@ -143,6 +143,20 @@ def test_about_code_that_changed_since_it_was_recorded_its_functions_tests_are_a
     assert both[:3] == ["tests/b/test_b.py::test_g", test("g"), test("both")], (
         "one that was recorded anew hides no others"
     )
+
+
+def test_the_helpers_of_a_folder_are_also_those_of_its_internals(tmp_path: Path) -> None:
+    put(tmp_path, "tests/sums/sums_helper.py", "most = 1")
+    files = [tmp_path / "tests/sums" / name for name in ("test_sums.py", "internals/test_inside.py", "far/test_far.py")]
+    for file in files:
+        put(tmp_path, str(file.relative_to(tmp_path)), WEAK)
+    before = [state_of(file) for file in files]
+    put(tmp_path, "tests/sums/sums_helper.py", "most = 2")
+    assert [state_of(file) != state for file, state in zip(files, before, strict=True)] == [True, True, False]
+    numbers = "tests/sums/internals/test_numbers_of_sums.py"
+    nearest = Nearest([Record(numbers, [], {f"{numbers}::test_most": (0.1, [])})])
+    assert nearest.of_files("tests/sums/", "test_numbers_of_") == [f"{numbers}::test_most"]
+    assert nearest.of_files("tests/others/", "test_numbers_of_") == []
 
 
 @pytest.mark.parametrize(
