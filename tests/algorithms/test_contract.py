@@ -130,7 +130,7 @@ def halved_if_compressed(exchange: Exchange, /) -> Algorithm:
         (replace(ALGORITHMS["dfedavg"], build=halved_if_compressed), "identity_changes_nothing"),
     ],
 )
-def test_contract_notices(broken: Entry, check: str) -> None:
+def test_the_contract_notices_an_algorithm_that_breaks_it(broken: Entry, check: str) -> None:
     with pytest.raises(AssertionError):
         CHECKS[check](broken)
 

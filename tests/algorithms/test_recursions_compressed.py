@@ -59,7 +59,9 @@ def trained(x: Rows, round: int, **options: Any) -> Rows:
         ("dfedavgm", {"momentum": 0.7}, 0.7, 1),
     ],
 )
-def test_choco(name: str, params: dict[str, Any], momentum: float, exchanges: int) -> None:
+def test_choco_moves_towards_the_mean_of_references(
+    name: str, params: dict[str, Any], momentum: float, exchanges: int
+) -> None:
     """X^ <- X^ + C(X - X^), X <- X + gamma (W X^ - X^), Q times after the local steps."""
     x, known = STARTS, ZEROS
     for round, states in enumerate(played(name, undirected(), exchange=exchange(), **params)):
@@ -92,7 +94,7 @@ def test_quantized_dfedavgm_as_printed() -> None:
         same(vectors(states), x)
 
 
-def test_quantized_push_sum() -> None:
+def test_quantized_push_sum_goes_by_its_recursion() -> None:
     """X^ <- X^ + C(X - X^), X+ = X - X^ + P' X^, w+ = P' w, P' = I + gamma (P - I)."""
     x, known, w, lazy = STARTS, ZEROS, np.ones(N), lazier(P, GAMMA)
     for round, states in enumerate(played("osgp", directed(), exchange=exchange("push_sum"))):
@@ -126,7 +128,9 @@ def test_edge_push_sum_refers_to_z() -> None:
 
 @pytest.mark.parametrize("participation", [1.0, 0.6])
 @pytest.mark.parametrize("scheme", ["plain", "ef14"])
-def test_reports_to_a_server(scheme: Literal["plain", "ef14"], participation: float) -> None:
+def test_compressed_reports_to_a_server_go_by_their_recursion(
+    scheme: Literal["plain", "ef14"], participation: float
+) -> None:
     """Plain: w+ = w + mean C(y - w). EF14: c = C(e + y - w), e <- e + y - w - c, w+ = w + mean c."""
     network, w, memory = star(participation), STARTS[0], ZEROS.copy()
     states_of = played("fedavg", network, exchange=exchange(scheme), rounds=9, server_lr=0.7)
@@ -143,7 +147,7 @@ def test_reports_to_a_server(scheme: Literal["plain", "ef14"], participation: fl
 
 
 @pytest.mark.parametrize("participation", [1.0, 0.6])
-def test_ef21(participation: float) -> None:
+def test_ef21_adds_what_is_compressed_to_what_is_known_of_a_client(participation: float) -> None:
     """G_i <- G_i + C(y_i - w - g_i) of those that take part, w+ = w + server_lr (1/n) sum of all g_i (EF21-PP)."""
     network, w, known = star(participation), STARTS[0], ZEROS.copy()
     states_of = played("fedavg", network, exchange=exchange("ef21"), rounds=9, server_lr=0.7)

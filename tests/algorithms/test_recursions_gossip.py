@@ -52,7 +52,9 @@ def trained(x: Rows, round: int, slope: Slope = gradient, **options: Any) -> Row
         ("dfedsam_mgs", {"rho": 0.3, "gossip_steps": 3}, sam(0.3), 0.0, 3),
     ],
 )
-def test_train_then_mix(name: str, params: dict[str, Any], slope: Slope, momentum: float, power: int) -> None:
+def test_methods_that_train_then_mix_go_by_their_recursion(
+    name: str, params: dict[str, Any], slope: Slope, momentum: float, power: int
+) -> None:
     """X+ = W^Q Z, Z after K steps of SGD, heavy-ball from 0 or SAM."""
     x = STARTS
     for round, states in enumerate(played(name, undirected(), **params)):

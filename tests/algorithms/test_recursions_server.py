@@ -45,7 +45,9 @@ def rounds_of(name: str, **params: Any) -> list[tuple[int, tuple[int, ...], list
 @pytest.mark.parametrize("compressed", [False, True])
 @pytest.mark.parametrize("weighting", ["uniform", "samples"])
 @pytest.mark.parametrize(("name", "slope"), [("fedavg", gradient), ("fedsam", sam(RHO))])
-def test_averaging(name: str, slope: Slope, weighting: str, compressed: bool) -> None:
+def test_a_server_averages_the_changes_of_its_clients(
+    name: str, slope: Slope, weighting: str, compressed: bool
+) -> None:
     """W+ = w + server_lr sum n_i (y_i - w) / sum n_i, n_i = 1 for all or the clients' numbers of examples."""
     params: dict[str, Any] = {"rho": RHO} if name == "fedsam" else {}
     if weighting == "samples":
@@ -83,7 +85,7 @@ def corrected(slope: Slope, correction: Rows) -> Slope:
 
 
 @pytest.mark.parametrize("name", ["scaffold", "fedgamma", "fedlesam_s"])
-def test_controls(name: str) -> None:
+def test_controls_correct_every_step_and_follow_it(name: str) -> None:
     """Y <- y - lr (g~ - c_i + c), c_i+ = c_i - c + (w - y) / (K lr), c+ = c + (1/n) sum(c_i+ - c_i)."""
     w, c, own, previous = STARTS[0], np.zeros(DIM), ZEROS.copy(), dict[int, Rows]()
     params = {} if name == "scaffold" else {"rho": RHO}
@@ -108,7 +110,7 @@ def shifted(previous: Rows | None, w: Rows) -> Slope:
 
 
 @pytest.mark.parametrize("name", ["feddyn", "fedlesam_d"])
-def test_dynamic_regularisation(name: str) -> None:
+def test_dynamic_regularization_pulls_to_the_model_and_remembers_the_way(name: str) -> None:
     """Y <- y - lr (g + lambda (y - w) + lambda h_i), h_i += y - w, w+ = mean y + (1/n) sum h_i."""
     w, h, previous = STARTS[0], ZEROS.copy(), dict[int, Rows]()
     params = {"rho": RHO} if name == "fedlesam_d" else {}
@@ -130,7 +132,7 @@ def drawn(slope: Slope, w: Rows, h: Rows) -> Slope:
 
 @pytest.mark.parametrize("compressed", [False, True])
 @pytest.mark.parametrize("form", ["code", "paper"])
-def test_fedsmoo(form: str, compressed: bool) -> None:
+def test_fedsmoo_goes_by_its_listing(form: str, compressed: bool) -> None:
     """s_k = rho u(g - mu_i - s), mu_i += s_k - s in every step, then FedDyn's at y + s_k; s+ = rho u(mean of duals).
 
     The duals are mu_i as in its code, or mu_i - s_K as in the paper. Compressed, what the server knows of them grows
@@ -161,7 +163,7 @@ def test_fedsmoo(form: str, compressed: bool) -> None:
         same((kept.inner if compressed else kept).shared, shared)
 
 
-def test_fedlesam() -> None:
+def test_fedlesam_ascends_along_the_last_move_of_the_model() -> None:
     """The gradient at y + rho (w_old - w) / |w_old - w|, w_old of the client's own last active round."""
     w, previous = STARTS[0], dict[int, Rows]()
     for round, clients, states in rounds_of("fedlesam", server_lr=SERVER_LR, rho=RHO):

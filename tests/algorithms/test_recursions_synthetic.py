@@ -54,7 +54,7 @@ def models(states: list[list[NodeState]]) -> list[Rows]:
     return [STARTS[0], *(states[round][N].x.numpy() for round in range(WARMUP))]
 
 
-def test_fedsynsam() -> None:
+def test_fedsynsam_goes_by_its_listing() -> None:
     """Targets are s rounds on; then y~ = y + rho u(beta g_i + (1 - beta) g_syn), y <- y - lr g_i(y~)."""
     beta, rho, a, input_lr, rate_lr = 0.4, 0.25, 0.3, 2.0, 0.02
     learning: dict[str, Any] = {"distil_optimizer": "sgd", "input_lr": input_lr, "rate": a, "rate_lr": rate_lr}
@@ -82,7 +82,7 @@ def guided(i: int, w: Rows, round: int, beta: float, rho: float, center: Rows) -
 
 
 @pytest.mark.parametrize("name", ["dynafed", "dynafed_synonly"])
-def test_dynafed(name: str) -> None:
+def test_dynafed_goes_by_its_listing(name: str) -> None:
     """Targets are means of models 1 to `gap` rounds on; then Adam on D_syn after every average, or in its place."""
     a, input_lr, rate_lr, gap, tuning_lr = 0.3, 0.5, 0.02, 3, 0.05
     learning: dict[str, Any] = {"input_lr": input_lr, "rate": a, "rate_lr": rate_lr, "distil_gap": gap, "augment": ()}

@@ -48,7 +48,7 @@ all_variants = pytest.mark.parametrize("make", VARIANTS.values(), ids=VARIANTS.k
 
 
 @all_variants
-def test_contract(make: Callable[[], Compressor]) -> None:
+def test_every_compressor_keeps_the_contract(make: Callable[[], Compressor]) -> None:
     check_compressor(make, draws=50)
 
 

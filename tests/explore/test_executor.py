@@ -52,7 +52,7 @@ def without_times(text: str) -> str:
     return text.partition(". Since")[0]
 
 
-def test_it_writes_nothing(small: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_in_memory_writes_nothing(small: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Executor().run(netdfl.load(small | {"events": [{"at_round": 2, "drop": "1->2"}]}))
     assert list(tmp_path.iterdir()) == []

@@ -48,7 +48,7 @@ def test_one_way_partitions_cut_one_direction():
     assert {edge for block in event.blocks for edge in block.edges()} == {(a, b) for a in (0, 1) for b in range(2, 6)}
 
 
-def test_repetition_and_flapping():
+def test_what_repeats_or_flaps_is_an_event_each_time():
     events = compiled({"every": "30s", "for": "5s", "link": "0->1", "loss": "50%"})
     assert times(events) == [(a, t + d) for t in (30, 60, 90) for a, d in (("set", 0), ("unset", 5))]
     events = compiled({"at": "10s", "every": "30s", "count": 2, "crash": 4, "restart_after": "5s"})

@@ -379,6 +379,6 @@ async def test_where_links_keep_no_order_one_that_is_ahead_is_waited_for() -> No
     assert (came(inbox), inbox.missing) == ([1, 2], ())
 
 
-def test_policies_count() -> None:
+def test_a_policy_needs_so_many_of_the_awaited() -> None:
     assert [WaitPolicy(need=need).count(4) for need in ("all", "any", "none", 2, 9)] == [4, 1, 0, 2, 4]
     assert WaitPolicy(need="any").count(0) == 0

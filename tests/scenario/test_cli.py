@@ -26,7 +26,9 @@ def netdfl(*arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
     return int(caught.value.code or 0)
 
 
-def test_validate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_validate_says_that_a_scenario_is_valid_and_what_it_dropped(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     arguments = ["validate", QUICKSTART, "--set", "algorithm.name=osgp", "--set", "topology.kind=random_push"]
     assert netdfl(*arguments, monkeypatch=monkeypatch) == 0
     out, err = capsys.readouterr()
@@ -61,7 +63,9 @@ def test_an_internal_error_is_one_line_and_exit_4(
     assert "internal error: TypeError: dict.__getitem__() takes exactly one argument" in capsys.readouterr().err
 
 
-def test_list_algorithms(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_as_json_has_what_an_algorithm_needs_and_its_defaults(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert netdfl("list", "algorithms", "--format", "json", monkeypatch=monkeypatch) == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
     assert rows["osgp"]["family"] == "gossip"

@@ -38,7 +38,7 @@ def scenario(algorithm: str, topology: str, compression: str, **more: Any) -> Sc
         ("delicoco", "ring", "choco"),
     ],
 )
-def test_auto(algorithm: str, topology: str, scheme: str) -> None:
+def test_auto_is_the_scheme_that_fits_the_algorithm(algorithm: str, topology: str, scheme: str) -> None:
     try:
         loaded = scenario(algorithm, topology, "qsgd")
     except Exception as error:

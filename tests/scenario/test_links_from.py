@@ -250,7 +250,7 @@ def test_what_does_not_fit_is_said_with_its_place(name: str, text: str, said: st
         ("LinkSpeedRaw", "rate", "bit"),
     ],
 )
-def test_names_carry_units(name: str, what: str, unit: str) -> None:
+def test_the_name_of_a_column_says_what_it_is_and_its_unit(name: str, what: str, unit: str) -> None:
     assert named(name) == (what, unit) or (named(name).what, named(name).unit) == (what, unit)
 
 

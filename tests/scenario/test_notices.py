@@ -53,11 +53,11 @@ QUIET = {
 
 
 @pytest.mark.parametrize(("sets", "said"), NOTICED.values(), ids=NOTICED)
-def test_noticed(sets: list[str], said: str) -> None:
+def test_what_is_hardly_meant_is_noticed(sets: list[str], said: str) -> None:
     notices = loads(BASE, sets).notices
     assert any(said in notice for notice in notices), notices
 
 
 @pytest.mark.parametrize("sets", QUIET.values(), ids=QUIET)
-def test_not_noticed(sets: list[str]) -> None:
+def test_what_is_well_meant_is_not_noticed(sets: list[str]) -> None:
     assert not loads(BASE, sets).notices

@@ -55,7 +55,7 @@ ALLOWED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_refused(case: str) -> None:
+def test_what_can_not_survive_is_refused_with_its_reason(case: str) -> None:
     sets, expected = REFUSED[case]
     with pytest.raises(ScenarioError) as error:
         loads(BASE, sets)
@@ -63,7 +63,7 @@ def test_refused(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", ALLOWED)
-def test_allowed(case: str) -> None:
+def test_what_can_survive_is_taken(case: str) -> None:
     assert loads(BASE, ALLOWED[case]).delivery.kind in ("acknowledged", "running_sums")
 
 

@@ -83,7 +83,7 @@ NOTICED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_refused(case: str) -> None:
+def test_a_way_to_wait_that_would_do_nothing_is_refused_with_a_remedy(case: str) -> None:
     sets, expected = REFUSED[case]
     with pytest.raises(ScenarioError) as error:
         loads(BASE, sets)
@@ -92,7 +92,7 @@ def test_refused(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", ALLOWED)
-def test_allowed(case: str) -> None:
+def test_a_way_to_wait_that_does_something_is_taken_without_a_word(case: str) -> None:
     assert loads(BASE, ALLOWED[case]).notices == ()
 
 

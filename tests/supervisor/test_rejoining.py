@@ -117,7 +117,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_refused(case: str) -> None:
+def test_a_way_to_return_that_can_not_be_is_refused_with_its_reason(case: str) -> None:
     sets, expected = REFUSED[case]
     with pytest.raises(ScenarioError) as error:
         loads(f"{BASE}events: [{LOST}]\n", sets)

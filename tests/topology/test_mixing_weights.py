@@ -106,7 +106,7 @@ def test_sparse_and_dense_weights_agree(graph: Graph) -> None:
         assert np.count_nonzero(dense) == graph.num_edges + graph.num_nodes
 
 
-def test_weights_by_hand() -> None:
+def test_weights_of_small_graphs_are_those_worked_out_by_hand() -> None:
     path = Graph.undirected(3, [(0, 1), (1, 2)])
     np.testing.assert_allclose(metropolis(path).dense() * 3, [[2, 1, 0], [1, 1, 1], [0, 1, 2]])
     np.testing.assert_allclose(uniform(path).dense() * 6, [[3, 3, 0], [2, 2, 2], [0, 3, 3]])

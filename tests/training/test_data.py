@@ -240,7 +240,7 @@ def test_crop_flip_leaves_the_pictures_that_it_neither_shifts_nor_mirrors() -> N
     assert 0.42 < same < 0.60  # half of them, and of the others one in 81
 
 
-def test_none_changes_nothing() -> None:
+def test_the_augmentation_none_changes_nothing() -> None:
     x = torch.ones(2, 1, 3, 3)
     assert AUGMENTATIONS["none"](x, np.random.default_rng(0)) is x
 
