@@ -32,6 +32,7 @@ COMMANDS: Mapping[str, Commands] = {
     },
     "Results": {
         "report": results.report,
+        "measure": results.measure,
         "serve": results.serve,
         "export": results.export,
         "replay": results.replay,

@@ -39,6 +39,36 @@ def report(run: RunPath) -> None:
     print(write_report(run))
 
 
+def measure(
+    run: RunPath,
+    what: Annotated[str, typer.Argument(metavar="WHAT", help="sharpness, landscape or gap.")],
+    samples: Annotated[int, typer.Option("--samples", metavar="N", min=1, help="Training examples it takes.")] = 5000,
+    local: Annotated[
+        int, typer.Option("--local", metavar="N", min=0, help="Nodes' own models beside the average.")
+    ] = 3,
+    points: Annotated[int, typer.Option("--points", metavar="N", min=3, help="Of a landscape along a line.")] = 41,
+    grid: Annotated[int, typer.Option("--grid", metavar="N", min=3, help="Along each side of a plane.")] = 21,
+    reach: Annotated[float, typer.Option("--reach", metavar="R", min=0.001, help="How far a landscape goes.")] = 1.0,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="What directions are drawn from.")] = 0,
+) -> None:
+    """Measure the minimum that a run has found, at its last models, and write it for the report.
+
+    sharpness: largest eigenvalues and trace of the training loss's Hessian (Lanczos, Hutchinson). landscape: the loss
+    along random directions, normalized by filter. gap: figures on training and test data. Directions differ by chance:
+    compare runs by the same seed.
+
+    Examples:
+        netdfl measure runs/quickstart/latest sharpness
+        netdfl measure runs/quickstart/latest landscape --grid 31
+    """
+    from netdfl.measure.command import Settings
+    from netdfl.measure.command import measure as measure_run
+    from netdfl.running.models import open_run as open_trained
+
+    settings = Settings(samples=samples, local=local, points=points, grid=grid, reach=reach, seed=seed)
+    print(measure_run(open_trained(run), what, settings, lambda line: print(line, flush=True)))
+
+
 def export(run: RunPath, what: What, format: FileFormat = None, out: FileOut = None, node: WhoseModel = None) -> None:
     """Write a run's tables, trace, graph or trained model for other programs, or hand it to a tracker.
 

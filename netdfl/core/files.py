@@ -94,20 +94,26 @@ def read_plain(path: Path, most: int = MOST_BYTES) -> str:
         InputError: The file is a link, a device, too large, unreadable or no text.
     """
     try:
+        return read_plain_bytes(path, most).decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is damaged: it is not text in UTF-8 ({error.reason})") from error
+
+
+def read_plain_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
+    """Return the contents of a plain file of at most `most` bytes. Raises as `read_plain` does."""
+    try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise InputError(f"{path} is no plain file, and is not read")
             data = file.read(min(most, max(found.st_size, 1 << 16)) + 1)  # so much memory is taken as is asked for
-        if len(data) > most:
-            raise InputError(f"{path} has more than {most} bytes, and is not read")
-        return data.decode()
     except FileNotFoundError:
         raise
     except OSError as error:
         raise InputError(f"{path} can't be read as a plain file: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is damaged: it is not text in UTF-8 ({error.reason})") from error
+    if len(data) > most:
+        raise InputError(f"{path} has more than {most} bytes, and is not read")
+    return data
 
 
 def check_plain(folder: Path) -> None:

@@ -190,13 +190,17 @@ class TrainingProblem:
 
     def evaluate_trained(self, x: Tensor, kept: Kept = NOTHING, *, alone: bool = False) -> Figures:
         """Return the loss and the figures on all clients' training examples, without augmentation."""
-        all_parts, train = np.concatenate(self.parts), self.shared.train
-        train = train if len(all_parts) == len(train) else train.only(np.sort(all_parts))
         with self._drawing("train"), self._judging(x, kept, self.shared.train, alone=alone) as at:
             if self.metrics is None:
-                found = answers(self.model, at, in_memory(train), self.spec.eval_batch)
+                found = answers(self.model, at, in_memory(self.trained), self.spec.eval_batch)
                 return {"train_accuracy": found.accuracy, "train_loss": found.loss}
-            return self._judged(at, train, "train")
+            return self._judged(at, self.trained, "train")
+
+    @property
+    def trained(self) -> Examples:
+        """The training examples of all clients together."""
+        every, train = np.concatenate(self.parts), self.shared.train
+        return train if len(every) == len(train) else train.only(np.sort(every))
 
     def evaluate_local(self, node: NodeId, x: Tensor, kept: Kept = NOTHING, *, alone: bool = False) -> Figures:
         """Return figures on the whole test set, and `personal_...` on the client's own kind of data.

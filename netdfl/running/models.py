@@ -35,24 +35,52 @@ class TrainedRun(Run):
         Raises:
             InputError: the run kept no models, `node` has none, or its scenario trains no model.
         """
-        problem = self._trained
-        if node is not None:
-            last = self._last(node)
-            if not last.weight:
-                raise InputError(f"node {node} has no model: its push-sum weight is 0")
-            z = last.x / last.weight if last.weight != 1 else last.x
-            return problem.module(z, node, last.kept, alone=self._alone)
-        average, kept = self._average()
-        return problem.module(average, None, kept, alone=self._alone)
+        problem = self.problem
+        x, kept = self._vector(node)
+        return problem.module(x, node, kept, alone=self._alone)
 
-    def train_figures(self) -> Mapping[str, float]:
-        """Return the figures of the average model on all clients' training examples, without augmentation.
+    def _vector(self, node: int | None) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """Return the parameters of the average model or of a node's, and the buffers that it keeps."""
+        if node is None:
+            return self._average()
+        last = self._last(node)
+        if not last.weight:
+            raise InputError(f"node {node} has no model: its push-sum weight is 0")
+        return last.x / last.weight if last.weight != 1 else last.x, last.kept
+
+    def train_figures(self, node: int | None = None) -> Mapping[str, float]:
+        """Return the figures of a model (`model`) on all clients' training examples, without augmentation.
 
         `train_accuracy`, and the loss as `train_loss`; of a task with figures of its own these, each after `train_`.
         Raises InputError as `model` does.
         """
-        average, kept = self._average()
-        return self._trained.evaluate_trained(average, kept, alone=self._alone)
+        problem = self.problem
+        x, kept = self._vector(node)
+        return problem.evaluate_trained(x, kept, alone=self._alone)
+
+    def test_figures(self, node: int | None = None) -> Mapping[str, float]:
+        """Return the figures of a model (`model`) on the test set, each after `test_`.
+
+        Raises InputError as `model` does.
+        """
+        problem = self.problem
+        x, kept = self._vector(node)
+        return problem.evaluate(x, kept, alone=self._alone)
+
+    @property
+    def nodes_with_models(self) -> list[int]:
+        """The nodes whose own last models were kept."""
+        return self._with_a_model
+
+    @property
+    def problem(self) -> TrainingProblem:
+        """The task with its data and its loss. Raises InputError if the run trains no model."""
+        from netdfl.host.training_problem import TrainingProblem
+
+        problem = self._blueprint.problem
+        if not isinstance(problem, TrainingProblem):
+            raise InputError(f"{self.path} trains no model of PyTorch's: its task is a toy problem")
+        return problem
 
     def keep_average(self, most_bytes: int) -> None:
         """Keep the average model; remove the nodes' own models where they take more than `most_bytes` together.
@@ -68,15 +96,6 @@ class TrainedRun(Run):
         if len(own) > 1 and sum(file.stat().st_size for file in own) > most_bytes:
             for file in own:
                 file.unlink()
-
-    @property
-    def _trained(self) -> TrainingProblem:
-        from netdfl.host.training_problem import TrainingProblem
-
-        problem = self._blueprint.problem
-        if not isinstance(problem, TrainingProblem):
-            raise InputError(f"{self.path} trains no model of PyTorch's: its task is a toy problem")
-        return problem
 
     @property
     def _average_path(self) -> Path:

@@ -235,6 +235,6 @@ NOT_HELD: Mapping[str, str] = {
 """Datasets of the papers that netdfl does not know."""
 
 NOT_MEASURED: Mapping[str, str] = {
-    "hessian_top_eig": "the Hessian's largest eigenvalue is not measured",
+    "hessian_top_eig": "the largest eigenvalue is no figure of a run; netdfl measure has it of its last models",
 }
 """Figures of the papers that no run of netdfl gives."""

@@ -23,7 +23,7 @@ export function tables() {
     const place = document.getElementById("sections"), open = new Set([...place?.querySelectorAll("details[open] > summary") ?? []].map((each) => each.textContent));
     place?.replaceChildren(...sections.map(section), el("section", {}, el("h2", {}, "The scenario"), fold("scenario.yaml, as it ran", el("pre", { tabindex: 0 }, scenario), open)));
     function section(/** @type {any} */ of) {
-      return el("section", {}, el("h2", {}, of.title), of.lede ? el("p", {}, of.lede) : null, ...of.tables.map((/** @type {any} */ each) => each.folded ? fold(each.caption, table(each.head, each.rows, each.caption), open) : table(each.head, each.rows, each.caption)));
+      return el("section", {}, el("h2", {}, of.title), of.lede ? el("p", {}, of.lede) : null, ...of.tables.map((/** @type {any} */ each) => each.folded ? fold(each.caption, table(each.head, each.rows, each.caption), open) : table(each.head, each.rows, each.caption)), ...of.pictures.map((/** @type {any} */ each) => el("figure", { class: "picture" }, el("img", { alt: each.words, src: each.source }), el("figcaption", {}, each.words))));
     }
   });
 }

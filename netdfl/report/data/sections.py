@@ -7,7 +7,6 @@ A section is a function from a run to a `Section` or None. To add one, write it 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,6 +22,8 @@ from netdfl.record.run import Run
 from netdfl.report.data.fleet import graph_words
 from netdfl.report.data.frame import Made
 from netdfl.report.data.happened import event_counts, events, find_bands
+from netdfl.report.data.measured import MEASURED
+from netdfl.report.data.section import Section, Table
 from netdfl.report.data.traffic import links
 from netdfl.report.words import WHY, NodeTime, figure, part_rows, say_rounds, share, some
 
@@ -31,25 +32,6 @@ MOST_EVENTS = 200
 MOST_ROUNDS = 40
 MOST_CLIENTS = 60
 STALL_STATES = (("suspected", "suspected"), ("over", "over"), ("permanent", "for good"))
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Rows under a head; `folded` hides them until the reader asks."""
-
-    head: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    caption: str = ""
-    folded: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A title, a sentence, tables."""
-
-    title: str
-    lede: str = ""
-    tables: Sequence[Table] = ()
 
 
 def deaths(run: Run) -> Section | None:
@@ -276,4 +258,5 @@ SECTIONS: tuple[Callable[[Run], Section | None], ...] = (
     graph_and_links,
     labels,
     timeline,
+    *MEASURED,
 )

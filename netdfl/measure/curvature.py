@@ -1,0 +1,101 @@
+"""Eigenvalues by Lanczos and the trace by Hutchinson, of a symmetric matrix that is known by its products alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+Product = Callable[[Tensor], Tensor]
+CLOSE = 1e-3
+"""The bound on the error of a largest eigenvalue, relative to it, at which Lanczos stops."""
+_GONE = 1e-10
+
+
+class Spectrum(NamedTuple):
+    """The largest eigenvalues, the largest first, each with a bound on its error; and the smallest one found.
+
+    `basis` has the Lanczos vectors as columns, shape (d, steps), and `covered` is the trace over their span.
+    """
+
+    largest: list[float]
+    errors: list[float]
+    smallest: float
+    steps: int
+    basis: Tensor
+    covered: float
+
+
+class Trace(NamedTuple):
+    """The trace, its standard error, and the number of random vectors."""
+
+    value: float
+    error: float
+    probes: int
+
+
+def lanczos(product: Product, dim: int, *, count: int, steps: int, generator: torch.Generator) -> Spectrum:
+    """Return the `count` largest eigenvalues after at most `steps` products.
+
+    Each new vector is made orthogonal to all before, twice. The error of an eigenvalue is at most the last coupling
+    times the last entry of its vector (Paige); equal eigenvalues are found once.
+    """
+    steps, count = min(steps, dim), min(count, dim)
+    basis = torch.zeros(dim, steps, dtype=torch.float64)
+    basis[:, 0] = _unit(torch.randn(dim, dtype=torch.float64, generator=generator))
+    diagonal: list[float] = []
+    coupling: list[float] = []
+    for done in range(1, steps + 1):
+        last, known = basis[:, done - 1], basis[:, :done]
+        ahead = product(last)
+        diagonal.append(float(last @ ahead))
+        for _ in range(2):
+            ahead = ahead - known @ (known.T @ ahead)
+        length = float(ahead.norm())
+        values, vectors = torch.linalg.eigh(_tridiagonal(diagonal, coupling))
+        errors = (length * vectors[-1].abs()).tolist()
+        scale = float(values.abs().max())
+        over = done == steps or length <= _GONE * max(scale, 1e-300)
+        enough = len(values) >= count and all(
+            error <= CLOSE * abs(float(value)) for value, error in zip(values[-count:], errors[-count:], strict=True)
+        )
+        if over or enough:
+            largest = values.flip(0)[:count].tolist()
+            return Spectrum(largest, errors[::-1][:count], float(values[0]), done, known, math.fsum(diagonal))
+        coupling.append(length)
+        basis[:, done] = ahead / length
+    raise AssertionError("unreachable: the last step returns")
+
+
+def hutchinson(product: Product, known: Spectrum, *, probes: int, generator: torch.Generator) -> Trace:
+    """Return the trace: exactly over the span of the Lanczos vectors, and by random signs over the rest.
+
+    The rest lacks the largest eigenvalues, so a few probes tell it well (Hutch++).
+    """
+    basis, dim = known.basis, len(known.basis)
+    if known.steps >= dim:
+        return Trace(known.covered, 0.0, 0)
+    found = []
+    for _ in range(probes):
+        signs = torch.randint(0, 2, (dim,), generator=generator).double() * 2 - 1
+        rest = signs - basis @ (basis.T @ signs)
+        found.append(float(rest @ product(rest)))
+    mean = math.fsum(found) / probes
+    variance = math.fsum((each - mean) ** 2 for each in found) / (probes - 1) if probes > 1 else math.nan
+    return Trace(known.covered + mean, math.sqrt(variance / probes), probes)
+
+
+def _tridiagonal(diagonal: list[float], coupling: list[float]) -> Tensor:
+    matrix = torch.diag(torch.tensor(diagonal, dtype=torch.float64))
+    if coupling:
+        beside = torch.tensor(coupling, dtype=torch.float64)
+        matrix += torch.diag(beside, 1) + torch.diag(beside, -1)
+    return matrix
+
+
+def _unit(vector: Tensor) -> Tensor:
+    unit: Tensor = vector / vector.norm()
+    return unit

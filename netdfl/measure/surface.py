@@ -1,0 +1,98 @@
+"""The loss of a model as a function of its flat vector: values, gradients, products with the Hessian."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from netdfl.host.training_problem import TrainingProblem
+from netdfl.training.data.examples import Examples, Tree, in_batches
+from netdfl.training.models.buffers import applied
+
+
+class LossSurface:
+    """The mean loss of one module in evaluation mode over some examples, by its trainable parameters as one vector.
+
+    Vectors have shape (d,) and are float64; the module computes in its own type.
+    """
+
+    def __init__(self, module: nn.Module, problem: TrainingProblem, examples: Examples, batch: int = 1024) -> None:
+        """Take over `module`; `problem` has its loss. `batch` examples are taken at a time."""
+        self.module = module.eval()
+        self.parameters = [p for p in module.parameters() if p.requires_grad]
+        self.sizes = [p.numel() for p in self.parameters]
+        self.dim = sum(self.sizes)
+        self._problem, self._examples, self._batch = problem, examples, batch
+
+    @property
+    def at(self) -> Tensor:
+        """The vector of the module's parameters, a fresh one."""
+        return flattened(p.detach() for p in self.parameters)
+
+    @contextmanager
+    def moved_to(self, at: Tensor) -> Iterator[None]:
+        """Set the parameters to `at` inside the block, and back at its end."""
+        before = self.at
+        self._set(at)
+        try:
+            yield
+        finally:
+            self._set(before)
+
+    def value(self, at: Tensor) -> float:
+        """Return the loss at the vector `at`."""
+        with self.moved_to(at), torch.no_grad():
+            return sum(float(self._loss(x, y)) * share for x, y, share in self._batches())
+
+    def gradient(self) -> Tensor:
+        """Return the gradient at the module's parameters."""
+        total = torch.zeros(self.dim, dtype=torch.float64)
+        for x, y, share in self._batches():
+            total += share * flattened(torch.autograd.grad(self._loss(x, y), self.parameters, materialize_grads=True))
+        return total
+
+    def hessian_times(self, direction: Tensor) -> Tensor:
+        """Return the product of the Hessian at the module's parameters with a vector."""
+        total = torch.zeros(self.dim, dtype=torch.float64)
+        along = [piece.view_as(p).to(p) for piece, p in zip(direction.split(self.sizes), self.parameters, strict=True)]
+        for x, y, share in self._batches():
+            slopes = torch.autograd.grad(
+                self._loss(x, y), self.parameters, create_graph=True, materialize_grads=True, allow_unused=True
+            )
+            inner = sum((slope * part).sum() for slope, part in zip(slopes, along, strict=True))
+            if isinstance(inner, Tensor) and inner.requires_grad:
+                bent = torch.autograd.grad(inner, self.parameters, materialize_grads=True, allow_unused=True)
+                total += share * flattened(bent)
+        return total
+
+    def filters(self, at: Tensor) -> Iterator[Tensor]:
+        """Yield views of `at` by filter, shape (filters, weights); a bias or a scale is one row of its own.
+
+        A filter is what makes one output: a row of a linear layer, a kernel of a convolution.
+        """
+        for piece, p in zip(at.split(self.sizes), self.parameters, strict=True):
+            yield piece.view(len(p), -1) if p.ndim > 1 else piece.view(1, -1)
+
+    def _set(self, at: Tensor) -> None:
+        with torch.no_grad():
+            for piece, p in zip(at.split(self.sizes), self.parameters, strict=True):
+                p.copy_(piece.view_as(p))
+
+    def _loss(self, x: Tree, y: Tree) -> Tensor:
+        return self._problem.model.loss(applied(self.module, x), y)
+
+    def _batches(self) -> Iterator[tuple[Tree, Tree, float]]:
+        num = len(self._examples)
+        begun = 0
+        for x, y in in_batches(self._examples, self._batch):
+            size = min(self._batch, num - begun)
+            begun += size
+            yield x, y, size / num
+
+
+def flattened(tensors: object) -> Tensor:
+    """Return tensors as one vector of float64."""
+    return torch.cat([tensor.reshape(-1).double() for tensor in tensors])  # type: ignore[attr-defined]
