@@ -51,7 +51,7 @@ def observe(rows: MemoryStore) -> Observations:
         train_loss=sum(losses) / len(losses) if losses else None,
         timed_out=sum(wait.ended is WaitEnd.DEADLINE and bool(wait.missing) for wait in rows.waits),
         waits=len(rows.waits),
-        lost_weight=_given_up(rows) + sum(_lost_by_restarts(rows)),
+        lost_weight=lost_weight(rows),
         least=_least_weight(rows),
         deaths=list(_deaths(rows)),
         not_finite=_not_finite(rows),
@@ -100,6 +100,11 @@ def _least_weight(rows: MemoryStore) -> HeldWeight | None:
         if name == "weight" and node is not None and value > 0
     )
     return min(held, default=None)
+
+
+def lost_weight(rows: MemoryStore) -> float:
+    """Return the push-sum weight that the record counts as lost: given up, or in states that crashes took."""
+    return _given_up(rows) + sum(_lost_by_restarts(rows))
 
 
 def _given_up(rows: MemoryStore) -> float:

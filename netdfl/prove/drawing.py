@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from netdfl.algorithms.catalog import ALGORITHMS
 from netdfl.scenario.build import build_network
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import SimulatedOptions
@@ -30,7 +31,7 @@ def _drawn(scenario: Scenario) -> Iterator[str]:
     if build_network(scenario).varies:
         yield "the graph of each round, or who takes part"
     selection = getattr(scenario.topology, "selection", None)
-    if selection is not None and selection.kind != "all":
+    if (selection is not None and selection.kind != "all") or ALGORITHMS[scenario.algorithm.kind].selects:
         yield "choices of receivers"
     if scenario.algorithm.kind == "ad_psgd":
         yield "the peers of AD-PSGD"

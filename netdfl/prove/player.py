@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from typing_extensions import override
 
@@ -142,11 +142,14 @@ class PatientWatch(ExactWatch):
         return float(sum(held) + sum(at_crash)) + weight_in(message.payload for message in untaken)
 
     def _open(self) -> Sequence[Message]:
-        """Return the messages under way, and those whose fate their senders don't know."""
+        """Return the messages under way, and those whose fate their senders don't know and have not given up."""
         flying = [flight.content[0] for flight in _fabric(self.world).flights()]
         nodes = [each.host.node for each in _nodes(self.world).values() if not each.ended]
         unsettled = [m for node in nodes if node.delivery is not None for m in node.delivery.unsettled()]
-        return [message for message in (*flying, *unsettled) if message.kind is Kind.DATA]
+        rows = cast(MemoryStore, self.fleet.store).events
+        given_up = {(e.node, e.details["dst"], e.round, e.details["step"]) for e in rows if e.kind == "given_up"}
+        still = [m for m in unsettled if (m.src, m.dst, m.round, m.step) not in given_up]
+        return [message for message in (*flying, *still) if message.kind is Kind.DATA]
 
 
 def _nodes(world: Any) -> Mapping[NodeId, Any]:
@@ -161,8 +164,14 @@ class Player(Executor):
     """A player of schedules of one scenario, whose parts they share."""
 
     def __init__(self, scenario: Scenario, *, judged: bool = False) -> None:
-        """Play `scenario`; with `judged`, a run has its figures and verdict, for predicates of the user's."""
+        """Play `scenario`; with `judged`, a run has its figures and verdict, for predicates of the user's.
+
+        Otherwise the fleet is evaluated after its last round alone.
+        """
         super().__init__()
+        if not judged:
+            evaluation = scenario.evaluation.model_copy(update={"every": scenario.rounds})
+            scenario = scenario.model_copy(update={"evaluation": evaluation})
         self.scenario, self._needs_verdict = scenario, judged
         self.round_ns = 1
         self._watched: PatientWatch | None = None

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from netdfl.core.errors import InputError
 from netdfl.diagnosis import words
 from netdfl.explore.cause import PredicateError, find_predicates
+from netdfl.explore.observed import lost_weight
 from netdfl.prove.player import Play
 from netdfl.scenario.build import is_push
 from netdfl.scenario.model.schema import Scenario
@@ -54,19 +55,28 @@ def choose_properties(
     known = {"stall": STALL, "finish": FINISH, "diverged": DIVERGED}
     if is_push(scenario):
         known["weight"] = weight_kept(float(scenario.num_nodes))
+        if scenario.delivery.kind == "acknowledged":
+            known["counted"] = weight_counted(float(scenario.num_nodes))
     chosen = []
     for name in names or known:
         if ":" in name:
             chosen.append(_predicate(scenario, name))
         elif name in known:
             chosen.append(known[name])
-        elif name == "weight":
-            raise InputError(f"--properties: weight is a property of push-sum, and {scenario.algorithm.kind} has none")
         else:
-            raise InputError(f"--properties: {name!r} is none; use stall, finish, diverged, weight, or module:callable")
+            raise InputError(_no_property(scenario, name))
     if consensus is not None:
         chosen.append(consensus_below(consensus))
     return chosen
+
+
+def _no_property(scenario: Scenario, name: str) -> str:
+    """Return why `name` is no property of `scenario`."""
+    if name in ("weight", "counted") and not is_push(scenario):
+        return f"--properties: {name} is a property of push-sum, and {scenario.algorithm.kind} has no weights"
+    if name == "counted":
+        return "--properties: counted is about delivery: acknowledged, whose record counts what was given up"
+    return f"--properties: {name!r} is none; use stall, finish, diverged, weight, counted, or module:callable"
 
 
 def _stalls(play: Play) -> str:
@@ -101,6 +111,19 @@ def weight_kept(num_nodes: float) -> ProvenProperty:
         return f"push-sum weight was {how}: {weight:.6g} of {num_nodes:g} is held, under way or unacknowledged"
 
     return ProvenProperty("push-sum weight kept", lost, numeric=True)
+
+
+def weight_counted(num_nodes: float) -> ProvenProperty:
+    """Return the property that the record counts all push-sum weight that is missing."""
+
+    def uncounted(play: Play) -> str:
+        missing = 0.0 if play.end.weight is None else num_nodes - play.end.weight
+        counted = lost_weight(play.run.rows)
+        if abs(missing - counted) <= TOLERANCE * num_nodes:
+            return ""
+        return f"push-sum weight of {missing:.6g} is missing, and the record counts {counted:.6g}"
+
+    return ProvenProperty("missing push-sum weight counted", uncounted, numeric=True)
 
 
 def consensus_below(bound: float) -> ProvenProperty:

@@ -27,7 +27,7 @@ from netdfl.prove.proof import ScenarioProof
 from netdfl.scenario.load import loads
 from netdfl.testing import prove
 from tests.prove.naive import FLEET, PAIR
-from tests.prove.test_counts import proof
+from tests.prove.test_counts import ACKNOWLEDGED, proof
 
 STALLS = FLEET | {"wait": {"deadline": "none"}}
 SHORT = FLEET | {"rounds": 2}
@@ -84,7 +84,7 @@ def test_a_search_that_is_not_finished_says_how_far_it_came_and_never_that_it_su
         (FLEET, "flood: 1", (), "'flood' is no kind of fault; use loss, crash, pause, cut, delay"),
         (FLEET, "loss", (), "say once how many of loss"),
         (FLEET, "loss 1", (), "'loss 1' can't be read"),
-        (FLEET, "loss: 1", ("weight",), "weight is a property of push-sum, and dpsgd has none"),
+        (FLEET, "loss: 1", ("weight",), "weight is a property of push-sum, and dpsgd has no weights"),
         (FLEET, "loss: 1", ("speed",), "'speed' is none; use stall"),
         (FLEET | {"world": "processes"}, "loss: 1", (), "use --on simulated"),
         (STALLS | {"events": [{"at_round": 0, "drop": "0->1"}]}, "loss: 1", (), "fails without any fault"),
@@ -121,6 +121,20 @@ def test_for_pytest_it_is_one_line() -> None:
         prove(PAIR | {"wait": {"deadline": "none"}}, "loss: 1")
     with pytest.raises(AssertionError, match="the consensus distance is"):
         prove(PAIR | {"rounds": 1}, "loss: 1", consensus=1e-9, properties=["stall"])
+
+
+def test_weight_that_is_given_up_is_lost_and_counted() -> None:
+    """Sent once alone, a share that is lost is given up; sent again, none is."""
+    once = PAIR | ACKNOWLEDGED | {"algorithm": "sgp", "rounds": 1}
+    once["delivery"] = {"kind": "acknowledged", "timeout": "12ms", "attempts": 0}
+    once["wait"] = {"deadline": "20ms"}
+    answer = proof(once, "loss: 1", ("weight",)).run()
+    assert answer.progress.broken is not None
+    assert answer.progress.broken[2] == "push-sum weight was lost: 1.5 of 2 is held, under way or unacknowledged"
+    assert proof(once, "loss: 1", ("counted",)).run().survives
+    assert proof(once | {"delivery": ACKNOWLEDGED["delivery"]}, "loss: 1", ("weight", "counted")).run().survives
+    with pytest.raises(InputError, match="counted is about delivery: acknowledged"):
+        proof(once | {"delivery": "plain"}, "loss: 1", ("counted",))
 
 
 def test_two_processes_say_what_one_says() -> None:
