@@ -34,6 +34,7 @@ from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.sharing.building import NodeLink, fair_path
 from netdfl.links.sharing.capacity import SharedLink
 from netdfl.links.sharing.network import FairNetwork
+from netdfl.links.sharing.told import ToldDownlinks
 from netdfl.links.spec import NODE_KEYS, LinkPart, LinksSpec
 
 Fuse: TypeAlias = Callable[[Sequence[Stage]], tuple[LinkRule, ...]]
@@ -68,7 +69,7 @@ class Links:
 
         With `tcp`, units are messages over TCP, and loss, rate and latency act on the packets below. With `fifo`, units
         are packets: up- and downlinks serve them in their order, and TCP shares. With `halves`, the sender carries a
-        message to the end of the link, and the receiver over its downlink.
+        message to the end of the link, and the receiver over its downlink, of which it tells senders their shares.
         """
         self._tcp, self._fifo = tcp, fifo
         self._network = FairNetwork()
@@ -87,6 +88,8 @@ class Links:
         self._unchanging = tcp is None and not any(event.action == "set" or event.names_messages for event in events)
         self._stateless: dict[tuple[int, ...], tuple[Stage, ...] | None] = {}
         self._learn(events)
+        downlinks = spec.has_downlinks or any(key == "downlink" for _, key in self._node_changes)
+        self.told = ToldDownlinks(self._network) if halves and downlinks else None
 
     def _learn(self, events: Sequence[CompiledEvent]) -> None:
         changing = set()
@@ -216,8 +219,13 @@ class Links:
         if not isinstance(uplink, SharedLink) and not isinstance(downlink, SharedLink):
             return Path(edge, fuse(own), uplink, downlink, last)
         networks = self._network, self._downlinks
-        path = self._paths[edge] = fair_path(networks, edge, own, uplink, downlink, last, fuse)
+        path = self._paths[edge] = fair_path(networks, edge, own, uplink, downlink, last, fuse, self.told)
         return path
+
+    def shared_downlink(self, node: NodeId) -> SharedLink | None:
+        """Return the downlink of `node`, if flows share it."""
+        link = self._node_stage(node, "downlink")
+        return link if isinstance(link, SharedLink) else None
 
     def _own_rules(self, edge: Edge) -> OwnRules:
         """Return the rules of `edge` before any event, made once for all links with the same entries."""

@@ -185,6 +185,11 @@ class LinksSpec:
         """Whether every entry applies to all links and nodes."""
         return len(self._links) == self._for_all and all(rank == 0 for rank, _, _ in self._nodes)
 
+    @property
+    def has_downlinks(self) -> bool:
+        """Whether any node has a downlink."""
+        return any(entry.get("downlink") is not None for _, _, entry in self._nodes)
+
     def entries(self, edge: Edge) -> tuple[int, ...]:
         """Return the numbers of the entries that apply to `edge`, in the order in which they override one another."""
         if len(self._links) == self._for_all:

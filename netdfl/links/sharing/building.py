@@ -25,6 +25,7 @@ from netdfl.links.rules.tcp import Tcp
 from netdfl.links.sharing.capacity import SharedLink
 from netdfl.links.sharing.network import FairNetwork
 from netdfl.links.sharing.stage import FairStage, LostOnes
+from netdfl.links.sharing.told import ToldDownlinks
 
 NodeLink = LinkRule | SharedLink
 _BEFORE = (MessageNumbers, NamedLoss, LinkState, Loss, Duplicate, Corrupt)
@@ -38,10 +39,12 @@ def fair_path(
     downlink: NodeLink | None,
     last: Sequence[LinkRule],
     fuse: Callable[[Sequence[Stage]], tuple[LinkRule, ...]],
+    told: ToldDownlinks | None,
 ) -> Path:
     """Return the path over `own` stages between an uplink and a downlink, one of which at least is shared.
 
-    Of `networks`, one has the uplinks and one the downlinks; where they are two, a downlink is crossed by itself.
+    Of `networks`, one has the uplinks and one the downlinks. With `told`, each end emulates its own links, and the
+    sender has what it is told of the downlink.
     """
     network, downlinks = networks
     before = [stage for stage in own if isinstance(stage, _BEFORE)]
@@ -54,10 +57,10 @@ def fair_path(
     last_link: LinkRule | None = None
     if not isinstance(downlink, SharedLink):
         last_link = downlink
-    elif downlinks is not network or (behind and isinstance(behind[0], TraceRate | Tcp)):
+    elif behind and isinstance(behind[0], TraceRate | Tcp):
         last_link = FairStage(downlinks, edge, [downlink])
     else:
-        links.append(downlink)
+        links.append(downlink if told is None else told.add(edge, downlink))
     if isinstance(uplink, SharedLink):
         stage = FairStage(network, edge, links, own_rate, rounds, before)
         lost = [LostOnes(stage.fates)] if before or links[1:] else []

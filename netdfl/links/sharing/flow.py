@@ -21,6 +21,10 @@ class Turns(Protocol):
         """Let the next message of `flow` go."""
         ...
 
+    def refuse(self, flow: Flow, now_ns: int) -> Iterator[StageOutcome]:
+        """Let the message that goes be lost."""
+        ...
+
     def end(self, flow: Flow) -> None:
         """Let the message that goes end."""
         ...

@@ -53,6 +53,10 @@ class FairNetwork:
         """Take a new `rate` (a `Shape`) or `rate_scale` of a link."""
         shape: Shape = event.get("rate", link.shape)
         link.set(shape, event.get("rate_scale", link.scale))
+        self.touch(link)
+
+    def touch(self, link: SharedLink) -> None:
+        """Note that the capacity of a link is another one."""
         self._touched[link] = None
 
     @property

@@ -91,6 +91,17 @@ class FairStage:
         """The next instant at which shares change though nothing begins or ends."""
         return self.network.again_ns
 
+    def waits(self, unit: Transit) -> bool:
+        """Whether `unit` waits for the messages before it."""
+        flow = self.flows.get(unit.kind in ASIDE)
+        return flow is not None and unit is not flow.unit
+
+    def __deepcopy__(self, memo: object) -> FairStage:
+        """Return a stage without messages, for trials: when a message leaves this one depends on all others."""
+        alone = FairStage(FairNetwork(), self.edge, [SharedLink(link.order, Shape(None)) for link in self.links])
+        alone.stopped = self.stopped
+        return alone
+
     def withdraw(self, unit: Transit) -> None:
         """Forget `unit`, which was taken off the link by force."""
         flow = self.flows.get(unit.kind in ASIDE)
@@ -132,6 +143,20 @@ class FairStage:
         else:
             self.fates[_name(unit)] = reason
         flow.begin(first, now_ns)
+        self.network.crosses(flow)
+
+    def refuse(self, flow: Flow, now_ns: int) -> Iterator[StageOutcome]:
+        """Let the message that goes be lost, as the queue of a link behind the uplink has no room for it."""
+        unit = flow.unit
+        if unit is None or flow.is_over(now_ns):
+            return
+        if self.judges is None or unit.copy:
+            yield Drop(unit, QUEUE)
+            self.end(flow)
+            return
+        self.fates[_name(unit)] = QUEUE
+        self.network.frees(flow)
+        flow.links = self.links[:1]
         self.network.crosses(flow)
 
     def _judge(self, unit: Transit, now_ns: int) -> tuple[FateReason | None, Transit | None]:

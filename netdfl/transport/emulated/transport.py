@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, cast
 
 from netdfl.core.clock import Clock, Timer, TimerName
 from netdfl.core.fates import FateKind, FateReason
-from netdfl.core.types import Edge, Message, Multicast, NodeId
+from netdfl.core.types import Edge, Kind, Message, Multicast, NodeId
 from netdfl.links.channel import Links
 from netdfl.links.edge_state import EdgeState, PathPlan
 from netdfl.links.engine import Arrival, InFlight, LinkEngine
@@ -31,6 +31,7 @@ from netdfl.links.rules.keyed_random import edge_order_key, message_order_key
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.transport.base import Fate, Ledger, Sink
 from netdfl.transport.emulated.receipts import REPORT, Receipts, SentMessage
+from netdfl.transport.emulated.shares import ShareNotices
 from netdfl.transport.link_header import LinkHeader
 from netdfl.transport.wire import frame_size
 
@@ -100,6 +101,7 @@ class EmulatedTransport:
         self._sink: Sink | None = None
         self._begun = self._closed = False
         self._began_ns = 0
+        self._shares = None if links.told is None else ShareNotices(node, epoch, links, self._notify)
         self.carrier = carrier(self.receipts)
         self.carrier.attach(self)
 
@@ -124,11 +126,15 @@ class EmulatedTransport:
         """Reach `node` at `address` from now on; the messages that an earlier life of it held are lost."""
         self.carrier.set_peer(node, address, epoch)  # which may have more to tell of what was held
         self.receipts.give_up(node)
+        if self._shares is not None:
+            self._shares.forget(node)
 
     def set_gone(self, node: NodeId) -> None:
         """Give `node` up: messages that it held or that are sent to it fail as `failed:gone`, until `set_peer`."""
         self.carrier.set_gone(node)
         self.receipts.give_up(node)
+        if self._shares is not None:
+            self._shares.forget(node)
 
     async def send(self, multicasts: Sequence[Multicast]) -> None:
         """Put messages on their links; wait only where the real transport to a destination is full."""
@@ -177,6 +183,8 @@ class EmulatedTransport:
         change = (self._changes[0].at_ns or 0) if self._changes else _FOREVER
         self._up.run_ahead(min(now + self._lead_ns, change - 1), min(now, change - 1))
         self._down.run(now)
+        if self._shares is not None:
+            self._shares.tell()
         self._arm()
 
     def _apply(self, event: CompiledEvent, at_ns: int) -> None:
@@ -262,7 +270,10 @@ class EmulatedTransport:
     def deliver_with_header(self, message: Message, link_header: bytes) -> Fate | None:
         """Take a message, due at the time in its link header, or a report. Raises MalformedMessage."""
         if link_header == REPORT:
-            self.receipts.take_report(message)
+            if message.kind is Kind.PROBE:
+                self._take_notice(message)
+            else:
+                self.receipts.take_report(message)
             return Fate.DELIVERED
         if not self._begun or any(held.message.src == message.src for held in self._waiting):
             return None
@@ -314,7 +325,18 @@ class EmulatedTransport:
     def _dropped(self, unit: InFlight[EdgeState, ReceivedMessage], reason: FateReason, at_ns: int) -> None:
         self._tell(unit.content, Fate.dropped(reason))
 
-    # reports
+    # notices and reports
+
+    def _notify(self, message: Message) -> None:
+        if not self._closed:
+            self.carrier.carry(message, REPORT)
+
+    def _take_notice(self, message: Message) -> None:
+        self._advance()
+        now = self._clock.now_ns()
+        if self._shares is not None:
+            self._up.change(self._shares.take(message, now), now)
+        self._advance()
 
     def _tell(self, held: ReceivedMessage, fate: Fate) -> None:
         if held.direct:

@@ -1,0 +1,180 @@
+"""Downlinks at the other end, where each node emulates its own links: what their nodes tell about them.
+
+A sender knows the shares of its uplink and of its links' own rates. For a downlink it tells the receiver when a message
+begins and ends to cross it, and how fast it could go otherwise: its offer. The receiver answers with the rate up to
+which each sender may go: equal parts of its rate, and what some can't use goes to the others. These rates converge to
+the max-min fair ones (A. Charny, D. Clark, R. Jain: Congestion control with explicit rate indication, 1995).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from netdfl.core.types import Edge, Kind, NodeId
+from netdfl.links.rules.base import StageOutcome, Transit
+from netdfl.links.rules.rate import Shape
+from netdfl.links.sharing.capacity import PARTS, Crossing, SharedLink
+from netdfl.links.sharing.flow import Flow
+from netdfl.links.sharing.network import FairNetwork
+
+_CLOSE = 1000
+"""A rate that moves by less than a thousandth is not told anew."""
+_MOST = 1 << 60
+"""The offer in bit/s of a sender without a limit."""
+
+
+class FlowNotice(NamedTuple):
+    """The message that crosses a downlink now: its number on its edge (0: none), its bytes, and its offer in bit/s."""
+
+    number: int
+    nbytes: int = 0
+    offer_bps: int = 0
+
+
+ENDED = FlowNotice(0)
+
+
+class ToldLink(SharedLink):
+    """A sender's view of a receiver's downlink, for the flows of one edge.
+
+    `whole` has the downlink's rate, which is the capacity until the receiver tells another one.
+    """
+
+    __slots__ = ("_begun", "_told", "_unit", "whole")
+
+    def __init__(self, edge: Edge, whole: SharedLink) -> None:
+        """Begin with the rate of the whole downlink."""
+        super().__init__((4, *edge), Shape(None))
+        self.whole = whole
+        self.capacity = whole.capacity
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget what the receiver was told: it begins anew."""
+        self._told, self._unit = ENDED, None
+        self._begun = 0
+
+    def news(self) -> FlowNotice | None:
+        """Return what the receiver should know now, or None if it knows that."""
+        flow = next(iter(self.flows), None)
+        if flow is None:
+            self._unit, self.capacity = None, self.whole.capacity
+            notice = ENDED
+        else:
+            self._begun += flow.unit is not self._unit
+            self._unit = flow.unit
+            notice = FlowNotice(self._begun, flow.unit.nbytes, min(_MOST, _offer(flow, self) // PARTS))
+        known = self._told
+        if notice[:2] == known[:2] and abs(notice.offer_bps - known.offer_bps) * _CLOSE <= known.offer_bps:
+            return None
+        self._told = notice
+        return notice
+
+    def take_share(self, rate_bps: int, network: FairNetwork) -> None:
+        """Take the rate that the receiver told."""
+        if self.capacity != rate_bps * PARTS and self.flows:
+            self.capacity = rate_bps * PARTS
+            network.touch(self)
+
+    def refused(self, number: int) -> Flow | None:
+        """Return the flow whose message, the `number`-th, found the downlink's queue full, if it still crosses."""
+        return next(iter(self.flows), None) if number == self._begun else None
+
+
+def _offer(flow: Crossing, besides: SharedLink) -> int:
+    """Return the rate that `flow` could have if `besides` had room for all."""
+    offers = [_MOST * PARTS]
+    for link in flow.links:
+        if link is not besides and link.capacity is not None:
+            others = [_limit(other, link) for other in link.flows if other is not flow]
+            offers.append(advertised(link.capacity, [*others, _MOST * PARTS]))
+    return min(offers)
+
+
+def _limit(flow: Crossing, besides: SharedLink) -> int:
+    """Return the rate that `flow` can't exceed by its links beside `besides`, whoever else is there."""
+    limits = [
+        link.capacity // len(link.flows) for link in flow.links if link is not besides and link.capacity is not None
+    ]
+    return min(limits, default=_MOST * PARTS)
+
+
+class ToldDownlinks:
+    """The downlinks at the other ends of a node's links, by edge."""
+
+    def __init__(self, network: FairNetwork) -> None:
+        """Begin without any; their flows are in `network`."""
+        self._network = network
+        self.links: dict[Edge, ToldLink] = {}
+
+    def add(self, edge: Edge, whole: SharedLink) -> ToldLink:
+        """Add the downlink at the end of `edge`."""
+        self.links[edge] = ToldLink(edge, whole)
+        return self.links[edge]
+
+    def share(self, edge: Edge, rate_bps: int, now_ns: int) -> Sequence[StageOutcome]:
+        """Take the rate up to which the flows of `edge` may go; return the new departures."""
+        if edge in self.links:
+            self.links[edge].take_share(rate_bps, self._network)
+        return self._network.retimed(now_ns)
+
+    def refused(self, edge: Edge, number: int, now_ns: int) -> Sequence[StageOutcome]:
+        """Let the message with this number on `edge` be lost: the queue of the downlink is full."""
+        flow = self.links[edge].refused(number) if edge in self.links else None
+        lost = [] if flow is None else list(flow.stage.refuse(flow, now_ns))
+        return [*lost, *self._network.retimed(now_ns)]
+
+
+def advertised(capacity: int, offers: Iterable[int]) -> int:
+    """Return the rate up to which each may go of those that offer so much, where they share `capacity`."""
+    ascending, left = sorted(offers), capacity
+    for place, offer in enumerate(ascending):
+        share = left // (len(ascending) - place)
+        if offer >= share:
+            return share
+        left -= offer
+    return left + (ascending[-1] if ascending else 0)
+
+
+class DownlinkShares:
+    """A node's own downlink, and the senders whose messages cross it now by their notices."""
+
+    def __init__(self, link: SharedLink) -> None:
+        """Begin without senders."""
+        self._link = link
+        self._flows: dict[NodeId, tuple[FlowNotice, Transit]] = {}
+        self._told: dict[NodeId, int] = {}
+
+    def take(self, src: NodeId, notice: FlowNotice) -> bool:
+        """Note what `src` sends now; return whether the queue has room for its message."""
+        before, unit = self._flows.get(src, (ENDED, None))
+        if before.number != notice.number:
+            self.forget(src)
+            unit = Transit(src, src, Kind.DATA, notice.number, 0, 0, notice.nbytes)
+            if notice == ENDED:
+                return True
+            if self._link.is_full(notice.nbytes):
+                return False
+            self._link.take(unit)
+        if unit is not None:
+            self._flows[src] = notice, unit
+        return True
+
+    def forget(self, src: NodeId) -> None:
+        """Let no message of `src` cross the downlink any more."""
+        _, unit = self._flows.pop(src, (ENDED, None))
+        self._told.pop(src, None)
+        if unit is not None:
+            self._link.release(unit)
+
+    def news(self) -> Iterator[tuple[NodeId, int]]:
+        """Yield the senders with the rate in bit/s up to which they may go now, if they don't know it."""
+        capacity = self._link.capacity
+        if capacity is None:
+            return
+        rate = advertised(capacity, (notice.offer_bps * PARTS for notice, _ in self._flows.values())) // PARTS
+        for src in self._flows:
+            if abs(rate - self._told.get(src, -1)) * _CLOSE > self._told.get(src, -1):
+                self._told[src] = rate
+                yield src, rate

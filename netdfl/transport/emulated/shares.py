@@ -1,0 +1,65 @@
+"""The shares of downlinks between nodes that each emulate their own links: notices beside the messages.
+
+A notice is no message of the fleet: it crosses no emulated link, has no row and no emulated bytes. It goes over the
+connection of heartbeats, so that it does not wait behind models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from netdfl.core.errors import MalformedMessage
+from netdfl.core.types import Kind, Message, NodeId, Payload
+from netdfl.links.channel import Links
+from netdfl.links.rules.base import StageOutcome
+from netdfl.links.sharing.told import DownlinkShares, FlowNotice
+
+_FLOW, _SHARE, _REFUSED = "flow", "share", "refused"
+_FAR = 1 << 62
+
+
+class ShareNotices:
+    """One node's notices about downlinks: of its own messages to receivers, and of its own downlink to senders."""
+
+    def __init__(self, node: NodeId, epoch: int, links: Links, carry: Callable[[Message], None]) -> None:
+        """Send notices by `carry`."""
+        self._node, self._epoch, self._carry = node, epoch, carry
+        assert links.told is not None
+        self._told = links.told
+        downlink = links.shared_downlink(node)
+        self._own = None if downlink is None else DownlinkShares(downlink)
+
+    def tell(self) -> None:
+        """Send what is new since the last time."""
+        for (src, dst), link in self._told.links.items():
+            notice = link.news() if src == self._node else None
+            if notice is not None:
+                self._send(dst, {_FLOW: list(notice)})
+        if self._own is not None:
+            for src, rate_bps in self._own.news():
+                self._send(src, {_SHARE: rate_bps})
+
+    def _send(self, dst: NodeId, what: dict[str, Any]) -> None:
+        self._carry(Message(self._node, dst, Kind.PROBE, self._epoch, 0, 0, 0, Payload(meta=what)))
+
+    def forget(self, node: NodeId) -> None:
+        """Forget what `node` said and knows: it is gone, or begins anew."""
+        if self._own is not None:
+            self._own.forget(node)
+        if (self._node, node) in self._told.links:
+            self._told.links[self._node, node].forget()
+
+    def take(self, message: Message, now_ns: int) -> Sequence[StageOutcome]:
+        """Take a notice; return its effect on the messages under way. Raises MalformedMessage."""
+        src, meta = message.src, message.payload.meta
+        match meta.get(_FLOW), meta.get(_SHARE), meta.get(_REFUSED):
+            case [int(number), int(nbytes), int(offer)], None, None if min(number, nbytes, offer) >= 0:
+                if self._own is not None and not self._own.take(src, FlowNotice(number, nbytes, min(offer, _FAR))):
+                    self._send(src, {_REFUSED: number})
+                return ()
+            case None, int(rate_bps), None if 0 <= rate_bps <= _FAR:
+                return self._told.share((self._node, src), rate_bps, now_ns)
+            case None, None, int(number):
+                return self._told.refused((self._node, src), number, now_ns)
+        raise MalformedMessage(f"a notice of node {src} says {str(meta)[:80]}")

@@ -1,0 +1,89 @@
+"""Shares of downlinks that are told: what nodes find by notices is max-min fair, and a full queue refuses."""
+
+from __future__ import annotations
+
+from collections import deque
+from fractions import Fraction
+from typing import Any
+
+from fluid import max_min
+from hypothesis import given
+from hypothesis import strategies as st
+
+from netdfl.core.types import Kind
+from netdfl.links.rules.base import Transit
+from netdfl.links.rules.rate import Shape
+from netdfl.links.sharing.capacity import PARTS, SharedLink
+from netdfl.links.sharing.network import FairNetwork
+from netdfl.links.sharing.stage import FairStage
+from netdfl.links.sharing.told import DownlinkShares, FlowNotice, ToldLink, advertised
+
+MBIT = 10**6
+RATES = st.integers(1, 9).map(lambda each: each * MBIT)
+NODES = range(4)
+
+
+def settled(
+    up: dict[int, int], down: dict[int, int], edges: list[tuple[int, int]]
+) -> tuple[dict[tuple[int, int], float], int]:
+    """The rates of long messages on `edges` once all notices have come, and how many there were."""
+    networks = {n: FairNetwork() for n in NODES}
+    uplinks = {n: SharedLink((0, n), Shape(up[n])) for n in NODES}
+    downlinks = {n: SharedLink((1, n), Shape(down[n])) for n in NODES}
+    shares = {n: DownlinkShares(downlinks[n]) for n in NODES}
+    told = {edge: ToldLink(edge, downlinks[edge[1]]) for edge in edges}
+    stages = {edge: FairStage(networks[edge[0]], edge, [uplinks[edge[0]], told[edge]], judges=()) for edge in edges}
+    for edge, stage in stages.items():
+        stage.enter(Transit(*edge, Kind.DATA, 0, 0, 0, 10**9), 0)
+    for network in networks.values():
+        network.retimed(0)
+    waiting = deque((edge, told[edge].news()) for edge in edges)
+    count = 0
+    while waiting:
+        (src, dst), notice = waiting.popleft()
+        if notice is None:
+            continue
+        count += 1
+        shares[dst].take(src, notice)
+        for other, rate in list(shares[dst].news()):
+            count += 1
+            told[other, dst].take_share(rate, networks[other])
+            networks[other].retimed(0)
+            waiting.extend((edge, told[edge].news()) for edge in edges if edge[0] == other)
+    rates = {edge: next(iter(stage.flows.values())).rate for edge, stage in stages.items()}
+    return {edge: (rate or 0) / PARTS for edge, rate in rates.items()}, count
+
+
+EDGES = st.sets(st.tuples(st.sampled_from(NODES), st.sampled_from(NODES)).filter(lambda e: e[0] != e[1]), min_size=1)
+
+
+@given(st.fixed_dictionaries({n: RATES for n in NODES}), st.fixed_dictionaries({n: RATES for n in NODES}), EDGES)
+def test_what_nodes_find_by_notices_is_max_min_fair(
+    up: dict[int, int], down: dict[int, int], edges: set[tuple[int, int]]
+) -> None:
+    ordered = sorted(edges)
+    found, count = settled(up, down, ordered)
+    crossing: dict[Any, Any] = {edge: [("up", edge[0]), ("down", edge[1])] for edge in ordered}
+    rates: dict[Any, Fraction] = {("up", n): Fraction(up[n]) for n in NODES}
+    rates |= {("down", n): Fraction(down[n]) for n in NODES}
+    expected = max_min(crossing, rates)
+    assert all(abs(found[edge] - expected[edge]) <= 0.01 * expected[edge] for edge in ordered), (found, expected)
+    assert count <= 40 * len(ordered)
+
+
+def test_what_some_cannot_use_goes_to_the_others() -> None:
+    assert advertised(90, []) == 90
+    assert advertised(90, [100, 100, 100]) == 30
+    assert advertised(90, [10, 100, 100]) == 40
+    assert advertised(90, [10, 20]) == 80, "up to which the larger may grow"
+
+
+def test_a_message_that_finds_the_queue_full_is_refused_once() -> None:
+    shares = DownlinkShares(SharedLink((1, 9), Shape(MBIT, queue_bytes=1500)))
+    assert [shares.take(src, FlowNotice(1, 1000, MBIT)) for src in (0, 1, 2)] == [True, True, False]
+    assert dict(shares.news()) == {0: MBIT // 2, 1: MBIT // 2}
+    assert not list(shares.news())
+    assert shares.take(0, FlowNotice(0))
+    assert dict(shares.news()) == {1: MBIT}
+    assert shares.take(2, FlowNotice(2, 1000, MBIT // 10))
+    assert dict(shares.news()) == {1: MBIT * 9 // 10, 2: MBIT * 9 // 10}
