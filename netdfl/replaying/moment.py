@@ -16,6 +16,7 @@ from netdfl.diagnosis.finding import Finding
 from netdfl.diagnosis.snapshot import NodeNow, State
 from netdfl.links.path import FusedStage
 from netdfl.links.rules.base import Departure, Drop, LinkRule
+from netdfl.links.sharing.stage import FairStage, LostOnes
 from netdfl.mixing.base import has_mass
 from netdfl.replaying.happenings import ASIDE, NewsItem, seconds
 from netdfl.replaying.playing import Playback
@@ -32,26 +33,38 @@ def way_of(flight: FabricFlight) -> tuple[int | None, str]:
     unless another message enters a queue before it, or the scenario changes the link meanwhile.
     """
     if flight.at_ns is None:
-        full = flight.unit is None
-        return None, "held: its receiver's mailbox is full" if full else "held by a link that is down"
+        return None, _why_held(flight)
     if flight.unit is None or not flight.stages:
         return flight.at_ns, f"arrives at {seconds(flight.at_ns)}"
     at_ns, unit = flight.at_ns, flight.unit.alone
     for stage in flight.stages:
         outcomes = copy.deepcopy(stage).enter(unit, at_ns)
         last = outcomes[0] if outcomes else None
+        if isinstance(stage, FairStage):
+            return None, f"shares {_name(stage)} from {seconds(at_ns)} on"
         if isinstance(last, Drop):
             return None, f"will be lost at {seconds(at_ns)}: {last.reason}"
         if not isinstance(last, Departure):
             return None, f"will be held from {seconds(at_ns)} by {_name(stage)}"
         at_ns, unit = last.at_ns, last.unit
-    return at_ns, f"arrives at {seconds(at_ns)}, through {', '.join(map(_name, flight.stages))}"
+    through = [_name(stage) for stage in flight.stages if not isinstance(stage, LostOnes)]
+    return at_ns, ", through ".join(each for each in (f"arrives at {seconds(at_ns)}", ", ".join(through)) if each)
+
+
+def _why_held(flight: FabricFlight) -> str:
+    """Return why a message has no time of departure."""
+    if flight.unit is None:
+        return "held: its receiver's mailbox is full"
+    stage = flight.edge.path.stages[flight.unit.place]
+    if isinstance(stage, FairStage) and not stage.stopped and stage.waits(flight.unit):
+        return "waits behind other messages of its link"
+    return "held by a link that is down"
 
 
 def _name(stage: LinkRule) -> str:
     if isinstance(stage, FusedStage):
         return " and ".join(map(_name, stage.stages))
-    return type(stage).__name__.lower()
+    return "a shared link" if isinstance(stage, FairStage) else type(stage).__name__.lower()
 
 
 @dataclass(frozen=True, slots=True)

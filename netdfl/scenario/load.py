@@ -13,11 +13,13 @@ from netdfl.scenario.build import build_topology, used_links
 from netdfl.scenario.checks.catalog import find_problems, find_problems_with_data
 from netdfl.scenario.checks.compression import warnings
 from netdfl.scenario.checks.graph import graph_notices
+from netdfl.scenario.checks.links import sharing_notices
 from netdfl.scenario.checks.survival import automatic, resent_too_late
 from netdfl.scenario.checks.waiting import hardly_meant, waiting_notices, weights_stay_one
 from netdfl.scenario.loading import overrides
 from netdfl.scenario.loading.document import MOST_BYTES, Document, parse
 from netdfl.scenario.loading.normalize import normalize
+from netdfl.scenario.loading.recorded import complete_recorded
 from netdfl.scenario.loading.shipped import find_scenario, remedy_for
 from netdfl.scenario.loading.validation import problems_of
 from netdfl.scenario.model.schema import SCHEMA, Scenario
@@ -54,6 +56,8 @@ def load(
         raise ScenarioError([Problem(what, "expected a file's path, a mapping, or what netdfl.load gave")])
     file = None if isinstance(scenario, Mapping) else find_scenario(scenario)
     document = Document("scenario", _plain(scenario)) if file is None else parse(_text(file), str(scenario))
+    if file is not None:
+        complete_recorded(file, document.data)
     found = _read(document, sets, on, str(directory if file is None else file.parent))
     problems, notices = find_problems_with_data(found, document)
     if problems:
@@ -127,7 +131,7 @@ def _read(document: Document, sets: Sequence[str], on: str | None, folder: str) 
         delivery, notice = automatic(scenario)
         scenario = scenario.model_copy(update={"delivery": delivery})
         notices += [notice] if notice else []
-    found = (graph_notices, hardly_meant, weights_stay_one, warnings, waiting_notices, resent_too_late)
+    found = (sharing_notices, graph_notices, hardly_meant, weights_stay_one, warnings, waiting_notices, resent_too_late)
     scenario._notices = tuple(dict.fromkeys([*notices, *(notice for each in found for notice in each(scenario))]))
     return scenario
 

@@ -87,7 +87,8 @@ def test_what_was_damaged_is_found_at_the_receiver_though_the_rule_has_ended_mea
 
 
 def test_a_node_whose_rate_was_doubled_before_its_first_message_serves_at_the_double() -> None:
-    net, (event,) = links({"0": {"uplink": "800bit"}}, {"at": "1s", "node": 0, "uplink": "x2"})
+    in_turn = {"rate": "800bit", "sharing": "fifo"}
+    net, (event,) = links({"0": {"uplink": in_turn}}, {"at": "1s", "node": 0, "uplink": "x2"})
     assert net.apply(event, S) == []
     (leaves,) = net.path(0, 1).stages[0].enter(unit(), 9 * S)
     assert isinstance(leaves, Departure)

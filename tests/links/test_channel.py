@@ -46,7 +46,11 @@ def test_the_two_timings_of_the_paths():
     sent = [(0, 0, 1, t, 10**6) for t in range(3)]
     found = fates({"default": {"rate": "8Mbit", "latency": "50ms"}}, [], sent)
     assert [at for at, *_ in found] == [1050 * MS, 2050 * MS, 3050 * MS]
-    block = {"2": {"downlink": "8Mbit"}, "0->2": {"latency": "100ms"}, "1->2": {"latency": "10ms"}}
+    block = {
+        "2": {"downlink": {"rate": "8Mbit", "sharing": "fifo"}},
+        "0->2": {"latency": "100ms"},
+        "1->2": {"latency": "10ms"},
+    }
     found = fates(block, [], [(0, 0, 2, 0, 10**6), (10 * MS, 1, 2, 0, 10**6)])
     assert [(at, src) for at, src, *_ in found] == [(1020 * MS, 1), (2020 * MS, 0)]
 
@@ -142,9 +146,11 @@ def test_rate_changes_retime_and_relative_ones_multiply_and_end():
 def test_uplinks_change_for_all_links_of_a_node():
     entries = [{"at": "500ms", "for": "1s", "node": 0, "uplink": "0bit"}]
     sent = [(0, 0, 1, 0, 10**6), (0, 0, 2, 0, 10**6)]
-    found = fates({"0": {"uplink": "8Mbit"}}, entries, sent)
-    assert [at for at, *_ in found] == [2000 * MS, 3000 * MS]
-    assert [at for at, *_ in fates({}, [{"at": "0s", "node": 0, "uplink": "8Mbit"}], sent)] == [1000 * MS, 2000 * MS]
+    in_turn = {"rate": "8Mbit", "sharing": "fifo"}
+    for rule, expected in (("8Mbit", [3000 * MS, 3000 * MS]), (in_turn, [2000 * MS, 3000 * MS])):
+        assert [at for at, *_ in fates({"0": {"uplink": rule}}, entries, sent)] == expected
+    for rule, expected in (("8Mbit", [2000 * MS, 2000 * MS]), (in_turn, [1000 * MS, 2000 * MS])):
+        assert [at for at, *_ in fates({}, [{"at": "0s", "node": 0, "uplink": rule}], sent)] == expected
 
 
 @pytest.mark.parametrize("early", [False, True])

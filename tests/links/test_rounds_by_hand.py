@@ -170,7 +170,8 @@ def links(block: dict[str, Any], *entries: dict[str, Any]) -> tuple[Links, list[
 @pytest.mark.parametrize(("key", "place"), [("uplink", 0), ("downlink", 2)])
 def test_a_nodes_change_reaches_each_unit_in_its_stage_on_its_path(key: str, place: int) -> None:
     node = "0" if key == "uplink" else "1"
-    both = {"default": {"latency": "1s"}, "0": {"uplink": "800bit"}, "1": {"downlink": "800bit"}}
+    in_turn = {"rate": "800bit", "sharing": "fifo"}
+    both = {"default": {"latency": "1s"}, "0": {"uplink": in_turn}, "1": {"downlink": in_turn}}
     net, (event, back) = links(both, {"at": "500ms", "for": "1s", "node": node, key: "x0.5"})
     path = net.path(0, 1)
     its = unit()
@@ -184,7 +185,8 @@ def test_a_nodes_change_reaches_each_unit_in_its_stage_on_its_path(key: str, pla
 
 
 def test_a_nodes_rate_that_changed_before_its_first_path_is_the_changed_one() -> None:
-    net, (event,) = links({"0": {"uplink": "800bit"}}, {"at": "1s", "node": 0, "uplink": "x0.5"})
+    in_turn = {"rate": "800bit", "sharing": "fifo"}
+    net, (event,) = links({"0": {"uplink": in_turn}}, {"at": "1s", "node": 0, "uplink": "x0.5"})
     assert net.apply(event, S) == []
     (leaves,) = net.path(0, 2).stages[0].enter(unit(dst=2), 9 * S)
     assert leaves.at_ns == 11 * S

@@ -154,3 +154,26 @@ def test_an_exploration_of_0_2_0_goes_on(tmp_path: Path) -> None:
     assert (tmp_path / "runs.jsonl").read_text() == lines
     with pytest.raises(InputError, match="scenario differs"):
         Exploration(load(text | {"seed": 1}), folder=tmp_path).run(Budget(runs=2))
+
+
+SHARED = PLAIN + "links: {default: {uplink: {rate: 5Mbit, queue: 1MB}}}\n"
+
+
+def test_a_scenario_whose_flows_share_is_another_one_than_before_and_one_in_turn_is_the_same() -> None:
+    before = "5276e1db"
+    fair, in_turn = loads(SHARED), loads(SHARED.replace("queue", "sharing: fifo, queue"))
+    assert not set(hashes(fair)) & set(hashes(in_turn))
+    assert is_of(in_turn, before)
+    assert not is_of(fair, before)
+
+
+def test_a_run_that_was_recorded_before_there_was_sharing_goes_on_in_turn(tmp_path: Path) -> None:
+    text = to_yaml(loads(SHARED + "events: [{at: 1s, node: 1, downlink: 1Mbit}]\n"))
+    old = text.replace(", sharing: fair", "")
+    assert old.count("kind: serial") == text.count("sharing: fair") == 2
+    (tmp_path / "scenario.yaml").write_text(old)
+    assert "fifo" not in to_yaml(load(tmp_path / "scenario.yaml")), "a file of somebody's own"
+    (tmp_path / "provenance.json").write_text("{}")
+    assert to_yaml(load(tmp_path / "scenario.yaml")) == text.replace("fair", "fifo")
+    (tmp_path / "scenario.yaml").write_text(text)
+    assert to_yaml(load(tmp_path / "scenario.yaml")) == text

@@ -41,18 +41,28 @@ FILES = {
 }
 PICTURES = frozenset({"dynafed"})
 """Methods that need pictures, so that a quadratic is no problem for them."""
+VARIANTS = {
+    "faults/slow_uplinks in turn": (
+        "faults/slow_uplinks",
+        ("links.home={uplink: {rate: 5Mbit, queue: 1MB, sharing: fifo}, downlink: {rate: 50Mbit, sharing: fifo}}",),
+    )
+}
+"""Scenarios of these files with other settings: what these files came to before a default changed."""
 METHODS = {f"methods/{name}": name for name in ALGORITHMS if name not in PICTURES}
 
 
 def names() -> list[str]:
     """All scenarios of the file that train nothing."""
     files = [name for name, file in FILES.items() if netdfl.load(file).task.kind != "train"]
-    return files + list(METHODS)
+    return [*files, *VARIANTS, *METHODS]
 
 
 def scenario(name: str) -> Scenario:
     """The scenario called `name`, in the simulated world."""
-    return netdfl.load(FILES[name], on="simulated") if name in FILES else loads(json.dumps(_faulty(METHODS[name])))
+    if name in METHODS:
+        return loads(json.dumps(_faulty(METHODS[name])))
+    file, sets = VARIANTS.get(name, (name, ()))
+    return netdfl.load(FILES[file], sets, on="simulated")
 
 
 def _faulty(method: str) -> dict[str, Any]:

@@ -23,6 +23,8 @@ from netdfl.transport.wire import frame_size
 from tests.links.driving import drive
 from tests.transport.emulated_fleets import MS, emulated_fleet, links_of, messages
 
+IN_TURN = {"rate": "1bit", "sharing": "fifo"}
+"""A downlink in which the receiver holds messages for good."""
 PERFECT: Mapping[str, Any] = {}
 IDLE = {"default": {"latency": "1ms", "downlink": "100Gbit"}}
 
@@ -145,7 +147,10 @@ async def test_senders_share_the_downlink_of_their_receiver():
     ledger, sink = KeptLedger(), KeptSink()
     due: list[int] = []
     async with emulated_fleet(
-        3, ledger, {"2": {"downlink": "20kbit"}}, measure=lambda src, n, sent, at, _: due.append(at - sent)
+        3,
+        ledger,
+        {"2": {"downlink": {"rate": "20kbit", "sharing": "fifo"}}},
+        measure=lambda src, n, sent, at, _: due.append(at - sent),
     ) as (a, b, c):
         c.attach(sink)
         await a.send(unicasts(messages(1, (0, 2))))
@@ -159,7 +164,7 @@ async def test_senders_share_the_downlink_of_their_receiver():
 
 async def test_a_full_queue_before_a_downlink_drops_at_the_tail_and_the_sender_learns_it():
     ledger = KeptLedger()
-    block = {"1": {"downlink": {"rate": "100kbit", "queue": {"messages": 1}}}}
+    block = {"1": {"downlink": {"rate": "100kbit", "queue": {"messages": 1}, "sharing": "fifo"}}}
     async with emulated_fleet(2, ledger, block) as (a, b):
         b.attach(KeptSink())
         await a.send(unicasts(messages(4)))
@@ -184,7 +189,7 @@ async def test_a_link_that_holds_lets_everything_go_when_the_schedule_heals_it()
 async def test_a_new_rate_of_a_downlink_frees_what_waits_there(link, fate):
     ledger = KeptLedger()
     entries = [{"at": "150ms", "node": 1, "downlink": "100Mbit"}]
-    async with emulated_fleet(2, ledger, {"1": {"downlink": "1bit"}, "0->1": link}, entries) as (a, b):
+    async with emulated_fleet(2, ledger, {"1": {"downlink": IN_TURN}, "0->1": link}, entries) as (a, b):
         b.attach(KeptSink())
         await a.send(unicasts(messages(3)))
         await ledger.until_settled(3)
@@ -232,7 +237,7 @@ def news_of(node: EmulatedTransport) -> asyncio.Event:
 
 async def test_what_a_lost_receiver_held_fails_and_a_leaving_sender_settles_the_rest():
     ledger = KeptLedger()
-    async with emulated_fleet(3, ledger, {"1": {"downlink": "1bit"}, "0->2": {"latency": "10s"}}) as (a, b, c):
+    async with emulated_fleet(3, ledger, {"1": {"downlink": IN_TURN}, "0->2": {"latency": "10s"}}) as (a, b, c):
         for each in (b, c):
             each.attach(KeptSink())
         there = news_of(a)
@@ -277,7 +282,7 @@ async def test_a_report_that_is_none_is_refused_and_changes_nothing(meta):
 
 async def test_nobody_reports_what_was_sent_to_another():
     ledger = KeptLedger()
-    async with emulated_fleet(3, ledger, {"1": {"downlink": "1bit"}}) as (a, b, c):
+    async with emulated_fleet(3, ledger, {"1": {"downlink": IN_TURN}}) as (a, b, c):
         b.attach(KeptSink())
         there = news_of(a)
         await a.send(unicasts(messages(1)))

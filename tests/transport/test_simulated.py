@@ -98,16 +98,22 @@ def test_three_messages_over_one_link_are_serialized_then_delayed() -> None:
     assert arrivals(rows) == {(0, 1, 0): 1050 * MS, (0, 1, 1): 2050 * MS, (0, 1, 2): 3050 * MS}
 
 
-def test_two_senders_share_a_downlink_in_order_of_arrival_there() -> None:
+IN_TURN = {"rate": "8Mbit", "sharing": "fifo"}
+
+
+def test_two_senders_share_a_downlink_at_once_or_in_order_of_arrival_there() -> None:
     sends = [(0, data_message((0, 2), 0, MEGABYTE)), (10 * MS, data_message((1, 2), 0, MEGABYTE))]
     rules = {"0->2": {"latency": "100ms"}, "1->2": {"latency": "10ms"}, "2": {"downlink": "8Mbit"}}
-    assert arrivals(play(sends, rules)) == {(1, 2, 0): 1020 * MS, (0, 2, 0): 2020 * MS}
+    assert arrivals(play(sends, rules)) == {(1, 2, 0): 2010 * MS, (0, 2, 0): 2090 * MS}
+    in_turn = arrivals(play(sends, rules | {"2": {"downlink": IN_TURN}}))
+    assert in_turn == {(1, 2, 0): 1020 * MS, (0, 2, 0): 2020 * MS}
 
 
 def test_an_uplink_serves_all_links_of_its_node() -> None:
     sends = [(0, data_message((0, dst), 0, MEGABYTE)) for dst in (1, 2, 3)]
-    rows = play(sends, {"0": {"uplink": "8Mbit"}, "default": {"latency": "1ms"}})
-    assert sorted(at for at in arrivals(rows).values() if at) == [1001 * MS, 2001 * MS, 3001 * MS]
+    for rule, expected in (("8Mbit", [3001, 3001, 3001]), (IN_TURN, [1001, 2001, 3001])):
+        rows = play(sends, {"0": {"uplink": rule}, "default": {"latency": "1ms"}})
+        assert sorted(at for at in arrivals(rows).values() if at) == [at * MS for at in expected]
 
 
 def test_equal_arrivals_at_a_downlink_do_not_depend_on_who_sent_first() -> None:

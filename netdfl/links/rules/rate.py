@@ -53,7 +53,7 @@ class Shape:
     burst_bytes: int = 0
     queue_bytes: int | None = None
     queue_messages: int | None = None
-    sharing: Sharing = "fifo"
+    sharing: Sharing = "fair"
 
 
 def serial(*, rate: RateBps, burst: SizeBytes = 0, queue: SizeBytes | MessageLimit | None = None) -> Shape:
@@ -68,7 +68,7 @@ def serial(*, rate: RateBps, burst: SizeBytes = 0, queue: SizeBytes | MessageLim
 
 
 def shared(
-    *, rate: RateBps, burst: SizeBytes = 0, queue: SizeBytes | MessageLimit | None = None, sharing: Sharing = "fifo"
+    *, rate: RateBps, burst: SizeBytes = 0, queue: SizeBytes | MessageLimit | None = None, sharing: Sharing = "fair"
 ) -> Shape:
     """Carry `rate` bits per second of all that crosses a node's link; 0 holds it.
 

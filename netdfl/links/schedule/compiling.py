@@ -107,6 +107,12 @@ def _plain_rate(change: object) -> bool:
     return part is not None and isinstance(part.build(), Shape)
 
 
+def follows_trace(change: object, key: str) -> bool:
+    """Whether a change of a rate (`key`) gives it a trace."""
+    part = None if isinstance(change, Mapping) and "scale" in change else choose(key, change)
+    return part is not None and not isinstance(part.build(), Shape)
+
+
 def is_zero_rate(change: object, key: str = "rate") -> bool:
     """Whether a compiled change of a rate (`key`) stops the link."""
     if isinstance(change, Mapping) and "scale" in change:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from netdfl.core.types import Kind
 from netdfl.core.units import NonNegativeInt, TimeNs
-from netdfl.links.schedule.compiling import Compiled, DownMode, Entry, check_positive, read_changes
+from netdfl.links.schedule.compiling import Compiled, DownMode, Entry, check_positive, follows_trace, read_changes
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.schedule.when import Facts, Span
 from netdfl.links.selectors import Block, NodesText, parse_nodes
@@ -24,6 +24,9 @@ def link(entry: Entry, /, *, link: str, **changes: object) -> Compiled:
 def node(entry: Entry, /, *, node: NodesText, **changes: object) -> Compiled:
     """Change the uplink or downlink of nodes; `x0.5` is relative."""
     nodes, read = entry.nodes(node), read_changes(changes, NODE_KEYS)
+    for key, change in read.items():
+        if follows_trace(change, key):
+            raise ValueError(f"{key} can't begin to follow a trace; give a rate, or write the trace under links")
     for span in entry.when:
         if span.by_round:
             raise ValueError("an uplink or downlink serves messages of many rounds; use at: 20s")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from netdfl.links.rules.loss import DropList, rounds_beyond
 from netdfl.links.schedule.compile import ScheduleError
-from netdfl.links.spec import LinksSpec
+from netdfl.links.spec import NODE_KEYS, LinksSpec
 from netdfl.scenario.build import compile_schedule
 from netdfl.scenario.checks.finding import CheckFinding
 from netdfl.scenario.model.links import block
@@ -65,6 +65,22 @@ def layer_exists(scenario: Scenario) -> Iterator[CheckFinding]:
     if world.loss_layer == "packet" and not isinstance(world, PacketOptions) and world.kind != "simulated":
         what = f"{world.kind} has no packets, its links act on messages"
         yield CheckFinding(("world", "loss_layer"), what, "remove loss_layer, or use kind: namespaces")
+
+
+def sharing_notices(scenario: Scenario) -> Iterator[str]:
+    """Yield a notice where `sharing: fifo` is asked of a network of packets."""
+    if scenario.world.loss_layer != "packet" or scenario.world.kind == "simulated":
+        return
+    rules = [(where, key, entry.get(key)) for where, entry in block(scenario.links).items() for key in NODE_KEYS]
+    asked = [
+        f"{where}.{key}" for where, key, rule in rules if getattr(rule, "kind", None) == "serial" if _in_turn(rule)
+    ]
+    if asked:
+        yield f"sharing: fifo of {', '.join(asked)} does nothing in {scenario.world.kind}, where TCP shares the link"
+
+
+def _in_turn(rule: object) -> bool:
+    return isinstance(rule, Part) and rule.params.get("sharing") == "fifo"
 
 
 def packets_can(scenario: Scenario) -> Iterator[CheckFinding]:

@@ -17,13 +17,22 @@ from typing import Annotated, Any, TypeAlias, cast
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
-from netdfl.links.spec import SLOTS
+from netdfl.links.spec import NODE_KEYS, SLOTS
 from netdfl.scenario.model.fields import Choice, Function
 from netdfl.scenario.model.links import link_choices
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.signatures import record_model
 
-CHANGED: Mapping[str, Callable[[Scenario], bool]] = {}
+
+def _shares_fairly(scenario: Scenario) -> bool:
+    """Whether flows share an uplink or a downlink of the scenario, which served messages one after another before."""
+    entries = [entry.written() for entry in scenario.links.values()]
+    parts = [entry[key] for entry in [*entries, *scenario.events] for key in NODE_KEYS if key in entry]
+    said = [part if isinstance(part, Mapping) else vars(part) for part in parts if not isinstance(part, str | None)]
+    return any(each.get("sharing", "fair") == "fair" for each in said)
+
+
+CHANGED: Mapping[str, Callable[[Scenario], bool]] = {"flows share a node's link": _shares_fairly}
 """Changes of behavior with unchanged text, each with a predicate for the scenarios that it concerns.
 
 The hash of these scenarios includes the change. One row for each default that changes the behavior, such as
@@ -47,7 +56,26 @@ def hashes(scenario: Scenario) -> Iterator[str]:
     """Yield the scenario's hash, then the hashes that earlier versions of netdfl gave it."""
     yield scenario_hash(scenario)
     if not _changes(scenario):
-        yield _hash(_said(scenario, _since_0_2))
+        yield from {_hash(_in_turn(_said(scenario, left_out))): None for left_out in (_any, _since_0_2)}
+
+
+def _in_turn(said: Plain) -> Plain:
+    """Return a scenario without `sharing: fifo`, which was how every node's link worked before there was the key."""
+    plain = dict(said)
+    if "links" in said:
+        plain["links"] = {where: _without_fifo(entry) for where, entry in cast(dict[str, Plain], said["links"]).items()}
+    if "events" in said:
+        plain["events"] = [_without_fifo(entry) for entry in cast(list[Plain], said["events"])]
+    return plain
+
+
+def _without_fifo(entry: Plain) -> Plain:
+    said = dict(entry)
+    for key in NODE_KEYS:
+        rule = said.get(key)
+        if isinstance(rule, dict) and rule.get("sharing") == "fifo":
+            said[key] = {name: value for name, value in rule.items() if name != "sharing"}
+    return said
 
 
 def is_of(scenario: Scenario, known: str) -> bool:

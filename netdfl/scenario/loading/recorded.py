@@ -1,0 +1,23 @@
+"""Scenarios of runs that were recorded by an earlier version: their defaults of that time, written out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from netdfl.links.spec import NODE_KEYS
+
+
+def complete_recorded(file: Path, data: object) -> None:
+    """Add to the scenario `data` of a run directory what was understood when it ran; leave other files alone.
+
+    A recorded scenario has every key of its version. Where a rate of a node's link has no `sharing`, messages went one
+    after another.
+    """
+    if file.name != "scenario.yaml" or not (file.parent / "provenance.json").is_file() or not isinstance(data, dict):
+        return
+    links, events = data.get("links"), data.get("events")
+    entries = [*(links.values() if isinstance(links, dict) else ()), *(events if isinstance(events, list) else ())]
+    rules = [entry.get(key) for entry in entries if isinstance(entry, dict) for key in NODE_KEYS]
+    for rule in rules:
+        if isinstance(rule, dict) and rule.get("kind") == "serial":
+            rule.setdefault("sharing", "fifo")
