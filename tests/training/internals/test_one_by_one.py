@@ -37,6 +37,7 @@ def test_minibatches_at_once_are_those_one_by_one(epochs: int, steps: int | None
     drawn = made.data(1).drawn(epochs=epochs, steps=steps)  # type: ignore[attr-defined]
     one_by_one = [batch() for batch in made.data(1)._batches(epochs, steps)]  # type: ignore[attr-defined]
     assert len(drawn.sizes) == len(one_by_one)
+    assert drawn.places.max() < len(drawn.x)
     for places, size, (x, y) in zip(drawn.places, drawn.sizes, one_by_one, strict=True):
         assert torch.equal(drawn.x[places[:size]], x)
         assert torch.equal(drawn.y[places[:size]], y)
