@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -178,7 +179,7 @@ def test_a_compressor_that_adds_more_than_it_keeps_is_steadied(noisy: str, schem
     """Bare, |x - h| grows without end at any step size."""
     name, options = NOISY[noisy]
     compressor = COMPRESSORS[name](**options)
-    build = directed if scheme in ("edge", "push_sum") else undirected
+    build = directed if scheme in ("edge", "push_sum") else partial(undirected, steps=1)
     mixing: Any = build(Exchange(compressor=compressor, scheme=scheme, streams=Streams(5)))  # type: ignore[arg-type]
     network = net("random_push", 6, out_neighbors=2, redraw_every=scheme == "edge") if mixing.push else net("ring", 6)
     fleet = Fleet(mixing, network, normal(6, 400)).play(60)
