@@ -219,7 +219,9 @@ class Links:
         if not isinstance(uplink, SharedLink) and not isinstance(downlink, SharedLink):
             return Path(edge, fuse(own), uplink, downlink, last)
         networks = self._network, self._downlinks
-        path = self._paths[edge] = fair_path(networks, edge, own, uplink, downlink, last, fuse, self.told)
+        path = self._paths[edge] = fair_path(
+            networks, edge, own, uplink, downlink, last, fuse, self.told, over_tcp=self._tcp is not None
+        )
         return path
 
     def shared_downlink(self, node: NodeId) -> SharedLink | None:

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 
 import pytest
+from driving import drive
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -165,3 +166,32 @@ def test_without_a_rate_a_link_is_as_fast_as_any() -> None:
     assert (tcp.loss, tcp.rate) == (0.0, 1e6)
     tcp.changed({"rate": Shape(None)}, 0)
     assert tcp.advance(message(0, SEGMENT), 5) == 5 + (SEGMENT + HEADERS) * 8 // 100
+
+
+def test_behind_shared_links_the_excess_is_that_of_the_share_and_bytes_and_headers_are_carried_once() -> None:
+    """Four messages over an uplink of 8 Mbit/s, one of them over a link of 1 Mbit/s."""
+    rules = {"0": {"uplink": "8Mbit", "downlink": "1Gbit"}, "default": {"latency": "20ms"}, "0->4": {"rate": "1Mbit"}}
+    links = Links(LinksSpec(rules, {}, 5), Streams(0), (), TABLE)
+    sent = [(0, Transit(0, dst, Kind.DATA, 0, 0, 0, 100_000)) for dst in (1, 2, 3, 4)]
+    found = {end.unit.dst: end.at_ns for end in drive(links, (), sent)}
+    line = 8e9 * (100_000 + 70 * HEADERS)
+    for dst, share_bps in ((1, 7e6 / 3), (4, 1e6)):
+        excess = TABLE.curve(100_000, 0.0, 40 * MS, share_bps)[0]
+        arrives = [line / share_bps + 20 * MS + each for each in excess]
+        assert min(abs(found[dst] - each) for each in arrives) < 1e-3 * found[dst]
+
+
+def test_a_lone_flow_behind_shared_links_takes_what_it_takes_over_its_own_rate() -> None:
+    alone, shared = (
+        Links(LinksSpec({"default": {"rate": "8Mbit", "latency": "20ms"}} | more, {}, 2), Streams(0), (), TABLE)
+        for more in ({}, {"0": {"uplink": "100Mbit"}, "1": {"downlink": "10Mbit"}})
+    )
+    sent = [(at * MS, Transit(0, 1, Kind.DATA, number, 0, 0, 50_000)) for number, at in enumerate((0, 10, 500))]
+    one, other = ([end.at_ns for end in drive(links, (), sent)] for links in (alone, shared))
+    assert one == pytest.approx(other, abs=2)
+
+
+def test_headers_count_on_a_shared_link_whose_links_have_no_rule_of_their_own() -> None:
+    links = Links(LinksSpec({"0": {"uplink": "8Mbit"}}, {}, 3), Streams(0), (), TABLE)
+    ends = drive(links, (), [(0, Transit(0, dst, Kind.DATA, 0, 0, 0, 2 * SEGMENT)) for dst in (1, 2)])
+    assert [end.at_ns for end in ends] == [2 * 2 * (SEGMENT + HEADERS) * 1000] * 2

@@ -17,6 +17,7 @@ from netdfl.core.fates import LOSS, RESET, FateReason
 from netdfl.core.types import Json, Kind, NodeId
 
 T = TypeVar("T")
+UnitName: TypeAlias = tuple[Kind, int, int, int, int, int, int]
 ANY_NUMBER = -1
 """The number of a unit for a question about messages whose number is not known."""
 
@@ -44,6 +45,11 @@ class Transit:
     corrupted: bool = False
     incarnation: int = 0
     number: int = 0
+
+    @property
+    def name(self) -> UnitName:
+        """The unit's name on its edge."""
+        return self.kind, self.incarnation, self.round, self.step, self.attempt, self.number, self.copy
 
     @property
     def of_round(self) -> int:

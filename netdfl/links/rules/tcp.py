@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 from netdfl.core.fates import FateReason
 from netdfl.core.types import Json
-from netdfl.links.rules.base import DROPPED, LONG_AGO, DelayStage, LinkEvent, StageOutcome, Transit, resets
+from netdfl.links.rules.base import DROPPED, LONG_AGO, DelayStage, LinkEvent, StageOutcome, Transit, UnitName, resets
 from netdfl.links.rules.keyed_random import unit_uniform
 from netdfl.links.rules.latency import Delay
 from netdfl.links.rules.rate import Shape
@@ -29,6 +29,9 @@ SEGMENT = 1448
 HEADERS = 52
 TABLE = Path(__file__).parent / "tcp_table.json"
 _NS_BITS = 8 * 10**9
+_MOST_CURVES = 1000
+UNLIMITED_BPS = 100e9
+"""The rate of a link without one."""
 
 
 @dataclass(frozen=True)
@@ -154,10 +157,14 @@ class Tcp(DelayStage):
             self.delay: Delay = values["latency"]
         for key in self.scales:
             self.scales[key] = values.get(f"{key}_scale", self.scales[key])
-        self._curves: dict[int, tuple[list[float], float]] = {}
+        self._curves: dict[tuple[int, float], tuple[list[float], float]] = {}
 
     def advance(self, unit: Transit, now_ns: int) -> int:
         """Return the time at which the last byte of `unit` arrives, or `DROPPED`."""
+        rate_bps = self.rate * self.scales["rate"]
+        return self._arrival_ns(unit, now_ns, rate_bps, on_the_line_ns(unit.nbytes, rate_bps))
+
+    def _arrival_ns(self, unit: Transit, now_ns: int, rate_bps: float, line_ns: int) -> int:
         u, table = unit_uniform(self.seed, unit), self._table
         way_ns = (
             self.delay.constant_ns
@@ -165,21 +172,22 @@ class Tcp(DelayStage):
             else int(self.delay.quantile(unit_uniform(self.seed ^ 1, unit)))
         )
         way_ns = int(way_ns * self.scales["latency"])
-        rate_bps = self.rate * self.scales["rate"]
         if unit.nbytes <= SEGMENT:
             excess_ns = table.one_segment(u, self.loss, 2 * way_ns)
         else:
             excess_ns = self._excess_ns(unit.nbytes, u, 2 * way_ns, rate_bps)
         if excess_ns > table.dead_ns:
             return DROPPED
-        self._free_ns = max(now_ns, self._free_ns) + on_the_line_ns(unit.nbytes, rate_bps)
+        self._free_ns = max(now_ns, self._free_ns) + line_ns
         self._last_ns = max(self._last_ns, self._free_ns + way_ns + int(excess_ns))
         return self._last_ns
 
     def _excess_ns(self, nbytes: int, u: float, rtt_ns: float, rate_bps: float) -> float:
-        curve = self._curves.get(nbytes)
+        curve = self._curves.get((nbytes, rate_bps))
         if curve is None or self.delay.quantile is not None:
-            curve = self._curves[nbytes] = self._table.curve(nbytes, self.loss, rtt_ns, rate_bps)
+            if len(self._curves) >= _MOST_CURVES:
+                self._curves.clear()
+            curve = self._curves[nbytes, rate_bps] = self._table.curve(nbytes, self.loss, rtt_ns, rate_bps)
         slices, coming = curve
         return slices[bisect_right(self._table.levels, u / coming) - 1] if u < coming else math.inf
 
@@ -191,10 +199,33 @@ class Tcp(DelayStage):
         return super().changed(event, now_ns)
 
 
+class TcpBehindShares(Tcp):
+    """The model behind links that flows share, which have carried a message's bytes and headers: the excess alone.
+
+    `shares_bps` holds, by the message's name, the mean rate that it had there.
+    """
+
+    __slots__ = ("shares_bps",)
+
+    def __init__(self, stage: Tcp, shares_bps: dict[UnitName, float]) -> None:
+        """Take the parameters of `stage`, which no message has entered."""
+        super().__init__(stage.seed, stage._table, None, Shape(None), stage.delay)
+        self.loss, self.rate, self.scales, self.shares_bps = stage.loss, stage.rate, stage.scales, shares_bps
+
+    def advance(self, unit: Transit, now_ns: int) -> int:
+        """Return the time at which the last byte of `unit` arrives, or `DROPPED`."""
+        share_bps = self.shares_bps.pop(unit.name, self.rate)
+        return self._arrival_ns(unit, now_ns, float(f"{share_bps:.3g}"), 0)
+
+
+def on_the_line_bytes(nbytes: int) -> int:
+    """Return a message's bytes with the headers of its packets."""
+    return nbytes + -(-nbytes // SEGMENT) * HEADERS
+
+
 def on_the_line_ns(nbytes: int, rate_bps: float) -> int:
     """Return the time that a message's bytes and the headers of its packets take at a rate."""
-    packets = -(-nbytes // SEGMENT)
-    return math.ceil((nbytes + packets * HEADERS) * _NS_BITS / rate_bps)
+    return math.ceil(on_the_line_bytes(nbytes) * _NS_BITS / rate_bps)
 
 
 def _share(loss: object) -> float:
@@ -207,4 +238,4 @@ def _share(loss: object) -> float:
 def _bits(rate: object) -> float:
     if not isinstance(rate, Shape) or rate.rate_bps == 0:
         raise ValueError("the tcp model knows no rate of 0 or from a trace; give a rate, or use loss_layer: message")
-    return rate.rate_bps or 100e9
+    return rate.rate_bps or UNLIMITED_BPS

@@ -1,7 +1,7 @@
 """The path of an edge some of whose links are shared: which stages a message meets, and in which order.
 
-Uplink, the link's own rate and downlink are crossed at once, so they are one stage. Where the own rate follows a trace
-or is a model of TCP, that stage stays between them, and they are crossed one after another.
+Uplink, the link's own rate and downlink are crossed at once, so they are one stage. Where the own rate follows a trace,
+that stage stays between them, and they are crossed one after another. A model of TCP comes behind, for its excess.
 
     uplink shared:        [uplink + own rate + downlink, judged at its beginning] [latency ...]
     downlink alone:       [state, loss ...] [own rate + downlink] [latency ...]
@@ -14,14 +14,14 @@ from collections.abc import Callable, Sequence
 
 from netdfl.core.types import Edge
 from netdfl.links.path import Path
-from netdfl.links.rules.base import LinkRule, Stage
+from netdfl.links.rules.base import LinkRule, Stage, UnitName
 from netdfl.links.rules.disorder import Corrupt, Duplicate
 from netdfl.links.rules.loss import Loss
 from netdfl.links.rules.mahimahi import TraceRate
 from netdfl.links.rules.named import MessageNumbers, NamedLoss
-from netdfl.links.rules.rate import Rate
+from netdfl.links.rules.rate import Rate, Shape
 from netdfl.links.rules.state import LinkState
-from netdfl.links.rules.tcp import Tcp
+from netdfl.links.rules.tcp import UNLIMITED_BPS, Tcp, TcpBehindShares
 from netdfl.links.sharing.capacity import SharedLink
 from netdfl.links.sharing.network import FairNetwork
 from netdfl.links.sharing.stage import FairStage, LostOnes
@@ -40,30 +40,45 @@ def fair_path(
     last: Sequence[LinkRule],
     fuse: Callable[[Sequence[Stage]], tuple[LinkRule, ...]],
     told: ToldDownlinks | None,
+    *,
+    over_tcp: bool,
 ) -> Path:
     """Return the path over `own` stages between an uplink and a downlink, one of which at least is shared.
 
     Of `networks`, one has the uplinks and one the downlinks. With `told`, each end emulates its own links, and the
-    sender has what it is told of the downlink.
+    sender has what it is told of the downlink. With `over_tcp`, the headers of packets count.
     """
     network, downlinks = networks
     before = [stage for stage in own if isinstance(stage, _BEFORE)]
     behind = [stage for stage in own if not isinstance(stage, _BEFORE)]
-    rate = behind[0] if behind and isinstance(behind[0], Rate) else None
+    rate = behind[0] if behind and isinstance(behind[0], Rate | Tcp) else None
     behind = behind if rate is None else behind[1:]
-    own_rate = None if rate is None else SharedLink((2, *edge), rate.shape, rate.scale)
-    rounds = None if rate is None else rate.rounds
+    own_rate = None if rate is None else SharedLink((2, *edge), *_rate_of(rate))
+    rounds = rate.rounds if isinstance(rate, Rate) else None
     links = [link for link in (uplink, own_rate) if isinstance(link, SharedLink)]
     last_link: LinkRule | None = None
     if not isinstance(downlink, SharedLink):
         last_link = downlink
-    elif behind and isinstance(behind[0], TraceRate | Tcp):
+    elif behind and isinstance(behind[0], TraceRate):
         last_link = FairStage(downlinks, edge, [downlink])
     else:
         links.append(downlink if told is None else told.add(edge, downlink))
-    if isinstance(uplink, SharedLink):
-        stage = FairStage(network, edge, links, own_rate, rounds, before)
-        lost = [LostOnes(stage.fates)] if before or links[1:] else []
-        return Path(edge, [stage, *lost, *fuse(behind)], None, last_link, last)
-    shared = [FairStage(network, edge, links, own_rate, rounds)] if links else []
-    return Path(edge, [*fuse(before), *shared, *fuse(behind)], uplink, last_link, last)
+    first_link = None if isinstance(uplink, SharedLink) else uplink
+    if not links:
+        return Path(edge, [*fuse(before), *fuse(behind)], first_link, last_link, last)
+    judges = before if isinstance(uplink, SharedLink) else None
+    shares_bps: dict[UnitName, float] | None = {} if isinstance(rate, Tcp) else None
+    stage = FairStage(network, edge, links, own_rate, rounds, judges, over_tcp=over_tcp, shares_bps=shares_bps)
+    if isinstance(rate, Tcp) and shares_bps is not None:
+        behind = [TcpBehindShares(rate, shares_bps), *behind]
+    if judges is None:
+        return Path(edge, [*fuse(before), stage, *fuse(behind)], first_link, last_link, last)
+    lost = [LostOnes(stage.fates)] if before or links[1:] else []
+    return Path(edge, [stage, *lost, *fuse(behind)], None, last_link, last)
+
+
+def _rate_of(stage: Rate | Tcp) -> tuple[Shape, float]:
+    """Return the rate of a link's own stage, and the factor on it."""
+    if isinstance(stage, Rate):
+        return stage.shape, stage.scale
+    return Shape(stage.rate if stage.rate < UNLIMITED_BPS else None), stage.scales["rate"]

@@ -40,7 +40,7 @@ class Flow:
         ended_ns: the instant of its end, once that can't change any more.
     """
 
-    __slots__ = ("due_ns", "ended_ns", "left", "links", "rate", "since_ns", "stage", "unit", "waiting")
+    __slots__ = ("began_ns", "due_ns", "ended_ns", "left", "links", "rate", "since_ns", "stage", "unit", "waiting")
 
     def __init__(self, stage: Turns) -> None:
         """Begin without messages."""
@@ -48,15 +48,14 @@ class Flow:
         self.waiting: deque[Transit] = deque()
         self.unit: Transit | None = None
         self.links: Sequence[SharedLink] = ()
-        self.left = self.since_ns = 0
+        self.left = self.since_ns = self.began_ns = 0
         self.rate: int | None = 0
         self.due_ns: int | None = None
         self.ended_ns: int | None = None
 
-    def begin(self, links: Sequence[SharedLink], now_ns: int) -> None:
-        """Let `unit` go over `links` from `now_ns` on."""
-        assert self.unit is not None
-        self.links, self.left, self.since_ns = links, self.unit.nbytes * BYTE, now_ns
+    def begin(self, links: Sequence[SharedLink], nbytes: int, now_ns: int) -> None:
+        """Let `unit`, which takes `nbytes`, go over `links` from `now_ns` on."""
+        self.links, self.left, self.since_ns, self.began_ns = links, nbytes * BYTE, now_ns, now_ns
         self.rate, self.due_ns = 0, None
 
     def pass_until(self, now_ns: int) -> None:

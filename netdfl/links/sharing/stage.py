@@ -22,11 +22,13 @@ from netdfl.links.rules.base import (
     Stage,
     StageOutcome,
     Transit,
+    UnitName,
     resets,
 )
 from netdfl.links.rules.disorder import Duplicate
 from netdfl.links.rules.rate import Shape
 from netdfl.links.rules.state import LinkState
+from netdfl.links.rules.tcp import on_the_line_bytes
 from netdfl.links.sharing.capacity import SharedLink
 from netdfl.links.sharing.flow import Flow
 from netdfl.links.sharing.network import FairNetwork
@@ -43,7 +45,19 @@ class FairStage:
     behind an uplink leaves this stage like others and finds its reason in `fates`.
     """
 
-    __slots__ = ("edge", "fates", "flows", "judges", "links", "network", "own", "rounds", "stopped")
+    __slots__ = (
+        "edge",
+        "fates",
+        "flows",
+        "judges",
+        "links",
+        "network",
+        "over_tcp",
+        "own",
+        "rounds",
+        "shares_bps",
+        "stopped",
+    )
 
     def __init__(
         self,
@@ -53,14 +67,21 @@ class FairStage:
         own: SharedLink | None = None,
         rounds: RoundValues[tuple[float | None, float]] | None = None,
         judges: Sequence[Stage] | None = None,
+        *,
+        over_tcp: bool = False,
+        shares_bps: dict[UnitName, float] | None = None,
     ) -> None:
-        """Let messages of `edge` cross `links`; `rounds` has another rate of `own` for the messages of some rounds."""
+        """Let messages of `edge` cross `links`; `rounds` has another rate of `own` for the messages of some rounds.
+
+        With `over_tcp`, the headers of packets count. `shares_bps` keeps the mean rate of each message that left.
+        """
         self.network, self.edge, self.links, self.own, self.rounds = network, edge, tuple(links), own, rounds
         self.judges = judges
         state = next((each for each in judges or () if isinstance(each, LinkState)), None)
         self.stopped = state is not None and state.state == "down_hold"
         self.flows: dict[bool, Flow] = {}
-        self.fates: dict[tuple[object, ...], FateReason] = {}
+        self.fates: dict[UnitName, FateReason] = {}
+        self.over_tcp, self.shares_bps = over_tcp, shares_bps
 
     def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
         """Let `unit` wait for its turn; drop it where the first link's queue is full."""
@@ -81,6 +102,8 @@ class FairStage:
         flow = self.flows[unit.kind in ASIDE]
         flow.ended_ns = now_ns
         self.network.ends(flow)
+        if self.shares_bps is not None and now_ns > flow.began_ns and unit.name not in self.fates:
+            self.shares_bps[unit.name] = 8e9 * self._line_bytes(unit) / (now_ns - flow.began_ns)
 
     def retimed(self, now_ns: int) -> Sequence[StageOutcome]:
         """Return the new departures of the whole network, once for all that happened at this instant."""
@@ -141,9 +164,12 @@ class FairStage:
                 link.take(unit)
             first = (*first, *self._of_round(unit, behind))
         else:
-            self.fates[_name(unit)] = reason
-        flow.begin(first, now_ns)
+            self.fates[unit.name] = reason
+        flow.begin(first, self._line_bytes(unit), now_ns)
         self.network.crosses(flow)
+
+    def _line_bytes(self, unit: Transit) -> int:
+        return on_the_line_bytes(unit.nbytes) if self.over_tcp else unit.nbytes
 
     def refuse(self, flow: Flow, now_ns: int) -> Iterator[StageOutcome]:
         """Let the message that goes be lost, as the queue of a link behind the uplink has no room for it."""
@@ -154,7 +180,7 @@ class FairStage:
             yield Drop(unit, QUEUE)
             self.end(flow)
             return
-        self.fates[_name(unit)] = QUEUE
+        self.fates[unit.name] = QUEUE
         self.network.frees(flow)
         flow.links = self.links[:1]
         self.network.crosses(flow)
@@ -223,7 +249,7 @@ class FairStage:
                 flow.unit = None
             for unit in units:
                 self._release(unit)
-                self.fates.pop(_name(unit), None)
+                self.fates.pop(unit.name, None)
                 yield Drop(unit, RESET)
             flow.waiting.clear()
             if flow.unit is None:
@@ -245,20 +271,16 @@ class FairStage:
                 self.network.crosses(flow)
 
 
-def _name(unit: Transit) -> tuple[object, ...]:
-    return unit.kind, unit.incarnation, unit.round, unit.step, unit.attempt, unit.number, unit.copy
-
-
 class LostOnes(Stage):
     """The stage behind a `FairStage` with judges: drops the messages that these found lost, each for its reason."""
 
     __slots__ = ("fates",)
 
-    def __init__(self, fates: dict[tuple[object, ...], FateReason]) -> None:
+    def __init__(self, fates: dict[UnitName, FateReason]) -> None:
         """Drop the messages in `fates`."""
         self.fates = fates
 
     def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
         """Drop or pass `unit`."""
-        reason = self.fates.pop(_name(unit), None) if self.fates else None
+        reason = self.fates.pop(unit.name, None) if self.fates else None
         return (Departure(unit, now_ns),) if reason is None else (Drop(unit, reason),)
