@@ -77,6 +77,11 @@ class ToldLink(SharedLink):
             self.capacity = rate_bps * PARTS
             network.touch(self)
 
+    def end(self) -> bool:
+        """Note that the receiver is told of an end; return whether it knew of a message."""
+        known, self._told = self._told, ENDED
+        return known != ENDED
+
     def refused(self, number: int) -> Flow | None:
         """Return the flow whose message, the `number`-th, found the downlink's queue full, if it still crosses."""
         return next(iter(self.flows), None) if number == self._begun else None

@@ -13,7 +13,7 @@ from netdfl.core.errors import MalformedMessage
 from netdfl.core.types import Kind, Message, NodeId, Payload
 from netdfl.links.channel import Links
 from netdfl.links.rules.base import StageOutcome
-from netdfl.links.sharing.told import DownlinkShares, FlowNotice
+from netdfl.links.sharing.told import ENDED, DownlinkShares, FlowNotice
 
 _FLOW, _SHARE, _REFUSED = "flow", "share", "refused"
 _FAR = 1 << 62
@@ -39,6 +39,12 @@ class ShareNotices:
         if self._own is not None:
             for src, rate_bps in self._own.news():
                 self._send(src, {_SHARE: rate_bps})
+
+    def end(self) -> None:
+        """Tell that nothing of this node crosses a downlink any more: it leaves."""
+        for (src, dst), link in self._told.links.items():
+            if src == self._node and link.end():
+                self._send(dst, {_FLOW: list(ENDED)})
 
     def _send(self, dst: NodeId, what: dict[str, Any]) -> None:
         self._carry(Message(self._node, dst, Kind.PROBE, self._epoch, 0, 0, 0, Payload(meta=what)))

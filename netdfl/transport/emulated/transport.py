@@ -149,18 +149,22 @@ class EmulatedTransport:
 
         For a node that is about to crash: what it has sent goes on without it.
         """
-        self._closed = True
-        self._disarm()
         self._up.run(_FOREVER)
+        self._close()
         await self.carrier.hand_over()
         self.settle()
 
     async def aclose(self) -> None:
         """Close the links and the carrier; settle open messages as `in_flight`."""
-        self._closed = True
-        self._disarm()
+        self._close()
         await self.carrier.aclose()
         self.settle()
+
+    def _close(self) -> None:
+        if self._shares is not None:
+            self._shares.end()
+        self._closed = True
+        self._disarm()
 
     def settle(self) -> None:
         """Settle open messages as `in_flight`."""

@@ -41,6 +41,17 @@ async def test_senders_are_told_their_shares_of_a_downlink_and_get_back_what_oth
         await until(lambda: rate_bps(a, 2) == 8_000_000)
 
 
+async def test_a_node_about_to_crash_gives_its_share_of_a_downlink_back() -> None:
+    block = {"0..1": {"uplink": FAIR}, "2": {"downlink": FAIR}}
+    async with emulated_fleet(3, KeptLedger(), block) as (a, b, c):
+        c.attach(KeptSink())
+        for sender in (a, b):
+            await sender.send(unicasts(large(sender.node, 2)))
+        await until(lambda: rate_bps(a, 2) == rate_bps(b, 2) == 4_000_000)
+        await b.hand_over()
+        await until(lambda: rate_bps(a, 2) == 8_000_000)
+
+
 async def test_a_message_that_finds_a_shared_downlink_full_is_dropped_and_its_sender_learns_it() -> None:
     ledger = KeptLedger()
     block = {"1..3": {"uplink": FAIR}, "0": {"downlink": FAIR | {"rate": "100kbit", "queue": {"messages": 1}}}}
