@@ -2,6 +2,12 @@
 
 A part of it is the wait policy: the nodes that a node waits for, how many of them, and until when. Deadlocks come from
 there. Parameters have their ranges; the parameters of local SGD are one record, which a scenario writes in flat form.
+
+Relies on: nothing but types: a policy is data. `node/waits.py` carries it out, and a diagnosis reads it.
+
+Why: The loop of an algorithm says that it waits, and its policy says for whom. So one loop is synchronous, a quorum's
+or asynchronous by the scenario alone, and each wait is an edge of the wait-for graph of a known type (all, any, k of
+n).
 """
 
 from __future__ import annotations

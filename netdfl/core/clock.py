@@ -1,4 +1,12 @@
-"""A node's time: real or virtual, always through the running event loop."""
+"""A node's time: real or virtual, always through the running event loop.
+
+Relies on: the running event loop: real time goes by its `call_later`, virtual time by a loop of its own
+(`worlds/simulated/loop.py`).
+
+Why: Code that read another clock would behave differently in virtual time. Timers have names, which order the timers of
+one virtual instant whoever set them first. An `Alarm` keeps its timer, because its time moves with each wait or
+message, mostly to a later one: a new timer each time would fill the loop's heap with cancelled ones.
+"""
 
 from __future__ import annotations
 

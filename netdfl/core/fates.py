@@ -4,6 +4,12 @@ This is the one home of the classification: live views, results, reports and stu
 is a kind, with a reason where there is more to say. Reasons are open: a user's own link rule, or another version of
 netdfl, may give an unknown one, and it is kept. Within a process a fate is a value; it is text only where it is
 stored or sent (`Fate.text`, `Fate.read`), so that no code has to take texts apart.
+
+Relies on: texts that are data: stores and golden logs hold them, so kinds and reasons of earlier versions keep their
+spelling.
+
+Why: A fate that is text in flight is taken apart by each of its readers, by prefixes and suffixes, and each may read it
+in another way. A value has one classification, and a reason that nobody knows passes through unchanged.
 """
 
 from __future__ import annotations

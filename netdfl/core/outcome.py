@@ -1,4 +1,12 @@
-"""The outcome of messages: the one value that ledgers, the event log, stores and their readers share."""
+"""The outcome of messages: the one value that ledgers, the event log, stores and their readers share.
+
+Relies on: the rule in a large fleet: messages of one multicast end at few instants, with one fate, and differ in their
+edges alone.
+
+Why: Each layer that keeps the same thing in a form of its own must find the batch anew and undo it for the next one.
+With one value a batch stays a batch from the network to the file. It has no contents, because rows are kept long after
+payloads should be freed.
+"""
 
 from __future__ import annotations
 

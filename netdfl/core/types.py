@@ -1,4 +1,13 @@
-"""The messages between nodes, and a node's view of a round."""
+"""The messages between nodes, and a node's view of a round.
+
+Relies on: the standard library alone. A payload's buffers do not change once it exists; its makers copy vectors for
+that.
+
+Why: Messages and ids are tuples, and are built without the call in Python that a named tuple makes, because a fleet
+makes millions. There is one identity of a sending (`MessageId`) with one projection (`LogicalId`): waits, queries,
+resends and the detection of duplicates must agree on which messages are the same. A multicast is the only form of one
+thing for many, so no layer needs to detect it.
+"""
 
 from __future__ import annotations
 

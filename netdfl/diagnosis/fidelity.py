@@ -2,6 +2,12 @@
 
 Nodes measure while they run, and each records one event (`fidelity`). The supervisor's side reads these events and
 judges them by the scenario's bound. Only links that delayed messages are judged.
+
+Relies on: clocks that agree: the times in a link header are of the sender's clock, the arrival is of the receiver's.
+
+Why: Links above a real transport can miss their own schedule on a busy machine, and nothing else would show it: delays
+would look like the scenario's. So a run measures itself, and a run that missed its bound is `unknown` instead of
+passed.
 """
 
 from __future__ import annotations

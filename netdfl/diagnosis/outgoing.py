@@ -1,7 +1,10 @@
 """The outgoing messages of a node: which sends wait for room now, and which messages can be sent again.
 
-A diagnosis must see a send that is held up by a full mailbox, and a remedy may order a lost message to be sent again.
-So this transport stands around the node's own one and remembers both.
+Relies on: a transport whose `send` returns once all messages are taken, so that a send under way is one that flow
+control holds up.
+
+Why: A diagnosis must see a send that is held up by a full mailbox, and a remedy may order a lost message to be sent
+again. So this transport stands around the node's own one and remembers both.
 """
 
 from __future__ import annotations

@@ -1,4 +1,12 @@
-"""A real node's end of the network: gRPC, with netdfl's links above it if the scenario has any."""
+"""A real node's end of the network: gRPC, with netdfl's links above it if the scenario has any.
+
+Relies on: its caller being in the node's own process: a process must not fork after gRPC was used, so gRPC is imported
+at the call.
+
+Why: Emulated links are around the carrier and not in it, so that `loss_layer` decides in one place whether netdfl's
+rules act on messages or on packets. `PausableSink` stands before the mailbox because a paused node must read nothing
+and lose nothing: its senders are held up by the same answer as by a full mailbox.
+"""
 
 from __future__ import annotations
 

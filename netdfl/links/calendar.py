@@ -1,6 +1,8 @@
 """A calendar of entries by the instant at which they are due: a heap of instants, and a list of entries for each.
 
-An instant is one element of the heap, however many entries are due at it. Most messages of a fleet arrive at few
+Relies on: instants as whole nanoseconds, so that messages that are due together have equal keys.
+
+Why: An instant is one element of the heap, however many entries are due at it. Most messages of a fleet arrive at few
 instants; a heap of entries would be many times as deep, and every entry would be compared on its way up and down.
 """
 

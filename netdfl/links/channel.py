@@ -2,6 +2,12 @@
 
 Sans-I/O: `path` gives the stages to the link engine of the simulated fabric, of the emulated transport or of the packet
 forwarder. `apply` makes a scheduled change, and returns its effect on the units in the stages.
+
+Relies on: rules whose luck is drawn by name, so that a path that is made anew, or in another process, has the same one.
+
+Why: A fleet has a path for each pair of nodes and uses few of them: a path is made at its first use, links with equal
+entries share stages that have no state, and a path that rests can be forgotten. Each node of a real fleet has a copy of
+its own and comes to the same values without being told.
 """
 
 from __future__ import annotations

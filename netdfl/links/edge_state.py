@@ -1,8 +1,10 @@
 """One directed edge in a link engine: its path, and how much of the path is computed in advance.
 
-Most paths can be computed when a message enters: no other path shares their stages, and no event of the schedule will
-change a message that has left a stage. Then a message needs no object of its own: one unit per edge stands for each
-message in turn, and a path with a constant delay is not even asked. `docs/performance_log.md` has the gain.
+Relies on: `PathPlan`, made once for all links that share their stages, and a schedule that is known before the run.
+
+Why: Most paths can be computed when a message enters: no other path shares their stages, and no event of the schedule
+will change a message that has left a stage. Then a message needs no object of its own: one unit per edge stands for
+each message in turn, and a path with a constant delay is not even asked. `docs/performance_log.md` has the gain.
 """
 
 from __future__ import annotations

@@ -18,6 +18,14 @@ depend on the messages alone, and not on the order in which they were submitted:
 
 Where a path can be computed in advance (`edge_state.py` decides), a message goes straight to the instant of its
 arrival. The arrivals of one instant without a stage before them are handed over as one batch.
+
+Relies on: stages that give their outcomes at entry and at changes alone, ids that are unique on their edge, and order
+keys that are hashes of edge and id.
+
+Why: Messages in virtual time, messages above gRPC and packets meet the same rules, so one engine drives all of them:
+two would come to differ. It is generic over its contents, and gets the order of one instant from its owner: keys for
+messages, because golden logs hold it; the order of arrival for packets, as on a wire. Arrivals come as batches, since a
+multicast arrives as a crowd and a call for each message would be much of its cost.
 """
 
 from __future__ import annotations

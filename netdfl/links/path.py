@@ -3,6 +3,12 @@
 The order is fixed: the sender's uplink, then the link's state, loss, duplicate, corrupt, rate with its queue, latency,
 reorder, then the receiver's downlink, then the checksum that finds detected corruption. So a lost unit takes no time of
 the serializer, and a damaged unit takes all of its time.
+
+Relies on: `Stage.advance`, which says at entry when a unit leaves; only `Duplicate` is treated apart, since its copies
+go on alone.
+
+Why: A stage that delays costs an entry of the calendar. Fused stages cost one for all of them, with the same outcomes.
+Stages stay apart where another link shares one, or where a change must find the units in it.
 """
 
 from __future__ import annotations

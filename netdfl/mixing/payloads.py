@@ -1,6 +1,12 @@
 """Conversion of vectors and extras to payloads and back: the one place that names the arrays of a message.
 
 A payload that several receivers of this process share is decoded once; `Payload.read` keeps the result.
+
+Relies on: payloads that nobody changes, which their receivers in one process share.
+
+Why: In a simulated fleet all neighbors get one payload, and decoding it for each of them was a notable part of what a
+message cost. So what was read lies beside the bytes that it was read from, and is freed with them. Numbers that a peer
+sends are checked here, where they are read, because an absurd one would otherwise be mixed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,12 @@
 """The automatic deadline of waits in which senders can't be asked, and the senders that it waits for no more.
 
-A deadline must not follow the length of earlier waits. The time-out of one node makes a long wait for its neighbors,
-which makes a long wait for theirs, so such a deadline would grow without end. `AutoDeadline` relies on two quantities
-that time-outs hardly lengthen: the duration of the node's own local rounds, and the lower quartile of the lags of
-messages. `Suspects` keeps one dead node from costing its neighbors a time-out in every round.
+Relies on: the length of each local round, which the node tells it, and a mailbox that counts what has come from each
+sender.
+
+Why: A deadline must not follow the length of earlier waits. The time-out of one node makes a long wait for its
+neighbors, which makes a long wait for theirs, so such a deadline would grow without end. `AutoDeadline` relies on two
+quantities that time-outs hardly lengthen: the duration of the node's own local rounds, and the lower quartile of the
+lags of messages. `Suspects` keeps one dead node from costing its neighbors a time-out in every round.
 """
 
 from __future__ import annotations

@@ -15,6 +15,13 @@ request changes nothing.
 
 Where the node's state is saved, the node acknowledges a message only once a checkpoint that includes it is durable. A
 message that it had read but not saved is sent again to its next life.
+
+Relies on: a mailbox that takes a message once, whatever its attempt, and links that lose acknowledgements as they lose
+messages.
+
+Why: Loss must not destroy push-sum mass, and neither may a time-out double it; so a message belongs to nobody until its
+receiver has spoken. Acknowledgements cost bytes and can be lost, because free ones would make acknowledged methods look
+better than they are.
 """
 
 from __future__ import annotations

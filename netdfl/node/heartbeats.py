@@ -3,6 +3,14 @@
 A node is called gone after `misses` heartbeats in a row have not come, and returned when it is heard again. Heartbeats
 share the links with all other messages, so the detector errs as real ones do: it calls a live node behind a broken
 link gone.
+
+    present ──`misses` heartbeats in a row have not come──▶ gone ──heard again──▶ present
+
+Relies on: timers of the node's clock, and links that carry heartbeats with the loss and delay of any message.
+
+Why: A detector that the launcher told the truth would hide what algorithms must live with; that one exists too, as
+`oracle`, and the result names it. Heartbeats are counted apart, because they go on in a deadlock and would look like
+progress.
 """
 
 from __future__ import annotations

@@ -9,7 +9,19 @@ A message meets one of four cases, by the step that it is for:
 - any step, a second time: it is a duplicate. A sender that restarts sends its round again, and those messages are the
   same ones. So the mailbox remembers the senders of each step for the whole run, as bits of one integer for each step.
 
+    comes ──seen before──▶ duplicate: refused
+      └─ new ──its step is over──▶ late: dropped, or kept for the next exchange
+          ├─ its step is awaited, or to come and there is room──▶ unread ──the step closes──▶ read
+          └─ its step is to come and there is no room──▶ not taken: offered again
+
 The kinds of messages that are no matter of steps (heartbeats, queries, requests) go to handlers.
+
+Relies on: steps that are ordered in time, and messages that are equal if sender and step are equal: a later life
+repeats them.
+
+Why: A queue would give messages in the order of their arrival, and sums would differ between worlds. The return value
+of `deliver` is the whole of flow control, without a task or a wake-up per message. Messages of one instant are taken in
+one look at their step (`_take_together`), since most are what the node waits for.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """The treatment of messages that hold NaN or infinity, before they are mixed.
 
-A node that mixes such a message has a model that is not finite, and fails in its next local round, far from the node
-that made the number. A check of messages names the sender.
+Relies on: `Payload.finite`: the result of a look is kept with the payload, so all its receivers in a process look once.
+
+Why: A node that mixes such a message has a model that is not finite, and fails in its next local round, far from the
+node that made the number. A check of messages names the sender.
 """
 
 from __future__ import annotations

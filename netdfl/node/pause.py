@@ -1,7 +1,13 @@
 """A gate that stops a node's coroutine at its next `await`, as a busy machine stops a process.
 
-A scripted pause must stop the code of the node and nothing else: its messages still arrive, its timers still run out.
-So the gate drives the coroutine step by step, and takes no further step while it is closed.
+A scripted pause must stop the code of the node and nothing else: its messages still come as far as its door, its timers
+still run out. So the gate drives the coroutine step by step, and takes no further step while it is closed.
+
+Relies on: `coroutine.send`, by which any coroutine can be driven from outside, and futures that stay done until
+somebody looks.
+
+Why: Cancelling and starting again would lose the node's place in its loop; stopping the event loop would stop all other
+nodes of it. Messages wait before the mailbox meanwhile (`host/network.py`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The node: it gives the loop of an algorithm what it needs to train, send, wait and mix.
 
-The loops (`algorithms/families.py`) read like the papers' listings. Everything that a listing does not mention stands
-here, as the methods of `Node`, a `RoundContext`: messages, waits, deadlines, acknowledgements, restarts, records. A
-node relies on a `Transport`, a `Clock` and a `Worker` alone, so it can't tell a simulated world from a real one.
+Relies on: a `Transport`, a `Clock` and a `Worker` alone, so a node can't tell a simulated world from a real one.
+
+Why: The loops (`algorithms/families.py`) read like the papers' listings. Everything that a listing does not mention is
+here, as the methods of `Node`, a `RoundContext`: messages, waits, deadlines, acknowledgements, restarts, records.
 """
 
 from __future__ import annotations

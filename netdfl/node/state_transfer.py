@@ -3,6 +3,17 @@
 A request (`fetch`) and its answer (`model`) are ordinary messages, with the faults and the bytes of their links. The
 node asks one neighbor after the other, and waits longer each time. An answer to any of these requests counts, even a
 late one. If none comes, the node begins with its initial vector and records the reason.
+
+    without a state ──fetch──▶ asked ──a model comes──▶ joined
+                                 ├──none in time──▶ the next neighbor is asked
+                                 └──none to any request──▶ the initial vector
+
+Relies on: `latest`, the state of a node's last finished round, from which it answers at any time, in whatever it is
+busy.
+
+Why: A node that begins again from its initial vector pulls the fleet back. A supervisor that handed out a model would
+be free and always there, which no real fleet has. The weight of a fetched model is the scenario's choice
+(`rejoin_weight`), since it is new push-sum mass.
 """
 
 from __future__ import annotations

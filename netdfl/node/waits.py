@@ -11,6 +11,12 @@ Each wait of each algorithm goes through `Waits.messages`, so that a diagnosis s
 A deadline may be fixed, absent, or automatic. Under an automatic one the node asks missing senders by `StatusQueries`
 where it can, and otherwise goes by an `AutoDeadline`. A timer, a message, a notice, the failure detector and a status
 may each end a wait; all of them change the `OpenWait` and then call `_check`, the one place where the end is decided.
+
+Relies on: a mailbox that reports each arrival at once, and a clock whose timers fire on the loop: nothing here polls or
+locks.
+
+Why: A second way to wait would be a blind spot of the diagnosis. The end is decided in one place, because five causes
+may end a wait at one instant, and which of them the record names must not depend on their order.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""The interfaces through which nodes, links and the fleet record a run."""
+"""The interfaces through which nodes, links and the fleet record a run.
+
+Relies on: nothing: nodes, transports and ledgers know these protocols, and not the files behind them.
+
+Why: The same node records into files of its own, or into files and event log of a simulated fleet. Messages come as
+outcomes, many rows in one call, because a call for each row was much of what a message cost.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""JSON that every reader takes: numbers that are not finite become null."""
+"""JSON that every reader takes: numbers that are not finite become null.
+
+Relies on: the library's own encoder, which is fast; values are copied only where a number is not finite.
+
+Why: Python writes NaN and Infinity, which JSON does not have, so browsers, polars and jq would refuse the whole file
+for one diverged loss.
+"""
 
 from __future__ import annotations
 

@@ -13,6 +13,12 @@ When the run has ended, large tables become Parquet (`netdfl.record.segments`).
 Times are seconds since the fleet's common start, exact to the nanosecond. A null `node` is the fleet,
 a null `arrived_s` a message that never arrived. A null `value` is a number that was not finite: JSON
 has no NaN, and text in its place would turn the column of numbers into a column of strings in polars.
+
+Relies on: `O_APPEND`, and one writer for each file: a flush adds whole rows in one write.
+
+Why: The record of a run that died is the most wanted one. Lines need no footer, so the file is whole after any flush,
+and readers may look while the run goes on. Values wait as they are and become text together, because consecutive
+messages share most of their text.
 """
 
 from __future__ import annotations

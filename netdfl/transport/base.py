@@ -1,8 +1,13 @@
 """The interface between nodes and the network: a transport takes `Multicast`s and delivers messages into `Sink`s.
 
 All worlds differ below this interface and nowhere else. A transport never calls an algorithm. It delivers into the sink
-of a node (its mailbox), in one synchronous call for all messages that arrive at one instant. Such a call needs no task
-and no wake-up for each message, and its return value is how a full mailbox pushes back.
+of a node (its mailbox), in one synchronous call for all messages that arrive at one instant.
+
+Relies on: sinks that answer at once, in the loop of their node.
+
+Why: A synchronous call needs no task and no wake-up for each message, and its return value is how a full mailbox pushes
+back. Loss and dead peers show in the ledger and never as errors of `send`, for no algorithm may learn of them in
+another way than on a real network.
 """
 
 from __future__ import annotations

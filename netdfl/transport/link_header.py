@@ -1,4 +1,10 @@
-"""The link header: the record of an emulated link that travels behind a message's frame, and the sink that reads it."""
+"""The link header: the record of an emulated link that travels behind a message's frame, and the sink that reads it.
+
+Relies on: clocks of both nodes that agree, since its times are of the sender's.
+
+Why: It is behind the body, so that header and body, which all receivers share, stay as they are; its times differ from
+edge to edge. Its values are checked when read, because a stranger may have written them.
+"""
 
 from __future__ import annotations
 

@@ -4,9 +4,11 @@
           | 0x0A len header | 0x22 len reference            (the body lies in shared memory)
     body  = u32 length of metadata | msgpack metadata | arrays, each at a multiple of 16 | u64 xxh3_64
 
-Reading does not copy arrays: they are views of the body. That is why arrays are aligned and the body begins at a fixed
-byte. Nothing that comes over a wire is trusted: whatever the bytes are, decoding returns a message or raises one of the
-three `MessageError`s. protobuf would copy each body, so netdfl reads and writes these few fields itself.
+Relies on: protobuf's encoding of fields with a length, and little-endian arrays, as numpy and torch have them.
+
+Why: Reading does not copy arrays: they are views of the body. That is why arrays are aligned and the body begins at a
+fixed byte. Nothing that comes over a wire is trusted: whatever the bytes are, decoding returns a message or raises one
+of the three `MessageError`s. protobuf would copy each body, so netdfl reads and writes these few fields itself.
 """
 
 from __future__ import annotations

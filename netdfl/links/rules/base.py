@@ -4,6 +4,11 @@ A path is the sender's uplink, the link's own stages, and the receiver's downlin
 node and is shared by its links, so a unit enters a stage when it arrives there, and is never computed ahead of a shared
 stage. The same rules act on messages above gRPC, on messages in the simulated world, and on packets below TCP: each of
 these is a `Transit` to them.
+
+Relies on: whole nanoseconds, units that enter in the order of time, and keyed draws in place of a generator's state.
+
+Why: Rules know neither clocks nor messages, so the same rule acts in all worlds, and is tested by hand with numbers. An
+outcome replaces an earlier one of its unit, because a new rate or a broken link moves what is under way.
 """
 
 from __future__ import annotations

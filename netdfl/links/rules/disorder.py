@@ -1,4 +1,10 @@
-"""Disorder: duplicates, reordering, corruption. Each random draw is keyed by the unit, and needs no state."""
+"""Disorder: duplicates, reordering, corruption. Each random draw is keyed by the unit, and needs no state.
+
+Relies on: `keyed_random.py`: a copy has a number of its own, so it draws its own luck behind the stage that made it.
+
+Why: Without state, a link that rests can be dropped and made anew, and two algorithms meet the same disorder.
+Corruption marks a unit here and drops it only at the receiver, because a damaged unit takes its time on the wire.
+"""
 
 from __future__ import annotations
 

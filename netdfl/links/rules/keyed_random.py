@@ -7,6 +7,11 @@ on other messages or on their order.
 
 Units that are due at the same nanosecond go in the order of their order keys, hashes of edge and message. So their
 order does not depend on the order in which they were submitted.
+
+Relies on: the order of the members of `Kind`, which numbers kinds in the hash: new kinds are appended.
+
+Why: A generator would give each message the next number, so one message more would change the fate of all later ones. A
+draw by name compares algorithms on the same channel, and lets a resumed run draw again.
 """
 
 from __future__ import annotations

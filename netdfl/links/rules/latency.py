@@ -1,4 +1,11 @@
-"""Latency: the delay of a unit besides the time that its bytes take."""
+"""Latency: the delay of a unit besides the time that its bytes take.
+
+Relies on: keyed draws, and `DelayStage`, which remembers units in flight for a reset of the link.
+
+Why: A distribution is its inverse function, so one uniform draw by name gives the delay, the same in every world.
+Without `fifo` units may overtake each other, which waits must know (`ordered`). A constant delay is told from a random
+one, because the engine then computes the arrivals of whole multicasts.
+"""
 
 from __future__ import annotations
 

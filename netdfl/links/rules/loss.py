@@ -1,4 +1,12 @@
-"""Loss: the models that decide which units of a link are lost."""
+"""Loss: the models that decide which units of a link are lost.
+
+Relies on: units that enter one link in the order in which they were sent, since a burst's chain advances with each of
+them.
+
+Why: Loss comes before the rate: a lost unit takes no time of the serializer. Acknowledgements and notices have a chain
+of their own, so that a method that sends more of them does not meet another channel with its data. Models without
+memory draw by name alone, and their links may be dropped while they rest.
+"""
 
 from __future__ import annotations
 

@@ -8,6 +8,13 @@ which that message or a later full reference may close.
     versions   1   2   3   [4 lost]   5   6   7 in full
     copy       followed 1..3          5 and 6 wait
     at 7                              <- 6 <- 5 settled; a hole remains at 4 until it arrives
+
+Relies on: marks (`references.py`): a waiting difference belongs to the walk only if its mark is that of the reference
+at hand.
+
+Why: Push-sum shares are mass, so a difference that can't be added yet may not be thrown away, and a jump over a gap
+must keep the reference on both sides of it. What waits is bounded in number and in age, because a sender that is gone
+for good never closes its gaps.
 """
 
 from __future__ import annotations

@@ -13,9 +13,18 @@ next message, and the sender's next message carries h_(v-1) in full beside the d
 can't be decoded are kept if they are mass (push-sum), and settled backwards from the full reference,
 h_(v-2) = h_(v-1) - C_(v-1), as far as no other message is missing; if that one still arrives, late, the walk goes on.
 
+    in step ──a difference is lost──▶ apart ──asked for in the next message──▶ sent in full ──▶ in step
+
 A lossless compressor needs no reference: the vector itself is sent.
 
 A difference may be sent in several passes, C(d) + C(d - C(d)) + ..., where one pass would leave too much of it.
+
+Relies on: arithmetic that is the same on both ends: each operation is rounded by itself, never fused with the next, and
+messages are taken once.
+
+Why: Compressed vectors lose too much, compressed differences less and less. But both ends must hold the same reference
+for ever, over lost messages, crashes and old states; a mark notices every way in which they can part, where a version
+number alone missed a life that had begun anew.
 """
 
 from __future__ import annotations

@@ -3,6 +3,15 @@
 The carrier is the real transport beneath the links. It answers first: either the message has ended, or its receiver
 holds it until it is due. The call of a held message ends at once, so that the connection is free; its fate comes back
 later in a small report. Reports are no messages of the fleet: they have no row and no emulated bytes.
+
+    add ──▶ open ──it has ended, says the carrier──────────────────────▶ settled
+             └──its receiver holds it──▶ there ──a report, or the receiver is gone──▶ settled
+
+Relies on: answers of the carrier in the order of the messages with one id, and reports that come as messages, by the
+same carrier.
+
+Why: The call of a held message can't stay open until the message is due, which may be much later: the messages behind
+it would wait. A serial names a message in its report, because a copy that a link made has the id of its original.
 """
 
 from __future__ import annotations

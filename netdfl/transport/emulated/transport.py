@@ -10,6 +10,13 @@ message until that time, drives it through the downlink, and delivers it. So the
 in the emulated delay, as long as the emulated delay is longer.
 
 The fate of a message comes back in a receipt of the carrier, or in a report (`receipts.py`).
+
+Relies on: clocks of sender and receiver that agree, and a carrier that is faster than the links that it carries for;
+how often it was not is measured (`diagnosis/fidelity.py`).
+
+Why: The halves belong to different nodes, because an uplink is shared by all that its sender sends, and a downlink by
+all that come to its receiver. The due time travels instead of the delay, so that what gRPC takes is part of the delay
+and not added to it.
 """
 
 from __future__ import annotations

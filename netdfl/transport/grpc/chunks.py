@@ -1,7 +1,9 @@
 """Chunks: a large message as a stream of `Chunk`s of data.proto, split and assembled without I/O.
 
-Neither side holds a second copy of the body. The sender cuts the pieces from the arrays themselves. The receiver writes
-each piece into its place in one buffer, which it allocates when the size is announced and has been checked.
+Relies on: a checksum that can be fed in pieces, and a size that is announced before any data.
+
+Why: Neither side holds a second copy of the body. The sender cuts the pieces from the arrays themselves. The receiver
+writes each piece into its place in one buffer, which it allocates when the size is announced and has been checked.
 """
 
 from __future__ import annotations

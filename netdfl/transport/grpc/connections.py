@@ -1,8 +1,10 @@
 """Shared connections: nodes of one process share a server, and one connection to each other process.
 
-A large fleet puts many nodes into one process, and a connection for each pair of nodes would be too many. A node that
-is alone in its process has server and connections to itself. So has each node under mutual TLS, for there a server and
-a connection prove the identity of the one node at their end.
+Relies on: metadata that name the callee of each call, and TLS, where there is any, with an end for each node.
+
+Why: A large fleet puts many nodes into one process, and a connection for each pair of nodes would be too many. A node
+that is alone in its process has server and connections to itself. So has each node under mutual TLS, for there a server
+and a connection prove the identity of the one node at their end.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""Receipts: the answers of a receiver over a stream, and the fates that only the gRPC transport gives."""
+"""Receipts: the answers of a receiver over a stream, and the fates that only the gRPC transport gives.
+
+Relies on: `is_plausible`: another process wrote the text, which may be of another version.
+
+Why: A receipt is the same answer as the word in shared memory, in protobuf's form; both become an `Answer` before
+anybody acts on them. A full mailbox is a receipt and no error, because an error would end the stream.
+"""
 
 from __future__ import annotations
 

@@ -7,6 +7,12 @@ One event loop serves all calls. There is no `await` between the admission of a 
 the moment when the sink takes it and its answer in memory. So when a hello with a renewal comes, each earlier message
 of its sender is in one of three states: answered, not begun, or waiting for room. The renewal ends the calls of the
 last kind, and no message of theirs is taken later.
+
+Relies on: the one event loop of the node, which runs between two `await`s without interruption.
+
+Why: Anybody may connect, so the sender is checked before the body of a message is read, and whatever is wrong with it
+becomes a count and an answer. An answer waits while the mailbox is full, so flow control needs no message of its own;
+it is given before the sender's deadline, so that a full mailbox is not taken for a dead peer.
 """
 
 from __future__ import annotations

@@ -12,6 +12,11 @@ When a stream ends, it hands the messages without an answer back. The receiver m
 for its body stays lent. So the next hello is a *renewal*: a receiver that accepts it will begin no earlier message, and
 for each earlier message that it had begun there is an answer in memory. After the renewal a message without an answer
 is sent again. So each message is taken once, though neither side can recall what it has sent.
+
+Relies on: gRPC keeping the order of frames on a stream, and a receiver that answers each frame in that order.
+
+Why: A queue of its own for each peer keeps a dead or full peer from holding up the others. Every end is a fate in the
+ledger and no exception, because no algorithm may learn of the state of a connection.
 """
 
 from __future__ import annotations

@@ -1,4 +1,11 @@
-"""The transport of real worlds: a gRPC server for each node, and a sender for each peer."""
+"""The transport of real worlds: a gRPC server for each node, and a sender for each peer.
+
+Relies on: addresses from `set_peer`, and a process that does not fork afterwards: gRPC hangs in a fork.
+
+Why: Senders are made when they are first needed and closed when idle, because most pairs of a large fleet never speak,
+and on a graph that is redrawn ever more calls would stay open. Heartbeats have senders of their own: behind a model of
+megabytes they would be late, and a live node be called gone.
+"""
 
 from __future__ import annotations
 

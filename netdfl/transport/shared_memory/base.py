@@ -8,6 +8,11 @@ slots or processes; `buffers.py` implements them.
                                          └── the stream broke: the outcome is open until the reader accepts a *renewal*
 
 A renewal is a number in a hello. A reader that accepts it will not begin to read any body that was lent before.
+
+Relies on: messages, by which each side learns what the other has done: memory alone wakes nobody.
+
+Why: Transports do not know words or slots. So the protocol in memory can be walked as a small model, with all
+interleavings of both sides, and be changed without them.
 """
 
 from __future__ import annotations

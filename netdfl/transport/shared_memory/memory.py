@@ -8,6 +8,11 @@ Behind the parts, each node has a word that names its present life and the proce
     part     = buffers, each a page of lease slots and then the body
     slot     = token | state | answer          three words, a slot for each reader that the body is lent to
     presence = life of the node << 32 | process id          (0: no life is here)
+
+Relies on: an anonymous map that forked processes inherit, and process ids that are not given again within a run.
+
+Why: Named memory outlives a killed run and must be cleared away; this can't. A presence word names a life and its
+process, so that a lender gets its buffers back from a reader that died at any step, without asking a clock.
 """
 
 from __future__ import annotations

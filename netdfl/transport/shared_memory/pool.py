@@ -13,6 +13,13 @@ latter by loads of its slot and by messages, never by a clock:
 A reader that is stopped keeps its buffers; a body that has no room beside them goes inline. No rule here relies on the
 order of a store and a later load of another word. The lender loads the word for which it waits and acts on that word
 alone. Whatever it writes for a reader (body, slot) it writes before it sends the message that makes the reader look.
+
+Relies on: the reader's single stores in the order of the picture, and messages that come after what was stored before
+them.
+
+Why: A lender that could take a loan back would have to see whether the reader has begun, a store followed by a load of
+another word, which neither x86 nor ARM orders without a fence. So nothing is taken back, and no period of grace is
+needed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,11 @@
-"""The ends of a fabric: for each node its sink, its edges to others, and the senders that wait for room."""
+"""The ends of a fabric: for each node its sink, its edges to others, and the senders that wait for room.
+
+Relies on: `EdgeState`, of which `FabricEdge` is one: the engine drives it, and the fabric adds the backlog.
+
+Why: A fleet has millions of edges and uses few of them at a time: edges are made at their first message, and those that
+rest are dropped, where a new one would behave alike. The route to the same receivers is kept, since most nodes send to
+them again. A backlog belongs to an edge, so that one full mailbox holds up its senders and nobody else.
+"""
 
 from __future__ import annotations
 

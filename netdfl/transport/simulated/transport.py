@@ -1,4 +1,10 @@
-"""The simulated transport: one node's end of the fabric that carries a whole fleet in one process."""
+"""The simulated transport: one node's end of the fabric that carries a whole fleet in one process.
+
+Relies on: the fabric taking messages synchronously: no message waits here, only a sender does.
+
+Why: Nodes know a `Transport` each, as in real worlds, while the fabric is one for all: what a node is told of addresses
+and of gone peers has no meaning in it, and is ignored here, in one place.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Models of the virtual time that local rounds take, by name, and the nodes that are slower than others."""
+"""Models of the virtual time that local rounds take, by name, and the nodes that are slower than others.
+
+Relies on: a stream for each node and round, so that a draw does not depend on who trained before, and a file of
+measured times that is kept with the run.
+
+Why: A local round's real time differs from run to run and would move every message. So virtual time goes by a model,
+and measured times are taken once, before the run, so that a rerun charges the same.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,11 @@
 """The ledgers of the simulated world: one for the fleet, and one for each node.
 
-The fleet's ledger counts by sender, and records messages that end at one instant as one outcome. The fabric itself
-knows all messages in flight, so a node's ledger only counts.
+The fleet's ledger counts by sender, and records messages that end at one instant as one outcome.
+
+Relies on: the fabric, which knows all messages in flight, and `before_look`, called before anybody reads a count.
+
+Why: Nearly all messages are delivered, in every round over the same edges. So on a graph that stays, all rounds of a
+node are one line here, and deliveries are counted many at a time, when somebody looks.
 """
 
 from __future__ import annotations

@@ -2,6 +2,11 @@
 
 A crash ends a life, and a restart begins the next one. The node's ledger, its end of the fabric, its worker and its
 kept state outlast a life; its `NodeHost` does not.
+
+Relies on: `NodeHost`, which has the same lives on either clock; here its orders are calls.
+
+Why: Messages under way and counts belong to the network and to the record, not to a process, so a crash must not take
+them along. A kept state lies in memory, as a disk would keep it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,12 @@
 """Local rounds in virtual time: each ends at its modeled time, and is computed when the first one is due.
 
-The result of a round is needed only when it ends. So all rounds under way wait until the first of them is due, and are
-then computed as one batch, which is faster than one after another. Their results are kept until each one's time.
+    submitted ──the first of all is due──▶ computed with the others ──its own time comes──▶ done
+        └──paused──▶ due later by the pause
+
+Relies on: local rounds of different nodes not touching each other, and timers that fire in the order of their names.
+
+Why: The result of a round is needed only when it ends. So all rounds under way wait until the first of them is due, and
+are then computed as one batch, which is faster than one after another. Their results are kept until each one's time.
 """
 
 from __future__ import annotations

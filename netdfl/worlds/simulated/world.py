@@ -3,6 +3,13 @@
 Every random draw comes from the scenario's seed, every instant has one order (`loop.py`, and `links/engine.py` for
 messages), and nothing waits for real time. So a run depends on its scenario alone, and takes only the time that its
 computations need.
+
+Relies on: one thread that acts in virtual time: what threads compute is joined within a call, and nothing returns later
+from outside.
+
+Why: The same supervisor and hosts run as in real worlds, over this loop and its fabric, so that what is found here is
+found in the code that runs on machines. Exact arithmetic is a setting of the whole process (`arithmetic.py`), so two
+fleets of one process run one after the other.
 """
 
 from __future__ import annotations
