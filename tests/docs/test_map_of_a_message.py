@@ -22,7 +22,7 @@ WORLDS: dict[str, Any] = {
 """Threads stand for processes, because one profiler sees all of them: the transport and its memory are the same."""
 MOST = {"simulated": 40, "processes": 60}
 MOST_HELPERS = 10
-ENTRY = re.compile(r"^ *(?:\d+\.|-) ", re.MULTILINE)
+ENTRY = re.compile(r"^(?:\d+\.| *-) ", re.MULTILINE)
 FILES = re.compile(r"\(([\w/]+\.py(?:, [\w/]+\.py)*)\)")
 
 
