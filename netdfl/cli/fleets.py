@@ -46,6 +46,12 @@ def node(
         Path | None, typer.Option("--credentials", metavar="FILE", help="By which the others know this node.")
     ] = None,
     tls: Tls = True,
+    secret: Annotated[
+        Path | None, typer.Option("--secret", metavar="FILE", help="The fleet's, in plain text; the same on each node.")
+    ] = None,
+    open_to_all: Annotated[
+        bool, typer.Option("--open", help="No secret: whoever reaches the ports may take part.")
+    ] = False,
     sets: Sets = [],  # noqa: B006 - typer reads it only
     on: World = None,
 ) -> None:
@@ -57,7 +63,7 @@ def node(
     from netdfl.standalone.request import make_request
 
     loaded = load_scenario(scenario, sets, on)
-    request = make_request(loaded, id, listen, peers, out, start_timeout, credentials, tls)
+    request = make_request(loaded, id, listen, peers, out, start_timeout, credentials, tls, secret, open_to_all)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # process 1 of a container has no default of its own
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from netdfl.standalone.node import live  # it loads torch and grpc
@@ -74,7 +80,7 @@ def credentials(
     sets: Sets = [],  # noqa: B006 - typer reads it only
     on: World = None,
 ) -> None:
-    """Write a secret file for each node, to be carried to where `netdfl node` runs it; one set a run.
+    """Write a secret file for each node, to be carried to where `netdfl node` runs it, and one for plain text.
 
     Examples:
         netdfl credentials clinics.yaml --out secrets

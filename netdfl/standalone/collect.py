@@ -109,6 +109,8 @@ def _gather(
     _copy(parts, directory.path)
     for sentence in mixed(software_of(parts)):
         note(sentence)
+    if openly := sorted(node for node, part in parts.items() if part.record.open):
+        note(f"nodes {openly} had no secret of their fleet: whoever reached their ports could take part")
     found = open_run(directory.path)
     duration_s = _duration_s(parts)
     with StoreWriter(directory.path, "fleet") as store:

@@ -1,5 +1,7 @@
 """`netdfl credentials`: a file for each node of a fleet without a supervisor, which proves its identity.
 
+Each also has the secret of the fleet, as has a file for nodes that talk in plain text.
+
 With its file a node can certify lives of its own, each with a new key that never leaves the node, and no other node.
 The authority that made the files is thrown away: no node joins the fleet later.
 """
@@ -7,6 +9,7 @@ The authority that made the files is thrown away: no node joins the fleet later.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,12 +26,19 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OWNERS, _EVERYBODYS, _OTHERS = 0o600, 0o644, 0o077
 MOUNTED = Path("/run/secrets")
 """Where container engines mount a file: only processes of the one node's container can read it there."""
+FLEET_SECRET = "fleet.secret"
+LEAST_LETTERS = 32
 _MOST_BYTES = 1 << 16
+_SECRET = "-----BEGIN NETDFL SECRET-----\n{}\n-----END NETDFL SECRET-----\n"
+_SECRET_IN = re.compile(_SECRET.format("([0-9a-f]{64})"))
 
 
-def write_credentials(scenario: Scenario, folder: Path, *, mounted: bool = False) -> list[Path]:
-    """Write the file of each node of `scenario` into the new `folder`, which only its owner can enter.
+def write_credentials(
+    scenario: Scenario, folder: Path, *, mounted: bool = False, tls: bool | None = None
+) -> list[Path]:
+    """Write the file of each node of `scenario`, and `fleet.secret`, into the new `folder`, which its owner can enter.
 
+    `tls`: only the first, or only the second, which nodes need that talk in plain text.
     `mounted`: each will be mounted into a container, whose user is another. Raises InputError.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -37,16 +47,18 @@ def write_credentials(scenario: Scenario, folder: Path, *, mounted: bool = False
         folder.mkdir(PRIVATE, parents=True, exist_ok=True)
         folder.chmod(PRIVATE)
         mode = _EVERYBODYS if mounted else _OWNERS
-        made = bundles(scenario.num_nodes)
-        return [_write(folder / f"{node}.pem", text, mode) for node, text in made.items()]
+        secret = secrets.token_hex(32)
+        made = {} if tls is False else bundles(scenario.num_nodes, secret)
+        files = {f"{node}.pem": text for node, text in made.items()} | ({} if tls else {FLEET_SECRET: f"{secret}\n"})
+        return [_write(folder / name, text, mode) for name, text in files.items()]
 
 
-def bundles(num_nodes: int) -> dict[NodeId, str]:
-    """Return the contents of each node's file, by an authority that is thrown away."""
+def bundles(num_nodes: int, secret: str) -> dict[NodeId, str]:
+    """Return the contents of each node's file, by an authority that is thrown away, with the fleet's `secret`."""
     from netdfl.transport.security.authority import Authority
 
     authority = Authority.make(secrets.token_hex(8))
-    return {node: authority.of_node(node).to_pem() for node in range(num_nodes)}
+    return {node: authority.of_node(node).to_pem() + _SECRET.format(secret) for node in range(num_nodes)}
 
 
 def _write(file: Path, text: str, mode: int) -> Path:
@@ -56,19 +68,38 @@ def _write(file: Path, text: str, mode: int) -> Path:
     return file
 
 
-def read_credentials(file: Path, node: NodeId) -> Authority:
-    """Return the authority of `node` from its file, which no other user may read. Raises InputError."""
+def read_credentials(file: Path, node: NodeId) -> tuple[Authority, str]:
+    """Return the authority of `node` and the fleet's secret from its file, which no other user may read.
+
+    Raises InputError.
+    """
     from netdfl.transport.security.authority import Authority
 
+    text = _read_private("--credentials", file)
+    try:
+        authority = Authority.from_pem(text, node)
+    except InputError as error:
+        raise InputError(f"--credentials {file}: {error}") from error
+    if (found := _SECRET_IN.search(text)) is None:
+        raise InputError(f"--credentials {file}: an earlier netdfl wrote it, without a secret; write new ones")
+    return authority, found[1]
+
+
+def read_secret(file: Path) -> str:
+    """Return the fleet's secret from a file that no other user may read. Raises InputError."""
+    text = _read_private("--secret", file).strip()
+    if len(text) < LEAST_LETTERS:
+        raise InputError(f"--secret {file} has {len(text)} letters: expected at least {LEAST_LETTERS}, drawn by chance")
+    return text
+
+
+def _read_private(option: str, file: Path) -> str:
     mounted = MOUNTED in file.parents
     try:
         text = read_plain(file.resolve() if mounted else file, _MOST_BYTES)  # Kubernetes mounts links
         others = 0 if mounted else file.stat().st_mode & _OTHERS
     except OSError as error:
-        raise InputError(f"--credentials {file} can't be read: {error.strerror}") from error
+        raise InputError(f"{option} {file} can't be read: {error.strerror}") from error
     if others:
-        raise InputError(f"--credentials {file} can be read by others: chmod 600 {file}")
-    try:
-        return Authority.from_pem(text, node)
-    except InputError as error:
-        raise InputError(f"--credentials {file}: {error}") from error
+        raise InputError(f"{option} {file} can be read by others: chmod 600 {file}")
+    return text

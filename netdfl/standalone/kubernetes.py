@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,8 +19,8 @@ from netdfl.core.errors import InputError
 from netdfl.core.files import PRIVATE, check_empty
 from netdfl.host.plan import pack
 from netdfl.scenario.model.schema import Scenario
-from netdfl.standalone.credentials import MOUNTED, bundles
-from netdfl.standalone.testbed import PORT, SECRET, node_command
+from netdfl.standalone.credentials import FLEET_SECRET, MOUNTED, bundles
+from netdfl.standalone.testbed import PORT, node_command, target
 from netdfl.worlds.containers.compose import HOME, acts_on_packets, to_blocks
 from netdfl.worlds.containers.engine import IMAGE_USER
 from netdfl.worlds.containers.image import asks_gpus, write_recipe
@@ -49,8 +50,7 @@ def write_manifests(scenario: Scenario, folder: Path, *, tls: bool = True) -> Pa
     _write(folder / "fleet.yaml", [fleet.volume(), config, fleet.service(), fleet.policy(), fleet.job()])
     _write(folder / "collect.yaml", [fleet.collecting()])
     _write(folder / "copy.yaml", [fleet.copying()])
-    if tls:
-        _write(folder / "credentials.yaml", [fleet.secret()], 0o600)
+    _write(folder / "credentials.yaml", [fleet.secret()], 0o600)
     (folder / "README.md").write_text(fleet.readme(), encoding="utf-8")
     return folder.resolve()
 
@@ -96,9 +96,10 @@ class Manifests:
         return self._object("v1", "ConfigMap", "scenario") | {"binaryData": data}
 
     def secret(self) -> Manifest:
-        """Return the credentials of all nodes."""
-        made = bundles(self.scenario.num_nodes)
-        files = {f"{node}.pem": text for node, text in made.items()}
+        """Return the credentials of all nodes; in plain text the secret of the fleet."""
+        secret = secrets.token_hex(32)
+        made = bundles(self.scenario.num_nodes, secret) if self.tls else {}
+        files = {f"{node}.pem": text for node, text in made.items()} or {FLEET_SECRET: secret}
         return self._object("v1", "Secret", "credentials") | {"type": "Opaque", "stringData": files}
 
     def service(self) -> Manifest:
@@ -180,9 +181,9 @@ class Manifests:
         container["readinessProbe"] = {"tcpSocket": {"port": PORT}}
         container["resources"] = self._resources()
         container["volumeMounts"].append({"name": "scenario", "mountPath": HOME, "readOnly": True})
-        if self.tls:
-            mine = {"mountPath": f"{MOUNTED}/{SECRET}", "subPathExpr": "$(NODE).pem", "readOnly": True}
-            container["volumeMounts"].append({"name": "credentials", **mine})
+        mine = {"mountPath": f"{MOUNTED}/{target(self.tls)}", "readOnly": True}
+        file = {"subPathExpr": "$(NODE).pem"} if self.tls else {"subPath": FLEET_SECRET}
+        container["volumeMounts"].append({"name": "credentials", **mine, **file})
         return container
 
     def _container(self, name: str, command: Sequence[str]) -> Manifest:
@@ -216,7 +217,7 @@ class Manifests:
         if part == "node":
             items = [{"key": key, "path": name} for key, name in self.files.items()]
             volumes.append({"name": "scenario", "configMap": {"name": f"{self.name}-scenario", "items": items}})
-        if part == "node" and self.tls:
+        if part == "node":
             secret = {"secretName": f"{self.name}-credentials", "defaultMode": 0o440}
             volumes.append({"name": "credentials", "secret": secret})
         spec = {
@@ -232,12 +233,13 @@ class Manifests:
 
     def readme(self) -> str:
         """Return instructions for the folder."""
-        secret = "kubectl apply -f credentials.yaml\n    " if self.tls else ""
+        secret = "kubectl apply -f credentials.yaml\n    "
         build = f"docker build -t {self.image} image" if not self.scenario.world.image else ""  # type: ignore[attr-defined]
         proof = (
             _PROOF
             if self.tls
-            else "Nodes talk in plain text (`--no-tls`): whoever is in the cluster's network may listen."
+            else "Nodes talk in plain text (`--no-tls`): whoever is in the cluster's network may listen. They prove\n"
+            "to each other the secret of the fleet, `credentials.yaml`. Once it is applied, delete it here."
         )
         selector = ",".join(f"{key}={value}" for key, value in self._labels().items())
         return _README.format(

@@ -138,6 +138,7 @@ class StandaloneNode:
             run_id=beginning.run_id,
             scenario_hash=start.scenario_hash,
             credentials=start.credentials,
+            secret=request.secret,
         )
         birth = NodeConfig(
             node=request.node,
@@ -158,6 +159,7 @@ class StandaloneNode:
             scenario_hash=start.scenario_hash,
             pid=os.getpid(),
             versions=dict(start.versions),
+            open=not request.secret.text,
         )
         self.quiet: Account | None = None
         self.done, self.stopped = asyncio.Event(), asyncio.Event()

@@ -48,13 +48,14 @@ class NodeRecord:
     `start_monotonic_ns` is the fleet's start by the machine's monotonic clock, for processes beside the node;
     `at_s` is the time of writing, in seconds since that start. `versions` are the node's, `crash` holds the details of
     a
-    scripted crash.
+    scripted crash. `open`: the fleet had no secret, so whoever reached its ports could take part.
     """
 
     node: NodeField
     run_id: Annotated[str, Field(pattern=r"^([0-9a-f]{2})*$", max_length=16)]
     epoch: Annotated[Count, Field(le=MOST_EPOCH)]
     scenario_hash: str
+    open: bool = False
     stage: NodeStage = NodeStage.GATHERING
     round: Count = 0
     loss: float | None = None

@@ -6,7 +6,9 @@ Nothing here imports torch or grpc; modules that do are imported once the input 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +19,9 @@ from netdfl.core.given_files import given_text
 from netdfl.core.types import NodeId
 from netdfl.core.units import parse_time_ns
 from netdfl.scenario.model.schema import Scenario
-from netdfl.standalone.credentials import read_credentials
+from netdfl.standalone.credentials import read_credentials, read_secret
 from netdfl.transport.security.credentials import Credentials
+from netdfl.transport.security.secret import OPEN, FleetSecret
 
 if TYPE_CHECKING:
     from netdfl.transport.security.authority import Authority
@@ -31,7 +34,7 @@ WORLDS = ("processes", "namespaces", "containers")
 class Request:
     """A request to start one node: its scenario, its address, all nodes' addresses, and its directory.
 
-    `authority` certifies its lives; None: all nodes talk in plain text.
+    `authority` certifies its lives; None: all nodes talk in plain text. They prove the fleet's `secret` to each other.
     """
 
     scenario: Scenario
@@ -42,6 +45,7 @@ class Request:
     directory: Path
     start_timeout_ns: int
     authority: Authority | None = None
+    secret: FleetSecret = OPEN
 
     def certify(self, epoch: int) -> Credentials | None:
         """Return new credentials for life `epoch` of the node; None without mutual TLS."""
@@ -85,11 +89,14 @@ def make_request(
     start_timeout: str | None = None,
     credentials: Path | None = None,
     tls: bool = True,
+    secret: Path | None = None,
+    open_to_all: bool = False,
 ) -> Request:
     """Check the arguments of the command line. Raises InputError."""
-    _check_talk(credentials, tls)
-    addresses = _addresses(scenario, node, peers)
     host, port = split_address(listen)
+    _check_talk(credentials, tls, secret, open_to_all, host)
+    addresses = _addresses(scenario, node, peers)
+    authority, text = _proofs(credentials, secret, node)
     directory = out or Path("fleet") / scenario.name / str(node)
     try:
         directory.mkdir(PRIVATE, parents=True, exist_ok=True)
@@ -103,20 +110,43 @@ def make_request(
         peers=addresses,
         directory=directory.resolve(),
         start_timeout_ns=_start_timeout_ns(scenario, start_timeout),
-        authority=None if credentials is None else read_credentials(credentials, node),
+        authority=authority,
+        secret=FleetSecret(text=text, by_address=False),
     )
 
 
-def _check_talk(credentials: Path | None, tls: bool) -> None:
-    """Raise InputError if it is unclear whether nodes prove their identity to each other."""
+def _proofs(credentials: Path | None, secret: Path | None, node: NodeId) -> tuple[Authority | None, str]:
+    """Return the authority and the fleet's secret, from whichever file is given. Raises InputError."""
+    if credentials is not None:
+        return read_credentials(credentials, node)
+    return None, "" if secret is None else read_secret(secret)
+
+
+def _check_talk(credentials: Path | None, tls: bool, secret: Path | None, open_to_all: bool, host: str) -> None:
+    """Raise InputError if it is unclear whether nodes prove their identity, or that they are of one fleet."""
     if tls and credentials is None:
         raise InputError(
             "nodes that nobody looks after prove to each other who they are: make a file for each by "
-            "`netdfl credentials SCENARIO --out DIR`, and give --credentials DIR/ID.pem; or --no-tls, "
-            "where nobody but this fleet reaches the ports"
+            "`netdfl credentials SCENARIO --out DIR`, and give --credentials DIR/ID.pem; or --no-tls --secret "
+            "DIR/fleet.secret, where nobody can listen on the way"
         )
     if not tls and credentials is not None:
         raise InputError("--credentials are for mutual TLS, and --no-tls has none: give one of the two")
+    if secret is not None and credentials is not None:
+        raise InputError("--credentials hold the fleet's secret, too: leave --secret out")
+    if open_to_all and (secret is not None or credentials is not None):
+        raise InputError("--open is for a fleet without a secret: leave it out, or the secret")
+    if not tls and secret is None and not open_to_all and not _is_loopback(host):
+        raise InputError(
+            f"whoever reaches {host} could take part: give all nodes the same --secret DIR/fleet.secret, which "
+            "`netdfl credentials SCENARIO --out DIR` writes; or --open, where nobody but this fleet reaches the ports"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    with suppress(ValueError):
+        return ip_address(host.strip("[]")).is_loopback
+    return host == "localhost"
 
 
 def _addresses(scenario: Scenario, node: NodeId, peers: Path) -> Mapping[NodeId, str]:

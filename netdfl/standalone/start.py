@@ -65,7 +65,9 @@ class StartNegotiation:
         self.request, self.scenario_hash, self.events, self.versions = request, scenario_hash, events, versions
         self.credentials = request.certify(0)  # for asking: which life this is, the others tell
         self.lines = {
-            node: Line(node, where, self.credentials) for node, where in request.peers.items() if node != request.node
+            node: Line(node, where, self.credentials, request.secret)
+            for node, where in request.peers.items()
+            if node != request.node
         }
         self._why: dict[NodeId, str] = {}
         self.until_ns = time.monotonic_ns() + request.start_timeout_ns

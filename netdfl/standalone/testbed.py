@@ -17,7 +17,7 @@ from netdfl.packets.tun import address_of
 from netdfl.record.forms import RESULT, damaged, read_form
 from netdfl.scenario.build import compile_schedule
 from netdfl.scenario.model.schema import Scenario
-from netdfl.standalone.credentials import MOUNTED, write_credentials
+from netdfl.standalone.credentials import FLEET_SECRET, MOUNTED, write_credentials
 from netdfl.standalone.packets import LINKS, NETWORK, NODES
 from netdfl.worlds.containers.compose import (
     HOME,
@@ -43,7 +43,7 @@ _WRITABLE = 0o777
 def write_testbed(scenario: Scenario, folder: Path, *, tls: bool = True) -> Path:
     """Write the testbed of `scenario` into the new `folder`, and return its path. Raises InputError.
 
-    With `tls`, each node gets a file that proves its identity, and no other node's.
+    With `tls`, each node gets a file that proves its identity, and no other node's; else all get the fleet's secret.
     """
     check_empty(folder)
     world: Any = scenario.world
@@ -55,9 +55,9 @@ def write_testbed(scenario: Scenario, folder: Path, *, tls: bool = True) -> Path
     (folder / "data").mkdir()
     unpack(pack(scenario), folder)
     (folder / "peers.yaml").write_text("".join(f"{line}\n" for line in _peers(scenario)), encoding="utf-8")
-    files = write_credentials(scenario, folder / CREDENTIALS, mounted=True) if tls else []
+    files = write_credentials(scenario, folder / CREDENTIALS, mounted=True, tls=tls)
     services, more = _services(scenario, image, label, tls)
-    more |= {"secrets": {file.stem: {"file": f"./{CREDENTIALS}/{file.name}"} for file in files}} if files else {}
+    more |= {"secrets": {file.stem: {"file": f"./{CREDENTIALS}/{file.name}"} for file in files}}
     (folder / "docker-compose.yaml").write_text(to_blocks([{"services": services, **more}]), encoding="utf-8")
     links = {"layer": world.loss_layer, "engine": engine_of(scenario)}
     (folder / ABOUT).write_text(json.dumps({"label": label, "links": links}, indent=1) + "\n", encoding="utf-8")
@@ -79,7 +79,7 @@ def _services(scenario: Scenario, image: str, label: str, tls: bool) -> tuple[di
         owner=f"${{NETDFL_OWNER:-{IMAGE_USER}:{IMAGE_USER}}}",
         labels={LABEL: label},
         environment={"NETDFL_DATA": f"{HOME}/data"},
-        hidden=[CREDENTIALS] if tls else [],
+        hidden=[CREDENTIALS],
     )
     more: dict[str, Any] = {}
     if not scenario.world.image:  # type: ignore[attr-defined]
@@ -94,7 +94,7 @@ def _services(scenario: Scenario, image: str, label: str, tls: bool) -> tuple[di
         services["forwarder"] = forwarder | {"network_mode": "none"} | more
     for node in range(scenario.num_nodes):
         command = node_command(f"{node}", f"{HOME}/{NODES}/{node:03d}", tls)
-        secret = {"secrets": [{"source": f"{node}", "target": SECRET}]} if tls else {}
+        secret = {"secrets": [{"source": f"{node}" if tls else Path(FLEET_SECRET).stem, "target": target(tls)}]}
         services[service_name(node)] = fleet.node(node, command) | secret | more
     return services, fleet.networks()
 
@@ -102,8 +102,14 @@ def _services(scenario: Scenario, image: str, label: str, tls: bool) -> tuple[di
 def node_command(node: str, out: str, tls: bool) -> list[str]:
     """Return the command in the container of a node, which writes to `out`; also outside of Compose."""
     files = [f"--scenario={HOME}/scenario.yaml", f"--peers={HOME}/peers.yaml", f"--out={out}"]
-    proof = f"--credentials={MOUNTED}/{SECRET}" if tls else "--no-tls"
-    return ["python", "-m", "netdfl.cli", "node", f"--id={node}", f"--listen=0.0.0.0:{PORT}", proof, *files]
+    where = f"{MOUNTED}/{target(tls)}"
+    proof = [f"--credentials={where}"] if tls else ["--no-tls", f"--secret={where}"]
+    return ["python", "-m", "netdfl.cli", "node", f"--id={node}", f"--listen=0.0.0.0:{PORT}", *proof, *files]
+
+
+def target(tls: bool) -> str:
+    """Return the name under which a container finds its proof."""
+    return SECRET if tls else FLEET_SECRET
 
 
 def known_of(folder: Path) -> dict[str, Any]:
@@ -135,7 +141,10 @@ async def _deaths(label: str) -> dict[NodeId, str]:
     return found
 
 
-_NO_TLS = "\nNodes talk in plain text (`--no-tls`): nobody outside reaches their ports."
+_NO_TLS = (
+    "\nNodes talk in plain text (`--no-tls`), and prove to each other the secret of the fleet: the file in\n"
+    "`credentials/`, mounted into each container. Whoever has it can take part: keep the folder to yourself."
+)
 _TLS = (
     "\nNodes talk by mutual TLS. A file of `credentials/` says which node a container is; it is mounted there as a\n"
     "secret, and no container sees another's. Whoever has it can be that node: keep the folder to yourself."

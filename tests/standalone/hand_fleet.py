@@ -56,7 +56,8 @@ def become(arguments: list[str], log: str, packages: str) -> None:
 class HandFleet:
     """Nodes by hand in `folder`: one process each, which the test starts, stops and starts again.
 
-    Each has its file of `credentials`, from which a test may take one away: that node speaks plain text.
+    Each has its file of `credentials`, from which a test may take one away: that node speaks plain text, openly. One
+    that ends in `.secret` has its node prove that secret in plain text.
     """
 
     def __init__(self, folder: Path, scenario: str, nodes: int, *, timeout: str = "60s") -> None:
@@ -68,7 +69,8 @@ class HandFleet:
         peers = {node: f"localhost:{port}" for node, port in enumerate(self.ports)}
         (folder / "peers.json").write_text(json.dumps(peers), encoding="utf-8")
         files = write_credentials(loads(scenario), folder / "credentials")
-        self.credentials = dict(enumerate(files))
+        self.credentials = dict(enumerate(files[:nodes]))
+        self.secret = files[nodes]
 
     def start(self, *nodes: int, scenario: str = "scenario.yaml", packages: Path | str = "") -> None:
         for node in nodes:
@@ -81,7 +83,12 @@ class HandFleet:
                 "--start-timeout": self.timeout,
             }
             mine = self.credentials.get(node)
-            proof = ["--no-tls"] if mine is None else [f"--credentials={mine}"]
+            plain = mine is None or mine.suffix == ".secret"
+            proof = (
+                [f"--credentials={mine}"]
+                if not plain
+                else ["--no-tls", *([] if mine is None else [f"--secret={mine}"])]
+            )
             words = ["node", *(str(word) for pair in arguments.items() for word in pair), *proof]
             process = context().Process(target=become, args=(words, str(self.log(node)), str(packages)))
             process.start()

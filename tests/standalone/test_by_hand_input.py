@@ -31,7 +31,13 @@ ALL = {0: "a:1", 1: "b:2"}
 def request(tmp_path: Path, peers: Any = ALL, on: str | None = None, **changes: Any) -> Any:
     file = tmp_path / "peers.json"
     file.write_text(peers if isinstance(peers, str) else json.dumps(peers), encoding="utf-8")
-    words: dict[str, Any] = {"node": 1, "listen": "0.0.0.0:5000", "out": tmp_path / "out", "tls": False}
+    words: dict[str, Any] = {
+        "node": 1,
+        "listen": "0.0.0.0:5000",
+        "out": tmp_path / "out",
+        "tls": False,
+        "open_to_all": True,
+    }
     scenario: Scenario = loads(SCENARIO, on=on)
     return make_request(scenario, peers=file, **words | changes)
 
@@ -52,7 +58,7 @@ def credentials(tmp_path: Path) -> Path:
 
 
 def test_each_life_gets_a_certificate_of_its_own(tmp_path: Path, credentials: Path) -> None:
-    asked = request(tmp_path, tls=True, credentials=credentials / "1.pem")
+    asked = request(tmp_path, tls=True, credentials=credentials / "1.pem", open_to_all=False)
     first, later = asked.certify(0), asked.certify(2)
     assert first.authority == later.authority
     assert first.key != later.key
@@ -61,9 +67,9 @@ def test_each_life_gets_a_certificate_of_its_own(tmp_path: Path, credentials: Pa
 
 def test_credentials_are_their_owners_alone_and_nobodys_twice(credentials: Path) -> None:
     files = sorted(credentials.iterdir())
-    assert [file.name for file in files] == ["0.pem", "1.pem"]
-    assert [file.stat().st_mode & 0o777 for file in (credentials, *files)] == [0o700, 0o600, 0o600]
-    assert len({file.read_text() for file in files}) == 2
+    assert [file.name for file in files] == ["0.pem", "1.pem", "fleet.secret"]
+    assert [file.stat().st_mode & 0o777 for file in (credentials, *files)] == [0o700, 0o600, 0o600, 0o600]
+    assert len({file.read_text() for file in files}) == 3
     with pytest.raises(InputError, match="is not an empty directory"):
         write_credentials(loads(SCENARIO), credentials)
 
@@ -71,7 +77,7 @@ def test_credentials_are_their_owners_alone_and_nobodys_twice(credentials: Path)
 @pytest.mark.parametrize(
     ("file", "mode", "words"),
     [
-        (None, 0o600, "give --credentials DIR/ID.pem; or --no-tls"),
+        (None, 0o600, "give --credentials DIR/ID.pem; or --no-tls --secret"),
         ("0.pem", 0o600, "0.pem: it is of node-0, not of node 1"),
         ("1.pem", 0o640, "1.pem can be read by others: chmod 600"),
         ("2.pem", 0o600, "2.pem can't be read: No such file"),
@@ -85,9 +91,51 @@ def test_without_good_credentials_no_node_begins(
     for each in credentials.iterdir():
         each.chmod(mode)
     with pytest.raises(InputError, match=words):
-        request(tmp_path, tls=True, credentials=file and credentials / file)
+        request(tmp_path, tls=True, credentials=file and credentials / file, open_to_all=False)
     with pytest.raises(InputError, match="give one of the two"):
         request(tmp_path, credentials=credentials / "1.pem")
+
+
+def test_all_nodes_have_the_one_secret_of_their_fleet(tmp_path: Path, credentials: Path) -> None:
+    certified = request(tmp_path, tls=True, credentials=credentials / "1.pem", open_to_all=False)
+    plain = request(tmp_path, secret=credentials / "fleet.secret", open_to_all=False)
+    assert certified.secret == plain.secret
+    assert len(plain.secret.text) == 64
+    assert plain.secret.text not in repr((certified, plain))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"open_to_all": False}, r"whoever reaches 0\.0\.0\.0 could take part: give all nodes the same --secret"),
+        ({"open_to_all": False, "listen": "node1.example:5000"}, "whoever reaches node1.example could take part"),
+        ({"open_to_all": False, "listen": "[::]:5000"}, "could take part"),
+        ({"secret": "fleet.secret"}, "--open is for a fleet without a secret"),
+        ({"secret": "none", "open_to_all": False}, "--secret .*none can't be read"),
+        ({"secret": "short", "open_to_all": False}, "--secret .*short has 5 letters: expected at least 32"),
+        ({"secret": "shown", "open_to_all": False}, "--secret .*shown can be read by others: chmod 600"),
+        ({"secret": "fleet.secret", "credentials": "1.pem", "tls": True, "open_to_all": False}, "leave --secret out"),
+    ],
+)
+def test_a_node_without_a_secret_starts_only_where_it_is_told_so_or_nobody_else_comes(
+    tmp_path: Path, credentials: Path, changes: dict[str, Any], words: str
+) -> None:
+    (credentials / "short").write_text("12345", encoding="utf-8")
+    (credentials / "shown").write_text("1" * 64, encoding="utf-8")
+    (credentials / "short").chmod(0o600)
+    (credentials / "shown").chmod(0o644)
+    named = {name: credentials / changes[name] for name in ("secret", "credentials") if name in changes}
+    with pytest.raises(InputError, match=words):
+        request(tmp_path, **changes | named)
+    for host in ("127.0.0.1", "127.1.2.3", "localhost", "[::1]"):
+        assert not request(tmp_path, listen=f"{host}:5000", open_to_all=False).secret.text
+
+
+def test_credentials_of_an_earlier_netdfl_are_refused_in_a_sentence(tmp_path: Path, credentials: Path) -> None:
+    text = (credentials / "1.pem").read_text().partition("-----BEGIN NETDFL")[0]
+    (credentials / "1.pem").write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=r"1\.pem: an earlier netdfl wrote it, without a secret; write new ones"):
+        request(tmp_path, tls=True, credentials=credentials / "1.pem", open_to_all=False)
 
 
 @pytest.mark.parametrize("text", ['{"0": "a:1", "1": "b:2"}', "0: a:1\n1: 'b:2'\n", "{0: 'a:1', 1: 'b:2'}"])

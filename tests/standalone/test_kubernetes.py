@@ -103,10 +103,12 @@ def test_the_last_command_takes_away_all_that_the_others_made(tmp_path: Path, tl
     assert wanted["app.kubernetes.io/instance"] == "three-nodes"  # and nothing of another fleet
 
 
-def test_without_tls_there_is_no_secret(tmp_path: Path) -> None:
+def test_without_tls_there_is_the_secret_of_the_fleet_alone(tmp_path: Path) -> None:
     folder = write_manifests(scenario(", image: here/netdfl:1"), tmp_path / "plain", tls=False)
-    assert not (folder / "credentials.yaml").exists()
+    assert "fleet.secret: " in (folder / "credentials.yaml").read_text()
+    assert "PRIVATE KEY" not in (folder / "credentials.yaml").read_text()
     assert "--no-tls" in (folder / "fleet.yaml").read_text()
+    assert "--secret=/run/secrets/fleet.secret" in (folder / "fleet.yaml").read_text()
 
 
 def test_links_on_packets_are_refused(tmp_path: Path) -> None:

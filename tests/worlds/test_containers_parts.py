@@ -104,16 +104,19 @@ def test_a_testbed_without_tls_says_so(tmp_path: Path) -> None:
     folder = write_testbed(scenario(), tmp_path / "bed", tls=False)
     text = (folder / "docker-compose.yaml").read_text()
     assert "--no-tls" in text
-    assert "secret" not in text
-    assert not (folder / "credentials").exists()
+    assert "--secret=/run/secrets/fleet.secret" in text
+    assert [file.name for file in (folder / "credentials").iterdir()] == ["fleet.secret"]
+    assert (folder / "credentials").stat().st_mode & 0o077 == 0
+    assert (folder / "credentials" / "fleet.secret").read_text().strip() not in text
 
 
 def test_a_proof_that_is_mounted_may_be_a_link_and_readable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(credentials, "MOUNTED", tmp_path)
-    text = credentials.bundles(2)[1]
+    text = credentials.bundles(2, "0" * 64)[1]
     (tmp_path / "data").write_text(text)
     (tmp_path / "netdfl.pem").symlink_to("data")
-    assert credentials.read_credentials(tmp_path / "netdfl.pem", 1).node == 1
+    authority, secret = credentials.read_credentials(tmp_path / "netdfl.pem", 1)
+    assert (authority.node, secret) == (1, "0" * 64)
     monkeypatch.setattr(credentials, "MOUNTED", tmp_path / "elsewhere")
     (tmp_path / "data").chmod(0o644)
     with pytest.raises(InputError, match="chmod 600"):

@@ -23,8 +23,9 @@ from netdfl.transport.grpc.connections import Channels, SharedChannel
 from netdfl.transport.grpc.options import patient
 from netdfl.transport.security.credentials import SUPERVISOR, Credentials
 from netdfl.transport.security.departures import DepartureMonitor, watched
+from netdfl.transport.security.gatekeeper import Gatekeeper
 from netdfl.transport.security.identity import plainly
-from netdfl.transport.security.secret import NOT_OF_THIS_FLEET, VERSION, FleetSecret, Gatekeeper
+from netdfl.transport.security.secret import NOT_OF_THIS_FLEET, VERSION, FleetSecret
 from netdfl.transport.security.tls import Guard, open_port, why_not
 from netdfl.transport.wire import PROTOCOL_VERSION
 

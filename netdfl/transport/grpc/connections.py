@@ -21,7 +21,8 @@ from netdfl.core.types import NodeId
 from netdfl.transport.grpc.options import GrpcOptions
 from netdfl.transport.security.credentials import Credentials
 from netdfl.transport.security.departures import DepartureMonitor, watched
-from netdfl.transport.security.secret import NOT_OF_THIS_FLEET, OPEN, FleetSecret, Gatekeeper, Metadata
+from netdfl.transport.security.gatekeeper import Gatekeeper
+from netdfl.transport.security.secret import NOT_OF_THIS_FLEET, OPEN, FleetSecret, Metadata
 from netdfl.transport.security.tls import Guard, Options, open_channel, open_port
 
 CALLEE = "netdfl-callee"
