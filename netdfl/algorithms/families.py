@@ -62,6 +62,7 @@ async def _serve(ctx: RoundContext, alg: Algorithm, s: NodeState, view: View) ->
 async def _take_part(ctx: RoundContext, alg: Algorithm, s: NodeState, view: View) -> NodeState:
     server = () if view.server is None else (view.server,)  # without which there is no round, gone or not
     inbox = await ctx.gather(view, DOWN, replace(alg.wait, patience=PATIENCE, essential=True), server)
+    inbox = of_server(inbox, view)
     adopted = await ctx.do(alg.mixing.adopt, inbox, s.x, view)
     if adopted is None:
         return s
@@ -71,6 +72,11 @@ async def _take_part(ctx: RoundContext, alg: Algorithm, s: NodeState, view: View
     await ctx.send(view, UP, outbox)
     with ctx.drawing("after mixing", view.round):
         return s.end_round(alg, update, view)
+
+
+def of_server(inbox: Inbox, view: View) -> Inbox:
+    """Return the messages of the server alone: nobody else's model is adopted."""
+    return Inbox([message for message in inbox if message.src == view.server], inbox.missing, inbox.acknowledgements)
 
 
 def noticed(alg: Algorithm, s: NodeState, inbox: Inbox, view: View) -> NodeState:

@@ -11,13 +11,14 @@ from netdfl.algorithms.exchange import Exchange, WaitPolicy
 from netdfl.core.clock import Clock
 from netdfl.core.errors import InputError
 from netdfl.core.rng import Streams
-from netdfl.core.types import Edge, NodeId, View
+from netdfl.core.types import Edge, Kind, NodeId, View
 from netdfl.host.injection import by_node
 from netdfl.host.problem import FleetProblem
 from netdfl.host.task_setup import is_plain, make_problem
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.schedule.returns import keeps_state, returns_by_node
 from netdfl.links.spec import LinksSpec
+from netdfl.node.admission import Admission
 from netdfl.node.delivery import ResendPolicy
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
@@ -180,6 +181,25 @@ class Blueprint:
             if (dst, src) in links:
                 found.setdefault(src, []).append(dst)
         return found
+
+    def admission(self, node: NodeId, mailbox: Mailbox) -> Admission:
+        """Return the admission of messages to `node`, whose parts have said what they take from its `mailbox`."""
+        bilateral = self.algorithm.family == "bilateral"
+        asked = {
+            Kind.DATA: True,
+            Kind.REQUEST: bilateral,
+            Kind.REPLY: bilateral,
+            Kind.NOTICE: self.algorithm.wait.announce,
+        }
+
+        def senders(round: int) -> tuple[NodeId, ...]:
+            both = self.network.view(node, round).out_neighbors if bilateral else ()
+            return (*self.network.senders(node, round), *both)
+
+        def uses(kind: Kind) -> bool:
+            return asked[kind] if kind in asked else mailbox.handles(kind)
+
+        return Admission(self.scenario.rounds, senders, self.possible_neighbors(node), uses)
 
     def can_ask(self, node: NodeId, peers: Iterable[NodeId]) -> bool:
         """Return whether links work both ways between `node` and all `peers`, so that questions get answers."""

@@ -20,8 +20,10 @@ from netdfl.core.types import Message, NodeId
 from netdfl.diagnosis.fidelity import Meter
 from netdfl.host.blueprint import Blueprint
 from netdfl.links.channel import Links
+from netdfl.node.admission import Admission
+from netdfl.node.delivery import NOT_ADMITTED
 from netdfl.node.mailbox import Mailbox
-from netdfl.transport.base import Fate, Ledger, Transport
+from netdfl.transport.base import Fate, Ledger, Transport, deliver_one
 from netdfl.transport.emulated.transport import EmulatedTransport
 from netdfl.transport.grpc.options import GrpcOptions
 from netdfl.transport.security.credentials import Credentials
@@ -133,9 +135,14 @@ def message_options(blueprint: Blueprint) -> GrpcOptions:
 class PausableSink:
     """A sink in front of a mailbox. While it is closed it takes no messages, and senders keep theirs."""
 
-    def __init__(self, mailbox: Mailbox) -> None:
-        """Deliver into `mailbox` while open; begin open."""
-        self._mailbox = mailbox
+    def __init__(
+        self,
+        mailbox: Mailbox,
+        admission: Admission | None = None,
+        refused: Callable[[Message, str], None] = lambda message, why: None,
+    ) -> None:
+        """Deliver into `mailbox` while open; begin open. `refused` gets each message without `admission`, and why."""
+        self._mailbox, self._admission, self._refused = mailbox, admission, refused
         self._waiters: list[Callable[[], None]] = []
         self.closed = False
 
@@ -152,7 +159,17 @@ class PausableSink:
 
     def deliver(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
         """Take the messages, or none while closed."""
-        return [None] * len(messages) if self.closed else self._mailbox.deliver(messages)
+        if self.closed:
+            return [None] * len(messages)
+        if self._admission is None or not any(map(self._admission.objection, messages)):
+            return self._mailbox.deliver(messages)
+        return [self._deliver(self._admission, message) for message in messages]
+
+    def _deliver(self, admission: Admission, message: Message) -> Fate | None:
+        if not (why := admission.objection(message)):
+            return deliver_one(self._mailbox, message)
+        self._refused(message, why)
+        return NOT_ADMITTED
 
     def when_room(self, callback: Callable[[], None]) -> None:
         """Call `callback` when the mailbox has room, or the sink opens."""

@@ -10,7 +10,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from netdfl.algorithms.base import NodeState
 from netdfl.algorithms.families import first_state
@@ -33,7 +33,8 @@ from netdfl.core.control import (
     Start,
 )
 from netdfl.core.errors import NetdflError, RunError, TrainingError
-from netdfl.core.types import NodeId, Scalar, View
+from netdfl.core.fates import FOREIGN
+from netdfl.core.types import Message, NodeId, Scalar, View
 from netdfl.core.whose import theirs
 from netdfl.diagnosis.account import Account, Flying, give_account, stack_of
 from netdfl.diagnosis.finding import Finding
@@ -90,6 +91,9 @@ def most_kept(blueprint: Blueprint) -> int:
 class NodeHost:
     """One life of one node, and the hooks of its runtime."""
 
+    admits: ClassVar[bool] = False
+    """Whether messages are admitted in virtual time too, where nobody comes from outside: so tests see honest nodes."""
+
     def __init__(
         self, blueprint: Blueprint, node: NodeId, life: Life, parts: NodeParts, crashed: Callable[[], None]
     ) -> None:
@@ -106,7 +110,8 @@ class NodeHost:
         self._sending: set[asyncio.Task[None]] = set()
         self.injection = FaultInjection(self._events(), parts.clock, self.happen)
         mailbox = blueprint.mailbox()
-        self.door = PausableSink(mailbox)
+        admission = blueprint.admission(node, mailbox) if self.admits or parts.begins is None else None
+        self.door = PausableSink(mailbox, admission, self._refuse)
         self.node = blueprint.node(
             node,
             device=parts.device,
@@ -126,6 +131,9 @@ class NodeHost:
         self.probing = self._make_probing()
         if life.rejoin is not None:
             self._rejoin(life.rejoin)
+
+    def _refuse(self, message: Message, why: str) -> None:
+        self.parts.ledger.refused((message.src, self.id), FOREIGN, why, message.round)
 
     def _events(self) -> list[CompiledEvent]:
         """Return the scheduled events of this node, with changes of links if they act in this process."""

@@ -35,6 +35,7 @@ from statistics import median
 from typing import Literal
 
 from netdfl.core.clock import Clock, Timer
+from netdfl.core.fates import FOREIGN
 from netdfl.core.types import (
     Acknowledgement,
     Kind,
@@ -54,7 +55,8 @@ FIRST_NS = 500_000_000
 LEAST_NS = 20_000_000
 FACTOR = 3
 DOUBLINGS = 5
-_REFUSALS = (Fate.LATE, Fate.REFUSED)
+NOT_ADMITTED = Fate.refused(FOREIGN)
+_REFUSALS = (Fate.LATE, Fate.REFUSED, NOT_ADMITTED)
 
 
 @dataclass(frozen=True, kw_only=True)

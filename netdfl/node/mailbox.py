@@ -84,6 +84,10 @@ class Mailbox:
         """Hand messages of `kind` to `handler` instead of keeping them."""
         self._other[kind] = handler
 
+    def handles(self, kind: Kind) -> bool:
+        """Return whether messages of `kind` go to a handler."""
+        return kind in self._other
+
     def on_late(self, handler: Callable[[Message], None]) -> None:
         """Call `handler` with each message whose step is over."""
         self._on_late = handler

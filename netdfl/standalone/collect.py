@@ -283,10 +283,12 @@ def _unfinished(blueprint: Blueprint, parts: Mapping[NodeId, NodeFolder]) -> lis
     if server is None:
         return []
     left = {}
+    ended = (NodeStage.FINISHED, NodeStage.CRASHED)
+    without = server not in parts or parts[server].record.stage in ended  # else nobody but the server may say so
     for node, part in parts.items():
         said, record = Accounts.read(part.folder), part.record
         if record.stage is NodeStage.FINISHED and said is not None and said.last.state is not State.FINISHED:
-            if not waits_in_vain(said.last, server):
+            if not without or not waits_in_vain(said.last, server):
                 left[node] = record.round
     crashed = [
         part.record.round for node, part in parts.items() if node == server and part.record.stage is NodeStage.CRASHED

@@ -266,13 +266,34 @@ class StandaloneNode:
 
     async def server_done(self, server: NodeId) -> None:
         """Return some time after the server is done: once nothing is left to do, or the time is up."""
-        await self.meeting.finished[server].wait()
+        await self.confirmed(server)
         done_ns, pace = self.clock.now_ns(), Pace([self.request.node])
         pace.at(self.request.node, self.host.round, done_ns)
         while True:
             await asyncio.sleep(AFTER_SERVER_NS / NS_PER_S)
             if waits_in_vain(self.account(), server) or time_is_up(done_ns, self.clock.now_ns(), pace):
                 return
+
+    async def confirmed(self, server: NodeId) -> None:
+        """Return when the server itself says that it is done, at its own address, or has said so and answers no more.
+
+        Whoever calls could say so in its name.
+        """
+        finished, silent_since = self.meeting.finished[server], 0.0
+        while True:
+            await finished.wait()
+            try:
+                reply = await self.start.lines[server].ask(self.meeting.call(), FAREWELL_CALL_S)
+            except TransportError:
+                silent_since = silent_since or time.monotonic()
+                if time.monotonic() - silent_since > self.patience_s(server):
+                    return
+            else:
+                if reply.answer.phase == FINISHED:
+                    return
+                silent_since = 0.0
+                finished.clear()
+            await asyncio.sleep(FAREWELL_S)
 
     async def farewell(self) -> None:
         """Tell all nodes that this one is done, and stay until they are done, or do not answer."""

@@ -92,6 +92,12 @@ class Network:
         hears, sends_to = self._possible(node, round)
         return view._replace(may_hear=hears, may_send_to=sends_to)
 
+    def senders(self, node: NodeId, round: int) -> tuple[NodeId, ...]:
+        """Return the nodes with an edge to `node` in `round`; where senders choose, those that may choose it."""
+        if self.server is None and not self.receivers_know:
+            return self._possible(node, round)[0]
+        return self.view(node, round).in_neighbors or ()
+
     def matrix(self, round: int) -> Matrix:
         """Compute M of `round` from the views, shape (n, n), receiver-row convention."""
         matrix = np.zeros((self.num_nodes, self.num_nodes))

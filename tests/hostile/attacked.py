@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 import netdfl
-from netdfl.core.control import Order, Peers, Stop
+from netdfl.core.control import Life, Order, Peers, Stop
 from netdfl.core.types import NodeId
 from netdfl.running.judged import FinishedRun
 from netdfl.scenario.load import loads
+from netdfl.transport.security.credentials import Credentials
 from netdfl.worlds.base import Figures, WorldConfig
 from netdfl.worlds.catalog import WORLDS
 from netdfl.worlds.processes import ProcessesWorld
@@ -41,6 +42,7 @@ class Target:
     addresses: dict[int, str]
     control: str
     secret: str
+    certify: Callable[[int], Credentials | None]
 
 
 Coming = Callable[[Target], Awaitable[Any]]
@@ -73,7 +75,11 @@ class AttackedWorld(ProcessesWorld):
     def _target(self, addresses: dict[NodeId, str]) -> Target:
         plan = self.plan
         known = Known(bytes.fromhex(plan.run_id), plan.scenario_hash, len(addresses), self.scenario.rounds)
-        return Target(known, addresses, plan.control, plan.secret)
+
+        def certify(node: int) -> Credentials | None:
+            return self.certify([node], Life()).get(node)
+
+        return Target(known, addresses, plan.control, plan.secret, certify)
 
 
 def run_attacked(scenario: str, out: Path, come: Coming, monkeypatch: pytest.MonkeyPatch) -> tuple[FinishedRun, Any]:
