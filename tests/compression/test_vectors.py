@@ -15,7 +15,7 @@ from torch import Tensor
 
 from netdfl.compression import arrays
 from netdfl.compression import vector as plain
-from netdfl.compression.arrays import scaled, snapshot, to_tensor, total
+from netdfl.compression.arrays import copy_finite, is_finite, scaled, snapshot, to_tensor, total
 from netdfl.compression.base import EncodedVector
 from netdfl.compression.catalog import COMPRESSORS
 from netdfl.compression.low_rank import LowRank
@@ -260,3 +260,22 @@ def test_a_file_holds_vectors_and_tensors_alike_and_what_is_said_of_them(tmp_pat
         as_bytes({"a": whole, "b": whole[:2]}, {})
     back, _ = read(path, torch=False)
     assert all(isinstance(each, plain.Vector) and equal(each, tensors[name]) for name, each in back.items())
+
+
+LONG = 33 * 8192 + 5
+"""Many times of what is looked at together, and some."""
+
+
+@pytest.mark.parametrize("size", [3, 8191, 8192, 8193, 32 * 8192, LONG])
+def test_the_first_number_that_is_not_finite_is_named_wherever_it_is(size: int) -> None:
+    x = np.full(size, 1e300)
+    assert is_finite(x), "though its square is not"
+    copy = copy_finite(x)
+    assert np.array_equal(copy, x)
+    assert not np.shares_memory(copy, x)
+    for at in {0, size // 2, size - 1}:
+        bad = x.copy()
+        bad[at] = np.nan
+        assert not is_finite(bad)
+        with pytest.raises(ValueError, match=rf"x\[{at}\] is nan, and 1 of {size} numbers are NaN or infinite"):
+            copy_finite(bad)

@@ -202,6 +202,19 @@ def test_what_is_no_change_by_the_clock_changes_no_path() -> None:
     assert [type(each).__name__ for each in stage.stages] == ["NamedLoss", "Loss", "Latency"]
 
 
+def test_a_path_is_kept_until_it_is_forgotten_and_then_made_as_the_link_is_now() -> None:
+    net, (event,) = links({"default": {"latency": "1s"}}, {"at": "1s", "link": "0->1", "latency": "3s"})
+    path = net.path(0, 1)
+    assert net.path(0, 1) is path
+    net.forget(2, 3)
+    net.forget(0, 1)
+    assert net.apply(event, S) == []
+    fresh = net.path(0, 1)
+    assert fresh is not path
+    (leaves,) = fresh.stages[0].enter(unit(), 0)
+    assert leaves.at_ns == 3 * S
+
+
 def test_links_that_are_saved_draw_the_same_for_paths_made_later() -> None:
     net, _ = links({"default": {"loss": 0.5}})
     again: Links = pickle.loads(pickle.dumps(net))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from unittest.mock import ANY
 
 import pytest
 
 from netdfl.node import worker as worker_module
 from netdfl.node.worker import BatchWorker, ThreadWorker
-from tests.node.batches import Batches, under_way
 
 
 @pytest.fixture
@@ -52,6 +51,34 @@ async def test_nodes_that_share_threads_or_batches_leave_the_loop_free(takes: Ca
         worker.close()
 
 
+class Batches:
+    """Computes calls in batches, each when it is let; `sizes` says how many were in each."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+        self.threads = set[threading.Thread]()
+        self.let, self.begun = threading.Semaphore(0), threading.Semaphore(0)
+        self.fails = False
+
+    def __call__(self, calls: Sequence[Callable[[], object]]) -> list[tuple[object, BaseException | None]]:
+        self.sizes.append(len(calls))
+        self.threads.add(threading.current_thread())
+        self.begun.release()
+        assert self.let.acquire(timeout=60)
+        if self.fails:
+            raise MemoryError("the whole batch")
+        return [(call(), None) for call in calls]
+
+
+async def under_way(worker: BatchWorker, batches: Batches, *values: int) -> list[asyncio.Task[int]]:
+    """The first call is computed by itself, and those after it wait."""
+    first = asyncio.create_task(worker.run("train", int, values[0]))
+    assert await asyncio.to_thread(batches.begun.acquire, timeout=60)
+    rest = [asyncio.create_task(worker.run("train", int, value)) for value in values[1:]]
+    await asyncio.sleep(0)
+    return [first, *rest]
+
+
 async def test_what_waits_is_one_batch_whose_calls_have_each_their_own_outcome() -> None:
     batches = Batches()
     worker = BatchWorker(batches)
@@ -74,6 +101,29 @@ async def test_an_error_of_a_whole_batch_is_each_calls() -> None:
     for task in tasks:
         with pytest.raises(MemoryError, match="the whole batch"):
             await asyncio.wait_for(task, timeout=60)
+    worker.close()
+
+
+async def test_a_worker_that_is_closed_finishes_what_waits_and_ends_its_thread() -> None:
+    batches = Batches()
+    worker = BatchWorker(batches)
+    tasks = await under_way(worker, batches, 1, 2)
+    worker.close()
+    batches.let.release(2)
+    assert await asyncio.wait_for(asyncio.gather(*tasks), timeout=60) == [1, 2]
+    (thread,) = batches.threads
+    await asyncio.to_thread(thread.join, 60)
+    assert not thread.is_alive()
+
+
+async def test_threads_are_begun_as_they_are_needed_up_to_the_most_and_each_begins_once() -> None:
+    begun, let = list[str](), threading.Event()
+    worker = ThreadWorker(2, begin=lambda: begun.append(threading.current_thread().name))
+    tasks = [asyncio.create_task(worker.run("train", let.wait, 60)) for _ in range(3)]
+    await asyncio.sleep(0)
+    let.set()
+    assert await asyncio.gather(*tasks) == [True] * 3
+    assert len(begun) == 2
     worker.close()
 
 

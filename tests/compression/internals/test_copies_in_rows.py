@@ -21,21 +21,3 @@ def test_the_first_and_the_last_number_of_each_part_are_looked_at(rest: int) -> 
         assert not is_finite(bad)
         with pytest.raises(ValueError, match=rf"x\[{at}\] is inf"):
             copy_finite(bad)
-
-
-LONG = (4 * _COPIED + 1) * _ROW + 5
-
-
-@pytest.mark.parametrize("size", [3, _ROW - 1, _ROW, _ROW + 1, 4 * _COPIED * _ROW, LONG])
-def test_the_first_number_that_is_not_finite_is_named_wherever_it_is(size: int) -> None:
-    x = np.full(size, 1e300)
-    assert is_finite(x), "though its square is not"
-    copy = copy_finite(x)
-    assert np.array_equal(copy, x)
-    assert not np.shares_memory(copy, x)
-    for at in {0, size // 2, size - 1}:
-        bad = x.copy()
-        bad[at] = np.nan
-        assert not is_finite(bad)
-        with pytest.raises(ValueError, match=rf"x\[{at}\] is nan, and 1 of {size} numbers are NaN or infinite"):
-            copy_finite(bad)
