@@ -45,12 +45,12 @@ class LossSurface:
     def value(self, at: Tensor) -> float:
         """Return the loss at the vector `at`."""
         with self.moved_to(at), torch.no_grad():
-            return sum(float(self._loss(x, y)) * share for x, y, share in self._batches())
+            return sum(float(self._loss(x, y)) * share for x, y, share in self.batches())
 
     def gradient(self) -> Tensor:
         """Return the gradient at the module's parameters."""
         total = torch.zeros(self.dim, dtype=torch.float64)
-        for x, y, share in self._batches():
+        for x, y, share in self.batches():
             total += share * flattened(torch.autograd.grad(self._loss(x, y), self.parameters, materialize_grads=True))
         return total
 
@@ -58,7 +58,7 @@ class LossSurface:
         """Return the product of the Hessian at the module's parameters with a vector."""
         total = torch.zeros(self.dim, dtype=torch.float64)
         along = [piece.view_as(p).to(p) for piece, p in zip(direction.split(self.sizes), self.parameters, strict=True)]
-        for x, y, share in self._batches():
+        for x, y, share in self.batches():
             slopes = torch.autograd.grad(
                 self._loss(x, y), self.parameters, create_graph=True, materialize_grads=True, allow_unused=True
             )
@@ -84,7 +84,8 @@ class LossSurface:
     def _loss(self, x: Tree, y: Tree) -> Tensor:
         return self._problem.model.loss(applied(self.module, x), y)
 
-    def _batches(self) -> Iterator[tuple[Tree, Tree, float]]:
+    def batches(self) -> Iterator[tuple[Tree, Tree, float]]:
+        """Yield inputs and targets of a batch, and its share of all examples."""
         num = len(self._examples)
         begun = 0
         for x, y in in_batches(self._examples, self._batch):

@@ -86,8 +86,8 @@ def test_a_product_with_the_hessian_is_the_change_of_the_gradient(
     surface: LossSurface, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     surface.module.double()
-    batches = [(x.double(), y, share) for x, y, share in surface._batches()]  # type: ignore[union-attr]
-    monkeypatch.setattr(surface, "_batches", lambda: batches)
+    batches = [(x.double(), y, share) for x, y, share in surface.batches()]  # type: ignore[union-attr]
+    monkeypatch.setattr(surface, "batches", lambda: batches)
     way = torch.randn(surface.dim, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
     at, step = surface.at, 1e-5
     with surface.moved_to(at + step * way):
