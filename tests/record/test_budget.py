@@ -37,6 +37,11 @@ def test_rows_of_the_budget_are_rows_of_the_benchmark(made: dict[str, Any]) -> N
         assert cost in made["REFERENCES"], name
 
 
+def test_the_calls_of_a_message_are_bounded(made: dict[str, Any]) -> None:
+    counted = [f"{made['COUNTED']} nodes, static: {kind}" for kind in made["KINDS"].values()]
+    assert all(1 < BUDGET[name] < 100 for name in counted)
+
+
 def test_the_budget_grows_by_new_rows_and_keeps_its_bounds(made: dict[str, Any]) -> None:
     units = {"old": "us", "new": "us", "new: a node and round": "us", "calls": "calls"}
     rows = [made["Row"](name, 20.0, unit, "a timer on a heap", 10.0, 2.0) for name, unit in units.items()]
