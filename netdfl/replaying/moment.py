@@ -41,7 +41,7 @@ def way_of(flight: FabricFlight) -> tuple[int | None, str]:
         outcomes = copy.deepcopy(stage).enter(unit, at_ns)
         last = outcomes[0] if outcomes else None
         if isinstance(stage, FairStage):
-            return None, f"shares {_name(stage)} from {seconds(at_ns)} on"
+            return None, f"goes on at {seconds(at_ns)} over a link that is shared"
         if isinstance(last, Drop):
             return None, f"will be lost at {seconds(at_ns)}: {last.reason}"
         if not isinstance(last, Departure):
@@ -64,7 +64,7 @@ def _why_held(flight: FabricFlight) -> str:
 def _name(stage: LinkRule) -> str:
     if isinstance(stage, FusedStage):
         return " and ".join(map(_name, stage.stages))
-    return "a shared link" if isinstance(stage, FairStage) else type(stage).__name__.lower()
+    return type(stage).__name__.lower()
 
 
 @dataclass(frozen=True, slots=True)

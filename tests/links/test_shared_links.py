@@ -12,7 +12,7 @@ from netdfl.core.rng import Streams
 from netdfl.core.types import Edge, Kind
 from netdfl.links.channel import Links
 from netdfl.links.rules.base import Transit
-from netdfl.links.schedule.compile import compile_events
+from netdfl.links.schedule.compile import ScheduleError, compile_events
 from netdfl.links.schedule.when import Facts
 from netdfl.links.spec import LinksSpec, choose
 
@@ -147,6 +147,13 @@ def test_a_trace_stays_a_stage_of_its_own_between_shared_links(tmp_path: Any) ->
         choose("uplink", trace | {"sharing": "fair"})
     with pytest.raises(ValueError, match="sharing"):
         choose("rate", {"rate": "1Mbit", "sharing": "fair"})
+
+
+def test_an_event_gives_a_nodes_link_no_trace(tmp_path: Any) -> None:
+    (tmp_path / "a.trace").write_text("1\n")
+    trace = {"kind": "mahimahi", "file": str(tmp_path / "a.trace")}
+    with pytest.raises(ScheduleError, match=r"events\[0\]: uplink can't begin to follow a trace"):
+        compile_events([{"at": "1s", "node": 0, "uplink": trace}], Facts(4, Streams(0)))
 
 
 def test_what_is_taken_away_frees_its_share_and_lets_the_next_begin() -> None:

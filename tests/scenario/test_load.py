@@ -140,6 +140,14 @@ def test_a_link_that_follows_a_trace_is_not_shared_fairly(tmp_path: Path) -> Non
     assert "sharing: fair needs a plain rate" in said
 
 
+def test_a_network_of_packets_says_that_it_serves_no_link_in_turn() -> None:
+    links = "links:\n  default:\n    uplink: {rate: 1Mbit, sharing: fifo}\n"
+    told = "sharing: fifo of default.uplink does nothing in namespaces, where TCP shares the link"
+    assert told in loads(BASE + links, on="namespaces").notices
+    assert not [notice for notice in loads(BASE + links).notices if "sharing" in notice]
+    assert told not in loads(BASE + links.replace("fifo", "fair"), on="namespaces").notices
+
+
 def test_a_key_that_would_repeat_an_alias_for_ever_is_refused() -> None:
     assert "alias inside what it stands for" in mistakes(BASE + "groups: &a {x: *a}\n")[0]
 
