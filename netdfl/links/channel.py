@@ -40,6 +40,7 @@ from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.sharing.building import NodeLink, fair_path
 from netdfl.links.sharing.capacity import SharedLink
 from netdfl.links.sharing.network import FairNetwork
+from netdfl.links.sharing.stage import FairStage
 from netdfl.links.sharing.told import ToldDownlinks
 from netdfl.links.spec import NODE_KEYS, LinkPart, LinksSpec
 
@@ -93,6 +94,7 @@ class Links:
         self._node_changes: dict[tuple[NodeId, str], LinkPart | None] = {}
         self._unchanging = tcp is None and not any(event.action == "set" or event.names_messages for event in events)
         self._stateless: dict[tuple[int, ...], tuple[Stage, ...] | None] = {}
+        self._over_uplinks: dict[tuple[NodeId, tuple[int, ...]], tuple[LinkRule, ...]] = {}
         self._learn(events)
         downlinks = spec.has_downlinks or any(key == "downlink" for _, key in self._node_changes)
         self.told = ToldDownlinks(self._network) if halves and downlinks else None
@@ -143,7 +145,18 @@ class Links:
         own = self._alike(edge) if self._unchanging else None
         if own is None:
             return self._build(edge)
+        uplink = self._node_stage(src, "uplink")
+        if isinstance(uplink, SharedLink) and self._node_stage(dst, "downlink") is None:
+            path = self._paths[edge] = Path(edge, self._over_uplink(edge, uplink, own))
+            return path
         return self._between(edge, own, (), tuple)
+
+    def _over_uplink(self, edge: Edge, uplink: SharedLink, own: tuple[Stage, ...]) -> tuple[LinkRule, ...]:
+        """Return the stages of all edges of a node with the same entries: on graphs that change, these are many."""
+        alike = edge[0], self._spec.entries(edge)
+        if alike not in self._over_uplinks:
+            self._over_uplinks[alike] = (FairStage(self._network, edge, [uplink], judges=()), *own)
+        return self._over_uplinks[alike]
 
     def forget(self, src: NodeId, dst: NodeId) -> None:
         """Discard the path from `src` to `dst`, whose stages all rest; the next use makes a new one."""

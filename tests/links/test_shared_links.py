@@ -165,6 +165,15 @@ def test_what_is_taken_away_frees_its_share_and_lets_the_next_begin() -> None:
     assert [(end.at_ns / S, end.unit.round) for end in run.finish()] == [(2.0, 2), (2.25, 1)]
 
 
+def test_links_of_a_node_that_differ_in_nothing_share_their_stages_and_not_their_flows() -> None:
+    links, run = Links(LinksSpec({"default": {"latency": "1ms"}} | UP, {}, 4), Streams(0)), LinkRun()
+    assert links.path(0, 1).stages is links.path(0, 2).stages
+    assert links.path(0, 1).stages is not links.path(1, 2).stages
+    for each in (unit(0), unit(1), unit(2, 2, 3 * MB)):
+        run.enter(links.path(0, each.dst), each, 0)
+    assert [(end.at_ns / S, end.unit.round) for end in run.finish()] == [(2.001, 0), (4.001, 1), (5.001, 2)]
+
+
 def test_fifo_is_the_default_rule_of_packets_whatever_a_link_says() -> None:
     run, links = LinkRun(), Links(LinksSpec(UP, {}, 4), Streams(0), fifo=True)
     for dst in (1, 2):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from netdfl.core.fates import QUEUE, RESET, FateReason
-from netdfl.core.types import Edge, Kind
+from netdfl.core.types import Edge, Kind, NodeId
 from netdfl.links.rules.base import (
     DROPPED,
     Departure,
@@ -39,6 +39,8 @@ ASIDE = (Kind.HEARTBEAT, Kind.PROBE)
 
 class FairStage:
     """The shared links of one edge's way as one stage, which a message leaves when its last byte has passed them all.
+
+    Edges of one node whose ways differ in nothing may have one stage. Each has flows of its own all the same.
 
     `links` begin with the sender's uplink unless `judges` is None; else `judges` are the link's own stages up to its
     rate, which come behind an uplink. `own` is the one of `links` that is the link's own rate. A message that is lost
@@ -79,7 +81,7 @@ class FairStage:
         self.judges = judges
         state = next((each for each in judges or () if isinstance(each, LinkState)), None)
         self.stopped = state is not None and state.state == "down_hold"
-        self.flows: dict[bool, Flow] = {}
+        self.flows: dict[tuple[NodeId, bool], Flow] = {}
         self.fates: dict[UnitName, FateReason] = {}
         self.over_tcp, self.shares_bps = over_tcp, shares_bps
 
@@ -89,17 +91,17 @@ class FairStage:
         if first.is_full(unit.nbytes):
             return (Drop(unit, QUEUE),)
         first.take(unit)
-        aside = unit.kind in ASIDE
-        flow = self.flows.get(aside)
+        place = _place(unit)
+        flow = self.flows.get(place)
         if flow is None:
-            flow = self.flows[aside] = Flow(self)
+            flow = self.flows[place] = Flow(self)
         flow.waiting.append(unit)
         self.go_on(flow)
         return ()
 
     def left(self, unit: Transit, now_ns: int) -> None:
         """End the transfer of `unit` at `now_ns`, which may lie ahead of the time of other changes."""
-        flow = self.flows[unit.kind in ASIDE]
+        flow = self.flows[_place(unit)]
         flow.ended_ns = now_ns
         self.network.ends(flow)
         if self.shares_bps is not None and now_ns > flow.began_ns and unit.name not in self.fates:
@@ -116,7 +118,7 @@ class FairStage:
 
     def waits(self, unit: Transit) -> bool:
         """Whether `unit` waits for the messages before it."""
-        flow = self.flows.get(unit.kind in ASIDE)
+        flow = self.flows.get(_place(unit))
         return flow is not None and unit is not flow.unit
 
     def __deepcopy__(self, memo: object) -> FairStage:
@@ -127,7 +129,7 @@ class FairStage:
 
     def withdraw(self, unit: Transit) -> None:
         """Forget `unit`, which was taken off the link by force."""
-        flow = self.flows.get(unit.kind in ASIDE)
+        flow = self.flows.get(_place(unit))
         if flow is None:
             return
         if unit is flow.unit:
@@ -217,7 +219,7 @@ class FairStage:
         flow.unit = flow.ended_ns = None
         self.go_on(flow)
         if not flow.waiting:
-            del self.flows[unit.kind in ASIDE]
+            del self.flows[_place(unit)]
 
     def _release(self, unit: Transit) -> None:
         for link in self.links:
@@ -241,7 +243,7 @@ class FairStage:
     def _reset(self, now_ns: int) -> Iterator[StageOutcome]:
         if self.own is not None:
             self.own.rest()
-        for aside, flow in list(self.flows.items()):
+        for place, flow in list(self.flows.items()):
             units = list(flow.waiting)
             if flow.unit is not None and not flow.is_over(now_ns):
                 units = [flow.unit, *units]
@@ -253,7 +255,7 @@ class FairStage:
                 yield Drop(unit, RESET)
             flow.waiting.clear()
             if flow.unit is None:
-                del self.flows[aside]
+                del self.flows[place]
 
     def _hold(self, stop: bool, now_ns: int) -> Iterator[StageOutcome]:
         stopped, self.stopped = self.stopped, stop
@@ -269,6 +271,11 @@ class FairStage:
             else:
                 flow.since_ns = now_ns
                 self.network.crosses(flow)
+
+
+def _place(unit: Transit) -> tuple[NodeId, bool]:
+    """Return the connection of `unit` among those of its sender."""
+    return unit.dst, unit.kind in ASIDE
 
 
 class LostOnes(Stage):
