@@ -69,7 +69,7 @@ _WITH_TORCH = {
     "deepsqueeze": "netdfl.algorithms.compressed_parts",
     "server": "netdfl.algorithms.parts",
 }
-"""What lies in modules that import torch, which a graph of one's own does not need."""
+"""Parts in modules that import torch, which a graph of one's own does not need."""
 
 __all__ = [
     "Aggregation",

@@ -84,7 +84,7 @@ Found: TypeAlias = tuple[Mapping[str, object], Mapping[str, bytes]]
 
 
 def _models(run: TrainedRun, settings: Settings) -> Mapping[str, nn.Module]:
-    """Return the average model and those of some nodes, by name."""
+    """Return the average model and the models of some nodes, by name."""
     nodes = run.nodes_with_models
     chosen = [nodes[index] for index in _spread(len(nodes), settings.local)] if len(nodes) > 1 else []
     return {AVERAGE: run.model()} | {f"node {node}": run.model(node) for node in chosen}

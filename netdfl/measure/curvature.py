@@ -29,7 +29,7 @@ class Spectrum(NamedTuple):
     covered: float
 
 
-class Trace(NamedTuple):
+class HessianTrace(NamedTuple):
     """The trace, its standard error, and the number of random vectors."""
 
     value: float
@@ -70,14 +70,14 @@ def lanczos(product: Product, dim: int, *, count: int, steps: int, generator: to
     raise AssertionError("unreachable: the last step returns")
 
 
-def hutchinson(product: Product, known: Spectrum, *, probes: int, generator: torch.Generator) -> Trace:
+def hutchinson(product: Product, known: Spectrum, *, probes: int, generator: torch.Generator) -> HessianTrace:
     """Return the trace: exactly over the span of the Lanczos vectors, and by random signs over the rest.
 
     The rest lacks the largest eigenvalues, so a few probes tell it well (Hutch++).
     """
     basis, dim = known.basis, len(known.basis)
     if known.steps >= dim:
-        return Trace(known.covered, 0.0, 0)
+        return HessianTrace(known.covered, 0.0, 0)
     found = []
     for _ in range(probes):
         signs = torch.randint(0, 2, (dim,), generator=generator).double() * 2 - 1
@@ -85,7 +85,7 @@ def hutchinson(product: Product, known: Spectrum, *, probes: int, generator: tor
         found.append(float(rest @ product(rest)))
     mean = math.fsum(found) / probes
     variance = math.fsum((each - mean) ** 2 for each in found) / (probes - 1) if probes > 1 else math.nan
-    return Trace(known.covered + mean, math.sqrt(variance / probes), probes)
+    return HessianTrace(known.covered + mean, math.sqrt(variance / probes), probes)
 
 
 def _tridiagonal(diagonal: list[float], coupling: list[float]) -> Tensor:

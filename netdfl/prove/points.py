@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from netdfl.core.fates import Fate
+from netdfl.core.fates import Fate, FateKind
 from netdfl.core.types import Edge, Json, Kind, NodeId
 from netdfl.core.units import format_time, parse_time_ns
 from netdfl.explore.rows import MessageRow
@@ -159,7 +159,7 @@ def exact_time(ns: int) -> str:
 
 
 def _is_dropped(row: MessageRow) -> bool:
-    return row.fate.startswith("dropped:")
+    return Fate.read(row.fate).kind is FateKind.DROPPED
 
 
 def _in_round(round: int, event: Json) -> Json:

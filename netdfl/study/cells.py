@@ -37,7 +37,7 @@ class CellResult:
     result: Json | None
     text: str = ""
     kept: Json = field(default_factory=dict)
-    """What the cell keeps beside its result, if it was run for a published table (`netdfl.study.keeping`)."""
+    """Figures beside the result that the cell keeps if it was run for a published table (`netdfl.study.keeping`)."""
 
     @property
     def failed(self) -> bool:

@@ -95,7 +95,7 @@ def _cell(data: Mapping[str, Any]) -> Cell:
 
 
 def plans_of(folder: Path) -> list[tuple[Path, StudyPlan]]:
-    """Return the plans below `folder`, which may be a sweep's, one grid's, or that of tables. Raises InputError."""
+    """Return the plans below `folder`, a folder of a sweep, of one grid or of tables. Raises InputError."""
     files = sorted({*folder.glob(FILE), *folder.glob(f"*/{FILE}"), *folder.glob(f"{TABLES}/*.json")})
     if not files:
         raise InputError(f"{folder} has no study: name the --out of netdfl sweep or reproduce")

@@ -30,6 +30,9 @@ Listing: TypeAlias = tuple[tuple[str, str, tuple[int, ...]], ...]
 """The name, dtype and shape of each array of a payload."""
 
 PROTOCOL_VERSION = 2
+"""The version of the calls: who says what to whom, and proves what."""
+FRAME_VERSION = 1
+"""The version of a message's bytes, in which kept states hold what a node has sent."""
 BODY_AT = 48
 
 _MAGIC = b"ndfl"
@@ -93,7 +96,7 @@ class FrameWriter:
         src, _, kind, epoch, round_, step, attempt, _ = message
         numbers = _KIND_NUMBERS[kind], attempt, src, epoch, round_, step
         try:
-            return _HEADER.pack(_MAGIC, PROTOCOL_VERSION, *numbers, self._run_id, sent_ns)
+            return _HEADER.pack(_MAGIC, FRAME_VERSION, *numbers, self._run_id, sent_ns)
         except struct.error as error:
             raise ValueError(f"a header can't hold {message}: {error}") from error
 
@@ -245,9 +248,9 @@ class FrameReader:
         if len(data) < _HEADER.size or any(data[_HEADER.size :]):
             raise MalformedMessage(f"a header of {len(data)} bytes came, expected {_HEADER.size} and then zeros")
         magic, version, kind, attempt, src, epoch, round_, step, run_id, sent_ns = _HEADER.unpack_from(data)
-        if magic != _MAGIC or version != PROTOCOL_VERSION:
+        if magic != _MAGIC or version != FRAME_VERSION:
             raise ForeignMessage(
-                f"a frame begins with {magic!r} version {version}, expected {_MAGIC!r} version {PROTOCOL_VERSION}; "
+                f"a frame begins with {magic!r} version {version}, expected {_MAGIC!r} version {FRAME_VERSION}; "
                 "run the same netdfl on every node"
             )
         if kind >= len(_KINDS):

@@ -256,7 +256,7 @@ def nested(depth: int) -> object:
         (with_body(b"\xff\0\0\0"), MalformedMessage, "announced in a body"),
         (wire.encode(vector_message(2 << 20), RUN, 0), OversizedMessage, "the limit is"),
         (wire.encode(vector_message(), RUN, 0).replace(b"ndfl", b"evil"), ForeignMessage, "evil"),
-        (wire.encode(vector_message(), RUN, 0).replace(b"ndfl\x02", b"ndfl\x01"), ForeignMessage, "version 1"),
+        (wire.encode(vector_message(), RUN, 0).replace(b"ndfl\x01", b"ndfl\x02"), ForeignMessage, "version 2"),
     ],
 )
 def test_each_limit_has_its_error(frame, error, words):

@@ -34,7 +34,7 @@ class Instead(Strict):
 
 
 class Claim(Strict):
-    """One claim: that the method of the cell `better` is above that of `worse` in `figure`.
+    """A claim that the method of cell `better` is above the method of cell `worse` in `figure`.
 
     `paper` is the paper's number, `better` and `worse` are labels of cells in its table; `sets` are
     overrides of both. `figure` is mean_last_5, best, last (of the average model's test accuracy), gap, or

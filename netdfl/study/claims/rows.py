@@ -125,7 +125,7 @@ class RowFolder:
         return {proof.name: proof for proof in _read(self.path / "proofs", Proof, ("sets",))}
 
     def counted(self) -> dict[str, CellRow]:
-        """Return the rows that count: those whose method's proof, if there is one, is still that of the row."""
+        """Return the rows that count: no later proof of their method has another event log than theirs."""
         proofs = self.proofs()
         logs = {name: proof.event_log_hash for name, proof in proofs.items()}
         return {
