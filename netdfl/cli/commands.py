@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from netdfl.cli import claims, data, fleets, results, running, scenarios, studies
+from netdfl.cli import attended, claims, data, fleets, results, running, scenarios, studies
 from netdfl.cli.output import outliving_its_reader
 
 Commands = Mapping[str, Callable[..., None]]
@@ -24,6 +24,8 @@ COMMANDS: Mapping[str, Commands] = {
     },
     "Runs": {
         "run": running.run,
+        "stop": attended.stop,
+        "logs": attended.logs,
         "sweep": studies.sweep,
         "reproduce": studies.reproduce,
         "study": studies.study,

@@ -12,9 +12,10 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 
 from netdfl.core.errors import InputError
+from netdfl.record.holder import ask_to_stop
 from netdfl.report.html import fill
 from netdfl.web.folder import RunFolder
-from netdfl.web.watch import RunFeed, ask_to_stop, log_tail
+from netdfl.web.watch import RunFeed, log_tail
 
 NODE = re.compile("[0-9]{1,9}")
 POLICY = "default-src 'none'; img-src data:; connect-src 'self'"

@@ -1,10 +1,8 @@
-"""Updates about a run, as often as a small share of a processor allows, and the stop request to its process."""
+"""Updates about a run, as often as a small share of a processor allows."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -16,44 +14,11 @@ from pydantic_core import to_json
 
 from netdfl.core.errors import NetdflError
 from netdfl.core.files import read_plain
-from netdfl.record.directory import LOCK, is_held
+from netdfl.record.directory import is_held
 from netdfl.record.forms import FLEET, read_form
+from netdfl.record.holder import find_holder
 from netdfl.record.run import open_run
 from netdfl.report.data import page_data
-
-LOCKS = Path("/proc/locks")
-
-
-def find_holder(run: Path) -> int | None:
-    """Return the process that holds the run at `run`; None if none does, or if the system does not say.
-
-    The system's own table is read, never a file of the run, so that no run directory can name a process.
-    """
-    try:
-        found = os.stat(run / LOCK, follow_symlinks=False)
-        lines = LOCKS.read_text(encoding="ascii").splitlines()
-    except (OSError, UnicodeDecodeError):
-        return None
-    place = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
-    for line in lines:
-        parts = line.split()
-        if len(parts) >= 6 and parts[1:2] == ["FLOCK"] and parts[3] == "WRITE" and parts[5] == place:
-            pid = int(parts[4])
-            return pid if pid > 1 and pid != os.getpid() else None
-    return None
-
-
-def ask_to_stop(run: Path) -> bool:
-    """Interrupt a run as Ctrl-C does, so that it ends in good order. Returns whether there was one to interrupt."""
-    pid = find_holder(run)
-    if pid is None:
-        return False
-    try:
-        os.kill(pid, signal.SIGINT)
-    except OSError:
-        return False
-    return True
-
 
 TICK_S = 1.0
 SHARE = 0.01

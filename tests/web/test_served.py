@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from netdfl.core.errors import InputError
+from netdfl.record.holder import ask_to_stop, find_holder
 from netdfl.running.run import run
 from netdfl.scenario.load import loads
 from netdfl.web.folder import RunFolder
 from netdfl.web.many import compare, group_names
-from netdfl.web.watch import ask_to_stop, find_holder
 from tests.agreeing import agreeing
 from tests.web.web_server import ask, first_data, started
 

@@ -1,0 +1,99 @@
+"""What the processes of a run's nodes printed, from its folder `logs`: whole, or as it comes."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+_NAME = re.compile(r"(?P<first>\d{3,})(?:-(?P<second>\d{3,}))?(?:-(?P<life>\d{1,2}))?\.log")
+PIECE = 1 << 20
+"""The most that is read of a log at a time."""
+
+
+class LogLine(NamedTuple):
+    """A line of a log, and whose it is: `node 3`, `nodes from 3` of a process with several, `evaluator`."""
+
+    whose: str
+    text: str
+
+
+class NodeLogs:
+    """The logs of a run, or those of one node's processes, read on from where they were read last."""
+
+    def __init__(self, run: Path, node: int | None = None) -> None:
+        """Take the logs of the run at `run`, which may still be without any."""
+        self._folder, self._node = run / "logs", node
+        self._read: dict[Path, int] = {}
+        self._begun: dict[Path, bytes] = {}
+
+    @property
+    def are_there(self) -> bool:
+        """Whether there is a log to read."""
+        return bool(self._files())
+
+    def new(self, *, last: bool = False) -> Iterator[LogLine]:
+        """Yield the lines that were added since the last call; with `last`, an unfinished one too."""
+        for path in self._files():
+            while added := self._added(path):
+                *lines, self._begun[path] = (self._begun.get(path, b"") + added).split(b"\n")
+                for line in lines:
+                    yield LogLine(_whose(path), _printable(line))
+            if last and (rest := self._begun.pop(path, b"")):
+                yield LogLine(_whose(path), _printable(rest))
+
+    def _files(self) -> list[Path]:
+        found = sorted(self._folder.glob("*.log"))
+        if self._node is None:
+            return found
+        firsts = {path: int(named["first"]) for path in found if (named := _NAME.fullmatch(path.name))}
+        nearest = max((first for first in firsts.values() if first <= self._node), default=None)
+        return [path for path, first in firsts.items() if first == nearest and (first == self._node or _shared(path))]
+
+    def _added(self, path: Path) -> bytes:
+        """Return what was added to a plain file; nothing of a link, a device, or a file that is gone."""
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return b""
+        try:
+            added = os.pread(fd, PIECE, self._read.get(path, 0)) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
+        finally:
+            os.close(fd)
+        self._read[path] = self._read.get(path, 0) + len(added)
+        return added
+
+
+def follow(logs: NodeLogs, goes_on: Callable[[], bool], wait: Callable[[], None]) -> Iterator[LogLine]:
+    """Yield lines as they come, until the run has ended and all were read."""
+    while True:
+        over = not goes_on()  # asked first: what is written before the end is read after it
+        found = list(logs.new())
+        yield from found
+        if over and not found:
+            yield from logs.new(last=True)
+            return
+        if not found:
+            wait()
+
+
+def _shared(path: Path) -> bool:
+    named = _NAME.fullmatch(path.name)
+    return named is not None and named["second"] is not None
+
+
+def _whose(path: Path) -> str:
+    named = _NAME.fullmatch(path.name)
+    if named is None:
+        return path.stem
+    life = f", life {named['life']}" if named["life"] else ""
+    return f"nodes from {int(named['first'])}{life}" if named["second"] else f"node {int(named['first'])}{life}"
+
+
+def _printable(line: bytes) -> str:
+    """Return a line as text that does nothing to a terminal."""
+    text = line.decode("utf-8", "replace")
+    return "".join(letter if letter.isprintable() or letter == "\t" else "?" for letter in text)
