@@ -53,6 +53,7 @@ def main() -> None:
     """Serve commands until the input ends."""
     from netdfl.worlds import preload
 
+    _Answers.keep_apart()
     follow_parent()
     preload.warm()
     follow_parent(0)  # from now on, the end of the input says that the supervisor died
@@ -223,6 +224,7 @@ class _Forks:
         blueprint, plan = self.loaded
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         redirect(self.log_of(command))
+        os.close(_Answers.fd)
         os.close(self.wake_r)
         os.close(self.wake_w)
         if command.namespace is not None:
@@ -274,11 +276,24 @@ class _Lines:
         yield from (json.loads(line) for line in lines)
 
 
+class _Answers:
+    """The way to the supervisor, apart from what a user's own code prints while it is loaded here."""
+
+    fd = 1
+
+    @classmethod
+    def keep_apart(cls) -> None:
+        """Answer over the output that the process was given; send what is printed from now on to its errors."""
+        cls.fd = os.dup(1)
+        os.dup2(2, 1)
+
+
 def say(answer: dict[str, object]) -> None:
     """Write one line to the supervisor; ignore a broken pipe, as the end of the input follows."""
+    line = json.dumps(answer).encode() + b"\n"
     with suppress(BrokenPipeError):
-        sys.stdout.write(json.dumps(answer) + "\n")
-        sys.stdout.flush()
+        while line:
+            line = line[os.write(_Answers.fd, line) :]
 
 
 def tail(log: Path) -> str:
