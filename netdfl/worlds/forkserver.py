@@ -31,6 +31,7 @@ import traceback
 from base64 import b64decode
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -303,7 +304,7 @@ def tail(log: Path) -> str:
 
 
 def redirect(log: Path) -> None:
-    """Send the process's output to `log` and close its input."""
+    """Send the process's output to `log`, line by line, and close its input."""
     log.parent.mkdir(parents=True, exist_ok=True)
     fd = open_append(log)
     null = os.open(os.devnull, os.O_RDONLY)
@@ -312,6 +313,8 @@ def redirect(log: Path) -> None:
     os.dup2(fd, 2)
     os.close(fd)
     os.close(null)
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)  # for whoever reads along, and whatever ends the process
 
 
 def count_gpus() -> int:

@@ -23,12 +23,21 @@ topology: ring
 evaluation: {every: 1000000}
 """
 TALKING = """
-from netdfl.extend import Sgd, gossip, local_sgd
+from netdfl.extend import Memoryless, Update, gossip
+
+print("its module is loaded")
 
 
-def mine(exchange, /, *, sgd: Sgd = Sgd()):
-    print("a node is made")
-    return gossip(exchange, local_sgd(sgd))
+class Talking(Memoryless):
+    def train(self, state, y, received, weight, data, view):
+        if view.round == 0:
+            print("node", view.node, "trains")
+        return state, Update(y, y)
+
+
+def mine(exchange, /):
+    print("it is made")
+    return gossip(exchange, Talking())
 """
 
 
@@ -50,7 +59,7 @@ def test_a_run_is_asked_to_end_and_ends_in_good_order(
             assert process.wait(timeout=60) == 130
         finally:
             process.kill()
-    assert said.out.count("a node is made") == (world == "processes")
+    assert said.out.count("node 3 trains") == (world == "processes")
     assert ("nodes of a simulated run print where the run itself does" in said.err) == (world == "simulated")
     assert "attended: 4 nodes" in said.out
     assert (out / "result.json").exists()
