@@ -66,7 +66,7 @@ def test_a_run_is_asked_to_end_and_ends_in_good_order(
     with pytest.raises(InputError, match="does not go on"):
         stop(out)
     with pytest.raises(InputError, match="is not a run"):
-        stop(tmp_path)
+        stop(tmp_path / "nowhere")
 
 
 def _status(out: Path) -> str:
