@@ -20,7 +20,7 @@ BYTE = 8 * 10**9 * PARTS
 """The volume of a byte."""
 
 
-class Crossing(Protocol):
+class ShareTaker(Protocol):
     """Anything that takes a share of each of its links. Its `rate` is in parts; None: unlimited."""
 
     links: Sequence[SharedLink]
@@ -34,12 +34,11 @@ class SharedLink:
         order: the place among links whose shares are equal, so that no rounding depends on who came first.
         flows: the flows that cross it now, in order of beginning.
         capacity: the rate in parts; None: unlimited.
-        open: the capacity and the number of flows that are not settled yet, while shares are computed.
     """
 
     __slots__ = (
         *("_debt", "_held", "_load", "_since_ns", "_waiting"),
-        *("capacity", "flows", "open", "order", "scale", "shape"),
+        *("capacity", "flows", "order", "scale", "shape"),
     )
 
     def __init__(self, order: tuple[int, ...], shape: Shape, scale: float = 1.0) -> None:
@@ -48,7 +47,6 @@ class SharedLink:
         self.flows: dict[Any, None] = {}  # each one a `Flow`, of a module that knows this one
         self._held: dict[Transit, int] = {}
         self._waiting = self._debt = self._load = self._since_ns = 0
-        self.open = [0, 0]
         self.set(shape, scale)
 
     def set(self, shape: Shape, scale: float) -> None:

@@ -53,10 +53,19 @@ class Flow:
         self.due_ns: int | None = None
         self.ended_ns: int | None = None
 
+    def turn(self) -> Transit:
+        """Take the next waiting message as the one that goes, and return it."""
+        self.unit = self.waiting.popleft()
+        return self.unit
+
     def begin(self, links: Sequence[SharedLink], nbytes: int, now_ns: int) -> None:
         """Let `unit`, which takes `nbytes`, go over `links` from `now_ns` on."""
         self.links, self.left, self.since_ns, self.began_ns = links, nbytes * BYTE, now_ns, now_ns
         self.rate, self.due_ns = 0, None
+
+    def draw(self, volume: int) -> None:
+        """Let `volume` pass at once."""
+        self.left -= volume
 
     def pass_until(self, now_ns: int) -> None:
         """Let the bytes pass that passed since the last change of the rate."""
@@ -70,6 +79,18 @@ class Flow:
         """Carry nothing from now on."""
         self.pass_until(now_ns)
         self.rate, self.due_ns = 0, None
+
+    def go_on(self, now_ns: int) -> None:
+        """Carry on from `now_ns`, after a stop."""
+        self.since_ns = now_ns
+
+    def end_at(self, now_ns: int) -> None:
+        """Let `unit` end at `now_ns`, which can't change any more."""
+        self.ended_ns = now_ns
+
+    def drop(self) -> None:
+        """Let no message go."""
+        self.unit = self.ended_ns = None
 
     def is_over(self, now_ns: int) -> bool:
         """Whether the last byte of `unit` has left."""

@@ -10,9 +10,9 @@ from collections.abc import Collection, Mapping
 from heapq import heapify, heappop, heappush
 from typing import TypeVar
 
-from netdfl.links.sharing.capacity import Crossing, SharedLink
+from netdfl.links.sharing.capacity import SharedLink, ShareTaker
 
-F = TypeVar("F", bound=Crossing)
+F = TypeVar("F", bound=ShareTaker)
 
 
 def max_min(flows: Collection[F], capacities: Mapping[SharedLink, int]) -> dict[F, int]:
@@ -35,24 +35,25 @@ def _filled(flows: Collection[F], capacities: Mapping[SharedLink, int]) -> dict[
                 crossing[link].append(flow)
     rates: dict[F, int] = {}
     levels = []
+    left: dict[SharedLink, list[int]] = {}  # the capacity and the number of flows that are not settled yet
     for link, those in crossing.items():
         if those:
-            link.open = [capacities[link], len(those)]
+            left[link] = [capacities[link], len(those)]
             levels.append((capacities[link] // len(those), link.order, link))
     heapify(levels)
     while levels:
         level, order, link = heappop(levels)
-        left, count = link.open
+        capacity, count = left[link]
         if not count:
             continue
-        if left // count > level:  # some of its flows were settled below its level
-            heappush(levels, (left // count, order, link))
+        if capacity // count > level:  # some of its flows were settled below its level
+            heappush(levels, (capacity // count, order, link))
             continue
         for flow in crossing[link]:
             if flow not in rates:
                 rates[flow] = level
                 for other in flow.links:
                     if other in crossing:
-                        other.open[0] -= level
-                        other.open[1] -= 1
+                        left[other][0] -= level
+                        left[other][1] -= 1
     return rates

@@ -120,7 +120,7 @@ class FairNetwork:
 
 
 def _turn(flow: Flow) -> tuple[int, tuple[int, int]]:
-    """Return the place of a flow among those that begin at one instant, whoever was put in first."""
+    """Return the place of a flow among all that begin at one instant; the order in which they entered is no matter."""
     return getattr(flow.waiting[0], "order_key", 0) if flow.waiting else 0, flow.stage.edge
 
 
@@ -161,7 +161,7 @@ def _draw(flows: Iterable[Flow]) -> bool:
             volumes |= {own: flow.left} | {link: link.bucket for link in buckets}
             draws.append(_Draw(flow, (own, *buckets)))
     for draw, volume in max_min(draws, volumes).items():
-        draw.flow.left -= volume
+        draw.flow.draw(volume)
         for link in draw.links[1:]:
             link.draw(volume)
     return bool(draws)

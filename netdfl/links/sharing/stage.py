@@ -102,7 +102,7 @@ class FairStage:
     def left(self, unit: Transit, now_ns: int) -> None:
         """End the transfer of `unit` at `now_ns`, which may lie ahead of the time of other changes."""
         flow = self.flows[_place(unit)]
-        flow.ended_ns = now_ns
+        flow.end_at(now_ns)
         self.network.ends(flow)
         if self.shares_bps is not None and now_ns > flow.began_ns and unit.name not in self.fates:
             self.shares_bps[unit.name] = 8e9 * self._line_bytes(unit) / (now_ns - flow.began_ns)
@@ -147,7 +147,7 @@ class FairStage:
 
     def begin(self, flow: Flow, now_ns: int) -> Iterator[StageOutcome]:
         """Let the next message of `flow` go over the links that it crosses; yield what becomes of it or its copy."""
-        unit = flow.unit = flow.waiting.popleft()
+        unit = flow.turn()
         over_uplink = self.judges is not None
         first = self.links[:1] if over_uplink and not unit.copy else ()
         behind = self.links[1:] if over_uplink else self.links
@@ -216,7 +216,7 @@ class FairStage:
         assert unit is not None
         self.network.frees(flow)
         self._release(unit)
-        flow.unit = flow.ended_ns = None
+        flow.drop()
         self.go_on(flow)
         if not flow.waiting:
             del self.flows[_place(unit)]
@@ -248,7 +248,7 @@ class FairStage:
             if flow.unit is not None and not flow.is_over(now_ns):
                 units = [flow.unit, *units]
                 self.network.frees(flow)
-                flow.unit = None
+                flow.drop()
             for unit in units:
                 self._release(unit)
                 self.fates.pop(unit.name, None)
@@ -269,7 +269,7 @@ class FairStage:
                 self.network.frees(flow)
                 yield Hold(flow.unit)
             else:
-                flow.since_ns = now_ns
+                flow.go_on(now_ns)
                 self.network.crosses(flow)
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from netdfl.core.types import Edge, Kind, NodeId
 from netdfl.links.rules.base import StageOutcome, Transit
 from netdfl.links.rules.rate import Shape
-from netdfl.links.sharing.capacity import PARTS, Crossing, SharedLink
+from netdfl.links.sharing.capacity import PARTS, SharedLink, ShareTaker
 from netdfl.links.sharing.flow import Flow
 from netdfl.links.sharing.network import FairNetwork
 
@@ -51,7 +51,7 @@ class ToldLink(SharedLink):
         self.forget()
 
     def forget(self) -> None:
-        """Forget what the receiver was told: it begins anew."""
+        """Forget all that was sent to the receiver: it begins anew."""
         self._told, self._unit = ENDED, None
         self._begun = 0
 
@@ -78,7 +78,7 @@ class ToldLink(SharedLink):
             network.touch(self)
 
     def end(self) -> bool:
-        """Note that the receiver is told of an end; return whether it knew of a message."""
+        """Note that the receiver hears of an end; return whether it knew of a message."""
         known, self._told = self._told, ENDED
         return known != ENDED
 
@@ -87,7 +87,7 @@ class ToldLink(SharedLink):
         return next(iter(self.flows), None) if number == self._begun else None
 
 
-def _offer(flow: Crossing, besides: SharedLink) -> int:
+def _offer(flow: ShareTaker, besides: SharedLink) -> int:
     """Return the rate that `flow` could have if `besides` had room for all."""
     offers = [_MOST * PARTS]
     for link in flow.links:
@@ -97,8 +97,8 @@ def _offer(flow: Crossing, besides: SharedLink) -> int:
     return min(offers)
 
 
-def _limit(flow: Crossing, besides: SharedLink) -> int:
-    """Return the rate that `flow` can't exceed by its links beside `besides`, whoever else is there."""
+def _limit(flow: ShareTaker, besides: SharedLink) -> int:
+    """Return the rate that `flow` can't exceed by its links beside `besides`, even if it is alone on them."""
     limits = [
         link.capacity // len(link.flows) for link in flow.links if link is not besides and link.capacity is not None
     ]
