@@ -13,7 +13,7 @@ from netdfl.core.types import Kind, Message, NodeId
 _OF_ROUNDS = frozenset({Kind.DATA, Kind.NOTICE, Kind.REQUEST, Kind.REPLY})
 _OF_NEIGHBORS = frozenset({Kind.HEARTBEAT, Kind.PROBE, Kind.QUERY, Kind.STATUS})
 KEPT = 16
-"""How many rounds' senders are kept: of the present round, and of those of which messages come early or late."""
+"""How many rounds' senders are kept: of the present round, and of rounds of which messages come early or late."""
 
 
 class Admission:

@@ -1,4 +1,4 @@
-"""What the processes of a run's nodes printed, from its folder `logs`: whole, or as it comes."""
+"""The printed output of a run's node processes, from its folder `logs`: whole, or as it comes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class LogLine(NamedTuple):
 
 
 class NodeLogs:
-    """The logs of a run, or those of one node's processes, read on from where they were read last."""
+    """The logs of a run, or of one node's processes, read on from where they were read last."""
 
     def __init__(self, run: Path, node: int | None = None) -> None:
         """Take the logs of the run at `run`, which may still be without any."""

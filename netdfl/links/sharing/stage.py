@@ -274,7 +274,7 @@ class FairStage:
 
 
 def _place(unit: Transit) -> tuple[NodeId, bool]:
-    """Return the connection of `unit` among those of its sender."""
+    """Return the connection of `unit` among its sender's connections."""
     return unit.dst, unit.kind in ASIDE
 
 
