@@ -216,11 +216,13 @@ class ControlClient:
             await call.write(hello)
             welcomed = _WELCOME in await call.initial_metadata()
         if not welcomed:
-            details = await call.details()
+            details = await _refusal(call) or await _refusal(attend(metadata=channels.metadata(address, SUPERVISOR)))
             await shared.leave()
             refused = credentials is not None and await call.code() is grpc.StatusCode.UNAVAILABLE
             reason = await why_not(address, SUPERVISOR, credentials) if refused else ""
-            raise TransportError(f"node {hello.node} can't attend at the supervisor {address}: {reason or details}")
+            raise TransportError(
+                f"node {hello.node} can't attend at the supervisor {address}: {reason or details or _NO_REASON}"
+            )
         return cls(shared, call, on_order, on_lost)
 
     def report(self, report: Report) -> None:
@@ -264,3 +266,10 @@ async def _send_all(queue: asyncio.Queue[_T], write: Callable[[_T], Awaitable[No
         with suppress(grpc.RpcError, asyncio.InvalidStateError):
             await write(item)
         queue.task_done()
+
+
+async def _refusal(call: Any) -> str:
+    """Return why `call` was refused, once it has written all; empty where gRPC has lost the reason behind a write."""
+    with suppress(grpc.RpcError, asyncio.InvalidStateError):
+        await call.done_writing()
+    return "" if await call.code() is grpc.StatusCode.INTERNAL else str(await call.details())
