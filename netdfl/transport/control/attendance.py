@@ -220,9 +220,8 @@ class ControlClient:
             await shared.leave()
             refused = credentials is not None and await call.code() is grpc.StatusCode.UNAVAILABLE
             reason = await why_not(address, SUPERVISOR, credentials) if refused else ""
-            raise TransportError(
-                f"node {hello.node} can't attend at the supervisor {address}: {reason or details or _NO_REASON}"
-            )
+            why = reason or details or "the connection ended without a reason"
+            raise TransportError(f"node {hello.node} can't attend at the supervisor {address}: {why}")
         return cls(shared, call, on_order, on_lost)
 
     def report(self, report: Report) -> None:
