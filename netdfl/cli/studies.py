@@ -10,6 +10,9 @@ import typer
 from netdfl.cli import completion
 from netdfl.cli.options import Jobs, ScenarioFile, Sets, World, load_scenario
 
+Where = Annotated[
+    str, typer.Option("--runner", metavar="RUNNER", help="What makes the runs: local, or module:callable of your own.")
+]
 Repeats = Annotated[int | None, typer.Option("--seeds", metavar="N", min=1, help="Runs of each point; 5 by default.")]
 
 
@@ -25,6 +28,7 @@ def sweep(
     seeds: Repeats = None,
     on: World = None,
     jobs: Jobs = 1,
+    runner: Where = "local",
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="By default sweeps/NAME.")] = None,
 ) -> None:
     """Run a grid of scenarios, resume it where it was left, and write one table and figures.
@@ -43,9 +47,20 @@ def sweep(
     with ended_by_signals() as far:
         from rich.console import Console
 
+        from netdfl.study.runners.catalog import find_runner
         from netdfl.study.sweep import sweep as run_sweep
 
-        failed = run_sweep(scenario, vary, shared, out=folder, seeds=seeds, jobs=jobs, console=Console(), far=far)
+        failed = run_sweep(
+            scenario,
+            vary,
+            shared,
+            out=folder,
+            seeds=seeds,
+            jobs=jobs,
+            console=Console(),
+            far=far,
+            make_runner=find_runner(runner),
+        )
     raise typer.Exit(1 if failed else 0)
 
 
@@ -87,6 +102,7 @@ def reproduce(
     sets: Sets = [],  # noqa: B006 - typer reads it only
     on: Fleet = "simulated",
     jobs: Jobs = 1,
+    runner: Where = "local",
     out: Folder = Path("reproductions"),
     scenarios: Papers = None,
 ) -> None:
@@ -103,6 +119,7 @@ def reproduce(
 
         from netdfl.study.reproduce import SCENARIOS, Reproduction, parse_seeds
         from netdfl.study.reproduce import reproduce as run_table
+        from netdfl.study.runners.catalog import find_runner
 
         asked = Reproduction(
             paper=paper,
@@ -114,7 +131,7 @@ def reproduce(
             world=on,
             scenarios=scenarios or SCENARIOS,
         )
-        code = run_table(asked, out, jobs=jobs, console=Console(), far=far)
+        code = run_table(asked, out, jobs=jobs, console=Console(), far=far, make_runner=find_runner(runner))
     raise typer.Exit(code)
 
 

@@ -8,23 +8,23 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from netdfl.core.errors import InputError
+from netdfl.core.errors import InputError, RunError
 from netdfl.core.interrupts import ending_signals
 from netdfl.core.types import Json
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.identity import hashes
 from netdfl.scenario.model.schema import Scenario
-from netdfl.study.forks import BROKE, UNUSABLE, path_beside
 from netdfl.study.keeping import FINISHED, Manner, kept
 from netdfl.study.plan import Cell
+from netdfl.study.runners.base import CellOrder, Runner, StudyOrder
+from netdfl.study.runners.local import LocalRunner
+from netdfl.study.task import BROKE, UNUSABLE, path_beside
 
 
 @dataclass(frozen=True)
@@ -123,57 +123,53 @@ def run_all(
     progress: StudyProgress,
     manner: Manner = "whole",
     until: float | None = None,
+    make_runner: Callable[[], Runner] = LocalRunner,
 ) -> None:
     """Run these cells, `jobs` at a time, and call `done` with each result. Interrupted ones are resumed if possible.
 
     None begins that would end after `until` (of `time.time`); `done` does not hear of these.
-
-    Another process forks them: a process that has used grpc, or has threads, must not fork. It has its own session, so
-    that Ctrl-C reaches this process alone, which then ends the other (`ended_by_signals`).
+    Raises InputError where the runner does not fit.
     """
-    by_path: dict[str, list[CellJob]] = {}
+    by_path: dict[Path, list[CellJob]] = {}
     for job in waiting:
-        by_path.setdefault(str(job.path.resolve()), []).append(job)
+        by_path.setdefault(job.path.resolve(), []).append(job)
     if not by_path:
         return
+    runner = make_runner()
+    _check_places(runner, waiting)
     for path in {job.path.parent for job in waiting}:
         path.mkdir(parents=True, exist_ok=True)
-    cells = [
-        {"scenario": str(job.scenario), "sets": job.cell.sets, "path": path, "world": job.world, "cost_s": job.cost_s}
+    orders = [
+        CellOrder(job.scenario.absolute(), job.cell.sets, path, job.world, job.cost_s)
         for path, (job, *_) in by_path.items()
     ]
-    with _open_forks() as forks:
-        progress.forks = forks
-        assert forks.stdin is not None
-        assert forks.stdout is not None
-        try:
-            forks.stdin.write(json.dumps({"jobs": jobs, "manner": manner, "until": until, "cells": cells}).encode())
-            forks.stdin.close()
-            for line in forks.stdout:
-                path, code = json.loads(line)
-                jobs_there = by_path.pop(path)
-                for job in jobs_there if code is not None else ():
-                    done(finished(job.cell, job.path) or CellResult(job.cell, job.path, code, None, _log(job)))
-        except BaseException:
-            end_forks(forks)
-            raise
-    progress.forks = None
+    progress.runner = runner
+    try:
+        runner.start(StudyOrder(orders, jobs, manner, until))
+        for path, code in runner.ended():
+            if path not in by_path:
+                raise RunError(f"{type(runner).__name__} says that {path} ended, which it was not asked to run")
+            alike = by_path.pop(path)
+            if code is None:
+                continue
+            for job in alike:
+                done(finished(job.cell, job.path) or CellResult(job.cell, job.path, code, None, _log(job)))
+    except BaseException:
+        runner.stop()
+        raise
+    progress.runner = None
     for job in (job for alike in by_path.values() for job in alike):
-        done(
-            CellResult(
-                job.cell, job.path, BROKE, None, f"the process that runs the cells ended with {forks.returncode}"
-            )
+        done(CellResult(job.cell, job.path, BROKE, None, f"{type(runner).__name__} ended without it"))
+
+
+def _check_places(runner: Runner, waiting: Sequence[CellJob]) -> None:
+    """Raise InputError where fleets would span machines of an engine, from within a run that a runner places."""
+    spanning = sorted({job.world for job in waiting} & {"slurm", "ray"})
+    if spanning and not isinstance(runner, LocalRunner):
+        raise InputError(
+            f"--on {spanning[0]} lets each fleet span machines, and --runner lets each run have one: "
+            "leave one of them out"
         )
-
-
-def _open_forks() -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "netdfl.study.forks", str(os.getpid())],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        start_new_session=True,
-    )
 
 
 def _log(job: CellJob) -> str:
@@ -185,18 +181,16 @@ def _log(job: CellJob) -> str:
 
 
 INTERRUPTED = 130
-GRACE_S = 10.0
-"""Time for containers to leave; all else ends at once."""
 SHOW_CURSOR = b"\x1b[?25h"
 
 
 @dataclass
 class StudyProgress:
-    """The progress of a study, and the process that runs its cells while there is one."""
+    """The progress of a study, and what runs its cells while it does."""
 
     finished: int = 0
     total: int = 0
-    forks: subprocess.Popen[bytes] | None = None
+    runner: Runner | None = None
 
     @property
     def words(self) -> str:
@@ -216,8 +210,9 @@ def ended_by_signals() -> Iterator[StudyProgress]:
     def end(number: int, frame: FrameType | None) -> None:
         for each in before:
             signal.signal(each, signal.SIG_IGN)
-        if progress.forks is not None:
-            end_forks(progress.forks)
+        if progress.runner is not None:
+            with suppress(Exception):
+                progress.runner.stop()
         if os.isatty(1):
             os.write(1, SHOW_CURSOR)  # a bar of progress hides it
         os.write(2, f"{progress.words}\n".encode())
@@ -231,14 +226,3 @@ def ended_by_signals() -> Iterator[StudyProgress]:
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
-
-
-def end_forks(forks: subprocess.Popen[bytes]) -> None:
-    """End the process that runs the cells, which ends the cells first; after the grace, kill all at once."""
-    forks.terminate()
-    try:
-        forks.wait(GRACE_S)
-    except subprocess.TimeoutExpired:
-        with suppress(ProcessLookupError):
-            os.killpg(forks.pid, signal.SIGKILL)
-        forks.wait()

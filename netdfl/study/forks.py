@@ -9,22 +9,17 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import resource
 import signal
 import sys
 import time
 from contextlib import suppress
-from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from netdfl.core.errors import InputError, NetdflError
 from netdfl.core.process import die_with_parent
-from netdfl.study.keeping import FINISHED, MOST_CPU_S, Manner
-
-UNUSABLE, BROKE = 2, 4
-CellOrder = dict[str, Any]
-"""A cell: its `scenario` file, its overrides `sets`, the `path` of its run, its `world`, about what it costs."""
+from netdfl.study.keeping import Manner
+from netdfl.study.runners.base import CellOrder, StudyOrder
+from netdfl.study.task import run_cell
 
 
 def main() -> None:
@@ -39,38 +34,37 @@ def main() -> None:
     die_with_parent(int(sys.argv[1]))
     text = sys.stdin.read()
     if text:  # else who ordered died before
-        order = json.loads(text)
-        _preload(order["manner"])
+        order = StudyOrder.of_json(text)
+        _preload(order.manner)
         _run_all(order, running)
 
 
-def path_beside(run: Path, kind: str) -> Path:
-    """Return the file of a kind (`log`, `exit`) beside a run."""
-    return run.with_name(f"{run.name}.{kind}")
-
-
-def _run_all(study: dict[str, Any], running: dict[int, CellOrder]) -> None:
+def _run_all(study: StudyOrder, running: dict[int, CellOrder]) -> None:
     """Run all cells of the order; those that can't end in time are left out, which their line says."""
-    waiting, jobs, until = study["cells"], study["jobs"], study["until"]
+    waiting, until = list(study.cells), study.until
     while waiting or running:
-        while waiting and len(running) < jobs:
+        while waiting and len(running) < study.jobs:
             order = waiting.pop(0)
-            if until is not None and time.time() + order["cost_s"] > until:
-                print(json.dumps([order["path"], None]), flush=True)
+            if until is not None and time.time() + order.cost_s > until:
+                _say(order, None)
                 continue
-            running[_fork(order, jobs, study["manner"])] = order
+            running[_fork(order, study.jobs, study.manner)] = order
         if not running:
             continue
         pid, status = os.waitpid(-1, 0)
         if pid in running:
-            print(json.dumps([running.pop(pid)["path"], os.waitstatus_to_exitcode(status)]), flush=True)
+            _say(running.pop(pid), os.waitstatus_to_exitcode(status))
+
+
+def _say(order: CellOrder, code: int | None) -> None:
+    print(json.dumps([str(order.path), code]), flush=True)
 
 
 def _end(running: dict[int, CellOrder]) -> None:
     """End every cell at once; its nodes die with it. Only containers must be ended by Docker."""
     for pid, order in running.items():
         with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGTERM if order["world"] == "containers" else signal.SIGKILL)
+            os.kill(pid, signal.SIGTERM if order.world == "containers" else signal.SIGKILL)
     for pid in running:
         with suppress(ChildProcessError):
             os.waitpid(pid, 0)
@@ -83,36 +77,7 @@ def _fork(order: CellOrder, jobs: int, manner: Manner) -> int:
         return pid
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     die_with_parent(me)
-    _run(Path(order["scenario"]), order["sets"], Path(order["path"]), jobs, manner)
-
-
-def _run(scenario: Path, sets: list[str], path: Path, jobs: int, manner: Manner) -> NoReturn:
-    code = BROKE
-    try:
-        if manner == "background":
-            resource.setrlimit(resource.RLIMIT_CPU, (MOST_CPU_S, MOST_CPU_S))
-        path_beside(path, "exit").unlink(missing_ok=True)
-        log = os.open(path_beside(path, "log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        from netdfl.study.resumable import drop_checkpoints, run_or_resume
-
-        code = run_or_resume(scenario, sets, path, jobs, manner)
-        path_beside(path, "exit").write_text(f"{code}\n", encoding="utf-8")
-        if code in FINISHED:
-            drop_checkpoints(path)
-    except NetdflError as error:
-        print(error, file=sys.stderr)
-        code = UNUSABLE if isinstance(error, InputError) else BROKE
-    except BaseException as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        if code not in FINISHED:
-            with suppress(OSError):
-                path_beside(path, "exit").write_text(f"{code}\n", encoding="utf-8")
-        os._exit(code)
+    run_cell(order, jobs, manner)
 
 
 def _preload(manner: Manner) -> None:

@@ -25,6 +25,8 @@ from netdfl.study.cells import CellJob, CellResult, StudyProgress, finished, loo
 from netdfl.study.compare import HEADINGS, LISTS, SCHEMA, TERMINAL, WORDS, Comparison, ComparisonRow, row_of, shown
 from netdfl.study.plan import Cell
 from netdfl.study.progress import TABLES, StudyPlan
+from netdfl.study.runners.base import Runner
+from netdfl.study.runners.local import LocalRunner
 from netdfl.study.trials import FigureSetup, published, scenario_of, select, trials
 from netdfl.training.data.dataset import data_root
 
@@ -68,13 +70,20 @@ class _FigureRuns:
 
 
 def reproduce(
-    request: Reproduction, out: Path, *, jobs: int = 1, console: Console, far: StudyProgress | None = None
+    request: Reproduction,
+    out: Path,
+    *,
+    jobs: int = 1,
+    console: Console,
+    far: StudyProgress | None = None,
+    make_runner: Callable[[], Runner] = LocalRunner,
 ) -> int:
     """Run the cells of `request`, `jobs` runs at a time; return an exit code.
 
     Below `out` lie `cells/` with the runs, which all tables share, and the table as JSON, CSV and Markdown, written
     anew after each run. Results of an earlier call stay if their scenario is the same: rows of other cells, and
-    other seeds of these. A finished run is not run again. `far` takes the progress.
+    other seeds of these. A finished run is not run again. `far` takes the progress, a runner of
+    `make_runner` makes the runs.
     Returns 0 if all possible cells ran, 1 if a run failed, 2 if none is possible.
     Raises:
         InputError: No such paper, table or cell, or no scenarios.
@@ -103,7 +112,7 @@ def reproduce(
     StudyPlan(book.stem.name, jobs, out / "cells", paths, table, is_sweep=False).write(
         out / TABLES / f"{book.stem.name}.json"
     )
-    run_all(waiting, jobs, done, far, "published")
+    run_all(waiting, jobs, done, far, "published", make_runner=make_runner)
     comparison = book.write()
     _show(comparison, console)
     print_plain(console, f"written: {book.stem}.md, .csv, .json")

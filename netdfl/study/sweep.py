@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -31,6 +31,8 @@ from netdfl.study.plan import (
 )
 from netdfl.study.plots import is_word
 from netdfl.study.progress import FILE, StudyPlan, StudyState
+from netdfl.study.runners.base import Runner
+from netdfl.study.runners.local import LocalRunner
 from netdfl.study.summary import GridPoint, points_of, write_cells, write_points
 from netdfl.study.tables import SweepTable
 
@@ -60,6 +62,7 @@ def sweep(
     jobs: int = 1,
     console: Console,
     far: Far | None = None,
+    make_runner: Callable[[], Runner] = LocalRunner,
 ) -> int:
     """Run every grid of `file`; return the number of failed cells. Raises InputError.
 
@@ -67,7 +70,8 @@ def sweep(
     cell's own overrides. Below `out` lie, for each grid, `cells/` with the runs and `runs/` with their names,
     `cells.csv` with a row for each, means with intervals as `table.csv`, `table.md` and `table.tex`, `differences.csv`
     with the tested differences, and `figures/`.
-    A finished cell is not run again; none is run if a value can never be. `far` takes the progress.
+    A finished cell is not run again; none is run if a value can never be. `far` takes the progress, a runner of
+    `make_runner` makes the runs.
     """
     file = find_scenario(file)
     study = is_study(file)
@@ -77,7 +81,7 @@ def sweep(
     grids = [_looked(plan, _cells(plan, seeds, sets), out / plan.name) for plan in plans]
     far = far or Far()
     far.total = sum(len(grid.cells) for grid in grids)
-    return sum(_run(grid, jobs, console, far) for grid in grids)
+    return sum(_run(grid, jobs, console, far, make_runner) for grid in grids)
 
 
 class _Grid(NamedTuple):
@@ -140,7 +144,7 @@ def _cells(plan: GridPlan, seeds: int | None, sets: Sequence[str]) -> list[Cell]
     return list(cells_of(chosen, load(plan.scenario, sets).seed, sets))
 
 
-def _run(grid: _Grid, jobs: int, console: Console, far: Far) -> int:
+def _run(grid: _Grid, jobs: int, console: Console, far: Far, make_runner: Callable[[], Runner]) -> int:
     plan, cells, known, waiting, out = grid
     as_progress(grid, jobs).write(out / FILE)
     found: dict[Cell, CellResult] = {}
@@ -158,7 +162,7 @@ def _run(grid: _Grid, jobs: int, console: Console, far: Far) -> int:
 
         for each in known:
             done(each)
-        run_all(waiting, jobs, done, far)
+        run_all(waiting, jobs, done, far, make_runner=make_runner)
     (out / "cells").mkdir(parents=True, exist_ok=True)
     return write_results([found[cell] for cell in cells], plan, out, console)
 

@@ -12,7 +12,7 @@ from tests.warm import warm_python
 
 @pytest.fixture(scope="module", autouse=True)
 def _warm_cells() -> Iterator[None]:
-    with mock.patch("netdfl.study.cells.sys.executable", warm_python()):
+    with mock.patch("netdfl.study.runners.local.sys.executable", warm_python()):
         yield
 
 

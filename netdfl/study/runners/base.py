@@ -1,0 +1,70 @@
+"""The interface of runners: what makes the runs of a study, on this machine or elsewhere.
+
+A study gives its runner all cells at once. Each cell is one run, with a directory of its own, and beside it its `.log`
+and its `.exit`: they are all that it leaves. `python -m netdfl.study.task FILE NUMBER` makes one run of an order that
+was written to a file, which any engine can start where it likes, on a shared disk.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Protocol, Self
+
+from netdfl.study.keeping import Manner
+
+
+@dataclass(frozen=True)
+class CellOrder:
+    """One run to be made: scenario file, overrides, run directory, world, and about what it costs (CPU s)."""
+
+    scenario: Path
+    sets: tuple[str, ...]
+    path: Path
+    world: str
+    cost_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class StudyOrder:
+    """The runs of a study: at most `jobs` at a time, none that would end after `until` (a time of `time.time`)."""
+
+    cells: Sequence[CellOrder]
+    jobs: int
+    manner: Manner = "whole"
+    until: float | None = None
+
+    def to_json(self) -> str:
+        """Return the order as text, for another process."""
+        return json.dumps(asdict(self), default=str)
+
+    @classmethod
+    def of_json(cls, text: str) -> Self:
+        """Read an order that `to_json` wrote."""
+        data = json.loads(text)
+        cells = [
+            CellOrder(Path(c["scenario"]), tuple(c["sets"]), Path(c["path"]), c["world"], c["cost_s"])
+            for c in data["cells"]
+        ]
+        return cls(cells, data["jobs"], data["manner"], data["until"])
+
+
+class Runner(Protocol):
+    """A place where the runs of one study are made. One object serves one order."""
+
+    def start(self, order: StudyOrder) -> None:
+        """Begin with the runs. Raises InputError or RunError where that is impossible."""
+        ...
+
+    def ended(self) -> Iterator[tuple[Path, int | None]]:
+        """Yield the directory of each run that has ended, in any order, with its exit code, until none is left.
+
+        None for a run that was not begun, as it could not have ended in time. A run that is never named has failed.
+        """
+        ...
+
+    def stop(self) -> None:
+        """End all runs at once and leave nothing behind. May come at any time, from a signal handler too."""
+        ...

@@ -1,0 +1,61 @@
+"""One run of a study, in a process of its own: `python -m netdfl.study.task FILE NUMBER`, where FILE is an order."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+from netdfl.core.errors import InputError, NetdflError
+from netdfl.study.keeping import FINISHED, MOST_CPU_S, Manner
+from netdfl.study.runners.base import CellOrder, StudyOrder
+
+UNUSABLE, BROKE = 2, 4
+
+
+def path_beside(run: Path, kind: str) -> Path:
+    """Return the file of a kind (`log`, `exit`) beside a run."""
+    return run.with_name(f"{run.name}.{kind}")
+
+
+def run_cell(order: CellOrder, jobs: int, manner: Manner) -> NoReturn:
+    """Make the run and end this process with its exit code, which is written beside it; `jobs` share the disk."""
+    code, path = BROKE, order.path
+    try:
+        if manner == "background":
+            resource.setrlimit(resource.RLIMIT_CPU, (MOST_CPU_S, MOST_CPU_S))
+        path_beside(path, "exit").unlink(missing_ok=True)
+        log = os.open(path_beside(path, "log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        from netdfl.study.resumable import drop_checkpoints, run_or_resume
+
+        code = run_or_resume(order.scenario, order.sets, path, jobs, manner)
+        path_beside(path, "exit").write_text(f"{code}\n", encoding="utf-8")
+        if code in FINISHED:
+            drop_checkpoints(path)
+    except NetdflError as error:
+        print(error, file=sys.stderr)
+        code = UNUSABLE if isinstance(error, InputError) else BROKE
+    except BaseException as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        if code not in FINISHED:
+            with suppress(OSError):
+                path_beside(path, "exit").write_text(f"{code}\n", encoding="utf-8")
+        os._exit(code)
+
+
+def main(file: str, number: str) -> NoReturn:
+    """Make one run of the order in `file`."""
+    order = StudyOrder.of_json(Path(file).read_text(encoding="utf-8"))
+    run_cell(order.cells[int(number)], order.jobs, order.manner)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
