@@ -176,7 +176,10 @@ def test_the_report_shows_what_was_measured(run: TrainedRun) -> None:
         assert data.startswith(b"\x89PNG")
         assert f'src="data:image/png;base64,{base64.b64encode(data).decode()}"' in page
     assert "<h2>Sharpness</h2>" in page
+    gap = json.loads((run.path / "measures" / "gap.json").read_text())["models"]["average"]
     assert "<h2>Gap between training and test</h2>" in page
+    assert f"<td>{100 * gap['train_accuracy']:.1f}%</td>" in page
+    assert f"<td>{100 * gap['gap_accuracy']:+.1f} points</td>" in page
 
 
 def test_what_can_not_be_measured_is_refused(run: TrainedRun, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def sharpness(run: Run) -> Section | None:
 
 def _curved(name: str, of: Mapping[str, Any]) -> Sequence[str]:
     largest = ", ".join(figure(float(value)) for value in of["eigenvalues"])
-    trace = f"{figure(float(of['trace']))} ± {figure(float(of['trace_error']))}"
+    trace = f"{figure(float(of['trace']))} ± {float(of['trace_error']):.2g}"
     return [name, largest, figure(float(of["smallest"])), trace, figure(float(of["loss"]))]
 
 
@@ -54,7 +54,7 @@ def gap(run: Run) -> Section | None:
     try:
         names = list(dict.fromkeys(name for each in models.values() for name in each))
         rows = [
-            [model, *(figure(float(each[name])) if name in each else "" for name in names)]
+            [model, *(_number(name, float(each[name])) if name in each else "" for name in names)]
             for model, each in models.items()
         ]
     except (TypeError, ValueError):
@@ -62,6 +62,13 @@ def gap(run: Run) -> Section | None:
     head = ["model", *(name.replace("_", " ") for name in names)]
     lede = "Each model on all clients' training examples, without augmentation, and on the test set."
     return Section("Gap between training and test", lede, [Table(head, rows)]) if rows else None
+
+
+def _number(name: str, value: float) -> str:
+    """Return a figure as people read it: an accuracy as a percentage, a gap of two in points."""
+    if not name.endswith("accuracy"):
+        return figure(value)
+    return f"{100 * value:+.1f} points" if name.startswith("gap_") else f"{100 * value:.1f}%"
 
 
 def _models(run: Run, what: str) -> Mapping[str, Any]:

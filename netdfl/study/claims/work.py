@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
+from typing import TypeAlias
 
 from netdfl.core.errors import InputError
 from netdfl.scenario.load import load
@@ -26,6 +27,9 @@ from netdfl.study.claims.rows import (
 from netdfl.study.keeping import MOST_CPU_S
 from netdfl.study.plan import Cell
 from netdfl.study.reproduce import SCENARIOS, missing_data
+
+Method: TypeAlias = tuple[str, str]
+"""A scenario file's name and a method: what a proof is of."""
 
 
 @dataclass
@@ -83,30 +87,27 @@ class ClaimStudy:
                 found[name] = range(more)
         return found
 
-    def missing(self) -> Iterator[tuple[WantedCell, int]]:
-        """Yield the runs of the next looks that have no row that counts, each once; early seeds of all claims first."""
-        counted, seen = self.rows.counted(), set()
-        seeds = self.next_seeds(self.decisions())
-        for seed in range(max(self.rule.looks)):
-            for name, wanted_seeds in seeds.items():
-                for wanted in self.cells[name].values() if seed in wanted_seeds else ():
-                    key = row_name(wanted.file.stem, wanted.cell(seed).sets)
-                    if key not in counted and key not in seen:
-                        seen.add(key)
-                        yield wanted, seed
+    def missing(self, name: str) -> Iterator[tuple[WantedCell, int]]:
+        """Yield the runs of a claim's next look that have no row that counts, the first seeds first."""
+        counted = self.rows.counted()
+        for seed in self.next_seeds(self.decisions()).get(name, ()):
+            for wanted in self.cells[name].values():
+                if row_name(wanted.file.stem, wanted.cell(seed).sets) not in counted:
+                    yield wanted, seed
 
-    def unproved(self) -> Iterator[WantedCell]:
-        """Yield one cell for each method, of cells still missing and of rows, whose proof is not of today's code."""
-        proofs, seen = self.rows.proofs(), set()
-        here = arithmetic()
-        rows = [row for row in self.rows.rows().values() if row.arithmetic == here]
-        needed = {(row.file, row.method) for row in rows} | {(w.file.stem, w.method) for w, _ in self.missing()}
+    def unproved(self, methods: Collection[Method]) -> Iterator[WantedCell]:
+        """Yield the first cell of each of these methods whose proof is not of today's code."""
+        proofs, here, seen = self.rows.proofs(), arithmetic(), set()
         for wanted in (each for cells in self.cells.values() for each in cells.values()):
-            key = (wanted.file.stem, wanted.method)
-            proof = proofs.get(proof_name(*key, here))
-            if key in needed and key not in seen and (proof is None or proof.code != computing_code()):
-                seen.add(key)
+            proof = proofs.get(proof_name(*_method(wanted), here))
+            stale = proof is None or proof.code != computing_code()
+            if stale and _method(wanted) in methods and _method(wanted) not in seen:
+                seen.add(_method(wanted))
                 yield wanted
+
+    def methods_here(self) -> set[Method]:
+        """Return the methods that have rows of this machine's arithmetic."""
+        return {(row.file, row.method) for row in self.rows.rows().values() if row.arithmetic == arithmetic()}
 
     def _gains(self, claim: Claim, name: str, counted: Mapping[str, CellRow]) -> Iterator[tuple[int, float]]:
         for seed in range(max(self.rule.looks)):
@@ -119,6 +120,10 @@ class ClaimStudy:
 
     def _is_of(self, row: CellRow, name: str) -> bool:
         return any(_is_run_of(row, wanted) for wanted in self.cells[name].values())
+
+
+def _method(wanted: WantedCell) -> Method:
+    return wanted.file.stem, wanted.method
 
 
 def _is_run_of(row: CellRow, wanted: WantedCell) -> bool:
@@ -146,30 +151,36 @@ class BackgroundWork:
     failed: set[str] = field(default_factory=set)
 
     def work(self) -> None:
-        """Run cells until all claims are decided, the budget is spent, or nothing more can be run in time."""
-        while self._prove() or self._run_cells():
+        """Run cells until all claims are decided, the budget is spent, or nothing more can be run in time.
+
+        Methods that have rows are proved first, if the code has changed. Then each claim in turn gets the seeds of its
+        next look, and once all have had theirs, the open ones those of the look after it.
+        """
+        self._prove(self.study.methods_here())
+        while any([self._look_further(name) for name in self.study.rule.claims]):
             pass
         for name, decision in self.study.decisions().items():
             self.say(f"{name}: {decision.word} after {decision.seeds} seeds")
         self.say(f"{self.study.spent_s() / 3600:.1f} of {self.study.rule.budget_s / 3600:g} h of CPU time are spent")
 
-    def _prove(self) -> bool:
-        """Run the short runs that are missing; return whether any ended well."""
-        waiting = [each for each in self.study.unproved() if self._proof_name(each) not in self.failed]
+    def _prove(self, methods: Collection[Method]) -> None:
+        """Make the short runs of these methods that are missing."""
+        waiting = [each for each in self.study.unproved(methods) if self._proof_name(each) not in self.failed]
         wanted = {each.proof(self.study.rule.proof_rounds): each for each in waiting}
-        return self._run(wanted, lambda each: self.out / "proofs" / computing_code(), self._proved)
+        self._run(wanted, lambda each: self.out / "proofs" / computing_code(), self._proved)
 
-    def _run_cells(self) -> bool:
-        """Run the cells of the next looks that the budget has room for; return whether any ended well."""
+    def _look_further(self, name: str) -> bool:
+        """Make the runs of a claim's next look that the budget has room for; return whether any ended well."""
+        missing = list(self.study.missing(name))
+        self._prove({_method(each) for each, _ in missing})
         left = self.study.rule.budget_s - self.study.spent_s()
         wanted: dict[Cell, WantedCell] = {}
-        for each, seed in self.study.missing():
+        for each, seed in missing:
             cost = self.study.estimate_s(each) or 0.0
-            name = row_name(each.file.stem, each.cell(seed).sets)
-            if name in self.failed or not self._fits(each, cost, left):
-                continue
-            left -= cost
-            wanted[each.cell(seed)] = each
+            failed = row_name(each.file.stem, each.cell(seed).sets) in self.failed
+            if not failed and self._fits(each, cost, left):
+                left -= cost
+                wanted[each.cell(seed)] = each
         return self._run(wanted, lambda each: self.out / "cells" / self._proof(each).event_log_hash[:12], self._ran)
 
     def _fits(self, wanted: WantedCell, cost: float, left: float) -> bool:
