@@ -14,6 +14,8 @@ from netdfl.study.keeping import FINISHED, MOST_CPU_S, Manner
 from netdfl.study.runners.base import CellOrder, StudyOrder
 
 UNUSABLE, BROKE = 2, 4
+GRACE_S = 60
+"""CPU time after the limit, for the signal that says which limit it was (SIGXCPU) to come before SIGKILL."""
 
 
 def path_beside(run: Path, kind: str) -> Path:
@@ -26,7 +28,7 @@ def run_cell(order: CellOrder, jobs: int, manner: Manner) -> NoReturn:
     code, path = BROKE, order.path
     try:
         if manner == "background":
-            resource.setrlimit(resource.RLIMIT_CPU, (MOST_CPU_S, MOST_CPU_S))
+            resource.setrlimit(resource.RLIMIT_CPU, (MOST_CPU_S, MOST_CPU_S + GRACE_S))
         path_beside(path, "exit").unlink(missing_ok=True)
         log = os.open(path_beside(path, "log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         os.dup2(log, 1)

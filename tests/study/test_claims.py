@@ -25,6 +25,7 @@ from netdfl.study.claims.page import BEGIN, END, filled, table, write_or_check
 from netdfl.study.claims.rows import CellRow, Proof, RowFolder
 from netdfl.study.claims.work import BackgroundWork, ClaimStudy
 from netdfl.study.keeping import source_commit
+from netdfl.study.progress import StudyState, plans_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = """
@@ -229,6 +230,8 @@ def test_the_work_proves_each_method_runs_its_cells_and_redoes_what_no_longer_ho
         return study
 
     study = work()
+    (_, plan) = plans_of(stand_in / "out")[0]
+    assert next(StudyState.of(plan).lines()) == "the cells under way: 4 of 4 runs finished"
     proofs = folder.proofs()
     assert {proof.method for proof in proofs.values()} == {"dfedavg", "dfedavgm"}
     assert sorted((row.method, row.seed) for row in folder.rows().values()) == [
@@ -275,6 +278,29 @@ def test_nothing_begins_that_has_no_time_or_no_budget_left(stand_in: Path) -> No
     BackgroundWork(poor, stand_in / "out", 1, None, lambda line: None, StudyProgress()).work()
     assert len(folder.proofs()) == 2
     assert folder.rows() == {}
+
+
+LIMITED = """
+import sys
+from pathlib import Path
+from netdfl.study import task
+from netdfl.study.runners.base import CellOrder
+task.MOST_CPU_S = 1
+scenario, path = map(Path, sys.argv[1:])
+task.run_cell(CellOrder(scenario, ("rounds=100000",), path, "simulated"), 1, "background")
+"""
+
+
+def test_a_cell_in_the_background_ends_at_its_limit_of_cpu_time(tmp_path: Path) -> None:
+    scenario = tmp_path / "long.yaml"
+    scenario.write_text(
+        "{schema: netdfl/1, name: long, nodes: 4, rounds: 1, world: simulated, algorithm: dpsgd, topology: ring, "
+        "task: {kind: consensus, dim: 2}}"
+    )
+    words = [sys.executable, "-c", LIMITED, str(scenario), str(tmp_path / "run")]
+    done = subprocess.run(words, check=False, cwd=ROOT, timeout=600)
+    assert done.returncode == -signal.SIGXCPU
+    assert not (tmp_path / "run" / "result.json").exists()
 
 
 def test_the_page_has_the_table_of_the_rows(tmp_path: Path) -> None:

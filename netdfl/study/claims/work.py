@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+import os
+import signal
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
@@ -26,6 +28,7 @@ from netdfl.study.claims.rows import (
 )
 from netdfl.study.keeping import MOST_CPU_S
 from netdfl.study.plan import Cell
+from netdfl.study.progress import FILE, StudyPlan
 from netdfl.study.reproduce import SCENARIOS, missing_data
 
 Method: TypeAlias = tuple[str, str]
@@ -199,13 +202,14 @@ class BackgroundWork:
             known, jobs = look(each.file, [cell], folder_of(each))
             found += known
             waiting += [replace(job, cost_s=self.study.estimate_s(each) or 0.0) for job in jobs]
+        self._plan(found, waiting)
         before = self.far.finished
         self.far.total += len(found) + len(waiting)
 
         def done(ran: CellResult) -> None:
             if ran.failed:
                 self.failed.add(row_name(wanted[ran.cell].file.stem, ran.cell.sets))
-                self.say(f"failed: {ran.cell.words}: {ran.text or f'exit code {ran.exit_code}'}")
+                self.say(f"failed: {ran.cell.words}: {_why(ran)}")
                 return
             self.far.finished += 1
             ended(wanted[ran.cell], ran)
@@ -214,6 +218,14 @@ class BackgroundWork:
             done(ran)
         run_all(waiting, self.jobs, done, self.far, "background", self.until)
         return self.far.finished > before
+
+    def _plan(self, found: Sequence[CellResult], waiting: Sequence[CellJob]) -> None:
+        """Write down what is under way, for `netdfl study`."""
+        paths = {ran.cell: ran.path for ran in found} | {job.cell: job.path for job in waiting}
+        cells = {cell: os.path.relpath(path, self.out) for cell, path in paths.items()}
+        if waiting:
+            plan = StudyPlan("the cells under way", self.jobs, self.out, cells, self.out / "none", is_sweep=False)
+            plan.write(self.out / FILE)
 
     def _proved(self, wanted: WantedCell, ran: CellResult) -> None:
         proof, before = proof_of_run(wanted, ran), self._known_proof(wanted)
@@ -241,6 +253,12 @@ class BackgroundWork:
 
     def _proof_name(self, wanted: WantedCell) -> str:
         return row_name(wanted.file.stem, wanted.proof(self.study.rule.proof_rounds).sets)
+
+
+def _why(ran: CellResult) -> str:
+    if ran.exit_code == -signal.SIGXCPU:
+        return f"it took more than {MOST_CPU_S // 60} minutes of CPU time"
+    return ran.text or f"exit code {ran.exit_code}"
 
 
 def check_data(study: ClaimStudy) -> None:
