@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from netdfl.core.errors import RunError
+from netdfl.core.errors import InputError, RunError
 from netdfl.core.files import PACKAGE, write_whole, writing
 from netdfl.core.types import Json
 from netdfl.record.plain_json import dump_json
@@ -44,13 +44,19 @@ def as_published(scenario: Scenario) -> Scenario:
 def keep(path: Path) -> None:
     """Write what is kept of the cell that has run in this process, in the run directory `path`.
 
-    Raises InputError if the run kept no models, and RunError if the disk refuses.
+    A run without an average model (no node has one, or push-sum weight) keeps its result, and `not_kept` says why.
+    Raises RunError if the disk refuses.
     """
     from netdfl.running.models import open_run
 
     run = open_run(path)
-    run.keep_average(MOST_MODELS)
-    found = {"commit": source_commit(), "cpu_s": time.process_time(), **run.train_figures()}
+    found: dict[str, object] = {"commit": source_commit()}
+    try:
+        run.keep_average(MOST_MODELS)
+        found |= run.train_figures()
+    except InputError as error:
+        found["not_kept"] = str(error)
+    found["cpu_s"] = time.process_time()
     with writing(path / CELL, RunError):
         write_whole(path / CELL, (dump_json(found) + "\n").encode())
 

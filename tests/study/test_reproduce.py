@@ -30,6 +30,7 @@ from netdfl.scenario.loading.resolved import to_plain
 from netdfl.scenario.model.schema import Scenario
 from netdfl.study.cells import CellResult
 from netdfl.study.compare import row_of
+from netdfl.study.keeping import keep, kept
 from netdfl.study.plan import Cell
 from netdfl.study.progress import StudyState, plans_of
 from netdfl.study.reproduce import SCENARIOS, Reproduction, parse_seeds, reproduce
@@ -424,6 +425,9 @@ def test_the_average_stands_for_models_that_were_too_large_to_keep(stand_in: Pat
     assert all(map(torch.equal, before, open_run(path).model().parameters()))
     with pytest.raises(InputError, match="kept no models"):
         open_run(path).model(1)
+    (path / "models" / "average.safetensors").unlink()
+    keep(path)
+    assert kept(path).keys() == {"commit", "cpu_s", "not_kept"}
 
 
 @pytest.mark.parametrize("file", sorted({trial.file for p, t in TABLES for trial in trials(published(p, t))} - {""}))
