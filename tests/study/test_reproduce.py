@@ -250,7 +250,7 @@ def test_what_has_finished_stands_in_the_table_before_anything_else_runs(
             reproduce(request, stand_in / "out", console=quiet())
         return rows_of(stand_in / "out")
 
-    def interrupted(*args: Any) -> None:
+    def interrupted(*args: Any, **more: Any) -> None:
         raise KeyboardInterrupt
 
     first = ask([names[1]])[names[1]]
