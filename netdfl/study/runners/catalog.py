@@ -1,4 +1,4 @@
-"""The runners by name, and those of one's own."""
+"""The runners by name, and runners of the user's own."""
 
 from __future__ import annotations
 
