@@ -196,10 +196,7 @@ class Blueprint:
             both = self.network.view(node, round).out_neighbors if bilateral else ()
             return (*self.network.senders(node, round), *both)
 
-        def uses(kind: Kind) -> bool:
-            return asked[kind] if kind in asked else mailbox.handles(kind)
-
-        return Admission(self.scenario.rounds, senders, self.possible_neighbors(node), uses)
+        return Admission(self.scenario.rounds, senders, self.possible_neighbors(node), asked, mailbox.handles)
 
     def can_ask(self, node: NodeId, peers: Iterable[NodeId]) -> bool:
         """Return whether links work both ways between `node` and all `peers`, so that questions get answers."""

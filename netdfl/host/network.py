@@ -146,6 +146,11 @@ class PausableSink:
         self._waiters: list[Callable[[], None]] = []
         self.closed = False
 
+    def prepare(self, round: int) -> None:
+        """Find out who may send in `round` and the next one."""
+        if self._admission is not None:
+            self._admission.prepare(round)
+
     def close(self) -> None:
         """Take no messages from now on."""
         self.closed = True

@@ -221,6 +221,7 @@ class NodeHost:
         """Carry out the events scripted for this node's round."""
         if self.parts.begins is not None:
             self.parts.begins(round, self._train_loss)
+        self.door.prepare(round)
         await self.injection.begin_round(round)
 
     async def end_round(self, state: NodeState, view: View, weight: float) -> None:

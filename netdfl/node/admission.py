@@ -1,12 +1,15 @@
 """The admission of messages: whether the run has such a message for this node at all, by its graph, kinds and rounds.
 
-Whoever sends has proved that it is of the fleet. A member may still err, and in plain text it may speak in another's
-name; what no honest node sends is refused here. A look takes the same time however large the fleet is.
+Relies on: the proof that each call carries, so that the sender is of the fleet; and `prepare`, which a node calls at
+the begin of a round, so that no message waits for a graph to be drawn.
+
+Why: A member may still err, and in plain text it may speak in another's name. What no honest node sends is refused
+here, before the mailbox keeps it, and counted with its sender. A look takes the same time in a fleet of any size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from netdfl.core.types import Kind, Message, NodeId
 
@@ -24,7 +27,8 @@ class Admission:
         num_rounds: int,
         senders: Callable[[int], Iterable[NodeId]],
         neighbors: Collection[NodeId],
-        uses: Callable[[Kind], bool],
+        asked: Mapping[Kind, bool],
+        handles: Callable[[Kind], bool],
     ) -> None:
         """Admit what comes in the rounds of a run.
 
@@ -32,15 +36,23 @@ class Admission:
             num_rounds: how many rounds the run has.
             senders: returns the nodes that have an edge to this one in a round.
             neighbors: the nodes that may ever have one, in either direction.
-            uses: returns whether the algorithm, or a part of this node, expects a kind of messages.
+            asked: whether the algorithm expects messages of a kind, for the kinds that algorithms use.
+            handles: returns whether a part of this node takes messages of another kind.
         """
-        self._num_rounds, self._senders, self._neighbors, self._uses = num_rounds, senders, neighbors, uses
+        self._num_rounds, self._senders, self._neighbors = num_rounds, senders, neighbors
+        self._asked, self._handles = asked, handles
         self._known: dict[int, frozenset[NodeId]] = {}
+
+    def prepare(self, round: int) -> None:
+        """Find out who has an edge to this node in `round` and the next one, before their messages come."""
+        for each in range(round, min(round + 2, self._num_rounds)):
+            if each not in self._known:
+                self._from(each)
 
     def objection(self, message: Message) -> str:
         """Return why the run has no such message; empty if it has."""
         src, _, kind, _, round, _, _, _ = message
-        if not self._uses(kind):
+        if not (self._asked[kind] if kind in self._asked else self._handles(kind)):
             return f"node {src} sent a {kind}, which nobody uses in this run"
         if kind in _OF_ROUNDS:
             if not 0 <= round < self._num_rounds:

@@ -30,6 +30,7 @@ import xxhash
 from netdfl.transport.v1 import control_pb2, data_pb2, meeting_pb2
 
 VERSION = 2
+FRAME_VERSION = 1
 KINDS = (
     "data",
     "ack",
@@ -78,7 +79,7 @@ def stranger(callee: int = 0) -> Metadata:
 
 def header(known: Known, src: int, kind: str = "data", *, epoch: int = 0, round: int = 0, step: int = 0) -> bytes:
     """The header of a message in the name of `src`."""
-    return _HEADER.pack(b"ndfl", VERSION, KINDS.index(kind), 0, src, epoch, round, step, known.run_id, 0)
+    return _HEADER.pack(b"ndfl", FRAME_VERSION, KINDS.index(kind), 0, src, epoch, round, step, known.run_id, 0)
 
 
 def body_of(arrays: Mapping[str, np.ndarray[Any, Any]] = {}, **meta: Any) -> bytes:

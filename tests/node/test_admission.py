@@ -19,7 +19,7 @@ def admission(asked: list[int] | None = None) -> Admission:
         return (2,) if round % 2 else (1,)
 
     used = (Kind.DATA, Kind.HEARTBEAT, Kind.FETCH)
-    return Admission(ROUNDS, senders, {1, 2}, lambda kind: kind in used)
+    return Admission(ROUNDS, senders, {1, 2}, {}, lambda kind: kind in used)
 
 
 def message(src: int, kind: Kind = Kind.DATA, round: int = 0) -> Message:

@@ -45,7 +45,6 @@ from netdfl.transport.shared_memory.memory import (
     TOKEN,
     UNTOUCHED,
     SharedMemory,
-    fence,
 )
 from netdfl.transport.shared_memory.pool import REFERENCE, BufferPool
 
@@ -157,7 +156,7 @@ class SharedBuffers:
     def _done(self, hold: BorrowedBody) -> None:
         """Give back a body of which no view is in use."""
         if self._held.pop(hold.slot, None) is not None:
-            fence()
+            SharedMemory.fence()
             self._words[hold.slot + STATE] = GIVEN_BACK
 
     def close(self) -> None:

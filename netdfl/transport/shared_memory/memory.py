@@ -66,7 +66,7 @@ class SharedMemory:
 
     def leave(self, node: NodeId, mark: int) -> None:
         """End the life with `mark`, if it is still the present one; all bodies that it held are free."""
-        fence()
+        self.fence()
         if self.words[self._presence[node]] == mark:
             self.words[self._presence[node]] = 0
 
@@ -86,15 +86,15 @@ class SharedMemory:
             return False
         return True
 
+    @staticmethod
+    def fence() -> None:
+        """Order memory accesses: all earlier ones of this thread are visible before all later ones.
 
-def fence() -> None:
-    """Order memory accesses: all earlier ones of this thread are visible before all later ones.
-
-    Python has no fence, so a lock is released and taken again. On x86 these are two locked instructions (sem_post,
-    sem_wait); on ARM a store-release and then a load-acquire, which no other access passes. Each call makes a lock of
-    its own, because bodies are given back in any thread.
-    """
-    turn = threading.Lock()
-    turn.acquire()
-    turn.release()
-    turn.acquire()
+        Python has no fence, so a lock is released and taken again. On x86 these are two locked instructions (sem_post,
+        sem_wait); on ARM a store-release and then a load-acquire, which no other access passes. Each call makes a lock
+        of its own, because bodies are given back in any thread.
+        """
+        turn = threading.Lock()
+        turn.acquire()
+        turn.release()
+        turn.acquire()

@@ -10,7 +10,6 @@ import numpy as np
 from netdfl.core.fates import Fate
 from netdfl.testing.transports import vector_payload
 from netdfl.transport import wire
-from netdfl.transport.shared_memory import buffers, memory
 from netdfl.transport.shared_memory.base import Answer
 from netdfl.transport.shared_memory.buffers import SharedBuffers
 from netdfl.transport.shared_memory.memory import PAGE, SLOT_WORDS, SharedMemory
@@ -41,8 +40,7 @@ def test_the_code_takes_the_steps_of_the_model(monkeypatch: Any) -> None:
     def fenced() -> None:
         log.append("fence")
 
-    monkeypatch.setattr(memory, "fence", fenced)
-    monkeypatch.setattr(buffers, "fence", fenced)
+    monkeypatch.setattr(SharedMemory, "fence", staticmethod(fenced))
     shared = SharedMemory(range(2), 8 * PAGE, least_bytes=0)
     shared.words = Words(shared.words, log, 0)  # type: ignore[assignment]
     lender, reader = SharedBuffers(shared, 0, 0), SharedBuffers(shared, 1, 0)
