@@ -124,7 +124,7 @@ def test_a_client_whose_server_still_sends_again_has_the_time_for_it_however_lon
         **STAR,
         delivery={"kind": "acknowledged", "timeout": "200ms", "attempts": 20},
         wait={"for": {"quorum": 3}, "deadline": "none", "on_stall": "skip"},
-        events=[{"at_round": 0, "drop": "4->2"}],
+        events=[{"at_round": 0, "drop": "5->2"}],
     )
     assert ended.verdict == "done", ended.reasons
 
