@@ -62,8 +62,6 @@ def _goes_on(snapshot: Snapshot, now: NodeNow) -> bool:
     edges = (snapshot.edge(*(wait.awaited[source].edge or (source, now.node))) for source in coming)
     if any(edge.heals_ns is not None for edge in edges):
         return True
-    if any(wait.awaited[source].resent for source in coming):
-        return True  # its sender gives up after so many attempts, which may last longer than anything else
     ends = wait.deadline_ns is not None or bool(coming)
     return ends and snapshot.at_ns - wait.since_ns < MOST_BY_ITSELF_NS
 
