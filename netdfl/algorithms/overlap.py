@@ -27,7 +27,7 @@ async def overlap(ctx: RoundContext, alg: Algorithm) -> None:
         if not early:
             s = await _give(ctx, alg, s, view)
         inbox = await ctx.collect(view, alg.wait, alg.mixing.lag)
-        s = await ctx.do(taken, alg, s, inbox)
+        s = await ctx.do(taken, alg, s, inbox, view)
         with ctx.drawing("after mixing", view.round):
             s = s._replace(x=began.x).end_round(alg, update._replace(x=s.x), view)
         await ctx.end_round(s, view)
@@ -46,9 +46,9 @@ def given(alg: Algorithm, s: NodeState, view: View) -> tuple[NodeState, Outbox]:
     return s._replace(mixing=mixing, x=x, z=z), outbox
 
 
-def taken(alg: Algorithm, s: NodeState, inbox: Inbox) -> NodeState:
+def taken(alg: Algorithm, s: NodeState, inbox: Inbox, view: View) -> NodeState:
     """Return a node's state with the received shares added."""
-    mixing, x = alg.mixing.take(s.mixing, s.x, inbox)
+    mixing, x = alg.mixing.take(s.mixing, s.x, inbox, view)
     return s._replace(mixing=mixing, x=x)
 
 

@@ -78,10 +78,19 @@ def to_tensor(array: Array) -> Tensor:
     return torch.frombuffer(array.data, dtype=DTYPES[array.dtype]).reshape(array.shape)
 
 
-def total(array: Array) -> float:
-    """Return the sum of an array's numbers, in one pass; narrow ones are added up as float32."""
-    x = to_tensor(array)
-    return float(x.sum(dtype=torch.float64 if x.dtype == torch.float64 else torch.float32))
+def square(array: Array) -> float:
+    """Return the sum of the squares of an array's numbers, as `squared` does."""
+    return squared(to_tensor(array))
+
+
+def squared(x: Tensor) -> float:
+    """Return the sum of the squares of numbers, in one pass; narrow ones are added up as float32.
+
+    It is NaN or infinite where a number is, and where it is beyond that type.
+    """
+    flat = x.reshape(-1)
+    flat = flat if flat.dtype in (torch.float32, torch.float64) else flat.float()
+    return float(torch.dot(flat, flat))
 
 
 Vector = NDArray[Any]

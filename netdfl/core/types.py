@@ -76,8 +76,9 @@ class Payload:
     """The immutable contents of a message: named arrays and small metadata.
 
     All its receivers share one payload. Caches: `encoded` is the wire's form, made once a round instead of once a
-    neighbor; `size` is its exact length; `digest` is the digest of the contents; `finite` tells whether all numbers are
-    finite; `read` has the objects that receivers in this process made of the arrays, by array names and type.
+    neighbor; `size` is its exact length; `digest` is the digest of the contents; `length` is the Euclidean length of
+    its longest vector, infinity if that can't be computed with; `read` has the objects that receivers in this process
+    made of the arrays, by array names and type.
     """
 
     arrays: Mapping[str, Array] = field(default_factory=lambda: _EMPTY)
@@ -85,7 +86,7 @@ class Payload:
     encoded: tuple[bytes | memoryview, ...] | None = field(default=None, repr=False)
     size: int | None = field(default=None, repr=False)
     digest: str | None = field(default=None, repr=False)
-    finite: bool | None = field(default=None, repr=False)
+    length: float | None = field(default=None, repr=False)
     read: dict[object, Any] | None = field(default=None, repr=False)
 
     def __deepcopy__(self, memo: object) -> Payload:

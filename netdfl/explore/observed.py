@@ -17,7 +17,7 @@ from netdfl.record.base import WaitEnd
 from netdfl.record.cautions import HeldWeight
 from netdfl.record.evaluated import EvaluatedValue, Series
 from netdfl.record.remarks import reason_of_death
-from netdfl.record.verdict import Death, Observations, OddMessages, RunFacts
+from netdfl.record.verdict import Death, Observations, OddMessages, Outlier, RunFacts
 from netdfl.scenario.model.schema import Scenario
 
 
@@ -52,6 +52,8 @@ def observe(rows: MemoryStore) -> Observations:
         timed_out=sum(wait.ended is WaitEnd.DEADLINE and bool(wait.missing) for wait in rows.waits),
         waits=len(rows.waits),
         lost_weight=lost_weight(rows),
+        new_weight=sum(_number(each.details.get("weight")) for each in rows.events if each.kind == "rejoin"),
+        outliers=_outliers(rows),
         least=_least_weight(rows),
         deaths=list(_deaths(rows)),
         not_finite=_not_finite(rows),
@@ -134,6 +136,18 @@ def _lost_by_restarts(rows: MemoryStore) -> Iterator[float]:
             yield back.pop(event.node)
 
 
+def _outliers(rows: MemoryStore) -> list[Outlier]:
+    """Return the first model and the first weight of each sender that was out of proportion."""
+    found: dict[tuple[str, NodeId], Outlier] = {}
+    events = [event for event in rows.events if event.kind == "outlier" and event.node is not None]
+    for event in sorted(events, key=lambda each: (each.round, each.at_ns, each.node or 0)):
+        src, of = event.details.get("src"), str(event.details.get("of", ""))
+        if isinstance(src, int) and event.node is not None and (of, src) not in found:
+            size, usual = (_number(event.details.get(name)) for name in ("size", "usual"))
+            found[of, src] = Outlier(src, of, event.node, event.round, size, usual)
+    return sorted(found.values(), key=lambda each: (each.of, each.round, each.src))
+
+
 def _number(value: Scalar) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
 
@@ -173,6 +187,11 @@ def _by_sender(rows: MemoryStore, kind: str) -> list[OddMessages]:
             sum(int(_number(event.details.get("messages", 1))) for event in events),
             min(event.round for event in events),
             sorted({event.node for event in events if event.node is not None}),
+            str(
+                min(events, key=lambda event: (event.at_ns, event.node is None, event.node or 0)).details.get(
+                    "what", ""
+                )
+            ),
         )
         for (src, reason), events in found.items()
     ]

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, lru_cache
-from math import isfinite
+from math import hypot, inf, isfinite, sqrt
 from typing import TYPE_CHECKING, Literal, TypeGuard
 
 import numpy as np
@@ -40,7 +40,18 @@ CODE = "code"
 FOLLOWED = "followed"
 PASSES = "passes"
 MOST_PASSES = 4
-_LARGEST = sys.float_info.max
+LONGEST: Mapping[str, float] = {"float64": sqrt(sys.float_info.max)}
+"""The longest vector that is computed with, by its type: of a longer one the square of the length is infinite.
+
+Types narrower than float64 are computed with in float32.
+"""
+_LONGEST_OF_MOST = sqrt((2 - 2**-23) * 2.0**127)
+NOT_NUMBERS = "NaN or infinity"
+MASS_A_NODE = 2
+"""The most push-sum weight that a message may carry, for each node of the fleet.
+
+A fleet begins with 1 for each node, and a node that lost its state may bring 1 more, where it lost what it had.
+"""
 
 
 def pack(x: Tensor, extras: Extras | None = None, meta: Mapping[str, Scalar] | None = None) -> Payload:
@@ -109,23 +120,46 @@ def _name(dtype: object) -> str:
 
 
 def is_finite(payload: Payload) -> bool:
-    """Whether no number of the arrays is NaN or infinite. One pass per payload; the result is kept.
+    """Whether no number of the arrays is NaN or infinite, nor the square of a vector's length in the vector's type."""
+    return length_of(payload) < inf
 
-    A finite sum proves it fast; after another sum each number is tested.
+
+def length_of(payload: Payload) -> float:
+    """Return the Euclidean length of a payload's longest vector; infinity where it is not to be computed with.
+
+    With a longer vector no norm and no loss can be computed. One pass per payload; the length is kept.
     """
-    if payload.finite is None:
-        payload.finite = True
-        for array in payload.arrays.values():
-            nbytes = array.data.nbytes
-            code = _CODES.get(array.dtype) if nbytes <= FEW_BYTES else None
-            if "float" not in array.dtype or (code is not None and isfinite(sum(array.data.cast(code).tolist()))):
-                continue
-            if array.dtype == "bfloat16" or (nbytes > SHORT_BYTES and sys.modules.get("torch") is not None):
-                finite = isfinite(arrays.total(array)) or bool(arrays.to_tensor(array).isfinite().all())
-            else:
-                finite = b"\0" not in np.isfinite(np.frombuffer(array.data, array.dtype)).tobytes()
-            payload.finite &= finite
-    return payload.finite
+    if payload.length is None:
+        floats = [_length(array) for array in payload.arrays.values() if "float" in array.dtype]
+        payload.length = max(floats, default=0.0)
+    return payload.length
+
+
+def _length(array: Array) -> float:
+    """Return the Euclidean length of an array's numbers; infinity where it can't be computed with."""
+    code = _CODES.get(array.dtype) if array.nbytes <= FEW_BYTES else None
+    if code is not None:
+        found = hypot(*array.data.cast(code).tolist())
+        return found if found < LONGEST.get(array.dtype, _LONGEST_OF_MOST) else inf
+    if array.dtype == "bfloat16" or (array.nbytes > SHORT_BYTES and sys.modules.get("torch") is not None):
+        square = arrays.square(array)
+    else:
+        x = np.frombuffer(array.data, array.dtype)
+        wide = x if x.itemsize > 2 else x.astype(np.float32)
+        square = float(np.einsum("i,i->", wide, wide))  # a product by BLAS would warn of an overflow
+    return sqrt(square) if isfinite(square) else inf
+
+
+def largest(payload: Payload) -> str:
+    """Return in words why `is_finite` is false: NaN or infinity, or the largest number."""
+    most = 0.0
+    for array in payload.arrays.values():
+        if "float" in array.dtype and array.nbytes:
+            x = arrays.to_tensor(array).abs().max()
+            if not x.isfinite():
+                return NOT_NUMBERS
+            most = max(most, float(x))
+    return f"numbers up to {most:.3g}, whose squares are infinite"
 
 
 _CODES: Mapping[str, Literal["f", "d"]] = {"float32": "f", "float64": "d"}
@@ -143,12 +177,17 @@ def extra(message: Message, like: Tensor, name: str) -> Tensor:
     return vector(message, like, EXTRA + name)
 
 
-def mass(message: Message, name: str) -> float:
-    """Return a weight or a share from the message's metadata, finite and not negative. Raises MalformedMessage."""
+def mass(message: Message, name: str, most: float = sys.float_info.max) -> float:
+    """Return a weight or a share from the message's metadata, from 0 to `most`. Raises MalformedMessage."""
     value = message.payload.meta.get(name)
-    if not _is_number(value) or not 0 <= value <= _LARGEST:
-        raise absurd(message, f"a finite number {name!r} from 0", value)
+    if not _is_number(value) or not 0 <= value <= most:
+        raise absurd(message, f"{name} from 0 to {most:.6g}", f"{name} = {value!r}")
     return float(value)
+
+
+def most_mass(view: View) -> float:
+    """Return more weight than a fleet ever has, so that no message can carry more."""
+    return float(MASS_A_NODE * view.num_nodes)
 
 
 def step_size(message: Message, name: str) -> float:
@@ -162,7 +201,7 @@ def step_size(message: Message, name: str) -> float:
 def scalar(message: Message, like: Tensor, name: str) -> float:
     """Return the one number of the vector `name`, finite, not negative, of `like`'s dtype. Raises MalformedMessage."""
     value = float(vector(message, like[:1], name))
-    if not 0 <= value <= _LARGEST:
+    if not 0 <= value < inf:
         raise absurd(message, f"a finite number {name!r} from 0", value)
     return value
 
@@ -278,13 +317,20 @@ def followed(message: Message, compressor: Compressor, reference: Tensor) -> Ten
     alike = moved is not None and moved[1].dtype == reference.dtype and moved[1].shape == reference.shape
     if moved is None or not alike or moved[0] != compressor:
         with _blaming(message):
-            moved = payload.read[FOLLOWED] = compressor, add_encoded(payload, compressor, reference)
+            moved = payload.read[FOLLOWED] = compressor, _usable(add_encoded(payload, compressor, reference))
     return moved[1].to(reference.device)
 
 
 def _decode(message: Message, compressor: Compressor, like: Tensor, of: str) -> Tensor:
     with _blaming(message):
-        return unpack_encoded(message.payload, compressor, like, None if of == CODE else 1, of)
+        return _usable(unpack_encoded(message.payload, compressor, like, None if of == CODE else 1, of))
+
+
+def _usable(decoded: Tensor) -> Tensor:
+    """Return a decoded vector itself. Raises MalformedMessage if it can't be computed with in its type."""
+    if not arrays.squared(decoded) < inf:
+        raise MalformedMessage(f"expected a code of numbers with finite squares in {_name(decoded.dtype)}, got others")
+    return decoded
 
 
 @contextmanager

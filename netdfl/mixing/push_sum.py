@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from netdfl.compression.vector import weighted_sum
 from netdfl.core.types import Inbox, Outbox, Payload, View
 from netdfl.mixing.base import MixResult, ShareMixing
-from netdfl.mixing.payloads import mass, share, vector
+from netdfl.mixing.payloads import mass, most_mass, share, vector
 from netdfl.training.base import Update
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ class PushSum(ShareMixing):
         came = (*inbox, *inbox.returned)
         shares = [vector(message, update.x) for message in came]
         x = weighted_sum(update.x, view.self_weight, shares, [1.0] * len(shares))
-        weight = sum([mass(message, "w") for message in came], state.weight * view.self_weight)
+        most = most_mass(view)
+        weight = sum([mass(message, "w", most) for message in came], state.weight * view.self_weight)
         return MixResult(PushSumState(weight), update._replace(x=x))
 
 
@@ -80,11 +81,11 @@ class OverlappedPushSum(PushSum):
         outbox = _shares(state, x, view)
         return PushSumState(state.weight * view.self_weight), x * view.self_weight, outbox
 
-    def take(self, state: PushSumState, x: Tensor, inbox: Inbox) -> tuple[PushSumState, Tensor]:
+    def take(self, state: PushSumState, x: Tensor, inbox: Inbox, view: View) -> tuple[PushSumState, Tensor]:
         """Add the shares that arrived, and own shares that were refused. Raises MalformedMessage."""
         x, weight = x.clone(), state.weight
         for message in (*inbox, *inbox.returned):
-            share, w = vector(message, x), mass(message, "w")
+            share, w = vector(message, x), mass(message, "w", most_mass(view))
             x.add_(share)
             weight += w
         return PushSumState(weight), x

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from netdfl.core.types import Inbox, NodeId, Outbox, Payload, View
 from netdfl.mixing.base import MixResult, ShareMixing
-from netdfl.mixing.payloads import mass, pack, vector
+from netdfl.mixing.payloads import mass, most_mass, pack, vector
 from netdfl.training.base import Update
 
 if TYPE_CHECKING:
@@ -77,7 +77,9 @@ class RunningSums(ShareMixing):
         x, weight = update.x * view.self_weight, state.weight * view.self_weight
         heard = dict(state.heard)
         for message in inbox:
-            counter = Counter(vector(message, x.double()).clone(), mass(message, "w"), message.round, message.step)
+            exchanges = message.round * self.steps + message.step + 1
+            weight_so_far = mass(message, "w", most_mass(view) * exchanges)
+            counter = Counter(vector(message, x.double()).clone(), weight_so_far, message.round, message.step)
             before = heard.get(message.src)
             if before is not None and (counter.round, counter.step) <= (before.round, before.step):
                 continue

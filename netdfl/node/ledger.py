@@ -279,6 +279,11 @@ class NodeLedger:
                 details["messages"] = messages
         self.recorder.event(self.clock.now_ns(), self.node, round, "refused", **details)
 
+    def outlier(self, message: Message, of: str, size: float, usual: float) -> None:
+        """Record that the size of a model or of a weight, `of`, is out of proportion to those that came before."""
+        details: dict[str, Scalar] = {"src": message.src, "of": of, "size": size, "usual": usual}
+        self.recorder.event(self.clock.now_ns(), self.node, message.round, "outlier", **details)
+
     def mixed_not_finite(self, message: Message) -> None:
         """Record that `message`, which holds NaN or infinity, is mixed nevertheless."""
         self.recorder.event(self.clock.now_ns(), self.node, message.round, "mixed_not_finite", src=message.src)

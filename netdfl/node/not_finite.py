@@ -8,20 +8,30 @@ node that made the number. A check of messages names the sender.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from math import isfinite
+from math import inf, isfinite
 from typing import TYPE_CHECKING
 
 from netdfl.algorithms.exchange import OnNotFinite
 from netdfl.core.errors import NotFiniteMessage
-from netdfl.core.types import Inbox, Message, NodeId
-from netdfl.mixing.payloads import is_finite
+from netdfl.core.types import Inbox, Kind, Message, NodeId
+from netdfl.mixing.base import LEAST_WEIGHT
+from netdfl.mixing.payloads import MODEL, largest, length_of
 from netdfl.node.ledger import NodeLedger
+from netdfl.node.shares import weight_in
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+LONGEST = sys.float_info.max
+"""The length of the model in a share without weight, x / 0."""
+OUTLYING = 1e4
+"""How many times as long as all models before a model is out of proportion."""
+HEAVY = 8.0
+"""How many times as large as all weights before a push-sum weight is out of proportion."""
 
 
 @dataclass
@@ -37,18 +47,25 @@ class NonFinitePolicy:
     how: OnNotFinite
     ledger: NodeLedger
     mixed: set[NodeId] = field(default_factory=set)
+    _longest: float = 0.0
+    _usual: dict[str, float] = field(default_factory=dict)
+    _outlying: set[tuple[str, NodeId]] = field(default_factory=set)
 
     @staticmethod
     def not_finite(inbox: Inbox) -> list[Message]:
-        """Return the messages that hold NaN or infinity."""
-        return [message for message in inbox if not (message.payload.finite or is_finite(message.payload))]
+        """Return the messages that hold NaN or infinity, or numbers whose squares are infinite."""
+        return [
+            message
+            for message in inbox
+            if (length_of(payload) if (payload := message.payload).length is None else payload.length) == inf
+        ]
 
     @staticmethod
     def only_finite(inbox: Inbox) -> Inbox:
-        """Return `inbox` itself; raise NotFiniteMessage with the first message that holds NaN or infinity."""
+        """Return `inbox` itself; raise NotFiniteMessage with the first message that is not finite."""
         for message in NonFinitePolicy.not_finite(inbox):
             raise NotFiniteMessage(
-                f"message {message.src}->{message.dst} of round {message.round}: NaN or infinity among its numbers",
+                f"message {message.src}->{message.dst} of round {message.round}: {largest(message.payload)}",
                 message,
             )
         return inbox
@@ -64,6 +81,40 @@ class NonFinitePolicy:
             self.count(self.not_finite(Inbox([request])))
         answer(request)
 
+    def screen(self, inbox: Inbox) -> Inbox:
+        """Return `inbox` itself; raise NotFiniteMessage with the first message that is not finite.
+
+        The first model, and the first weight, of each sender that is out of proportion to all before is recorded. It is
+        mixed: a model may be as long as that. But where the run breaks, this is who sent what broke it.
+        """
+        data = inbox.messages
+        sizes = [length_of(each.payload) if each.payload.length is None else each.payload.length for each in data]
+        if not data or (most := max(sizes)) <= self._longest:
+            return inbox
+        if most == inf:
+            return self.only_finite(inbox)
+        if data[0].kind is Kind.DATA and MODEL in data[0].payload.arrays:
+            if "w" in data[0].payload.meta:
+                self._compare("model", OUTLYING, data, [length_of_model(message) for message in data])
+                self._compare("weight", HEAVY, data, [weight_in((message.payload,)) for message in data])
+            else:
+                self._compare("model", OUTLYING, data, sizes)
+                self._longest = self._usual.get("model", 0.0)
+        return inbox
+
+    def _compare(self, of: str, factor: float, data: Sequence[Message], sizes: Sequence[float]) -> None:
+        if not (most := max(sizes)):
+            return
+        usual = (self._usual[of] if of in self._usual else 0.0) or min(sizes)
+        if most > factor * usual > 0:
+            for message, size in zip(data, sizes, strict=True):
+                if size > factor * usual and (of, message.src) not in self._outlying:
+                    self._outlying.add((of, message.src))
+                    self.ledger.outlier(message, of, size, usual)
+            most = max((size for size in sizes if size <= factor * usual), default=0.0)
+        if most > usual or of not in self._usual:
+            self._usual[of] = max(usual, most)
+
     def count(self, messages: list[Message]) -> None:
         """Record messages that are about to be mixed although they are not finite."""
         for message in messages:
@@ -76,3 +127,15 @@ class NonFinitePolicy:
             return ""
         senders = "".join(f", as what node {src} had sent" for src in sorted(self.mixed))
         return f": the model was not finite when the round began{senders}"
+
+
+def length_of_model(message: Message) -> float:
+    """Return the length of the model in a message, known by now: x, or x / w; 0 if there is none."""
+    payload = message.payload
+    weight = payload.meta.get("w", 1.0)
+    if payload.length is None or MODEL not in payload.arrays or type(weight) is not float:
+        return 0.0
+    if weight > LEAST_WEIGHT:
+        return payload.length / weight
+    returned = message.epoch > 0  # a node that lost its state begins without weight
+    return 0.0 if weight or returned or not payload.length else LONGEST

@@ -415,7 +415,7 @@ class Node:
     async def _screened(self, inbox: Inbox) -> Inbox:
         """Return the messages to mix: without, or with, those that hold NaN or infinity, as the scenario says."""
         if self.non_finite.how == "refuse":
-            return await self.do(self.non_finite.only_finite, inbox)
+            return await self.do(self.non_finite.screen, inbox)
         if self.non_finite.how == "count":
             self.non_finite.count(await self.do(self.non_finite.not_finite, inbox))
         return inbox

@@ -10,6 +10,10 @@ A healthy run does not reach the thresholds. Each sentence holds the figures tha
 - `weight_lost`: more than a hundredth of the push-sum weight is gone. With plain delivery this is the weight that
   nodes lack at the end, where messages were lost or undeliverable; else the weight that deliveries gave up and
   crashes lost.
+- `weight_made`: the nodes hold more push-sum weight than they began with, and than nodes brought that lost their state.
+  Some member sent weight that it did not have.
+- `outlier`: a model came that was ten thousand times as long as any before, in a run that collapsed, diverged, or met
+  numbers that are not finite; or one that no training makes. Whoever sent it may be the cause.
 - `low_weight`: a node's push-sum weight fell below a ten-thousandth, and the other nodes' did not. Its local steps
   move its model by lr / w, so its training may diverge, and the divergence may spread.
 - `versions`: some nodes ran on other versions than most nodes, or did not report theirs.
@@ -34,6 +38,8 @@ FIRST = 10
 TIMEOUTS = 0.1
 WEIGHT = 0.01
 LOW_WEIGHT = 1e-4
+ROUNDED = 1e-6
+"""Differences of sums of weights that may come from rounding."""
 
 
 class CautionKind(StrEnum):
@@ -45,7 +51,9 @@ class CautionKind(StrEnum):
     NOT_FINITE = "not_finite"
     TIMEOUTS = "timeouts"
     VERSIONS = "versions"
+    OUTLIER = "outlier"
     WEIGHT_LOST = "weight_lost"
+    WEIGHT_MADE = "weight_made"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +89,9 @@ class RunFigures:
     of figures that show divergence, in words, to their values. Deadlines ended `timed_out` of `waits` waits. `weight`
     is
     the last sum of w over n, `least` the smallest w above 0 of any node, `gave_up` the share of all weight that
-    deliveries and crashes are known to have lost. `plain` is true where each message is sent once. `versions` holds
-    sentences about versions that differ between nodes.
+    deliveries and crashes are known to have lost, `made` the share that nodes brought when they rejoined. `outliers`
+    and `absurd` hold sentences about models out of proportion, `heavy` about weights. `plain` is true
+    where each message is sent once. `versions` holds sentences about versions that differ between nodes.
     """
 
     accuracy: Sequence[float] = ()
@@ -95,16 +104,25 @@ class RunFigures:
     weight: float | None = None
     least: HeldWeight | None = None
     gave_up: float = 0.0
+    made: float = 0.0
+    outliers: Sequence[str] = ()
+    absurd: Sequence[str] = ()
+    heavy: Sequence[str] = ()
     plain: bool = True
     versions: Sequence[str] = ()
 
 
 def find_cautions(course: RunFigures) -> list[Caution]:
     """Return all cautions of a run, the gravest first."""
-    return [
+    broken = [
         *(Caution(CautionKind.NOT_FINITE, text) for text in course.not_finite),
         *_collapse(course),
         *_divergence(course),
+    ]
+    return [
+        *broken,
+        *(Caution(CautionKind.OUTLIER, text) for text in (*course.absurd, *(course.outliers if broken else ()))),
+        *_made_weight(course),
         *(list(_weight(course)) or _low_weight(course)),
         *_timeouts(course),
         *(Caution(CautionKind.VERSIONS, text) for text in course.versions),
@@ -144,6 +162,13 @@ def _low_weight(course: RunFigures) -> Iterator[Caution]:
         text = f"the push-sum weight of node {node} was down to {weight:.3g} in round {round}"
         remedy = "let it receive from more nodes, or give its steps a clip_norm"
         yield Caution(CautionKind.LOW_WEIGHT, f"{text}: steps are divided by it, and training may diverge; {remedy}")
+
+
+def _made_weight(course: RunFigures) -> Iterator[Caution]:
+    if course.weight is not None and course.weight > 1 + course.made + ROUNDED:
+        text = f"push-sum weight was made up: the nodes hold {course.weight:.3g} of what they began with"
+        yield Caution(CautionKind.WEIGHT_MADE, f"{text}; some member sent weight that it did not have")
+        yield from (Caution(CautionKind.OUTLIER, text) for text in course.heavy)
 
 
 def _weight(course: RunFigures) -> Iterator[Caution]:

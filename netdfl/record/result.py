@@ -19,7 +19,7 @@ from netdfl.record.messages import MessageTotals, count_messages, count_timeouts
 from netdfl.record.remarks import GivenUpCounts, count_given_up, find_deaths, find_restarts, find_unreached
 from netdfl.record.run import Run
 from netdfl.record.time_spent import find_time_spent
-from netdfl.record.verdict import Death, Observations, OddMessages, RunFacts, conclude
+from netdfl.record.verdict import Death, Observations, OddMessages, Outlier, RunFacts, conclude
 
 SCHEMA = "netdfl/result/1"
 PACKAGES = ("netdfl", "torch", "numpy", "grpcio")
@@ -36,7 +36,8 @@ def _by_sender(run: Run, kind: str) -> list[OddMessages]:
     rows = run.rows(
         "SELECT TRY_CAST(details->>'src' AS INTEGER) AS src, coalesce(details->>'reason', 'not_finite') AS reason, "
         "sum(coalesce(TRY_CAST(details->>'messages' AS INTEGER), 1))::BIGINT, min(round), "
-        "coalesce(list_sort(list(DISTINCT node) FILTER (node IS NOT NULL)), []) FROM events WHERE kind = ? "
+        "coalesce(list_sort(list(DISTINCT node) FILTER (node IS NOT NULL)), []), "
+        "coalesce(first(details->>'what' ORDER BY at_s, node), '') FROM events WHERE kind = ? "
         "GROUP BY 1, 2 ORDER BY 1 NULLS LAST, 2",
         [kind],
     )
@@ -66,6 +67,8 @@ class StoredRecord(NamedTuple):
             timed_out=timed_out,
             waits=waits,
             lost_weight=given_up.lost_weight + sum(each.get("lost_weight") or 0.0 for each in restarts),
+            new_weight=sum(each.get("new_weight") or 0.0 for each in restarts),
+            outliers=[Outlier(*row) for row in run.rows(_OUTLIERS)],
             least=_least_weight(run),
             deaths=[Death(each["node"], each["round"], each["reason"]) for each in deaths],
             not_finite=[(node, round) for node, round in run.rows(_NOT_FINITE)],
@@ -90,6 +93,15 @@ _NOT_FINITE = (
 )
 
 
+_OUTLIERS = (
+    "SELECT * FROM (SELECT TRY_CAST(details->>'src' AS INTEGER) AS src, coalesce(details->>'of', '') AS of, node, "
+    "round, TRY_CAST(details->>'size' AS DOUBLE) AS size, TRY_CAST(details->>'usual' AS DOUBLE) AS usual "
+    "FROM events WHERE kind = 'outlier' AND node IS NOT NULL "
+    "QUALIFY row_number() OVER (PARTITION BY src, of ORDER BY round, at_s, node) = 1) "
+    "WHERE src IS NOT NULL AND size IS NOT NULL AND usual IS NOT NULL ORDER BY of, round, src"
+)
+
+
 def summarize(run: Run, facts: RunFacts) -> Summary:
     """Compute the contents of `result.json`, with the verdict, from the record of `run`.
 
@@ -107,8 +119,8 @@ def summarize(run: Run, facts: RunFacts) -> Summary:
         "messages": messages.to_json(),
         "timeouts": figures["timeouts"],
         "given_up": given_up._asdict(),
-        "refused": [each._asdict() for each in observed.refused],
-        "mixed_not_finite": [each._asdict() for each in observed.mixed],
+        "refused": [each.to_json("refused") for each in observed.refused],
+        "mixed_not_finite": [each.to_json("mixed") for each in observed.mixed],
         "bytes_sent": figures["bytes_sent"],
         "duration_s": facts.duration_s,
         "time": find_time_spent(run, length_s, facts.rounds),

@@ -6,12 +6,13 @@ It is based on `Observations`, read from the files of a run (`netdfl.record.resu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from netdfl.core.fates import FateReason, MessageCounts
-from netdfl.core.types import NodeId
+from netdfl.core.types import Json, NodeId
 from netdfl.core.versions import Versions, deciding, mixed
 from netdfl.record.cautions import Caution, HeldWeight, RunFigures, by_kind, find_cautions
 from netdfl.record.evaluated import Series, last_of, values_of
@@ -19,6 +20,12 @@ from netdfl.record.judge import FIGURES, Evidence, Judgement, is_measured, judge
 from netdfl.record.messages import shares
 
 MASS_TOLERANCE = 1e-6
+MOST_NAMED = 8
+ABSURD = 1e12
+NO_WEIGHT = 1e307
+_PLACE = re.compile(r"^message \d+->\d+ of round -?\d+: ")
+"""The words of a refusal before what was wrong with the message."""
+_ODD = re.compile(r"expected (?P<expected>.*), got (?P<got>.*)")
 GROWING = ("consensus_distance", "test_loss", "error")
 """Figures that show divergence."""
 NAMES = {"mean_local": "mean_local_accuracy", "mean_personal": "mean_personal_accuracy"}
@@ -70,7 +77,8 @@ class RunFacts:
 class OddMessages(NamedTuple):
     """Messages of one sender with the same defect, and the nodes that received them.
 
-    `first_round` is -1 if unknown. Messages without a receiving node went to the supervisor.
+    `first_round` is -1 if unknown. Messages without a receiving node went to the supervisor. `what` was wrong with the
+    first of them, in words.
     """
 
     src: NodeId | None
@@ -78,12 +86,59 @@ class OddMessages(NamedTuple):
     messages: int
     first_round: int
     nodes: list[NodeId]
+    what: str = ""
 
     def sentence(self, done: str) -> str:
-        """Return a sentence that names the sender, and says what was `done` with the messages."""
-        num = f"{self.messages} message{'s' * (self.messages != 1)}"
-        nodes = f"node{'s' * (len(self.nodes) != 1)} {', '.join(map(str, self.nodes))}"
-        return f"node {self.src} sent NaN or infinity, first in round {self.first_round}: {num} {done} by {nodes}"
+        """Return a sentence that names the sender and what it sent, and says what was `done` with the messages."""
+        num = f"{self.messages:,} message{'s' * (self.messages != 1)}"
+        when = f", first in round {self.first_round}" * (self.first_round >= 0)
+        return f"node {self.src} sent {self._contents}{when}: {num} {done} by {self._receivers}"
+
+    @property
+    def _receivers(self) -> str:
+        if not self.nodes:
+            return "the supervisor"
+        more = [f"{len(self.nodes) - MOST_NAMED} more"] * (len(self.nodes) > MOST_NAMED)
+        return f"node{'s' * (len(self.nodes) != 1)} {', '.join([*map(str, self.nodes[:MOST_NAMED]), *more])}"
+
+    @property
+    def _contents(self) -> str:
+        """The contents of the first message, in words."""
+        what = _PLACE.sub("", self.what)
+        if found := _ODD.fullmatch(what):
+            return f"{found['got']} in place of {found['expected']}"
+        if self.reason == "not_finite":
+            return what or "NaN or infinity"
+        return f"what is {self.reason.replace('_', ' ')}" + (f" ({what})" if what else "")
+
+    def to_json(self, done: str) -> Json:
+        """Return an entry of `result.json`, with its sentence as `text`."""
+        return {**self._asdict(), "text": self.sentence(done)}
+
+
+class Outlier(NamedTuple):
+    """A model or a weight of `src` that was out of proportion to what `node` had come to know before, and its size."""
+
+    src: NodeId
+    of: str
+    node: NodeId
+    round: int
+    size: float
+    usual: float
+
+    @property
+    def is_absurd(self) -> bool:
+        """Whether no training makes such a model, so that it is told however well the run went on."""
+        return self.size > ABSURD * self.usual
+
+    def sentence(self) -> str:
+        """Return a sentence that names the sender and what it sent."""
+        whom = f"node {self.src} sent node {self.node}"
+        if self.of == "weight":
+            weight = f"{whom} push-sum weight of {self.size:.3g} in round {self.round}"
+            return f"{weight}, where none had been above {self.usual:.3g}"
+        what = "without push-sum weight" if self.size > NO_WEIGHT else f"of length {self.size:.3g}"
+        return f"{whom} a model {what} in round {self.round}, where none had been longer than {self.usual:.3g}"
 
 
 class Death(NamedTuple):
@@ -101,7 +156,8 @@ class Observations:
     `series` are the fleet's figures; `train_loss` is the mean over nodes of the last one, or None. Deadlines ended
     `timed_out` of `waits` waits with a message missing. `lost_weight` is the push-sum weight that deliveries gave up
     and
-    restarts lost, `least` the smallest that a node held. `not_finite` pairs nodes with a loss that was not finite
+    restarts lost, `new_weight` what nodes brought that lost their state, `least` the smallest that a node held;
+    `outliers` are models out of proportion. `not_finite` pairs nodes with a loss that was not finite
     (None:
     the average model) with the first such round, in order of rounds; `fell` are the nodes that reported such numbers of
     their own. `refused` and `mixed` are messages with odd contents that were refused or mixed. `chance` is the accuracy
@@ -115,6 +171,8 @@ class Observations:
     timed_out: int
     waits: int
     lost_weight: float
+    new_weight: float
+    outliers: Sequence[Outlier]
     least: HeldWeight | None
     deaths: Sequence[Death]
     not_finite: Sequence[tuple[NodeId | None, int]]
@@ -177,7 +235,11 @@ def figures_of(observed: Observations, facts: RunFacts) -> dict[str, float | Non
 def _course(
     observed: Observations, facts: RunFacts, figures: Mapping[str, float | None], not_finite: Sequence[str]
 ) -> RunFigures:
-    """Return the figures in which cautions are sought."""
+    """Return the figures in which cautions are sought.
+
+    Of models out of proportion those of the first such round count: later ones may have come of mixing these.
+    """
+    first = list(_first(observed.outliers, "model"))
     return RunFigures(
         accuracy=values_of(observed.series, "test_accuracy"),
         chance=observed.chance,
@@ -189,9 +251,19 @@ def _course(
         weight=figures["weight_sum"],
         least=observed.least,
         gave_up=observed.lost_weight / facts.nodes,
+        made=observed.new_weight / facts.nodes,
+        outliers=[each.sentence() for each in first if not each.is_absurd],
+        absurd=[each.sentence() for each in first if each.is_absurd],
+        heavy=[each.sentence() for each in _first(observed.outliers, "weight")],
         plain=facts.delivery == "plain",
         versions=list(mixed(facts.software, deciding)),
     )
+
+
+def _first(outliers: Sequence[Outlier], of: str) -> Iterator[Outlier]:
+    """Yield the outliers of one kind in the first round that has any."""
+    some = [each for each in outliers if each.of == of]
+    yield from (each for each in some if each.round == min(other.round for other in some))
 
 
 def _not_finite(observed: Observations) -> Iterator[str]:

@@ -102,6 +102,8 @@ def remarks(result: Json) -> Iterator[str]:
         yield f"the record: {result['recorded']['text']}"
     if "kept_as_lines" in result:
         yield f"the record stays JSON lines: {result['kept_as_lines']}"
+    yield from _refused(result)
+    yield from _weight(result)
     for restart in result.get("restarts", ()):
         if restart["state"] == "lost":
             yield _lost_state(restart)
@@ -109,6 +111,31 @@ def remarks(result: Json) -> Iterator[str]:
         yield _given_up(**result["given_up"])
     if result.get("events_not_reached"):
         yield _unreached(result["events_not_reached"])
+
+
+HONEST = ("hello_first", "stale_epoch", "overloaded")
+"""Reasons of refusals that happen where a node was restarted or is slow."""
+
+
+def _refused(result: Json) -> Iterator[str]:
+    """Yield who sent what was refused; what was not finite is among the warnings already."""
+    made = any(each["kind"] == "weight_made" for each in result.get("warnings", ()))
+    for each in result.get("refused", ()):
+        passed_on = made and " in place of w from " in each.get("text", "")  # by whoever got weight that was made up
+        if each["src"] is not None and each["reason"] not in ("not_finite", *HONEST) and "text" in each:
+            yield from () if passed_on else (each["text"],)
+
+
+ROUNDED = 1e-6
+
+
+def _weight(result: Json) -> Iterator[str]:
+    """Yield the push-sum weight that the nodes lack at the end, where no warning names it already."""
+    held, told = result.get("weight_sum"), {each["kind"] for each in result.get("warnings", ())}
+    if held is not None and held < 1 - ROUNDED and "weight_lost" not in told:
+        lost = not_delivered(result["messages"])
+        rest = f"the rest was in messages that were not read, or nobody has it; not delivered: {lost}"
+        yield f"the nodes hold {held:.4g} of the push-sum weight that they began with; {rest}"
 
 
 def _given_up(messages: int, lost: int, lost_weight: float) -> str:

@@ -91,7 +91,7 @@ def _overlap_round(alg: Algorithm, states: States, tasks: Tasks, views: Views) -
     if not early:
         states, sent = _give(alg, states, views)
     inboxes = _deliver(sent, next(iter(views.values())).round, 0)
-    after = {i: taken(alg, s, inboxes[i]) for i, s in states.items()}
+    after = {i: taken(alg, s, inboxes[i], views[i]) for i, s in states.items()}
     return {i: s._replace(x=began[i].x).end_round(alg, updates[i]._replace(x=s.x), views[i]) for i, s in after.items()}
 
 

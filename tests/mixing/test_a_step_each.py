@@ -81,7 +81,7 @@ def test_shares_that_overlap_are_given_away_and_taken_whenever_they_come() -> No
     assert (state.weight, x.tolist()) == (0.5, (X / 2).tolist())
     assert {j: payload.meta["w"] for j, payload in outbox.items()} == {1: 0.25, 2: 0.25}
     back = [message(payload) for payload in outbox.values()]
-    state, x = mixing.take(state, x, Inbox(back[:1], (), [Acknowledgement(each, False) for each in back[1:]]))
+    state, x = mixing.take(state, x, Inbox(back[:1], (), [Acknowledgement(each, False) for each in back[1:]]), view())
     assert (state.weight, x.tolist()) == (1.0, X.tolist())
 
 

@@ -68,7 +68,8 @@ def mixed(alg: Algorithm, s: NodeState, inbox: Inbox, at: View) -> NodeState:
     if alg.family == "overlap":
         s, outbox = given(alg, s, at)
         assert_finite(outbox)
-        return taken(alg, s, inbox).end_round(alg, update._replace(x=taken(alg, s, inbox).x), at)
+        s = taken(alg, s, inbox, at)
+        return s.end_round(alg, update._replace(x=s.x), at)
     for step in range(alg.mixing.num_steps(at.round, at)):
         s, outbox = s.outgoing(alg, update, step, at)
         assert_finite(outbox)

@@ -58,7 +58,7 @@ def test_messages_with_nan_or_infinity_are_found() -> None:
 
 def test_what_is_known_to_be_finite_is_not_looked_at_again() -> None:
     known = pack(torch.tensor([math.nan]))
-    known.finite = True
+    known.length = 1.0
     assert NonFinitePolicy.not_finite(Inbox([message(1, known)])) == []
 
 

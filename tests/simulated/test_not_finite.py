@@ -37,11 +37,16 @@ QUADRATIC = ("task={kind: quadratic, dim: 10}", "algorithm={name: dfedavg, local
 REFUSED = {"src": 0, "reason": "not_finite", "messages": 2, "first_round": 1, "nodes": [1, 3]}
 
 
+def counted(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What was counted, without the words."""
+    return [{name: each[name] for name in REFUSED} for each in entries]
+
+
 @pytest.mark.usefixtures("poisoned")
 def test_by_default_it_is_refused_and_its_sender_named(simulated: Run) -> None:
     result = simulated(*QUADRATIC).result
     assert (result["verdict"], result["died"], result["mixed_not_finite"]) == ("done", [], [])
-    assert result["refused"] == [REFUSED]
+    assert counted(result["refused"]) == [REFUSED]
     assert result["consensus_distance"] < 10
 
 
@@ -68,7 +73,7 @@ def test_a_missing_neighbor_is_what_a_refused_one_becomes(simulated: Run) -> Non
 def test_counted_it_is_mixed_and_whoever_falls_by_it_says_whose_it_was(simulated: Run) -> None:
     result = simulated(*QUADRATIC, "wait.on_not_finite=count").result
     assert (result["verdict"], result["refused"]) == ("fail", [])
-    assert result["mixed_not_finite"][0] == REFUSED
+    assert counted(result["mixed_not_finite"])[0] == REFUSED
     assert "node 0 sent NaN or infinity, first in round 1: 2 messages mixed by nodes 1, 3" in result["reasons"]
     reasons = {death["node"]: death["reason"] for death in result["died"]}
     assert reasons[1].endswith("the model was not finite when the round began, as what node 0 had sent; " + REMEDY)
@@ -102,7 +107,7 @@ def test_late_mass_and_requests_are_looked_at_too(simulated: Run, monkeypatch: p
 
     monkeypatch.setattr(OverlappedPushSum, "give", gives)
     directed = ("topology={kind: directed_ring}", "algorithm={name: asyng}", "wait={deadline: 1s}")
-    assert simulated(*directed).result["refused"] == [REFUSED | {"messages": 1, "nodes": [1]}]
+    assert counted(simulated(*directed).result["refused"]) == [REFUSED | {"messages": 1, "nodes": [1]}]
 
     monkeypatch.setattr(Pairwise, "request", lambda self, x: pack(x * math.nan))
     result = simulated("algorithm={name: ad_psgd}", "wait={deadline: 1s}").result

@@ -133,7 +133,9 @@ async def test_a_flood_of_strangers_is_counted_and_does_not_fill_the_disk(tmp_pa
     summary = summarize(found, facts)
     assert summary.judgement.exit_code is ExitCode.PASS
     strangers = {"src": None, "reason": "foreign", "messages": 20 * EACH_RECORDED, "first_round": -1, "nodes": [0]}
-    assert summary.result["refused"] == [strangers | {"src": 1, "messages": 1}, strangers]
+    refused: Any = summary.result["refused"]
+    counted = [{name: each[name] for name in strangers} for each in refused]
+    assert counted == [strangers | {"src": 1, "messages": 1}, strangers]
 
 
 def test_a_record_with_a_strangers_number_is_judged(tmp_path: Path) -> None:

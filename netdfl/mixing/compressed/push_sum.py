@@ -96,7 +96,7 @@ class ReferencedPushSum(ShareMixing, ABC, Generic[S]):
             x.sub_(self.reference(state, j).vector * share.x)
             weight -= share.w
         step_size = self._watched(state, update.x, view)
-        back = _refused(self.differences, inbox, lambda j: self.reference(state, j))
+        back = _refused(self.differences, inbox, view, lambda j: self.reference(state, j))
         x, weight = _gain(x, weight, came, back)
         return MixResult(state._replace(weight=weight, step=step_size, heard=heard), update._replace(x=x))
 
@@ -177,7 +177,7 @@ class EdgePushSum(ReferencedPushSum[EdgeState]):
 
 
 def _refused(
-    differences: Differences, inbox: Inbox, reference: Callable[[NodeId], Reference]
+    differences: Differences, inbox: Inbox, view: View, reference: Callable[[NodeId], Reference]
 ) -> list[DecodedReference]:
     """Return the shares in this node's own messages that their receivers refused.
 
@@ -191,7 +191,7 @@ def _refused(
         now = at.get(message.dst) or reference(message.dst)
         if differences.lossless(now.vector.numel()):
             now = Reference(vector(message, now.vector, FULL))
-        back.append(DecodedReference(now.vector, share_of(message)))
+        back.append(DecodedReference(now.vector, share_of(message, view)))
         if now.version == natural(message, "version"):
             earlier = now.vector - encoded_vector(message, differences.compressor, now.vector)
             at[message.dst] = Reference(earlier, now.version - 1)

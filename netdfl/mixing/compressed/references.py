@@ -66,6 +66,7 @@ from netdfl.mixing.payloads import (
     followed,
     join_passes,
     mass,
+    most_mass,
     natural,
     pack_encoded,
     some_nodes,
@@ -157,15 +158,15 @@ class Differences:
             if "version" not in message.payload.meta:
                 continue
             known = copies.get(message.src) or Copy(*heard.start, message.epoch)
-            step = self._follow(known, message, heard.start.vector)
+            step = self._follow(known, message, heard.start.vector, view)
             copies[message.src] = step.copy
             came[message.src] = (*came.get(message.src, ()), *step.came)
             tally = tally._replace(gaps=tally.gaps + (not step.came), lost_w=tally.lost_w + step.lost_w)
             asks += [message.src] * step.ask
         return Heard(heard.start, copies, _unique(asks), _unique(owed), tally), came
 
-    def _follow(self, copy: Copy, message: Message, like: Tensor) -> CopyStep:
-        version, share = natural(message, "version"), share_of(message)
+    def _follow(self, copy: Copy, message: Message, like: Tensor, view: View) -> CopyStep:
+        version, share = natural(message, "version"), share_of(message, view)
         if FULL in message.payload.arrays:
             return self._full(copy, message, version, share, like)
         if message.epoch < copy.epoch:
@@ -280,10 +281,11 @@ def ask_others(heard: Heard, outbox: Outbox) -> tuple[Heard, Outbox]:
     return heard._replace(asks=()), {**outbox, **others}
 
 
-def share_of(message: Message) -> PushShare:
+def share_of(message: Message, view: View) -> PushShare:
     """Return the share in a message. Raises MalformedMessage."""
-    meta = message.payload.meta
-    return PushShare(mass(message, "share") if "share" in meta else 1.0, mass(message, "w") if "w" in meta else 0.0)
+    meta, most = message.payload.meta, most_mass(view)
+    x = mass(message, "share", most) if "share" in meta else 1.0
+    return PushShare(x, mass(message, "w", most) if "w" in meta else 0.0)
 
 
 def _unique(nodes: Iterable[NodeId]) -> tuple[NodeId, ...]:

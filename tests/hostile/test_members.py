@@ -1,0 +1,142 @@
+"""A member errs: what it sends is refused, or mixed and recorded; the summary names it, and the others go on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+import netdfl
+from netdfl.compression.arrays import to_array, to_tensor
+from netdfl.compression.base import Compressor
+from netdfl.compression.catalog import COMPRESSORS
+from netdfl.core.errors import MalformedMessage
+from netdfl.core.types import Kind, Message, Payload
+from netdfl.mixing.payloads import encoded_vector, followed, is_finite, pack_encoded
+from netdfl.running.judged import FinishedRun
+from tests.hostile.erring import numbers, packed
+
+Run = Callable[[str, str], FinishedRun]
+X = torch.linspace(-1.0, 1.0, 600)
+WHERE = r", first in round 0: 24 messages refused by nodes? [\d, ]+$"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Six nodes that agree over twelve rounds, of which node 1 errs."""
+    found: dict[tuple[str, str], FinishedRun] = {}
+
+    def go(algorithm: str, error: str) -> FinishedRun:
+        if (algorithm, error) not in found:
+            scenario = {
+                "schema": "netdfl/1",
+                "name": "erring",
+                "nodes": 6,
+                "rounds": 12,
+                "world": {"kind": "simulated"},
+                "task": {"kind": "consensus", "dim": 50},
+                "algorithm": {"name": f"tests.hostile.erring:{algorithm}", "error": error},
+                "topology": {"kind": "random_push", "out_neighbors": 2} if algorithm == "sgp" else "ring",
+            }
+            out = tmp_path_factory.mktemp("erring") / "run"
+            found[algorithm, error] = netdfl.run(scenario, out=out, page=False)
+        return found[algorithm, error]
+
+    return go
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "error", "sent"),
+    [
+        ("sgp", "w -1", r"w = -1\.0 in place of w from 0 to 12"),
+        ("sgp", "w 1000", r"w = 1000\.0 in place of w from 0 to 12"),
+        ("sgp", "w text", "w = 'all of it' in place of w from 0 to 12"),
+        ("sgp", "huge", r"numbers up to 1\.62e\+308, whose squares are infinite"),
+        ("dpsgd", "too short", r"float64\[49\] in place of vector 'x' as float64\[50\]"),
+        ("dpsgd", "whole numbers", r"int32\[50\] in place of vector 'x' as float64\[50\]"),
+        ("dpsgd", "other floats", r"float32\[50\] in place of vector 'x' as float64\[50\]"),
+        ("dpsgd", "no array", r"nothing in place of vector 'x' as float64\[50\]"),
+        ("dpsgd", "huge", r"numbers up to 1\.62e\+308, whose squares are infinite"),
+    ],
+)
+def test_what_can_be_no_message_is_refused_and_its_sender_named(
+    run: Run, algorithm: str, error: str, sent: str
+) -> None:
+    finished = run(algorithm, error)
+    ((told),) = [line for line in str(finished).splitlines() if "node 1 sent" in line]
+    assert re.fullmatch(f"  node 1 sent {sent}{WHERE}", told)
+    assert finished.result["died"] == []
+    assert finished.result["consensus_distance"] < run(algorithm, "none").result["consensus_distance"] * 50
+    ((each),) = finished.result["refused"]
+    assert (each["src"], each["messages"], each["first_round"]) == (1, 24, 0)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "error", "words"),
+    [
+        ("sgp", "w 0", r"node 1 sent node \d a model without push-sum weight in round 0"),
+        ("sgp", "w 0", r"the nodes hold 0\.2265 of the push-sum weight that they began with"),
+        ("sgp", "w 11", r"push-sum weight was made up: the nodes hold \S+ of what they began with"),
+        ("sgp", "w 11", r"node 1 sent node \d push-sum weight of 11 in round 0, where none had been above 0\.333"),
+        ("sgp", "1e100", r"node 1 sent node \d a model of length \S+e\+10\d in round 0"),
+        ("dpsgd", "1e100", r"node 1 sent node 0 a model of length 7\.07e\+100 in round 0, where none .* 7\.59$"),
+        ("dpsgd", "to each another", r"node 1 sent node \d a model of length \S+ in round \d+, where none"),
+    ],
+)
+def test_what_may_be_one_is_mixed_and_its_sender_named_first(run: Run, algorithm: str, error: str, words: str) -> None:
+    lines = str(run(algorithm, error)).splitlines()
+    assert any(re.match(f"  {words}", line) for line in lines), lines
+    assert not [line for line in lines if re.match(r"  node [^1] sent", line)]
+
+
+@pytest.mark.parametrize("algorithm", ["sgp", "dpsgd"])
+def test_of_a_fleet_in_which_nobody_errs_nothing_is_said(run: Run, algorithm: str) -> None:
+    finished = run(algorithm, "none")
+    assert (finished.result["refused"], finished.result["warnings"]) == ([], [])
+    assert "push-sum weight" not in str(finished)
+    assert "sent node" not in str(finished)
+
+
+def said(compressor: Compressor, x: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor]) -> Message:
+    """What node 1 sends node 0 of `x`, with its floats changed."""
+    payload = pack_encoded(compressor.compress(x, np.random.default_rng(0)))
+    changed = {
+        name: to_array(change(to_tensor(array))) if "float" in array.dtype else array
+        for name, array in payload.arrays.items()
+    }
+    return Message(1, 0, Kind.DATA, 0, 3, 0, 0, Payload(changed, payload.meta))
+
+
+@pytest.mark.parametrize("name", COMPRESSORS)
+@pytest.mark.parametrize(
+    ("dtype", "value"), [("float64", 1e300), ("float64", 1e100), ("float32", 3e38), ("float32", 1e19)]
+)
+def test_a_code_of_numbers_that_are_none_in_the_models_type_is_refused(name: str, dtype: str, value: float) -> None:
+    compressor = COMPRESSORS[name]()
+
+    def fill(x: torch.Tensor) -> torch.Tensor:
+        return torch.full(x.shape, value, dtype=getattr(torch, dtype)).to(
+            getattr(torch, dtype) if x.itemsize > 2 else x.dtype
+        )
+
+    for read in (encoded_vector, followed):
+        assert bool(read(said(compressor, X, torch.clone), compressor, X).isfinite().all())
+        with pytest.raises(MalformedMessage, match=r"message 1->0 of round 3: .*(finite|expected)"):
+            read(said(compressor, X, fill), compressor, X)
+
+
+def test_a_code_in_another_type_is_taken_where_its_numbers_fit() -> None:
+    compressor = COMPRESSORS["qsgd"]()
+    wide = encoded_vector(said(compressor, X, torch.Tensor.double), compressor, X)
+    assert wide.dtype == X.dtype
+    assert torch.allclose(wide, encoded_vector(said(compressor, X, torch.clone), compressor, X))
+
+
+def test_a_model_of_three_e_38_can_not_be_computed_with() -> None:
+    for dtype, most in (("float32", 1.8e19), ("float64", 1.3e154)):
+        for x, fits in ((most, True), (most * 1.1, False)):
+            assert is_finite(Payload({"x": packed(np.array([x], dtype))})) == fits
+    assert numbers(packed(np.arange(3.0))).tolist() == [0.0, 1.0, 2.0]
