@@ -130,24 +130,24 @@ def length_of(payload: Payload) -> float:
     With a longer vector no norm and no loss can be computed. One pass per payload; the length is kept.
     """
     if payload.length is None:
-        floats = [_length(array) for array in payload.arrays.values() if "float" in array.dtype]
-        payload.length = max(floats, default=0.0)
+        most = 0.0
+        for array in payload.arrays.values():
+            if "float" not in array.dtype:
+                continue
+            code = _CODES.get(array.dtype) if array.data.nbytes <= FEW_BYTES else None
+            if code is not None:
+                length = hypot(*array.data.cast(code).tolist())
+                most = max(most, length if length < LONGEST.get(array.dtype, _LONGEST_OF_MOST) else inf)
+                continue
+            if array.dtype == "bfloat16" or (array.data.nbytes > SHORT_BYTES and sys.modules.get("torch") is not None):
+                square = arrays.square(array)
+            else:
+                x = np.frombuffer(array.data, array.dtype)
+                wide = x if x.itemsize > 2 else x.astype(np.float32)
+                square = float(np.einsum("i,i->", wide, wide))  # a product by BLAS would warn of an overflow
+            most = max(most, sqrt(square) if isfinite(square) else inf)
+        payload.length = most
     return payload.length
-
-
-def _length(array: Array) -> float:
-    """Return the Euclidean length of an array's numbers; infinity where it can't be computed with."""
-    code = _CODES.get(array.dtype) if array.nbytes <= FEW_BYTES else None
-    if code is not None:
-        found = hypot(*array.data.cast(code).tolist())
-        return found if found < LONGEST.get(array.dtype, _LONGEST_OF_MOST) else inf
-    if array.dtype == "bfloat16" or (array.nbytes > SHORT_BYTES and sys.modules.get("torch") is not None):
-        square = arrays.square(array)
-    else:
-        x = np.frombuffer(array.data, array.dtype)
-        wide = x if x.itemsize > 2 else x.astype(np.float32)
-        square = float(np.einsum("i,i->", wide, wide))  # a product by BLAS would warn of an overflow
-    return sqrt(square) if isfinite(square) else inf
 
 
 def largest(payload: Payload) -> str:

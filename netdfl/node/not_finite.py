@@ -1,6 +1,6 @@
-"""The treatment of messages that hold NaN or infinity, before they are mixed.
+"""The treatment of messages that can't be computed with, before they are mixed: NaN, infinity, infinite squares.
 
-Relies on: `Payload.finite`: the result of a look is kept with the payload, so all its receivers in a process look once.
+Relies on: `Payload.length`: the result of a look is kept with the payload, so all its receivers in a process look once.
 
 Why: A node that mixes such a message has a model that is not finite, and fails in its next local round, far from the
 node that made the number. A check of messages names the sender.
@@ -54,11 +54,7 @@ class NonFinitePolicy:
     @staticmethod
     def not_finite(inbox: Inbox) -> list[Message]:
         """Return the messages that hold NaN or infinity, or numbers whose squares are infinite."""
-        return [
-            message
-            for message in inbox
-            if (length_of(payload) if (payload := message.payload).length is None else payload.length) == inf
-        ]
+        return [message for message in inbox if length_of(message.payload) == inf]
 
     @staticmethod
     def only_finite(inbox: Inbox) -> Inbox:
@@ -88,7 +84,7 @@ class NonFinitePolicy:
         mixed: a model may be as long as that. But where the run breaks, this is who sent what broke it.
         """
         data = inbox.messages
-        sizes = [length_of(each.payload) if each.payload.length is None else each.payload.length for each in data]
+        sizes = [length_of(each.payload) for each in data]
         if not data or (most := max(sizes)) <= self._longest:
             return inbox
         if most == inf:
@@ -99,21 +95,19 @@ class NonFinitePolicy:
                 self._compare("weight", HEAVY, data, [weight_in((message.payload,)) for message in data])
             else:
                 self._compare("model", OUTLYING, data, sizes)
-                self._longest = self._usual.get("model", 0.0)
+                self._longest = self._usual["model"]
         return inbox
 
     def _compare(self, of: str, factor: float, data: Sequence[Message], sizes: Sequence[float]) -> None:
-        if not (most := max(sizes)):
-            return
-        usual = (self._usual[of] if of in self._usual else 0.0) or min(sizes)
-        if most > factor * usual > 0:
-            for message, size in zip(data, sizes, strict=True):
-                if size > factor * usual and (of, message.src) not in self._outlying:
-                    self._outlying.add((of, message.src))
-                    self.ledger.outlier(message, of, size, usual)
-            most = max((size for size in sizes if size <= factor * usual), default=0.0)
-        if most > usual or of not in self._usual:
-            self._usual[of] = max(usual, most)
+        """Record who sent more than `factor` times what is usual: the most before, or else the least of these."""
+        usual = most = self._usual.get(of) or max(0.0, min(sizes))
+        for message, size in zip(data, sizes, strict=True):
+            if not usual or size <= factor * usual:
+                most = max(most, size)
+            elif (of, message.src) not in self._outlying:
+                self._outlying.add((of, message.src))
+                self.ledger.outlier(message, of, size, usual)
+        self._usual[of] = most
 
     def count(self, messages: list[Message]) -> None:
         """Record messages that are about to be mixed although they are not finite."""
@@ -135,7 +129,7 @@ def length_of_model(message: Message) -> float:
     weight = payload.meta.get("w", 1.0)
     if payload.length is None or MODEL not in payload.arrays or type(weight) is not float:
         return 0.0
-    if weight > LEAST_WEIGHT:
+    if weight >= LEAST_WEIGHT:
         return payload.length / weight
     returned = message.epoch > 0  # a node that lost its state begins without weight
     return 0.0 if weight or returned or not payload.length else LONGEST

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from netdfl.compression import arrays
 from netdfl.compression import vector as plain
-from netdfl.compression.arrays import copy_finite, is_finite, scaled, snapshot, to_tensor, total
+from netdfl.compression.arrays import copy_finite, is_finite, scaled, snapshot, square, to_tensor
 from netdfl.compression.base import EncodedVector
 from netdfl.compression.catalog import COMPRESSORS
 from netdfl.compression.low_rank import LowRank
@@ -161,7 +161,10 @@ def test_a_multiple_is_what_the_tensor_times_the_factor_is(dtype: torch.dtype) -
     for size in (0, 5, 5000):
         x = torch.linspace(-1, 1, size).to(dtype)
         assert torch.equal(to_tensor(scaled(x, 0.3)), x * 0.3)
-        assert total(snapshot(x)) == float(x.sum(dtype=torch.float64 if dtype == torch.float64 else torch.float32))
+        exact = (x.double() * x.double()).sum()
+        assert square(snapshot(x)) == pytest.approx(float(exact), rel=1e-5)
+        wide = x.double() if dtype == torch.float64 else x.float()
+        assert square(snapshot(x)) == float(torch.dot(wide, wide)), "in no type narrower than float32"
 
 
 class OnGpu(Tensor):

@@ -16,9 +16,10 @@ from netdfl.algorithms.catalog import ALGORITHMS
 from netdfl.algorithms.exchange import Exchange
 from netdfl.core.errors import MalformedMessage, NotFiniteMessage
 from netdfl.core.rng import Streams
-from netdfl.core.types import Inbox, Kind, Message
+from netdfl.core.types import Inbox, Kind, Message, Payload
+from netdfl.mixing.base import LEAST_WEIGHT
 from netdfl.mixing.payloads import pack
-from netdfl.node.not_finite import NonFinitePolicy
+from netdfl.node.not_finite import HEAVY, LONGEST, OUTLYING, NonFinitePolicy
 from netdfl.node.own_draws import OwnDraws
 from netdfl.node.requests import Requests
 from netdfl.transport.base import Fate
@@ -36,6 +37,10 @@ class Ledger:
     def __init__(self) -> None:
         self.mixed, self.said = list[Message](), list[tuple[Any, ...]]()
         self.mixed_not_finite = self.mixed.append
+        self.odd = list[tuple[Any, ...]]()
+
+    def outlier(self, message: Message, *said: Any) -> None:
+        self.odd.append((message.src, *said))
 
     def refused(self, *said: Any) -> None:
         self.said.append(said)
@@ -60,6 +65,87 @@ def test_what_is_known_to_be_finite_is_not_looked_at_again() -> None:
     known = pack(torch.tensor([math.nan]))
     known.length = 1.0
     assert NonFinitePolicy.not_finite(Inbox([message(1, known)])) == []
+
+
+def models(*lengths: float, w: float | None = None, **more: Any) -> Inbox:
+    """A model of each length, or x of it where there are weights; node 0 sends the first, node 1 the next."""
+    meta = {} if w is None else {"w": w}
+    return Inbox([message(j, pack(torch.tensor([0.0, each]), meta=meta), **more) for j, each in enumerate(lengths)])
+
+
+def test_infinite_squares_and_nan_are_refused_and_the_first_such_sender_is_told() -> None:
+    its, ledger = screen("refuse")
+    fine = models(1.0, 2.0)
+    assert its.screen(fine) is fine
+    assert its.screen(Inbox([])).messages == ()
+    with pytest.raises(NotFiniteMessage, match=r"1->9 of round 4: numbers up to 3e\+38, whose squares are infinite$"):
+        its.screen(models(1.0, -3e38, math.nan))
+    with pytest.raises(NotFiniteMessage, match=r"message 2->9 of round 4: NaN or infinity$"):
+        its.screen(models(1.0, 1.0, math.nan))
+    assert ledger.odd == []
+
+
+def test_the_first_model_of_a_sender_that_is_out_of_proportion_is_recorded_and_does_not_become_usual() -> None:
+    its, ledger = screen("refuse")
+    its.screen(models(2.0, 4.0))
+    its.screen(models(4 * OUTLYING, 3.0))
+    assert ledger.odd == [], "so long it may be"
+    its.screen(models(1.0, 8 * OUTLYING * OUTLYING, 8 * OUTLYING * OUTLYING))
+    sizes = ("model", 8 * OUTLYING * OUTLYING, 4 * OUTLYING)
+    assert ledger.odd == [(1, *sizes), (2, *sizes)]
+    its.screen(models(8 * OUTLYING * OUTLYING, 8 * OUTLYING * OUTLYING))
+    assert ledger.odd[2:] == [(0, *sizes)]
+
+
+def test_of_the_first_models_the_shortest_is_usual_unless_it_is_nothing() -> None:
+    its, ledger = screen("refuse")
+    its.screen(models(0.0, 0.0))
+    its.screen(models(0.0, 8 * OUTLYING))
+    its.screen(models(8 * OUTLYING * OUTLYING))
+    assert ledger.odd == []
+    its, ledger = screen("refuse")
+    its.screen(models(8 * OUTLYING, 2.0))
+    assert ledger.odd == [(0, "model", 8 * OUTLYING, 2.0)]
+
+
+def test_of_a_share_the_model_is_x_by_w_and_the_weight_is_looked_at_too() -> None:
+    its, ledger = screen("refuse")
+    its.screen(models(1.0, w=0.5))
+    its.screen(models(1.0, w=0.5 * HEAVY))
+    assert ledger.odd == []
+    its.screen(models(1.0, w=0.5 * HEAVY * HEAVY * 2))
+    assert ledger.odd == [(0, "weight", HEAVY * HEAVY, 0.5 * HEAVY)]
+    its.screen(models(1.0, w=LEAST_WEIGHT))
+    assert ledger.odd[1:] == [(0, "model", 1.0 / LEAST_WEIGHT, 2.0)]
+
+
+@pytest.mark.parametrize(("w", "size"), [(0.0, LONGEST), (LEAST_WEIGHT / 2, None)])
+def test_a_model_without_weight_is_as_long_as_can_be_but_of_a_node_that_returned(w: float, size: float | None) -> None:
+    its, ledger = screen("refuse")
+    its.screen(models(1.0, w=0.5))
+    its.screen(models(1.0, w=w, epoch=1))
+    its.screen(models(0.0, w=w))
+    assert ledger.odd == []
+    its.screen(models(1.0, w=w))
+    assert ledger.odd == ([] if size is None else [(0, "model", size, 2.0)])
+
+
+def test_a_weight_below_0_is_no_measure_of_others() -> None:
+    its, ledger = screen("refuse")
+    its.screen(models(1.0, w=-1.0))
+    its.screen(models(1.0, w=1.0))
+    assert ledger.odd == []
+
+
+def test_what_is_no_model_is_not_compared() -> None:
+    its, ledger = screen("refuse")
+    its.screen(models(1.0))
+    its.screen(models(1e9, kind=Kind.BOARD))
+    its.screen(Inbox([message(1, Payload({"other": pack(torch.tensor([1e9])).arrays["x"]}))]))
+    its.screen(Inbox([message(1), message(2, Payload({}, {"w": "much"}))]))
+    assert ledger.odd == []
+    its.screen(models(1e9))
+    assert len(ledger.odd) == 1
 
 
 @pytest.mark.parametrize("how", ["refuse", "count", "pass"])
