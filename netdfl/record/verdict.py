@@ -128,7 +128,7 @@ class Outlier(NamedTuple):
 
     @property
     def is_absurd(self) -> bool:
-        """Whether no training makes such a model, so that it is told however well the run went on."""
+        """Whether no training makes such a model: such a one is told of every run."""
         return self.size > ABSURD * self.usual
 
     def sentence(self) -> str:
