@@ -128,7 +128,7 @@ class Outlier(NamedTuple):
 
     @property
     def is_absurd(self) -> bool:
-        """Whether no training makes such a model: such a one is told of every run."""
+        """Whether no training makes such a model."""
         return self.size > ABSURD * self.usual
 
     def sentence(self) -> str:
