@@ -16,6 +16,8 @@ import pytest
 from netdfl.scenario.load import loads
 from netdfl.worlds.containers.image import image_for
 from netdfl.worlds.containers.world import SUPERVISOR, is_alive, this_supervisor
+from tests.hostile.client import STRANGERS
+from tests.hostile.table import attack_in
 from tests.warm import warm_python
 
 DIGITS = """
@@ -169,3 +171,8 @@ def test_only_dead_launchers_of_this_machine_are_swept() -> None:
     assert is_alive(own)
     assert is_alive(f"elsewhere/{pid}/0@0")
     assert not is_alive(f"{host}/{pid}/0@0")
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["plain text", "TLS"])
+def test_strangers_in_the_network_of_a_container_change_nothing_and_learn_nothing(tls: bool, tmp_path: Path) -> None:
+    attack_in("kind: containers", list(STRANGERS), tmp_path / "run", fleet="gossip", tls=tls, beside=True)

@@ -1,37 +1,29 @@
-"""Fleets that are attacked while they train: what netdfl's worlds run, and who comes to their ports meanwhile."""
+"""Fleets that are attacked while they train, in any world with real nodes: who comes to their ports meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-
-import pytest
+from unittest import mock
 
 import netdfl
 from netdfl.core.control import Life, Order, Peers, Stop
 from netdfl.core.types import NodeId
 from netdfl.running.judged import FinishedRun
 from netdfl.scenario.load import loads
+from netdfl.scenario.model.schema import Scenario
 from netdfl.transport.security.credentials import Credentials
 from netdfl.worlds.base import Figures, WorldConfig
-from netdfl.worlds.catalog import WORLDS
+from netdfl.worlds.catalog import WorldEntry, entry_of
 from netdfl.worlds.processes import ProcessesWorld
 from tests.hostile.client import Known
 
-FLEET = """
-schema: netdfl/1
-name: attacked
-nodes: 4
-rounds: 30
-world: {kind: processes, nodes_per_process: 2, fidelity: {relative: 100, slack: 100s}}
-task: {kind: consensus, dim: 8}
-algorithm: dpsgd
-topology: full
-links: {default: {latency: 10ms}}
-"""
+MAKERS = ("processes", "namespaces", "containers.world", "machines.world")
+"""The modules that make a `ProcessesWorld`: every world with real nodes has one, which knows the fleet's secret."""
 
 
 @dataclass(frozen=True)
@@ -43,19 +35,22 @@ class Target:
     control: str
     secret: str
     certify: Callable[[int], Credentials | None]
+    run: Path
 
 
 Coming = Callable[[Target], Awaitable[Any]]
 
 
-class AttackedWorld(ProcessesWorld):
-    """A world of processes to whose fleet somebody comes once it trains. It stays until they have left."""
+class AttackedWorld:
+    """A world to whose fleet somebody comes once its nodes know each other. It stays until they have left."""
 
-    def __init__(self, setting: WorldConfig, come: Coming) -> None:
-        super().__init__(setting)
-        self.comes = come
+    def __init__(self, world: Any, processes: ProcessesWorld, come: Coming) -> None:
+        self.world, self.processes, self.comes = world, processes, come
         self.coming: asyncio.Task[Any] | None = None
         self._to_stop: list[tuple[NodeId, Stop]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.world, name)
 
     def order(self, node: NodeId, order: Order) -> None:
         if isinstance(order, Peers) and self.coming is None:
@@ -63,36 +58,51 @@ class AttackedWorld(ProcessesWorld):
         if isinstance(order, Stop):
             self._to_stop.append((node, order))
         else:
-            super().order(node, order)
+            self.world.order(node, order)
 
     async def aclose(self, grace_s: float) -> Figures:
         if self.coming is not None:
             await asyncio.wait([self.coming])
         for node, stop in self._to_stop:
-            super().order(node, stop)
-        return await super().aclose(grace_s)
+            self.world.order(node, stop)
+        figures: Figures = await self.world.aclose(grace_s)
+        return figures
 
     def _target(self, addresses: dict[NodeId, str]) -> Target:
-        plan = self.plan
-        known = Known(bytes.fromhex(plan.run_id), plan.scenario_hash, len(addresses), self.scenario.rounds)
+        of, plan = self.processes, self.processes.plan
+        known = Known(bytes.fromhex(plan.run_id), plan.scenario_hash, len(addresses), of.scenario.rounds)
 
         def certify(node: int) -> Credentials | None:
-            return self.certify([node], Life()).get(node)
+            return of.certify([node], Life()).get(node)
 
-        return Target(known, addresses, plan.control, plan.secret, certify)
+        return Target(known, addresses, plan.control, plan.secret, certify, of.directory.path)
 
 
-def run_attacked(scenario: str, out: Path, come: Coming, monkeypatch: pytest.MonkeyPatch) -> tuple[FinishedRun, Any]:
-    """Run `scenario` with who comes beside it, from its start on; return the run, and what `come` returns."""
+def run_attacked(text: str, out: Path, come: Coming, on: str | None = None) -> tuple[FinishedRun, Any]:
+    """Run a scenario with who comes beside it, from its start on; return the run, and what `come` returns."""
     made: list[AttackedWorld] = []
+    told: list[ProcessesWorld] = []
 
-    def make(setting: WorldConfig) -> AttackedWorld:
-        made.append(AttackedWorld(setting, come))
-        return made[0]
+    class Told(ProcessesWorld):
+        def __init__(self, *arguments: Any, **more: Any) -> None:
+            super().__init__(*arguments, **more)
+            told.append(self)
 
-    with monkeypatch.context() as patch:
-        patch.setitem(WORLDS, "processes", replace(WORLDS["processes"], make=make))
-        finished = netdfl.run(loads(scenario), out=out, page=False)
+    def entry(scenario: Scenario) -> WorldEntry:
+        found = entry_of(scenario)
+
+        def make(setting: WorldConfig) -> Any:
+            world = found.make(setting)
+            made.append(AttackedWorld(world, told[-1], come))
+            return made[-1]
+
+        return replace(found, make=make)
+
+    with ExitStack() as patches:
+        for module in MAKERS:
+            patches.enter_context(mock.patch(f"netdfl.worlds.{module}.ProcessesWorld", Told))
+        patches.enter_context(mock.patch("netdfl.running.supervise.entry_of", entry))
+        finished = netdfl.run(loads(text, on=on), out=out, page=False)
     (world,) = made
     assert world.coming is not None, finished.result["reasons"]
     return finished, world.coming.result()

@@ -3,8 +3,8 @@
 As a stranger it knows the ports that the kernel lists, and what an earlier netdfl told everybody: the run and the hash
 of its scenario. As a member that errs it has the secret of the fleet, or a certificate, too.
 
-    python -m tests.hostile.client RUN_ID SCENARIO_HASH NODES ROUNDS PORT ...
-tries every attack of a stranger at these ports, as far as the kernel lists them, and prints what each got to hear.
+    python -m tests.hostile.client < ORDER
+makes the attacks of an order that `ordered` wrote, as another user or from another network, and prints what each hears.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import hmac
 import json
 import struct
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import grpc
 import grpc.aio
@@ -46,6 +46,7 @@ KINDS = (
     "status",
 )
 TIMEOUT_S = 10.0
+NO_CONNECTION = "no connection"
 _HEADER = struct.Struct("<4sBBHIIii8sq")
 _REFERENCE = struct.pack("<QQQQHB", 0, 64, 1 << 63, 0, 0, 0)
 _OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)]
@@ -112,24 +113,44 @@ def listening() -> list[int]:
 
 
 @dataclass(frozen=True)
+class Tls:
+    """What is shown to a server of `name`, whose certificates are of `authority`: a certificate, or none."""
+
+    name: str
+    authority: str
+    key: str = ""
+    certificate: str = ""
+
+    def credentials(self) -> grpc.ChannelCredentials:
+        """As gRPC has them."""
+        shown = (self.key.encode(), self.certificate.encode()) if self.key else (None, None)
+        return grpc.ssl_channel_credentials(self.authority.encode(), *shown)
+
+
+@dataclass(frozen=True)
 class Attacker:
-    """Calls at one address, with some metadata, in plain text or with a certificate for a server of `name`."""
+    """Calls node `callee` at one address, with some metadata, in plain text or by TLS. As a member it is `mine`."""
 
     address: str
     metadata: Metadata = ()
-    credentials: grpc.ChannelCredentials | None = None
-    name: str = ""
+    tls: Tls | None = None
+    callee: int = 0
+    mine: int | None = None
 
     @asynccontextmanager
     async def channel(self) -> AsyncIterator[grpc.aio.Channel]:
         """A connection of its own."""
-        if self.credentials is None:
+        if self.tls is None:
             made = grpc.aio.insecure_channel(self.address, options=_OPTIONS)
         else:
-            named = ("grpc.ssl_target_name_override", self.name)
-            made = grpc.aio.secure_channel(self.address, self.credentials, options=[*_OPTIONS, named])
+            named = ("grpc.ssl_target_name_override", self.tls.name)
+            made = grpc.aio.secure_channel(self.address, self.tls.credentials(), options=[*_OPTIONS, named])
         async with made as opened:
             yield opened
+
+    def others(self, known: Known) -> list[int]:
+        """The nodes in whose names it speaks."""
+        return [node for node in range(1, known.num_nodes) if node != self.mine]
 
     async def hello(self, **said: Any) -> str:
         """`accepted`, or why not."""
@@ -169,7 +190,7 @@ class Attacker:
                 answer: bytes = await call(request, timeout=TIMEOUT_S, metadata=self.metadata)
                 return answer
             except grpc.aio.AioRpcError as error:
-                return error.details() or error.code().name
+                return _reason(error)
 
     async def _over(self, work: Callable[[grpc.aio.Channel], Awaitable[str]]) -> str:
         async with self.channel() as channel:
@@ -183,7 +204,8 @@ class Attacker:
                 for data in sent:
                     await call.write(data)
                     if (came := await call.read()) is grpc.aio.EOF:
-                        return str(await call.details())
+                        ended = await call.code() is grpc.StatusCode.UNAVAILABLE
+                        return NO_CONNECTION if ended else str(await call.details())
                     heard.append(read(came))
                 return ", ".join(heard)
             finally:
@@ -203,8 +225,14 @@ async def _heard(work: Callable[[], Awaitable[str]]) -> str:
             continue
         except grpc.aio.AioRpcError as error:
             if "Internal error from Core" not in (error.details() or ""):
-                return error.details() or error.code().name
+                return _reason(error)
     return "no reason came"
+
+
+def _reason(error: grpc.aio.AioRpcError) -> str:
+    if error.code() is grpc.StatusCode.UNAVAILABLE:  # in words of the machine's, which name the address
+        return NO_CONNECTION
+    return error.details() or error.code().name
 
 
 Attack = Callable[[Attacker, Known], Awaitable[str]]
@@ -216,51 +244,53 @@ def greeting(known: Known, node: int, callee: int = 0, **more: Any) -> dict[str,
     return said | {"node": node, "callee": callee} | more
 
 
-async def _hello_in_every_name(caller: Attacker, known: Known) -> str:
-    return _all([await caller.hello(**greeting(known, node)) for node in range(1, known.num_nodes)])
+def _hello_in_every_name(epoch: int) -> Attack:
+    async def attack(caller: Attacker, known: Known) -> str:
+        said = [greeting(known, node, max(0, caller.callee), epoch=epoch) for node in caller.others(known)]
+        return _all([await caller.hello(**each) for each in said])
 
-
-async def _hello_of_a_later_life(caller: Attacker, known: Known) -> str:
-    return _all([await caller.hello(**greeting(known, node, epoch=5)) for node in range(1, known.num_nodes)])
+    return attack
 
 
 def _pushing(*heads: Mapping[str, Any], past: bool = False, **arrays: float) -> Attack:
-    """Messages in the name of the last node, which is the server where there is one."""
+    """Messages in the name of the last other node, which is the server where there is one."""
     body = body_of({name: np.full(8, value, np.float32) for name, value in arrays.items()}, w=1000.0)
 
     async def attack(caller: Attacker, known: Known) -> str:
-        last = {"src": known.num_nodes - 1, "round": known.rounds if past else 0}
+        last = {"src": caller.others(known)[-1], "round": known.rounds if past else 0}
         return await caller.push(*(frame(header(known, **(last | head)), body) for head in heads))
 
     return attack
 
 
 async def _refer(caller: Attacker, known: Known) -> str:
-    return await caller.push(referring(header(known, known.num_nodes - 1), _REFERENCE))
+    return await caller.push(referring(header(known, caller.others(known)[-1]), _REFERENCE))
 
 
 async def _in_chunks(caller: Attacker, known: Known) -> str:
-    chunk = data_pb2.Chunk(header=header(known, known.num_nodes - 1), total=1 << 20, data=bytes(1 << 10))
+    chunk = data_pb2.Chunk(header=header(known, caller.others(known)[-1]), total=1 << 20, data=bytes(1 << 10))
     return await caller.push_chunks(*[chunk.SerializeToString()] * 3)
 
 
 def _meeting(phase: int, **more: Any) -> Attack:
     async def attack(caller: Attacker, known: Known) -> str:
-        return await caller.meet(**greeting(known, known.num_nodes - 1, phase=phase) | more)
+        said = greeting(known, caller.others(known)[-1], max(0, caller.callee), phase=phase)
+        return await caller.meet(**said | more)
 
     return attack
 
 
 async def _attend(caller: Attacker, known: Known) -> str:
-    hello = control_pb2.Hello(node=1, role="client", protocol_version=VERSION, scenario_hash=known.scenario_hash)
+    node = caller.others(known)[0]
+    hello = control_pb2.Hello(node=node, role="client", protocol_version=VERSION, scenario_hash=known.scenario_hash)
     crashed = control_pb2.Crashed(round=1, state="lost")
     reports = control_pb2.Report(hello=hello), control_pb2.Report(crashed=crashed)
     return await caller.attend(*(report.SerializeToString() for report in reports))
 
 
 STRANGERS: Mapping[str, Attack] = {
-    "hello in every name": _hello_in_every_name,
-    "hello of a later life": _hello_of_a_later_life,
+    "hello in every name": _hello_in_every_name(0),
+    "hello of a later life": _hello_in_every_name(5),
     "a share in a peer's name": _pushing({}, x=1000.0),
     "zeros in the server's name": _pushing({}, {"round": 1}, {"round": 2}, x=0.0),
     "a message past the last round": _pushing({}, past=True, x=0.0),
@@ -278,20 +308,42 @@ def _all(answers: Sequence[str]) -> str:
     return answers[0] if len(set(answers)) == 1 else ", ".join(answers)
 
 
-async def try_all(attacks: Mapping[str, Attack], caller: Attacker, known: Known) -> dict[str, str]:
+async def try_all(attacks: Iterable[str], caller: Attacker, known: Known) -> dict[str, str]:
     """What each attack gets to hear."""
-    heard = await asyncio.gather(*(attack(caller, known) for attack in attacks.values()))
-    return dict(zip(attacks, heard, strict=True))
+    names = list(attacks)
+    heard = await asyncio.gather(*(STRANGERS[name](caller, known) for name in names))
+    return dict(zip(names, heard, strict=True))
 
 
-async def _main(run_id: str, scenario_hash: str, num_nodes: str, rounds: str, *ports: str) -> None:
-    known = Known(bytes.fromhex(run_id), scenario_hash, int(num_nodes), int(rounds))
-    for port in sorted({int(port) for port in ports} & set(listening())):
-        caller = Attacker(f"127.0.0.1:{port}")
-        for metadata in ((), stranger(), member("a guess", 0, caller.address)):
-            heard = await try_all(STRANGERS, replace(caller, metadata=metadata), known)
-            print(json.dumps({"port": port, "heard": heard}), flush=True)
+def ordered(attacks: Iterable[str], callers: Iterable[Attacker], known: Known) -> str:
+    """The order to make these attacks, for a process of another user, or in another network."""
+    told = asdict(known) | {"run_id": known.run_id.hex()}
+    return json.dumps({"attacks": list(attacks), "callers": [asdict(caller) for caller in callers], "known": told})
+
+
+def _caller(told: dict[str, Any]) -> Attacker:
+    tls = None if told["tls"] is None else Tls(**told["tls"])
+    return Attacker(**told | {"metadata": tuple((key, value) for key, value in told["metadata"]), "tls": tls})
+
+
+class Answers(TypedDict):
+    """What one caller hears of each attack, and whether the kernel lists the port that it called."""
+
+    heard: dict[str, str]
+    listed: bool
+
+
+async def obey(order: str) -> list[Answers]:
+    """Make the attacks of an order; return what each of its callers hears."""
+    told = json.loads(order)
+    known = Known(**told["known"] | {"run_id": bytes.fromhex(told["known"]["run_id"])})
+    found: list[Answers] = []
+    for caller in map(_caller, told["callers"]):
+        listed = caller.address.rpartition(":")[2] in map(str, listening())
+        found.append({"heard": await try_all(told["attacks"], caller, known), "listed": listed})
+    return found
 
 
 if __name__ == "__main__":
-    asyncio.run(_main(*sys.argv[1:]))
+    for answers in asyncio.run(obey(sys.stdin.read())):
+        print(json.dumps(answers))

@@ -58,7 +58,7 @@ def test_strangers_change_nothing_and_learn_nothing(fleet: HandFleet, tmp_path: 
         for node, port in enumerate(fleet.ports[:2]):
             others: Metadata = (*stranger(node), ("netdfl-proof", proof(secret, f"node {(node + 1) % 3}")))
             for shown in (stranger(node), others):
-                answers = await try_all(STRANGERS, Attacker(f"127.0.0.1:{port}", shown), known)
+                answers = await try_all(STRANGERS, Attacker(f"127.0.0.1:{port}", shown, None, node), known)
                 heard |= set(answers.values())
         return heard
 

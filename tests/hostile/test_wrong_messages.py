@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import grpc
 import numpy as np
 import pytest
 
 import netdfl
 from netdfl.record.judge import WELL
 from netdfl.scenario.load import loads
-from netdfl.transport.security.credentials import name_of
 from tests.hostile.attacked import Target, run_attacked
-from tests.hostile.client import KINDS, Attacker, body_of, frame, greeting, header, member
+from tests.hostile.client import KINDS, Attacker, body_of, frame, greeting, header
+from tests.hostile.table import shown_by
 
 STAR = """
 schema: netdfl/1
@@ -27,16 +26,6 @@ topology: star
 links: {{default: {{latency: 10ms}}}}
 """
 ZEROS = {"x": np.zeros(8, np.float32)}
-
-
-def shown_by(target: Target, node: int, callee: int) -> Attacker:
-    """Who has all that a member has: the secret, and its certificate where there is TLS."""
-    address = target.addresses[callee]
-    mine = target.certify(node)
-    if mine is None:
-        return Attacker(address, member(target.secret, callee, address))
-    shown = grpc.ssl_channel_credentials(mine.authority.encode(), mine.key.encode(), mine.certificate.encode())
-    return Attacker(address, member(target.secret, callee, address), shown, name_of(mine.run, callee))
 
 
 async def as_a_client(target: Target) -> dict[str, str]:
@@ -61,12 +50,10 @@ UNUSED = ("ack", "board", "request", "reply")
 
 
 @pytest.mark.parametrize("tls", ["false", "true"])
-def test_a_client_that_poses_as_the_server_changes_nothing_and_is_named(
-    tls: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_client_that_poses_as_the_server_changes_nothing_and_is_named(tls: str, tmp_path: Path) -> None:
     scenario = STAR.format(tls=tls)
     alone = netdfl.run(loads(scenario, on="simulated"), out=tmp_path / "alone", page=False)
-    finished, heard = run_attacked(scenario, tmp_path / "run", as_a_client, monkeypatch)
+    finished, heard = run_attacked(scenario, tmp_path / "run", as_a_client)
     assert [heard.pop("hello"), heard.pop("hello to the server")] == ["accepted"] * 2
     assert {fate for fates in heard.values() for fate in fates.split(", ")} == {"refused:foreign"}, heard
     assert finished.result["verdict"] in WELL, finished.result["reasons"]

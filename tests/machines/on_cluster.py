@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,3 +95,25 @@ def vanished_is_named(cluster: Any, folder: Path) -> None:
     assert "its system has answered nothing for 2 s" in running.said()
     assert "Traceback" not in running.said()
     assert result["unfinished"] == []
+
+
+def attacked(cluster: Any, attacks: Sequence[str], out: Path, *, fleet: str, tls: bool) -> None:
+    """Let strangers come with `attacks` to a fleet on a cluster's machines, from this one."""
+    ray = cluster.kind == "ray"
+    world = f"kind: ray, address: '{cluster.address}'" if ray else "kind: slurm"
+    through, environment = ([], dict(os.environ)) if ray else (["salloc", "--quiet", "--nodes=3"], cluster.environment)
+    command = [
+        *through,
+        sys.executable,
+        "-m",
+        "tests.hostile.table",
+        world,
+        fleet,
+        str(tls).lower(),
+        str(out),
+        *attacks,
+    ]
+    root = str(Path(__file__).parents[2])
+    path = {"PYTHONPATH": root, "GRPC_VERBOSITY": "NONE"}
+    done = subprocess.run(command, cwd=root, env=environment | path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -13,7 +13,8 @@ import pytest
 
 import netdfl
 from netdfl.testing.world_ends import NUMBERS, QUICKSTART, kept_models
-from tests.machines.on_cluster import vanished_is_named
+from tests.hostile.client import STRANGERS
+from tests.machines.on_cluster import attacked, vanished_is_named
 from tests.machines.ray_cluster import Cluster, missing
 from tests.machines.separated import Separated
 
@@ -48,6 +49,11 @@ def test_on_a_cluster_the_numbers_are_those_of_every_world(cluster: Cluster, tmp
     assert kept_models(tmp_path / "run") == kept_models(tmp_path / "simulated")
     assert sorted(ours.result["links"]["machines"].values()) == [[0, 1], [2], [3]]
     assert len(ours.result["links"]["network"]) == 6
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["plain text", "TLS"])
+def test_strangers_change_nothing_and_learn_nothing(cluster: Cluster, tls: bool, tmp_path: Path) -> None:
+    attacked(cluster, list(STRANGERS), tmp_path / "run", fleet="gossip", tls=tls)
 
 
 @pytest.mark.soak  # `tests.soak.vanished_machines` does it five ways; test_machines.py has it without Ray

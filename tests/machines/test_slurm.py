@@ -15,7 +15,8 @@ from netdfl.core.errors import MachineError
 from netdfl.exports.export import export_table as export
 from netdfl.report.html import write_report
 from netdfl.testing.world_ends import NUMBERS, QUICKSTART, kept_models
-from tests.machines.on_cluster import vanished_is_named
+from tests.hostile.client import STRANGERS
+from tests.machines.on_cluster import attacked, vanished_is_named
 from tests.machines.separated import Separated
 from tests.machines.slurm_cluster import Cluster, missing
 from tests.warm import warm_python
@@ -56,6 +57,12 @@ def test_within_an_allocation_the_numbers_are_those_of_every_world(cluster: Clus
 @needs_slurm
 def test_a_machine_that_vanishes_is_named_before_slurm_says_anything(cluster: Cluster, tmp_path: Path) -> None:
     vanished_is_named(cluster, tmp_path)
+
+
+@needs_slurm
+@pytest.mark.parametrize("tls", [False, True], ids=["plain text", "TLS"])
+def test_strangers_change_nothing_and_learn_nothing(cluster: Cluster, tls: bool, tmp_path: Path) -> None:
+    attacked(cluster, list(STRANGERS), tmp_path / "run", fleet="gossip", tls=tls)
 
 
 @needs_slurm

@@ -10,6 +10,7 @@ from tests.soak.tally import ROOT, main
 
 SAMPLED = (
     "tests/containers/test_suite_in_containers.py",
+    "tests/hostile/test_table.py",
     "tests/worlds/test_suite_in_threads.py",
     "tests/machines/test_ray.py",
     "tests/study/test_reproduce.py",
@@ -27,4 +28,5 @@ def trial(rng: Random, number: int) -> str | None:
 
 
 if __name__ == "__main__":
-    main("tests of which CI runs a sample, in full: containers, threads, Ray, tables, files", trial, len(SAMPLED))
+    words = "tests of which CI runs a sample, in full: containers, attacks, threads, Ray, tables, files"
+    main(words, trial, len(SAMPLED))
