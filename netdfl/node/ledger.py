@@ -90,21 +90,23 @@ EACH_RECORDED = 100
 
 
 class RefusalLimiter:
-    """A limit on the rows about refused strangers: from the 101st of a reason on, one row stands for 100.
+    """A limit on the rows about refusals: from the 101st of a caller and a reason on, one row stands for 100.
 
-    A stranger is a caller that is no member of the run, so nothing else bounds how often it calls.
+    Nothing else bounds how often a stranger calls, or a member that errs. Members are counted each for itself, and all
+    strangers together.
     """
 
     def __init__(self) -> None:
         """Begin without refusals."""
-        self._seen: Counter[FateReason] = Counter()
+        self._seen: Counter[tuple[NodeId | None, FateReason]] = Counter()
 
-    def count(self, reason: FateReason) -> int:
-        """Count one refusal; return for how many a row is due now, 0 if none is."""
-        self._seen[reason] += 1
-        if self._seen[reason] <= EACH_RECORDED:
+    def count(self, reason: FateReason, src: NodeId | None = None) -> int:
+        """Count one refusal of `src`, None for a stranger; return for how many a row is due now, 0 if none is."""
+        self._seen[src, reason] += 1
+        seen = self._seen[src, reason]
+        if seen <= EACH_RECORDED:
             return 1
-        return 0 if self._seen[reason] % EACH_RECORDED else EACH_RECORDED
+        return 0 if seen % EACH_RECORDED else EACH_RECORDED
 
 
 _NONE: deque[Settled] = deque(maxlen=0)
@@ -267,16 +269,15 @@ class NodeLedger:
     def refused(self, edge: Edge | None, reason: FateReason, what: str, round: int = -1) -> None:
         """Count and record a refusal at the boundary; `round` is the message's, -1 if it is not known.
 
-        `edge` is None for a caller that is no peer. A `RefusalLimiter` keeps such callers from filling the disk.
+        `edge` is None for a caller that is no peer. A `RefusalLimiter` keeps callers from filling the disk.
         """
         self.refused_count[reason] += 1
-        details: dict[str, Scalar] = {"reason": reason, "what": what[:MOST_SAID], "src": edge[0] if edge else None}
-        if edge is None:
-            messages = self._refusal_limiter.count(reason)
-            if not messages:
-                return
-            if messages == EACH_RECORDED:
-                details["messages"] = messages
+        src = edge[0] if edge else None
+        if not (messages := self._refusal_limiter.count(reason, src)):
+            return
+        details: dict[str, Scalar] = {"reason": reason, "what": what[:MOST_SAID], "src": src}
+        if messages == EACH_RECORDED:
+            details["messages"] = messages
         self.recorder.event(self.clock.now_ns(), self.node, round, "refused", **details)
 
     def outlier(self, message: Message, of: str, size: float, usual: float) -> None:

@@ -90,6 +90,9 @@ class OddMessages(NamedTuple):
 
     def sentence(self, done: str) -> str:
         """Return a sentence that names the sender and what it sent, and says what was `done` with the messages."""
+        if self.src is None:
+            calls = f"{self.messages:,} call{'s' * (self.messages != 1)}"
+            return f"{calls} of strangers {done} by {self._receivers}, first: {self.what or self.reason}"
         num = f"{self.messages:,} message{'s' * (self.messages != 1)}"
         when = f", first in round {self.first_round}" * (self.first_round >= 0)
         return f"node {self.src} sent {self._contents}{when}: {num} {done} by {self._receivers}"

@@ -122,7 +122,7 @@ def _refused(result: Json) -> Iterator[str]:
     made = any(each["kind"] == "weight_made" for each in result.get("warnings", ()))
     for each in result.get("refused", ()):
         passed_on = made and " in place of w from " in each.get("text", "")  # by whoever got weight that was made up
-        if each["src"] is not None and each["reason"] not in ("not_finite", *HONEST) and "text" in each:
+        if each["reason"] not in ("not_finite", *HONEST) and "text" in each:
             yield from () if passed_on else (each["text"],)
 
 

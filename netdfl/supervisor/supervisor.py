@@ -36,9 +36,9 @@ from netdfl.core.control import (
     Stop,
 )
 from netdfl.core.errors import MachineError, RunError
-from netdfl.core.fates import FOREIGN
+from netdfl.core.fates import FOREIGN, MALFORMED, FateReason
 from netdfl.core.noticed import noticed_timeout
-from netdfl.core.types import Json, NodeId
+from netdfl.core.types import Json, NodeId, Scalar
 from netdfl.core.versions import Versions
 from netdfl.diagnosis.finding import by_verdict
 from netdfl.node.ledger import RefusalLimiter
@@ -333,11 +333,12 @@ class Supervisor:
             self.restarts.came_back(node, keeps)
             self.fleet.note(f"node {node} was started again")
 
-    def refused(self, what: str) -> None:
-        """Count and record a connection attempt of a stranger."""
-        if messages := self._refusal_limiter.count(FOREIGN):
-            more = {"messages": messages} if messages > 1 else {}
-            self.fleet.store.event(self.fleet.now_ns(), None, -1, "refused", reason=FOREIGN, what=what, **more)
+    def refused(self, what: str, reason: FateReason = FOREIGN, src: NodeId | None = None) -> None:
+        """Count and record a call of a stranger, or a report of the node `src`."""
+        if messages := self._refusal_limiter.count(reason, src):
+            details: dict[str, Scalar] = {"messages": messages} if messages > 1 else {}
+            details |= {} if src is None else {"src": src}
+            self.fleet.store.event(self.fleet.now_ns(), None, -1, "refused", reason=reason, what=what, **details)
             self.fleet.note(f"refused: {what}")
 
     def broke(self, error: Exception) -> None:
@@ -390,7 +391,7 @@ class Supervisor:
         try:
             mirror(self.fleet.directory.path, node, part)
         except ValueError as error:
-            self.fleet.store.event(self.fleet.now_ns(), node, 0, "refused", reason="malformed", what=str(error))
+            self.refused(str(error), MALFORMED, node)
         except RunError as error:
             self.fleet.broke(error)
 

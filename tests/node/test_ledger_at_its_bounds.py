@@ -44,15 +44,16 @@ def test_a_refusal_is_told_with_its_sender_and_round_and_no_more_than_so_much_of
     assert its.refused_count == {LOSS: 2}
 
 
-def test_of_strangers_one_row_comes_to_stand_for_a_hundred() -> None:
+@pytest.mark.parametrize("edge", [None, (5, 4)])
+def test_of_a_caller_one_row_comes_to_stand_for_a_hundred_and_of_no_other(edge: Any) -> None:
     its, events = ledger()
-    for _ in range(250):
-        its.refused(None, LOSS, "no name")
+    for _ in range(7050):
+        its.refused(edge, LOSS, "no name")
     its.refused((7, 4), LOSS, "a peer")
     told = [details for *_, details in events]
-    plain = {"reason": "loss", "what": "no name", "src": None}
-    assert told == [*[plain] * 100, plain | {"messages": 100}, {"reason": "loss", "what": "a peer", "src": 7}]
-    assert its.refused_count == {LOSS: 251}
+    plain = {"reason": "loss", "what": "no name", "src": None if edge is None else 5}
+    assert told == [*[plain] * 100, *[plain | {"messages": 100}] * 69, {"reason": "loss", "what": "a peer", "src": 7}]
+    assert its.refused_count == {LOSS: 7051}
 
 
 def test_what_is_mixed_though_it_is_not_finite_is_recorded() -> None:

@@ -21,6 +21,7 @@ from netdfl.core.types import NodeId
 from netdfl.transport.control.codec import decode_order, decode_report, encode
 from netdfl.transport.grpc.connections import Channels, SharedChannel
 from netdfl.transport.grpc.options import patient
+from netdfl.transport.security.callers import caller
 from netdfl.transport.security.credentials import SUPERVISOR, Credentials
 from netdfl.transport.security.departures import DepartureMonitor, watched
 from netdfl.transport.security.gatekeeper import Gatekeeper
@@ -172,7 +173,7 @@ class ControlServer:
 
     async def _refuse(self, context: Any, told: str, reason: str) -> None:
         """Abort a call that is not of this fleet; `reason` is for the record. Raises the error of the abort."""
-        self._refused(f"{plainly(reason, 500)} (from {plainly(str(context.peer()))})")
+        self._refused(f"{plainly(reason, 500)} (from {caller(str(context.peer()))})")
         await context.abort(grpc.StatusCode.PERMISSION_DENIED, told)
 
 

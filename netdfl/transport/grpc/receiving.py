@@ -38,8 +38,9 @@ from netdfl.transport.grpc.options import GrpcOptions
 from netdfl.transport.grpc.receipts import HELLO_FIRST, LEFT, as_receipt
 from netdfl.transport.grpc.sending import GO_ON, SERVICE, wake
 from netdfl.transport.link_header import LINK_HEADER, LinkHeaderSink
+from netdfl.transport.security.callers import caller
 from netdfl.transport.security.credentials import CertificateSubject
-from netdfl.transport.security.identity import Identity, plainly
+from netdfl.transport.security.identity import Identity
 from netdfl.transport.security.secret import NOT_OF_THIS_FLEET
 from netdfl.transport.security.tls import Guard
 from netdfl.transport.shared_memory.base import Answer, BufferStore
@@ -313,7 +314,7 @@ class DataServicer:
 
 def _whence(context: Any) -> str:
     """Return the address of a caller, in the words of an error."""
-    return f" (from {plainly(str(context.peer()))})"
+    return f" (from {caller(str(context.peer()))})"
 
 
 def _link_header_of(context: Any) -> bytes | None:

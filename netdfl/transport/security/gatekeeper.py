@@ -8,6 +8,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from netdfl.transport.security.callers import caller
 from netdfl.transport.security.identity import plainly
 from netdfl.transport.v1.data_pb2 import HelloReply
 from netdfl.transport.v1.meeting_pb2 import Answer
@@ -33,7 +34,7 @@ class Gatekeeper(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         method = handler_call_details.method
 
         async def refuse(unread: object, context: Any) -> None:
-            self._refused(f"a call of {plainly(method)}: {reason} (from {plainly(str(context.peer()))})")
+            self._refused(f"a call of {plainly(method)}: {reason} (from {caller(str(context.peer()))})")
             if method not in _ANSWERS:
                 await context.abort(grpc.StatusCode.UNAUTHENTICATED, reason)
             await context.write(_ANSWERS[method](reason).SerializeToString())
