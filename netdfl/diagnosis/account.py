@@ -243,7 +243,7 @@ def give_account(
         step=node.waits.step,
         steps=node.num_steps,
         early=node.mailbox.num_kept - (0 if wait is None else len(wait.have)),
-        mailbox_full=node.mailbox.num_kept >= node.mailbox.bound,
+        mailbox_full=node.mailbox.is_full,
         wait=wait,
         edges={
             dst: _count(edge, edge.flying.items() if flying is None else flying.get(dst, ()))

@@ -8,6 +8,7 @@ from functools import cached_property, partial
 
 from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.exchange import Exchange, WaitPolicy
+from netdfl.core.bounds import MemoryBounds
 from netdfl.core.clock import Clock
 from netdfl.core.errors import InputError
 from netdfl.core.rng import Streams
@@ -27,6 +28,7 @@ from netdfl.node.state_transfer import JoinPlan
 from netdfl.node.worker import Worker
 from netdfl.record.base import Recorder
 from netdfl.scenario.build import (
+    bounds_of,
     build_links,
     build_network,
     compile_schedule,
@@ -255,8 +257,16 @@ class Blueprint:
         return isinstance(self.scenario.task, Training) and nbytes <= KEPT_BYTES
 
     def mailbox(self) -> Mailbox:
-        """Make the mailbox of one node."""
-        return Mailbox(keep_late=self.push, stale=self.algorithm.wait.stale)
+        """Make the mailbox of one node; in the simulated world all messages are in one memory anyway."""
+        stale, bounds = self.algorithm.wait.stale, self.bounds
+        if self.scenario.world.kind == "simulated":
+            return Mailbox(keep_late=self.push, stale=stale)
+        return Mailbox(keep_late=self.push, stale=stale, peer_bytes=bounds.peer_bytes, late_bytes=bounds.mailbox_bytes)
+
+    @cached_property
+    def bounds(self) -> MemoryBounds:
+        """The most that a real node keeps of what others send."""
+        return bounds_of(self.scenario, self.network, self.problem.dim)
 
     def node(
         self,

@@ -125,11 +125,24 @@ def make_transport(
 
 
 def message_options(blueprint: Blueprint) -> GrpcOptions:
-    """Return the scenario's gRPC options. By default `max_message` has room for a vector and three extras."""
-    asked = blueprint.scenario.transport
+    """Return the scenario's gRPC options, with the bounds that follow from the fleet.
+
+    By default `max_message` has room for a vector and three extras. Where all nodes are on one machine, whose ports
+    speak plain text, a receiver reads little ahead: so much may a stranger have it keep on each call. Nodes that share
+    a connection need room for each other's calls.
+    """
+    asked, bounds = blueprint.scenario.transport, blueprint.bounds
+    options = replace(asked, streams=asked.streams or bounds.streams, calls=asked.calls or bounds.calls)
+    alone = blueprint.scenario.world.kind == "processes" and bounds.together == 1
+    if asked.lookahead == GrpcOptions.lookahead and alone:
+        options = replace(options, lookahead=LOOKAHEAD_AT_HOME)
     if asked.max_message != GrpcOptions.max_message:
-        return asked
-    return replace(asked, max_message=4 * 8 * blueprint.problem.dim + 1024 * 1024)
+        return options
+    return replace(options, max_message=4 * 8 * blueprint.problem.dim + 1024 * 1024)
+
+
+LOOKAHEAD_AT_HOME = 64 * 1024
+"""On one machine there is no delay that a window would have to bridge."""
 
 
 class PausableSink:

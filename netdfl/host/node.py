@@ -152,6 +152,8 @@ class NodeHost:
             recall(self.node, self._remembered)
         self.injection.begin(None if self.node.kept is None else self.node.kept.round)
         self.parts.transport.begin()
+        if self.id == self.life.epoch == 0 and self.blueprint.scenario.world.kind != "simulated":
+            self.parts.journal.event(self.clock.now_ns(), self.id, 0, "bounds", **self.blueprint.bounds.to_json())
         self.started.set()
 
     async def live(self) -> None:

@@ -3,9 +3,10 @@
 A message meets one of four cases, by the step that it is for:
 
 - the awaited step: it is always taken, so a full mailbox alone can't stall a fleet;
-- a later step: it is kept, within a bound. Beyond the bound the transport must hold it, and its sender must wait;
+- a later step: it is kept, within a bound of messages, and one of bytes for each sender. Beyond the bound the transport
+  must hold it, and its sender must wait;
 - a step that is over: it is late. It is dropped and counted, unless the next exchange can still use it: push-sum mass,
-  however old, or a message that is at most `stale` rounds old;
+  however old, or a message that is at most `stale` rounds old. Those have a bound of bytes, too;
 - any step, a second time: it is a duplicate. A sender that restarts sends its round again, and those messages are the
   same ones. So the mailbox remembers the senders of each step for the whole run, as bits of one integer for each step.
 
@@ -29,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeAlias
 
-from netdfl.core.types import Kind, Message, NodeId, StepId, as_step
+from netdfl.core.types import Kind, Message, NodeId, Payload, StepId, as_step
 from netdfl.transport.base import Fate
 
 OnMessages: TypeAlias = Callable[[StepId, Collection[NodeId]], None]
@@ -52,14 +53,21 @@ class _Bits(dict[NodeId, int]):
 class Mailbox:
     """The data messages of one node, by step and sender. A `Sink`."""
 
-    def __init__(self, *, keep_late: bool, stale: int = 0, bound: int = 1024) -> None:
+    def __init__(
+        self, *, keep_late: bool, stale: int = 0, bound: int = 1024, peer_bytes: int = 0, late_bytes: int = 0
+    ) -> None:
         """Begin empty.
 
         Args:
             keep_late: whether late messages carry mass and are kept.
             stale: how many rounds older than the next exchange a late message may be and still be taken.
             bound: how many unread messages are kept before the mailbox pushes back.
+            peer_bytes: how many bytes of one sender's messages are kept before they are awaited; 0: any number.
+            late_bytes: how many bytes of late messages are kept; 0: any number.
         """
+        self.peer_bytes, self.late_bytes = peer_bytes, late_bytes
+        self._early: dict[NodeId, int] = {}  # bytes of messages that came before they were awaited, by sender
+        self._late_bytes = 0
         self.keep_late = keep_late
         self.stale = stale
         self.bound = bound
@@ -69,7 +77,7 @@ class Mailbox:
         self._unread: dict[StepId, dict[NodeId, Message]] = {}
         self._taken: dict[StepId, set[NodeId]] = {}
         self._closed: StepId = StepId(-1, 0)
-        self._shut = False
+        self._shut = self._has_finished = False
         self._seen: dict[StepId, int] = {}  # the senders of each step, as bits: a run has very many steps
         self._bits = _Bits()
         self._heard: dict[NodeId, int] = {}  # number of messages, of senders that `num_from` was asked about alone
@@ -78,10 +86,10 @@ class Mailbox:
         self._awaited: StepId = _NO_STEP
         self._on_awaited: OnMessages | None = None
         self._on_late: Callable[[Message], None] | None = None
-        self._other: dict[Kind, Callable[[Message], Fate]] = {}
+        self._other: dict[Kind, Callable[[Message], Fate | None]] = {}
 
-    def on(self, kind: Kind, handler: Callable[[Message], Fate]) -> None:
-        """Hand messages of `kind` to `handler` instead of keeping them."""
+    def on(self, kind: Kind, handler: Callable[[Message], Fate | None]) -> None:
+        """Hand messages of `kind` to `handler` instead of keeping them; None holds one back."""
         self._other[kind] = handler
 
     def handles(self, kind: Kind) -> bool:
@@ -110,7 +118,7 @@ class Mailbox:
         if step_id <= self._closed:
             return self._take_late(message)
         awaited = step_id == self._awaited
-        if self._size >= self.bound and not awaited:
+        if not awaited and (self._size >= self.bound or (self.peer_bytes and self._is_too_much(message))):
             return None
         seen, bit = self._seen.get(step_id, 0), self._bits[src]
         if seen & bit or src in self._heard:  # else as `_first_time`, without a call
@@ -123,9 +131,26 @@ class Mailbox:
             kept = self._unread[step_id] = {}
         kept[src] = message
         self._size += 1
+        if self.peer_bytes and not awaited:
+            self._early[src] = self._early.get(src, 0) + (message.payload.size or 0)
         if self._on_awaited is not None and (awaited or step_id > self._awaited):
             self._on_awaited(step_id, (src,))
         return _DELIVERED
+
+    def _is_too_much(self, message: Message) -> bool:
+        """Whether a message is beyond what is kept of its sender; the only one never is, nor is a duplicate."""
+        held = self._early.get(message.src, 0)
+        beyond = held > 0 and held + (message.payload.size or 0) > self.peer_bytes
+        return beyond and not self.has_seen(message.src, message.at)
+
+    def _no_longer_early(self, messages: Collection[Message]) -> None:
+        """Count messages as awaited, or as read."""
+        for message in messages:
+            left = self._early.get(message.src, 0) - (message.payload.size or 0)
+            if left > 0:
+                self._early[message.src] = left
+            else:
+                self._early.pop(message.src, None)
 
     def _take_together(self, messages: Sequence[Message]) -> bool:
         """Take the messages in one step if all are for the awaited step and from different, new senders.
@@ -184,6 +209,11 @@ class Mailbox:
         """Refuse messages that have not come before: the node has finished and reads no more."""
         self._shut = True
 
+    def finish(self) -> None:
+        """Note that the node reads no more: of what comes late its weight is kept, which nobody has, and no vector."""
+        self._has_finished = self.late_bytes > 0
+        self._late_bytes = 0
+
     def has_seen(self, src: NodeId, step_id: StepId) -> bool:
         """Return whether a message of `src` for `step_id` has come."""
         return bool(self._seen.get(step_id, 0) & self._bits[src])
@@ -202,7 +232,11 @@ class Mailbox:
             self._heard[src] += 1
         return True
 
-    def _take_late(self, message: Message) -> Fate:
+    def _take_late(self, message: Message) -> Fate | None:
+        nbytes = (message.payload.size or 0) if self.late_bytes else 0
+        if self._late_bytes and self._late_bytes + nbytes > self.late_bytes:
+            if not self.has_seen(message.src, message.at) and self._serves_late(message):
+                return None
         if not self._first_time(message.src, message.at):
             return Fate.DUPLICATE
         self.num_late += 1
@@ -210,6 +244,10 @@ class Mailbox:
             self._on_late(message)
         if not self._serves_late(message):
             return Fate.LATE
+        if self._has_finished:
+            message = message._replace(payload=Payload(meta=message.payload.meta))
+        else:
+            self._late_bytes += nbytes
         self.late.append(message)
         return Fate.DELIVERED
 
@@ -228,8 +266,10 @@ class Mailbox:
         `on_came` is called when messages for this step or for a later one come.
         """
         self._awaited, self._on_awaited = step_id, on_came
+        if self._early and step_id in self._unread:
+            self._no_longer_early(self._unread[step_id].values())
         if self._waiters:
-            self._make_room()
+            self.make_room()
         return self._unread.get(step_id, _NOBODY)
 
     def close(self, step_id: StepId) -> list[Message]:
@@ -239,7 +279,9 @@ class Mailbox:
         taken = list(self._unread.pop(step_id, _NOTHING).values())
         self._size -= len(taken)
         for stale in [s for s in self._unread if s <= self._closed] if self._unread else ():
-            for message in self._unread.pop(stale).values():
+            passed = self._unread.pop(stale)
+            self._no_longer_early(passed.values() if self._early else ())
+            for message in passed.values():
                 self._size -= 1
                 self.num_late += 1
                 if self._serves_late(message):
@@ -247,7 +289,7 @@ class Mailbox:
         if self._taken:
             self._taken = {s: senders for s, senders in self._taken.items() if s > self._closed}
         if self._waiters:
-            self._make_room()
+            self.make_room()
         return taken
 
     def take_early(self, last: StepId) -> list[Message]:
@@ -257,8 +299,9 @@ class Mailbox:
             messages = self._unread.pop(step_id)
             self._taken.setdefault(step_id, set()).update(messages)
             early += messages.values()
+            self._no_longer_early(messages.values() if self._early else ())
         self._size -= len(early)
-        self._make_room()
+        self.make_room()
         return early
 
     def taken(self, step_id: StepId) -> frozenset[NodeId]:
@@ -281,12 +324,21 @@ class Mailbox:
     def take_late(self) -> list[Message]:
         """Return the late messages that the next exchange takes, each once."""
         late, self.late = self.late, []
+        if self._late_bytes:
+            self._late_bytes = 0
+            self.make_room()
         return late
 
-    def _make_room(self) -> None:
+    def make_room(self) -> None:
+        """Have what is held back delivered again."""
         waiters, self._waiters = self._waiters, []
         for callback in waiters:
             callback()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether messages are held back, or would be: there is no more room, or none for a sender's."""
+        return self._size >= self.bound or bool(self._waiters)
 
     @property
     def num_kept(self) -> int:

@@ -15,10 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from netdfl.core.bounds import WINDOW
 from netdfl.core.errors import MessageError
 from netdfl.core.types import Message, NodeId
 from netdfl.node.ledger import NodeLedger
 from netdfl.transport.base import Fate
+
+MOST_KEPT = WINDOW
+"""How many requests of one sender are kept. One that is sent again comes with another attempt."""
 
 
 class Requests:
@@ -41,9 +45,14 @@ class Requests:
         """The unanswered requests, as (sender, round, step)."""
         return tuple((message.src, message.round, message.step) for message in self._kept)
 
-    def deliver(self, message: Message) -> Fate:
-        """Answer a request, or keep it; a malformed one is refused and changes nothing."""
+    def deliver(self, message: Message) -> Fate | None:
+        """Answer a request, or keep it; a malformed one is refused and changes nothing.
+
+        None holds it back: as many of its sender are kept already. A peer that awaits a reply asks nothing else.
+        """
         if self._answer is None:
+            if sum([each.src == message.src for each in self._kept]) >= MOST_KEPT:
+                return None
             self._kept.append(message)
             return Fate.DELIVERED
         try:

@@ -188,8 +188,8 @@ class Node:
         await FAMILIES[self.algorithm.family](self, self.algorithm)
         self.waits.close()
         self.next_step = StepId(self.num_rounds, 0)
-        if self.delivery is not None and self.mailbox.keep_late:
-            self.mailbox.shut()
+        if self.mailbox.keep_late:
+            self.mailbox.finish() if self.delivery is None else self.mailbox.shut()
 
     def begin(self, alg: Algorithm) -> NodeState:
         """Return the state to begin with: the one kept over a restart, or the first."""
@@ -354,6 +354,7 @@ class Node:
     def serve(self, answer: Callable[[Message], None] | None) -> None:
         """Hand requests to `answer`, earlier ones first; None keeps them for later."""
         self.requests.serve(self.non_finite.requests(answer))
+        self.mailbox.make_room()
 
     def reply(self, request: Message, payload: Payload) -> None:
         """Send a reply in a task of its own. It carries the attempt of its request, so each copy meets its own luck."""

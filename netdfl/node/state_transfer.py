@@ -29,7 +29,7 @@ from netdfl.algorithms.families import joining_state
 from netdfl.core.clock import NS_PER_S, Clock
 from netdfl.core.errors import MalformedMessage
 from netdfl.core.types import Kind, Message, MessageId, Multicast, NodeId, Payload, StepId, View
-from netdfl.mixing.payloads import pack, vector
+from netdfl.mixing.payloads import is_finite, pack, vector
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.waits import Waits
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 ASKS = 8
+MOST_ANSWERS = 4 * ASKS
+"""How many requests of one life of a peer are answered; links may double them."""
 FIRST_NS = NS_PER_S // 2
 LONGEST_NS = 4 * NS_PER_S
 ROUND = "round"
@@ -108,6 +110,8 @@ class StateTransfer:
         self._asked: set[NodeId] = set()
         self._came: FetchedModel | None = None
         self._done: asyncio.Future[None] | None = None
+        self._given: dict[NodeId, tuple[int, int]] = {}  # the life of each peer that asked, and how often it did
+        self._packed: tuple[NodeState, Payload] | None = None  # the model that was given last, one for all who ask
         self.since_ns: int | None = None
         node.mailbox.on(Kind.FETCH, self._give)
         node.mailbox.on(Kind.MODEL, self._take)
@@ -170,11 +174,16 @@ class StateTransfer:
             timer.cancel()
 
     def _give(self, request: Message) -> Fate:
-        """Answer the request of a peer, unless this node has no model itself."""
+        """Answer the request of a peer, unless this node has no model itself, or the peer asks without end."""
         node, state = self._node, self._node.latest
-        if state is not None:
+        epoch, asked = self._given.get(request.src, (0, 0))
+        asked = asked + 1 if epoch == request.epoch else 1
+        self._given[request.src] = request.epoch, asked
+        if state is not None and asked <= MOST_ANSWERS:
+            if self._packed is None or self._packed[0] is not state:
+                self._packed = state, pack(state.model(node.algorithm), meta={ROUND: state.round})
             head = (node.id, request.src, Kind.MODEL, node.epoch, request.round, request.step, request.attempt)
-            node.post(Message(*head, pack(state.model(node.algorithm), meta={ROUND: state.round})))
+            node.post(Message(*head, self._packed[1]))
         return Fate.DELIVERED
 
     def _take(self, message: Message) -> Fate:
@@ -183,7 +192,7 @@ class StateTransfer:
             return Fate.LATE
         try:
             model, round = vector(message, self._like).clone(), message.payload.meta.get(ROUND)
-            if not model.isfinite().all() or type(round) is not int:
+            if not is_finite(message.payload) or type(round) is not int:
                 what = "a finite model and a round" if type(round) is int else f"the round of a model, got {round!r}"
                 raise MalformedMessage(f"node {message.src} answered a request for its model: expected {what}", message)
         except MalformedMessage as error:

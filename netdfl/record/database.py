@@ -47,6 +47,9 @@ MOST_NODES = 1_000_001
 """The most nodes that a scenario may have, its server included."""
 MOST_S = 1e9
 MOST_NBYTES = 1 << 50
+LEAST_MEMORY = 1 << 29
+MEMORY_A_BYTE = 32
+"""Bytes of memory for each byte of a store, beyond the least: its rows take 3 bytes each at the least."""
 _LOCKED = ("autoinstall_known_extensions", "autoload_known_extensions", "enable_external_access")
 
 
@@ -55,6 +58,8 @@ def connect(store: Path, writes: Path | None = None) -> DuckDBPyConnection:
     import duckdb
 
     database = duckdb.connect()
+    database.execute(f"SET memory_limit = '{most_memory(store) >> 10}KiB'")
+    database.execute("SET temp_directory = ''")  # it spills to no disk
     database.execute(f"SET allowed_directories = [{quoted(str(store))}, {_literal(store)}]")
     if writes is not None:
         database.execute(f"SET allowed_paths = [{quoted(str(writes))}]")
@@ -63,6 +68,11 @@ def connect(store: Path, writes: Path | None = None) -> DuckDBPyConnection:
     _hide_progress(database)
     database.execute("SET lock_configuration = true")
     return database
+
+
+def most_memory(store: Path) -> int:
+    """Return the bytes of memory in which the tables of a store are read: few bytes can stand for very many rows."""
+    return LEAST_MEMORY + MEMORY_A_BYTE * sum(file.stat().st_size for file in store.glob("*") if file.is_file())
 
 
 def _hide_progress(database: DuckDBPyConnection) -> None:

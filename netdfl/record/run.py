@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 from netdfl.core.errors import InputError, expect
 from netdfl.core.files import check_plain, read_plain
 from netdfl.core.installing import pip_install
-from netdfl.record.database import COUNTED, MOST_NODES, TABLES, TOTALS, connect, view
+from netdfl.record.database import COUNTED, MOST_NODES, TABLES, TOTALS, connect, most_memory, view
 from netdfl.record.directory import EVENTS
 from netdfl.record.forms import FLEET, GRAPH, PARTITION, RESULT, SIZE, FleetForm, GraphForm, PartitionForm, read_form
 from netdfl.record.sampling import EVERYTHING, SAMPLING, SAMPLING_FORM, Sampling
@@ -159,6 +159,12 @@ class Run:
         try:
             yield
         except (duckdb.Error, FileNotFoundError) as exc:
+            if isinstance(exc, duckdb.OutOfMemoryException):
+                most = f"{most_memory(self.path / STORE) >> 20:,} MiB"
+                raise InputError(
+                    f"{self.path / STORE} stands for more than can be read in {most} of memory, which is enough for a "
+                    "record of its size: it is damaged, or the query asks for too much at once"
+                ) from exc
             told = " ".join(str(exc).partition("\nLINE")[0].split())
             if isinstance(exc, duckdb.Error) and self._is_sound():
                 raise InputError(f"the query can't be made: {told}; the tables are {', '.join(TABLES)}") from exc

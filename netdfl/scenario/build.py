@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from netdfl.algorithms.exchange import Delivery, Scheme
+from netdfl.core.bounds import MemoryBounds
 from netdfl.core.rng import Streams
 from netdfl.core.types import Edge
 from netdfl.links.schedule.compile import compile_events
@@ -53,6 +54,16 @@ def build_network(scenario: Scenario, topology: Topology | None = None) -> Netwo
         return Network(drawn, _weights(scenario, drawn), selection)
     chosen = sampled(scenario.nodes, streams, participation=scenario.topology.participation)
     return Network(drawn, _weights(scenario, drawn), selection, server=scenario.nodes, participants=chosen)
+
+
+def bounds_of(scenario: Scenario, network: Network, dim: int) -> MemoryBounds:
+    """Return the most that a real node of the fleet keeps of what others send, of models of `dim` numbers."""
+    graph, num_nodes = network.graph(0), network.num_nodes
+    peers = num_nodes - 1 if network.topology.time_varying else int(graph.in_degrees.max(initial=0))
+    together = getattr(scenario.world, "nodes_per_process", 1)
+    return MemoryBounds.of(
+        num_nodes=num_nodes, together=together, peers=peers, directed=not graph.is_symmetric, dim=dim
+    )
 
 
 def used_links(scenario: Scenario, topology: Topology) -> frozenset[Edge] | None:

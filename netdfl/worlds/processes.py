@@ -68,7 +68,16 @@ class ProcessesWorld:
         self._authority = _authority(self._run_id) if getattr(self.scenario.world, "tls", False) else None
         mine = None if self._authority is None else self._authority.issue(SUPERVISOR, 0)
         proof = FleetSecret(text=self._secret)
-        self._control = ControlServer(proof, self._on_report, listen, mine, lambda what: self.news.refused(what))
+        size = self.scenario.num_nodes
+        self._control = ControlServer(
+            proof,
+            self._on_report,
+            listen,
+            mine,
+            lambda what: self.news.refused(what),
+            num_nodes=size,
+            together=getattr(self.scenario.world, "nodes_per_process", size),
+        )
         self._attendees: dict[NodeId, Attendee] = {}
         self._beside = BackgroundTasks(lambda error: self.news.broke(error))
         self.devices: list[str] = []

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 import netdfl
@@ -202,3 +203,15 @@ def test_where_the_disk_refuses_a_segment_the_lines_stay(tmp_path: Path, monkeyp
     finished = netdfl.run(loads(SCENARIO), out=tmp_path / "run", page=False)
     assert finished.result["verdict"] == "done"
     assert "the record stays JSON lines: No space left on device" in list(remarks(finished.result))
+
+
+def test_few_bytes_that_stand_for_very_many_are_not_held_in_memory(tmp_path: Path) -> None:
+    """Two thousand rows with one long text, which Parquet stores once."""
+    run = open_run(netdfl.run(loads(SCENARIO), out=tmp_path, page=False).path)
+    file = tmp_path / "store" / "events.7.parquet"
+    details = "'{\"x\": \"' || repeat('x', 800000) || '\"}' AS details"
+    row = f"0.0 AS at_s, 0 AS node, 0 AS round, 'odd' AS kind, {details}"
+    duckdb.sql(f"COPY (SELECT {row} FROM range(2000)) TO '{file}' (FORMAT parquet, COMPRESSION zstd)")
+    assert file.stat().st_size < 1 << 20
+    with pytest.raises(InputError, match=r"stands for more than can be read in \S+ MiB of memory"), run.held():
+        pass

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import numpy as np
 
+from netdfl.core.bounds import STREAMS_A_PAIR, STREAMS_BESIDE
 from netdfl.core.types import Message, unicasts
 from netdfl.testing.transports import KeptSink, data_message, vector_payload
 from netdfl.transport.base import Ledger
@@ -28,6 +30,7 @@ async def fleet_in_processes(
     memory: SharedMemory | None = None,
 ) -> AsyncIterator[list[GrpcTransport]]:
     """Connected transports, `size` of them to what stands for a process; a ledger for all, or one each."""
+    options = replace(options, streams=STREAMS_A_PAIR * size**2 + STREAMS_BESIDE)
     shared = [SharedNetwork(options) for _ in range(0, num_nodes, size)]
     ledgers = ledger if isinstance(ledger, list) else [ledger] * num_nodes
     transports = [

@@ -181,7 +181,8 @@ async def test_a_call_that_its_receiver_cancels_leaves_a_message_in_flight_only_
 
 async def test_however_many_calls_wait_for_a_server_none_is_cancelled() -> None:
     """Left to itself gRPC cancels some from a thousand on, and all beyond three thousand."""
-    async with grpc_fleet(2, KeptLedger()) as (_, b), bare_client(b.address) as channel:
+    options = replace(OPTIONS, streams=4000, calls=4000)
+    async with grpc_fleet(2, KeptLedger(), options) as (_, b), bare_client(b.address) as channel:
         replies = await asyncio.gather(*(say_hello(channel) for _ in range(4000)))
     assert all(reply.accepted for reply in replies)
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from netdfl.core.bounds import MemoryBounds
 from netdfl.core.rng import Streams
 from netdfl.core.types import Array, Payload
 from netdfl.links.schedule.events import CompiledEvent
-from netdfl.scenario.build import build_network, compile_schedule, is_push, scheme_of
+from netdfl.scenario.build import bounds_of, build_network, compile_schedule, is_push, scheme_of
 from netdfl.scenario.checks.compression import warnings
 from netdfl.scenario.explain.link_rules import link_rules
 from netdfl.scenario.explain.memory import counts_all, vectors_kept
@@ -145,6 +146,7 @@ class Explanation:
     links: Sequence[Mapping[str, object]]
     data: LabelTable | None
     events: Sequence[CompiledEvent]
+    bounds: MemoryBounds
     notes: Sequence[str] = ()
 
     def to_json(self) -> dict[str, object]:
@@ -163,6 +165,7 @@ class Explanation:
             "weights": _said(self.weights),
             "task": _said(self.task),
             "traffic": asdict(self.traffic),
+            "bounds": self.bounds.to_json(),
             "record": scenario.record.model_dump(),
             "compression": self.compression and asdict(self.compression),
             "links": self.links,
@@ -204,6 +207,7 @@ def explain(scenario: Scenario) -> Explanation:
         link_rules(scenario, network),
         labels,
         compile_schedule(scenario),
+        bounds_of(scenario, network, task.parameters),
         notes,
     )
 

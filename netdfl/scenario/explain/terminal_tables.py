@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from netdfl.core.bounds import MemoryBounds
 from netdfl.core.units import format_bytes, format_time
 from netdfl.links.rules.figures import say
 from netdfl.links.schedule.changes import link_changes
@@ -81,8 +82,15 @@ def _rows(found: Explanation) -> list[tuple[str, str]]:
         ("a message", format_bytes(traffic.message_bytes) + down + _where(scenario.world, traffic.message_bytes)),
         ("a round", f"{traffic.messages_per_round:g} messages, {format_bytes(traffic.bytes_per_round)}"),
         ("in all", format_bytes(traffic.bytes_in_all)),
+        *([] if scenario.world.kind == "simulated" else [("kept of others", _bounds(found.bounds))]),
         *([] if scenario.record.sampling.is_all else [("the record", scenario.record.sampling.sentence)]),
     ]
+
+
+def _bounds(bounds: MemoryBounds) -> str:
+    """Return the most that a real node keeps of what others send."""
+    early = f"{bounds.window} messages of a peer before they are awaited, up to {format_bytes(bounds.peer_bytes)}"
+    return f"{early}, {format_bytes(bounds.mailbox_bytes)} of all; {bounds.streams:,} calls over a connection"
 
 
 def _where(world: WorldOptions, nbytes: float) -> str:

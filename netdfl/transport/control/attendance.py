@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import grpc
 import grpc.aio
 
+from netdfl.core.bounds import CALLS_BESIDE, STREAMS_BESIDE
 from netdfl.core.control import Hello, Order, Report
 from netdfl.core.errors import MachineError, TransportError
 from netdfl.core.types import NodeId
@@ -31,6 +32,8 @@ from netdfl.transport.security.tls import Guard, open_port, why_not
 from netdfl.transport.wire import PROTOCOL_VERSION
 
 _SERVICE = "netdfl.v1.Control"
+LOOKAHEAD_IN_PLAIN_TEXT = 64 * 1024
+"""Bytes that are read ahead on a stream before anybody has looked at who it is."""
 _WELCOME = "welcome"
 _OPTIONS = [
     ("grpc.keepalive_time_ms", 10_000),
@@ -43,7 +46,6 @@ _OPTIONS = [
     ("grpc.enable_http_proxy", 0),
     ("grpc.min_reconnect_backoff_ms", 60_000),  # so long a supervisor may be too busy to greet a node
     ("grpc.so_reuseport", 0),
-    *patient(3600),
 ]
 _T = TypeVar("_T")
 
@@ -78,8 +80,13 @@ class ControlServer:
         host: str = "127.0.0.1",
         credentials: Credentials | None = None,
         on_refused: Callable[[str], None] = lambda what: None,
+        *,
+        num_nodes: int = 1000,
+        together: int = 1000,
     ) -> None:
         """Prepare a server for nodes that know `secret`, on a free port of `host` or at a socket, `unix:PATH`.
+
+        Each of `num_nodes` has a stream, and up to `together` share a connection; there is room for few more.
 
         A socket in the file system is reachable from all network namespaces. With `credentials`, all connections are
         mutual TLS, and a node's certificate proves which node it is. `on_refused` is called with each refused caller.
@@ -91,13 +98,16 @@ class ControlServer:
         self._secret = secret
         self._on_report = on_report
         self._host = host
+        self._options = [*_OPTIONS, *patient(3600, together + STREAMS_BESIDE, num_nodes + CALLS_BESIDE)]
+        if credentials is None:
+            self._options += (("grpc.http2.lookahead_bytes", LOOKAHEAD_IN_PLAIN_TEXT), ("grpc.http2.bdp_probe", 0))
         self._server: grpc.aio.Server | None = None
         self._departures: DepartureMonitor | None = None
 
     async def start(self) -> str:
         """Listen, and return the address. Raises MachineError."""
         gatekeeper = Gatekeeper(self._stranger, self._refused)
-        self._server = grpc.aio.server(options=_OPTIONS, interceptors=[gatekeeper])
+        self._server = grpc.aio.server(options=self._options, interceptors=[gatekeeper])
         attend = grpc.stream_stream_rpc_method_handler(self._attend, decode_report, encode)
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {"Attend": attend}),))
         try:

@@ -5,23 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
-from netdfl.core.units import Bound, PositiveInt, SizeBytes, TimeNs
+from netdfl.core.bounds import CALLS_BESIDE, STREAMS_A_PAIR, STREAMS_BESIDE
+from netdfl.core.units import Bound, NonNegativeInt, PositiveInt, SizeBytes, TimeNs
 
 _MS = 1_000_000
 _S = 1_000_000_000
-_MOST = 2**31 - 1
+_STREAMS = STREAMS_A_PAIR + STREAMS_BESIDE
+"""For one node at each end."""
 _Bytes: TypeAlias = Annotated[SizeBytes, Bound(ge=1)]
 _Span: TypeAlias = Annotated[TimeNs, Bound(ge=_MS)]
 
 
-def patient(most_s: int) -> list[tuple[str, int]]:
-    """Return options of a server that keep any number of calls waiting, up to `most_s`, while it is busy.
+def patient(most_s: int, streams: int, calls: int) -> list[tuple[str, int]]:
+    """Return options of a server that keeps calls waiting, up to `most_s`, while it is busy.
 
-    By default gRPC cancels a call after 30 s, and some calls when a thousand wait. A large fleet reaches both.
+    Of one connection it has up to `streams` calls open: whoever opens and resets more waits. Of all it keeps up to
+    `calls` that it has not looked at. By default gRPC cancels a call after 30 s, and some calls when a thousand wait. A
+    large fleet reaches both.
     """
     return [
-        ("grpc.server.max_pending_requests", _MOST),
-        ("grpc.server.max_pending_requests_hard_limit", _MOST),
+        ("grpc.max_concurrent_streams", streams),
+        ("grpc.server.max_pending_requests", calls),
+        ("grpc.server.max_pending_requests_hard_limit", 2 * calls),
         ("grpc.server_max_unrequested_time_in_server", most_s),
     ]
 
@@ -40,6 +45,9 @@ class GrpcOptions:
             needs a larger window.
         queue_messages: the most messages that wait for one destination; one is always let in.
         queue_bytes: the most bytes that wait for one destination.
+        streams: how many calls one connection may have open at a time; 0: as many as the pairs of nodes need that share
+            it.
+        calls: how many calls of all connections may wait until a process looks at them; 0: as many as the fleet needs.
         waiting_calls: how many calls of one sender a node keeps waiting for room; it refuses more.
         call_deadline: the time after which a call without an answer has failed. A receiver waits half of it for room.
         close_grace: the time that queued messages have to leave when a node ends.
@@ -60,6 +68,8 @@ class GrpcOptions:
     lookahead: _Bytes = 4 * 1024 * 1024
     queue_messages: PositiveInt = 64
     queue_bytes: _Bytes = 256 * 1024 * 1024
+    streams: NonNegativeInt = 0
+    calls: NonNegativeInt = 0
     waiting_calls: PositiveInt = 4
     call_deadline: _Span = 60 * _S
     close_grace: _Span = 500 * _MS
@@ -97,7 +107,7 @@ class GrpcOptions:
             ("grpc.http2.min_ping_interval_without_data_ms", max(1, self.keepalive // _MS // 2)),
             ("grpc.http2.max_ping_strikes", 0),
             ("grpc.so_reuseport", 0),
-            *patient(-(-self.call_deadline // _S)),
+            *patient(-(-self.call_deadline // _S), self.streams or _STREAMS, self.calls or CALLS_BESIDE),
             ("grpc.max_receive_message_length", largest_call),
             ("grpc.http2.lookahead_bytes", self.lookahead),
             ("grpc.http2.bdp_probe", 0),

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -27,6 +28,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
+from netdfl.core.bounds import STREAMS_A_PAIR, STREAMS_BESIDE
 from netdfl.core.clock import NS_PER_S, Clock
 from netdfl.core.errors import ForeignMessage, MalformedMessage, MessageError
 from netdfl.core.fates import FOREIGN, MALFORMED, Fate, FateReason
@@ -46,9 +48,15 @@ from netdfl.transport.security.tls import Guard
 from netdfl.transport.shared_memory.base import Answer, BufferStore
 from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest, Receipt
 
+MOST_ASSEMBLED = 2
 NO_ROUND = -1
 """The round of messages that belong to no round."""
 _T = TypeVar("_T")
+
+
+def most_open(num_peers: int) -> int:
+    """Return how many calls a node has open at most: of each peer over more than one connection, old and new."""
+    return 4 * (STREAMS_A_PAIR * num_peers + STREAMS_BESIDE)
 
 
 class DataServicer:
@@ -89,7 +97,10 @@ class DataServicer:
         self._introduced_epochs: dict[NodeId, int] = {}
         self._waiting: defaultdict[NodeId, dict[asyncio.Task[Any], bool]] = defaultdict(dict)
         self._attached: list[asyncio.Future[None]] = []
-        self._calls: set[asyncio.Task[Any]] = set()
+        self._calls: dict[asyncio.Task[Any], bool] = {}  # whether anything came over it
+        self._silenced: set[asyncio.Task[Any]] = set()
+        self._assembling: defaultdict[NodeId, list[asyncio.Task[Any]]] = defaultdict(list)
+        self._deadline_s = options.call_deadline / NS_PER_S
         self._left = False
 
     def attach(self, sink: Sink) -> None:
@@ -121,6 +132,11 @@ class DataServicer:
             },
         )
 
+    @property
+    def num_open(self) -> int:
+        """How many calls are open."""
+        return len(self._calls)
+
     def leave(self) -> None:
         """End the open calls, as the end of a server does; later ones fail as if no server were there."""
         self._left = True
@@ -133,21 +149,41 @@ class DataServicer:
                 await context.abort(grpc.StatusCode.UNAVAILABLE, LEFT)
             call = asyncio.current_task()
             assert call is not None
-            self._calls.add(call)
+            self._make_room()
+            self._calls[call] = False
             try:
                 return await answer(asked, context)
             except asyncio.CancelledError:
                 if self._left:
                     await context.abort(grpc.StatusCode.CANCELLED, LEFT)
+                if call in self._silenced:
+                    await context.abort(grpc.StatusCode.UNAVAILABLE, "too many calls over which nothing came")
                 raise
             finally:
-                self._calls.discard(call)
+                self._calls.pop(call, None)
+                self._silenced.discard(call)
 
         return serve
+
+    def _make_room(self) -> None:
+        """End the oldest call over which nothing came, where there are more than the peers need."""
+        if len(self._calls) < most_open(len(self._known)):
+            return
+        silent = next((call for call, heard in self._calls.items() if not heard and call not in self._silenced), None)
+        if silent is not None:
+            self._silenced.add(silent)
+            silent.cancel()
+
+    def _heard(self) -> None:
+        """Note that something came over the present call."""
+        call = asyncio.current_task()
+        if call is not None and call in self._calls:
+            self._calls[call] = True
 
     async def hello(self, data: bytes, context: object) -> HelloReply:
         """Accept a node of this fleet, or refuse the caller; the reason stays in the record here."""
         certified = self._caller(context)
+        self._heard()
         await self._introduced.wait()
         try:
             caller = HelloRequest.FromString(data)
@@ -185,8 +221,11 @@ class DataServicer:
 
     async def push(self, frames: object, context: Any) -> None:
         """Take the frames of a stream in turn, and answer each over the stream or quietly, in memory."""
-        caller = self._caller(context)
+        caller, heard = self._caller(context), False
         while (data := await context.read()) is not grpc.aio.EOF:
+            if not heard:
+                self._heard()
+                heard = True
             if (receipt := await self.take(data, caller)) is not None:
                 await context.write(receipt)
 
@@ -231,13 +270,42 @@ class DataServicer:
             assembly = Assembly(await anext(stream, b""), self._limits)
             header = assembly.header
             self._admit(header, caller)
-            assembly.begin()
-            await context.send_initial_metadata(((GO_ON, "1"),))
-            async for chunk in stream:
-                assembly.add(chunk)
+            with self._one_of_few(header.src):
+                assembly.begin()
+                await context.send_initial_metadata(((GO_ON, "1"),))
+                await self._assemble(assembly, stream)
             return as_receipt(await self._deliver(header, assembly.finish(), _link_header_of(context)))
         except MessageError as error:
             return self._refuse(error, header, caller)
+
+    async def _assemble(self, assembly: Assembly, chunks: AsyncIterator[bytes]) -> None:
+        """Add the chunks of a message, within the time that its sender has. Raises MalformedMessage."""
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                async for chunk in chunks:
+                    assembly.add(chunk)
+        except TimeoutError as error:
+            raise MalformedMessage(f"a message stopped before its end, and had {self._deadline_s:g} s") from error
+
+    @contextmanager
+    def _one_of_few(self, src: NodeId) -> Iterator[None]:
+        """Hold one of the places of a sender's messages in chunks; a call beyond them ends the oldest.
+
+        A sender has one message in chunks on its way, and another that broke off.
+        """
+        places, call = self._assembling[src], asyncio.current_task()
+        assert call is not None
+        self._heard()
+        places.append(call)
+        if len(places) > MOST_ASSEMBLED:
+            oldest = places.pop(0)
+            self._silenced.add(oldest)
+            oldest.cancel()
+        try:
+            yield
+        finally:
+            if call in places:
+                places.remove(call)
 
     def _admit(self, header: wire.Header, caller: CertificateSubject | None) -> None:
         if caller is not None and (reason := caller.objection(header.src, header.epoch)):

@@ -1,0 +1,69 @@
+"""The most that a real node keeps of what others send before it needs it, derived from the scenario.
+
+    of one peer       `window` messages that came before they were awaited, each as long as this model's
+    in all            that of each of its `peers`
+    on a connection   `streams` calls at a time, for the pairs of `together` nodes that may share it
+    of a process      `calls` that nobody has looked at yet
+
+What is beyond is held back: its sender waits, and nothing is lost. The first message of a peer is always kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+WINDOW, MOST_WINDOW = 64, 1024
+"""The least is as many messages as one sender keeps queued for one receiver."""
+BESIDE = 64 * 1024
+"""The bytes of a message beside its vector, at most."""
+STREAMS_A_PAIR = 4
+"""A stream of messages, a hello or a message in chunks, and as many that are ending."""
+STREAMS_BESIDE = 16
+CALLS_BESIDE = 64
+"""A call that waits takes some 40 kB."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryBounds:
+    """The bounds of a fleet's nodes; the module says of what.
+
+    `frame_bytes` is the length of a message with one vector of this model.
+    """
+
+    window: int
+    frame_bytes: int
+    peers: int
+    together: int
+    streams: int
+    calls: int
+
+    @classmethod
+    def of(cls, *, num_nodes: int, together: int, peers: int, directed: bool, dim: int) -> MemoryBounds:
+        """Return the bounds for `num_nodes` of which `together` share a process and each has up to `peers` neighbors.
+
+        Messages hold `dim` numbers. On one-way links a node may run ahead of a neighbor by as many rounds as there are
+        nodes on the way back to it.
+        """
+        together = min(together, num_nodes)
+        return cls(
+            window=min(MOST_WINDOW, max(WINDOW, num_nodes if directed else 0)),
+            frame_bytes=8 * dim + BESIDE,
+            peers=peers,
+            together=together,
+            streams=STREAMS_A_PAIR * together**2 + STREAMS_BESIDE,
+            calls=STREAMS_A_PAIR * together * peers + CALLS_BESIDE,
+        )
+
+    def to_json(self) -> dict[str, int]:
+        """Return the bounds and what follows from them, for a record."""
+        return {**asdict(self), "peer_bytes": self.peer_bytes, "mailbox_bytes": self.mailbox_bytes}
+
+    @property
+    def peer_bytes(self) -> int:
+        """Most bytes of one peer's messages that are kept before they are awaited."""
+        return self.window * self.frame_bytes
+
+    @property
+    def mailbox_bytes(self) -> int:
+        """Most bytes of all peers' messages that are kept before they are awaited."""
+        return self.peers * self.peer_bytes
