@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from netdfl.cli import attended, claims, data, fleets, results, running, scenarios, studies
+from netdfl.cli import attended, claims, data, fleets, results, running, scenarios, studies, tuning
 from netdfl.cli.output import outliving_its_reader
 
 Commands = Mapping[str, Callable[..., None]]
@@ -53,18 +53,22 @@ COMMANDS: Mapping[str, Commands] = {
     },
 }
 #: Commands whose work counts, whether somebody reads their output to its end or not.
-LASTING = ("run", "sweep", "reproduce", "explore", "prove", "serve", "node", "collect")
+LASTING = ("run", "sweep", "deadline", "quorum", "reproduce", "explore", "prove", "serve", "node", "collect")
 #: Commands of two words: the first, what it is for, the second and its function.
 GROUPS: Mapping[str, tuple[str, Commands]] = {
     "claims": (
         "Put the papers' claims to the test.",
         {"run": claims.run, "stop": claims.stop, "table": claims.table},
     ),
+    "tune": (
+        "Find the smallest deadline, or quorum, that reaches a target.",
+        {"deadline": tuning.deadline, "quorum": tuning.quorum},
+    ),
     "data": ("Fetch datasets.", {"get": data.data_get}),
 }
 
 #: The heading under which a command of two words stands.
-PANELS: Mapping[str, str] = {"claims": "Runs", "data": "Data and calibration"}
+PANELS: Mapping[str, str] = {"claims": "Runs", "tune": "Runs", "data": "Data and calibration"}
 
 
 class _Command(TyperCommand):

@@ -25,11 +25,13 @@ _T = (
     2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
 )  # fmt: skip
 _Z = 1.96
+USUAL = 0.95
+"""The confidence of intervals, unless another one is asked for."""
 LEAST = 2.0**-52
 
 
 class Estimate(NamedTuple):
-    """A mean over some cells and its 95 % confidence interval."""
+    """A mean over some cells and its confidence interval, of 95 % unless another confidence was asked for."""
 
     cells: int
     mean: float
@@ -47,14 +49,22 @@ class GridPoint(NamedTuple):
     by_seed: Mapping[int, Mapping[str, float]] = MappingProxyType({})
 
 
-def estimate(numbers: Sequence[float]) -> Estimate:
+def estimate(numbers: Sequence[float], confidence: float = USUAL) -> Estimate:
     """Return the mean and its interval by Student's t; the interval of a single number is that number."""
     mean = fmean(numbers)
     if len(numbers) == 1:
         return Estimate(1, mean, mean, mean)
-    t = _T[len(numbers) - 2] if len(numbers) - 2 < len(_T) else _Z
-    half = t * stdev(numbers) / math.sqrt(len(numbers))
+    half = _quantile(len(numbers) - 1, confidence) * stdev(numbers) / math.sqrt(len(numbers))
     return Estimate(len(numbers), mean, mean - half, mean + half)
+
+
+def _quantile(freedom: int, confidence: float) -> float:
+    """Return how many standard errors of a mean an interval reaches to either side."""
+    if confidence != USUAL:
+        from scipy.special import stdtrit
+
+        return float(stdtrit(freedom, (1 + confidence) / 2))
+    return _T[freedom - 1] if freedom - 1 < len(_T) else _Z
 
 
 def estimate_share(numbers: Sequence[float]) -> Estimate:
@@ -65,23 +75,23 @@ def estimate_share(numbers: Sequence[float]) -> Estimate:
     return Estimate(n, p, min(p, max(0.0, middle - half)), max(p, min(1.0, middle + half)))
 
 
-def estimate_log(numbers: Sequence[float]) -> Estimate:
+def estimate_log(numbers: Sequence[float], confidence: float = USUAL) -> Estimate:
     """Return the geometric mean and its interval, for errors over several orders of magnitude.
 
     Numbers below the rounding of numbers around 1 count as that: an error of exactly 0 has no logarithm.
     """
-    logs = estimate([math.log(max(number, LEAST)) for number in numbers])
+    logs = estimate([math.log(max(number, LEAST)) for number in numbers], confidence)
     return Estimate(logs.cells, math.exp(logs.mean), math.exp(logs.low), math.exp(logs.high))
 
 
-def estimates(point: GridPoint, name: str, *, log: bool = False) -> Estimate | None:
-    """Return the estimate of one figure at a point; None if no cell has it."""
+def estimates(point: GridPoint, name: str, *, log: bool = False, confidence: float = USUAL) -> Estimate | None:
+    """Return the estimate of one figure at a point; None if no cell has it. Shares have an interval of 95 % always."""
     numbers = point.figures.get(name, ())
     if not numbers:
         return None
     if name in SHARES:
         return estimate_share(numbers)
-    return within(estimate_log(numbers) if log else estimate(numbers), name)
+    return within((estimate_log if log else estimate)(numbers, confidence), name)
 
 
 def within(found: Estimate, name: str) -> Estimate:

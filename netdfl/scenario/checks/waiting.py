@@ -118,7 +118,7 @@ def quorum_can_come(scenario: Scenario) -> Iterator[CheckFinding]:
     network = drawn(build_network, scenario)
     if network is None or not (scenario.has_server or is_static(scenario, network.topology)):
         return
-    least, most = _in_degrees(network, range(1))
+    least, most = in_degrees(network, range(1))
     if need > most:
         what = f"nobody on {scenario.topology.kind} ever hears from {need} nodes in a round: the most is {most}"
         yield CheckFinding(path, what, f"use for: all, or a quorum of at most {max(least, 1)}")
@@ -131,7 +131,7 @@ def waiting_notices(scenario: Scenario) -> Iterator[str]:
     if not isinstance(need, int) or network is None or bilateral or scenario.has_server:
         return
     varies = not is_static(scenario, network.topology)
-    least, _ = _in_degrees(network, range(min(_ROUNDS, scenario.rounds)) if varies else range(1))
+    least, _ = in_degrees(network, range(min(_ROUNDS, scenario.rounds)) if varies else range(1))
     if need <= least:
         return
     known = network.receivers_know or scenario.wait.announce
@@ -141,7 +141,7 @@ def waiting_notices(scenario: Scenario) -> Iterator[str]:
     yield f"wait: a quorum of {need} is more than some nodes hear from{rounds} ({least}); they {wait}"
 
 
-def _in_degrees(network: Network, rounds: range) -> tuple[int, int]:
+def in_degrees(network: Network, rounds: range) -> tuple[int, int]:
     """Return the fewest and the most senders of a node in a round; on a star, the server's."""
     degrees = [network.graph(round).in_degrees for round in rounds]
     if network.server is not None:

@@ -1,0 +1,160 @@
+"""The answer of a search: what each value that was run comes to, the smallest that reaches, and the interval."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from netdfl.core.errors import RunError
+from netdfl.core.files import write_whole, writing
+from netdfl.record.plain_json import dump_json
+from netdfl.study.outcome import words
+from netdfl.study.summary import Estimate, GridPoint, estimates
+from netdfl.study.tables import number
+from netdfl.study.tuning.boundary import Boundary, Decision, boundary_of
+from netdfl.study.tuning.values import Knob, Target
+
+SCHEMA = "netdfl/tuning/1"
+_ENDED_BADLY = ("deadlock", "stalled", "died")
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A value that was run: its estimate (None where a run has no figure), and what that says of the target."""
+
+    value: str
+    decision: Decision
+    estimate: Estimate | None
+    num_failed: int = 0
+    note: str = ""
+
+
+def tried(value: str, point: GridPoint, target: Target, confidence: float) -> Tried:
+    """Decide whether a value reaches the target, by the interval of the mean over its runs.
+
+    A value misses where a run stalls at the end, deadlocks, loses a node or has no figure. Where a run failed, nothing
+    is decided.
+    """
+    found = estimates(point, target.figure, log=target.log, confidence=confidence)
+    if point.num_failed:
+        return Tried(value, "open", found, point.num_failed, "runs failed")
+    bad = [name for name in _ENDED_BADLY if any(point.figures.get(name, ()))]
+    if bad:
+        return Tried(value, "misses", found, note=f"a run ended so: {', '.join(bad)}")
+    if found is None or found.cells < len(point.by_seed):
+        return Tried(value, "misses", found, note=f"a run has no {words(target.figure)}: it diverged, or measures none")
+    surely, hardly = (found.low, found.high) if target.is_least else (found.high, found.low)
+    decision: Decision = "reaches" if target.met_by(surely) else "open" if target.met_by(hardly) else "misses"
+    return Tried(value, decision, found)
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """A search: what it looks for among which values, and by place what those come to that were run."""
+
+    name: str
+    knob: Knob
+    target: Target
+    confidence: float
+    values: Sequence[str]
+    tried: Mapping[int, Tried] = field(default_factory=dict)
+
+    @property
+    def boundary(self) -> Boundary:
+        """The places of the boundaries."""
+        return boundary_of({place: each.decision for place, each in self.tried.items()})
+
+    @property
+    def answer(self) -> str | None:
+        """The smallest value that reaches the target with the confidence; None where none does."""
+        place = self.boundary.reaches
+        return None if place is None else self.values[place]
+
+    @property
+    def above(self) -> str | None:
+        """The largest value that misses the target with the confidence; the smallest that reaches it lies above."""
+        place = self.boundary.misses
+        return None if place is None else self.values[place]
+
+    @property
+    def by_mean(self) -> str | None:
+        """The smallest value run that reaches the target by its mean, as all larger ones that were run."""
+        found = None
+        for place in sorted(self.tried, reverse=True):
+            each = self.tried[place]
+            if each.decision == "misses" or each.estimate is None or not self.target.met_by(each.estimate.mean):
+                break
+            found = each.value
+        return found
+
+    def lines(self) -> list[str]:
+        """Return the answer in words."""
+        sign = "at least" if self.target.is_least else "at most"
+        goal = f"{words(self.target.figure)} {sign} {number(self.target.figure, self.target.bound)}"
+        sure = f"with {100 * self.confidence:g} % confidence"
+        if self.answer is None:
+            told = [f"no {self.knob} up to {self.values[-1]} reaches a {goal} {sure}"]
+        else:
+            told = [f"smallest {self.knob} that reaches a {goal} {sure}: {self.answer}"]
+        told.append(
+            f"interval: {self._interval()}" + (f"; by the mean of its runs: {self.by_mean}" * bool(self.by_mean))
+        )
+        return told + self._remarks()
+
+    def _interval(self) -> str:
+        low = "" if self.above is None else f"above {self.above}, which misses it"
+        high = "no upper end" if self.answer is None else f"at most {self.answer}"
+        return ", ".join(filter(None, [low or "no lower end", high]))
+
+    def _remarks(self) -> list[str]:
+        told = []
+        if self.answer == self.values[0]:
+            told.append(f"{self.answer} is the smallest value of all: give smaller ones with --values")
+        elif self.answer is None:
+            told.append("give larger ones with --values, or the target in reach; more --seeds make intervals narrower")
+        if (pair := self.boundary.contradiction) is not None:
+            small, large = (self.values[place] for place in pair)
+            told.append(f"{small} reaches the target and {large} misses it: look at every value with --scan")
+        return told
+
+    def rows(self) -> list[list[str]]:
+        """Return a row of text for each value that was run."""
+        return [self._row(each) for _, each in sorted(self.tried.items())]
+
+    def _row(self, each: Tried) -> list[str]:
+        name, found = self.target.figure, each.estimate
+        shown = ["0", "-", "-"]
+        if found is not None:
+            shown = [
+                str(found.cells),
+                number(name, found.mean),
+                f"{number(name, found.low)} to {number(name, found.high)}",
+            ]
+        return [each.value, *shown, each.decision, each.note]
+
+    def write(self, file: Path) -> None:
+        """Write the answer as JSON. Raises RunError if the disk refuses."""
+        data = {
+            "schema": SCHEMA,
+            "scenario": self.name,
+            "tuned": self.knob,
+            "figure": self.target.figure,
+            "at_least" if self.target.is_least else "at_most": self.target.bound,
+            "confidence": self.confidence,
+            "answer": self.answer,
+            "above": self.above,
+            "by_mean": self.by_mean,
+            "grid": list(self.values),
+            "values": [self._plain(each) for _, each in sorted(self.tried.items())],
+        }
+        with writing(file, RunError):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(file, (dump_json(data, indent=1) + "\n").encode())
+
+    def _plain(self, each: Tried) -> dict[str, object]:
+        found = each.estimate._asdict() if each.estimate else {}
+        return {"value": each.value, "decision": each.decision, **found, "failed": each.num_failed, "note": each.note}
+
+
+HEADINGS = ("value", "runs", "mean", "interval", "target", "note")

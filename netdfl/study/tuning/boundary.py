@@ -1,0 +1,78 @@
+"""The search for the smallest of ascending values that reaches a target, where each value is known by chance alone.
+
+Relies on: a larger value does not reach less. Looked-at values that contradict it are named (`Boundary.contradiction`).
+
+Why: Between the values that surely miss and those that surely reach lie some that a few runs can't decide. So two
+boundaries are searched, each by halving, and the answer is a value with the interval between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Decision: TypeAlias = Literal["reaches", "misses", "open"]
+"""Whether a value reaches the target: with the asked confidence it does, or does not, or neither can be said."""
+Looked: TypeAlias = Mapping[int, Decision]
+"""The decisions so far, by the value's place among the ascending values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """The places of the smallest value that reaches and of the largest that misses; None where there is none.
+
+    No value that was looked at misses from `reaches` on. `contradiction` is a pair of values of which the smaller one
+    reaches and the larger one misses.
+    """
+
+    reaches: int | None
+    misses: int | None
+    contradiction: tuple[int, int] | None = None
+
+
+def boundary_of(looked: Looked) -> Boundary:
+    """Return what the decisions so far say."""
+    misses = max((place for place, decision in looked.items() if decision == "misses"), default=None)
+    reaching = [place for place, decision in looked.items() if decision == "reaches"]
+    beyond = [place for place in reaching if misses is None or place > misses]
+    below = [place for place in reaching if misses is not None and place < misses]
+    contradiction = (max(below), misses) if below and misses is not None else None
+    return Boundary(min(beyond, default=None), misses, contradiction)
+
+
+def search(
+    num_values: int, look: Callable[[Sequence[int]], Mapping[int, Decision]], at_a_time: int = 1
+) -> dict[int, Decision]:
+    """Look at values until both boundaries are known, and return all decisions.
+
+    `look` is given the places of values to run, ascending, and decides them; up to `at_a_time` places beside the ends.
+    """
+    looked: dict[int, Decision] = {}
+    places: Sequence[int] = sorted({0, num_values - 1})
+    while places:
+        looked |= look(places)
+        places = _next(looked, at_a_time)
+    return looked
+
+
+def _next(looked: Looked, at_a_time: int) -> list[int]:
+    """Return the places to look at next, none where both boundaries are known."""
+    ends = boundary_of(looked)
+    gaps = []
+    if ends.reaches is not None:
+        gaps.append((max((place for place in looked if place < ends.reaches), default=ends.reaches), ends.reaches))
+    above = [place for place in looked if ends.misses is not None and place > ends.misses]
+    if ends.misses is not None and above:
+        gaps.append((ends.misses, min(above)))
+    for low, high in gaps:
+        if places := _between(low, high, at_a_time):
+            return places
+    return []
+
+
+def _between(low: int, high: int, count: int) -> list[int]:
+    """Return at most `count` places evenly between two others."""
+    inside = high - low - 1
+    num = min(count, inside)
+    return [low + (high - low) * (place + 1) // (num + 1) for place in range(num)]

@@ -1,0 +1,217 @@
+"""`netdfl tune`: run values of a deadline or a quorum until the smallest that reaches a target is known.
+
+Its runs are the cells of a sweep, in the same folders and with the same tables, so they are kept, found again by the
+same command, and looked at with `netdfl study`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+
+from netdfl.core.errors import InputError
+from netdfl.scenario.load import load
+from netdfl.scenario.loading.shipped import find_scenario
+from netdfl.study.cells import CellResult, StudyProgress, check_values, look, run_all
+from netdfl.study.outcome import figures_of, words
+from netdfl.study.plan import Cell, FigureSpec, GridPlan, cells_of, is_study, places_of
+from netdfl.study.plots import figure_of, save
+from netdfl.study.progress import FILE, StudyPlan
+from netdfl.study.runners.base import Runner
+from netdfl.study.runners.local import LocalRunner
+from netdfl.study.summary import markdown_table, points_of
+from netdfl.study.sweep import write_results
+from netdfl.study.tables import number
+from netdfl.study.tuning.answer import HEADINGS, Tuning, tried
+from netdfl.study.tuning.boundary import Decision, search
+from netdfl.study.tuning.values import PATHS, Knob, Target, deadlines, given_values, overrides, quorums
+
+ANSWER = "answer.json"
+FOUND, NONE = 0, 1
+AUTO = "auto"
+BESIDE = ("virtual_duration_s", "missing", "late")
+"""Figures that are drawn beside the target's: what a value costs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneOrder:
+    """What is asked for: the knob and the target, the confidence, the values (empty: chosen by the scenario).
+
+    With `scan` every value is run, which needs no assumption on the curve.
+    """
+
+    knob: Knob
+    target: Target
+    confidence: float
+    values: str = ""
+    seeds: int = 5
+    scan: bool = False
+
+
+@dataclass
+class _Runs:
+    """The runs of a search so far, and how more are made."""
+
+    file: Path
+    sets: Sequence[str]
+    out: Path
+    jobs: int
+    console: Console
+    far: StudyProgress
+    make_runner: Callable[[], Runner]
+    found: dict[Cell, CellResult] = field(default_factory=dict)
+
+    def cells(self, plan: GridPlan) -> list[Cell]:
+        """Return the cells of a plan."""
+        return list(cells_of(plan, load(self.file, self.sets).seed, self.sets))
+
+    def run(self, plan: GridPlan, cells: Sequence[Cell]) -> list[CellResult]:
+        """Run these cells, or find them as they ran before; return their results in order."""
+        known, waiting = look(self.file, cells, self.out / "cells")
+        names = {each.cell: each.path.name for each in known} | {job.cell: job.path.name for job in waiting}
+        self._write_progress(plan, names)
+        self.far.total += len(cells)
+        for each in known:
+            self._done(each)
+        run_all(waiting, self.jobs, self._done, self.far, make_runner=self.make_runner)
+        return [self.found[cell] for cell in cells]
+
+    def _write_progress(self, plan: GridPlan, more: Mapping[Cell, str]) -> None:
+        names = {each.cell: each.path.name for each in self.found.values()} | dict(more)
+        table = self.out / "table.md"
+        StudyPlan(plan.name, self.jobs, self.out / "cells", names, table, True, plan.figures).write(self.out / FILE)
+
+    def _done(self, ran: CellResult) -> None:
+        self.found[ran.cell] = ran
+        self.far.finished += not ran.failed
+        if ran.failed:
+            told = f"failed: {ran.cell.words}: {ran.text or f'exit code {ran.exit_code}'}"
+            self.console.print(told, markup=False, highlight=False)
+
+
+def tune(
+    file: Path,
+    order: TuneOrder,
+    sets: Sequence[str] = (),
+    *,
+    out: Path,
+    jobs: int = 1,
+    console: Console,
+    far: StudyProgress | None = None,
+    make_runner: Callable[[], Runner] = LocalRunner,
+) -> int:
+    """Search, write table, figures and `answer.json` below `out`, and print the answer.
+
+    Runs are simulated. Those that `out` has are not made again. Returns 0 if a value reaches the target, else 1.
+    Raises InputError for what can't be searched.
+    """
+    file = find_scenario(file)
+    if is_study(file):
+        raise InputError(f"{file}: is a study, and a search takes one scenario: name one of `netdfl list scenarios`")
+    runs = _Runs(file, [*sets, "world.kind=simulated"], out, jobs, console, far or StudyProgress(), make_runner)
+    plan = _plan(runs, order)
+    tuning = Tuning(plan.name, order.knob, order.target, order.confidence, list(plan.vary[PATHS[order.knob]]))
+    tuning = _searched(runs, plan, order, tuning)
+    _write(runs, plan, tuning)
+    return FOUND if tuning.answer is not None else NONE
+
+
+def _plan(runs: _Runs, order: TuneOrder) -> GridPlan:
+    """Return the grid of the search; without `--values` it is made of runs with `deadline: auto`, or of the graph."""
+    scenario = load(runs.file, runs.sets)
+    path, target = PATHS[order.knob], order.target
+    drawn = [FigureSpec(y=name, x=path, log=name == target.figure and target.log) for name in (target.figure, *BESIDE)]
+    plan = GridPlan(scenario.name, runs.file, {"": []}, {}, order.seeds, drawn)
+    if order.values:
+        values = given_values(order.knob, order.values)
+    elif order.knob == "quorum":
+        values = quorums(scenario)
+    else:
+        values = _deadlines(runs, plan, order)
+    plan = GridPlan(plan.name, runs.file, {"": []}, {path: overrides(order.knob, values)}, order.seeds, drawn)
+    first = GridPlan(plan.name, runs.file, plan.cases, plan.vary, 1, drawn)
+    cells = runs.cells(first)
+    check_values(look(runs.file, cells, runs.out / "cells")[0], cells)
+    return plan
+
+
+def _deadlines(runs: _Runs, plan: GridPlan, order: TuneOrder) -> list[str]:
+    """Run the scenario with `deadline: auto`, say what that reaches, and return deadlines around its rounds."""
+    path = PATHS["deadline"]
+    auto = GridPlan(plan.name, runs.file, plan.cases, {path: overrides("deadline", [AUTO])}, order.seeds, plan.figures)
+    ran = runs.run(auto, runs.cells(auto))
+    good = [figures_of(each) for each in ran if not each.failed]
+    if not good:
+        raise InputError(f"no run with {path}={AUTO} came to its end: {ran[0].text}; say --values 10ms,100ms,1s")
+    values = deadlines(*([each[name] for each in good if name in each] for name in ("round_s_median", "round_s_p95")))
+    name = order.target.figure
+    reached = [each[name] for each in good if name in each]
+    told = f"{words(name)} {number(name, min(reached))} to {number(name, max(reached))}" if reached else "no figure"
+    runs.console.print(f"with {path}={AUTO}: {told}; searched from {values[0]} to {values[-1]}", highlight=False)
+    return values
+
+
+def _searched(runs: _Runs, plan: GridPlan, order: TuneOrder, tuning: Tuning) -> Tuning:
+    cells, path = runs.cells(plan), PATHS[order.knob]
+    of_value = {value: [cell for cell in cells if dict(cell.values)[path] == value] for value in tuning.values}
+    found = {}
+
+    def decide(places: Sequence[int]) -> dict[int, Decision]:
+        values = {place: tuning.values[place] for place in places}
+        ran = runs.run(plan, [cell for value in values.values() for cell in of_value[value]])
+        for place, point in zip(values, points_of(ran), strict=True):
+            found[place] = tried(values[place], point, order.target, order.confidence)
+        return {place: found[place].decision for place in places}
+
+    if order.scan:
+        decide(range(len(tuning.values)))
+    else:
+        search(len(tuning.values), decide, max(1, runs.jobs // order.seeds))
+    return Tuning(tuning.name, tuning.knob, tuning.target, tuning.confidence, tuning.values, found)
+
+
+def _write(runs: _Runs, plan: GridPlan, tuning: Tuning) -> None:
+    """Write what a sweep of the values that were run writes, the curve with the target, and the answer; print it."""
+    path = PATHS[tuning.knob]
+    ran = [runs.found[cell] for cell in runs.cells(plan) if cell in runs.found]
+    write_results(ran, plan, runs.out, Console(quiet=True))
+    _draw(ran, tuning, FigureSpec(y=tuning.target.figure, x=path, log=tuning.target.log), runs.out / "figures")
+    (runs.out / "answer.md").write_text(_page(tuning), encoding="utf-8")
+    tuning.write(runs.out / ANSWER)
+    for line in _plain(HEADINGS, tuning.rows()):
+        runs.console.print(line, markup=False, highlight=False)
+    for line in tuning.lines():
+        runs.console.print(line, markup=False, highlight=False, soft_wrap=True)
+    made = f"{len(tuning.tried)} of {len(tuning.values)} values were run; tables and figures in {runs.out}"
+    runs.console.print(made, markup=False, highlight=False, soft_wrap=True)
+
+
+def _draw(ran: Sequence[CellResult], tuning: Tuning, drawn: FigureSpec, folder: Path) -> None:
+    """Draw the curve, with the target as a line and the interval as a band, in place of the sweep's figure."""
+    points = [point for point in points_of(ran) if point.figures.get(drawn.y)]
+    if not points:
+        return
+    figure = figure_of(points, drawn)
+    axes, at = figure.axes[0], places_of(tuning.values).at
+    axes.axhline(tuning.target.bound, color="#777777", lw=1.0, linestyle="--")
+    if tuning.answer is not None and tuning.above is not None:
+        axes.axvspan(at[tuning.above], at[tuning.answer], color="#2f7ed8", alpha=0.1, lw=0)
+    axes.set_xscale("log")
+    shown = [each.value for each in tuning.tried.values()]
+    axes.set_xticks([at[value] for value in shown], shown, rotation=45)
+    axes.set_xticks([], minor=True)
+    save(figure, folder / f"{drawn.y}.png")
+
+
+def _page(tuning: Tuning) -> str:
+    return markdown_table(HEADINGS, tuning.rows()) + "\n" + "".join(f"{line}\n" for line in tuning.lines())
+
+
+def _plain(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return rows of text below their headings, in columns."""
+    lines = [list(headings), *map(list, rows)]
+    widths = [max(len(line[place]) for line in lines) for place in range(len(headings))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
