@@ -64,7 +64,7 @@ GROUPS: Mapping[str, tuple[str, Commands]] = {
         "Find the smallest deadline, or quorum, that reaches a target.",
         {"deadline": tuning.deadline, "quorum": tuning.quorum},
     ),
-    "data": ("Fetch datasets.", {"get": data.data_get}),
+    "data": ("Fetch datasets, convert tables.", {"get": data.data_get, "convert": data.data_convert}),
 }
 
 #: The heading under which a command of two words stands.

@@ -7,6 +7,7 @@ import importlib.util
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.main import get_command
@@ -17,8 +18,16 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TICKED = re.compile(r"`([^`\n]+)`")
 OWN = re.compile(r"(?:python )?((?:netdfl|tests|benchmarks|scenarios|nodes|protos|docs)/[\w./*-]*\w)")
+
+
+def options_of(command: Any) -> set[str]:
+    """The options of a command; of commands of two words, those of all that begin with the first."""
+    own = {option for each in command.params for option in (*each.opts, *each.secondary_opts)} | {"--help"}
+    return own.union(*map(options_of, getattr(command, "commands", {}).values()))
+
+
 COMMANDS = {
-    name: {option for each in command.params for option in (*each.opts, *each.secondary_opts)} | {"--help"}
+    name: options_of(command)
     for name, command in get_command(make_app()).commands.items()  # type: ignore[attr-defined]
 }
 LABELS = frozenset({"netdfl.launcher"})

@@ -26,7 +26,7 @@ STRAGGLERS = """
 schema: netdfl/1
 name: stragglers
 nodes: 4
-rounds: 6
+rounds: 4
 world: {kind: simulated, compute: {kind: uniform, low: 1ms, high: 40ms}}
 task: {kind: consensus, dim: 2}
 algorithm: dpsgd
@@ -44,7 +44,7 @@ topology: full
 links: {default: {latency: {dist: exponential, mean: 20ms}}}
 """
 GRIDS = {
-    "deadline": (STRAGGLERS, "wait.deadline", ["2ms", "10ms", "20ms", "30ms", "40ms", "80ms"], 1e-9),
+    "deadline": (STRAGGLERS, "wait.deadline", ["5ms", "15ms", "20ms", "40ms", "80ms"], 1e-9),
     "quorum": (FAR, "quorum", ["1", "2", "3", "4", "5"], 1e-3),
 }
 STATES: Mapping[str, Decision] = {"m": "misses", "o": "open", "r": "reaches"}
@@ -104,6 +104,12 @@ def scan(knob: Knob, scenario: Path, out: Path) -> dict[str, tuple[float, float,
     }
 
 
+@pytest.fixture
+def no_curve(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the figure of the target, which one test looks at."""
+    monkeypatch.setattr("netdfl.study.tuning.tune.draw_curve", lambda *drawn: None)
+
+
 @pytest.mark.parametrize("knob", ["deadline", "quorum"])
 def test_a_tuned_wait_is_what_a_scan_of_its_grid_finds(
     knob: Knob, tmp_path: Path, draw_nothing: Callable[[], None]
@@ -137,7 +143,7 @@ def test_a_tuned_wait_is_what_a_scan_of_its_grid_finds(
     assert (out / "figures" / "consensus_distance.png").stat().st_size > 0
 
 
-SMALL = STRAGGLERS.replace("nodes: 4", "nodes: 3").replace("rounds: 6", "rounds: 2")
+SMALL = STRAGGLERS.replace("nodes: 4", "nodes: 3").replace("rounds: 4", "rounds: 2")
 
 
 def order(knob: Knob = "deadline", **more: object) -> TuneOrder:
@@ -151,6 +157,7 @@ def told(file: Path, asked: TuneOrder, out: Path, sets: Sequence[str] = ()) -> t
     return code, said.getvalue()
 
 
+@pytest.mark.usefixtures("no_curve")
 def test_an_interrupted_search_goes_on_with_what_ran(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, draw_nothing: Callable[[], None]
 ) -> None:
@@ -171,12 +178,13 @@ def test_an_interrupted_search_goes_on_with_what_ran(
     assert InProcess.made == before + 1
     plan = json.loads((out / "study.json").read_text())
     assert (len(plan["cells"]), plan["is_sweep"]) == (4, True)  # netdfl study shows how far it came
-    assert "smallest deadline that reaches a consensus distance at most 1e-09" in told(file, asked, out)[1]
+    assert "smallest deadline that reaches a consensus distance of at most 1e-09" in told(file, asked, out)[1]
     assert InProcess.made == before + 4
     assert told(file, asked, out)[0] == 0
     assert InProcess.made == before + 4
 
 
+@pytest.mark.usefixtures("no_curve")
 def test_values_come_from_the_rounds_of_auto_and_from_the_graph(
     tmp_path: Path, draw_nothing: Callable[[], None]
 ) -> None:
@@ -188,7 +196,7 @@ def test_values_come_from_the_rounds_of_auto_and_from_the_graph(
     assert code == 1
     assert answer["answer"] is None
     assert f"searched from {answer['grid'][0]} to {answer['grid'][-1]}" in said
-    assert f"no deadline up to {answer['grid'][-1]} reaches a consensus distance at most 1e-30 with 95 %" in said
+    assert f"no deadline up to {answer['grid'][-1]} reaches a consensus distance of at most 1e-30 with 95 %" in said
     assert "no upper end" in said
     code, said = told(file, order("quorum", scan=True), tmp_path / "quorums")
     answer = json.loads((tmp_path / "quorums" / "answer.json").read_text())
@@ -281,7 +289,7 @@ def test_what_can_t_be_searched_is_refused_with_its_remedy(read: Callable[[], ob
 @pytest.mark.parametrize(
     ("change", "asked", "said"),
     [
-        ("", order("quorum", values="2,3"), r"no cell was run.*\n3 can't be run: .*nobody on full ever hears from 3"),
+        ("", order("quorum", values="2,3"), r"quorum=3 can't be run: .*nobody on full ever hears from 3"),
         ("topology: full", order("quorum"), r"a node hears from 1 others in a round, so no quorum can be chosen"),
         ("deadline: 1s", order(values="1s,2s"), r"wait"),
     ],

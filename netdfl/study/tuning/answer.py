@@ -91,7 +91,7 @@ class Tuning:
     def lines(self) -> list[str]:
         """Return the answer in words."""
         sign = "at least" if self.target.is_least else "at most"
-        goal = f"{words(self.target.figure)} {sign} {number(self.target.figure, self.target.bound)}"
+        goal = f"{words(self.target.figure)} of {sign} {number(self.target.figure, self.target.bound)}"
         sure = f"with {100 * self.confidence:g} % confidence"
         if self.answer is None:
             told = [f"no {self.knob} up to {self.values[-1]} reaches a {goal} {sure}"]

@@ -178,7 +178,7 @@ def _write(runs: _Runs, plan: GridPlan, tuning: Tuning) -> None:
     path = PATHS[tuning.knob]
     ran = [runs.found[cell] for cell in runs.cells(plan) if cell in runs.found]
     write_results(ran, plan, runs.out, Console(quiet=True))
-    _draw(ran, tuning, FigureSpec(y=tuning.target.figure, x=path, log=tuning.target.log), runs.out / "figures")
+    draw_curve(ran, tuning, FigureSpec(y=tuning.target.figure, x=path, log=tuning.target.log), runs.out / "figures")
     (runs.out / "answer.md").write_text(_page(tuning), encoding="utf-8")
     tuning.write(runs.out / ANSWER)
     for line in _plain(HEADINGS, tuning.rows()):
@@ -189,7 +189,7 @@ def _write(runs: _Runs, plan: GridPlan, tuning: Tuning) -> None:
     runs.console.print(made, markup=False, highlight=False, soft_wrap=True)
 
 
-def _draw(ran: Sequence[CellResult], tuning: Tuning, drawn: FigureSpec, folder: Path) -> None:
+def draw_curve(ran: Sequence[CellResult], tuning: Tuning, drawn: FigureSpec, folder: Path) -> None:
     """Draw the curve, with the target as a line and the interval as a band, in place of the sweep's figure."""
     points = [point for point in points_of(ran) if point.figures.get(drawn.y)]
     if not points:
