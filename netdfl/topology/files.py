@@ -1,4 +1,4 @@
-"""Graphs in files: GraphML and GML, in the forms of networkx and the Topology Zoo, JSON, and lists of edges."""
+"""Graphs in files: GraphML and GML, as networkx and the Topology Zoo write them, SNDlib's XML, JSON, lists of edges."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from netdfl.core.given_files import ending_of, given_bytes, given_text
 from netdfl.core.tables import lazy_module
+from netdfl.topology.sndlib import ROOT, modules_words, read_sndlib, root_of
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -115,6 +116,11 @@ def self_loops(graph: Any) -> int:
     return int(graph.graph.get(_LOOPS, 0))
 
 
+def graph_words(file: str, graph: Any) -> list[str]:
+    """Return notes on what of a file's graph is left out."""
+    return [*loops_words(file, self_loops(graph)), *modules_words(file, graph)]
+
+
 def loops_words(file: str, count: int) -> list[str]:
     """Return a note on links of nodes with themselves that were left out; none for a count of 0."""
     said = f"{count} self-loop{'s are' if count > 1 else ' is'} left out: a node always keeps a share of its own"
@@ -125,7 +131,8 @@ def _drawn(file: str, kind: str) -> Any:
     if kind == "GML":
         return _gml(given_text(file))
     if kind == "GraphML":
-        return nx.read_graphml(BytesIO(given_bytes(file)))
+        found = given_bytes(file)
+        return read_sndlib(file, found) if root_of(found) == ROOT else nx.read_graphml(BytesIO(found))
     data = _json(file, given_text(file))
     if not is_node_link(data):
         raise ValueError(f"{file} is no graph in JSON: expected {{nodes: [{{id: ...}}], links: [{{source, target}}]}}")

@@ -136,7 +136,7 @@ def edge_list(
 
 
 def graphml(num_nodes: int, streams: Streams, /, *, file: str) -> Topology:
-    """Take the graph from a GraphML file; nodes not named 0 to n - 1 are numbered in the file's order."""
+    """Take the graph from GraphML or SNDlib's XML; nodes not named 0 to n - 1 are numbered in the file's order."""
     return _from_file(num_nodes, file)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from netdfl.core.given_files import ending_of
 from netdfl.core.types import Edge
 from netdfl.scenario.measured.graph_file import MeasuredNetwork, read_graph_file
+from netdfl.scenario.measured.latency_json import matrix_rows
 from netdfl.scenario.measured.table_file import read_table_file
 from netdfl.scenario.model.links import LinkEntry
 from netdfl.scenario.model.network import LinksFrom
@@ -19,11 +20,15 @@ SAID = ("latency", "rate", "loss")
 def understood(asked: LinksFrom) -> MeasuredNetwork:
     """Read the file of `links_from`. Raises ValueError."""
     units = {"delay_unit": asked.delay_unit, "rate_unit": asked.rate_unit}
-    if ending_of(asked.file) in ENDINGS:
+    if ending_of(asked.file) in ENDINGS and not _is_matrix(asked.file):
         return read_graph_file(asked.file, by_distance=asked.by_distance, **units)
     if asked.by_distance:
         raise ValueError(f"{asked.file} is a table, which has no places; by_distance is for GraphML and GML")
     return read_table_file(asked.file, values=asked.values, **units)
+
+
+def _is_matrix(file: str) -> bool:
+    return ending_of(file) == ".json" and matrix_rows(file) is not None
 
 
 def with_links(scenario: Scenario, used: frozenset[Edge] | None) -> tuple[Scenario, list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from netdfl.scenario.measured.said import (
     DOWN_DELAY,
     KM_PER_S,
     LATENCY,
+    RATE,
     RTT,
     UP_DELAY,
     LinkMeasurements,
@@ -25,10 +27,12 @@ from netdfl.scenario.measured.said import (
     named,
     named_of_node,
 )
-from netdfl.topology.files import loops_words, read_graph, self_loops
+from netdfl.topology.files import graph_words, read_graph
 
 Place = tuple[float, float]
 _EARTH_KM = 6371.0
+_USUAL, _TBIT_IN_MBIT = "Mbit", 1e6
+_BARE = re.compile(r"\s*[0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?\s*")
 _LATITUDES, _LONGITUDES = ("latitude", "lat", "y"), ("longitude", "lon", "long", "lng", "x")
 _KNOWN_APART = ("id", "key", "linklabel", "linktype", "linknote", "label", "linkspeedunits", "source", "target")
 
@@ -66,7 +70,9 @@ def read_graph_file(file: str, *, by_distance: bool, delay_unit: str, rate_unit:
         ValueError: The file holds no graph, or an attribute that is no quantity.
     """
     graph = read_graph(file)
-    notes = loops_words(file, self_loops(graph))
+    notes = graph_words(file, graph)
+    in_bits = rate_unit == _USUAL and _in_bits(graph)
+    rate_unit = "bit" if in_bits else rate_unit
     found = MeasuredNetwork(graph.number_of_nodes(), directed=graph.is_directed(), notes=notes)
     places = found.places = places_in(graph)
     for src, dst, data in graph.edges(data=True):
@@ -78,7 +84,7 @@ def read_graph_file(file: str, *, by_distance: bool, delay_unit: str, rate_unit:
                 add(facts, what, value, delay_unit=delay_unit, rate_unit=rate_unit)
             except ValueError as exc:
                 raise ValueError(f"{file}: the link {src}--{dst}: {name}: {exc}") from exc
-            found.read_as[f"{name} as {what.what}"] += 1
+            found.read_as[_reading(name, what, value, in_bits)] += 1
         if by_distance and not facts.latency_s and src in places and dst in places:
             facts.latency_s.append(kilometres(places[src], places[dst]) / KM_PER_S)
             found.read_as["places of nodes as latency"] += 1
@@ -86,6 +92,23 @@ def read_graph_file(file: str, *, by_distance: bool, delay_unit: str, rate_unit:
         _read_node(found, file, node, data, delay_unit=delay_unit, rate_unit=rate_unit)
     _add_delays_of_nodes(found)
     return found
+
+
+def _in_bits(graph: Any) -> bool:
+    """Whether rates without a unit are in bits per second: as Mbit/s each of them would be a Tbit/s or more."""
+    scratch = MeasuredNetwork(0)
+    said = [each for _, _, data in graph.edges(data=True) for each in _attributes(data, scratch)]
+    bare = [float(str(value)) for _, what, value in said if _is_bare_rate(what, value)]
+    return bool(bare) and min(bare) >= _TBIT_IN_MBIT
+
+
+def _is_bare_rate(what: NamedQuantity, value: object) -> bool:
+    return what.what == RATE and not what.unit and _BARE.fullmatch(str(value)) is not None
+
+
+def _reading(name: str, what: NamedQuantity, value: object, in_bits: bool) -> str:
+    unit = " in bit/s" if in_bits and _is_bare_rate(what, value) else ""
+    return f"{name} as {what.what}{unit}"
 
 
 def _read_node(found: MeasuredNetwork, file: str, node: int, data: Json, **units: str) -> None:

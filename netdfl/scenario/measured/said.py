@@ -122,6 +122,12 @@ def add_at(node: NodeMeasurements, what: NamedQuantity, value: object, *, delay_
         node.delay_s[what.what] = facts.latency_s[0]
 
 
+def is_number(text: object) -> bool:
+    """Whether a cell is a number, or one with a unit, like `12.5 ms`."""
+    match = _NUMBER.match(str(text))
+    return match is not None and (not match[2] or match[2] == "%" or match[2].lower() in UNITS)
+
+
 def is_nothing(text: object) -> bool:
     """Whether a cell stands for an unknown value."""
     return str(text).strip().lower() in _NOTHING

@@ -5,9 +5,25 @@ from __future__ import annotations
 import csv
 from collections.abc import Sequence
 
-from netdfl.core.given_files import given_text
+from netdfl.core.given_files import ending_of, given_text
 from netdfl.scenario.measured.graph_file import MeasuredNetwork
-from netdfl.scenario.measured.said import LATENCY, RATE, RTT, LinkMeasurements, NamedQuantity, add, is_nothing, named
+from netdfl.scenario.measured.latency_json import matrix_rows
+from netdfl.scenario.measured.said import (
+    DOWN,
+    LATENCY,
+    RATE,
+    RTT,
+    UP,
+    LinkMeasurements,
+    NamedQuantity,
+    NodeMeasurements,
+    add,
+    add_at,
+    is_nothing,
+    is_number,
+    named,
+    named_of_node,
+)
 from netdfl.topology.files import Ends, ends_of
 
 _IPERF_FIELDS, _IPERF_SOURCE, _IPERF_TARGET, _IPERF_RATE = (9, 14), 1, 3, 8
@@ -21,6 +37,11 @@ def read_table_file(file: str, *, values: str, delay_unit: str, rate_unit: str) 
     Nodes are written as numbers, or are numbered as they first appear. `values` is the quantity in the cells of a
     matrix: rtt, latency or rate. Raises ValueError with file and line.
     """
+    reader = _TableReader(file, NamedQuantity(values), delay_unit, rate_unit)
+    if ending_of(file) == ".json":
+        found = matrix_rows(file) or [[""]]
+        reader.names = found[0][1:]
+        return reader.matrix(found)
     try:
         text = given_text(file)
     except OSError as exc:
@@ -32,10 +53,11 @@ def read_table_file(file: str, *, values: str, delay_unit: str, rate_unit: str) 
     split = csv.reader(lines, delimiter=delimiter if delimiter in lines[0] else " ", skipinitialspace=True)
     rows = [[cell.strip() for cell in row] for row in split]
     rows = [row[:-1] if row and not row[-1] and len(row) == len(rows[0]) + 1 else row for row in rows]
-    reader = _TableReader(file, NamedQuantity(values), delay_unit, rate_unit)
     ends = ends_of(rows[0]) or _named_ends(rows)
     if ends is not None and (not ends.alike or any(named(head) for head in rows[0])):  # a matrix may be of a, b, c
         return reader.pairs(rows, ends)
+    if any(_is_node(head) for head in rows[0]) and any(_of_node(head) for head in rows[0]):
+        return reader.nodes(rows)
     if len(rows[0]) in _IPERF_FIELDS and rows[0][_IPERF_SOURCE].count(".") == 3:
         return reader.iperf(rows)
     return reader.matrix(rows)
@@ -48,6 +70,7 @@ class _TableReader:
         self.file, self.values = file, values
         self.units = {"delay_unit": delay_unit, "rate_unit": rate_unit}
         self.found = MeasuredNetwork(0, directed=True)
+        self.names: Sequence[str] = ()
 
     def pairs(self, rows: Rows, ends: Ends) -> MeasuredNetwork:
         """Read a table with a pair a line, below a header. Of several lines of one pair the median counts.
@@ -87,6 +110,27 @@ class _TableReader:
                 )
                 self.found.read_as["one way as both"] += 1
 
+    def nodes(self, rows: Rows) -> MeasuredNetwork:
+        """Read a table with a row a node: its number in the column `node`, the rates of its uplink and downlink."""
+        (node_at, *_) = (place for place, head in enumerate(rows[0]) if _is_node(head))
+        columns = {place: what for place, head in enumerate(rows[0]) if (what := _of_node(head)) is not None}
+        self.found.unknown = {head for place, head in enumerate(rows[0]) if place not in {node_at, *columns}}
+        for line, row in enumerate(rows[1:], start=2):
+            if len(row) != len(rows[0]) or not row[node_at].isdigit():
+                raise ValueError(f"{self.file}:{line}: expected {', '.join(rows[0])}, the node as a number from 0 on")
+            node = int(row[node_at])
+            for place, what in columns.items():
+                if is_nothing(row[place]):
+                    continue
+                try:
+                    at = self.found.nodes.setdefault(node, NodeMeasurements())
+                    add_at(at, what, row[place], **self.units)
+                except ValueError as exc:
+                    raise ValueError(f"{self.file}:{line}: {rows[0][place]}: {exc}") from exc
+                self.found.read_as[f"{rows[0][place]} of nodes as {what.what}"] += 1
+            self.found.num_nodes = max(self.found.num_nodes, node + 1)
+        return self.found
+
     def iperf(self, rows: Rows) -> MeasuredNetwork:
         """Read the output of `iperf -y C`, a line per measurement: the rate from the source to the destination."""
         number = _numbers([row[i] for row in rows for i in (_IPERF_SOURCE, _IPERF_TARGET)])
@@ -99,15 +143,18 @@ class _TableReader:
     def matrix(self, rows: Rows) -> MeasuredNetwork:
         """Read a square matrix with a row per source, with or without names in its first row and column."""
         head = len(rows) > 1 and len(rows[1]) in (len(rows) - 1, len(rows)) and not _all_values(rows[0])
+        head = head or _is_numbered(rows)
         body = rows[1:] if head else rows
         side = all(len(row) == len(body) + 1 for row in body)
+        place = _places(self.file, rows[0], [row[0] for row in body]) if head and side else None
         body = [row[1:] if side else row for row in body]
         for line, row in enumerate(body, start=1 + head):
             if len(row) != len(body):
                 what = f"{len(row)} values in a matrix of {len(body)} rows"
                 remedy = "give a square matrix, or a header with source and destination"
                 raise ValueError(f"{self.file}:{line}: {what}; {remedy}")
-            for dst, value in enumerate(row):
+            for column, value in enumerate(row):
+                dst = column if place is None else place[column]
                 self._say(line, line - 1 - head, dst, self.values, value, "values")
         self.found.num_nodes = len(body)
         return self.found
@@ -118,8 +165,38 @@ class _TableReader:
         try:
             add(self.found.at(src, dst), what, value, **self.units)
         except ValueError as exc:
-            raise ValueError(f"{self.file}:{line}: {exc}") from exc
+            place = f"{self.file}: {self.names[src]} to {self.names[dst]}" if self.names else f"{self.file}:{line}"
+            raise ValueError(f"{place}: {exc}") from exc
         self.found.read_as[f"{name} as {what.what}"] += 1
+
+
+def _is_node(head: str) -> bool:
+    return head.strip().lower() == "node"
+
+
+def _of_node(head: str) -> NamedQuantity | None:
+    """Return the rate of a node that a column has; None for other columns."""
+    what = named_of_node(head)
+    return what if what is not None and what.what in (UP, DOWN) else None
+
+
+def _is_numbered(rows: Rows) -> bool:
+    """Whether rows and columns are headed 0, 1, 2 and so on, as pandas writes a matrix without names."""
+    numbers = [str(number) for number in range(len(rows) - 1)]
+    return len(rows) > 2 and rows[0] == ["", *numbers] and [row[0] for row in rows[1:]] == numbers
+
+
+def _places(file: str, heads: Sequence[str], sides: Sequence[str]) -> list[int] | None:
+    """Return the row whose name each column has; None where rows and columns share no name.
+
+    Raises ValueError where some names are shared and others are not.
+    """
+    columns = heads[-len(sides) :]
+    if len(set(sides)) < len(sides) or not set(columns) & set(sides):
+        return None
+    if unknown := next((name for name in columns if name not in sides), None):
+        raise ValueError(f"{file}:1: column {unknown!r} has no row of that name; give rows and columns the same names")
+    return [sides.index(name) for name in columns]
 
 
 def _named_ends(rows: Rows) -> Ends | None:
@@ -151,4 +228,4 @@ def _numbers(names: Sequence[str]) -> dict[str, int]:
 
 
 def _all_values(row: Sequence[str]) -> bool:
-    return all(is_nothing(cell) or cell.replace(".", "", 1).replace("e", "", 1).isdigit() for cell in row)
+    return all(is_nothing(cell) or is_number(cell) for cell in row)

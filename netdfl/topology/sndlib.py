@@ -1,0 +1,91 @@
+"""Graphs in SNDlib's native XML: nodes with their places, and links with the capacity that is installed."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+from xml.etree.ElementTree import Element, fromstring, iterparse
+
+from netdfl.core.tables import lazy_module
+
+if TYPE_CHECKING:
+    import networkx as nx
+else:
+    nx = lazy_module("networkx")
+
+ROOT = "network"
+"""The name of the root element, which tells the format from GraphML."""
+MODULES = "links without installed capacity"
+_FORM = "expected networkStructure with nodes and links, each link with source and target"
+
+
+def root_of(text: bytes) -> str:
+    """Return the name of an XML text's root element, without its namespace. Raises SyntaxError for no XML."""
+    _, element = next(iterparse(BytesIO(text), ["start"]))
+    return _plain(element.tag)
+
+
+def read_sndlib(file: str, text: bytes) -> Any:
+    """Return the networkx graph of an SNDlib network.
+
+    Nodes have their `label`, and `Longitude` and `Latitude` where coordinates are geographical; links have `capacity`
+    where one is installed. Of modules that could be installed nothing is taken: `MODULES` of the graph counts the links
+    with nothing else. Raises ValueError for other contents, SyntaxError for no XML.
+    """
+    structure = _child(fromstring(text), "networkStructure")
+    nodes, links = _child(structure, "nodes"), _child(structure, "links")
+    if nodes is None or links is None:
+        raise ValueError(f"{file} is no network of SNDlib: {_FORM}")
+    graph = nx.MultiGraph()
+    geographical = nodes.get("coordinatesType", "geographical") == "geographical"
+    for node in nodes:
+        name = node.get("id", "")
+        graph.add_node(name, label=name, **(_place(node) if geographical else {}))
+    bare = 0
+    for link in links:
+        ends = _text(link, "source"), _text(link, "target")
+        unknown = [end for end in ends if end not in graph]
+        if unknown:
+            raise ValueError(f"{file}: link {link.get('id', '')}: there is no node {unknown[0]!r}; {_FORM}")
+        capacity = _installed(file, link)
+        bare += not capacity
+        graph.add_edge(*ends, **({"capacity": capacity} if capacity else {}))
+    graph.graph[MODULES] = bare
+    return graph
+
+
+def modules_words(file: str, graph: Any) -> list[str]:
+    """Return a note on links of an SNDlib network that have no rate; none for other graphs."""
+    bare = graph.graph.get(MODULES, 0)
+    what = f"{bare} of its links have no installed capacity; modules to choose from are no rate"
+    return [f"{file}: {what}"] if bare else []
+
+
+def _installed(file: str, link: Element) -> str:
+    """Return the installed capacity of a link; empty where there is none, or 0. Raises ValueError."""
+    capacity = _text(_child(link, "preInstalledModule"), "capacity")
+    try:
+        return capacity if capacity and float(capacity) > 0 else ""
+    except ValueError as exc:
+        what = f"capacity {capacity!r} is no number"
+        raise ValueError(f"{file}: link {link.get('id', '')}: {what}; write it in the unit of rate_unit") from exc
+
+
+def _place(node: Element) -> dict[str, str]:
+    found = _child(node, "coordinates")
+    places = {"Longitude": _text(found, "x"), "Latitude": _text(found, "y")}
+    return {name: text for name, text in places.items() if text}
+
+
+def _child(element: Element | None, name: str) -> Element | None:
+    """Return the first child of a name, whatever its namespace."""
+    return next((each for each in (element if element is not None else ()) if _plain(each.tag) == name), None)
+
+
+def _text(element: Element | None, name: str) -> str:
+    found = _child(element, name)
+    return "" if found is None else (found.text or "").strip()
+
+
+def _plain(tag: str) -> str:
+    return tag.rpartition("}")[2]
