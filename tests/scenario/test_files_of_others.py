@@ -29,6 +29,8 @@ from netdfl.training.data.on_disk import table
 from netdfl.training.data.own import shared
 from netdfl.training.data.partitions import given
 from netdfl.worlds.simulated.compute import measured
+from netdfl.worlds.simulated.compute import table as compute_table
+from tests.topology.test_sndlib import TRIANGLE
 
 SCENARIO = {"schema": "netdfl/1", "name": "read", "nodes": 3, "rounds": 2, "world": "simulated", "algorithm": "dpsgd"}
 SCENARIO |= {"task": {"kind": "consensus", "dim": 2}, "topology": "full"}
@@ -71,6 +73,8 @@ def facts(read: Callable[..., Any], **how: object) -> Callable[[str], object]:
 READERS: Mapping[str, tuple[str, str, Callable[[str], object]]] = {
     "kind measured": ("a.json", '{"schema": "netdfl/compute/1",\n "train_ns": [5, 7, 9]}\n',
                       lambda file: [measured(Streams(0), file=file)(node, 0) for node in range(3)]),  # type: ignore[operator]
+    "kind table": ("a.csv", "node,compute_ms\n0,5\n1,7\n2,9\n",
+                   lambda file: [compute_table(Streams(0), file=file)(node, 0) for node in range(3)]),
     "kind given": ("a.json", "[[0, 2],\n [1]]\n",
                    lambda file: [part.tolist() for part in given(np.zeros(3, np.int64), 2, Streams(0), file=file)]),
     "name table": ("a.csv", "rooms,city,price\n1,a,2.5\n2,b,3.5\n", rows),
@@ -81,6 +85,8 @@ READERS: Mapping[str, tuple[str, str, Callable[[str], object]]] = {
     "dist empirical": ("a.csv", "delay_ms\n2\n5\n", lambda file: repr(empirical(file=file).quantile)),
     "kind mahimahi": ("a.txt", "2\n3\n5\n", lambda file: mahimahi(file=file)),
     "links_from graph": ("a.graphml", GRAPHML, facts(read_graph_file, by_distance=False)),
+    "links_from sndlib": ("a.xml", TRIANGLE, facts(read_graph_file, by_distance=False)),
+    "links_from json": ("a.json", '{"a": {"b": 10},\n "b": {"a": 8}}\n', facts(read_table_file, values="rtt")),
     "links_from table": ("a.csv", "src,dst,rtt\n0,1,10\n1,2,20\n", facts(read_table_file, values="rtt")),
     "links_from iperf": ("a.csv", "t,10.0.0.1,5,10.0.0.2,4,3,0-9,1,8\nt,10.0.0.2,5,10.0.0.1,4,3,0-9,1,9\n",
                          facts(read_table_file, values="rtt")),

@@ -120,10 +120,12 @@ def local_sample(scenario: Scenario) -> Iterator[CheckFinding]:
 
 
 def compute_can_be(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that the virtual time of local rounds can be drawn."""
+    """Check that the virtual time of local rounds can be drawn, and that a table has that of every client."""
     try:
         if isinstance(scenario.world, SimulatedOptions):
-            scenario.world.compute.build(Streams(scenario.seed))
+            model = scenario.world.compute.build(Streams(scenario.seed))
+            for node in range(scenario.nodes if scenario.world.compute.kind == "table" else 0):
+                model(node, 0)
     except (ValueError, InputError) as exc:
         yield CheckFinding(("world", "compute"), str(exc))
 

@@ -23,6 +23,7 @@ from netdfl.core.given_files import given_text
 from netdfl.core.rng import Streams
 from netdfl.core.types import NodeId
 from netdfl.core.units import Bound, PositiveFloat, TimeNs
+from netdfl.worlds.simulated.compute_table import read_compute_table
 
 ComputeTime: TypeAlias = Callable[[NodeId, int], int]
 """A function from (node, round) to the nanoseconds that the node's local round takes."""
@@ -80,12 +81,29 @@ def measured(
     return MeasurementRequest(scale) if file is None else replay(Path(file), scale)
 
 
+def table(streams: Streams, /, *, file: str, column: str = "", scale: PositiveFloat = 1.0) -> ComputeTime:
+    """Take each node's time from a CSV file with a row a node: a column `compute_ms`, and `node` if rows are unordered.
+
+    Where a node has several rows, its rounds take these times in turn, over and over. `scale` multiplies all times, as
+    where the table says what one example takes.
+    """
+    times = [[round_ns(scale * ns) for ns in of_node] for of_node in read_compute_table(file, column)]
+
+    def take(node: NodeId, round: int) -> int:
+        if node >= len(times):
+            raise InputError(f"{file} has times of {len(times)} nodes, and there is a node {node}; add its row")
+        return times[node][round % len(times[node])]
+
+    return take
+
+
 COMPUTE: Mapping[str, Callable[..., ComputeTime | MeasurementRequest]] = {
     "constant": constant,
     "uniform": uniform,
     "lognormal": lognormal,
     "exponential": exponential,
     "measured": measured,
+    "table": table,
 }
 
 
