@@ -1,4 +1,4 @@
-"""The commands for data and calibration: `data get`, `calibrate`."""
+"""The commands for data and calibration: `data get`, `data convert`, `calibrate`."""
 
 from __future__ import annotations
 
@@ -28,6 +28,32 @@ def data_get(
     with _download_bar() as progress:
         path = get(name, root, source=source, progress=progress)  # type: ignore[arg-type]
     print(path)
+
+
+def data_convert(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="FedScale's client_device_capacity or client_behave_trace.")
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The CSV file to write.")],
+    nodes: Annotated[
+        int | None, typer.Option("--nodes", metavar="N", min=1, help="Draw so many devices; by default all.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="What they are drawn from.")] = 0,
+) -> None:
+    """Convert FedScale's devices, or their availability, to a table that a scenario names.
+
+    Nothing of the pickle is run: numbers, text, lists and dictionaries are read, all else is refused.
+
+    Examples:
+        netdfl data convert client_device_capacity --out devices.csv --nodes 16
+        netdfl data convert client_behave_trace --out absences.csv --nodes 16
+    """
+    from netdfl.scenario.measured.fedscale import convert
+
+    done = convert(file, out, nodes=nodes, seed=seed)
+    print(f"{done.file}: {done.num_nodes} nodes, of {done.num_devices} devices. In a scenario:")
+    for line in done.usage:
+        print(f"  {line}")
 
 
 @contextmanager
