@@ -63,7 +63,7 @@ def test_a_run_takes_the_times_of_the_table(tmp_path: Path) -> None:
         ("node,compute\n0,1\n", r"times\.csv:2: 1 has no unit; write it as 1ms, or call the column compute_ms"),
         ("node,compute_ms\n\n0,soon\n", r"times\.csv:3: compute_ms: 'soon'"),
         ("node,compute_ms\n0\n", r"times\.csv:2: compute_ms: ''"),
-        ("node,compute_ms\n0,-1\n", r"times\.csv:2: compute_ms: '-1' is below 0; write a time of 0 or more"),
+        ("node,compute_ms\n0,-1\n", r"times\.csv:2: compute_ms: '-1ms' is negative; a time is 0 or more"),
         ("node,speed\n0,1\n", r"times\.csv: none of node, speed is a compute time; expected a header with"),
         ("node,compute_ms\n", r"times\.csv has no row below its header"),
     ],

@@ -75,9 +75,6 @@ def _time(where: str, row: Sequence[str], place: int, unit: str, head: str) -> i
     if bare and not unit:
         raise ValueError(f"{where}: {text} has no unit; write it as {text}ms, or call the column {head}_ms")
     try:
-        found = parse_time_ns(f"{text}{unit}" if bare else text)
+        return parse_time_ns(f"{text}{unit}" if bare else text)
     except ValueError as exc:
         raise ValueError(f"{where}: {head}: {exc}") from exc
-    if found < 0:
-        raise ValueError(f"{where}: {head}: {text!r} is below 0; write a time of 0 or more")
-    return found
