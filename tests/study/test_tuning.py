@@ -16,10 +16,10 @@ from rich.console import Console
 from netdfl.core.errors import InputError
 from netdfl.study.summary import GridPoint, estimate, estimates
 from netdfl.study.sweep import sweep
-from netdfl.study.tuning.answer import Tuning, tried
+from netdfl.study.tuning.answer import SearchAnswer, tried
 from netdfl.study.tuning.boundary import Decision, boundary_of, search
 from netdfl.study.tuning.tune import TuneOrder, tune
-from netdfl.study.tuning.values import Knob, Target, deadlines, given_values, read_confidence, read_target
+from netdfl.study.tuning.values import Knob, TuneTarget, deadlines, given_values, read_confidence, read_target
 from tests.in_process import InProcess
 
 STRAGGLERS = """
@@ -124,7 +124,7 @@ def test_a_tuned_wait_is_what_a_scan_of_its_grid_finds(
     (cells,) = (tmp_path / "swept").glob("*/cells")
     (out / "cells").symlink_to(cells)  # the runs are the scan's own: a search makes the same cells
     order = TuneOrder(
-        knob=knob, target=Target("consensus_distance", most), confidence=0.95, values=",".join(values), seeds=3
+        knob=knob, target=TuneTarget("consensus_distance", most), confidence=0.95, values=",".join(values), seeds=3
     )
     before = InProcess.made
     code = tune(tmp_path / "s.yaml", order, out=out, console=Console(file=said, width=200), make_runner=InProcess)
@@ -147,7 +147,7 @@ SMALL = STRAGGLERS.replace("nodes: 4", "nodes: 3").replace("rounds: 4", "rounds:
 
 
 def order(knob: Knob = "deadline", **more: object) -> TuneOrder:
-    asked = {"target": Target("consensus_distance", 1e-9), "confidence": 0.95, "seeds": 2} | more
+    asked = {"target": TuneTarget("consensus_distance", 1e-9), "confidence": 0.95, "seeds": 2} | more
     return TuneOrder(knob=knob, **asked)  # type: ignore[arg-type]
 
 
@@ -191,7 +191,7 @@ def test_values_come_from_the_rounds_of_auto_and_from_the_graph(
     draw_nothing()
     file = tmp_path / "small.yaml"
     file.write_text(SMALL)
-    code, said = told(file, order(target=Target("consensus_distance", 1e-30)), tmp_path / "out")
+    code, said = told(file, order(target=TuneTarget("consensus_distance", 1e-30)), tmp_path / "out")
     answer = json.loads((tmp_path / "out" / "answer.json").read_text())
     assert code == 1
     assert answer["answer"] is None
@@ -237,14 +237,14 @@ def point(*accuracies: float | None, failed: int = 0, **more: float) -> GridPoin
 def test_a_value_reaches_where_its_interval_does_and_every_run_came_to_its_end(
     at: GridPoint, decision: Decision, note: str
 ) -> None:
-    found = tried("1s", at, Target("test_accuracy", 0.9), 0.95)
+    found = tried("1s", at, TuneTarget("test_accuracy", 0.9), 0.95)
     assert found.decision == decision
     assert found.note.startswith(note)
     assert bool(found.note) == bool(note)
 
 
 def test_a_smaller_confidence_decides_what_a_larger_leaves_open() -> None:
-    at, target = point(0.92, 0.93, 0.91), Target("test_accuracy", 0.9)
+    at, target = point(0.92, 0.93, 0.91), TuneTarget("test_accuracy", 0.9)
     assert [tried("1s", at, target, level).decision for level in (0.8, 0.95, 0.99)] == ["reaches", "open", "open"]
     assert estimate([1.0, 2.0, 4.0], 0.95) == pytest.approx(estimate([1.0, 2.0, 4.0], 0.95 + 1e-12), rel=1e-3)
     wide, narrow = (estimates(at, "test_accuracy", confidence=level) for level in (0.99, 0.5))
@@ -254,10 +254,10 @@ def test_a_smaller_confidence_decides_what_a_larger_leaves_open() -> None:
 
 
 def test_a_curve_that_goes_down_again_is_told_and_its_answer_lies_above_what_misses() -> None:
-    target = Target("test_accuracy", 0.9)
+    target = TuneTarget("test_accuracy", 0.9)
     curve = [point(0.5, 0.5), point(0.95, 0.95), point(0.5, 0.5), point(0.91, 0.91)]
     values = ["10ms", "20ms", "30ms", "40ms"]
-    tuning = Tuning(
+    tuning = SearchAnswer(
         "s", "deadline", target, 0.95, values,
         {place: tried(value, at, target, 0.95) for place, (value, at) in enumerate(zip(values, curve, strict=True))},
     )  # fmt: skip
@@ -291,14 +291,19 @@ def test_what_can_t_be_searched_is_refused_with_its_remedy(read: Callable[[], ob
     [
         ("", order("quorum", values="2,3"), r"quorum=3 can't be run: .*nobody on full ever hears from 3"),
         ("topology: full", order("quorum"), r"a node hears from 1 others in a round, so no quorum can be chosen"),
-        ("deadline: 1s", order(values="1s,2s"), r"wait"),
+        ("key", order(values="1s,2s"), r"waits"),
+        (
+            "",
+            order(target=TuneTarget("test_accuracy", 0.9)),
+            r"test_accuracy is never measured by the task cons",
+        ),
     ],
 )
 def test_what_a_scenario_refuses_is_told_before_anything_is_run(
     change: str, asked: TuneOrder, said: str, tmp_path: Path
 ) -> None:
     file, before = tmp_path / "small.yaml", InProcess.made
-    text = {"": SMALL, "topology: full": SMALL.replace("nodes: 3", "nodes: 2"), "deadline: 1s": SMALL + "waits: 1\n"}
+    text = {"": SMALL, "topology: full": SMALL.replace("nodes: 3", "nodes: 2"), "key": SMALL + "waits: 1\n"}
     file.write_text(text[change])
     with pytest.raises(InputError, match=said):
         told(file, asked, tmp_path / "out")

@@ -10,7 +10,7 @@ from netdfl.core.rng import Streams
 from netdfl.topology.files import graph_words, read_graph
 from netdfl.topology.static import graphml
 
-TRIANGLE = """<?xml version="1.0" encoding="UTF-8"?>
+TRIANGLE = """<?xml version="1.0"?>
 <network xmlns="http://sndlib.zib.de/network" version="1.0"><networkStructure>
 <nodes coordinatesType="geographical">
   <node id="Linz"><coordinates><x>14.29</x><y>48.31</y></coordinates></node>

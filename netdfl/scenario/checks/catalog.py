@@ -120,7 +120,7 @@ def local_sample(scenario: Scenario) -> Iterator[CheckFinding]:
 
 
 def compute_can_be(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that the virtual time of local rounds can be drawn, and that a table has that of every client."""
+    """Check that the virtual time of local rounds can be drawn, and that a table names every client."""
     try:
         if isinstance(scenario.world, SimulatedOptions):
             model = scenario.world.compute.build(Streams(scenario.seed))

@@ -28,7 +28,7 @@ _FORMS = (
 )
 
 
-class Converted(NamedTuple):
+class ConvertedTable(NamedTuple):
     """A written table: its kind, its file, how many nodes it has, of how many devices."""
 
     kind: Kind
@@ -48,7 +48,7 @@ class Converted(NamedTuple):
         ]
 
 
-def convert(source: Path, out: Path, *, nodes: int | None = None, seed: int = 0) -> Converted:
+def convert(source: Path, out: Path, *, nodes: int | None = None, seed: int = 0) -> ConvertedTable:
     """Write the table of a FedScale file: devices or availability, whichever it holds.
 
     With `nodes`, as many devices are drawn by `seed`; else all are taken, in the order of the file. Raises InputError
@@ -74,7 +74,7 @@ def convert(source: Path, out: Path, *, nodes: int | None = None, seed: int = 0)
     with writing(out, RunError):
         out.parent.mkdir(parents=True, exist_ok=True)
         write_whole(out, text.getvalue().encode())
-    return Converted(kind, out, len(chosen), len(data))
+    return ConvertedTable(kind, out, len(chosen), len(data))
 
 
 def _chosen(source: Path, devices: Sequence[Hashable], nodes: int | None, seed: int) -> Sequence[Hashable]:

@@ -13,14 +13,14 @@ from netdfl.study.outcome import words
 from netdfl.study.summary import Estimate, GridPoint, estimates
 from netdfl.study.tables import number
 from netdfl.study.tuning.boundary import Boundary, Decision, boundary_of
-from netdfl.study.tuning.values import Knob, Target
+from netdfl.study.tuning.values import Knob, TuneTarget
 
 SCHEMA = "netdfl/tuning/1"
 _ENDED_BADLY = ("deadlock", "stalled", "died")
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class TriedValue:
     """A value that was run: its estimate (None where a run has no figure), and what that says of the target."""
 
     value: str
@@ -30,7 +30,7 @@ class Tried:
     note: str = ""
 
 
-def tried(value: str, point: GridPoint, target: Target, confidence: float) -> Tried:
+def tried(value: str, point: GridPoint, target: TuneTarget, confidence: float) -> TriedValue:
     """Decide whether a value reaches the target, by the interval of the mean over its runs.
 
     A value misses where a run stalls at the end, deadlocks, loses a node or has no figure. Where a run failed, nothing
@@ -38,27 +38,29 @@ def tried(value: str, point: GridPoint, target: Target, confidence: float) -> Tr
     """
     found = estimates(point, target.figure, log=target.log, confidence=confidence)
     if point.num_failed:
-        return Tried(value, "open", found, point.num_failed, "runs failed")
+        return TriedValue(value, "open", found, point.num_failed, "runs failed")
     bad = [name for name in _ENDED_BADLY if any(point.figures.get(name, ()))]
     if bad:
-        return Tried(value, "misses", found, note=f"a run ended so: {', '.join(bad)}")
+        return TriedValue(value, "misses", found, note=f"a run ended so: {', '.join(bad)}")
     if found is None or found.cells < len(point.by_seed):
-        return Tried(value, "misses", found, note=f"a run has no {words(target.figure)}: it diverged, or measures none")
+        return TriedValue(
+            value, "misses", found, note=f"a run has no {words(target.figure)}: it diverged, or measures none"
+        )
     surely, hardly = (found.low, found.high) if target.is_least else (found.high, found.low)
     decision: Decision = "reaches" if target.met_by(surely) else "open" if target.met_by(hardly) else "misses"
-    return Tried(value, decision, found)
+    return TriedValue(value, decision, found)
 
 
 @dataclass(frozen=True)
-class Tuning:
+class SearchAnswer:
     """A search: what it looks for among which values, and by place what those come to that were run."""
 
     name: str
     knob: Knob
-    target: Target
+    target: TuneTarget
     confidence: float
     values: Sequence[str]
-    tried: Mapping[int, Tried] = field(default_factory=dict)
+    tried: Mapping[int, TriedValue] = field(default_factory=dict)
 
     @property
     def boundary(self) -> Boundary:
@@ -122,7 +124,7 @@ class Tuning:
         """Return a row of text for each value that was run."""
         return [self._row(each) for _, each in sorted(self.tried.items())]
 
-    def _row(self, each: Tried) -> list[str]:
+    def _row(self, each: TriedValue) -> list[str]:
         name, found = self.target.figure, each.estimate
         shown = ["0", "-", "-"]
         if found is not None:
@@ -152,7 +154,7 @@ class Tuning:
             file.parent.mkdir(parents=True, exist_ok=True)
             write_whole(file, (dump_json(data, indent=1) + "\n").encode())
 
-    def _plain(self, each: Tried) -> dict[str, object]:
+    def _plain(self, each: TriedValue) -> dict[str, object]:
         found = each.estimate._asdict() if each.estimate else {}
         return {"value": each.value, "decision": each.decision, **found, "failed": each.num_failed, "note": each.note}
 

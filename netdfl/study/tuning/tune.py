@@ -12,9 +12,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from netdfl.core.errors import InputError
+from netdfl.core.errors import InputError, ScenarioError
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.shipped import find_scenario
+from netdfl.scenario.model.schema import Scenario
 from netdfl.study.cells import CellResult, StudyProgress, check_values, look, run_all
 from netdfl.study.outcome import figures_of, words
 from netdfl.study.plan import Cell, FigureSpec, GridPlan, cells_of, is_study, places_of
@@ -25,9 +26,9 @@ from netdfl.study.runners.local import LocalRunner
 from netdfl.study.summary import markdown_table, points_of
 from netdfl.study.sweep import write_results
 from netdfl.study.tables import number
-from netdfl.study.tuning.answer import HEADINGS, Tuning, tried
+from netdfl.study.tuning.answer import HEADINGS, SearchAnswer, tried
 from netdfl.study.tuning.boundary import Decision, search
-from netdfl.study.tuning.values import PATHS, Knob, Target, deadlines, given_values, overrides, quorums
+from netdfl.study.tuning.values import PATHS, Knob, TuneTarget, deadlines, given_values, overrides, quorums
 
 ANSWER = "answer.json"
 FOUND, NONE = 0, 1
@@ -38,13 +39,13 @@ BESIDE = ("virtual_duration_s", "missing", "late")
 
 @dataclass(frozen=True, kw_only=True)
 class TuneOrder:
-    """What is asked for: the knob and the target, the confidence, the values (empty: chosen by the scenario).
+    """The question: the knob and the target, the confidence, the values (empty: chosen by the scenario).
 
     With `scan` every value is run, which needs no assumption on the curve.
     """
 
     knob: Knob
-    target: Target
+    target: TuneTarget
     confidence: float
     values: str = ""
     seeds: int = 5
@@ -113,7 +114,7 @@ def tune(
         raise InputError(f"{file}: is a study, and a search takes one scenario: name one of `netdfl list scenarios`")
     runs = _Runs(file, [*sets, "world.kind=simulated"], out, jobs, console, far or StudyProgress(), make_runner)
     plan = _plan(runs, order)
-    tuning = Tuning(plan.name, order.knob, order.target, order.confidence, list(plan.vary[PATHS[order.knob]]))
+    tuning = SearchAnswer(plan.name, order.knob, order.target, order.confidence, list(plan.vary[PATHS[order.knob]]))
     tuning = _searched(runs, plan, order, tuning)
     _write(runs, plan, tuning)
     return FOUND if tuning.answer is not None else NONE
@@ -122,6 +123,7 @@ def tune(
 def _plan(runs: _Runs, order: TuneOrder) -> GridPlan:
     """Return the grid of the search; without `--values` it is made of runs with `deadline: auto`, or of the graph."""
     scenario = load(runs.file, runs.sets)
+    _check_measured(runs, scenario, order.target)
     path, target = PATHS[order.knob], order.target
     drawn = [FigureSpec(y=name, x=path, log=name == target.figure and target.log) for name in (target.figure, *BESIDE)]
     plan = GridPlan(scenario.name, runs.file, {"": []}, {}, order.seeds, drawn)
@@ -136,6 +138,16 @@ def _plan(runs: _Runs, order: TuneOrder) -> GridPlan:
     cells = runs.cells(first)
     check_values(look(runs.file, cells, runs.out / "cells")[0], cells)
     return plan
+
+
+def _check_measured(runs: _Runs, scenario: Scenario, target: TuneTarget) -> None:
+    """Raise InputError where the scenario's task has no such figure, by the check of `expect`."""
+    bound = "at_least" if target.is_least else "at_most"
+    try:
+        load(runs.file, [*runs.sets, f"expect.{target.figure}={{{bound}: {target.bound!r}}}"])
+    except ScenarioError as error:
+        what = f"{scenario.name}: {target.figure} is never measured by the task {scenario.task.kind}"
+        raise InputError(f"{what}; search for the other target, or change the task") from error
 
 
 def _deadlines(runs: _Runs, plan: GridPlan, order: TuneOrder) -> list[str]:
@@ -154,7 +166,7 @@ def _deadlines(runs: _Runs, plan: GridPlan, order: TuneOrder) -> list[str]:
     return values
 
 
-def _searched(runs: _Runs, plan: GridPlan, order: TuneOrder, tuning: Tuning) -> Tuning:
+def _searched(runs: _Runs, plan: GridPlan, order: TuneOrder, tuning: SearchAnswer) -> SearchAnswer:
     cells, path = runs.cells(plan), PATHS[order.knob]
     of_value = {value: [cell for cell in cells if dict(cell.values)[path] == value] for value in tuning.values}
     found = {}
@@ -164,16 +176,21 @@ def _searched(runs: _Runs, plan: GridPlan, order: TuneOrder, tuning: Tuning) -> 
         ran = runs.run(plan, [cell for value in values.values() for cell in of_value[value]])
         for place, point in zip(values, points_of(ran), strict=True):
             found[place] = tried(values[place], point, order.target, order.confidence)
+        if not any(each.estimate or each.num_failed for each in found.values()):
+            what = f"no run of {', '.join(values.values())} has a {words(order.target.figure)} at its end"
+            raise InputError(
+                f"{what}: its task measures none, or all diverge; look at the runs in {runs.out / 'cells'}"
+            )
         return {place: found[place].decision for place in places}
 
     if order.scan:
         decide(range(len(tuning.values)))
     else:
         search(len(tuning.values), decide, max(1, runs.jobs // order.seeds))
-    return Tuning(tuning.name, tuning.knob, tuning.target, tuning.confidence, tuning.values, found)
+    return SearchAnswer(tuning.name, tuning.knob, tuning.target, tuning.confidence, tuning.values, found)
 
 
-def _write(runs: _Runs, plan: GridPlan, tuning: Tuning) -> None:
+def _write(runs: _Runs, plan: GridPlan, tuning: SearchAnswer) -> None:
     """Write what a sweep of the values that were run writes, the curve with the target, and the answer; print it."""
     path = PATHS[tuning.knob]
     ran = [runs.found[cell] for cell in runs.cells(plan) if cell in runs.found]
@@ -182,14 +199,14 @@ def _write(runs: _Runs, plan: GridPlan, tuning: Tuning) -> None:
     (runs.out / "answer.md").write_text(_page(tuning), encoding="utf-8")
     tuning.write(runs.out / ANSWER)
     for line in _plain(HEADINGS, tuning.rows()):
-        runs.console.print(line, markup=False, highlight=False)
+        runs.console.print(line, markup=False, highlight=False, soft_wrap=True)
     for line in tuning.lines():
         runs.console.print(line, markup=False, highlight=False, soft_wrap=True)
     made = f"{len(tuning.tried)} of {len(tuning.values)} values were run; tables and figures in {runs.out}"
     runs.console.print(made, markup=False, highlight=False, soft_wrap=True)
 
 
-def draw_curve(ran: Sequence[CellResult], tuning: Tuning, drawn: FigureSpec, folder: Path) -> None:
+def draw_curve(ran: Sequence[CellResult], tuning: SearchAnswer, drawn: FigureSpec, folder: Path) -> None:
     """Draw the curve, with the target as a line and the interval as a band, in place of the sweep's figure."""
     points = [point for point in points_of(ran) if point.figures.get(drawn.y)]
     if not points:
@@ -206,7 +223,7 @@ def draw_curve(ran: Sequence[CellResult], tuning: Tuning, drawn: FigureSpec, fol
     save(figure, folder / f"{drawn.y}.png")
 
 
-def _page(tuning: Tuning) -> str:
+def _page(tuning: SearchAnswer) -> str:
     return markdown_table(HEADINGS, tuning.rows()) + "\n" + "".join(f"{line}\n" for line in tuning.lines())
 
 

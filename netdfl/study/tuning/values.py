@@ -14,7 +14,7 @@ from netdfl.scenario.model.schema import Scenario
 from netdfl.study.plan import each_value, split_values
 
 Knob: TypeAlias = Literal["deadline", "quorum"]
-"""What is tuned: for how long a node waits, or for how many."""
+"""The wait that is tuned, by its time or by its number of messages."""
 PATHS: Mapping[Knob, str] = {"deadline": "wait.deadline", "quorum": "quorum"}
 """How tables and figures name it."""
 _STEPS = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
@@ -24,7 +24,7 @@ _LEAST_NS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class TuneTarget:
     """The figure of a run that is to be at least, or at most, a bound at its end."""
 
     figure: str
@@ -45,16 +45,16 @@ class Target:
         return value >= self.bound if self.is_least else value <= self.bound
 
 
-def read_target(accuracy: str | None, consensus: float | None) -> Target:
+def read_target(accuracy: str | None, consensus: float | None) -> TuneTarget:
     """Return the target of `--accuracy` or `--consensus`, of which exactly one is given. Raises InputError."""
     if (accuracy is None) == (consensus is None):
         raise InputError("a search needs one target: give either --accuracy 90% or --consensus 1e-3")
     if consensus is not None:
         if not consensus > 0:
             raise InputError(f"--consensus {consensus:g}: a distance to stay below is above 0, like 1e-3")
-        return Target("consensus_distance", consensus)
+        return TuneTarget("consensus_distance", consensus)
     try:
-        return Target("test_accuracy", parse_probability(accuracy))
+        return TuneTarget("test_accuracy", parse_probability(accuracy))
     except ValueError as error:
         raise InputError(f"--accuracy {accuracy}: {error}") from error
 
