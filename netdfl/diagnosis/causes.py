@@ -127,9 +127,26 @@ def _outages(snapshot: Snapshot, reason: Reason) -> Iterator[tuple[str, int]]:
 
 def _by_fate(snapshot: Snapshot, group: Sequence[NodeId], behind: tuple[NodeId, ...]) -> Finding:
     reasons = [reason for root in group for reason in blamed(snapshot, root)]
+    if not reasons:
+        return _without_senders(snapshot, group, behind)
     first = min((CAUSES[reason.why] for reason in reasons), key=FIRST.index)
     pairs = [(reason.waiter, reason.source) for reason in reasons]
     return make_finding(snapshot, first, pairs, grounds_of(snapshot, reasons), behind, permanent=True)
+
+
+def _without_senders(snapshot: Snapshot, group: Sequence[NodeId], behind: tuple[NodeId, ...]) -> Finding:
+    """Return the finding about nodes that wait for more messages than there are nodes that could send one."""
+    waits = [wait_of(snapshot, root) for root in group]
+    return Finding(
+        cause=Cause.DEADLOCK,
+        roots=tuple(group),
+        grounds=Grounds(at_ns=snapshot.at_ns, knot=tuple(_need(snapshot, root) for root in group)),
+        round=min(wait.round for wait in waits),
+        behind=behind,
+        began_ns=min(wait.since_ns for wait in waits),
+        found_ns=snapshot.at_ns,
+        permanent=True,
+    )
 
 
 # knots

@@ -47,8 +47,8 @@ def time_is_up(server_done_ns: int, now_ns: int, pace: Pace) -> bool:
 def goes_on(snapshot: Snapshot, running: Collection[NodeId]) -> bool:
     """Whether some client will go on by itself after the end of its server.
 
-    It will if the scenario ends its pause or the outage of its link, however late; or if its wait has a deadline, its
-    message is on its way or will be sent again, or it fetches a model.
+    It will if the scenario ends its pause or the outage of its link, or if its message will be sent again, however
+    late; or, within `MOST_BY_ITSELF_NS`, if its wait has a deadline, its message is on its way, or it fetches a model.
     """
     return any(_goes_on(snapshot, snapshot.nodes[node]) for node in running)
 
@@ -62,6 +62,8 @@ def _goes_on(snapshot: Snapshot, now: NodeNow) -> bool:
     edges = (snapshot.edge(*(wait.awaited[source].edge or (source, now.node))) for source in coming)
     if any(edge.heals_ns is not None for edge in edges):
         return True
+    if any(wait.awaited[source].resent for source in coming):
+        return True  # its sender gives up after so many attempts, which may last longer than anything else
     ends = wait.deadline_ns is not None or bool(coming)
     return ends and snapshot.at_ns - wait.since_ns < MOST_BY_ITSELF_NS
 

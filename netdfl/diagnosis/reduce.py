@@ -79,13 +79,17 @@ def surely_gone(snapshot: Snapshot, waiter: NodeId, wait: WaitNow) -> frozenset[
 
 
 class _Counters:
-    """The lack of one waiting node: `short` messages of any source, or `missing` messages of sources not gone."""
+    """The lack of one waiting node: `short` messages of any source, or `missing` messages of sources not gone.
 
-    __slots__ = ("gone", "missing", "short")
+    Who does not know its senders lacks as many messages as it waits for, even if nobody is left to send one.
+    """
+
+    __slots__ = ("from_anybody", "gone", "missing", "short")
 
     def __init__(self, snapshot: Snapshot, waiter: NodeId, wait: WaitNow, *, by_chance: bool = True) -> None:
         self.gone = (will_be_gone if by_chance else surely_gone)(snapshot, waiter, wait)
         self.short, self.missing = wait.short, len(frozenset(wait.awaited) - self.gone)
+        self.from_anybody = wait.from_anybody
 
     def take(self, source: NodeId) -> bool:
         """Count `source` as supplied; return whether the wait can end now."""
@@ -95,7 +99,7 @@ class _Counters:
 
     @property
     def released(self) -> bool:
-        return self.short <= 0 or self.missing <= 0
+        return self.short <= 0 or (self.missing <= 0 and not self.from_anybody)
 
 
 def hopeless(snapshot: Snapshot, waiter: NodeId, *, by_chance: bool = True) -> bool:

@@ -139,7 +139,10 @@ class _RemedySearch:
             if finding.cause is Cause.FLOW_CONTROL:
                 yield ALL
             return
-        if not pairs or _in_need_of(snapshot, pairs):
+        if not pairs:
+            yield DEADLINE  # too few could send at all: no other setting makes more of them
+            return
+        if _in_need_of(snapshot, pairs):
             return
         yield from self.for_good(pairs) if finding.permanent else self.for_now(pairs)
 

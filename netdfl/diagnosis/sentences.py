@@ -36,6 +36,9 @@ def _lasting(grounds: Grounds, since_ns: int) -> str:
 
 def _each_other(knot: Sequence[Need], roots: Sequence[NodeId]) -> str:
     where = words.rounds([need.round for need in knot])
+    if not any(need.awaited for need in knot):
+        waiting = f"{'waits' if len(roots) == 1 else 'wait'} in {where}"
+        return f"{words.nodes(roots)} {waiting} for more messages than there are nodes that could send one"
     lacks = ((need.node, words.lacking(need.awaited, need.short, room=need.room)) for need in knot if need.awaited)
     each = words.listed(f"{node} for {what}" for node, what in lacks)
     return f"{words.nodes(roots)} wait for each other in {where}: {each}"

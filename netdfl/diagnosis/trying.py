@@ -115,7 +115,7 @@ class _PendingWait:
 
 def _due(snapshot: Snapshot, node: NodeId, wait: WaitNow, change: SettingEffect) -> Iterator[_WaitEvent]:
     """Yield the events of a wait, without the messages that others send once they go on."""
-    if wait.short <= 0 or not wait.awaited:
+    if wait.short <= 0 or not (wait.awaited or wait.from_anybody):
         yield snapshot.at_ns, node, _ENOUGH, True
     if wait.deadline_ns is not None:
         yield wait.deadline_ns, node, _ENOUGH, True

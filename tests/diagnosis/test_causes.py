@@ -53,6 +53,29 @@ def test_a_request_that_was_lost_is_not_blamed_on_who_was_asked() -> None:
     assert slow.text.endswith("never reached: it was lost on 1->2. Since 0 s. It ends at 1 s at the latest.")
 
 
+@pytest.mark.parametrize("detector", ["none", "heartbeat", "oracle"])
+def test_who_needs_more_messages_than_there_are_others_waits_for_good(detector: str) -> None:
+    """Nobody is awaited any more, as all others have sent theirs; those who know their senders then go on."""
+    others = waits(0, [2], round=3), waits(1, [2], round=2)
+    found = only(fleet(waits(2, [], need=3, have=[0, 1], round=1, since_ns=5, from_anybody=True), *others))
+    assert found.what == (
+        "node 2 waits in round 1 for more messages than there are nodes that could send one; 0 and 1 wait behind it"
+    )
+    assert (found.cause, found.roots, found.culprits, found.behind) == (Cause.DEADLOCK, (2,), (), (0, 1))
+    assert (found.round, found.began_ns, found.permanent) == (1, 5, True)
+    assert found.remedies == ("wait.deadline: auto",)
+    knows = fleet(waits(2, [], need=3, have=[0, 1], round=1), *others, detector=detector)
+    assert find_stuck(knows) == []
+    enough = fleet(waits(2, [], need=2, have=[0, 1], round=1, from_anybody=True), *others, detector=detector)
+    assert find_stuck(enough) == []
+
+
+def test_several_who_need_more_messages_than_there_are_others_are_told_one_by_one() -> None:
+    nodes = [waits(node, [], need=3, have=[1 - node], round=node, from_anybody=True) for node in (0, 1)]
+    one, two = find_stuck(fleet(*nodes))
+    assert (one.roots, one.round, two.roots, two.round) == ((0,), 0, (1,), 1)
+
+
 def test_a_request_on_its_way_is_told_apart_from_a_message_on_its_way() -> None:
     flying = AwaitedMessage(AwaitedFate.IN_FLIGHT, edge=(1, 2))
     found = only(fleet(waits(1, {2: flying}, round=3, what=WaitKind.REPLY), is_(2, State.RUNNING)))

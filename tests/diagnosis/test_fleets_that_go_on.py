@@ -118,6 +118,17 @@ def test_a_client_with_a_long_deadline_is_named_where_the_run_ends_without_it() 
     assert any("node 0" in reason for reason in ended.reasons)
 
 
+def test_a_client_whose_server_still_sends_again_has_the_time_for_it_however_long() -> None:
+    """Every attempt is lost; the server gives up after 94 s, and only then is the client's wait skipped."""
+    ended = run(
+        **STAR,
+        delivery={"kind": "acknowledged", "timeout": "200ms", "attempts": 20},
+        wait={"for": {"quorum": 3}, "deadline": "none", "on_stall": "skip"},
+        events=[{"at_round": 0, "drop": "5->2"}],
+    )
+    assert ended.verdict == "done", ended.reasons
+
+
 def test_a_client_that_asks_for_a_model_has_the_time_for_it() -> None:
     events = [crash(3, "14ms", "500ms", state="lost"), {"at": "20ms", "drop": "3->5", "kind": "fetch"}]
     ended = run(**STAR, failure_detector=ORACLE, events=events)

@@ -24,6 +24,7 @@ def waits(
     gone: Collection[NodeId] = (),
     undecided: Collection[NodeId] = (),
     essential: bool = False,
+    from_anybody: bool = False,
     ends_ns: int | None = None,
 ) -> NodeNow:
     """`node` waits for `on`: unsent messages where no fate is given, all of them where no `need` is given."""
@@ -36,6 +37,7 @@ def waits(
         gone=frozenset(gone),
         undecided=frozenset(undecided),
         essential=essential,
+        from_anybody=from_anybody,
         since_ns=since_ns,
         deadline_ns=deadline_ns,
         what=what,

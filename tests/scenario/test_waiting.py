@@ -52,6 +52,11 @@ REFUSED = {
         ["wait.for={quorum: 5}", "algorithm=fedavg", "topology={kind: star, participation: 0.5}"],
         "a quorum of at most 4",
     ),
+    "a quorum of all, oneself too": (
+        ["wait={for: {quorum: 8}, deadline: none}", *PUSH, "algorithm={name: dfedsgpsm_s, neighbors: 1}"],
+        "the most is 7, use for: all, or a quorum of at most 1",
+    ),
+    "a quorum of more than all, on graphs that change": (["wait.for={quorum: 8}", *PUSH], "the most is 7"),
     "no wait for a reply": (["wait.for=none", "algorithm=ad_psgd"], "asks again before"),
     "a quorum for one reply": (["wait.for={quorum: 2}", "algorithm=ad_psgd"], "waits for one reply"),
 }
