@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from algorithm_fleets import STREAMS
 
+from netdfl.core.rng import Streams
 from netdfl.topology import spectrum
 from netdfl.topology.catalog import TOPOLOGIES, WEIGHTS
 from netdfl.topology.network import Network
@@ -16,7 +16,7 @@ from netdfl.topology.spectrum import eigenvalues
 def test_many_nodes_outermost_eigenvalues_come_from_a_few_steps(
     kind: str, weights: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    net = Network(TOPOLOGIES[kind](144, STREAMS), WEIGHTS[weights])
+    net = Network(TOPOLOGIES[kind](144, Streams(11)), WEIGHTS[weights])
     exact = eigenvalues(net.weights(net.graph(0)))
     monkeypatch.setattr("netdfl.topology.spectrum._DENSE", 0)
     monkeypatch.setattr("netdfl.topology.spectrum._KRYLOV", 60)
