@@ -241,12 +241,20 @@ def quiet_ns(scenario: Scenario) -> int:
     detector: Any = scenario.failure_detector
     if detector.kind == "heartbeat":
         longest.append(detector.every * (detector.misses + 1))
+        if loses_by_chance(scenario):  # every other heartbeat: so long on average until as many in a row are lost
+            longest.append(detector.every * 2 ** (detector.misses + 1))
     delivery: Any = scenario.delivery
     if delivery.kind == "acknowledged":
         first_ns = 500_000_000 if delivery.timeout == "auto" else delivery.timeout
         longest += [32 * first_ns, sum(first_ns * 2 ** min(again, 5) for again in range(delivery.attempts + 1)) // 8]
     longest += [_time(event, key) for event in scenario.events for key in ("by", "for", "restart_after")]
     return TIMES * max(longest)
+
+
+def loses_by_chance(scenario: Scenario) -> bool:
+    """Whether some link loses some messages, and not all."""
+    links = [entry.written() for entry in scenario.links.values()]
+    return any("0.5" in str(each.get("loss")) for each in (*links, *scenario.events))
 
 
 def _time(event: Mapping[str, Any], key: str) -> int:
