@@ -16,13 +16,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from netdfl.core.clock import Clock
-from netdfl.core.types import Message, NodeId
+from netdfl.core.types import Kind, Message, NodeId, Scalar
 from netdfl.diagnosis.fidelity import Meter
 from netdfl.host.blueprint import Blueprint
+from netdfl.host.compared import NOTHING_COMPARED, Compared
 from netdfl.links.channel import Links
 from netdfl.node.admission import Admission
 from netdfl.node.delivery import NOT_ADMITTED
 from netdfl.node.mailbox import Mailbox
+from netdfl.record.event_log import content_digest
 from netdfl.transport.base import Fate, Ledger, Transport, deliver_one
 from netdfl.transport.emulated.transport import EmulatedTransport
 from netdfl.transport.grpc.options import GrpcOptions
@@ -145,6 +147,9 @@ LOOKAHEAD_AT_HOME = 64 * 1024
 """On one machine there is no delay that a window would have to bridge."""
 
 
+_DIGITS = 16
+
+
 class PausableSink:
     """A sink in front of a mailbox. While it is closed it takes no messages, and senders keep theirs."""
 
@@ -153,9 +158,15 @@ class PausableSink:
         mailbox: Mailbox,
         admission: Admission | None = None,
         refused: Callable[[Message, str], None] = lambda message, why: None,
+        compared: Compared = NOTHING_COMPARED,
     ) -> None:
-        """Deliver into `mailbox` while open; begin open. `refused` gets each message without `admission`, and why."""
+        """Deliver into `mailbox` while open; begin open. `refused` gets each message without `admission`, and why.
+
+        The digests of messages that are `compared` are kept.
+        """
         self._mailbox, self._admission, self._refused = mailbox, admission, refused
+        self._compared_rounds, self._every = compared
+        self._came: dict[tuple[int, NodeId, int], str] = {}
         self._waiters: list[Callable[[], None]] = []
         self.closed = False
 
@@ -179,9 +190,21 @@ class PausableSink:
         """Take the messages, or none while closed."""
         if self.closed:
             return [None] * len(messages)
+        for message in messages:
+            if message.round in self._compared_rounds and not (message.round + message.src) % self._every:
+                self._note(message)
         if self._admission is None or not any(map(self._admission.objection, messages)):
             return self._mailbox.deliver(messages)
         return [self._deliver(self._admission, message) for message in messages]
+
+    @property
+    def digests(self) -> list[Scalar]:
+        """The round, sender, sender's life and digest of each message that came and is compared."""
+        return [[*which, digest] for which, digest in self._came.items()]
+
+    def _note(self, message: Message) -> None:
+        if message.kind is Kind.DATA and not message.step:
+            self._came[message.round, message.src, message.epoch] = content_digest(message.payload)[:_DIGITS]
 
     def _deliver(self, admission: Admission, message: Message) -> Fate | None:
         if not (why := admission.objection(message)):

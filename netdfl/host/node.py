@@ -41,6 +41,7 @@ from netdfl.diagnosis.finding import Finding
 from netdfl.diagnosis.outgoing import MOST_KEPT, OutgoingMessages
 from netdfl.diagnosis.probing import AFTER_NS, DeadlockProber
 from netdfl.host.blueprint import Blueprint
+from netdfl.host.compared import NOTHING_COMPARED
 from netdfl.host.injection import FaultInjection
 from netdfl.host.kept import StateKeeper
 from netdfl.host.models import Models
@@ -111,7 +112,8 @@ class NodeHost:
         self.injection = FaultInjection(self._events(), parts.clock, self.happen)
         mailbox = blueprint.mailbox()
         admission = blueprint.admission(node, mailbox) if self.admits or parts.begins is None else None
-        self.door = PausableSink(mailbox, admission, self._refuse)
+        compared = NOTHING_COMPARED if admission is None else blueprint.compared
+        self.door = PausableSink(mailbox, admission, self._refuse, compared)
         self.node = blueprint.node(
             node,
             device=parts.device,
@@ -158,7 +160,11 @@ class NodeHost:
 
     async def live(self) -> None:
         """Run every remaining round. Raises TrainingError, RunError."""
-        await self.gate.run(self.node.run())
+        try:
+            await self.gate.run(self.node.run())
+        finally:
+            if came := self.door.digests:
+                self.parts.journal.event(self.clock.now_ns(), self.id, self.round, "came", digests=came)
         await self.parts.models.delivered()
         self.finished = True
         self.progress()

@@ -61,6 +61,11 @@ class Gossip(RowMixing):
     on_missing: OnMissing = "self"
     stale: int = 0
 
+    @property
+    def same_to_all(self) -> bool:
+        """Whether a node sends all its neighbors the same: the messages of a subclass elsewhere may differ."""
+        return type(self).outgoing.__module__ == __name__
+
     def init(self, x: Tensor, view: View) -> GossipState:
         """Return a state without any neighbor's vector."""
         return GossipState({})

@@ -14,6 +14,7 @@ A healthy run does not reach the thresholds. Each sentence holds the figures tha
   Some member sent weight that it did not have.
 - `outlier`: a model came that was ten thousand times as long as any before, in a run that collapsed, diverged, or met
   numbers that are not finite; or one that no training makes. Whoever sent it may be the cause.
+- `equivocation`: a member sent some neighbors another model than others, by a method that sends all the same.
 - `low_weight`: a node's push-sum weight fell below a ten-thousandth, and the other nodes' did not. Its local steps
   move its model by lr / w, so its training may diverge, and the divergence may spread.
 - `versions`: some nodes ran on other versions than most nodes, or did not report theirs.
@@ -51,6 +52,7 @@ class CautionKind(StrEnum):
     NOT_FINITE = "not_finite"
     TIMEOUTS = "timeouts"
     VERSIONS = "versions"
+    EQUIVOCATION = "equivocation"
     OUTLIER = "outlier"
     WEIGHT_LOST = "weight_lost"
     WEIGHT_MADE = "weight_made"
@@ -90,8 +92,9 @@ class RunFigures:
     is
     the last sum of w over n, `least` the smallest w above 0 of any node, `gave_up` the share of all weight that
     deliveries and crashes are known to have lost, `made` the share that nodes brought when they rejoined. `outliers`
-    and `absurd` hold sentences about models out of proportion, `heavy` about weights. `plain` is true
-    where each message is sent once. `versions` holds sentences about versions that differ between nodes.
+    and `absurd` hold sentences about models out of proportion, `heavy` about weights, `equivocal` about members that
+    sent different models. `plain` is true where each message is sent once. `versions` holds sentences about versions
+    that differ between nodes.
     """
 
     accuracy: Sequence[float] = ()
@@ -108,6 +111,7 @@ class RunFigures:
     outliers: Sequence[str] = ()
     absurd: Sequence[str] = ()
     heavy: Sequence[str] = ()
+    equivocal: Sequence[str] = ()
     plain: bool = True
     versions: Sequence[str] = ()
 
@@ -122,6 +126,7 @@ def find_cautions(course: RunFigures) -> list[Caution]:
     return [
         *broken,
         *(Caution(CautionKind.OUTLIER, text) for text in (*course.absurd, *(course.outliers if broken else ()))),
+        *(Caution(CautionKind.EQUIVOCATION, text) for text in course.equivocal),
         *_made_weight(course),
         *(list(_weight(course)) or _low_weight(course)),
         *_timeouts(course),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -19,7 +20,7 @@ from netdfl.record.messages import MessageTotals, count_messages, count_timeouts
 from netdfl.record.remarks import GivenUpCounts, count_given_up, find_deaths, find_restarts, find_unreached
 from netdfl.record.run import Run
 from netdfl.record.time_spent import find_time_spent
-from netdfl.record.verdict import Death, Observations, OddMessages, Outlier, RunFacts, conclude
+from netdfl.record.verdict import Death, Equivocation, Observations, OddMessages, Outlier, RunFacts, conclude
 
 SCHEMA = "netdfl/result/1"
 PACKAGES = ("netdfl", "torch", "numpy", "grpcio")
@@ -79,6 +80,7 @@ class StoredRecord(NamedTuple):
             refused=_by_sender(run, "refused"),
             mixed=_by_sender(run, "mixed_not_finite"),
             chance=_chance(run),
+            equivocal=_equivocal(run),
         )
         return cls(observed, messages, given_up, restarts, deaths)
 
@@ -100,6 +102,30 @@ _OUTLIERS = (
     "QUALIFY row_number() OVER (PARTITION BY src, of ORDER BY round, at_s, node) = 1) "
     "WHERE src IS NOT NULL AND size IS NOT NULL AND usual IS NOT NULL ORDER BY of, round, src"
 )
+
+
+def _equivocal(run: Run) -> list[Equivocation]:
+    """Return the first round of each sender in which its neighbors got different messages of the same life."""
+    found: dict[tuple[int, int, int], dict[str, set[int]]] = {}
+    for node, text in run.rows("SELECT node, details->>'digests' FROM events WHERE kind = 'came' AND node IS NOT NULL"):
+        for row in _parsed(text):
+            match row:
+                case [int() as round, int() as src, int() as epoch, str() as digest]:
+                    found.setdefault((src, round, epoch), {}).setdefault(digest, set()).add(node)
+    first: dict[int, Equivocation] = {}
+    for (src, round, _), came in sorted(found.items()):
+        if len(came) > 1 and src not in first:
+            first[src] = Equivocation(src, round, sorted(sorted(nodes) for nodes in came.values()))
+    return list(first.values())
+
+
+def _parsed(text: str | None) -> list[Any]:
+    """Return a list from a run's record; an empty one where it is none."""
+    try:
+        found = json.loads(text or "[]")
+    except (ValueError, RecursionError):
+        return []
+    return found if isinstance(found, list) else []
 
 
 def summarize(run: Run, facts: RunFacts) -> Summary:

@@ -101,8 +101,7 @@ class OddMessages(NamedTuple):
     def _receivers(self) -> str:
         if not self.nodes:
             return "the supervisor"
-        more = [f"{len(self.nodes) - MOST_NAMED} more"] * (len(self.nodes) > MOST_NAMED)
-        return f"node{'s' * (len(self.nodes) != 1)} {', '.join([*map(str, self.nodes[:MOST_NAMED]), *more])}"
+        return f"node{'s' * (len(self.nodes) != 1)} {_some(self.nodes)}"
 
     @property
     def _contents(self) -> str:
@@ -144,6 +143,28 @@ class Outlier(NamedTuple):
         return f"{whom} a model {what} in round {self.round}, where none had been longer than {self.usual:.3g}"
 
 
+class Equivocation(NamedTuple):
+    """Different messages of `src` in a `round` in which all its neighbors should get the same, by receivers."""
+
+    src: NodeId
+    round: int
+    groups: Sequence[Sequence[NodeId]]
+
+    def sentence(self) -> str:
+        """Return a sentence that names the sender and who got what."""
+        told = [f"node{'s' * (len(each) > 1)} {_some(each)}" for each in self.groups[:MOST_NAMED]]
+        more = f" and {len(self.groups) - MOST_NAMED} more" * (len(self.groups) > MOST_NAMED)
+        return (
+            f"node {self.src} sent its neighbors different models in round {self.round}: one to "
+            f"{', another to '.join(told)}{more}"
+        )
+
+
+def _some(nodes: Sequence[NodeId]) -> str:
+    more = [f"{len(nodes) - MOST_NAMED} more"] * (len(nodes) > MOST_NAMED)
+    return ", ".join([*map(str, nodes[:MOST_NAMED]), *more])
+
+
 class Death(NamedTuple):
     """An unplanned end of a node."""
 
@@ -164,7 +185,7 @@ class Observations:
     (None:
     the average model) with the first such round, in order of rounds; `fell` are the nodes that reported such numbers of
     their own. `refused` and `mixed` are messages with odd contents that were refused or mixed. `chance` is the accuracy
-    of a guess, 0 where there are no classes.
+    of a guess, 0 where there are no classes. `equivocal` are members that sent neighbors different models.
     """
 
     series: Series
@@ -183,6 +204,7 @@ class Observations:
     refused: Sequence[OddMessages]
     mixed: Sequence[OddMessages]
     chance: float = 0.0
+    equivocal: Sequence[Equivocation] = ()
 
 
 class Conclusion(NamedTuple):
@@ -257,6 +279,7 @@ def _course(
         made=observed.new_weight / facts.nodes,
         outliers=[each.sentence() for each in first if not each.is_absurd],
         absurd=[each.sentence() for each in first if each.is_absurd],
+        equivocal=[each.sentence() for each in observed.equivocal if not facts.resumed],
         heavy=[each.sentence() for each in _first(observed.outliers, "weight")],
         plain=facts.delivery == "plain",
         versions=list(mixed(facts.software, deciding)),

@@ -66,6 +66,12 @@ def bounds_of(scenario: Scenario, network: Network, dim: int) -> MemoryBounds:
     )
 
 
+def delivers_damage(scenario: Scenario) -> bool:
+    """Return whether links may deliver damaged messages: by a rule, or by a file of rules."""
+    rules = scenario.model_dump_json(include={"links", "events"})
+    return scenario.links_from is not None or '"deliver"' in rules
+
+
 def used_links(scenario: Scenario, topology: Topology) -> frozenset[Edge] | None:
     """Return the links of the scenario's graphs; None where senders pick among all nodes and any link may occur."""
     if topology.base is not None and topology.time_varying:

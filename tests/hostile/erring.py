@@ -62,6 +62,7 @@ ERRORS: Mapping[str, Error] = {
     "huge": each_array(lambda x: np.full_like(x, 0.9 * np.finfo(x.dtype).max)),
     "1e300": of_type("float64", 1e300),
     "1e100": of_type("float64", 1e100),
+    "two faces": lambda to, payload: each_array(lambda x: x + to % 2)(to, payload),
     "to each another": lambda to, payload: each_array(lambda x: x * 1000.0 ** (to % 7))(to, payload),
 }
 

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 import netdfl
+from netdfl.algorithms.catalog import ALGORITHMS
+from netdfl.algorithms.exchange import Exchange
 from netdfl.compression.arrays import to_array, to_tensor
 from netdfl.compression.base import Compressor
 from netdfl.compression.catalog import COMPRESSORS
 from netdfl.core.errors import MalformedMessage
 from netdfl.core.types import Kind, Message, Payload
+from netdfl.host.compared import NOTHING_COMPARED, compared
+from netdfl.mixing.gossip import Gossip, GossipThenStep
 from netdfl.mixing.payloads import encoded_vector, followed, is_finite, pack_encoded
+from netdfl.record.run import open_run
 from netdfl.running.judged import FinishedRun
+from netdfl.scenario.load import loads
 from tests.hostile.erring import numbers, packed
 
 Run = Callable[[str, str], FinishedRun]
@@ -98,6 +107,71 @@ def test_of_a_fleet_in_which_nobody_errs_nothing_is_said(run: Run, algorithm: st
     assert (finished.result["refused"], finished.result["warnings"]) == ([], [])
     assert "push-sum weight" not in str(finished)
     assert "sent node" not in str(finished)
+
+
+def two_faced(tmp_path: Path, algorithm: str = "dpsgd", error: str = "two faces", **more: Any) -> FinishedRun:
+    """Four nodes in threads, each a neighbor of each, of which node 1 errs."""
+    scenario = {
+        "schema": "netdfl/1",
+        "name": "two-faced",
+        "nodes": 4,
+        "rounds": 9,
+        "world": {"kind": "tests.worlds.threads:THREADS"},
+        "task": {"kind": "consensus", "dim": 8},
+        "algorithm": {"name": f"tests.hostile.erring:{algorithm}", "error": error},
+        "topology": {"kind": "full"},
+    }
+    return netdfl.run({**scenario, **more}, out=tmp_path / "run", page=False)
+
+
+def test_a_member_that_sends_different_models_is_named_with_who_got_which(tmp_path: Path) -> None:
+    finished = two_faced(tmp_path)
+    sent = "node 1 sent its neighbors different models in round 0: one to nodes 0, 2, another to node 3"
+    assert [(each["kind"], each["text"]) for each in finished.result["warnings"]] == [("equivocation", sent)]
+    assert sent in str(finished)
+    rows = open_run(finished.path).rows(
+        "SELECT node, details->>'digests' FROM events WHERE kind = 'came' ORDER BY node"
+    )
+    assert [node for node, _ in rows] == [0, 1, 2, 3]
+    looked_at = {(round, src) for _, text in rows for round, src, _, _ in json.loads(text)}
+    assert looked_at == {(round, src) for round in (0, 2, 4, 6, 8) for src in range(4)}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "error", "links"),
+    [
+        ("dpsgd", "none", {}),
+        ("choco_sgd", "two faces", {}),
+        ("dpsgd", "two faces", {"default": {"corrupt": {"probability": 1e-9, "mode": "deliver"}}}),
+    ],
+    ids=["honest", "by-edge", "damaged"],
+)
+def test_nobody_is_named_where_models_are_the_same_or_may_differ(
+    tmp_path: Path, algorithm: str, error: str, links: Any
+) -> None:
+    finished = two_faced(tmp_path, algorithm, error, links=links, rounds=2)
+    assert "equivocation" not in {each["kind"] for each in finished.result["warnings"]}
+
+
+class OfItsOwn(Gossip):
+    """A method that may send each neighbor something else."""
+
+    def outgoing(self, *told: Any) -> Any:
+        """Send as the method does that it is made of."""
+        return super().outgoing(*told)
+
+
+def test_a_method_that_has_messages_of_its_own_is_not_taken_to_send_all_the_same() -> None:
+    made = [Gossip(), GossipThenStep(), OfItsOwn(), ALGORITHMS["choco_sgd"].build(Exchange()).mixing]
+    assert [getattr(mixing, "same_to_all", False) for mixing in made] == [True, True, False, False]
+
+
+def test_of_a_large_fleet_some_senders_are_compared_in_each_round() -> None:
+    few = {"schema": "netdfl/1", "name": "few", "task": {"kind": "consensus"}, "algorithm": "dpsgd", "topology": "ring"}
+    for nodes, rounds, expected in ((64, 8, (range(8), 1)), (65, 9, (range(0, 9, 2), 2)), (3, 1, (range(1), 1))):
+        found = compared(loads(json.dumps(few | {"nodes": nodes, "rounds": rounds})), same_to_all=True)
+        assert found == (frozenset(expected[0]), expected[1])
+    assert compared(loads(json.dumps(few | {"nodes": 3, "rounds": 9})), same_to_all=False) == NOTHING_COMPARED
 
 
 def said(compressor: Compressor, x: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor]) -> Message:

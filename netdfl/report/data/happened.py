@@ -71,7 +71,7 @@ def find_bands(run: Run) -> list[LinkEventBand]:
     return [bands[entry] for entry in sorted(bands)]
 
 
-ROUTINE = ("start", "finish", "round_begin", "round_end")
+ROUTINE = ("start", "finish", "round_begin", "round_end", "bounds", "came")
 MOST_WAITS = 20_000
 MOST_EVENTS = 2000
 MOST_NAMES = 12

@@ -1,0 +1,33 @@
+"""The choice of messages that are compared between their receivers, to find a member that sends each another model."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from netdfl.scenario.build import delivers_damage
+from netdfl.scenario.model.schema import Scenario
+
+MOST_ROUNDS = 8
+MOST_SENDERS = 64
+"""In a round; another part of a larger fleet in each."""
+
+
+class Compared(NamedTuple):
+    """The rounds whose messages are compared, and of how many senders one is."""
+
+    rounds: frozenset[int]
+    every: int
+
+
+NOTHING_COMPARED = Compared(frozenset(), 1)
+
+
+def compared(scenario: Scenario, same_to_all: bool) -> Compared:
+    """Return which messages of a fleet are compared: none, where a node does not send the `same_to_all`.
+
+    Nor are any where links deliver damaged messages, for these differ by themselves.
+    """
+    if not same_to_all or delivers_damage(scenario):
+        return NOTHING_COMPARED
+    rounds = frozenset(range(0, scenario.rounds, -(-scenario.rounds // MOST_ROUNDS)))
+    return Compared(rounds, -(-scenario.num_nodes // MOST_SENDERS))
