@@ -87,6 +87,38 @@ def test_a_share_of_a_reference_is_finite_and_not_negative(scheme: Any, name: st
     refuses(scheme(differences=Differences(compressor=COMPRESSOR, mass=True)), {name: value})
 
 
+MOST = 4.0
+"""Twice the number of nodes."""
+
+
+OF_A_CODE = Differences(compressor=COMPRESSOR, mass=True)
+
+
+@pytest.mark.parametrize("mixing", [PushSum(), RunningSums(), QuantizedPushSum(differences=OF_A_CODE)])
+def test_a_weight_of_twice_the_number_of_nodes_is_taken(mixing: Any) -> None:
+    assert bool(mix(mixing, {"w": MOST}).isfinite().all())
+
+
+def test_a_weight_of_twice_the_number_of_nodes_that_comes_between_rounds_is_taken() -> None:
+    overlapped = OverlappedPushSum(before_training=True, lag=1)
+    heavy = Message(1, 0, Kind.DATA, 0, 0, 0, 0, pack(X, meta={"w": MOST}))
+    state, _ = overlapped.take(overlapped.init(X, view(0)), X, Inbox([heavy]), view(0))
+    assert state.weight == 1 + MOST
+
+
+def test_a_running_sum_may_have_as_much_for_each_exchange_so_far() -> None:
+    sums = RunningSums(steps=2)
+    state, update = sums.init(X, view(0)), Update(X, X)
+
+    def counts(w: float) -> Message:
+        """What node 1 has sent up to the second step of round 3."""
+        return Message(1, 0, Kind.DATA, 0, 3, 1, 0, pack(X, meta={"w": w}))
+
+    assert sums.mix(state, update, Inbox([counts(8 * MOST)]), 1, view(0)).state.weight == 0.5 + 8 * MOST
+    with pytest.raises(MalformedMessage, match=r"w = 32\.1 in|w from 0 to 32"):
+        sums.mix(state, update, Inbox([counts(8 * MOST + 0.1)]), 1, view(0))
+
+
 def test_a_counter_that_fell_is_still_a_counter() -> None:
     """A sender that lost its state counts anew: what it sends is less than before, and no mistake."""
     sums = RunningSums()
