@@ -21,6 +21,7 @@ from netdfl.record.messages import shares
 
 MASS_TOLERANCE = 1e-6
 MOST_NAMED = 8
+MOST_LETTERS = 500
 ABSURD = 1e12
 NO_WEIGHT = 1e307
 _PLACE = re.compile(r"^message \d+->\d+ of round -?\d+: ")
@@ -92,7 +93,7 @@ class OddMessages(NamedTuple):
         """Return a sentence that names the sender and what it sent, and says what was `done` with the messages."""
         if self.src is None:
             calls = f"{self.messages:,} call{'s' * (self.messages != 1)}"
-            return f"{calls} of strangers {done} by {self._receivers}, first: {self.what or self.reason}"
+            return f"{calls} of strangers {done} by {self._receivers}, first: {self._said or self.reason}"
         num = f"{self.messages:,} message{'s' * (self.messages != 1)}"
         when = f", first in round {self.first_round}" * (self.first_round >= 0)
         return f"node {self.src} sent {self._contents}{when}: {num} {done} by {self._receivers}"
@@ -104,9 +105,14 @@ class OddMessages(NamedTuple):
         return f"node{'s' * (len(self.nodes) != 1)} {_some(self.nodes)}"
 
     @property
+    def _said(self) -> str:
+        """The words of the record without control characters, which a terminal would obey."""
+        return "".join(letter if letter.isprintable() else "?" for letter in self.what[:MOST_LETTERS])
+
+    @property
     def _contents(self) -> str:
         """The contents of the first message, in words."""
-        what = _PLACE.sub("", self.what)
+        what = _PLACE.sub("", self._said)
         if found := _ODD.fullmatch(what):
             return f"{found['got']} in place of {found['expected']}"
         if self.reason == "not_finite":

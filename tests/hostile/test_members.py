@@ -24,6 +24,7 @@ from netdfl.host.compared import NOTHING_COMPARED, compared
 from netdfl.mixing.gossip import Gossip, GossipThenStep
 from netdfl.mixing.payloads import encoded_vector, followed, is_finite, pack_encoded
 from netdfl.record.run import open_run
+from netdfl.record.verdict import OddMessages
 from netdfl.running.judged import FinishedRun
 from netdfl.scenario.load import loads
 from tests.hostile.erring import numbers, packed
@@ -151,6 +152,17 @@ def test_nobody_is_named_where_models_are_the_same_or_may_differ(
 ) -> None:
     finished = two_faced(tmp_path, algorithm, error, links=links, rounds=2)
     assert "equivocation" not in {each["kind"] for each in finished.result["warnings"]}
+
+
+@pytest.mark.parametrize(
+    ("src", "who"), [(1, "node 1 sent what is malformed (?[2J"), (None, "1 call of strangers refused")]
+)
+def test_what_a_record_says_can_not_write_over_a_terminal(src: int | None, who: str) -> None:
+    told = OddMessages(src, "malformed", 1, 0, [0], "\x1b[2J\n" + "x" * 5000).sentence("refused")
+    assert told.startswith(who)
+    assert told.isprintable()
+    assert "?[2J?xxx" in told
+    assert len(told) < 600
 
 
 class OfItsOwn(Gossip):

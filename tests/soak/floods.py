@@ -37,7 +37,7 @@ from tests.soak.tally import append, repeat
 SECRET, RUN_ID, DIM, NODES = "the secret of this soak", b"run-0001", 80_000, 5
 KNOWN = Known(RUN_ID, "abc", NODES, 10_000)
 BOUNDS = MemoryBounds.of(num_nodes=NODES, together=1, peers=NODES - 1, directed=False, dim=DIM)
-MB, SECONDS, SETTLING_S, COMMON = 1e6, 6.0, 1.0, 10.0
+MB, SECONDS, SETTLING_S, COMMON = 1e6, 3.0, 1.0, 10.0
 BODY = body_of({"x": np.ones(DIM, np.float32)})
 
 
