@@ -13,7 +13,7 @@ from netdfl.core.clock import Clock
 from netdfl.core.errors import InputError
 from netdfl.core.rng import Streams
 from netdfl.core.types import Edge, Kind, NodeId, View
-from netdfl.host.compared import Compared, compared
+from netdfl.host.comparison import ModelComparison, comparison_of
 from netdfl.host.injection import by_node
 from netdfl.host.problem import FleetProblem
 from netdfl.host.task_setup import is_plain, make_problem
@@ -265,9 +265,9 @@ class Blueprint:
         return Mailbox(keep_late=self.push, stale=stale, peer_bytes=bounds.peer_bytes, late_bytes=bounds.mailbox_bytes)
 
     @cached_property
-    def compared(self) -> Compared:
+    def compared(self) -> ModelComparison:
         """The messages that are compared between their receivers."""
-        return compared(self.scenario, getattr(self.algorithm.mixing, "same_to_all", False))
+        return comparison_of(self.scenario, getattr(self.algorithm.mixing, "same_to_all", False))
 
     @cached_property
     def bounds(self) -> MemoryBounds:

@@ -19,7 +19,7 @@ from netdfl.core.clock import Clock
 from netdfl.core.types import Kind, Message, NodeId, Scalar
 from netdfl.diagnosis.fidelity import Meter
 from netdfl.host.blueprint import Blueprint
-from netdfl.host.compared import NOTHING_COMPARED, Compared
+from netdfl.host.comparison import NO_COMPARISON, ModelComparison
 from netdfl.links.channel import Links
 from netdfl.node.admission import Admission
 from netdfl.node.delivery import NOT_ADMITTED
@@ -158,7 +158,7 @@ class PausableSink:
         mailbox: Mailbox,
         admission: Admission | None = None,
         refused: Callable[[Message, str], None] = lambda message, why: None,
-        compared: Compared = NOTHING_COMPARED,
+        compared: ModelComparison = NO_COMPARISON,
     ) -> None:
         """Deliver into `mailbox` while open; begin open. `refused` gets each message without `admission`, and why.
 

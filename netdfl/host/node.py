@@ -41,7 +41,7 @@ from netdfl.diagnosis.finding import Finding
 from netdfl.diagnosis.outgoing import MOST_KEPT, OutgoingMessages
 from netdfl.diagnosis.probing import AFTER_NS, DeadlockProber
 from netdfl.host.blueprint import Blueprint
-from netdfl.host.compared import NOTHING_COMPARED
+from netdfl.host.comparison import NO_COMPARISON
 from netdfl.host.injection import FaultInjection
 from netdfl.host.kept import StateKeeper
 from netdfl.host.models import Models
@@ -112,7 +112,7 @@ class NodeHost:
         self.injection = FaultInjection(self._events(), parts.clock, self.happen)
         mailbox = blueprint.mailbox()
         admission = blueprint.admission(node, mailbox) if self.admits or parts.begins is None else None
-        compared = NOTHING_COMPARED if admission is None else blueprint.compared
+        compared = NO_COMPARISON if admission is None else blueprint.compared
         self.door = PausableSink(mailbox, admission, self._refuse, compared)
         self.node = blueprint.node(
             node,

@@ -20,7 +20,7 @@ from netdfl.compression.base import Compressor
 from netdfl.compression.catalog import COMPRESSORS
 from netdfl.core.errors import MalformedMessage
 from netdfl.core.types import Kind, Message, Payload
-from netdfl.host.compared import NOTHING_COMPARED, compared
+from netdfl.host.comparison import NO_COMPARISON, comparison_of
 from netdfl.mixing.gossip import Gossip, GossipThenStep
 from netdfl.mixing.payloads import encoded_vector, followed, is_finite, pack_encoded
 from netdfl.record.run import open_run
@@ -181,9 +181,9 @@ def test_a_method_that_has_messages_of_its_own_is_not_taken_to_send_all_the_same
 def test_of_a_large_fleet_some_senders_are_compared_in_each_round() -> None:
     few = {"schema": "netdfl/1", "name": "few", "task": {"kind": "consensus"}, "algorithm": "dpsgd", "topology": "ring"}
     for nodes, rounds, expected in ((64, 8, (range(8), 1)), (65, 9, (range(0, 9, 2), 2)), (3, 1, (range(1), 1))):
-        found = compared(loads(json.dumps(few | {"nodes": nodes, "rounds": rounds})), same_to_all=True)
+        found = comparison_of(loads(json.dumps(few | {"nodes": nodes, "rounds": rounds})), same_to_all=True)
         assert found == (frozenset(expected[0]), expected[1])
-    assert compared(loads(json.dumps(few | {"nodes": 3, "rounds": 9})), same_to_all=False) == NOTHING_COMPARED
+    assert comparison_of(loads(json.dumps(few | {"nodes": 3, "rounds": 9})), same_to_all=False) == NO_COMPARISON
 
 
 def said(compressor: Compressor, x: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor]) -> Message:

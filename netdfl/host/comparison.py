@@ -12,22 +12,22 @@ MOST_SENDERS = 64
 """In a round; another part of a larger fleet in each."""
 
 
-class Compared(NamedTuple):
+class ModelComparison(NamedTuple):
     """The rounds whose messages are compared, and of how many senders one is."""
 
     rounds: frozenset[int]
     every: int
 
 
-NOTHING_COMPARED = Compared(frozenset(), 1)
+NO_COMPARISON = ModelComparison(frozenset(), 1)
 
 
-def compared(scenario: Scenario, same_to_all: bool) -> Compared:
+def comparison_of(scenario: Scenario, same_to_all: bool) -> ModelComparison:
     """Return which messages of a fleet are compared: none, where a node does not send the `same_to_all`.
 
     Nor are any where links deliver damaged messages, for these differ by themselves.
     """
     if not same_to_all or delivers_damage(scenario):
-        return NOTHING_COMPARED
+        return NO_COMPARISON
     rounds = frozenset(range(0, scenario.rounds, -(-scenario.rounds // MOST_ROUNDS)))
-    return Compared(rounds, -(-scenario.num_nodes // MOST_SENDERS))
+    return ModelComparison(rounds, -(-scenario.num_nodes // MOST_SENDERS))
