@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from netdfl.core.rng import Streams
 from netdfl.core.types import Edge, NodeId
@@ -56,6 +56,36 @@ class _NodeStage:
     value: EffectiveValue
 
 
+class CoreWay(Protocol):
+    """The core links of one edge's way, the stages of its own for them, and the path that is made of both."""
+
+    @property
+    def links(self) -> Sequence[SharedLink]:
+        """The core links in their order."""
+        ...
+
+    @property
+    def stages(self) -> Sequence[Stage]:
+        """The stages of the edge alone: the losses and the delays in the core."""
+        ...
+
+    def note(self, path: Path) -> None:
+        """Note the path whose stages change when the way does."""
+        ...
+
+
+class CoreLinks(Protocol):
+    """Links below the fleet's own ones, which the messages of many edges share (`netdfl.underlay`)."""
+
+    def way(self, edge: Edge) -> CoreWay:
+        """Return what `edge` crosses from now on."""
+        ...
+
+    def apply(self, event: CompiledEvent, network: FairNetwork, now_ns: int) -> Sequence[StageOutcome]:
+        """Make a change of core links; return its effect on what is under way."""
+        ...
+
+
 class Links:
     """Every path of a fleet. A path is made at its first use, with the changes that are in force then.
 
@@ -71,13 +101,16 @@ class Links:
         *,
         fifo: bool = False,
         halves: bool = False,
+        core: CoreLinks | None = None,
     ) -> None:
         """Prepare the links of `spec`; the compiled schedule `events` decides how each path is built.
 
         With `tcp`, units are messages over TCP, and loss, rate and latency act on the packets below. With `fifo`, units
         are packets: up- and downlinks serve them in their order, and TCP shares. With `halves`, the sender carries a
         message to the end of the link, and the receiver over its downlink, of which it tells senders their shares.
+        `core` are links between uplinks and downlinks that edges share.
         """
+        self._core = core
         self._tcp, self._fifo = tcp, fifo
         self._network = FairNetwork()
         self._downlinks = FairNetwork() if halves else self._network
@@ -92,7 +125,8 @@ class Links:
         self._changing: TargetIndex[frozenset[str]] = TargetIndex()
         self._named: TargetIndex[CompiledEvent] = TargetIndex()
         self._node_changes: dict[tuple[NodeId, str], LinkPart | None] = {}
-        self._unchanging = tcp is None and not any(event.action == "set" or event.names_messages for event in events)
+        scripted = any(event.action == "set" or event.names_messages for event in events)
+        self._unchanging = tcp is None and core is None and not scripted
         self._stateless: dict[tuple[int, ...], tuple[Stage, ...] | None] = {}
         self._over_uplinks: dict[tuple[NodeId, tuple[int, ...]], tuple[LinkRule, ...]] = {}
         self._learn(events)
@@ -178,6 +212,8 @@ class Links:
         """
         if event.at_round is not None or event.action not in ("set", "unset"):
             return []
+        if event.core and not event.blocks:
+            return [] if self._core is None else [*self._core.apply(event, self._network, now_ns)]
         self._overlays.apply(event)
         if event.nodes:
             return [each for node in event.nodes for key in NODE_KEYS for each in self._change_node(node, key, now_ns)]
@@ -235,12 +271,17 @@ class Links:
     def _between(self, edge: Edge, own: Sequence[Stage], last: Sequence[LinkRule], fuse: Fuse) -> Path:
         """Return the path over the link's `own` stages and the up- and downlink of its ends."""
         uplink, downlink = self._node_stage(edge[0], "uplink"), self._node_stage(edge[1], "downlink")
-        if not isinstance(uplink, SharedLink) and not isinstance(downlink, SharedLink):
+        way = None if self._core is None else self._core.way(edge)
+        core: Sequence[SharedLink] = () if way is None else way.links
+        if not core and not isinstance(uplink, SharedLink) and not isinstance(downlink, SharedLink):
             return Path(edge, fuse(own), uplink, downlink, last)
-        networks = self._network, self._downlinks
+        networks, over_tcp = (self._network, self._downlinks), self._tcp is not None
+        own = own if way is None else [*own, *way.stages]
         path = self._paths[edge] = fair_path(
-            networks, edge, own, uplink, downlink, last, fuse, self.told, over_tcp=self._tcp is not None
+            networks, edge, own, uplink, downlink, last, fuse, self.told, core, over_tcp=over_tcp
         )
+        if way is not None:
+            way.note(path)
         return path
 
     def shared_downlink(self, node: NodeId) -> SharedLink | None:

@@ -50,6 +50,7 @@ SLOTS: Mapping[str, LinkKey] = {
     "downlink": _SHARED,
 }
 NODE_KEYS = ("uplink", "downlink")
+CORE_KEYS = ("loss", "latency", "rate")
 LINK_KEYS = ("state", *(name for name in SLOTS if name not in NODE_KEYS))
 
 

@@ -13,7 +13,7 @@ from netdfl.algorithms.exchange import Delivery, Scheme
 from netdfl.core.bounds import MemoryBounds
 from netdfl.core.rng import Streams
 from netdfl.core.types import Edge
-from netdfl.links.schedule.compile import compile_events
+from netdfl.links.schedule.compile import ScheduleError, compile_events
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.schedule.when import Facts
 from netdfl.links.spec import LinksSpec
@@ -23,6 +23,10 @@ from netdfl.topology.base import Topology
 from netdfl.topology.network import Network
 from netdfl.topology.selection import PrivateSelection, halves, sampled
 from netdfl.topology.weights import Weights, uniform
+from netdfl.underlay.placement import place
+from netdfl.underlay.rerouting import rerouted
+from netdfl.underlay.sites import CoreFigures, CoreNetwork
+from netdfl.underlay.underlay import Underlay
 
 _ROUNDS = 64
 _ANYBODY = ("random_push", "random_pull")
@@ -92,8 +96,32 @@ def drawn(build: Callable[[Scenario], T], scenario: Scenario) -> T | None:
 
 def compile_schedule(scenario: Scenario) -> list[CompiledEvent]:
     """Return the scripted events as a flat, sorted list. Raises ScheduleError that names every wrong entry."""
-    facts = Facts(scenario.num_nodes, Streams(scenario.seed), scenario.groups, rounds=scenario.rounds)
-    return compile_events(scenario.events, facts)
+    underlay = build_underlay(scenario)
+    facts = Facts(scenario.num_nodes, Streams(scenario.seed), scenario.groups, rounds=scenario.rounds, core=underlay)
+    events = compile_events(scenario.events, facts)
+    if underlay is None:
+        return events
+    try:
+        return rerouted(events, underlay)
+    except ValueError as exc:
+        index, _, what = str(exc).removeprefix("events[").partition("]: ")
+        raise ScheduleError([(int(index), what)]) from exc
+
+
+def build_underlay(scenario: Scenario) -> Underlay | None:
+    """Return the underlay with the site of each node; None without one.
+
+    Raises ValueError for core links, places or sites that do not fit. Loading has put the links of a file in place.
+    """
+    part = scenario.underlay
+    if part is None:
+        return None
+    figures = {name: CoreFigures(each.latency, each.rate, each.loss) for name, each in part.links.items()}
+    network = CoreNetwork(figures)
+    placed = place(part.place, scenario.num_nodes, network.sites, scenario.groups, Streams(scenario.seed))
+    underlay = Underlay(network, placed, part.reroute)
+    underlay.check_reachable()
+    return underlay
 
 
 def build_links(scenario: Scenario) -> LinksSpec:

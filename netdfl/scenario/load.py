@@ -24,6 +24,8 @@ from netdfl.scenario.loading.shipped import find_scenario, remedy_for
 from netdfl.scenario.loading.validation import problems_of
 from netdfl.scenario.model.schema import SCHEMA, Scenario
 
+_PLACED_BY = ("nodes", "seed", "algorithm", "groups", "links")
+"""The keys that say where nodes of an underlay are, and what their links are."""
 _STAND_INS = {
     "schema": SCHEMA,
     "name": "unnamed",
@@ -121,6 +123,11 @@ def _read(document: Document, sets: Sequence[str], on: str | None, folder: str) 
         problems = problems_of(mistakes, document, folder)
         wrong = frozenset(str(error["loc"][0]) for error in mistakes if error["loc"])
         scenario = _without(document.data, wrong, folder)
+    if scenario.underlay is not None:
+        scenario, understood, found_wrong = _with_underlay(scenario, document, wrong)
+        notices += understood
+        problems += found_wrong
+        wrong |= {"underlay"} if scenario.underlay is None else frozenset()
     problems += find_problems(scenario, document, wrong)
     if problems:
         raise ScenarioError(problems)
@@ -134,6 +141,25 @@ def _read(document: Document, sets: Sequence[str], on: str | None, folder: str) 
     found = (sharing_notices, graph_notices, hardly_meant, weights_stay_one, warnings, waiting_notices, resent_too_late)
     scenario._notices = tuple(dict.fromkeys([*notices, *(notice for each in found for notice in each(scenario))]))
     return scenario
+
+
+def _with_underlay(
+    scenario: Scenario, document: Document, wrong: frozenset[str]
+) -> tuple[Scenario, list[str], list[Problem]]:
+    """Return the scenario with its underlay written out, notices, and mistakes; with a mistake it has no underlay."""
+    from netdfl.scenario.measured.underlay_file import with_core_links, with_places
+
+    without, part = scenario.model_copy(update={"underlay": None}), scenario.underlay
+    assert part is not None
+    try:
+        key = "links" if part.file is None else "file"
+        part, notices = with_core_links(part)
+        if not wrong.isdisjoint(_PLACED_BY):
+            return without, notices, []
+        key = "place"
+        return with_places(scenario, part), notices, []
+    except (ValueError, OSError) as exc:
+        return without, [], [document.problem(("underlay", key), str(exc))]
 
 
 def _with_links(scenario: Scenario, document: Document) -> tuple[Scenario, list[str]]:

@@ -22,6 +22,7 @@ else:
 ENDINGS = (".graphml", ".xml", ".gml", ".json")
 _KINDS = {".gml": "GML", ".json": "JSON"}
 _LOOPS = "self-loops left out"
+_NAMES = "names of nodes in the file"
 _INDEX = ("", "index", "idx", "unnamed0", "level0", "row", "rowid")
 """Headings that pandas and other programs give to a column of line numbers."""
 _ENDS = (
@@ -121,6 +122,11 @@ def graph_words(file: str, graph: Any) -> list[str]:
     return [*loops_words(file, self_loops(graph)), *modules_words(file, graph)]
 
 
+def names_in(graph: Any) -> dict[int, str]:
+    """Return the name in the file of each node of a graph that was read."""
+    return dict(graph.graph[_NAMES])
+
+
 def loops_words(file: str, count: int) -> list[str]:
     """Return a note on links of nodes with themselves that were left out; none for a count of 0."""
     said = f"{count} self-loop{'s are' if count > 1 else ' is'} left out: a node always keeps a share of its own"
@@ -169,8 +175,11 @@ def _gml(text: str) -> Any:
 def _numbered(graph: Any) -> Any:
     names = {str(node): node for node in graph}
     if set(names) == {str(i) for i in range(len(names))}:
-        return nx.relabel_nodes(graph, {node: int(name) for name, node in names.items()})
-    return nx.convert_node_labels_to_integers(graph)
+        numbers = {node: int(name) for name, node in names.items()}
+    else:
+        numbers = {node: number for number, node in enumerate(graph)}
+    graph.graph[_NAMES] = {number: str(node) for node, number in numbers.items()}
+    return nx.relabel_nodes(graph, numbers)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import networkx as nx
 import pytest
 
-from netdfl.topology.files import read_graph, self_loops
+from netdfl.topology.files import names_in, read_graph, self_loops
 
 
 def written(path: Path, kind: str, graph: nx.Graph) -> str:
@@ -30,6 +30,7 @@ def test_a_graph_is_the_same_in_every_format(kind: str, directed: bool, tmp_path
     found = read_graph(written(tmp_path, kind, graph))
     assert (found.is_directed(), self_loops(found)) == (directed, 1)
     assert sorted(found.nodes) == [0, 1, 2, 3]
+    assert names_in(found) == dict(enumerate("0123" if kind == "gml" else "abcd"))
     links = {tuple(sorted(edge)) if not directed else edge for edge in found.edges()}
     assert links == ({(0, 1), (1, 2), (3, 0)} if directed else {(0, 1), (1, 2), (0, 3)})
 
@@ -39,6 +40,7 @@ def test_nodes_that_are_numbered_keep_their_numbers(kind: str, tmp_path: Path) -
     graph = nx.Graph([(2, 0), (0, 1)])
     found = read_graph(written(tmp_path, kind, graph))
     assert {tuple(sorted(edge)) for edge in found.edges()} == {(0, 1), (0, 2)}
+    assert names_in(found) == {0: "0", 1: "1", 2: "2"}
 
 
 @pytest.mark.parametrize(

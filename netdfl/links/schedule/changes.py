@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from netdfl.core.units import format_time
-from netdfl.links.schedule.events import MOST, STANDING, CompiledEvent, name_change, name_place
+from netdfl.links.schedule.events import MOST, STANDING, CompiledEvent, name_change
 
 APART = 4
 """The most changes of one entry that are listed one by one; more are listed as one."""
@@ -68,7 +68,7 @@ def _change(event: CompiledEvent) -> LinkChange:
     head = (
         event.source,
         event.entry,
-        name_place(event.blocks, event.nodes, event.entry),
+        event.where,
         name_change(event.parameters),
     )
     if event.at_round is not None:

@@ -22,15 +22,24 @@ from netdfl.links.selectors import Block
 from netdfl.links.spec import read_parameters
 
 ACTIONS = by_name(
-    *(on_links.link, on_links.node, on_links.partition, on_links.heal, on_links.flap, on_links.random),
+    *(
+        on_links.link,
+        on_links.node,
+        on_links.partition,
+        on_links.heal,
+        on_links.flap,
+        on_links.random,
+        on_links.cut,
+        on_links.core,
+    ),
     *(plans.contact_plan, plans.trace, on_links.drop, on_links.delay, on_nodes.crash, on_nodes.restart),
     *(on_nodes.pause, on_nodes.resume, on_nodes.slow_down, on_nodes.churn),
 )
 """The actions of events. The key that names an action is also its first parameter: `{at: 20s, crash: 4, ...}`.
 
-`link` and `node` take the changes as further keys, `spec.LINK_KEYS` and `spec.NODE_KEYS`.
+`link`, `node` and `core` take the changes as further keys: `spec.LINK_KEYS`, `NODE_KEYS`, `CORE_KEYS`.
 """
-_CHANGING = ("link", "node")
+_CHANGING = ("link", "node", "core")
 _MOST = 500_000
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from netdfl.core.types import Edge, Json, NodeId
@@ -32,6 +32,12 @@ class Entry:
         """Return the links that `text` names. Raises ValueError for an unknown name."""
         return parse_edges(text, self.facts.groups, self.facts.num_nodes)
 
+    def core_links(self, text: str) -> tuple[Block, ...]:
+        """Return the links whose way crosses a core link. Raises ValueError for an unknown name, or no underlay."""
+        if self.facts.core is None:
+            raise ValueError("there are no core links without an underlay; add one, or name links of nodes")
+        return self.facts.core.crossing(text)
+
     def nodes(self, written: NodesText) -> tuple[NodeId, ...]:
         """Return the nodes that `written` names, in ascending order. Raises ValueError for none."""
         nodes = tuple(sorted(parse_nodes(written, self.facts.groups, self.facts.num_nodes)))
@@ -58,15 +64,20 @@ class Entry:
                 now = end + 1 + int(rng.exponential(up_ns))
 
     def change(
-        self, span: Span, changes: Json, *, blocks: tuple[Block, ...] = (), nodes: tuple[NodeId, ...] = ()
+        self,
+        span: Span,
+        changes: Json,
+        *,
+        blocks: tuple[Block, ...] = (),
+        nodes: tuple[NodeId, ...] = (),
+        core: str = "",
     ) -> Compiled:
-        """Make `changes` on links or nodes for a span in time."""
+        """Make `changes` on links, nodes or core links for a span in time."""
         cause = STANDING if span.end is None else self.source
-        yield CompiledEvent(
-            "set", self.source, at_ns=span.start, cause=cause, blocks=blocks, nodes=nodes, parameters=changes
-        )
+        event = CompiledEvent("set", self.source, cause=cause, blocks=blocks, nodes=nodes, core=core)
+        yield replace(event, at_ns=span.start, parameters=changes)
         if span.end is not None:
-            yield CompiledEvent("unset", self.source, at_ns=span.end, cause=cause, blocks=blocks, nodes=nodes)
+            yield replace(event, action="unset", at_ns=span.end)
 
     def set_links(self, span: Span, blocks: Sequence[Block], changes: Json) -> Compiled:
         """Make `changes` on links for the span. Raises ValueError for one that can't go by rounds, or has no effect."""
@@ -111,6 +122,12 @@ def follows_trace(change: object, key: str) -> bool:
     """Whether a change of a rate (`key`) gives it a trace."""
     part = None if isinstance(change, Mapping) and "scale" in change else choose(key, change)
     return part is not None and not isinstance(part.build(), Shape)
+
+
+def is_plain_latency(change: object) -> bool:
+    """Whether a change of a latency gives every message the same delay."""
+    part = None if isinstance(change, Mapping) and "scale" in change else choose("latency", change)
+    return part is None or getattr(part.build(), "quantile", None) is None
 
 
 def is_zero_rate(change: object, key: str = "rate") -> bool:

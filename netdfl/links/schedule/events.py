@@ -28,6 +28,9 @@ class CompiledEvent:
     plus `after_ns`. `cause` is the entry's index, or `STANDING` for a change that lasts until another one replaces it;
     `source` is always the entry's index, and `entry` its action by its name in the scenario: `partition`, `trace`,
     `churn`.
+
+    `core` names the core links that the event is about: with `blocks`, these are the links whose way crosses them;
+    without, the event changes the core links, or the routes (`without`: the names of those that carry none).
     """
 
     action: str
@@ -41,6 +44,7 @@ class CompiledEvent:
     nodes: tuple[NodeId, ...] = ()
     parameters: Json = field(default_factory=dict)
     entry: str = ""
+    core: str = ""
     _parts: dict[str, LinkPart | None] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def part(self, key: str) -> LinkPart | None:
@@ -56,6 +60,11 @@ class CompiledEvent:
     def acts_on_links(self) -> bool:
         """Whether the event sets or ends changes, of links or of a node's up- and downlink."""
         return self.action in ("set", "unset")
+
+    @property
+    def where(self) -> str:
+        """The place in words: the core links by name, or the links or nodes."""
+        return self.core or name_place(self.blocks, self.nodes, self.entry)
 
     @property
     def names_messages(self) -> bool:
@@ -88,8 +97,9 @@ class CompiledEvent:
             "cause": self.cause if self.blocks or self.acts_on_links else None,
             "links": [[sorted(block.src), sorted(block.dst)] for block in self.blocks] or None,
             "nodes": list(self.nodes) or None,
+            "core": self.core or None,
             "parameters": dict(self.parameters) or None,
-            "where": name_place(self.blocks, self.nodes, self.entry),
+            "where": self.where,
             "change": change,
         }
         return {key: value for key, value in data.items() if value is not None}

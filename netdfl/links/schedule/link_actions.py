@@ -7,11 +7,20 @@ from dataclasses import replace
 
 from netdfl.core.types import Kind
 from netdfl.core.units import NonNegativeInt, TimeNs
-from netdfl.links.schedule.compiling import Compiled, DownMode, Entry, check_positive, follows_trace, read_changes
+from netdfl.links.schedule.compiling import (
+    Compiled,
+    DownMode,
+    Entry,
+    check_positive,
+    follows_trace,
+    is_plain_latency,
+    is_zero_rate,
+    read_changes,
+)
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.schedule.when import Facts, Span
 from netdfl.links.selectors import Block, NodesText, parse_nodes
-from netdfl.links.spec import LINK_KEYS, NODE_KEYS
+from netdfl.links.spec import CORE_KEYS, LINK_KEYS, NODE_KEYS
 
 
 def link(entry: Entry, /, *, link: str, **changes: object) -> Compiled:
@@ -56,6 +65,31 @@ def partition(
     blocks = partition_blocks(entry.facts, partition, one_way)
     for span in entry.when:
         yield from entry.set_links(span, blocks, {"state": mode})
+
+
+def cut(entry: Entry, /, *, cut: str, mode: DownMode = "down_drop") -> Compiled:
+    """Cut a core link of the underlay (`paris->zurich` in one direction), and with it all links that cross it."""
+    blocks = entry.core_links(cut)
+    if not blocks:
+        raise ValueError(f"no messages cross the core link {cut!r}, so its cut changes nothing; name another one")
+    for span in entry.when:
+        yield from (replace(event, core=cut) for event in entry.set_links(span, blocks, {"state": mode}))
+
+
+def core(entry: Entry, /, *, core: str, **changes: object) -> Compiled:
+    """Change a core link of the underlay, both ways or one: loss, latency, rate; `x2` is relative."""
+    entry.core_links(core)
+    read = read_changes(changes, CORE_KEYS)
+    if is_zero_rate(read.get("rate")):
+        raise ValueError("a core link with a rate of 0 holds all messages; use cut with mode: down_hold")
+    if follows_trace(read.get("rate"), "rate"):
+        raise ValueError("a core link can't follow a trace; give it a plain rate, like 1Mbit or x0.5")
+    if not is_plain_latency(read.get("latency")):
+        raise ValueError("the latency of a core link is a plain time; write one like 80ms, or x2")
+    for span in entry.when:
+        if span.by_round:
+            raise ValueError("a core link carries messages of many rounds; use at: 20s")
+        yield from entry.change(span, read, core=core)
 
 
 def heal(entry: Entry, /, *, heal: str = "all") -> Compiled:

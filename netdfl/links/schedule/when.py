@@ -5,24 +5,37 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import Protocol
 
 from netdfl.core.rng import Streams
 from netdfl.core.types import NodeId
 from netdfl.core.units import NonNegativeInt, PositiveInt, TimeNs, format_time
-from netdfl.links.selectors import Groups
+from netdfl.links.selectors import Block, Groups
 
 _MOST = 100_000
 
 
+class CoreNames(Protocol):
+    """The core links of an underlay, by their names."""
+
+    def crossing(self, text: str) -> tuple[Block, ...]:
+        """Return the links of nodes that cross the core link `text`. Raises ValueError for an unknown name."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The facts about a fleet for its schedule. `end_ns` and `rounds` are None for a run without such an end."""
+    """The facts about a fleet for its schedule. `end_ns` and `rounds` are None for a run without such an end.
+
+    `core` is None without an underlay.
+    """
 
     num_nodes: int
     streams: Streams
     groups: Groups = field(default_factory=dict[str, list[NodeId]])
     end_ns: int | None = None
     rounds: int | None = None
+    core: CoreNames | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,11 +40,13 @@ def fair_path(
     last: Sequence[LinkRule],
     fuse: Callable[[Sequence[Stage]], tuple[LinkRule, ...]],
     told: ToldDownlinks | None,
+    core: Sequence[SharedLink] = (),
     *,
     over_tcp: bool,
 ) -> Path:
     """Return the path over `own` stages between an uplink and a downlink, one of which at least is shared.
 
+    `core` are shared links between the two, which the message crosses at once with them.
     Of `networks`, one has the uplinks and one the downlinks. With `told`, each end emulates its own links, and the
     sender has what it is told of the downlink. With `over_tcp`, the headers of packets count.
     """
@@ -55,7 +57,7 @@ def fair_path(
     behind = behind if rate is None else behind[1:]
     own_rate = None if rate is None else SharedLink((2, *edge), *_rate_of(rate))
     rounds = rate.rounds if isinstance(rate, Rate) else None
-    links = [link for link in (uplink, own_rate) if isinstance(link, SharedLink)]
+    links = [link for link in (uplink, own_rate, *core) if isinstance(link, SharedLink)]
     last_link: LinkRule | None = None
     if not isinstance(downlink, SharedLink):
         last_link = downlink

@@ -9,6 +9,7 @@ uplink.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 from netdfl.core.fates import QUEUE, RESET, FateReason
 from netdfl.core.types import Edge, Kind, NodeId
@@ -240,6 +241,20 @@ class FairStage:
             outcomes += self._hold(event["state"] == "down_hold", now_ns)
         return [*outcomes, *self.network.retimed(now_ns)]
 
+    def reroute(self, old: Sequence[SharedLink], new: Sequence[SharedLink], now_ns: int) -> None:
+        """Cross `new` in place of `old`, links in a row, also with what goes now. The network then shares anew."""
+        self.links = _instead(self.links, old, new)
+        for flow in self.flows.values():
+            units = [*flow.waiting] if flow.unit is None else [flow.unit, *flow.waiting]
+            for link, unit in product(old, units):
+                link.release(unit)
+            if old[0] in flow.links and not flow.is_over(now_ns):
+                crosses = flow in old[0].flows
+                self.network.frees(flow)
+                flow.links = _instead(flow.links, old, new)
+                if crosses:
+                    self.network.crosses(flow)
+
     def _reset(self, now_ns: int) -> Iterator[StageOutcome]:
         if self.own is not None:
             self.own.rest()
@@ -276,6 +291,13 @@ class FairStage:
 def _place(unit: Transit) -> tuple[NodeId, bool]:
     """Return the connection of `unit` among its sender's connections."""
     return unit.dst, unit.kind in ASIDE
+
+
+def _instead(
+    links: Sequence[SharedLink], old: Sequence[SharedLink], new: Sequence[SharedLink]
+) -> tuple[SharedLink, ...]:
+    place = links.index(old[0])
+    return (*links[:place], *new, *links[place + len(old) :])
 
 
 class LostOnes(Stage):

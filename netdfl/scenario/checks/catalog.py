@@ -18,6 +18,7 @@ from netdfl.scenario.checks.graph import (
     task_has_pictures,
 )
 from netdfl.scenario.checks.links import (
+    core_is_carried,
     events_can_be,
     layer_exists,
     links_mean_something,
@@ -160,11 +161,12 @@ CHECKS: tuple[tuple[Check, str], ...] = (
     (stale_acts, f"{_GRAPH} compression wait"),
     (task_has_pictures, "task algorithm"),
     (local_sample, "nodes evaluation"),
-    (events_can_be, "nodes rounds seed algorithm groups events"),
+    (events_can_be, "nodes rounds seed algorithm groups events underlay"),
     (layer_exists, "world"),
     (compute_can_be, "world seed"),
     (sizes_are_claimed, "task world compression"),
-    (packets_can, "nodes rounds seed algorithm groups events links world"),
+    (packets_can, "nodes rounds seed algorithm groups events links world underlay"),
+    (core_is_carried, "world underlay"),
     (links_mean_something, "nodes algorithm groups links"),
     (messages_exist, "rounds links"),
     (selection_chooses, _GRAPH),

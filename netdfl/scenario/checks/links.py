@@ -67,6 +67,21 @@ def layer_exists(scenario: Scenario) -> Iterator[CheckFinding]:
         yield CheckFinding(("world", "loss_layer"), what, "remove loss_layer, or use kind: namespaces")
 
 
+def core_is_carried(scenario: Scenario) -> Iterator[CheckFinding]:
+    """Check that the world carries core links: the simulated one does, message by message."""
+    world = scenario.world
+    if scenario.underlay is None:
+        return
+    if world.kind != "simulated":
+        what = f"{world.kind} does not carry core links, only the simulated world does so far"
+        yield CheckFinding(
+            ("underlay",), what, "use world: simulated, or give uplinks and downlinks in links", key=True
+        )
+    elif world.loss_layer == "packet":
+        what = "the simulated world's model of TCP knows no core links"
+        yield CheckFinding(("world", "loss_layer"), what, "remove loss_layer, or the underlay")
+
+
 def sharing_notices(scenario: Scenario) -> Iterator[str]:
     """Yield a notice where `sharing: fifo` is asked of a network of packets."""
     if scenario.world.loss_layer != "packet" or scenario.world.kind == "simulated":

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, Validation
 from netdfl.links.rules.state import StateName
 from netdfl.links.schedule.compile import ACTIONS
 from netdfl.links.schedule.when import KEYS, spans
-from netdfl.links.spec import LINK_KEYS, NODE_KEYS
+from netdfl.links.spec import CORE_KEYS, LINK_KEYS, NODE_KEYS
 from netdfl.links.spec import SLOTS as LINK_SLOTS
 from netdfl.scenario.model.choices import Choices, nearest, refused
 from netdfl.scenario.model.fields import Definition, Function, Strict, make_model
@@ -71,7 +71,7 @@ def block(links: Mapping[str, Entry]) -> dict[str, dict[str, object]]:
 
 
 _RELATIVE = r"\s*[x×]\s*[0-9.]+\s*"
-_CHANGES: Mapping[str, tuple[str, ...]] = {"link": LINK_KEYS, "node": NODE_KEYS}
+_CHANGES: Mapping[str, tuple[str, ...]] = {"link": LINK_KEYS, "node": NODE_KEYS, "core": CORE_KEYS}
 
 
 class EventChoices(Choices):

@@ -41,6 +41,7 @@ from netdfl.scenario.model.network import (
 from netdfl.scenario.model.parts import Part
 from netdfl.scenario.model.signatures import Record
 from netdfl.scenario.model.task import TASK, Train, Training
+from netdfl.scenario.model.underlay import UnderlayPart
 from netdfl.scenario.model.world import DETECTOR, WORLD, FailureDetector, WorldOptions
 from netdfl.transport.grpc.options import GrpcOptions
 
@@ -273,6 +274,9 @@ class Scenario(Strict):
     )
     links_from: LinksFrom | None = Field(
         None, description="A file with rules for links; what `links` says of the same link goes before."
+    )
+    underlay: UnderlayPart | None = Field(
+        None, description="Sites and core links below the links of nodes, which messages that cross them share."
     )
     events: list[Annotated[dict[str, object], EVENT]] = Field(
         [], description="What happens when: faults, partitions, changes."

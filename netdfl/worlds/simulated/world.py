@@ -40,6 +40,7 @@ from netdfl.links.channel import Links
 from netdfl.links.rules.tcp import default_table
 from netdfl.record.base import Store
 from netdfl.record.event_log import EventLog, LoggingRecorder
+from netdfl.scenario.build import build_underlay
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.task import Train
 from netdfl.scenario.model.world import SimulatedOptions
@@ -47,6 +48,7 @@ from netdfl.training.alone import SequentialService
 from netdfl.training.catalog import SIZED_NBYTES
 from netdfl.transport.simulated.fabric import Fabric
 from netdfl.transport.wire import frame_size
+from netdfl.underlay.shared import SharedCore
 from netdfl.worlds.base import Figures, OpenResult, StallMonitor, WorldConfig, WorldListener
 from netdfl.worlds.simulated.arithmetic import exact_arithmetic, rare_collections
 from netdfl.worlds.simulated.ledger import FleetLedger
@@ -127,7 +129,14 @@ class SimulatedWorld:
         packets = self.scenario.world.loss_layer == "packet"
         compute = compute_time(blueprint, self.directory)
         link_streams = self.streams if self._link_seed is None else Streams(self._link_seed)
-        links = Links(blueprint.links, link_streams, blueprint.schedule, default_table() if packets else None)
+        core = build_underlay(self.scenario)
+        links = Links(
+            blueprint.links,
+            link_streams,
+            blueprint.schedule,
+            default_table() if packets else None,
+            core=None if core is None else SharedCore(core, link_streams),
+        )
         scheduled = [event for event in blueprint.schedule if event.acts_on_links and event.at_ns is not None]
         ledger = FleetLedger(self.clock, self._recorder)
         self.fabric = Fabric(

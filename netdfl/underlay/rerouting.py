@@ -1,0 +1,113 @@
+"""The schedule of an underlay whose routes are found anew: which links a cut takes down when, and when routes change.
+
+Without it a cut holds the links that cross the core link for as long as it lasts. With it, a time after each cut and
+each end of one, all messages take the shortest ways over what is up; where no way is left they keep the old one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from netdfl.links.schedule.events import STANDING, CompiledEvent
+from netdfl.links.selectors import Block
+from netdfl.underlay.routes import Routes
+from netdfl.underlay.underlay import Underlay
+
+REROUTE = "reroute"
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """One span of a cut; `end` is None for good."""
+
+    event: CompiledEvent
+    start: int
+    end: int | None
+
+    def holds(self, at_ns: int) -> bool:
+        return self.start <= at_ns and (self.end is None or at_ns < self.end)
+
+
+def rerouted(events: Sequence[CompiledEvent], underlay: Underlay) -> list[CompiledEvent]:
+    """Return the schedule `events` with the cuts of core links as they act where routes are found anew.
+
+    Raises:
+        ValueError: A cut goes by rounds, or is healed by an event of its own; the text begins with its place.
+    """
+    wait = underlay.reroute_ns
+    cuts = list(_cuts(events))
+    if wait is None or not cuts:
+        return list(events)
+    _check(events, cuts)
+    changes = {at for cut in cuts for at in (cut.start, cut.end) if at is not None}
+    epochs = _epochs(cuts, sorted(changes), wait, underlay)
+    moments = sorted(changes | {event.at_ns or 0 for event, _ in epochs})
+    found = [event for event in events if event.entry != "cut"] + [event for event, _ in epochs]
+    for cut in cuts:
+        found += _as_it_acts(cut, moments, [(event.at_ns or 0, routes) for event, routes in epochs], underlay)
+    return sorted(found, key=lambda event: event.order)
+
+
+def _cuts(events: Sequence[CompiledEvent]) -> Iterator[_Cut]:
+    of_cuts = [event for event in events if event.entry == "cut"]
+    for place, event in enumerate(of_cuts):
+        if event.action == "set":
+            later = of_cuts[place + 1 :] if event.cause != STANDING else []
+            ends = (each.at_ns for each in later if each.action == "unset" and each.source == event.source)
+            yield _Cut(event, event.at_ns or 0, next(ends, None))
+
+
+def _check(events: Sequence[CompiledEvent], cuts: Sequence[_Cut]) -> None:
+    for cut in cuts:
+        if cut.event.at_round is not None:
+            raise ValueError(f"events[{cut.event.source}]: underlay.reroute needs a clock; give the cut at: 20s")
+    heals = [event.source for event in events if event.entry == "heal"]
+    if heals and any(cut.end is None for cut in cuts):
+        remedy = "give the cut an end itself, like for: 10s"
+        raise ValueError(f"events[{heals[0]}]: with underlay.reroute, heal does not end a cut; {remedy}")
+
+
+def _epochs(
+    cuts: Sequence[_Cut], changes: Sequence[int], wait: int, underlay: Underlay
+) -> list[tuple[CompiledEvent, Routes]]:
+    """Return the changes of routes, each as an event with the routes from then on."""
+    found, before = [], underlay.routes_without(())
+    for at_ns in changes:
+        because = next(cut for cut in cuts if at_ns in (cut.start, cut.end))
+        now = at_ns + wait
+        without = sorted(
+            {link.name for cut in cuts if cut.holds(now) for link in underlay.network.named(cut.event.core)}
+        )
+        routes = underlay.routes_without(without)
+        event = CompiledEvent("set", because.event.source, at_ns=now, entry=REROUTE, core=because.event.core)
+        if _differ(before, routes, underlay):
+            found.append((replace(event, parameters={"without": without}), routes))
+        before = routes
+    return found
+
+
+def _differ(before: Routes, after: Routes, underlay: Underlay) -> bool:
+    sites = sorted(underlay.nodes_of)
+    return any(underlay.between(a, b, before) != underlay.between(a, b, after) for a in sites for b in sites)
+
+
+def _as_it_acts(
+    cut: _Cut, moments: Sequence[int], epochs: Sequence[tuple[int, Routes]], underlay: Underlay
+) -> Iterator[CompiledEvent]:
+    """Yield the changes of links by a cut: those that cross it by the routes of each moment are down."""
+    links = underlay.network.named(cut.event.core)
+    spans: list[tuple[int, tuple[Block, ...]]] = []
+    for at_ns in [at for at in moments if cut.holds(at)]:
+        routes = next((routes for since, routes in reversed(epochs) if since <= at_ns), None)
+        blocks = underlay.over(links, routes)
+        if not spans or spans[-1][1] != blocks:
+            spans.append((at_ns, blocks))
+    for place, (start, blocks) in enumerate(spans):
+        end = spans[place + 1][0] if place + 1 < len(spans) else cut.end
+        if blocks:
+            cause = STANDING if end is None else cut.event.source
+            event = replace(cut.event, at_ns=start, cause=cause, blocks=blocks)
+            yield event
+            if end is not None:
+                yield replace(event, action="unset", at_ns=end, parameters={})

@@ -1,0 +1,175 @@
+"""The core links as links that flows share: what each directed pair of nodes crosses, and what the schedule changes.
+
+Sans-I/O, as the rules of links are: `links/channel.py` asks for the way of an edge when it builds the path, and hands
+the changes of core links over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from typing_extensions import override
+
+from netdfl.core.rng import Streams
+from netdfl.core.types import Edge
+from netdfl.links.path import Path
+from netdfl.links.rules.base import LinkEvent, Stage, StageOutcome, Transit
+from netdfl.links.rules.latency import Latency, constant
+from netdfl.links.rules.loss import Loss, LossModel
+from netdfl.links.rules.rate import Shape
+from netdfl.links.schedule.active_changes import EffectiveValue, Overlays, effective
+from netdfl.links.schedule.events import CompiledEvent
+from netdfl.links.sharing.capacity import SharedLink
+from netdfl.links.sharing.network import FairNetwork
+from netdfl.links.sharing.stage import FairStage
+from netdfl.links.spec import choose
+from netdfl.underlay.routes import Routes
+from netdfl.underlay.sites import CoreLink
+from netdfl.underlay.underlay import Underlay
+
+_THIRD = 3
+"""The place of core links among shared links with equal shares: behind uplinks, downlinks and links' own rates."""
+
+
+class AnyLoss:
+    """The loss of several core links in a row: a message is lost where any of them loses it."""
+
+    def __init__(self, models: Sequence[LossModel]) -> None:
+        """Ask `models` in their order."""
+        self.models = tuple(models)
+
+    @property
+    def remembers(self) -> bool:
+        """Whether any of the models depends on earlier messages."""
+        return any(getattr(model, "remembers", True) for model in self.models)
+
+    def lost(self, unit: Transit) -> bool:
+        """Return whether any link loses `unit`; the later links meet what the earlier ones let pass."""
+        return any(model.lost(unit) for model in self.models)
+
+
+class CoreLoss(Loss):
+    """The stage of the losses on all core links of a way. Changes of the edge's own rules do not concern it."""
+
+    __slots__ = ()
+
+    @override
+    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
+        return ()
+
+
+class CoreDelay(Latency):
+    """The stage of the delays on all core links of a way. Of the changes of the edge it knows a reset alone."""
+
+    __slots__ = ()
+
+    @override
+    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
+        return super().changed({key: value for key, value in event.items() if key == "state"}, now_ns)
+
+
+@dataclass(slots=True)
+class CoreWay:
+    """The part of an edge's path that lies in the core: `links` that it shares, and stages for loss and delay."""
+
+    crossed: tuple[CoreLink, ...]
+    links: tuple[SharedLink, ...]
+    loss: CoreLoss
+    delay: CoreDelay
+    path: Path | None = None
+
+    @property
+    def stages(self) -> list[Stage]:
+        """The stages that belong to this edge alone, in the order of a path."""
+        return [self.loss, self.delay] if self.crossed else []
+
+    def note(self, path: Path) -> None:
+        """Note the path whose stage of shared links changes when the way does."""
+        self.path = path
+
+
+class SharedCore:
+    """All core links of a fleet, with the changes in force, and the ways of the edges that are built."""
+
+    def __init__(self, underlay: Underlay, streams: Streams) -> None:
+        """Begin without changes. `streams` give each edge its luck on each core link."""
+        self._underlay, self._seed = underlay, streams.seed
+        self._numbers = {link: number for number, link in enumerate(underlay.network.links.values())}
+        self._shared = {
+            link: SharedLink((_THIRD, number), Shape(link.figures.rate_bps)) for link, number in self._numbers.items()
+        }
+        self._values = {link: _base(link) for link in self._numbers}
+        self._overlays = Overlays()
+        self._routes: Routes = underlay.routes
+        self._built: dict[Edge, CoreWay] = {}
+
+    def way(self, edge: Edge) -> CoreWay:
+        """Return what `edge` crosses now, new each time; its owner notes the path that is made of it."""
+        crossed = self._underlay.way(edge, self._routes)
+        links = tuple(self._shared[link] for link in crossed)
+        way = CoreWay(crossed, links, CoreLoss(), CoreDelay(0, constant(delay=0)))
+        self._set(edge, way, ("loss", "latency"))
+        self._built[edge] = way
+        return way
+
+    def _set(self, edge: Edge, way: CoreWay, keys: Sequence[str]) -> None:
+        """Give the stages of a way the present values of its core links."""
+        if "latency" in keys:
+            way.delay.delay = constant(delay=sum(_delay_ns(self._values[link]["latency"]) for link in way.crossed))
+        if "loss" in keys:
+            lossy = [(link, self._values[link]["loss"].value) for link in way.crossed]
+            models = [part.build(self._seed_of(edge, link)) for link, part in lossy if part is not None]
+            way.loss.model = AnyLoss(models) if models else None
+
+    def _seed_of(self, edge: Edge, link: CoreLink) -> int:
+        return Streams(self._seed).integer("link", *edge, "core", link.name)
+
+    def apply(self, event: CompiledEvent, network: FairNetwork, now_ns: int) -> Sequence[StageOutcome]:
+        """Make a change of core links, or of routes; return the new departures of messages under way."""
+        if "without" in event.parameters:
+            return self._reroute(event.parameters["without"], network, now_ns)
+        links = self._underlay.network.named(event.core)
+        numbers = tuple(self._numbers[link] for link in links)
+        self._overlays.apply(replace(event, core="", nodes=numbers))
+        for link in links:
+            before = self._values[link]
+            values = effective(_base(link), self._overlays.on_node(self._numbers[link]))
+            self._values[link] = values
+            if values["rate"] != before["rate"]:
+                rate = values["rate"]
+                change = {"rate": Shape(None) if rate.value is None else rate.value.build(), "rate_scale": rate.scale}
+                network.change(self._shared[link], change)
+            if changed := [key for key in ("loss", "latency") if values[key] != before[key]]:
+                for edge, way in self._crossing(link):
+                    self._set(edge, way, changed)
+        return network.retimed(now_ns)
+
+    def _reroute(self, without: Sequence[str], network: FairNetwork, now_ns: int) -> Sequence[StageOutcome]:
+        """Find the routes anew without some core links; what goes over a way that is given up goes over the new one."""
+        self._routes = self._underlay.routes_without(without)
+        for edge, way in sorted(self._built.items()):
+            crossed = self._underlay.way(edge, self._routes)
+            if crossed != way.crossed:
+                old, way.crossed, way.links = way.links, crossed, tuple(self._shared[link] for link in crossed)
+                self._set(edge, way, ("loss", "latency"))
+                for stage in way.path.stages if way.path is not None else ():
+                    if isinstance(stage, FairStage) and old[0] in stage.links:
+                        stage.reroute(old, way.links, now_ns)
+        return network.retimed(now_ns)
+
+    def _crossing(self, link: CoreLink) -> Iterator[tuple[Edge, CoreWay]]:
+        return ((edge, way) for edge, way in sorted(self._built.items()) if link in way.crossed)
+
+
+def _base(link: CoreLink) -> dict[str, EffectiveValue]:
+    """Return the rules of a core link before any event."""
+    figures = link.figures
+    written = {"rate": figures.rate_bps, "loss": figures.loss or None, "latency": figures.latency_ns}
+    return {key: EffectiveValue(choose(key, value)) for key, value in written.items()}
+
+
+def _delay_ns(value: EffectiveValue) -> int:
+    delay: Any = None if value.value is None else value.value.build()
+    return 0 if delay is None else int(delay.constant_ns * value.scale)
