@@ -75,7 +75,14 @@ def assemble(
                 up, heals_ns, _, event = schedule.edge((source, node), at_ns)
                 edges[source, node] = EdgeNow(up=up, heals_ns=heals_ns, event=event)
     ordered = dict(sorted(nodes.items()))
-    return Snapshot(at_ns=at_ns, nodes=ordered, edges=edges, detector=detector, scripted=schedule.scripted)
+    return Snapshot(
+        at_ns=at_ns,
+        nodes=ordered,
+        edges=edges,
+        detector=detector,
+        scripted=schedule.scripted,
+        core_links=schedule.core_links,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,6 +149,7 @@ def reasons_of(snapshot: Snapshot, pairs: Iterable[Edge]) -> tuple[Reason, ...]:
 def _reason(snapshot: Snapshot, pair: Edge) -> Reason:
     awaited, edge, giver = awaited_of(snapshot, pair), edge_of(snapshot, pair), snapshot.nodes[pair[1]]
     why = why_of(snapshot, *pair)
+    event = edge.event if why is ReasonKind.CUT else awaited.event
     return Reason(
         waiter=pair[0],
         source=pair[1],
@@ -158,7 +159,8 @@ def _reason(snapshot: Snapshot, pair: Edge) -> Reason:
         loss=awaited.reason if why in NOT_COME else "",
         notice=awaited.notice,
         resent=awaited.resent,
-        event=edge.event if why is ReasonKind.CUT else awaited.event,
+        event=event,
+        core="" if event is None else snapshot.core_links.get(event, ""),
         until_ns=giver.back_ns if why in IS_DOWN else edge.heals_ns if why is ReasonKind.CUT else None,
         hoped=giver.hoped,
         source_round=giver.round,

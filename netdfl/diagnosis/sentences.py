@@ -68,8 +68,9 @@ def _because(grounds: Grounds, *, permanent: bool) -> str:
     if why is ReasonKind.CUT and len(reasons) > FEW_LINKS:
         return f"{words.span(roots)} {waiting}: {_cut(grounds, reasons)}"
     if why in NOT_COME and (divide := _divide(grounds, reasons)) is not None:
-        by = words.entry({each.event for each in reasons})
-        return f"{words.span(roots)} {waiting} for messages that were lost while nothing passed {_sides(divide)}{by}"
+        by, core = words.entry({each.event for each in reasons}), words.core_links([r.core for r in reasons], past=True)
+        passed = f"{f'{core} down and ' if core else ''}nothing passed {_sides(divide)}{by}"
+        return f"{words.span(roots)} {waiting} for messages that were lost while {passed}"
     return f"{words.nodes(roots)} {waiting} for {words.nodes(culprits)}, {_what_of(grounds, reasons)}"
 
 
@@ -209,6 +210,8 @@ def _cause_of_loss(reason: Reason, *, many: bool) -> str:
         return f"node {receiver} was down"
     if reason.why is ReasonKind.RECEIVER_RESTARTED:
         return f"node {receiver} took it before it crashed"
+    if reason.loss in _CUT_LOSSES and reason.core:
+        return f"the core link {reason.core} was {_CUT_LOSSES[reason.loss]}"
     if reason.loss in _CUT_LOSSES:
         return f"the {'links were' if many else 'link was'} {_CUT_LOSSES[reason.loss]}"
     return _LOSSES.get(reason.loss, reason.loss)
@@ -218,12 +221,18 @@ def _cause_of_loss(reason: Reason, *, many: bool) -> str:
 
 
 def _cut(grounds: Grounds, group: Sequence[Reason]) -> str:
-    """Return `2->3 is down until 20 s`, or `nothing passes between nodes 0 to 3 and nodes 4 to 7 for good`."""
+    """Return `2->3 is down until 20 s`, or `nothing passes between nodes 0 to 3 and nodes 4 to 7 for good`.
+
+    Where core links are the reason, they are named: `the core link a--b is down for good; nothing passes between ...`.
+    """
     ends, by = words.until([each.until_ns for each in group]), words.entry({each.event for each in group})
-    divide = _divide(grounds, group)
+    divide, core = _divide(grounds, group), words.core_links([each.core for each in group])
+    if divide is not None and core:
+        return f"{core} down {ends}{by}; nothing passes {_sides(divide)}"
     if divide is not None:
         return f"nothing passes {_sides(divide)} {ends}{by}"
-    return f"{words.arrows(_edges(group))} {'is' if len(group) == 1 else 'are'} down {ends}{by}"
+    as_core = f", as {core}" if core else ""
+    return f"{words.arrows(_edges(group))} {'is' if len(group) == 1 else 'are'} down {ends}{as_core}{by}"
 
 
 def _divide(grounds: Grounds, group: Sequence[Reason]) -> Divide | None:

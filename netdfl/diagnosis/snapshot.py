@@ -267,6 +267,7 @@ class Snapshot:
         edges: the edges that are known.
         detector: the kind of the failure detector: `none`, `heartbeat` or `oracle`.
         scripted: whether events of the scenario act on links or drop messages.
+        core_links: the names of the core links that events cut, by the entry of the scenario's events.
     """
 
     at_ns: int
@@ -274,6 +275,7 @@ class Snapshot:
     edges: Mapping[Edge, EdgeNow] = field(default_factory=dict)
     detector: str = "none"
     scripted: bool = False
+    core_links: Mapping[int, str] = field(default_factory=dict)
 
     def edge(self, src: NodeId, dst: NodeId) -> EdgeNow:
         """Return the edge from `src` to `dst`; if it is not known, an unused edge that is up."""

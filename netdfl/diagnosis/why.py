@@ -72,6 +72,7 @@ class Reason:
         notice: whether the message is a notice.
         resent: whether the message will be sent again.
         event: the entry of the scenario's events that is the reason.
+        core: the core link that the event took down, by its name; empty for any other event.
         until_ns: when the scenario ends the outage.
         hoped: whether that end is uncertain.
         source_round: the round of `source`.
@@ -87,6 +88,7 @@ class Reason:
     notice: bool = False
     resent: bool = False
     event: int | None = None
+    core: str = ""
     until_ns: int | None = None
     hoped: bool = False
     source_round: int = 0
@@ -99,7 +101,7 @@ class Reason:
 
     def to_json(self) -> Json:
         """Return plain data for `result.json`, without empty values."""
-        said = {"loss": self.loss, "event": self.event, "notice": self.notice, "resent": self.resent}
+        said = {"loss": self.loss, "event": self.event, "core": self.core, "notice": self.notice, "resent": self.resent}
         known = {key: value for key, value in said.items() if value or (key == "event" and value is not None)}
         return {"waiter": self.waiter, "source": self.source, "why": self.why.value, "edge": list(self.edge), **known}
 

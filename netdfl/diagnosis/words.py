@@ -68,6 +68,16 @@ def entry(events: Collection[int | None]) -> str:
     return f" (events[{min(known)}])" if len(known) == len(events) == 1 else ""
 
 
+def core_links(names: Collection[str], *, past: bool = False) -> str:
+    """Return `the core link a--b is`, `the core links a--b and b--c were`; an empty text if a name is empty."""
+    known = sorted(set(names))
+    if "" in known:
+        return ""
+    many = len(known) > 1
+    verb = ("were" if many else "was") if past else ("are" if many else "is")
+    return f"the core link{'s' * many} {listed(known)} {verb}"
+
+
 def until(ends_ns: Sequence[int | None], never: str = "for good") -> str:
     """Return `until 20 s`, or `never` if one of the outages has no end."""
     known = [ns for ns in ends_ns if ns is not None]

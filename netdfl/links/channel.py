@@ -56,7 +56,7 @@ class _NodeStage:
     value: EffectiveValue
 
 
-class CoreWay(Protocol):
+class CrossedLinks(Protocol):
     """The core links of one edge's way, the stages of its own for them, and the path that is made of both."""
 
     @property
@@ -77,7 +77,7 @@ class CoreWay(Protocol):
 class CoreLinks(Protocol):
     """Links below the fleet's own ones, which the messages of many edges share (`netdfl.underlay`)."""
 
-    def way(self, edge: Edge) -> CoreWay:
+    def way(self, edge: Edge) -> CrossedLinks:
         """Return what `edge` crosses from now on."""
         ...
 

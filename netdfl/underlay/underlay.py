@@ -58,8 +58,13 @@ class Underlay:
         return self.between(self.site_of[edge[0]], self.site_of[edge[1]], routes)
 
     def crossing(self, text: str) -> tuple[Block, ...]:
-        """Return the links of nodes that cross the core link `text`. Raises ValueError for an unknown name."""
-        return self.over(self.network.named(text))
+        """Return the links of nodes that cross the core link `text`. Raises ValueError for an unknown name.
+
+        Where routes are found anew, these are all links if none crosses it at first, as some may later.
+        """
+        everyone = frozenset(self.site_of)
+        later = () if self.reroute_ns is None else (Block(everyone, everyone),)
+        return self.over(self.network.named(text)) or later
 
     def over(self, links: Collection[CoreLink], routes: Routes | None = None) -> tuple[Block, ...]:
         """Return the links of nodes whose way crosses one of `links`: a block for each site that they come from."""

@@ -29,6 +29,7 @@ from netdfl.diagnosis.finding import Cause
 HALVES = [[0, 1, 2, 3], [4, 5, 6, 7]]
 BETWEEN = "between nodes 0 to 3 and nodes 4 to 7"
 FOR_GOOD = (DEADLINE, SKIP)
+TWO_SITES = {"links": {"a--b": {}}, "place": {"0..3": "a", "4..7": "b"}}
 COPY_HELPS = (DEADLINE, RESEND, ANSWERED, SKIP)
 
 STALLED = (
@@ -233,6 +234,44 @@ STALLED = (
         ),
         nodes=8,
         events=[{"at": "35ms", "for": "60s", "partition": HALVES, "mode": "down_hold"}],
+    ),
+    full(
+        "a cut of a core link",
+        unreachable(
+            range(8), range(8), at(3), f"the core link a--b is down for good (events[0]); nothing passes {BETWEEN}. "
+        ),
+        nodes=8,
+        underlay=TWO_SITES,
+        events=[{"at": "35ms", "cut": "a--b"}],
+    ),
+    full(
+        "a cut of a core link that dropped and healed",
+        Stall(
+            Cause.LOST_MESSAGE,
+            range(8),
+            range(8),
+            at(3),
+            [f"lost while the core link a--b was down and nothing passed {BETWEEN} (events[0])"],
+            COPY_HELPS,
+        ),
+        nodes=8,
+        underlay=TWO_SITES,
+        events=[{"at": "35ms", "for": "50ms", "cut": "a--b"}],
+    ),
+    gossip(
+        "a core link, one way, that two links of a ring cross",
+        unreachable(
+            [4, 7],
+            [0, 3],
+            at(3),
+            "nodes 4 and 7 wait in round 3 for nodes 0 and 3, from which they are cut off: "
+            "3->4 and 0->7 are down for good, as the core link a->b is (events[1])",
+            remedies=FOR_GOOD,
+        ),
+        nodes=8,
+        underlay=TWO_SITES,
+        events=[{"at": "9s", "pause": 2, "for": "1s"}, {"at": "35ms", "cut": "a->b"}],
+        topology={"kind": "ring"},
     ),
     gossip(
         "a partition of a ring",

@@ -8,6 +8,7 @@ import pytest
 
 from netdfl.diagnosis.sentences import say
 from netdfl.diagnosis.why import Divide, Grounds, Need, Reason, ReasonKind
+from netdfl.diagnosis.words import core_links
 
 SECOND = 10**9
 ONE, TWO, MANY = [(0, 1)], [(0, 1), (2, 1)], [(0, 1), (0, 2)]
@@ -300,3 +301,43 @@ def test_a_reason_is_plain_data_without_what_says_nothing() -> None:
         "notice": True,
         "resent": True,
     }
+
+
+CORE = {"event": 0, "core": "a--b"}
+
+
+@pytest.mark.parametrize(
+    ("names", "present", "past"),
+    [
+        (["a--b"], "the core link a--b is", "the core link a--b was"),
+        (["b->c", "a--b", "b->c"], "the core links a--b and b->c are", "the core links a--b and b->c were"),
+        ([""], "", ""),
+        (["a--b", ""], "", ""),
+    ],
+)
+def test_core_links_are_named_where_all_reasons_have_one(names: list[str], present: str, past: str) -> None:
+    assert (core_links(names), core_links(names, past=True)) == (present, past)
+
+
+def test_a_core_link_that_is_down_is_named_with_what_it_cuts_off() -> None:
+    cut = of(ReasonKind.CUT, ONE, **CORE)
+    assert cut == f"{WAITS}from which it is cut off: 1->0 is down for good, as the core link a--b is (events[0])"
+    pairs = [(0, 2), (1, 2), (0, 3)]
+    reasons = [reason(ReasonKind.CUT, *pair, until_ns=20 * SECOND, **CORE) for pair in pairs]
+    divide = Divide(tuple((source, waiter) for waiter, source in pairs), ((0, 1), (2, 3)))
+    assert said(*reasons, divides=(divide,)) == (
+        "nodes 0 and 1 wait in round 4: the core link a--b is down until 20 s (events[0]); "
+        "nothing passes between nodes 0 and 1 and nodes 2 and 3"
+    )
+
+
+def test_what_was_lost_while_a_core_link_was_down_says_so() -> None:
+    for loss in ("down", "reset"):
+        lost = of(ReasonKind.LOST, ONE, loss=loss, **CORE)
+        assert lost == f"{WAITS}whose message was lost on 1->0 (events[0]: the core link a--b was {loss})"
+    assert "core" not in of(ReasonKind.LOST, ONE, loss="queue", **CORE)
+
+
+def test_a_reason_keeps_the_name_of_its_core_link() -> None:
+    assert reason(ReasonKind.CUT, **CORE).to_json()["core"] == "a--b"
+    assert "core" not in reason(ReasonKind.CUT, event=0).to_json()
