@@ -11,8 +11,15 @@ from netdfl.cli import completion
 from netdfl.cli.options import Jobs, ScenarioFile, Sets, World, load_scenario
 
 Where = Annotated[
-    str, typer.Option("--runner", metavar="RUNNER", help="What makes the runs: local, or module:callable of your own.")
+    str, typer.Option("--runner", metavar="RUNNER", help="What makes the runs: local, ray, or module:callable.")
 ]
+AtOnce = Annotated[
+    int | None,
+    typer.Option("--jobs", metavar="N", min=1, help="How many runs at a time; 1 here, elsewhere what has room."),
+]
+Cpus = Annotated[int | None, typer.Option("--cpus", metavar="N", min=1, help="Cores kept free for each run (1).")]
+Gpus = Annotated[float | None, typer.Option("--gpus", metavar="N", min=0, help="GPUs for each run (0).")]
+Memory = Annotated[str | None, typer.Option("--memory", metavar="SIZE", help="Memory for each run, like 4GiB.")]
 Repeats = Annotated[int | None, typer.Option("--seeds", metavar="N", min=1, help="Runs of each point; 5 by default.")]
 
 
@@ -27,8 +34,11 @@ def sweep(
     sets: Sets = [],  # noqa: B006 - typer reads it only
     seeds: Repeats = None,
     on: World = None,
-    jobs: Jobs = 1,
+    jobs: AtOnce = None,
     runner: Where = "local",
+    cpus: Cpus = None,
+    gpus: Gpus = None,
+    memory: Memory = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="By default sweeps/NAME.")] = None,
 ) -> None:
     """Run a grid of scenarios, resume it where it was left, and write one table and figures.
@@ -38,7 +48,7 @@ def sweep(
     Examples:
         netdfl sweep quickstart --on simulated --vary algorithm.name=dfedavg,dpsgd --seeds 3
         netdfl sweep mine/clinics.yaml --vary links.default.loss=0,10%,20% --jobs 2
-        netdfl sweep studies/loss --out sweeps/loss
+        netdfl sweep studies/loss --out sweeps/loss --runner ray --cpus 1
     """
     from netdfl.study.cells import ended_by_signals
 
@@ -47,19 +57,21 @@ def sweep(
     with ended_by_signals() as far:
         from rich.console import Console
 
-        from netdfl.study.runners.catalog import find_runner
+        from netdfl.study.runners.catalog import choose_runner
         from netdfl.study.sweep import sweep as run_sweep
 
+        make, most, needs = choose_runner(runner, jobs, cpus, gpus, memory)
         failed = run_sweep(
             scenario,
             vary,
             shared,
             out=folder,
             seeds=seeds,
-            jobs=jobs,
+            jobs=most,
             console=Console(),
             far=far,
-            make_runner=find_runner(runner),
+            make_runner=make,
+            needs=needs,
         )
     raise typer.Exit(1 if failed else 0)
 
@@ -101,8 +113,11 @@ def reproduce(
     rounds: Rounds = None,
     sets: Sets = [],  # noqa: B006 - typer reads it only
     on: Fleet = "simulated",
-    jobs: Jobs = 1,
+    jobs: AtOnce = None,
     runner: Where = "local",
+    cpus: Cpus = None,
+    gpus: Gpus = None,
+    memory: Memory = None,
     out: Folder = Path("reproductions"),
     scenarios: Papers = None,
 ) -> None:
@@ -119,8 +134,9 @@ def reproduce(
 
         from netdfl.study.reproduce import SCENARIOS, Reproduction, parse_seeds
         from netdfl.study.reproduce import reproduce as run_table
-        from netdfl.study.runners.catalog import find_runner
+        from netdfl.study.runners.catalog import choose_runner
 
+        make, most, needs = choose_runner(runner, jobs, cpus, gpus, memory)
         asked = Reproduction(
             paper=paper,
             table=table,
@@ -131,7 +147,7 @@ def reproduce(
             world=on,
             scenarios=scenarios or SCENARIOS,
         )
-        code = run_table(asked, out, jobs=jobs, console=Console(), far=far, make_runner=find_runner(runner))
+        code = run_table(asked, out, jobs=most, console=Console(), far=far, make_runner=make, needs=needs)
     raise typer.Exit(code)
 
 

@@ -22,7 +22,7 @@ from netdfl.scenario.loading.identity import hashes
 from netdfl.scenario.model.schema import Scenario
 from netdfl.study.keeping import FINISHED, Manner, kept
 from netdfl.study.plan import Cell
-from netdfl.study.runners.base import CellOrder, Runner, StudyOrder
+from netdfl.study.runners.base import USUAL, CellOrder, RunNeeds, Runner, StudyOrder
 from netdfl.study.runners.local import LocalRunner
 from netdfl.study.task import BROKE, UNUSABLE, path_beside
 
@@ -124,9 +124,11 @@ def run_all(
     manner: Manner = "whole",
     until: float | None = None,
     make_runner: Callable[[], Runner] = LocalRunner,
+    needs: RunNeeds = USUAL,
 ) -> None:
     """Run these cells, `jobs` at a time, and call `done` with each result. Interrupted ones are resumed if possible.
 
+    With 0 `jobs`, as many go at a time as the runner has room for; an engine keeps free for each what it `needs`.
     None begins that would end after `until` (of `time.time`); `done` does not hear of these.
     Raises InputError where the runner does not fit.
     """
@@ -145,7 +147,7 @@ def run_all(
     ]
     progress.runner = runner
     try:
-        runner.start(StudyOrder(orders, jobs, manner, until))
+        runner.start(StudyOrder(orders, jobs, manner, until, needs))
         for path, code in runner.ended():
             if path not in by_path:
                 raise RunError(f"{type(runner).__name__} says that {path} ended, which it was not asked to run")

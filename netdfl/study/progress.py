@@ -33,7 +33,7 @@ State: TypeAlias = Literal["finished", "failed", "running", "queued"]
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """The cells of one grid or table with the names of their runs, and how many go at a time.
+    """The cells of one grid or table with the names of their runs, and how many go at a time (0: what has room).
 
     `folder` is where the runs lie, `cells/`; `table` is the table's file, `figures` and `learning` what a sweep draws.
     """
@@ -141,7 +141,7 @@ class StudyState:
 
     @property
     def left_s(self) -> float | None:
-        """The time left (s), if `jobs` runs go at a time; None while nothing tells how long a run takes."""
+        """The time left (s), if `jobs` runs go at a time, or as many as do now; None while nothing tells of a time."""
         if self.over:
             return 0.0
         known: dict[object, list[float]] = {}
@@ -156,7 +156,7 @@ class StudyState:
             for each in self.cells
             if each.state in ("running", "queued")
         ]
-        return max(max(left), sum(left) / self.plan.jobs)
+        return max(max(left), sum(left) / (self.plan.jobs or max(1, self.num("running"))))
 
     def lines(self) -> Iterator[str]:
         """Yield the state in words."""

@@ -25,7 +25,7 @@ from netdfl.study.cells import CellJob, CellResult, StudyProgress, finished, loo
 from netdfl.study.compare import HEADINGS, LISTS, SCHEMA, TERMINAL, WORDS, Comparison, ComparisonRow, row_of, shown
 from netdfl.study.plan import Cell
 from netdfl.study.progress import TABLES, StudyPlan
-from netdfl.study.runners.base import Runner
+from netdfl.study.runners.base import USUAL, RunNeeds, Runner
 from netdfl.study.runners.local import LocalRunner
 from netdfl.study.trials import FigureSetup, published, scenario_of, select, trials
 from netdfl.training.data.dataset import data_root
@@ -77,6 +77,7 @@ def reproduce(
     console: Console,
     far: StudyProgress | None = None,
     make_runner: Callable[[], Runner] = LocalRunner,
+    needs: RunNeeds = USUAL,
 ) -> int:
     """Run the cells of `request`, `jobs` runs at a time; return an exit code.
 
@@ -112,7 +113,7 @@ def reproduce(
     StudyPlan(book.stem.name, jobs, out / "cells", paths, table, is_sweep=False).write(
         out / TABLES / f"{book.stem.name}.json"
     )
-    run_all(waiting, jobs, done, far, "published", make_runner=make_runner)
+    run_all(waiting, jobs, done, far, "published", make_runner=make_runner, needs=needs)
     comparison = book.write()
     _show(comparison, console)
     print_plain(console, f"written: {book.stem}.md, .csv, .json")

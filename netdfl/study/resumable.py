@@ -36,7 +36,8 @@ MOST_HELD = 256 * 2**20
 def run_or_resume(file: Path, sets: Sequence[str], path: Path, jobs: int, manner: Manner = "whole") -> int:
     """Run the cell in the directory `path`, from its checkpoints if it left any; return its exit code.
 
-    `jobs` runs share the disk. Raises NetdflError.
+    `jobs` runs share the disk; with 0 it keeps nothing that is interrupted, and no checkpoint is written.
+    Raises NetdflError.
     """
     scenario = load(file, sets)
     if manner != "whole":
@@ -46,7 +47,7 @@ def run_or_resume(file: Path, sets: Sequence[str], path: Path, jobs: int, manner
         if path.exists():
             with hold(path):
                 shutil.rmtree(path)
-        every = None if manner == "background" else rounds_between(scenario, path.parent, jobs)
+        every = None if manner == "background" or not jobs else rounds_between(scenario, path.parent, jobs)
         if every is not None:
             scenario = scenario.model_copy(update={"checkpoint": Checkpoint(every=every)})
         finished = run(scenario, out=path, page=False)

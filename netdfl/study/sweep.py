@@ -31,7 +31,7 @@ from netdfl.study.plan import (
 )
 from netdfl.study.plots import is_word
 from netdfl.study.progress import FILE, StudyPlan, StudyState
-from netdfl.study.runners.base import Runner
+from netdfl.study.runners.base import USUAL, RunNeeds, Runner
 from netdfl.study.runners.local import LocalRunner
 from netdfl.study.summary import GridPoint, points_of, write_cells, write_points
 from netdfl.study.tables import SweepTable
@@ -63,6 +63,7 @@ def sweep(
     console: Console,
     far: Far | None = None,
     make_runner: Callable[[], Runner] = LocalRunner,
+    needs: RunNeeds = USUAL,
 ) -> int:
     """Run every grid of `file`; return the number of failed cells. Raises InputError.
 
@@ -81,7 +82,7 @@ def sweep(
     grids = [_looked(plan, _cells(plan, seeds, sets), out / plan.name) for plan in plans]
     far = far or Far()
     far.total = sum(len(grid.cells) for grid in grids)
-    return sum(_run(grid, jobs, console, far, make_runner) for grid in grids)
+    return sum(_run(grid, jobs, console, far, make_runner, needs) for grid in grids)
 
 
 class _Grid(NamedTuple):
@@ -144,7 +145,7 @@ def _cells(plan: GridPlan, seeds: int | None, sets: Sequence[str]) -> list[Cell]
     return list(cells_of(chosen, load(plan.scenario, sets).seed, sets))
 
 
-def _run(grid: _Grid, jobs: int, console: Console, far: Far, make_runner: Callable[[], Runner]) -> int:
+def _run(grid: _Grid, jobs: int, console: Console, far: Far, make_runner: Callable[[], Runner], needs: RunNeeds) -> int:
     plan, cells, known, waiting, out = grid
     as_progress(grid, jobs).write(out / FILE)
     found: dict[Cell, CellResult] = {}
@@ -162,7 +163,7 @@ def _run(grid: _Grid, jobs: int, console: Console, far: Far, make_runner: Callab
 
         for each in known:
             done(each)
-        run_all(waiting, jobs, done, far, make_runner=make_runner)
+        run_all(waiting, jobs, done, far, make_runner=make_runner, needs=needs)
     (out / "cells").mkdir(parents=True, exist_ok=True)
     return write_results([found[cell] for cell in cells], plan, out, console)
 

@@ -1,4 +1,7 @@
-"""One run of a study, in a process of its own: `python -m netdfl.study.task FILE NUMBER`, where FILE is an order."""
+"""One run of a study, in a process of its own: `python -m netdfl.study.task FILE NUMBER`, where FILE is an order.
+
+With the process that started it as a third argument, it dies with that one.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from netdfl.core.errors import InputError, NetdflError
+from netdfl.core.process import die_with_parent
 from netdfl.study.keeping import FINISHED, MOST_CPU_S, Manner
 from netdfl.study.runners.base import CellOrder, StudyOrder
 
@@ -24,7 +28,10 @@ def path_beside(run: Path, kind: str) -> Path:
 
 
 def run_cell(order: CellOrder, jobs: int, manner: Manner) -> NoReturn:
-    """Make the run and end this process with its exit code, which is written beside it; `jobs` share the disk."""
+    """Make the run and end this process with its exit code, which is written beside it.
+
+    `jobs` runs share the disk; 0: nothing of it is kept if the run is interrupted.
+    """
     code, path = BROKE, order.path
     try:
         if manner == "background":
@@ -53,8 +60,10 @@ def run_cell(order: CellOrder, jobs: int, manner: Manner) -> NoReturn:
         os._exit(code)
 
 
-def main(file: str, number: str) -> NoReturn:
+def main(file: str, number: str, parent: str = "") -> NoReturn:
     """Make one run of the order in `file`."""
+    if parent:
+        die_with_parent(int(parent))
     order = StudyOrder.of_json(Path(file).read_text(encoding="utf-8"))
     run_cell(order.cells[int(number)], order.jobs, order.manner)
 

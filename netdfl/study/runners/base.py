@@ -17,6 +17,18 @@ from netdfl.study.keeping import Manner
 
 
 @dataclass(frozen=True)
+class RunNeeds:
+    """The resources that an engine keeps free for each run: cores, GPUs, and bytes of memory (None: its usual)."""
+
+    cpus: int = 1
+    gpus: float = 0
+    memory_nbytes: int | None = None
+
+
+USUAL = RunNeeds()
+
+
+@dataclass(frozen=True)
 class CellOrder:
     """One run to be made: scenario file, overrides, run directory, world, and about what it costs (CPU s)."""
 
@@ -29,12 +41,16 @@ class CellOrder:
 
 @dataclass(frozen=True)
 class StudyOrder:
-    """The runs of a study: at most `jobs` at a time, none that would end after `until` (a time of `time.time`)."""
+    """The runs of a study: at most `jobs` at a time, none that would end after `until` (a time of `time.time`).
+
+    With 0 `jobs`, as many go at a time as there is room for. An engine keeps free for each what it `needs`.
+    """
 
     cells: Sequence[CellOrder]
     jobs: int
     manner: Manner = "whole"
     until: float | None = None
+    needs: RunNeeds = USUAL
 
     def to_json(self) -> str:
         """Return the order as text, for another process."""
@@ -48,7 +64,7 @@ class StudyOrder:
             CellOrder(Path(c["scenario"]), tuple(c["sets"]), Path(c["path"]), c["world"], c["cost_s"])
             for c in data["cells"]
         ]
-        return cls(cells, data["jobs"], data["manner"], data["until"])
+        return cls(cells, data["jobs"], data["manner"], data["until"], RunNeeds(**data["needs"]))
 
 
 class Runner(Protocol):

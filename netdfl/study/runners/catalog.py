@@ -6,12 +6,15 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from netdfl.core.errors import InputError
-from netdfl.study.runners.base import Runner
+from netdfl.core.units import parse_size_bytes
+from netdfl.study.runners.base import USUAL, RunNeeds, Runner
 from netdfl.study.runners.local import LocalRunner
+from netdfl.study.runners.ray import RayRunner
 
-RUNNERS: Mapping[str, Callable[[], Runner]] = {"local": LocalRunner}
+RUNNERS: Mapping[str, Callable[[], Runner]] = {"local": LocalRunner, "ray": RayRunner}
 
 
 def find_runner(name: str) -> Callable[[], Runner]:
@@ -34,3 +37,29 @@ def find_runner(name: str) -> Callable[[], Runner]:
         what = f"lacks {', '.join(missing)}" if missing else "is not callable"
         raise InputError(f"--runner {name} {what}: a runner has start, ended and stop (netdfl.study.runners.base)")
     return found  # type: ignore[no-any-return]
+
+
+class RunnerChoice(NamedTuple):
+    """What makes a study's runner, how many runs go at a time (0: as many as have room), and what each needs."""
+
+    make: Callable[[], Runner]
+    jobs: int
+    needs: RunNeeds
+
+
+def choose_runner(
+    name: str, jobs: int | None = None, cpus: int | None = None, gpus: float | None = None, memory: str | None = None
+) -> RunnerChoice:
+    """Return the choice that a command's options make. Raises InputError."""
+    make = find_runner(name)
+    given = {"--cpus": cpus, "--gpus": gpus, "--memory": memory}
+    asked = [option for option, value in given.items() if value is not None]
+    if name == "local":
+        if asked:
+            raise InputError(f"{asked[0]} is what an engine keeps free for each run: name one with --runner")
+        return RunnerChoice(make, jobs or 1, USUAL)
+    try:
+        nbytes = None if memory is None else parse_size_bytes(memory)
+    except ValueError as error:
+        raise InputError(f"--memory {memory}: {error}") from error
+    return RunnerChoice(make, jobs or 0, RunNeeds(cpus or 1, gpus or 0, nbytes))

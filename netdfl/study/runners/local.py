@@ -1,4 +1,4 @@
-"""The runner of this machine: a process that forks a process for each run."""
+"""The runner of this machine: a process that forks a process for each run; and what runners of that form share."""
 
 from __future__ import annotations
 
@@ -10,21 +10,26 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import ClassVar
 
 from typing_extensions import override
 
+from netdfl.core.errors import RunError
 from netdfl.study.runners.base import Runner, StudyOrder
 
 GRACE_S = 10.0
 """Time for containers to leave; all else ends at once."""
 
 
-class LocalRunner(Runner):
-    """Processes of this machine.
+class ProcessRunner(Runner):
+    """A runner whose work another process does: `python -m MODULE PID`, which dies with this one.
 
-    Another process forks them: a process that has used grpc, or has threads, must not fork. It has its own session, so
-    that Ctrl-C reaches this process alone, which then ends the other.
+    The process reads the order from stdin, and writes a line for each ended run: its directory and exit code, in JSON;
+    or an object whose `broke` says why all has ended. It has its own session, so that Ctrl-C reaches this process
+    alone, which then ends the other.
     """
+
+    module: ClassVar[str]
 
     def __init__(self) -> None:
         """Start nothing yet."""
@@ -33,7 +38,7 @@ class LocalRunner(Runner):
     @override
     def start(self, order: StudyOrder) -> None:
         self._forks = forks = subprocess.Popen(
-            [sys.executable, "-m", "netdfl.study.forks", str(os.getpid())],
+            [sys.executable, "-m", self.module, str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
@@ -50,13 +55,15 @@ class LocalRunner(Runner):
         with self._forks as forks:
             assert forks.stdout is not None
             for line in forks.stdout:
-                path, code = json.loads(line)
-                yield Path(path), code
+                told = json.loads(line)
+                if isinstance(told, dict):
+                    raise RunError(told["broke"])
+                yield Path(told[0]), told[1]
         self._forks = None
 
     @override
     def stop(self) -> None:
-        """End the process that forks runs, which ends the runs first; after the grace, kill all at once."""
+        """End the other process, which ends the runs first; after the grace, kill it and what it started."""
         if self._forks is None:
             return
         self._forks.terminate()
@@ -66,3 +73,9 @@ class LocalRunner(Runner):
             with suppress(ProcessLookupError):
                 os.killpg(self._forks.pid, signal.SIGKILL)
             self._forks.wait()
+
+
+class LocalRunner(ProcessRunner):
+    """Processes of this machine. Another process forks them: one that has used grpc, or has threads, must not fork."""
+
+    module = "netdfl.study.forks"

@@ -1,0 +1,279 @@
+"""The runner of a Ray cluster: each run is a task, which Ray places where there is room for it.
+
+The driver of the cluster is a process of its own, which dies with the study: then Ray ends every task. A run whose
+worker or machine died is made again on another machine. What a run's directory is made of goes through Ray's object
+store, as do scenarios and data: machines share no disk.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import IO, Any
+
+from typing_extensions import override
+from xxhash import xxh3_128_hexdigest
+
+from netdfl.core.errors import InputError, NetdflError, RunError
+from netdfl.core.files import write_whole, writing
+from netdfl.core.installing import pip_install
+from netdfl.core.process import die_with_parent
+from netdfl.host.plan import NAMED, SCENARIO, named_files, pack
+from netdfl.record.directory import LOCK, hold
+from netdfl.record.plain_json import dump_json
+from netdfl.running.prepare import PROVENANCE
+from netdfl.scenario.load import load
+from netdfl.scenario.model.plugins import ORIGIN
+from netdfl.scenario.model.schema import Scenario
+from netdfl.study.runners.base import CellOrder, StudyOrder
+from netdfl.study.runners.local import ProcessRunner
+from netdfl.study.runners.on_ray import Begun, Died, Ended, Far, PackedRun, Part, make_run, pack_data
+from netdfl.study.task import BROKE, UNUSABLE, path_beside
+
+TRIES = 3
+"""How often a run is begun whose workers die."""
+LEAVE_S = 5.0
+"""Time for tasks to remove their folders when the study is interrupted."""
+
+
+class RayRunner(ProcessRunner):
+    """Tasks of the cluster of RAY_ADDRESS, or that this machine belongs to; without either, of a Ray of its own."""
+
+    module = "netdfl.study.runners.ray"
+
+    @override
+    def start(self, order: StudyOrder) -> None:
+        if importlib.util.find_spec("ray") is None:
+            raise InputError(f"--runner ray: Ray is not installed: {pip_install('netdfl[ray]')}")
+        super().start(order)
+
+
+def main() -> None:
+    """Be the driver: make the runs that stdin orders."""
+    die_with_parent(int(sys.argv[1]))
+    lines = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # for what Ray says
+    text = sys.stdin.read()
+    if not text:  # who ordered died before
+        return
+    try:
+        with _cluster():
+            for path, code in RayStudy(StudyOrder.of_json(text)).run():
+                print(json.dumps([str(path), code]), file=lines, flush=True)
+    except NetdflError as error:
+        print(json.dumps({"broke": str(error)}), file=lines, flush=True)
+
+
+@contextmanager
+def _cluster() -> Iterator[None]:
+    ray = _ray("")
+    try:
+        ray.init(logging_level="error", log_to_driver=False)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise RunError(f"--runner ray: no cluster at {os.environ.get('RAY_ADDRESS')}: {error}") from error
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        ray.shutdown()
+
+
+@dataclass
+class _Sent:
+    """A run that was given to Ray: the machines on which it died, and what has come of its directory."""
+
+    cell: CellOrder
+    scenario: Scenario
+    tried: dict[str, str] = field(default_factory=dict)
+    num_tries: int = 0
+    archive: IO[bytes] | None = None
+    held: ExitStack = field(default_factory=ExitStack)
+    """The lock of the run directory, from the run's begin to its end."""
+
+
+class RayStudy:
+    """The runs of one order on a cluster."""
+
+    def __init__(self, order: StudyOrder) -> None:
+        """Give nothing to Ray yet."""
+        self._order = order
+        self._under_way: dict[Any, _Sent] = {}
+        self._data: dict[str, list[Any]] = {}
+
+    def run(self) -> Iterator[tuple[Path, int | None]]:
+        """Make the runs, and yield the directory and exit code of each that has ended."""
+        waiting, most = list(self._order.cells), self._order.jobs or len(self._order.cells)
+        try:
+            while waiting or self._under_way:
+                while waiting and len(self._under_way) < most:
+                    cell = waiting.pop(0)
+                    if self._order.until is not None and time.time() + cell.cost_s > self._order.until:
+                        yield cell.path, None
+                    else:
+                        self._send(_Sent(cell, load(cell.scenario, cell.sets)))
+                if self._under_way:
+                    ready, _ = _ray("").wait(list(self._under_way), num_returns=1)
+                    for stream in ready:
+                        yield from self._hear(stream)
+        finally:
+            self._leave()
+
+    def _send(self, sent: _Sent) -> None:
+        needs = self._order.needs
+        options = {"num_cpus": needs.cpus, "num_gpus": needs.gpus, "memory": needs.memory_nbytes}
+        packed = PackedRun(pack(sent.scenario), sent.cell.world, self._order.manner, self._data_of(sent.scenario))
+        task = _ray("").remote(make_run).options(
+            num_returns="streaming", max_retries=0, **_elsewhere(sent.tried, needs.cpus), **options
+        )  # fmt: skip
+        sent.num_tries += 1
+        self._under_way[task.remote(packed)] = sent
+
+    def _data_of(self, scenario: Scenario) -> dict[str, list[Any]]:
+        """Return the dataset of a scenario, which goes into the object store once, where it was fetched."""
+        name = getattr(getattr(scenario.task, "dataset", None), "kind", "")
+        if name and name not in self._data:
+            archive = pack_data(name)
+            self._data[name] = [] if archive is None else [_ray("").put(archive)]
+        return {name: self._data[name]} if self._data.get(name) else {}
+
+    def _hear(self, stream: Any) -> Iterator[tuple[Path, int]]:
+        """Take the next that a run tells."""
+        sent = self._under_way[stream]
+        match _next(stream):
+            case Begun(node, machine):
+                sent.tried[node] = machine
+                if refused := _begin(sent):
+                    _ray("").cancel(stream)
+                    yield self._end(stream, UNUSABLE, refused)
+            case Far(status):
+                write_whole(sent.cell.path / "fleet.json", status.encode())
+            case Part(data):
+                assert sent.archive is not None
+                with writing(sent.cell.path, RunError):
+                    sent.archive.write(data)
+            case Ended(code, log, folder):
+                _take(sent, folder)
+                yield self._end(stream, code, log)
+            case Died(why):
+                on = ", ".join(sent.tried.values()) or "no machine"
+                if sent.num_tries < TRIES:
+                    del self._under_way[stream]
+                    sent.held.close()
+                    self._send(sent)
+                else:
+                    yield self._end(stream, BROKE, f"begun {sent.num_tries} times, on {on}; the last time: {why}")
+
+    def _end(self, stream: Any, code: int, log: str) -> tuple[Path, int]:
+        sent = self._under_way.pop(stream)
+        sent.held.close()
+        with writing(sent.cell.path, RunError):
+            path_beside(sent.cell.path, "log").write_text(log, encoding="utf-8")
+            path_beside(sent.cell.path, "exit").write_text(f"{code}\n", encoding="utf-8")
+        return sent.cell.path, code
+
+    def _leave(self) -> None:
+        """Cancel what is under way, and wait until it has left its machines."""
+        for stream, sent in self._under_way.items():
+            with suppress(Exception):
+                _ray("").cancel(stream)
+            sent.held.close()
+            if not (sent.cell.path / "result.json").exists():
+                shutil.rmtree(sent.cell.path, ignore_errors=True)
+        until = time.monotonic() + LEAVE_S
+        while self._under_way and (left_s := until - time.monotonic()) > 0:
+            ready, _ = _ray("").wait(list(self._under_way), num_returns=1, timeout=left_s)
+            for stream in ready:
+                if isinstance(_next(stream), Ended | Died):
+                    del self._under_way[stream]
+
+
+def _next(stream: Any) -> Begun | Far | Part | Ended | Died:
+    """Return the next that a run tells; that it died, where Ray says so."""
+    try:
+        return _ray("").get(next(stream))  # type: ignore[no-any-return]
+    except StopIteration:
+        return Died("its task ended without its end")
+    except _ray(".exceptions").RayError as error:
+        return Died(str(error).strip().rpartition("\n")[2])
+
+
+def _begin(sent: _Sent) -> str:
+    """Lock the run directory and empty it; return why that can't be."""
+    path = sent.cell.path
+    path_beside(path, "exit").unlink(missing_ok=True)
+    with writing(path, RunError):
+        path.mkdir(parents=True, exist_ok=True)
+        try:
+            sent.held.enter_context(hold(path))
+        except InputError as error:
+            return str(error)
+        for each in path.iterdir():
+            if each.name != LOCK:
+                shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
+        sent.archive = sent.held.enter_context(tempfile.TemporaryFile(dir=path.parent))
+    return ""
+
+
+def _take(sent: _Sent, folder: str) -> None:
+    """Unpack the run's directory; what lay in `folder` there, modules and files, has the names that it has here."""
+    assert sent.archive is not None
+    path, scenario = sent.cell.path, sent.scenario
+    with writing(path, RunError):
+        sent.archive.seek(0)
+        if sent.archive.read(1):
+            sent.archive.seek(0)
+            with tarfile.open(fileobj=sent.archive) as tar:
+                tar.extractall(path, filter="data")
+        if (path / PROVENANCE).exists():
+            _name_as_here(path, scenario, folder)
+
+
+def _name_as_here(path: Path, scenario: Scenario, folder: str) -> None:
+    """Give what lay in `folder` on the other machine the names that it has here, so that the run can be replayed."""
+    text = (path / SCENARIO).read_text(encoding="utf-8")
+    for number, file in enumerate(named_files(scenario)):
+        text = text.replace(f"{folder}/{NAMED}/{number}-{file.name}", str(file))
+    write_whole(path / SCENARIO, text.encode())
+    came = str(Path.cwd() if scenario.file is None else scenario.file.parent)
+    made = json.loads((path / PROVENANCE).read_text(encoding="utf-8"))
+    made["scenario"] = xxh3_128_hexdigest(text.encode())
+    made["modules"] = {name.replace(folder, came): digest for name, digest in made["modules"].items()}
+    for name, value in ((PROVENANCE, made), (ORIGIN, {"directory": came})):
+        write_whole(path / name, (dump_json(value, indent=1) + "\n").encode())
+
+
+def _elsewhere(tried: dict[str, str], cpus: int) -> dict[str, Any]:
+    """Return the options that place a task on a machine where it has not died, if there is one."""
+    if not tried:
+        return {}
+    others = [
+        node["NodeID"]
+        for node in _ray("").nodes()
+        if node["Alive"] and node["NodeID"] not in tried and node["Resources"].get("CPU", 0) >= cpus
+    ]
+    place = _ray(".util.scheduling_strategies").NodeAffinitySchedulingStrategy
+    return {"scheduling_strategy": place(others[0], soft=True)} if others else {}
+
+
+@cache
+def _ray(name: str) -> Any:
+    """Import a module of Ray's, which is not always installed."""
+    return importlib.import_module(f"ray{name}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""Studies whose runs an engine makes on its machines: each result is the local one, and nobody's death changes that."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.machines import ray_cluster
+from tests.machines.separated import Separated, ip
+from tests.warm import warm_python
+
+CLUSTERS: Mapping[str, Any] = {"ray": ray_cluster}
+PATIENCE_S = 200
+PARTS = '''
+"""A dataset that is read once the gate is open."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+
+from netdfl.training.data.dataset import Dataset
+
+
+def noise(root, /):
+    """Two classes of pictures."""
+    while Path({gate!r}).exists():
+        time.sleep(0.05)
+    rng = np.random.default_rng(0)
+
+    def split(n):
+        return rng.standard_normal((n, 1, 4, 4)).astype(np.float32), (np.arange(n) % 2).astype(np.int64)
+
+    return Dataset(*split(80), *split(20), 2)
+'''
+SCENARIO = {
+    "schema": "netdfl/1",
+    "name": "trained",
+    "nodes": 4,
+    "rounds": 3,
+    "world": "simulated",
+    "task": {"dataset": "parts:noise", "model": {"name": "mlp", "hidden": [3]}, "batch_size": 10},
+    "algorithm": {"name": "dfedavg", "lr": 0.05, "local_steps": 2},
+    "topology": "ring",
+    "evaluation": {"keep_models": True},
+}
+DIFFERS = ("duration_s", "versions", "wall", "cpu")
+"""Figures of a run's own time and place."""
+
+
+@pytest.fixture(scope="module", params=CLUSTERS)
+def cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
+    kind = CLUSTERS[request.param]
+    if reason := kind.missing():
+        pytest.skip(reason)
+    lean = {"lean": True} if request.param == "ray" else {}
+    with Separated(2) as machines, kind.Cluster(machines, **lean) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that machines may share: they see it under the same name, and may write there."""
+    path = Path("/dev/shm") / f"netdfl-study-{os.getpid()}"
+    path.mkdir()
+    yield path
+    shutil.rmtree(path)
+
+
+class Study:
+    """A sweep in `folder`, on a cluster or here; the gate keeps its runs in their middle."""
+
+    def __init__(self, folder: Path, cluster: Any = None) -> None:
+        """Write its scenario."""
+        self.cluster, self.gate = cluster, folder / "gate"
+        self.file, self.out = folder / "trained.yaml", folder / (cluster.kind if cluster else "local")
+        (folder / "parts.py").write_text(PARTS.format(gate=str(self.gate)))
+        self.file.write_text(json.dumps(SCENARIO))
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """Start the command."""
+        runner = ["--runner", self.cluster.kind] if self.cluster else []
+        command = ["-m", "netdfl", "sweep", str(self.file), "--out", str(self.out), "--seeds", "2", *runner, *words]
+        environment = dict(getattr(self.cluster, "environment", os.environ))
+        if self.cluster and self.cluster.kind == "ray":
+            environment["RAY_ADDRESS"] = self.cluster.address
+        python = sys.executable if self.cluster else warm_python()
+        return subprocess.Popen(
+            [python, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment,
+            start_new_session=True,
+        )  # fmt: skip
+
+    def run(self, *words: str) -> str:
+        """Run the command to its good end; return what it says."""
+        said, _ = self.start(*words).communicate(timeout=PATIENCE_S)
+        assert len(self.hashes) == self.num_runs, said
+        return said
+
+    @property
+    def num_runs(self) -> int:
+        return len(list(self.out.glob("*/cells/*/")))
+
+    @property
+    def hashes(self) -> dict[str, object]:
+        """Of each finished run what is the same wherever it was made: every figure, and every model's bytes."""
+        found = {}
+        for path in self.out.glob("*/cells/*/"):
+            if (path / "result.json").exists():
+                result = json.loads((path / "result.json").read_text())
+                figures = {name: value for name, value in result.items() if not name.startswith(DIFFERS)}
+                models = {each.name: each.read_bytes() for each in sorted((path / "models").glob("*"))}
+                found[path.name] = (figures, models)
+        return found
+
+
+def tasks(cluster: Any) -> dict[int, str]:
+    """The runs under way on the machines: the machine of each process."""
+    found = {}
+    for name in cluster.machines.names:
+        for pid in ip("netns", "pids", name).split():
+            with suppress(OSError):
+                if b"netdfl.study.task" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    found[int(pid)] = name
+    return found
+
+
+def until(holds: Callable[[], object], study: subprocess.Popen[str] | None = None) -> None:
+    last = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert study is None or study.poll() is None, study.communicate()
+        assert time.monotonic() < last
+        time.sleep(0.1)
+
+
+def test_runs_of_an_engine_are_those_of_this_machine_though_a_worker_is_killed(cluster: Any, folder: Path) -> None:
+    study = Study(folder, cluster)
+    study.gate.touch()
+    going = study.start()
+    until(lambda: len(set(tasks(cluster).values())) == 2, going)
+    os.kill(min(tasks(cluster)), signal.SIGKILL)
+    study.gate.unlink()
+    said, _ = going.communicate(timeout=PATIENCE_S)
+    assert going.returncode == 0, said
+    local = Study(folder)
+    local.run()
+    assert len(local.hashes) == 2
+    assert study.hashes == local.hashes
+
+
+def test_ctrl_c_leaves_nothing_behind_and_the_same_command_goes_on(cluster: Any, folder: Path) -> None:
+    study = Study(folder, cluster)
+    study.gate.touch()
+    going = study.start()
+    until(lambda: tasks(cluster), going)
+    os.killpg(going.pid, signal.SIGINT)
+    said, _ = going.communicate(timeout=PATIENCE_S)
+    assert going.returncode == 130, said
+    assert said.endswith("0 of 2 runs are finished; repeat the command to go on from there\n")
+    until(lambda: not tasks(cluster))
+    study.gate.unlink()
+    study.run()
+    assert len(study.hashes) == 2
