@@ -23,8 +23,9 @@ from tests.warm import warm_python
 CLUSTERS: Mapping[str, Any] = {"ray": ray_cluster}
 PATIENCE_S = 200
 PARTS = '''
-"""A dataset that is read once the gate is open."""
+"""A dataset that a machine of the cluster reads once the gate is open."""
 
+import socket
 import time
 from pathlib import Path
 
@@ -35,7 +36,7 @@ from netdfl.training.data.dataset import Dataset
 
 def noise(root, /):
     """Two classes of pictures."""
-    while Path({gate!r}).exists():
+    while socket.gethostname().startswith({machines!r}) and Path({gate!r}).exists():
         time.sleep(0.05)
     rng = np.random.default_rng(0)
 
@@ -85,7 +86,8 @@ class Study:
         """Write its scenario."""
         self.cluster, self.gate = cluster, folder / "gate"
         self.file, self.out = folder / "trained.yaml", folder / (cluster.kind if cluster else "local")
-        (folder / "parts.py").write_text(PARTS.format(gate=str(self.gate)))
+        machines = cluster.machines.names[0].rpartition("-")[0] if cluster else "no machine"
+        (folder / "parts.py").write_text(PARTS.format(gate=str(self.gate), machines=machines))
         self.file.write_text(json.dumps(SCENARIO))
 
     def start(self, *words: str) -> subprocess.Popen[str]:

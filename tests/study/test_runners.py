@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 from netdfl.cli.commands import make_app
 from netdfl.core.errors import InputError, RunError
-from netdfl.study.runners.base import CellOrder, Runner, StudyOrder
-from netdfl.study.runners.catalog import find_runner
+from netdfl.study.runners.base import USUAL, CellOrder, RunNeeds, Runner, StudyOrder
+from netdfl.study.runners.catalog import choose_runner, find_runner
 from netdfl.study.runners.local import LocalRunner
 from netdfl.study.sweep import sweep
 from tests.warm import warm_python
@@ -118,7 +118,8 @@ def test_fleets_that_span_machines_and_a_runner_exclude_each_other(file: Path, t
 
 
 def test_an_order_is_read_back_as_it_was_written() -> None:
-    order = StudyOrder([CellOrder(Path("/a.yaml"), ("x=1",), Path("/b"), "simulated", 3.0)], 2, "background", 9.5)
+    cells = [CellOrder(Path("/a.yaml"), ("x=1",), Path("/b"), "simulated", 3.0)]
+    order = StudyOrder(cells, 2, "background", 9.5, RunNeeds(4, 0.5, 1 << 30))
     assert StudyOrder.of_json(order.to_json()) == order
 
 
@@ -128,7 +129,7 @@ def test_runners_are_named_or_imported(tmp_path: Path, monkeypatch: pytest.Monke
     assert find_runner("local") is LocalRunner
     assert find_runner("tests.study.test_runners:OneAtATime").__name__ == "OneAtATime"
     for name, words in {
-        "lokal": "expected local, or module:callable of your own",
+        "lokal": "expected local, ray, or module:callable of your own",
         "nowhere:Runner": "can't be imported: No module named 'nowhere'",
         "mine:Absent": "can't be imported",
         "mine:Half": "lacks ended, stop: a runner has start, ended and stop",
@@ -142,5 +143,17 @@ def test_the_command_takes_a_runner_by_its_name(file: Path, tmp_path: Path) -> N
     words = ["sweep", str(file), "--set", "rounds=1", "--out", str(tmp_path / "out")]
     done = CliRunner().invoke(make_app(), [*words, "--runner", "lokal"])
     assert isinstance(done.exception, InputError)
-    assert "--runner lokal: expected local" in str(done.exception)
+    assert "--runner lokal: expected local, ray" in str(done.exception)
     assert not (tmp_path / "out").exists()
+
+
+def test_an_engine_keeps_free_what_a_command_asks_for_and_this_machine_nothing() -> None:
+    assert choose_runner("local") == (LocalRunner, 1, USUAL)
+    assert choose_runner("local", 3).jobs == 3
+    assert choose_runner("ray")[1:] == (0, RunNeeds(1, 0, None))
+    assert choose_runner("ray", 3, 4, 0.5, "2GiB")[1:] == (3, RunNeeds(4, 0.5, 2 << 30))
+    for given in ({"cpus": 1}, {"gpus": 1.0}, {"memory": "1GiB"}):
+        with pytest.raises(InputError, match=f"--{next(iter(given))} is what an engine keeps free for each run"):
+            choose_runner("local", **given)
+    with pytest.raises(InputError, match="--memory much"):
+        choose_runner("ray", memory="much")

@@ -257,9 +257,9 @@ def _name_as_here(path: Path, scenario: Scenario, folder: str) -> None:
 
 
 def _elsewhere(tried: dict[str, str], cpus: int) -> dict[str, Any]:
-    """Return the options that place a task on a machine where it has not died, if there is one."""
+    """Return the options that place a task on the machine with the most room, on one where it has not died."""
     if not tried:
-        return {}
+        return {"scheduling_strategy": "SPREAD"}
     others = [
         node["NodeID"]
         for node in _ray("").nodes()
