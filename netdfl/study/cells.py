@@ -22,9 +22,8 @@ from netdfl.scenario.loading.identity import hashes
 from netdfl.scenario.model.schema import Scenario
 from netdfl.study.keeping import FINISHED, Manner, kept
 from netdfl.study.plan import Cell
-from netdfl.study.runners.base import USUAL, CellOrder, RunNeeds, Runner, StudyOrder
+from netdfl.study.runners.base import BROKE, UNUSABLE, USUAL, CellOrder, RunNeeds, Runner, StudyOrder, path_beside
 from netdfl.study.runners.local import LocalRunner
-from netdfl.study.task import BROKE, UNUSABLE, path_beside
 
 
 @dataclass(frozen=True)

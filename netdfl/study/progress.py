@@ -21,7 +21,7 @@ from netdfl.record.directory import is_held
 from netdfl.record.plain_json import dump_json
 from netdfl.study.cells import CellResult, finished
 from netdfl.study.plan import Cell, FigureSpec
-from netdfl.study.task import path_beside
+from netdfl.study.runners.base import path_beside
 
 SCHEMA = "netdfl/progress/1"
 FILE = "study.json"

@@ -15,16 +15,10 @@ from typing import NoReturn
 from netdfl.core.errors import InputError, NetdflError
 from netdfl.core.process import die_with_parent
 from netdfl.study.keeping import FINISHED, MOST_CPU_S, Manner
-from netdfl.study.runners.base import CellOrder, StudyOrder
+from netdfl.study.runners.base import BROKE, UNUSABLE, CellOrder, StudyOrder, path_beside
 
-UNUSABLE, BROKE = 2, 4
 GRACE_S = 60
 """CPU time after the limit, for the signal that says which limit it was (SIGXCPU) to come before SIGKILL."""
-
-
-def path_beside(run: Path, kind: str) -> Path:
-    """Return the file of a kind (`log`, `exit`) beside a run."""
-    return run.with_name(f"{run.name}.{kind}")
 
 
 def run_cell(order: CellOrder, jobs: int, manner: Manner) -> NoReturn:

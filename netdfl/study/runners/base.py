@@ -15,6 +15,14 @@ from typing import Protocol, Self
 
 from netdfl.study.keeping import Manner
 
+UNUSABLE, BROKE = 2, 4
+"""Exit codes of runs that were refused, and that broke."""
+
+
+def path_beside(run: Path, kind: str) -> Path:
+    """Return the file of a kind (`log`, `exit`) beside a run."""
+    return run.with_name(f"{run.name}.{kind}")
+
 
 @dataclass(frozen=True)
 class RunNeeds:

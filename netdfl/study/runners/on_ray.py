@@ -26,8 +26,7 @@ from typing import Any, TypeAlias
 from netdfl.host.plan import SCENARIO, unpack
 from netdfl.record.directory import LOCK, hold, is_held
 from netdfl.study.keeping import Manner
-from netdfl.study.runners.base import CellOrder, StudyOrder
-from netdfl.study.task import BROKE, path_beside
+from netdfl.study.runners.base import BROKE, CellOrder, StudyOrder, path_beside
 from netdfl.training.data.dataset import data_root
 
 PART_NBYTES = 8 << 20

@@ -38,10 +38,9 @@ from netdfl.running.prepare import PROVENANCE
 from netdfl.scenario.load import load
 from netdfl.scenario.model.plugins import ORIGIN
 from netdfl.scenario.model.schema import Scenario
-from netdfl.study.runners.base import CellOrder, StudyOrder
+from netdfl.study.runners.base import BROKE, UNUSABLE, CellOrder, StudyOrder, path_beside
 from netdfl.study.runners.local import ProcessRunner
 from netdfl.study.runners.on_ray import Begun, Died, Ended, Far, PackedRun, Part, make_run, pack_data
-from netdfl.study.task import BROKE, UNUSABLE, path_beside
 
 TRIES = 3
 """How often a run is begun whose workers die."""
