@@ -14,7 +14,17 @@ from netdfl.host.plan import pack
 from netdfl.record.directory import hold
 from netdfl.scenario.load import load
 from netdfl.study.runners import on_ray
-from netdfl.study.runners.on_ray import Died, Ended, PackedRun, Part, Told, make_here, own_folder, pack_data, settle
+from netdfl.study.runners.on_ray import (
+    ArchivePart,
+    Died,
+    Ended,
+    PackedRun,
+    Told,
+    make_here,
+    own_folder,
+    pack_data,
+    settle,
+)
 from netdfl.training.data.fetch import RECIPES, FetchRecipe
 from netdfl.training.data.sources import digest
 from tests.warm import warm_python
@@ -79,7 +89,7 @@ def told(folder: Path, kills: bool = False) -> list[Told]:
 
 def test_a_run_comes_back_in_parts_and_leaves_nothing(tmp_path: Path) -> None:
     *_, part, end = told(tmp_path)
-    assert isinstance(part, Part)
+    assert isinstance(part, ArchivePart)
     assert isinstance(end, Ended)
     assert end.code == 0, end.log
     assert list((tmp_path / "tmp").iterdir()) == []

@@ -62,7 +62,7 @@ class Far:
 
 
 @dataclass(frozen=True)
-class Part:
+class ArchivePart:
     """A part of the run's directory, an archive."""
 
     data: bytes
@@ -84,7 +84,7 @@ class Died:
     why: str
 
 
-Told: TypeAlias = Begun | Far | Part | Ended | Died
+Told: TypeAlias = Begun | Far | ArchivePart | Ended | Died
 
 
 def make_run(packed: PackedRun) -> Iterator[Told]:
@@ -141,7 +141,7 @@ def _end(code: int, run: Path) -> Iterator[Told]:
         yield Ended(code, log, str(run.parent.parent / "scenario"))
 
 
-def _parts(run: Path) -> Iterator[Part]:
+def _parts(run: Path) -> Iterator[ArchivePart]:
     archive = run.with_name("run.tar")
     with tarfile.open(archive, "w") as tar:
         for each in sorted(run.iterdir()):
@@ -149,7 +149,7 @@ def _parts(run: Path) -> Iterator[Part]:
                 tar.add(each, each.name)
     with archive.open("rb") as file:
         while data := file.read(PART_NBYTES):
-            yield Part(data)
+            yield ArchivePart(data)
 
 
 @contextmanager

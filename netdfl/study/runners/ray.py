@@ -40,7 +40,7 @@ from netdfl.scenario.model.plugins import ORIGIN
 from netdfl.scenario.model.schema import Scenario
 from netdfl.study.runners.base import BROKE, UNUSABLE, CellOrder, StudyOrder, path_beside
 from netdfl.study.runners.local import ProcessRunner
-from netdfl.study.runners.on_ray import Begun, Died, Ended, Far, PackedRun, Part, make_run, pack_data
+from netdfl.study.runners.on_ray import ArchivePart, Begun, Died, Ended, Far, PackedRun, make_run, pack_data
 
 TRIES = 3
 """How often a run is begun whose workers die."""
@@ -160,7 +160,7 @@ class RayStudy:
                     yield self._end(stream, UNUSABLE, refused)
             case Far(status):
                 write_whole(sent.cell.path / "fleet.json", status.encode())
-            case Part(data):
+            case ArchivePart(data):
                 assert sent.archive is not None
                 with writing(sent.cell.path, RunError):
                     sent.archive.write(data)
@@ -200,7 +200,7 @@ class RayStudy:
                     del self._under_way[stream]
 
 
-def _next(stream: Any) -> Begun | Far | Part | Ended | Died:
+def _next(stream: Any) -> Begun | Far | ArchivePart | Ended | Died:
     """Return the next that a run tells; that it died, where Ray says so."""
     try:
         return _ray("").get(next(stream))  # type: ignore[no-any-return]
