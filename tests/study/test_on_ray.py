@@ -16,10 +16,10 @@ from netdfl.scenario.load import load
 from netdfl.study.runners import on_ray
 from netdfl.study.runners.on_ray import (
     ArchivePart,
-    Died,
-    Ended,
     PackedRun,
-    Told,
+    RunDeath,
+    RunEnd,
+    RunMessage,
     make_here,
     own_folder,
     pack_data,
@@ -81,7 +81,7 @@ def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], N
     return lambda name: monkeypatch.setenv("NETDFL_DATA", str(tmp_path / name))
 
 
-def told(folder: Path, kills: bool = False) -> list[Told]:
+def told(folder: Path, kills: bool = False) -> list[RunMessage]:
     (folder / "small.yaml").write_text(SCENARIO)
     (folder / "parts.py").write_text(PARTS.format(kills=kills))
     return list(make_here(PackedRun(pack(load(folder / "small.yaml")), "simulated", "whole")))
@@ -90,14 +90,14 @@ def told(folder: Path, kills: bool = False) -> list[Told]:
 def test_a_run_comes_back_in_parts_and_leaves_nothing(tmp_path: Path) -> None:
     *_, part, end = told(tmp_path)
     assert isinstance(part, ArchivePart)
-    assert isinstance(end, Ended)
+    assert isinstance(end, RunEnd)
     assert end.code == 0, end.log
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
 def test_a_run_whose_process_is_killed_has_died_and_leaves_nothing(tmp_path: Path) -> None:
     *_, end = told(tmp_path, kills=True)
-    assert isinstance(end, Died)
+    assert isinstance(end, RunDeath)
     assert end.why.startswith("its process ended")
     assert list((tmp_path / "tmp").iterdir()) == []
 

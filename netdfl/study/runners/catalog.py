@@ -40,7 +40,7 @@ def find_runner(name: str) -> Callable[[], Runner]:
 
 
 class RunnerChoice(NamedTuple):
-    """What makes a study's runner, how many runs go at a time (0: as many as have room), and what each needs."""
+    """A study's runner, the number of runs at a time (0: as many as have room), and the needs of each."""
 
     make: Callable[[], Runner]
     jobs: int

@@ -47,7 +47,7 @@ class PackedRun:
 
 
 @dataclass(frozen=True)
-class Begun:
+class RunBegin:
     """The run has begun, on this machine (of Ray's `node`)."""
 
     node: str
@@ -55,7 +55,7 @@ class Begun:
 
 
 @dataclass(frozen=True)
-class Far:
+class RunState:
     """The run's present state, as its `fleet.json` has it."""
 
     status: str
@@ -69,7 +69,7 @@ class ArchivePart:
 
 
 @dataclass(frozen=True)
-class Ended:
+class RunEnd:
     """The run has ended, with this exit code, and all parts of it have been sent; its scenario lay in `folder`."""
 
     code: int
@@ -78,25 +78,25 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class Died:
+class RunDeath:
     """The run came to no end that it could tell: its process was killed, or the machine's disk is full."""
 
     why: str
 
 
-Told: TypeAlias = Begun | Far | ArchivePart | Ended | Died
+RunMessage: TypeAlias = RunBegin | RunState | ArchivePart | RunEnd | RunDeath
 
 
-def make_run(packed: PackedRun) -> Iterator[Told]:
+def make_run(packed: PackedRun) -> Iterator[RunMessage]:
     """Make the run on this machine; tell how it goes, and send its directory."""
     ray: Any = importlib.import_module("ray")
-    yield Begun(ray.get_runtime_context().get_node_id(), socket.gethostname())
+    yield RunBegin(ray.get_runtime_context().get_node_id(), socket.gethostname())
     for name, reference in packed.data.items():
         settle(name, lambda of=reference: ray.get(of[0]))
     yield from make_here(packed)
 
 
-def make_here(packed: PackedRun) -> Iterator[Told]:
+def make_here(packed: PackedRun) -> Iterator[RunMessage]:
     """Make the run in a folder of its own, which is removed however this ends."""
     with own_folder() as folder:
         unpack(packed.files, folder / "scenario")
@@ -117,7 +117,7 @@ def make_here(packed: PackedRun) -> Iterator[Told]:
         yield from _end(process.returncode, run)
 
 
-def _states(process: subprocess.Popen[bytes], file: Path) -> Iterator[Far]:
+def _states(process: subprocess.Popen[bytes], file: Path) -> Iterator[RunState]:
     """Yield the run's state now and then, until the run has ended."""
     said, next_s = "", time.monotonic()
     while process.poll() is None:
@@ -126,19 +126,19 @@ def _states(process: subprocess.Popen[bytes], file: Path) -> Iterator[Far]:
             next_s = time.monotonic() + TELL_S
             if (status := file.read_text(encoding="utf-8")) != said:
                 said = status
-                yield Far(status)
+                yield RunState(status)
 
 
-def _end(code: int, run: Path) -> Iterator[Told]:
+def _end(code: int, run: Path) -> Iterator[RunMessage]:
     log = path_beside(run, "log").read_text(encoding="utf-8", errors="replace") if run.parent.exists() else ""
     if not path_beside(run, "exit").exists():
-        yield Died(f"its process ended by signal {-code}" if code < 0 else f"its process ended with {code}")
+        yield RunDeath(f"its process ended by signal {-code}" if code < 0 else f"its process ended with {code}")
     elif code == BROKE and os.strerror(errno.ENOSPC) in log:
-        yield Died(log.strip().rpartition("\n")[2])
+        yield RunDeath(log.strip().rpartition("\n")[2])
     else:
         if run.exists():
             yield from _parts(run)
-        yield Ended(code, log, str(run.parent.parent / "scenario"))
+        yield RunEnd(code, log, str(run.parent.parent / "scenario"))
 
 
 def _parts(run: Path) -> Iterator[ArchivePart]:

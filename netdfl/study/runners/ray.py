@@ -40,7 +40,16 @@ from netdfl.scenario.model.plugins import ORIGIN
 from netdfl.scenario.model.schema import Scenario
 from netdfl.study.runners.base import BROKE, UNUSABLE, CellOrder, StudyOrder, path_beside
 from netdfl.study.runners.local import ProcessRunner
-from netdfl.study.runners.on_ray import ArchivePart, Begun, Died, Ended, Far, PackedRun, make_run, pack_data
+from netdfl.study.runners.on_ray import (
+    ArchivePart,
+    PackedRun,
+    RunBegin,
+    RunDeath,
+    RunEnd,
+    RunState,
+    make_run,
+    pack_data,
+)
 
 TRIES = 3
 """How often a run is begun whose workers die."""
@@ -92,7 +101,7 @@ def _cluster() -> Iterator[None]:
 
 
 @dataclass
-class _Sent:
+class _RunTask:
     """A run that was given to Ray: the machines on which it died, and what has come of its directory."""
 
     cell: CellOrder
@@ -110,7 +119,7 @@ class RayStudy:
     def __init__(self, order: StudyOrder) -> None:
         """Give nothing to Ray yet."""
         self._order = order
-        self._under_way: dict[Any, _Sent] = {}
+        self._under_way: dict[Any, _RunTask] = {}
         self._data: dict[str, list[Any]] = {}
 
     def run(self) -> Iterator[tuple[Path, int | None]]:
@@ -123,7 +132,7 @@ class RayStudy:
                     if self._order.until is not None and time.time() + cell.cost_s > self._order.until:
                         yield cell.path, None
                     else:
-                        self._send(_Sent(cell, load(cell.scenario, cell.sets)))
+                        self._send(_RunTask(cell, load(cell.scenario, cell.sets)))
                 if self._under_way:
                     ready, _ = _ray("").wait(list(self._under_way), num_returns=1)
                     for stream in ready:
@@ -131,7 +140,7 @@ class RayStudy:
         finally:
             self._leave()
 
-    def _send(self, sent: _Sent) -> None:
+    def _send(self, sent: _RunTask) -> None:
         needs = self._order.needs
         options = {"num_cpus": needs.cpus, "num_gpus": needs.gpus, "memory": needs.memory_nbytes}
         packed = PackedRun(pack(sent.scenario), sent.cell.world, self._order.manner, self._data_of(sent.scenario))
@@ -153,21 +162,21 @@ class RayStudy:
         """Take the next that a run tells."""
         sent = self._under_way[stream]
         match _next(stream):
-            case Begun(node, machine):
+            case RunBegin(node, machine):
                 sent.tried[node] = machine
                 if refused := _begin(sent):
                     _ray("").cancel(stream)
                     yield self._end(stream, UNUSABLE, refused)
-            case Far(status):
+            case RunState(status):
                 write_whole(sent.cell.path / "fleet.json", status.encode())
             case ArchivePart(data):
                 assert sent.archive is not None
                 with writing(sent.cell.path, RunError):
                     sent.archive.write(data)
-            case Ended(code, log, folder):
+            case RunEnd(code, log, folder):
                 _take(sent, folder)
                 yield self._end(stream, code, log)
-            case Died(why):
+            case RunDeath(why):
                 on = ", ".join(sent.tried.values()) or "no machine"
                 if sent.num_tries < TRIES:
                     del self._under_way[stream]
@@ -196,21 +205,21 @@ class RayStudy:
         while self._under_way and (left_s := until - time.monotonic()) > 0:
             ready, _ = _ray("").wait(list(self._under_way), num_returns=1, timeout=left_s)
             for stream in ready:
-                if isinstance(_next(stream), Ended | Died):
+                if isinstance(_next(stream), RunEnd | RunDeath):
                     del self._under_way[stream]
 
 
-def _next(stream: Any) -> Begun | Far | ArchivePart | Ended | Died:
+def _next(stream: Any) -> RunBegin | RunState | ArchivePart | RunEnd | RunDeath:
     """Return the next that a run tells; that it died, where Ray says so."""
     try:
         return _ray("").get(next(stream))  # type: ignore[no-any-return]
     except StopIteration:
-        return Died("its task ended without its end")
+        return RunDeath("its task ended without its end")
     except _ray(".exceptions").RayError as error:
-        return Died(str(error).strip().rpartition("\n")[2])
+        return RunDeath(str(error).strip().rpartition("\n")[2])
 
 
-def _begin(sent: _Sent) -> str:
+def _begin(sent: _RunTask) -> str:
     """Lock the run directory and empty it; return why that can't be."""
     path = sent.cell.path
     path_beside(path, "exit").unlink(missing_ok=True)
@@ -227,7 +236,7 @@ def _begin(sent: _Sent) -> str:
     return ""
 
 
-def _take(sent: _Sent, folder: str) -> None:
+def _take(sent: _RunTask, folder: str) -> None:
     """Unpack the run's directory; what lay in `folder` there, modules and files, has the names that it has here."""
     assert sent.archive is not None
     path, scenario = sent.cell.path, sent.scenario
