@@ -18,6 +18,8 @@ from netdfl.algorithms.exchange import Exchange
 from netdfl.core.bounds import CALLS_BESIDE, STREAMS_A_PAIR, STREAMS_BESIDE, WINDOW, MemoryBounds
 from netdfl.core.clock import RealClock
 from netdfl.core.types import Kind, Message, Payload, StepId
+from netdfl.host.blueprint import Blueprint
+from netdfl.host.network import LOOKAHEAD_AT_HOME, message_options
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.not_finite import NonFinitePolicy
 from netdfl.node.requests import MOST_KEPT, Requests
@@ -323,3 +325,35 @@ def test_bounds_follow_from_the_scenario_and_are_explained(topology: str, window
     assert (bounds.window, bounds.peers, bounds.frame_bytes) == (window, peers, 8000 + 65536)
     assert bounds.mailbox_bytes == peers * window * bounds.frame_bytes
     assert explain(scenario).to_json()["bounds"] == bounds.to_json()
+
+
+@pytest.mark.parametrize(
+    ("world", "asked", "lookahead"),
+    [
+        ("kind: processes", "", LOOKAHEAD_AT_HOME),
+        ("kind: processes", "lookahead: 1MiB", 1 << 20),
+        ("kind: processes, nodes_per_process: 2", "", GrpcOptions.lookahead),
+        ("kind: slurm", "", GrpcOptions.lookahead),
+    ],
+    ids=["alone", "asked", "packed", "elsewhere"],
+)
+def test_little_is_read_ahead_where_nodes_of_one_machine_have_connections_of_their_own(
+    world: str, asked: str, lookahead: int
+) -> None:
+    scenario = loads(
+        f"{{schema: netdfl/1, name: bounded, nodes: 6, rounds: 3, task: {{kind: consensus}}, algorithm: dpsgd, "
+        f"topology: ring, world: {{{world}}}, transport: {{{asked}}}}}"
+    )
+    options, bounds = message_options(Blueprint.of(scenario)), explain(scenario).bounds
+    assert options.lookahead == lookahead
+    assert (options.streams, options.calls) == (bounds.streams, bounds.calls)
+    assert dict(options.server())["grpc.max_concurrent_streams"] == bounds.streams
+
+
+def test_a_scenario_may_ask_for_more_calls() -> None:
+    scenario = loads(
+        "{schema: netdfl/1, name: bounded, nodes: 6, rounds: 3, task: {kind: consensus}, algorithm: dpsgd, "
+        "topology: ring, transport: {streams: 7, calls: 9}}"
+    )
+    options = dict(message_options(Blueprint.of(scenario)).server())
+    assert (options["grpc.max_concurrent_streams"], options["grpc.server.max_pending_requests"]) == (7, 9)
