@@ -300,14 +300,26 @@ ATTACKS: Mapping[str, tuple[str, Callable[[str], None], float]] = {
 }
 
 
+TINY: Mapping[str, Any] = {
+    "schema": "netdfl/1",
+    "name": "tiny",
+    "nodes": 3,
+    "rounds": 3,
+    "world": {"kind": "simulated"},
+    "task": {"kind": "consensus", "dim": 8},
+    "algorithm": "dpsgd",
+    "topology": "full",
+}
+
+
 def parquet(tries: int) -> Cost:
     """What reading a run costs whose few bytes of Parquet stand for gigabytes."""
     import duckdb
 
+    import netdfl
+
     with tempfile.TemporaryDirectory() as folder:
-        store = Path(folder) / "run" / "store"
-        store.mkdir(parents=True)
-        (store.parent / "scenario.yaml").write_text("name: hostile\n")
+        store = netdfl.run(TINY, out=Path(folder) / "run", page=False).path / "store"
         details = "'{\"x\": \"' || repeat('x', 800000) || '\"}' AS details"
         row = f"0.0 AS at_s, 0 AS node, 0 AS round, 'odd' AS kind, {details}"
         duckdb.sql(f"COPY (SELECT {row} FROM range(4000)) TO '{store}/events.1.parquet' (COMPRESSION zstd)")
@@ -316,13 +328,16 @@ def parquet(tries: int) -> Cost:
             process = subprocess.Popen(
                 [sys.executable, "-m", "netdfl", "report", str(store.parent)],
                 stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
             )
             peak = 0.0
             while process.poll() is None:
                 with suppress(OSError):
                     peak = max(peak, pss(process.pid))
                 time.sleep(0.02)
+            assert process.stderr is not None
+            assert "stands for more than can be read" in process.stderr.read()
             peaks.append(peak)
         return Cost(0.0, median(peaks), 0.0)
 
