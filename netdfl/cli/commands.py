@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from netdfl.cli import attended, claims, data, fleets, results, running, scenarios, studies, tuning
+from netdfl.cli import attended, claims, data, fleets, results, running, runs, scenarios, studies, tuning
 from netdfl.cli.output import outliving_its_reader
 
 Commands = Mapping[str, Callable[..., None]]
@@ -39,6 +39,7 @@ COMMANDS: Mapping[str, Commands] = {
         "export": results.export,
         "replay": results.replay,
         "diff": results.diff,
+        "query": runs.query,
     },
     "Fleets that nobody looks after, and machines": {
         "node": fleets.node,
@@ -65,10 +66,14 @@ GROUPS: Mapping[str, tuple[str, Commands]] = {
         {"deadline": tuning.deadline, "quorum": tuning.quorum},
     ),
     "data": ("Fetch datasets, convert tables.", {"get": data.data_get, "convert": data.data_convert}),
+    "runs": (
+        "List, label, compare and throw away the runs of a folder.",
+        {"list": runs.list_runs, "show": runs.show, "compare": runs.compare, "tag": runs.tag, "rm": runs.rm},
+    ),
 }
 
 #: The heading under which a command of two words stands.
-PANELS: Mapping[str, str] = {"claims": "Runs", "tune": "Runs", "data": "Data and calibration"}
+PANELS: Mapping[str, str] = {"claims": "Runs", "tune": "Runs", "data": "Data and calibration", "runs": "Results"}
 
 
 class _Command(TyperCommand):

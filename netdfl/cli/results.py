@@ -162,16 +162,20 @@ def serve(
     ),
     port: Annotated[int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="0: any that is free.")] = 0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open it where there is a desktop.")] = True,
+    write: Annotated[
+        bool, typer.Option("--write", help="Let the page tag runs, archive them, throw them away.")
+    ] = False,
 ) -> None:
     """Show runs, and those that go on, as pages at an address of this machine, until Ctrl-C.
 
     Examples:
         netdfl serve
         netdfl serve runs/quickstart/latest --port 8000 --no-browser
+        netdfl serve runs --write
     """
     from netdfl.web.serving import serve as serve_runs
 
-    serve_runs(runs, port, say=lambda address: print(address, flush=True), open_browser=browser)
+    serve_runs(runs, port, say=lambda address: print(address, flush=True), open_browser=browser, write=write)
 
 
 def beside(wanted: bool, view: Any) -> AbstractContextManager[Any]:

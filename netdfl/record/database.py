@@ -75,6 +75,21 @@ def most_memory(store: Path) -> int:
     return LEAST_MEMORY + MEMORY_A_BYTE * sum(file.stat().st_size for file in store.glob("*") if file.is_file())
 
 
+def closed_database(files: Sequence[Path], memory: str) -> DuckDBPyConnection:
+    """Open an empty database that may open `files` and nothing else, and takes at most `memory`, like `1GiB`."""
+    import duckdb
+
+    database = duckdb.connect()
+    database.execute(f"SET memory_limit = {quoted(memory)}")
+    database.execute("SET temp_directory = ''")
+    database.execute(f"SET allowed_paths = [{', '.join(quoted(str(file)) for file in files)}]")
+    for option in _LOCKED:
+        database.execute(f"SET {option} = false")
+    _hide_progress(database)
+    database.execute("SET lock_configuration = true")
+    return database
+
+
 def _hide_progress(database: DuckDBPyConnection) -> None:
     """Show no progress of slow queries: it would stand amid a command's own output.
 
@@ -96,25 +111,45 @@ def view(table: TableName | TotalsName, pieces: RowFiles, num_nodes: int) -> str
 
     A torn line is read as a row of nulls; a number that does not fit its column is read as null.
     """
-    columns = COLUMNS[table]
+    read = _read(table, pieces, "")
+    return _SELECTED[table].format(f"({read}) WHERE {_sound(table, num_nodes)}")
+
+
+def view_of_many(table: TableName, pieces: RowFiles, files: str) -> str:
+    """Return a query for the rows of `table` of several runs, each behind a column `run`.
+
+    The table `files` says of each file whose it is, and how many nodes that run has: columns file, run, num_nodes.
+    """
+    read = f"SELECT {files}.run, {files}.num_nodes, of.* FROM ({_read(table, pieces, ', filename = true')}) AS of"
+    rows = f"({read} JOIN {files} ON {files}.file = of.filename) WHERE {_sound(table, 'num_nodes')}"
+    return f"SELECT * EXCLUDE (num_nodes, filename) FROM ({_SELECTED[table].format(rows)})"
+
+
+def _sound(table: TableName | TotalsName, num_nodes: int | str) -> str:
+    sound = [_SOUND[table].format(n=num_nodes), *(["round IS NOT NULL"] if "round" in COLUMNS[table] else [])]
+    return " AND ".join(sound)
+
+
+def _read(table: TableName | TotalsName, pieces: RowFiles, more: str) -> str:
+    """Return a query for all rows in `pieces`; `more` asks their readers for the file of each."""
+    columns, name = COLUMNS[table], ", filename" if more else ""
     parts = []
     if pieces.lines:
         types = ", ".join(f"{name}: '{kind}'" for name, kind in columns.items())
         parts.append(
             f"FROM read_json({_literals(pieces.lines)}, format = 'newline_delimited', columns = {{{types}}}, "
-            "ignore_errors = true)"
+            f"ignore_errors = true{more})"
         )
     if pieces.segments:
         cast = ", ".join(f"TRY_CAST({name} AS {kind}) AS {name}" for name, kind in columns.items())
         parts.append(
-            f"SELECT {cast} FROM read_parquet({_literals(pieces.segments)}, union_by_name = true, "
-            "hive_partitioning = false)"
+            f"SELECT {cast}{name} FROM read_parquet({_literals(pieces.segments)}, union_by_name = true, "
+            f"hive_partitioning = false{more})"
         )
     if not parts:
-        return "SELECT " + ", ".join(f"NULL::{kind} AS {name}" for name, kind in columns.items()) + " WHERE false"
-    read = f"({' UNION ALL '.join(parts)})"
-    sound = [_SOUND[table].format(n=num_nodes), *(["round IS NOT NULL"] if "round" in columns else [])]
-    return _SELECTED[table].format(f"{read} WHERE {' AND '.join(sound)}")
+        empty = ", ".join(f"NULL::{kind} AS {name}" for name, kind in columns.items())
+        parts.append(f"SELECT {empty}{', NULL::VARCHAR AS filename' if more else ''} WHERE false")
+    return " UNION ALL ".join(parts)
 
 
 _SELECTED: Mapping[TableName | TotalsName, str] = {

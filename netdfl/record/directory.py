@@ -68,8 +68,7 @@ class RunDirectory:
         link = self.path.parent / "latest"
         if link.is_symlink() and link.resolve() == self.path:
             self.path.rmdir()
-            earlier = max((each.name for each in self.path.parent.iterdir() if not each.is_symlink()), default="")
-            _point(link, earlier) if earlier else link.unlink()
+            point_latest(self.path)
 
     def write(self, name: str, text: str) -> Path:
         """Write the file `name` (such as `scenario.yaml`) atomically. Raises RunError if the disk refuses."""
@@ -119,6 +118,15 @@ def _make_new(parent: Path, name: str) -> Path:
             number += 1
         else:
             return path
+
+
+def point_latest(gone: Path) -> None:
+    """Point the link `latest` beside a run that is gone at the newest run that is left; remove it if none is."""
+    link = gone.with_name("latest")
+    if link.is_symlink() and link.resolve() == gone:
+        left = (each.name for each in gone.parent.iterdir() if not each.is_symlink() and not each.name.startswith("."))
+        earlier = max(left, default="")
+        _point(link, earlier) if earlier else link.unlink()
 
 
 def _point(link: Path, target: str) -> None:

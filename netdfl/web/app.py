@@ -1,9 +1,10 @@
-"""The routes of the server: a page of all runs, a page of each, its updates, logs, and `stop`."""
+"""The routes of the server: a page of all runs, a page of each, its updates, logs, and the orders that it takes."""
 
 from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -11,28 +12,39 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from netdfl.core.errors import InputError
+from netdfl.collection.listing import Asked
+from netdfl.core.errors import InputError, NetdflError
 from netdfl.record.holder import ask_to_stop
 from netdfl.report.html import fill
 from netdfl.web.folder import RunFolder
+from netdfl.web.orders import MOST_BYTES, read_label_order
 from netdfl.web.watch import RunFeed, log_tail
 
 NODE = re.compile("[0-9]{1,9}")
 POLICY = "default-src 'none'; img-src data:; connect-src 'self'"
 
 
-def make_app(folder: RunFolder, token: str) -> Starlette:
-    """Return an application that answers about the runs of `folder` below `/TOKEN/`."""
-    pages, run = _Pages(folder, token), f"/{token}/run/{{run}}"
+def make_app(folder: RunFolder, token: str, *, write: bool = False) -> Starlette:
+    """Return an application that answers about the runs of `folder` below `/TOKEN/`.
+
+    With `write` it also takes orders that change labels of runs, or throw runs away.
+    """
+    pages, run = _Pages(folder, token, write), f"/{token}/run/{{run}}"
+    changing = [
+        Route(f"{run}/labels", pages.label, methods=["POST"]),
+        Route(f"{run}/throw_away", pages.throw_away, methods=["POST"]),
+    ]
     return Starlette(
         routes=[
             Route(f"/{token}/", pages.all_runs),
             Route(f"/{token}/runs", pages.listed),
+            Route(f"/{token}/tables", pages.tables),
             Route(f"/{token}/curves", pages.curves),
             Route(f"{run}/", pages.page),
             Route(f"{run}/events", pages.events),
             Route(f"{run}/log/{{node}}", pages.log),
             Route(f"{run}/stop", pages.stop, methods=["POST"]),
+            *(changing if write else []),
         ]
     )
 
@@ -40,8 +52,8 @@ def make_app(folder: RunFolder, token: str) -> Starlette:
 class _Pages:
     """The answers of each address."""
 
-    def __init__(self, folder: RunFolder, token: str) -> None:
-        self._folder, self._token = folder, token
+    def __init__(self, folder: RunFolder, token: str, write: bool) -> None:
+        self._folder, self._token, self._write = folder, token, write
         self._watched: dict[str, RunFeed] = {}
         self._comparing = asyncio.Lock()  # one comparison at a time takes a processor from what else is answered
 
@@ -51,22 +63,36 @@ class _Pages:
     async def all_runs(self, request: Request) -> Response:
         if self._folder.only is not None:
             return RedirectResponse(f"/{self._token}/run/{self._folder.only}/")
-        return HTMLResponse(fill(_empty("runs"), POLICY, f"/{self._token}/", "runs.js"))
+        data = {**_empty("runs"), "write": self._write}
+        return HTMLResponse(fill(data, POLICY, f"/{self._token}/", "runs.js"))
 
     async def listed(self, request: Request) -> Response:
-        return Response(await asyncio.to_thread(self._folder.listed), media_type="application/json")
+        given = request.query_params
+        asked = Asked(
+            filter=given.get("filter", ""),
+            sort=given.get("sort", "") or "started",
+            down=given.get("order", "down") == "down",
+            by=given.get("by", ""),
+            archived=given.get("archived", "") == "yes",
+        )
+        skip = int(given["skip"]) if NODE.fullmatch(given.get("skip", "")) else 0
+        return _json(await asyncio.to_thread(self._folder.listed, asked, skip))
+
+    async def tables(self, request: Request) -> Response:
+        return _json(await asyncio.to_thread(self._folder.tables))
 
     async def curves(self, request: Request) -> Response:
         ids = [each for each in request.query_params.get("runs", "").split(",") if each]
         async with self._comparing:
             found = await asyncio.to_thread(self._folder.compared, ids)
-        return Response(found, media_type="application/json")
+        return _json(found)
 
     async def page(self, request: Request) -> Response:
         path = self._path(request)
         if path is None:
             return _none()
-        return HTMLResponse(fill(_empty(path.name), POLICY, f"/{self._token}/run/{request.path_params['run']}/"))
+        data = {**_empty(path.name), "many": self._folder.only is None}
+        return HTMLResponse(fill(data, POLICY, f"/{self._token}/run/{request.path_params['run']}/"))
 
     async def events(self, request: Request) -> Response:
         path = self._path(request)
@@ -89,6 +115,35 @@ class _Pages:
         path = self._path(request)
         asked = path is not None and ask_to_stop(path)
         return PlainTextResponse("asked" if asked else "nothing runs there that could be asked", 200 if asked else 409)
+
+    async def label(self, request: Request) -> Response:
+        body, run = await _body(request), request.path_params["run"]
+        return await _ordered(lambda: self._folder.label(run, read_label_order(body)))
+
+    async def throw_away(self, request: Request) -> Response:
+        return await _ordered(lambda: str(self._folder.throw_away(request.path_params["run"])))
+
+
+async def _body(request: Request) -> bytes:
+    """Return the body of a request, as far as one is read."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > MOST_BYTES:
+            break
+    return body[: MOST_BYTES + 1]
+
+
+async def _ordered(order: Callable[[], str]) -> Response:
+    """Answer what an order led to; or why it was not followed."""
+    try:
+        return PlainTextResponse(await asyncio.to_thread(order))
+    except NetdflError as error:
+        return PlainTextResponse(str(error), 409)
+
+
+def _json(data: bytes) -> Response:
+    return Response(data, media_type="application/json")
 
 
 def _none() -> Response:

@@ -1,23 +1,26 @@
-"""The runs in a folder, never outside of it, and the tables that sweeps and reproductions leave there."""
+"""A folder of runs as a server shows it: each run has a name in its page's address."""
 
 from __future__ import annotations
 
-import csv
-import io
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 from pydantic_core import to_json
 
+from netdfl.collection.finding import check_folder, is_run, runs_below
+from netdfl.collection.labels import read_labels, write_labels
+from netdfl.collection.listing import Asked, select
+from netdfl.collection.rows import COLUMNS, RunRow, read_row
+from netdfl.collection.trash import throw_away
 from netdfl.core.errors import InputError
-from netdfl.core.files import read_plain
-from netdfl.web.many import compare, summary
+from netdfl.web.many import compare
+from netdfl.web.orders import LabelOrder
+from netdfl.web.tables import find_tables
 
-MOST_RUNS = 2000
-DEPTH = 6
+ON_A_PAGE = 50
+"""Runs, or groups of runs, that a page of the list has."""
 
 
 class RunFolder:
@@ -25,9 +28,7 @@ class RunFolder:
 
     def __init__(self, root: Path) -> None:
         """Serve `root`. Raises InputError if there is no such folder."""
-        if not root.is_dir():
-            raise InputError(f"{root} is no folder; name a run, or a folder of runs, like runs/")
-        self._root = root.resolve()
+        self._root = check_folder(root)
         self._paths: dict[str, Path] = {}
         self.only = self._name(self._root) if is_run(self._root) else None
         self._look()
@@ -39,120 +40,70 @@ class RunFolder:
         path = self._paths.get(name)
         return path if path is not None and is_run(path) else None
 
-    def listed(self) -> bytes:
-        """Return a row for each run, and the tables of sweeps and reproductions, as JSON."""
+    def listed(self, asked: Asked = Asked(), skip: int = 0) -> bytes:  # noqa: B008 - a frozen value
+        """Return a page of the list as JSON: rows or groups from the place `skip` on, and what there is to choose.
+
+        A filter that can't be read is answered with the reason, and the whole list.
+        """
         self._look()
-        rows = [{"id": name, **summary(path, self._root)} for name, path in self._paths.items()]
-        return to_json({"runs": rows, "tables": find_tables(self._root, self._name)}, inf_nan_mode="null")
+        rows, wrong = [read_row(path, self._root) for path in self._paths.values()], ""
+        try:
+            found = select(rows, asked)
+        except InputError as error:
+            found, wrong = select(rows, Asked(archived=asked.archived)), str(error)
+        groups = found.groups() if found.by else []
+        return to_json(
+            {
+                "runs": [] if found.by else [self._row(row, found.keys) for row in found.rows[skip : skip + ON_A_PAGE]],
+                "groups": [
+                    {**group.to_json(), "ids": [self._name(row.path) for row in group.rows[:ON_A_PAGE]]}
+                    for group in groups[skip : skip + ON_A_PAGE]
+                ],
+                "ids": [self._name(row.path) for row in found.rows[: 2 * ON_A_PAGE]],
+                "by": found.by,
+                "found": len(groups) if found.by else len(found.rows),
+                "total": found.total,
+                "archived": found.num_archived,
+                "columns": [name for name in COLUMNS if any(row.value(name) not in (None, "") for row in found.rows)],
+                "keys": found.keys,
+                "all_keys": sorted({key for row in rows for key in row.keys}),
+                "on_a_page": ON_A_PAGE,
+                "wrong": wrong,
+            },
+            inf_nan_mode="null",
+        )
+
+    def _row(self, row: RunRow, keys: Sequence[str]) -> dict[str, object]:
+        return {"id": self._name(row.path), **row.to_json(), "keys": {key: row.keys.get(key) for key in keys}}
+
+    def tables(self) -> bytes:
+        """Return the tables of sweeps and reproductions, as JSON."""
+        return to_json(find_tables(self._root, self._name), inf_nan_mode="null")
 
     def compared(self, names: Sequence[str]) -> bytes:
         """Return curves of several runs, and the differences of their scenarios, as JSON."""
         found = [(name, path) for name in names if (path := self.find(name)) is not None]
-        return to_json(compare(found), inf_nan_mode="null")
+        return to_json(compare(found, self._root), inf_nan_mode="null")
+
+    def label(self, name: str, order: LabelOrder) -> str:
+        """Change the labels of a run; return its tags as text. Raises InputError if that can't be."""
+        path = self._named(name)
+        labels = read_labels(path).changed(order.add, order.remove, order.note, order.archived)
+        write_labels(path, labels)
+        return ", ".join(labels.tags)
+
+    def throw_away(self, name: str) -> Path:
+        """Move a run to the folder's trash; return its new place. Raises InputError as `throw_away` does."""
+        return throw_away(self._named(name), self._root).relative_to(self._root)
+
+    def _named(self, name: str) -> Path:
+        path = self.find(name)
+        if path is None:
+            raise InputError("there is no such run here; look again")
+        return path
 
     def _name(self, path: Path) -> str:
         return sha256(os.fsencode(path)).hexdigest()[:16]
 
     def _look(self) -> None:
         self._paths = {self._name(path): path for path in runs_below(self._root)}
-
-
-def is_run(path: Path) -> bool:
-    """Return whether a run lies at `path`: its scenario, and at least one of its other files."""
-    beside = ("graph.json", "store", "result.json")
-    return (
-        not path.is_symlink() and (path / "scenario.yaml").is_file() and any((path / name).exists() for name in beside)
-    )
-
-
-def runs_below(root: Path) -> list[Path]:
-    """Return the runs at or below `root`, the newest names first, at most `MOST_RUNS`."""
-    found: list[Path] = []
-    for path in _walk(root, DEPTH):
-        found.append(path)
-        if len(found) == MOST_RUNS:
-            break
-    return sorted(found, key=lambda path: path.name, reverse=True)
-
-
-def _walk(path: Path, depth: int) -> Iterator[Path]:
-    if is_run(path):
-        yield path
-        return
-    if depth == 0:
-        return
-    try:
-        with os.scandir(path) as entries:
-            folders = sorted(entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
-    except OSError:
-        return
-    for folder in folders:
-        yield from _walk(Path(folder), depth - 1)
-
-
-MOST_TABLES, MOST_ROWS = 40, 500
-CELLS = "cells"
-"""The folder of the runs beside a table, and the name of the table with a row for each."""
-
-
-def find_tables(root: Path, name_of: Callable[[Path], str]) -> list[dict[str, Any]]:
-    """Return each table below `root`: its head, its rows, and the names of the runs of each row."""
-    found = []
-    for path in _files(root):
-        try:
-            rows = list(csv.reader(io.StringIO(read_plain(path, 1 << 22))))
-        except (InputError, OSError, csv.Error):
-            continue
-        if len(rows) > 1:
-            found.append(_table(path, root, rows, name_of))
-        if len(found) == MOST_TABLES:
-            break
-    return found
-
-
-def _files(root: Path) -> Iterator[Path]:
-    for pattern in ("*.csv", "*/*.csv", "*/*/*.csv", "*/*/*/*.csv"):
-        for path in sorted(root.glob(pattern)):
-            if (path.parent / CELLS).is_dir() and not path.is_symlink():
-                yield path
-
-
-def _table(path: Path, root: Path, rows: list[list[str]], name_of: Callable[[Path], str]) -> dict[str, Any]:
-    head, body = rows[0], rows[1 : MOST_ROWS + 1]
-    column = head.index("run") if "run" in head else -1
-    runs = [_runs(path.parent / CELLS, row, column, name_of) for row in body]
-    if column < 0:
-        runs = _of_points(path.parent, head, body, name_of)
-    return {
-        "name": str(path.relative_to(root)),
-        "head": head,
-        "rows": body,
-        "runs": runs,
-        "left_out": max(0, len(rows) - 1 - MOST_ROWS),
-    }
-
-
-def _runs(cells: Path, row: list[str], column: int, name_of: Callable[[Path], str]) -> list[str]:
-    """Return the runs that a row names in its column."""
-    if not 0 <= column < len(row):
-        return []
-    names = [part.strip() for part in row[column].split()]
-    return [name_of(cells / name) for name in names if name and "/" not in name and (cells / name).is_dir()]
-
-
-def _of_points(folder: Path, head: list[str], body: list[list[str]], name_of: Callable[[Path], str]) -> list[list[str]]:
-    """Return the runs of a table of means: of the rows of `cells.csv` with the same values."""
-    try:
-        cells = list(csv.reader(io.StringIO(read_plain(folder / f"{CELLS}.csv", 1 << 24))))
-    except (InputError, OSError, csv.Error):
-        return [[] for _ in body]
-    if not cells or "run" not in cells[0] or "seed" not in cells[0]:
-        return [[] for _ in body]
-    keys = [name for name in cells[0][: cells[0].index("seed")] if name in head]
-    found: dict[tuple[str, ...], list[str]] = {}
-    for row in cells[1:]:
-        if len(row) == len(cells[0]):
-            key = tuple(row[cells[0].index(name)] for name in keys)
-            found.setdefault(key, []).extend(_runs(folder / CELLS, row, cells[0].index("run"), name_of))
-    places = [head.index(name) for name in keys]
-    return [found.get(tuple(row[place] if place < len(row) else "" for place in places), []) for row in body]

@@ -89,13 +89,22 @@ HOST = "127.0.0.1"
 MISSING = f"a page that is served needs Starlette and uvicorn: {pip_install('starlette', 'uvicorn')}"
 
 
-def serve(root: Path, port: int = 0, *, say: Callable[[str], None] = print, open_browser: bool = True) -> None:
+def serve(
+    root: Path,
+    port: int = 0,
+    *,
+    say: Callable[[str], None] = print,
+    open_browser: bool = True,
+    write: bool = False,
+) -> None:
     """Serve the runs at or below `root` on the loopback until Ctrl-C; `port` 0 is a free one.
+
+    With `write`, the page may change tags and notes of runs, archive them, and throw them away.
 
     Raises:
         InputError: there is no such folder, the port is taken, or Starlette or uvicorn is not installed.
     """
-    asyncio.run(_serve(root, port, say, open_browser, None))
+    asyncio.run(_serve(root, port, say, open_browser, None, write))
 
 
 def serve_beside(root: Path, say: Callable[[str], None]) -> None:
@@ -103,7 +112,14 @@ def serve_beside(root: Path, say: Callable[[str], None]) -> None:
     asyncio.run(_serve(root, 0, say, False, sys.stdin.fileno()))
 
 
-async def _serve(root: Path, port: int, say: Callable[[str], None], open_browser: bool, lives_by: int | None) -> None:
+async def _serve(
+    root: Path,
+    port: int,
+    say: Callable[[str], None],
+    open_browser: bool,
+    lives_by: int | None,
+    write: bool = False,
+) -> None:
     try:
         import uvicorn
 
@@ -119,7 +135,7 @@ async def _serve(root: Path, port: int, say: Callable[[str], None], open_browser
     bound = _bind(port)
     port = bound.getsockname()[1]
     address = f"http://{HOST}:{port}/{token}/" + (f"run/{folder.only}/" if folder.only else "")
-    app = RequestGuard(make_app(folder, token), port, token)
+    app = RequestGuard(make_app(folder, token, write=write), port, token)
     config = uvicorn.Config(
         app,
         http=ImpatientProtocol,
@@ -140,7 +156,7 @@ async def _serve(root: Path, port: int, say: Callable[[str], None], open_browser
 
 async def _made(root: Path) -> None:
     """Wait until a starting run has written its first files."""
-    from netdfl.web.folder import is_run
+    from netdfl.collection.finding import is_run
 
     for _ in range(600):
         if is_run(root):

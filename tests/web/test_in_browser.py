@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,10 +17,8 @@ from netdfl.report.html import write_report
 from netdfl.running.run import run
 from netdfl.scenario.load import load, loads
 from tests.agreeing import agreeing
-from tests.chromium import find_chromium
+from tests.web.conftest import Open
 from tests.web.web_server import ask, started
-
-api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
 LOSSY = """
 seed: 5
@@ -42,7 +39,6 @@ topology: ring
 links: {default: {latency: 150ms}}
 """
 EVIL = "<img src=x onerror=window.hacked=1></script><script>window.hacked=2</script>"
-Open = Callable[[str], Any]
 
 
 @pytest.fixture(scope="module")
@@ -67,49 +63,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         file.write(json.dumps(row) + "\n" + json.dumps(row | {"kind": EVIL}) + "\n")
     write_report(evil)
     return root
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    path = find_chromium()
-    with api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
-
-
-@pytest.fixture
-def opened(browser: Any) -> Iterator[Open]:
-    """Opens pages; at the end none of them may have asked elsewhere, or gone wrong."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
-    context.set_default_timeout(90_000)
-    wrong: list[str] = []
-    origins: set[str] = set()
-
-    def asked(request: Any) -> None:
-        parts = urlsplit(request.url)
-        if parts.scheme != "data" and f"{parts.scheme}://{parts.netloc}" not in origins:
-            wrong.append(f"it asked for {request.url}")
-
-    def answered(dialog: Any) -> None:
-        if not dialog.message.startswith("End the run now?"):
-            wrong.append(dialog.message)
-        dialog.accept()
-
-    def make(address: str) -> Any:
-        parts = urlsplit(address)
-        origins.add(f"{parts.scheme}://{parts.netloc}")
-        page = context.new_page()
-        page.on("request", asked)
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("dialog", answered)
-        page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
-        page.goto(address)
-        return page
-
-    yield make
-    context.close()
-    assert wrong == []
 
 
 def file_of(folder: Path, name: str) -> str:

@@ -86,7 +86,7 @@ async def get(app: Any, path: str, query: str = "") -> tuple[int, bytes]:
 async def test_pages_are_answered_while_runs_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entered, may_end = threading.Event(), threading.Event()
 
-    def compare(found: object) -> dict[str, object]:
+    def compare(found: object, root: Path) -> dict[str, object]:
         entered.set()
         assert may_end.wait(30)
         return {}

@@ -12,12 +12,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from netdfl.collection.keys import group_names
 from netdfl.core.errors import InputError
 from netdfl.record.holder import ask_to_stop, find_holder
 from netdfl.running.run import run
 from netdfl.scenario.load import loads
 from netdfl.web.folder import RunFolder
-from netdfl.web.many import compare, group_names
+from netdfl.web.many import compare
 from tests.agreeing import agreeing
 from tests.web.web_server import ask, first_data, started
 
@@ -121,7 +122,7 @@ def test_nothing_outside_the_folder_has_an_address(address: str, path: str) -> N
 
 
 def test_scenarios_are_compared_key_by_key(runs: Path) -> None:
-    found = compare([("a", runs / "good"), ("b", runs / "other"), ("c", runs / "linked")])
+    found = compare([("a", runs / "good"), ("b", runs / "other"), ("c", runs / "linked")], runs)
     assert found["differences"]["seed"] == {"a": "3", "b": "4"}
     assert {"a", "b"} == set(found["curves"])
     assert "is a link" in found["wrong"]["c"]
@@ -163,7 +164,7 @@ def test_a_row_of_a_sweeps_table_knows_its_runs(runs: Path, tmp_path: Path) -> N
     (sweep / "runs").mkdir()
     (sweep / "runs/lr-0.1_seed-3").symlink_to("../cells/one")
     found = json.loads(RunFolder(tmp_path).listed())
-    tables = {table["name"]: table for table in found["tables"]}
+    tables = {table["name"]: table for table in json.loads(RunFolder(tmp_path).tables())}
     ids = {row["place"]: row["id"] for row in found["runs"]}
     assert [set(of) for of in tables["sweep/table.csv"]["runs"]] == [set(ids.values()), set()]
     assert tables["sweep/cells.csv"]["runs"] == [[ids["sweep/runs/lr-0.1_seed-3"]], [ids["sweep/cells/two"]], []]

@@ -1,5 +1,6 @@
 // The page of one run: its data lie in it, or come from where it is served.
 import { charts } from "./charts.js";
+import { el } from "./dom.js";
 import { fleet } from "./fleet.js";
 import { lanes } from "./lanes.js";
 import { follow } from "./live.js";
@@ -13,5 +14,13 @@ const app = /** @type {HTMLElement} */ (document.getElementById("app"));
 const within = JSON.parse(document.getElementById("data")?.textContent || "null");
 app.append(timebar(), stalls(), fleet(), charts(), lanes(), ...more());
 tables();
+if (within?.many && app.dataset.live) wayBack(app.dataset.live);
 if (within?.frame) take(within);
 if (app.dataset.live) follow(app.dataset.live);
+
+/** A link to the list of runs, as it was left. @param {string} address */
+function wayBack(address) {
+  const link = el("a", { class: "back", href: address.replace(/run\/[^/]+\/$/, "") }, "← all runs");
+  try { link.setAttribute("href", link.getAttribute("href") + (sessionStorage.getItem("netdfl-list") ?? "")); } catch { /* a browser that keeps nothing: the list begins anew */ }
+  document.querySelector("header")?.prepend(link);
+}

@@ -1,163 +1,208 @@
-// The page of many runs: a table, curves over each other, differences of scenarios, tables of sweeps.
-import { bytes, choice, color, count, el, figure, percent, seconds, table } from "./dom.js";
+// The page of many runs: a list, page by page, with filters, columns and groups; what is ticked is compared.
+import { beside, compare } from "./beside.js";
+import { bytes, choice, count, el, figure, percent, seconds, table } from "./dom.js";
+import { keep, oneOf, state } from "./state.js";
 
 const app = /** @type {HTMLElement} */ (document.getElementById("app")), address = app.dataset.live ?? "";
+const write = JSON.parse(document.getElementById("data")?.textContent || "{}").write === true;
 /** @typedef {[string, string, (v: any) => string]} Column */
-const COLUMNS = /** @type {Column[]} */ ([["name", "scenario", String], ["place", "where", String], ["verdict", "verdict", String], ["world", "world", String], ["algorithm", "algorithm", String], ["nodes", "nodes", count], ["rounds", "rounds", count], ["seed", "seed", String], ["accuracy", "accuracy", percent], ["loss", "test loss", figure], ["nbytes", "sent", bytes], ["duration_s", "took", seconds], ["tags", "tags", (tags) => tags.join(", ")]]);
-const CURVES = /** @type {Column[]} */ ([["test_accuracy", "test accuracy", percent], ["mean_local_accuracy", "accuracy, mean of local models", percent], ["test_loss", "test loss", figure], ["error", "error", figure], ["consensus_distance", "consensus distance", figure], ["weight_sum", "push-sum weight", figure]]);
-const MOST_ROWS = 500;
-const shown = { sort: "place", down: true, text: "", curve: "test_accuracy", x: "round", log: false, bands: true };
+const COLUMNS = /** @type {Column[]} */ ([["started", "date (UTC)", (text) => text.slice(0, 16)], ["name", "scenario", String], ["place", "where", String], ["verdict", "verdict", String], ["world", "world", String], ["algorithm", "algorithm", String], ["nodes", "nodes", count], ["rounds", "rounds", count], ["seed", "seed", String], ["accuracy", "accuracy", percent], ["loss", "test loss", figure], ["error", "error", figure], ["nbytes", "sent", bytes], ["duration_s", "took", seconds], ["tags", "tags", (tags) => tags.join(", ")], ["note", "note", String]]);
+const LESS = ["name", "world", "nodes", "rounds"], MEANS = ["accuracy", "loss", "error", "nbytes", "duration_s"], MOST_KEYS = 4;
+const TONES = ["pass", "done", "fail"];
 /** @type {any} */
-let known = { runs: [], tables: [] };
+let known = null;
+let asked = 0;
 /** @type {Set<string>} */
 const chosen = new Set();
-/** @type {any} */
-let plot = null;
-/** @type {any} */
-let compared = null;
+/** @type {Map<string, string>} */
+const places = new Map();
 
-const list = el("div", { id: "list" }), beside = el("section", { id: "beside", "aria-live": "polite" }), studies = el("section", { id: "studies" });
-const search = /** @type {HTMLInputElement} */ (el("input", { type: "search", id: "filter", placeholder: "fedavg pass", input: () => { shown.text = search.value; draw(); } }));
-const said = el("p", { class: "hint", role: "status" });
-document.title = "Runs";
-const heading = document.querySelector("h1");
-if (heading) heading.textContent = "Runs";
-for (const id of ["verdict", "sections", "numbers", "footer"]) document.getElementById(id)?.remove();
-app.append(el("div", { class: "tools" }, el("label", {}, "only those with all of", search), el("button", { click: load }, "look again"),
-  el("button", { click: () => { for (const run of rows()) chosen.add(run.id); draw(); compare(); } }, "compare all below"),
-  el("button", { click: () => { chosen.clear(); draw(); compare(); } }, "compare none")), said, list, beside, studies);
-load();
+const list = el("div", { id: "list" }), pager = el("div", { class: "tools" }), studies = el("section", { id: "studies" }), orders = el("div", { id: "orders", class: "tools" }), tools = el("div", { class: "tools" });
+const search = /** @type {HTMLInputElement} */ (el("input", { type: "search", id: "filter", placeholder: "lr > 0.1 seed = 2 pass", input: () => { keep({ filter: search.value, skip: null }); load(); } }));
+const said = el("p", { class: "hint", role: "status", id: "said" });
 
-async function load() {
-  const answer = await fetch(`${address}runs`);
-  if (!answer.ok) { said.textContent = await answer.text(); return; }
-  known = await answer.json();
-  said.textContent = known.runs.length ? "Tick runs to see their curves, and what differs between their scenarios." : "There are no runs here yet: `netdfl run SCENARIO` makes one.";
-  draw();
-  studies.replaceChildren(...(known.tables.length ? [el("h2", {}, "Tables of sweeps and reproductions"), ...known.tables.map(study)] : []));
+start();
+
+function start() {
+  document.title = "Runs";
+  const heading = document.querySelector("h1");
+  if (heading) heading.textContent = "Runs";
+  for (const id of ["verdict", "sections", "numbers", "footer"]) document.getElementById(id)?.remove();
+  app.append(el("div", { class: "tools" }, el("label", { class: "wide" }, "only", search)), tools, said, orders, list, pager, beside, studies);
+  from();
+  window.addEventListener("hashchange", from);
+  fetch(`${address}tables`).then((answer) => answer.json()).then((tables) => { if (tables.length) studies.replaceChildren(el("h2", {}, "Tables of sweeps and reproductions"), ...tables.map(study)); });
 }
 
-/** The runs that are asked for, in order. @returns {any[]} */
-function rows() {
-  const words = shown.text.toLowerCase().split(/\s+/).filter(Boolean);
-  const of = known.runs.filter((/** @type {any} */ run) => {
-    const text = COLUMNS.map(([name]) => String(run[name] ?? "")).join(" ").toLowerCase();
-    return words.every((word) => text.includes(word));
-  });
-  const value = (/** @type {any} */ run) => run[shown.sort] ?? "";
-  return of.sort((/** @type {any} */ a, /** @type {any} */ b) => (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0) * (shown.down ? -1 : 1));
+/** Take the state from the address. */
+function from() {
+  search.value = state().get("filter") ?? "";
+  chosen.clear();
+  for (const id of (state().get("runs") ?? "").split(",").filter(Boolean)) chosen.add(id);
+  load().then(again);
+}
+
+/** Ask for the page of the list that is wanted; an answer that another has overtaken is left. */
+async function load() {
+  const mine = ++asked, of = state();
+  const wanted = new URLSearchParams(["filter", "sort", "order", "by", "archived", "skip", "columns"].flatMap((name) => of.get(name) ? [[name, of.get(name) ?? ""]] : []));
+  const answer = await fetch(`${address}runs?${wanted}`).catch(() => null);
+  if (mine !== asked) return;
+  if (!answer?.ok) { said.textContent = answer ? await answer.text() : "Where the page came from is gone."; return; }
+  known = await answer.json();
+  for (const run of known.runs) places.set(run.id, run.place);
+  draw();
 }
 
 function draw() {
-  const of = rows(), used = COLUMNS.filter(([name]) => of.some((run) => run[name] !== undefined && run[name] !== null && String(run[name]) !== ""));
-  const head = el("tr", {}, el("th", { scope: "col" }, "compare"), ...used.map(([name, words]) => el("th", { scope: "col", "aria-sort": shown.sort !== name ? "none" : shown.down ? "descending" : "ascending" },
-    el("button", { click: () => sortBy(name) }, `${words}${shown.sort !== name ? "" : shown.down ? " ▾" : " ▴"}`))));
-  const body = of.slice(0, MOST_ROWS).map((run) => el("tr", {}, el("td", {}, tick(run)), ...used.map(([name, , words]) => el("td", {}, cell(run, name, words)))));
-  const caption = `${count(of.length)} of ${count(known.runs.length)} runs${of.length > MOST_ROWS ? `, the first ${MOST_ROWS}` : ""}`;
-  list.replaceChildren(el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "runs" }, el("table", {}, el("caption", {}, caption), el("thead", {}, head), el("tbody", {}, ...body))));
+  const number = known.by ? `${count(known.found)} groups` : `${count(known.found)} of ${count(known.total)} runs`;
+  said.textContent = known.wrong || (known.total ? `${number}${known.archived ? `, ${count(known.archived)} archived` : ""}. Tick runs to see their curves, and what differs between their scenarios.` : "There are no runs here yet: `netdfl run SCENARIO` makes one.");
+  said.classList.toggle("wrong", Boolean(known.wrong));
+  toolbar();
+  list.replaceChildren(known.by ? groups() : rows());
+  page();
+  order();
 }
 
-/** @param {string} name */
-function sortBy(name) {
-  shown.down = shown.sort === name ? !shown.down : false;
-  shown.sort = name;
-  draw();
-  list.querySelector(`th[aria-sort=${shown.down ? "descending" : "ascending"}] button`)?.focus();
+/** All columns that there are: those of every run, and the keys in which runs differ. @returns {Column[]} */
+function columns() {
+  const asked_ = (state().get("columns") ?? "").split(",").filter((name) => name && !COLUMNS.some(([known_]) => known_ === name));
+  return [...COLUMNS.filter(([name]) => known.columns.includes(name)), ...[...new Set([...known.keys, ...asked_])].map((name) => /** @type {Column} */ ([name, name, String]))];
+}
+
+/** The columns that are shown. @returns {Column[]} */
+function shown() {
+  const given = state().get("columns"), all = columns();
+  if (given !== null) return all.filter(([name]) => given.split(",").includes(name));
+  const few = known.keys.length <= MOST_KEYS ? known.keys : [];
+  return all.filter(([name]) => COLUMNS.some(([base]) => base === name) ? !LESS.includes(name) : few.includes(name));
+}
+
+function toolbar() {
+  if (tools.contains(document.activeElement) && tools.childElementCount) return;
+  const all = columns(), used = new Set(shown().map(([name]) => name)), sort = state().get("sort") || "started", down = oneOf("order", ["down", "up"]) === "down";
+  const names = all.map(([name, words]) => /** @type {[string, string]} */ ([name, words]));
+  const box = ([name, words]) => el("label", {}, el("input", { type: "checkbox", checked: used.has(name), change: (/** @type {Event} */ event) => column(name, /** @type {HTMLInputElement} */ (event.target).checked) }), words);
+  tools.replaceChildren(
+    choice("order by", names.some(([name]) => name === sort) ? names : [[sort, sort], ...names], sort, (name) => go({ sort: name, skip: null })),
+    el("button", { click: () => go({ order: down ? "up" : "down", skip: null }), "aria-label": down ? "the highest or newest first; turn around" : "the lowest or oldest first; turn around" }, down ? "▾" : "▴"),
+    choice("group by", [["", "nothing"], ...names.filter(([name]) => !["started", "place", ...MEANS].includes(name))], state().get("by") ?? "", (by) => go({ by, skip: null })),
+    el("details", { class: "columns" }, el("summary", {}, "columns"), el("div", { class: "tools" }, ...all.map(box), el("button", { click: () => go({ columns: null }) }, "the usual ones"))),
+    ...(known.archived || state().get("archived") ? [el("label", {}, el("input", { type: "checkbox", id: "archived", checked: Boolean(state().get("archived")), change: () => go({ archived: state().get("archived") ? null : "yes", skip: null }) }), "archived too")] : []),
+    el("button", { click: () => go({}) }, "look again"),
+    el("button", { click: () => { for (const id of known.ids.slice(0, 60)) chosen.add(id); ticked(); } }, "compare all that fit"),
+    el("button", { click: () => { chosen.clear(); ticked(); } }, "compare none"));
+}
+
+/** Change the state, and show it. @param {Object<string, string|number|null>} what */
+function go(what) {
+  keep(what);
+  /** @type {HTMLElement|null} */ (document.activeElement)?.blur();
+  load();
+}
+
+/** @param {string} name @param {boolean} on_ */
+function column(name, on_) {
+  const used = shown().map(([each]) => each).filter((each) => each !== name);
+  keep({ columns: (on_ ? [...used, name] : used).join(",") || "place" });
+  load();
+}
+
+function rows() {
+  const used = shown(), sort = state().get("sort") || "started", down = oneOf("order", ["down", "up"]) === "down";
+  const head = el("tr", {}, el("th", { scope: "col" }, "compare"), ...used.map(([name, words]) => el("th", { scope: "col", "aria-sort": sort !== name ? "none" : down ? "descending" : "ascending" },
+    el("button", { click: () => { go({ sort: name, order: sort === name && down ? "up" : "down", skip: null }); } }, `${words}${sort !== name ? "" : down ? " ▾" : " ▴"}`))));
+  const body = known.runs.map((/** @type {any} */ run) => el("tr", { class: run.archived ? "archived" : null }, el("td", { "data-label": "compare" }, tick(run)), ...used.map(([name, words, of]) => el("td", { "data-label": words, class: name === "place" ? "place" : null }, cell(run, name, of)))));
+  return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "runs" }, el("table", { class: "cards" }, el("thead", {}, head), el("tbody", {}, ...body)));
 }
 
 /** @param {any} run @param {string} name @param {(v: any) => string} words @returns {string|Node} */
 function cell(run, name, words) {
   if (name === "place") return link(run.id, run.place);
-  if (name === "verdict" && run.wrong) return `${run.verdict}: ${run.wrong}`;
-  return run[name] === undefined || run[name] === null ? "–" : words(run[name]);
+  if (name === "verdict") return el("span", {}, mark(run.verdict), run.wrong ? `: ${run.wrong}` : "");
+  const value = name in run ? run[name] : run.keys[name];
+  return value === undefined || value === null || value.length === 0 ? "–" : words(value);
+}
+
+/** @param {string} verdict */
+function mark(verdict) {
+  return el("strong", { class: `mark ${TONES.includes(verdict) ? verdict : "unknown"}` }, verdict);
+}
+
+function groups() {
+  const used = COLUMNS.filter(([name]) => MEANS.includes(name) && known.groups.some((/** @type {any} */ group) => group[name] !== null));
+  const body = known.groups.map((/** @type {any} */ group) => {
+    const verdicts = Object.entries(group.verdicts).flatMap(([verdict, number], i) => [i ? ", " : "", `${number} `, mark(verdict)]);
+    const cells = /** @type {[string, Node|string][]} */ ([[known.by, group.value === "–" ? "–" : el("button", { click: () => inside(group.value) }, group.value)], ["runs", count(group.runs)], ["verdicts", el("span", {}, ...verdicts)], ...used.map(([name, words, of]) => /** @type {[string, string]} */ ([`mean ${words}`, of(group[name])])),
+      ["", el("button", { click: () => { for (const id of group.ids) chosen.add(id); ticked(); } }, group.runs > group.ids.length ? `compare ${group.ids.length} of them` : "compare them")]]);
+    return el("tr", {}, ...cells.map(([label, inner]) => el("td", { "data-label": label }, inner)));
+  });
+  const head = [known.by, "runs", "verdicts", ...used.map(([, words]) => `mean ${words}`), ""];
+  return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "groups of runs" }, el("table", { class: "cards" }, el("thead", {}, el("tr", {}, ...head.map((words) => el("th", { scope: "col" }, words)))), el("tbody", {}, ...body)));
+}
+
+/** The runs of a group. @param {string} value */
+function inside(value) {
+  const quoted = /^[^\s,"'<>=!~][^\s,]*$/.test(value) ? value : value.includes('"') ? `'${value}'` : `"${value}"`;
+  search.value = `${search.value} ${known.by} = ${quoted}`.trim();
+  go({ filter: search.value, by: null, skip: null });
+}
+
+function page() {
+  const skip = Number(state().get("skip") ?? 0), step = known.on_a_page, last = Math.min(skip + step, known.found);
+  const button = (/** @type {string} */ words, /** @type {number} */ to, /** @type {boolean} */ off) => el("button", { disabled: off, click: () => { go({ skip: to || null }); list.scrollIntoView({ block: "start" }); } }, words);
+  pager.replaceChildren(...(known.found > step ? [button(`the ${step} before`, Math.max(0, skip - step), skip <= 0), el("span", { id: "part" }, `${count(Math.min(skip + 1, known.found))} to ${count(last)} of ${count(known.found)}`), button(`the next ${step}`, skip + step, last >= known.found)] : []));
 }
 
 /** @param {any} run */
 function tick(run) {
-  return el("input", { type: "checkbox", "aria-label": `compare ${run.place}`, checked: chosen.has(run.id), change: () => { if (!chosen.delete(run.id)) chosen.add(run.id); compare(); } });
+  return el("input", { type: "checkbox", "aria-label": `compare ${run.place}`, checked: chosen.has(run.id), change: () => { if (!chosen.delete(run.id)) chosen.add(run.id); ticked(); } });
 }
 
-/** @param {string} id @param {string} words */
+/** What is ticked has changed. */
+function ticked() {
+  keep({ runs: [...chosen].slice(0, 60).join(",") });
+  draw();
+  again();
+}
+
+function again() {
+  compare(address, [...chosen], link).then((told) => { for (const [id, place] of Object.entries(told)) places.set(id, place); order(); });
+}
+
+/** A link to a run, from which a way leads back to the list as it is now. @param {string} id @param {string} words */
 function link(id, words) {
-  return el("a", { href: `${address}run/${id}/` }, words);
+  return el("a", { href: `${address}run/${id}/`, click: () => { try { sessionStorage.setItem("netdfl-list", location.hash); } catch { /* a browser that keeps nothing: the list begins anew */ } } }, words);
 }
 
-/** @param {string} id */
-function placeOf(id) {
-  return known.runs.find((/** @type {any} */ run) => run.id === id)?.place ?? id;
+/** What can be done with the ticked runs, where the server takes orders. */
+function order() {
+  if (!write) return;
+  orders.hidden = !chosen.size;
+  if (orders.childElementCount) { const told = orders.querySelector("span"); if (told) told.textContent = `${count(chosen.size)} ticked:`; return; }
+  const tag = /** @type {HTMLInputElement} */ (el("input", { type: "text", id: "tag", size: 12, maxlength: 60 })), note = /** @type {HTMLInputElement} */ (el("input", { type: "text", id: "note", size: 18, maxlength: 4000 }));
+  const label = (/** @type {string} */ words, /** @type {() => any} */ make) => el("button", { click: () => each("labels", make()) }, words);
+  orders.replaceChildren(el("span", {}, `${count(chosen.size)} ticked:`), el("label", {}, "tag", tag), label("add it", () => ({ add: [tag.value] })), label("take it away", () => ({ remove: [tag.value] })),
+    el("label", {}, "note", note), label("keep it", () => ({ note: note.value })), label("archive", () => ({ archived: true })), label("out of the archive", () => ({ archived: false })),
+    el("button", { class: "grave", click: () => { if (window.confirm(`Throw ${chosen.size} ${chosen.size === 1 ? "run" : "runs"} away? They are moved to the folder .trash.`)) each("throw_away", null); } }, "throw away"));
 }
 
-async function compare() {
-  if (!chosen.size) { beside.replaceChildren(); return; }
-  const answer = await fetch(`${address}curves?runs=${[...chosen].join(",")}`);
-  if (!answer.ok) { said.textContent = await answer.text(); return; }
-  compared = await answer.json();
-  lay();
-}
-
-/** The curves among these names, those of a task's own figures behind the usual ones. @param {string[]} names @returns {Column[]} */
-function curvesOf(names) {
-  const own = [...new Set(names)].filter((name) => !CURVES.some(([known]) => known === name)).sort();
-  return [...CURVES.filter(([name]) => names.includes(name)), ...own.map((name) => /** @type {Column} */ ([name, name.replaceAll("_", " "), figure]))];
-}
-
-function lay() {
-  const names = Object.keys(compared.curves), having = curvesOf(names.flatMap((id) => Object.keys(compared.curves[id])));
-  if (!having.some(([name]) => name === shown.curve) && having.length) shown.curve = having[0][0];
-  const place = el("div", { class: "plot" }), differences = Object.entries(compared.differences);
-  const again = (/** @type {Partial<typeof shown>} */ what) => { Object.assign(shown, what); over(place); };
-  beside.replaceChildren(el("h2", {}, `${names.length} runs beside each other`),
-    el("div", { class: "tools" }, choice("curve", having.map(([name, words]) => [name, words]), shown.curve, (curve) => again({ curve })),
-      choice("by", [["round", "round"], ["at_s", "time"]], shown.x, (x) => again({ x })),
-      choice("axis", [["", "linear"], ["log", "logarithmic"]], shown.log ? "log" : "", (log) => again({ log: Boolean(log) })),
-      choice("seeds", [["band", "as a mean with a band"], ["", "each by itself"]], shown.bands ? "band" : "", (bands) => again({ bands: Boolean(bands) }))),
-    place, ...Object.entries(compared.wrong).map(([id, words]) => el("p", {}, `${placeOf(id)}: ${words}`)),
-    differences.length ? table(["key", ...names.map(placeOf)], differences.map(([key, of]) => [key, ...names.map((id) => of[id] ?? "")]), "In what their scenarios differ", "high")
-      : el("p", { class: "hint" }, names.length > 1 ? "Their scenarios are the same." : ""));
-  over(place);
-}
-
-/** Draw the curves: of each group the mean, and a band from its lowest to its highest. @param {HTMLElement} place */
-function over(place) {
-  plot?.destroy();
-  place.replaceChildren();
-  /** @type {Map<string, any[]>} */
-  const groups = new Map();
-  for (const [id, curves] of Object.entries(compared.curves)) {
-    const curve = curves[shown.curve];
-    if (!curve) continue;
-    const name = shown.bands ? compared.groups[id] || placeOf(id) : placeOf(id);
-    groups.set(name, [...(groups.get(name) ?? []), [curve[shown.x], curve.value]]);
+/** Give an order about each ticked run, and say what was refused. @param {string} what @param {any} body */
+async function each(what, body) {
+  const refused = [];
+  for (const id of [...chosen]) {
+    const answer = await fetch(`${address}run/${id}/${what}`, { method: "POST", body: body && JSON.stringify(body) }).catch(() => null);
+    if (!answer?.ok) refused.push(`${places.get(id) ?? id}: ${answer ? await answer.text() : "no answer"}`);
+    else if (what === "throw_away") chosen.delete(id);
   }
-  if (!groups.size) { place.textContent = "None of them has such a curve."; return; }
-  const words = curvesOf([shown.curve]).find(([name]) => name === shown.curve)?.[2] ?? figure, value = (/** @type {any} */ _, /** @type {any} */ v) => words(v);
-  /** @type {any[]} */
-  const tables = [], series = [], bands = [];
-  [...groups].forEach(([name, of], i) => {
-    const stroke = i < 6 ? color(`c${i}`) : `hsl(${(i * 61) % 360} 60% 50%)`;
-    const joined = of.length > 1 ? uPlot.join(of) : of[0], columns = joined.slice(1);
-    const at = joined[0].map((/** @type {any} */ _, /** @type {number} */ k) => columns.map((/** @type {any} */ column) => column[k]).filter((/** @type {any} */ v) => v !== null && v !== undefined && (!shown.log || v > 0)));
-    const made = (/** @type {(row: number[]) => number} */ of_) => [joined[0], at.map((/** @type {number[]} */ row) => row.length ? of_(row) : null)];
-    tables.push(made((row) => row.reduce((a, b) => a + b, 0) / row.length));
-    series.push({ label: of.length > 1 ? `${name} (mean of ${of.length})` : name, stroke, width: 1.8, dash: i < 6 ? undefined : [6, 3], spanGaps: true, value, points: { show: joined[0].length < 3 } });
-    if (of.length > 1) {
-      tables.push(made((row) => Math.max(...row)), made((row) => Math.min(...row)));
-      series.push({ label: "highest", stroke, width: 0.4, spanGaps: true, value }, { label: "lowest", stroke, width: 0.4, spanGaps: true, value });
-      bands.push({ series: [series.length - 1, series.length], fill: stroke.startsWith("#") ? `${stroke}30` : stroke.replace(")", " / 18%)") });
-    }
-  });
-  place.setAttribute("role", "img");
-  place.setAttribute("aria-label", `${shown.curve.replaceAll("_", " ")} of ${groups.size} groups of runs; the last values are in the table above`);
-  const ink = color("soft"), grid = { stroke: color("line"), width: 1 };
-  const atLast = (/** @type {any} */ drawn) => drawn.setLegend({ idx: drawn.data[0].length - 1 });
-  plot = new uPlot({ hooks: { ready: [atLast, (/** @type {any} */ drawn) => drawn.over.addEventListener("mouseleave", () => atLast(drawn))] }, width: place.clientWidth || 600, height: 320, scales: { x: { time: false }, y: shown.log ? { distr: 3 } : {} }, bands,
-    axes: [{ stroke: ink, grid, ticks: grid, incrs: shown.x === "round" ? [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 1e4, 1e5] : undefined }, { stroke: ink, grid, ticks: grid, size: 70, values: (/** @type {any} */ _, /** @type {number[]} */ splits) => splits.map((v) => v === null ? null : words(v)) }],
-    series: [{ label: shown.x === "round" ? "round" : "time", value: (/** @type {any} */ _, /** @type {any} */ v) => v === null ? "–" : shown.x === "round" ? String(v) : seconds(v) }, ...series] }, uPlot.join(tables), place);
+  await load();
+  if (what === "throw_away") ticked();
+  if (refused.length) { said.textContent = refused.join("; "); said.classList.add("wrong"); }
 }
 
 /** The table of a sweep or a reproduction; a row opens its runs. @param {any} of */
 function study(of) {
-  const open = (/** @type {string[]} */ ids) => { chosen.clear(); for (const id of ids) chosen.add(id); draw(); compare(); beside.scrollIntoView(); };
+  const open = (/** @type {string[]} */ ids) => { chosen.clear(); for (const id of ids) chosen.add(id); ticked(); beside.scrollIntoView(); };
   const body = of.rows.map((/** @type {string[]} */ row, /** @type {number} */ i) => {
     const ids = of.runs[i], cells = row.map((text) => text.length > 10 && Number.isFinite(Number(text)) ? figure(Number(text)) : text);
     return [...cells, ids.length === 1 ? link(ids[0], "open") : ids.length ? el("button", { click: () => open(ids) }, `its ${ids.length} runs`) : ""];

@@ -1,0 +1,1 @@
+"""The runs of a folder: found, listed, filtered, labeled, compared, thrown away, asked by SQL."""

@@ -1,0 +1,34 @@
+"""Runs side by side: their figures, and the keys in which their scenarios differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypedDict
+
+from netdfl.collection.keys import differing
+from netdfl.collection.rows import FACTS, RunRow, Value, read_row
+
+
+class Compared(TypedDict):
+    """Values by column and run, and by key and run."""
+
+    runs: list[str]
+    figures: dict[str, dict[str, Value]]
+    differences: dict[str, dict[str, Value]]
+
+
+def compare(runs: Mapping[str, Path]) -> Compared:
+    """Return the figures of runs by name, and the keys in which they differ."""
+    rows = {name: read_row(path, path.parent) for name, path in runs.items()}
+    keys = differing([row.keys for row in rows.values()])
+    columns = ("started", "verdict", *FACTS)
+    return {
+        "runs": list(rows),
+        "figures": {name: _of(rows, name) for name in columns if any(v is not None for v in _of(rows, name).values())},
+        "differences": {key: _of(rows, key) for key in keys if key not in columns},
+    }
+
+
+def _of(rows: Mapping[str, RunRow], column: str) -> dict[str, Value]:
+    return {name: row.value(column) for name, row in rows.items()}

@@ -1,0 +1,164 @@
+"""Filters as people type them: `lr > 0.1 seed = 2 pass`."""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from netdfl.collection.keys import differing
+from netdfl.collection.rows import COLUMNS, OTHER_NAMES, RunRow
+from netdfl.core.errors import InputError
+from netdfl.core.units import parse_rate_bps, parse_size_bytes, parse_time_ns
+
+_TERM = re.compile(
+    r"""\s*(?:and\s+)?(?:
+    (?P<key>[^\s<>=!~,"']+)\s*(?P<sign><=|>=|!=|==|=|<|>|~)\s*(?P<value>"[^"]*"|'[^']*'|[^\s,<>=!~][^\s,]*)
+    |(?P<word>"[^"]*"|'[^']*'|[^\s,<>=!~]+)
+    )\s*(?:,\s*)?""",
+    re.VERBOSE,
+)
+_ORDERS: Mapping[str, Callable[[float, float], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+class Number(NamedTuple):
+    """A number in base units, and what it counts: seconds, bits a second, bytes, or nothing named."""
+
+    value: float
+    unit: str = ""
+
+
+@lru_cache(maxsize=4096)
+def as_number(text: str) -> Number | None:
+    """Return the number that `0.1`, `5%`, `20ms`, `10Mbit` or `256KiB` is; None for other text."""
+    with suppress(ValueError):
+        plain = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        return Number(plain) if math.isfinite(plain) else None
+    for unit, parse, base in (("s", parse_time_ns, 1e9), ("bps", parse_rate_bps, 1), ("B", parse_size_bytes, 1)):
+        with suppress(ValueError):
+            return Number(parse(text) / base, unit)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A comparison such as `lr > 0.1`; a run without the key does not meet it."""
+
+    key: str
+    sign: str
+    value: str
+
+    def holds(self, row: RunRow, column: str) -> bool:
+        """Return whether a run meets it, by the value of `column`."""
+        if column == "tags":
+            return self._of_texts(row.tags)
+        found = row.value(column)
+        if found is None:
+            return False
+        mine, asked = as_number(str(found)), as_number(self.value)
+        if mine is not None and asked is not None and self.sign != "~" and _fit(mine, asked):
+            return self._of_numbers(mine.value, asked.value)
+        if self.sign in _ORDERS:
+            return column == "started" and _in_order(self.sign, str(found), self.value)
+        return self._of_texts([str(found)])
+
+    def _of_numbers(self, mine: float, asked: float) -> bool:
+        if self.sign in _ORDERS:
+            return _ORDERS[self.sign](mine, asked)
+        return (mine == asked) == (self.sign != "!=")
+
+    def _of_texts(self, found: Sequence[str]) -> bool:
+        asked, texts = self.value.lower(), [each.lower() for each in found]
+        if self.sign == "~":
+            return any(asked in each for each in texts)
+        return (asked in texts) == (self.sign != "!=")
+
+
+def _fit(mine: Number, asked: Number) -> bool:
+    return "" in (mine.unit, asked.unit) or mine.unit == asked.unit
+
+
+def _in_order(sign: str, mine: str, asked: str) -> bool:
+    """Compare dates as far as `asked` is written: `started >= 2026-11-20` takes that whole day in."""
+    cut = mine[: len(asked)]
+    return {"<": cut < asked, "<=": cut <= asked, ">": cut > asked, ">=": cut >= asked}[sign]
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Conditions and words, all of which a run must meet."""
+
+    conditions: Sequence[Condition] = ()
+    words: Sequence[str] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Filter:
+        """Return the filter that `text` writes. Raises InputError where it is none."""
+        conditions, words, at = [], [], 0
+        while text[at:].strip():
+            term = _TERM.match(text, at)
+            if term is None or term.end() == at:
+                raise InputError(
+                    f"the filter {text!r} can't be read from {text[at:].strip()!r} on; write conditions and words, "
+                    "like lr > 0.1 seed = 2 pass, with < <= > >= = != or ~ (contains)"
+                )
+            if term["key"]:
+                sign = "=" if term["sign"] == "==" else term["sign"]
+                conditions.append(Condition(term["key"], sign, term["value"].strip("\"'")))
+            else:
+                words.append(term["word"].strip("\"'").lower())
+            at = term.end()
+        return cls(conditions, words)
+
+    def chosen(self, rows: Sequence[RunRow]) -> list[RunRow]:
+        """Return the rows that meet it. Raises InputError for a key that none of them has, or that may be several."""
+        names = Names(rows)
+        columns = [(each, names.whole(each.key)) for each in self.conditions] if rows else []
+        return [row for row in rows if self._words_are_in(row) and all(c.holds(row, name) for c, name in columns)]
+
+    def _words_are_in(self, row: RunRow) -> bool:
+        if not self.words:
+            return True
+        text = " ".join(str(row.value(column) or "") for column in COLUMNS).lower()
+        return all(word in text for word in self.words)
+
+
+class Names:
+    """The columns and keys of some runs, as people name them: `lr` for `algorithm.lr`."""
+
+    def __init__(self, rows: Sequence[RunRow]) -> None:
+        """Know the keys of `rows`."""
+        self._keys = {key for row in rows for key in row.keys}
+        self._differ = set(differing([row.keys for row in rows if row.keys]))
+
+    def whole(self, name: str) -> str:
+        """Return the column or the key that `name` stands for; of several, one that differs, then the shallowest.
+
+        Raises InputError if no key has such an end, or if several are as good.
+        """
+        name = OTHER_NAMES.get(name, name)
+        if name in COLUMNS or name in self._keys:
+            return name
+        ends = sorted((self._rank(key), key) for key in self._keys if key.endswith(f".{name}"))
+        if not ends:
+            raise InputError(
+                f"no run here has a key {name!r}; columns are {', '.join(COLUMNS)}, and keys of scenarios are written "
+                "like algorithm.lr, or by their end, lr"
+            )
+        as_good = [key for rank, key in ends if rank == ends[0][0]]
+        if len(as_good) > 1:
+            raise InputError(f"{name!r} may be {' or '.join(as_good[:4])}; write more of it")
+        return as_good[0]
+
+    def _rank(self, key: str) -> tuple[bool, int]:
+        return (key not in self._differ, key.count("."))

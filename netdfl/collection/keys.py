@@ -1,0 +1,74 @@
+"""The keys of scenarios, such as `links.default.loss`, and those in which several scenarios differ."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import islice
+
+NOT_GROUPED = ("seed", "name")
+MOST_KEYS = 5000
+Keys = Mapping[str, str]
+"""Each key of a scenario with its value as text."""
+_KEY = re.compile(r"^(?=[^\s#])", re.MULTILINE)
+_PLAIN_KEY = re.compile(r"[A-Za-z_]\w*:\s")
+_JOINED = re.compile(r"[&*]")
+"""Signs of YAML by which one part of a text may refer to another."""
+
+
+def scenario_keys(text: str) -> Keys:
+    """Return the keys of a scenario, at most `MOST_KEYS`. Raises ScenarioError if it is no YAML.
+
+    Scenarios of a folder have most of their parts in common, and each part is read once.
+    """
+    parts = _KEY.split(text)
+    whole = _JOINED.search(text) or not all(_PLAIN_KEY.match(part) for part in parts[1:])
+    found = _flat(text) if whole else (pair for part in parts for pair in _flat(part))
+    return dict(islice(found, MOST_KEYS))
+
+
+@lru_cache(maxsize=8192)
+def _flat(text: str) -> Sequence[tuple[str, str]]:
+    from netdfl.scenario.loading.document import parse
+
+    return tuple(islice(_walk(parse(text, "scenario.yaml").data, ""), MOST_KEYS))
+
+
+def _walk(value: object, way: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _walk(inner, f"{way}.{key}" if way else str(key))
+    elif isinstance(value, list) and any(isinstance(each, dict | list) for each in value):
+        for place, inner in enumerate(value):
+            yield from _walk(inner, f"{way}[{place}]")
+    elif value is not None or way:
+        yield way, str(value)[:400]
+
+
+def differing(scenarios: Sequence[Keys], but: Sequence[str] = ()) -> list[str]:
+    """Return the keys in which scenarios differ, in the order of the first that has them, without those in `but`."""
+    keys = dict.fromkeys(key for each in scenarios for key in each if key not in but)
+    return [key for key in keys if len({each.get(key) for each in scenarios}) > 1]
+
+
+def group_names(scenarios: Mapping[str, Keys]) -> dict[str, str]:
+    """Return a name for each run's group: runs whose scenarios differ in the seed alone share a name.
+
+    A name has only the keys that are needed to tell the groups apart.
+    """
+    differ = differing(list(scenarios.values()), NOT_GROUPED)
+
+    def told_apart(by: Sequence[str]) -> int:
+        return len({tuple(each.get(key) for key in by) for each in scenarios.values()})
+
+    groups, needed = told_apart(differ), list(differ)
+    for key in reversed(differ):
+        fewer = [each for each in needed if each != key]
+        needed = fewer if told_apart(fewer) == groups else needed
+    return {run: _group_name(each, needed) for run, each in scenarios.items()}
+
+
+def _group_name(scenario: Keys, keys: Sequence[str]) -> str:
+    told = [f"{key}: {scenario[key]}" if key in scenario else f"no {key}" for key in keys]
+    return ", ".join([scenario.get("name", ""), *told]).removeprefix(", ")

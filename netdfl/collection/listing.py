@@ -1,0 +1,113 @@
+"""The list of a folder's runs: filtered, in order, by groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from netdfl.collection.filters import Filter, Names, as_number
+from netdfl.collection.finding import runs_below
+from netdfl.collection.keys import NOT_GROUPED, differing
+from netdfl.collection.rows import RunRow, Value, read_row
+
+COUNTED = ("accuracy", "loss", "error", "nbytes", "duration_s")
+"""Figures of which a group has the mean."""
+
+
+IN_COLUMNS = ("algorithm.name", "world.kind")
+"""Keys whose values are columns of every row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What somebody wants to see of a folder: a filter, an order, groups by a key, archived runs too or not."""
+
+    filter: str = ""
+    sort: str = "started"
+    down: bool = True
+    by: str = ""
+    archived: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The runs with the same value of a key: their number, verdicts, and the mean of each figure."""
+
+    value: str
+    rows: Sequence[RunRow]
+
+    def mean(self, figure: str) -> float | None:
+        """Return the mean of a figure over the runs that have it; None where none has."""
+        found = [value for row in self.rows if isinstance(value := row.value(figure), int | float)]
+        return sum(found) / len(found) if found else None
+
+    @property
+    def verdicts(self) -> dict[str, int]:
+        """The number of runs of each verdict."""
+        told = [row.verdict for row in self.rows]
+        return {verdict: told.count(verdict) for verdict in sorted(set(told))}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the group as a page or another program reads it."""
+        means = {figure: self.mean(figure) for figure in COUNTED}
+        return {"value": self.value, "runs": len(self.rows), "verdicts": self.verdicts, **means}
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The runs that were asked for, in order, of all that lie in the folder.
+
+    `keys` are those in which these runs differ, `by` is the whole name of the key by which they are grouped.
+    """
+
+    rows: Sequence[RunRow]
+    total: int
+    num_archived: int
+    keys: Sequence[str]
+    by: str = ""
+
+    def groups(self) -> list[Group]:
+        """Return the groups, in the order of their values."""
+        found: dict[str, list[RunRow]] = {}
+        for row in self.rows:
+            for value in _values(row, self.by):
+                found.setdefault(value, []).append(row)
+        return [Group(value, found[value]) for value in sorted(found, key=_order)]
+
+
+def _values(row: RunRow, column: str) -> Iterator[str]:
+    if column == "tags":
+        yield from row.tags or ("–",)
+        return
+    value = row.value(column)
+    yield "–" if value is None or value == "" else str(value)
+
+
+def list_runs(root: Path, asked: Asked) -> Listing:
+    """Return the list of the runs at or below `root`. Raises InputError for a filter or a key that does not fit."""
+    return select([read_row(path, root) for path in runs_below(root)], asked)
+
+
+def select(rows: Sequence[RunRow], asked: Asked) -> Listing:
+    """Return those of `rows` that are asked for, in order. Raises InputError as `list_runs` does."""
+    kept = [row for row in rows if asked.archived or not row.labels.archived]
+    chosen = Filter.parse(asked.filter).chosen(kept)
+    names = Names(kept)
+    sort = names.whole(asked.sort) if kept else asked.sort
+    by = names.whole(asked.by) if asked.by and kept else asked.by
+    keys = differing([row.keys for row in chosen if row.keys], (*NOT_GROUPED, *IN_COLUMNS))
+    return Listing(in_order(chosen, sort, asked.down), len(rows), len(rows) - len(kept), keys, by)
+
+
+def in_order(rows: Sequence[RunRow], column: str, down: bool) -> list[RunRow]:
+    """Return rows by the value of a column: numbers as numbers, and at the end those without a value."""
+    having = [row for row in rows if row.value(column) not in (None, "")]
+    having.sort(key=lambda row: (_order(row.value(column)), row.place), reverse=down)
+    return having + [row for row in rows if row.value(column) in (None, "")]
+
+
+def _order(value: Value) -> tuple[bool, float, str]:
+    number = as_number(str(value))
+    return (number is None, 0.0 if number is None else number.value, str(value))

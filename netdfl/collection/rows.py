@@ -1,0 +1,178 @@
+"""A row about each run: where it lies, when it began, how it ended, its figures, labels and keys."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from netdfl.collection.keys import Keys, scenario_keys
+from netdfl.collection.labels import NO_LABELS, Labels, read_labels
+from netdfl.core.errors import NetdflError
+from netdfl.core.files import read_plain
+from netdfl.record.directory import is_held
+from netdfl.record.forms import RESULT, damaged, read_form
+from netdfl.record.run import Run
+
+Value: TypeAlias = str | float | None
+Facts: TypeAlias = Mapping[str, Value]
+NAMED = "runs"
+"""The folder of a sweep with a link to each of its runs."""
+FACTS = ("name", "world", "algorithm", "nodes", "rounds", "seed", "accuracy", "loss", "error", "nbytes", "duration_s")
+COLUMNS = ("started", "place", "verdict", "state", *FACTS, "tags", "note")
+"""What a row has beside the keys of its scenario."""
+OTHER_NAMES = {
+    "date": "started",
+    "scenario": "name",
+    "where": "place",
+    "sent": "nbytes",
+    "took": "duration_s",
+    "tag": "tags",
+}
+_STAMP = re.compile(r"(\d{8}T\d{6})Z-")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRow:
+    """What a list says of one run. `started` is UTC; `wrong` says why a run can't be read."""
+
+    path: Path
+    place: str
+    started: str
+    state: str
+    verdict: str
+    wrong: str = ""
+    facts: Facts = field(default_factory=dict)
+    rounds_done: float | None = None
+    tags: Sequence[str] = ()
+    labels: Labels = NO_LABELS
+    keys: Keys = field(default_factory=dict)
+
+    def value(self, column: str) -> Value:
+        """Return the value of a column, or of a key; None where the run has none."""
+        match column:
+            case "started" | "place" | "verdict" | "state":
+                return str(getattr(self, column))
+            case "tags":
+                return ", ".join(self.tags)
+            case "note":
+                return self.labels.note
+            case _ if column in FACTS:
+                return self.facts.get(column)
+            case _:
+                return self.keys.get(column)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the row as a page or another program reads it."""
+        wrong = {"wrong": self.wrong} if self.wrong else {}
+        done = {} if self.rounds_done is None else {"rounds_done": self.rounds_done}
+        own = {"own_tags": list(self.labels.tags), "note": self.labels.note, "archived": self.labels.archived}
+        told = {name: getattr(self, name) for name in ("place", "started", "state", "verdict")}
+        return {**self.facts, **told, **wrong, **done, **own, "tags": list(self.tags)}
+
+
+def read_row(path: Path, root: Path) -> RunRow:
+    """Return the row of the run at `path`, in the folder `root`; for an unreadable run, with the reason."""
+    place = str(_as_named(path, root).relative_to(root)) if path != root else path.name
+    row: dict[str, Any] = {}
+    labels = NO_LABELS
+    try:
+        row = _figures(path)
+        row |= {"keys": _keys(path / "scenario.yaml")}
+        labels = read_labels(path)
+    except (NetdflError, OSError) as error:
+        row |= {"wrong": str(error)}
+    told = {*row.pop("tags", ()), *place.split("/")[:-1], *labels.tags}
+    return RunRow(path=path, place=place, started=_started(path), labels=labels, tags=sorted(told), **row)
+
+
+def _figures(path: Path) -> dict[str, Any]:
+    try:
+        state = (path / "result.json").lstat()
+        return dict(_of_result(path, state.st_mtime_ns, state.st_size))
+    except FileNotFoundError:
+        return _unfinished(path)
+    except (NetdflError, OSError) as error:
+        return {"state": "damaged", "verdict": "can't be read", "wrong": str(error)}
+
+
+def _started(path: Path) -> str:
+    """Return when a run began: by its name, else by the time at which its scenario was written."""
+    stamp = _STAMP.match(path.name)
+    try:
+        if stamp is not None:
+            began = datetime.strptime(stamp[1], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
+        else:
+            began = datetime.fromtimestamp((path / "scenario.yaml").lstat().st_mtime, UTC)
+    except (OSError, ValueError, OverflowError):
+        return ""
+    return f"{began:%Y-%m-%d %H:%M:%S}"
+
+
+def _as_named(path: Path, root: Path) -> Path:
+    """Return the readable path of a sweep's run: a link to it, in the folder beside the cells'."""
+    links = path.parent.with_name(NAMED)
+    if root not in links.parents:
+        return path
+    try:
+        return links / _names(links, links.stat().st_mtime_ns)[f"../{path.parent.name}/{path.name}"]
+    except (OSError, KeyError):
+        return path
+
+
+@lru_cache(maxsize=64)
+def _names(folder: Path, mtime_ns: int) -> dict[str, str]:
+    """Return the links of a folder, by target."""
+    with os.scandir(folder) as entries:
+        return {os.readlink(entry): entry.name for entry in entries if entry.is_symlink()}
+
+
+def _keys(scenario: Path) -> Keys:
+    state = scenario.lstat()
+    return _keys_then(scenario, state.st_mtime_ns, state.st_size)
+
+
+@lru_cache(maxsize=4096)
+def _keys_then(scenario: Path, mtime_ns: int, size: int) -> Keys:
+    return scenario_keys(read_plain(scenario))
+
+
+@lru_cache(maxsize=4096)
+def _of_result(path: Path, mtime_ns: int, size: int) -> Mapping[str, Any]:
+    with damaged(path, "shown"):
+        result = read_form(path / "result.json", RESULT) or {}
+        accuracy = result["test_accuracy"]["average_model"]["last"]
+        texts = {"name": str(result["scenario"]), **{name: str(result[name]) for name in ("world", "algorithm")}}
+        numbers = {name: _number(result[name]) for name in ("nodes", "rounds", "seed", "duration_s")}
+        numbers |= {"accuracy": _number(accuracy), "loss": _number(result["test_loss"])}
+        numbers |= {"error": _number(result.get("error")), "nbytes": _number(result["bytes_sent"])}
+        return {
+            "state": "finished",
+            "verdict": str(result["verdict"]),
+            "facts": {**texts, **numbers},
+            "tags": [str(tag) for tag in result.get("tags", ())][:20],
+        }
+
+
+def _number(value: object) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _unfinished(path: Path) -> dict[str, Any]:
+    going_on = is_held(path)
+    state = "running" if going_on else "ended"
+    row: dict[str, Any] = {"state": state, "verdict": "running" if going_on else "no verdict"}
+    try:
+        with damaged(path, "shown"):
+            fleet = Run(path).fleet
+            if fleet is not None:
+                row |= {"facts": {"name": fleet["scenario"], "rounds": fleet["rounds"]}}
+                row |= {"rounds_done": fleet["rounds_done"]}
+    except NetdflError as error:
+        row |= {"state": "damaged", "wrong": str(error)}
+    return row

@@ -1,0 +1,143 @@
+"""Lists, comparisons and answers of queries as lines of text."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime
+from itertools import islice
+from typing import TextIO
+
+from netdfl.collection.comparing import Compared
+from netdfl.collection.listing import COUNTED, Listing
+from netdfl.collection.rows import RunRow, Value
+from netdfl.collection.sql import Answer
+from netdfl.core.units import format_bytes
+
+USUAL = ("started", "place", "verdict", "accuracy", "error", "nbytes")
+MOST_KEYS = 4
+"""The most differing keys that a list has as columns of its own."""
+MOST_PRINTED = 1000
+"""The most rows of an answer that are printed as text."""
+
+
+def said(column: str, value: Value) -> str:
+    """Return a value as a person reads it."""
+    if value is None or value == "":
+        return "–"
+    if isinstance(value, str):
+        return value
+    match column:
+        case "accuracy":
+            return f"{100 * value:.1f}%"
+        case "nbytes":
+            return format_bytes(value)
+        case "duration_s":
+            return f"{value:.3g} s"
+        case _:
+            return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return a table as lines, each column as wide as its longest cell."""
+    lines = [list(head), *map(list, rows)]
+    wide = [max(len(line[place]) for line in lines) for place in range(len(head))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(line, wide, strict=True)).rstrip() for line in lines]
+
+
+def run_lines(found: Listing, most: int) -> list[str]:
+    """Return a list of runs as text; what it leaves out is said below."""
+    if not found.total:
+        return ["there are no runs here yet; `netdfl run SCENARIO` makes one"]
+    keys = found.keys[:MOST_KEYS]
+    tagged = ["tags"] if any(row.labels.tags for row in found.rows) else []
+    columns = [name for name in USUAL if any(row.value(name) not in (None, "") for row in found.rows)]
+    columns += ["seed", *keys, *tagged]
+    rows = [[said(name, row.value(name)) for name in columns] for row in found.rows[:most]]
+    return [*(grid(columns, rows) if rows else []), *_left_out(found, min(most, len(found.rows)), len(found.rows))]
+
+
+def _left_out(found: Listing, shown: int, chosen: int) -> Iterator[str]:
+    more = f", of which {shown} are shown (--most)" if shown < chosen else ""
+    archived = f"; {found.num_archived} archived" if found.num_archived else ""
+    yield f"{chosen} of {found.total} runs{more}{archived}"
+    if len(found.keys) > MOST_KEYS:
+        yield f"they also differ in {', '.join(found.keys[MOST_KEYS : MOST_KEYS + 12])}"
+
+
+def group_lines(found: Listing, most: int) -> list[str]:
+    """Return groups of runs as text: number, verdicts, means."""
+    groups = found.groups()
+    figures = [figure for figure in COUNTED if any(group.mean(figure) is not None for group in groups)]
+    rows = []
+    for group in groups[:most]:
+        verdicts = ", ".join(f"{count} {verdict}" for verdict, count in group.verdicts.items())
+        rows.append([group.value, str(len(group.rows)), verdicts, *(said(name, group.mean(name)) for name in figures)])
+    head = [found.by, "runs", "verdicts", *(f"mean {figure}" for figure in figures)]
+    more = [f"{len(groups)} groups, of which {most} are shown (--most)"] if len(groups) > most else []
+    return [*grid(head, rows), *more]
+
+
+def show_lines(row: RunRow) -> list[str]:
+    """Return all that a list knows of one run as text."""
+    labels = row.labels
+    facts = [(name, said(name, value)) for name, value in row.facts.items() if value is not None]
+    own = [("tags", ", ".join(row.tags)), ("note", labels.note), ("archived", "yes" if labels.archived else "")]
+    head = [("run", str(row.path)), ("started", f"{row.started} UTC"), ("verdict", row.verdict), ("wrong", row.wrong)]
+    pairs = [(name, text) for name, text in [*head, *facts, *own] if text]
+    return [*grid_of_pairs(pairs), "", *grid_of_pairs(list(row.keys.items()))]
+
+
+def grid_of_pairs(pairs: Sequence[tuple[str, str]]) -> list[str]:
+    """Return names and values as lines."""
+    wide = max((len(name) for name, _ in pairs), default=0)
+    return [f"{name.ljust(wide)}  {text}" for name, text in pairs]
+
+
+def compared_lines(found: Compared) -> list[str]:
+    """Return a comparison as text: a column for each run, its name above."""
+    names = [f"[{place}]" for place in range(1, len(found["runs"]) + 1)]
+    told = [f"{name} {run}" for name, run in zip(names, found["runs"], strict=True)]
+    rows = [
+        [key, *(said(key, of[run]) for run in found["runs"])]
+        for key, of in [*found["figures"].items(), *found["differences"].items()]
+    ]
+    none = [] if found["differences"] else ["their scenarios are the same"]
+    return [*told, "", *grid(["", *names], rows), *none]
+
+
+def write_answer(found: Answer, form: str, to: TextIO) -> None:
+    """Write the answer of a query as `text`, `csv` or `json`, part by part."""
+    head = found.columns
+    if form == "text":
+        rows = list(islice(found.rows(), MOST_PRINTED + 1))
+        to.write("\n".join(grid(head, [[_cell(value) for value in row] for row in rows[:MOST_PRINTED]])) + "\n")
+        if len(rows) > MOST_PRINTED:
+            to.write(f"the first {MOST_PRINTED} rows; --format csv gives all\n")
+        return
+    if form == "csv":
+        writer = csv.writer(to, lineterminator="\n")
+        writer.writerow(head)
+        for row in found.rows():
+            writer.writerow(["" if value is None else _plain(value) for value in row])
+        return
+    first = True
+    for row in found.rows():
+        to.write("[\n" if first else ",\n")
+        to.write(json.dumps(dict(zip(head, map(_plain, row), strict=True)), default=str, ensure_ascii=False))
+        first = False
+    to.write("[]\n" if first else "\n]\n")
+
+
+def _plain(value: object) -> object:
+    """Return a value that JSON can write: infinity and NaN, which DuckDB has, become null."""
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    return value.isoformat(sep=" ") if isinstance(value, datetime) else str(value) if isinstance(value, date) else value
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return "–" if value is None else " ".join(str(value).split())

@@ -1,0 +1,46 @@
+"""Runs are thrown away into the folder `.trash`, from which they can be taken back by hand."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from netdfl.collection.finding import run_within
+from netdfl.core.errors import InputError
+from netdfl.core.files import PRIVATE
+from netdfl.record.directory import hold, point_latest
+
+TRASH = ".trash"
+
+
+def throw_away(path: Path, root: Path) -> Path:
+    """Move a run of the folder `root` to `root/.trash`, and return its new place.
+
+    The link `latest` beside it then points at the newest run that is left.
+
+    Raises:
+        InputError: The run goes on, lies outside of the folder, or is the folder itself; or the disk refuses.
+    """
+    run = run_within(path, root)
+    folder = root.resolve()
+    target = _free(folder / TRASH / run.relative_to(folder))
+    for each in target.parents:
+        if each.is_symlink() and folder in each.parents:
+            raise InputError(f"{each} is a link; remove it, so that nothing is moved out of {root}")
+    with hold(run):
+        try:
+            target.parent.mkdir(PRIVATE, parents=True, exist_ok=True)
+            os.rename(run, target)
+            point_latest(run)
+        except OSError as error:
+            raise InputError(f"{path} can't be moved to {target}: {error.strerror}") from error
+    return target
+
+
+def _free(target: Path) -> Path:
+    number = 1
+    while True:
+        path = target if number == 1 else target.with_name(f"{target.name}-{number}")
+        if not path.exists() and not path.is_symlink():
+            return path
+        number += 1

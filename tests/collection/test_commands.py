@@ -1,0 +1,109 @@
+"""`netdfl runs` and `netdfl query`, as typed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from netdfl.cli.commands import make_app
+from netdfl.core.errors import InputError
+from tests.collection.conftest import Plant
+
+
+def typed(*words: str | Path) -> str:
+    """What a command prints. Raises what it raises."""
+    done = CliRunner().invoke(make_app(), [str(word) for word in words], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+@pytest.fixture
+def three(plant: Plant, folder: Path) -> Path:
+    plant("a", at=0, lines={"seed: 3": "seed: 1"}, seed=1, verdict="fail", error=0.5)
+    plant("b", at=60, lines={"seed: 3": "seed: 2"}, seed=2, error=0.25)
+    plant("c", at=120, lines={"delay: 5ms": "delay: 8ms"}, seed=3, error=0.75)
+    return folder
+
+
+def test_list_has_the_newest_first_with_date_verdict_figure_and_what_differs(three: Path) -> None:
+    head, *rows, told = typed("runs", "list", three).splitlines()
+    assert head.split() == ["started", "place", "verdict", "error", "nbytes", "seed", "links.default.latency.delay"]
+    assert [row.split()[2] for row in rows] == ["c", "b", "a"]
+    assert rows[2].startswith("2023-11-14 22:13:20  a      fail     0.5 ")
+    assert told == "3 of 3 runs"
+    first = typed("runs", "list", three, "--sort", "error", "--up", "--most", "1").splitlines()
+    assert (first[1].split()[2], first[2]) == ("b", "3 of 3 runs, of which 1 are shown (--most)")
+    chosen = json.loads(typed("runs", "list", three, "--filter", "delay > 5ms", "--format", "json"))
+    assert [(row["place"], row["keys"]["links.default.latency.delay"]) for row in chosen] == [("c", "8ms")]
+
+
+def test_list_makes_groups_with_means(three: Path) -> None:
+    head, *rows = typed("runs", "list", three, "--by", "delay").splitlines()
+    assert head.split()[:3] == ["links.default.latency.delay", "runs", "verdicts"]
+    assert [row.split()[:2] for row in rows] == [["5ms", "2"], ["8ms", "1"]]
+    assert "1 done, 1 fail  0.375" in rows[0]
+
+
+def test_an_empty_folder_says_how_to_make_a_run(folder: Path) -> None:
+    assert typed("runs", "list", folder) == "there are no runs here yet; `netdfl run SCENARIO` makes one\n"
+    with pytest.raises(InputError, match="is no folder; name a run, or a folder of runs"):
+        typed("runs", "list", folder / "none")
+
+
+def test_tags_a_note_and_the_archive(three: Path) -> None:
+    told = typed("runs", "tag", three / "a", three / "b", "--add", "base", "--note", "first try")
+    assert told == f"{three / 'a'}: base; first try\n{three / 'b'}: base; first try\n"
+    assert typed("runs", "tag", three / "a", "--remove", "base", "--archive").endswith("no tags; archived; first try\n")
+    assert typed("runs", "list", three).splitlines()[-1] == "2 of 3 runs; 1 archived"
+    assert typed("runs", "list", three, "--archived").splitlines()[-1] == "3 of 3 runs"
+    shown = typed("runs", "show", three / "b")
+    assert "tags" in shown
+    assert "first try" in shown
+    assert "links.default.latency.delay" in shown
+    with pytest.raises(InputError, match="nothing to change; give --add, --remove, --note or --archive"):
+        typed("runs", "tag", three / "a")
+
+
+def test_one_run_that_is_none_leaves_all_labels_as_they_were(three: Path) -> None:
+    with pytest.raises(InputError, match="is not a run"):
+        typed("runs", "tag", three / "a", three / "none", "--add", "x")
+    assert not (three / "a/labels.json").exists()
+
+
+def test_rm_moves_to_the_trash_and_refuses_all_if_one_lies_elsewhere(three: Path, tmp_path: Path) -> None:
+    (three / "b").rename(tmp_path / "b")
+    with pytest.raises(InputError, match="lies outside"):
+        typed("runs", "rm", "--in", three, three / "a", tmp_path / "b")
+    assert (three / "a").is_dir()
+    (three / "latest").symlink_to("a")
+    assert typed("runs", "rm", "--in", three, three / "a", three / "latest") == f"moved to {three / '.trash/a'}\n"
+
+
+def test_compare_sets_figures_and_keys_side_by_side(three: Path) -> None:
+    lines = typed("runs", "compare", three / "a", three / "c").splitlines()
+    assert lines[:2] == [f"[1] {three / 'a'}", f"[2] {three / 'c'}"]
+    rows = {line.split()[0]: line.split()[1:] for line in lines[4:]}
+    assert (rows["error"], rows["verdict"]) == (["0.5", "0.75"], ["fail", "done"])
+    assert rows["links.default.latency.delay"] == ["5ms", "8ms"]
+    same = json.loads(typed("runs", "compare", three / "a", three / "a/../a", "--format", "json"))
+    assert same["differences"] == {}
+    with pytest.raises(InputError, match="a comparison takes two runs or more"):
+        typed("runs", "compare", three / "a")
+
+
+def test_query_answers_in_each_form(three: Path, tmp_path: Path) -> None:
+    sql = "select run, error from runs order by error"
+    assert typed("query", sql, three).split() == ["run", "error", "b", "0.25", "a", "0.5", "c", "0.75"]
+    assert typed("query", sql, three, "--format", "csv") == "run,error\nb,0.25\na,0.5\nc,0.75\n"
+    typed("query", sql, three, "--format", "json", "--out", tmp_path / "found.json")
+    assert json.loads((tmp_path / "found.json").read_text())[0] == {"run": "b", "error": 0.25}
+    typed("query", sql, three, "--format", "parquet", "--out", tmp_path / "found.parquet")
+    assert (tmp_path / "found.parquet").read_bytes()[:4] == b"PAR1"
+    with pytest.raises(InputError, match="parquet is written to a file; name it with --out FILE"):
+        typed("query", sql, three, "--format", "parquet")
+    assert "metrics: numbers by round" in typed("query", "--tables")
+    with pytest.raises(InputError, match="a query is one SELECT over these tables"):
+        typed("query")

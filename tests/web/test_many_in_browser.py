@@ -1,0 +1,166 @@
+"""The list of many runs in a real browser, wide and on a phone: filters, groups, labels, comparisons, the way back."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netdfl.collection.labels import read_labels
+from netdfl.running.run import run
+from netdfl.scenario.load import loads
+from tests.agreeing import agreeing
+from tests.web.conftest import Open
+from tests.web.test_in_browser import grave
+from tests.web.web_server import started
+
+SMALL = agreeing("small", 4, 6, "seed: 3\nlinks: {default: {latency: 5ms}}", compute="10ms")
+DELAY = "links.default.latency.delay"
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two real runs of each of two delays, and a hundred and twenty with a result alone."""
+    root = tmp_path_factory.mktemp("many") / "runs"
+    for i, (seed, delay) in enumerate([(1, "5ms"), (2, "5ms"), (1, "20ms"), (2, "20ms")]):
+        sets = [f"seed={seed}", f"links.default.latency={delay}"]
+        run(loads(SMALL, sets), out=root / f"20260201T00000{i}Z-{seed}", page=False)
+    first = next(root.iterdir())
+    result, text = json.loads((first / "result.json").read_text()), (first / "scenario.yaml").read_text()
+    for i in range(120):
+        path = root / f"20260101T{i // 60:02d}{i % 60:02d}00Z-{i}"
+        path.mkdir()
+        (path / "scenario.yaml").write_text(text.replace("dim: 2", f"dim: {3 + i % 4}"))
+        told = {"seed": i, "verdict": ["pass", "fail"][i % 2], "error": i / 100}
+        (path / "result.json").write_text(json.dumps(result | told))
+    return root
+
+
+@pytest.fixture(scope="module")
+def address(many: Path) -> Iterator[str]:
+    with started("serve", many, "--no-browser", "--write") as (found, _):
+        yield found
+
+
+def fits(page: Any, width: int) -> None:
+    """Nothing stands out to the right."""
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_the_list_is_found_filtered_grouped_and_kept_in_the_address(opened: Open, address: str, width: int) -> None:
+    page = opened(address)
+    page.set_viewport_size({"width": width, "height": 900})
+    rows = page.locator("#list tbody tr")
+    page.get_by_text("124 of 124 runs").wait_for()
+    assert rows.count() == 50
+    assert page.locator("tr").count() < 100
+    assert page.locator(".mark.done").count() == 4
+    dates = page.locator("#list td[data-label^=date]").all_inner_texts()
+    assert dates == sorted(dates, reverse=True)
+    fits(page, width)
+    page.get_by_role("button", name="the next 50").click()
+    page.get_by_text("51 to 100 of 124").wait_for()
+    page.locator("#filter").fill("dim > 4 seed < 10 fail")
+    page.get_by_text("3 of 124 runs").wait_for()
+    assert page.locator("#list td[data-label=seed]").all_inner_texts() == ["7", "3", "2"] or rows.count() == 3
+    page.locator("#filter").fill("dim >")
+    page.locator("#said.wrong", has_text="can't be read from").wait_for()
+    page.locator("#filter").fill("seed < 10")
+    page.get_by_text("14 of 124 runs").wait_for()
+    page.get_by_label("group by").select_option("task.dim")
+    page.get_by_text("5 groups").wait_for()
+    assert page.locator("#list tbody tr").first.inner_text().split()[-2:] == ["compare", "them"]
+    fits(page, width)
+    page.reload()
+    page.get_by_text("5 groups").wait_for()
+    page.locator("#list tbody button", has_text="3").first.click()
+    page.get_by_text("3 of 124 runs").wait_for()
+    assert page.locator("#filter").input_value() == "seed < 10 task.dim = 3"
+    page.locator("summary", has_text="columns").click()
+    page.get_by_label("nodes", exact=True).check()
+    page.locator("#list td[data-label=nodes]").first.wait_for()
+    assert "columns=" in page.evaluate("location.hash")
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_runs_are_compared_by_bytes_smoothed_and_taken_home(opened: Open, address: str, width: int) -> None:
+    page = opened(f"{address}#filter=done")
+    page.set_viewport_size({"width": width, "height": 900})
+    page.get_by_text("4 of 124 runs").wait_for()
+    page.get_by_role("button", name="compare all that fit").click()
+    page.get_by_text("4 runs beside each other").wait_for()
+    assert page.locator("#scatter circle").count() == 4
+    legend = page.locator("#beside .u-legend")
+    assert legend.get_by_text("mean of 2").count() == 2
+    page.get_by_label("by", exact=True).select_option("nbytes")
+    assert "bytes sent" in legend.inner_text()
+    page.get_by_label("smoothing").select_option("3")
+    page.get_by_label("against").select_option("nbytes")
+    saved = {}
+    for place, form in ((page.locator("#beside .tools").first, "CSV"), (page.locator("#beside section .tools"), "SVG")):
+        with page.expect_download() as download:
+            place.get_by_role("button", name=f"save as {form}").click()
+        saved[form] = Path(download.value.path()).read_text()
+    head, *lines = saved["CSV"].splitlines()
+    assert head == "curve,bytes sent,error,lowest,highest"
+    assert len(lines) == 2 * 6
+    assert saved["SVG"].count("<circle") == 4
+    with page.expect_download() as download:
+        page.locator("#beside .tools").first.get_by_role("button", name="save as PNG").click()
+    assert Path(download.value.path()).read_bytes()[:4] == b"\x89PNG"
+    fits(page, width)
+    page.reload()
+    page.get_by_text("4 runs beside each other").wait_for()
+    assert page.get_by_label("smoothing").input_value() == "3"
+    page.locator("#reset").click()
+    assert page.get_by_label("smoothing").input_value() == "1"
+    page.locator("#list .place a").first.click()
+    page.locator("#handle").wait_for()
+    page.get_by_role("link", name="all runs").click()
+    page.get_by_text("4 runs beside each other").wait_for()
+    assert page.locator("#filter").input_value() == "done"
+
+
+def test_ticked_runs_are_labeled_archived_and_thrown_away(opened: Open, address: str, many: Path) -> None:
+    thrown = many / "20260101T000000Z-0"
+    page = opened(f"{address}#filter=seed%20%3D%200")
+    page.get_by_text("1 of 124 runs").wait_for()
+    page.locator("#list input[type=checkbox]").check()
+    page.locator("#tag").fill("slow uplinks")
+    page.get_by_role("button", name="add it").click()
+    page.locator("#list td[data-label=tags]", has_text="slow uplinks").wait_for()
+    page.locator("#note").fill("<b>why</b>")
+    page.get_by_role("button", name="keep it").click()
+    page.locator("#list td[data-label=note]", has_text="<b>why</b>").wait_for()
+    assert read_labels(thrown).note == "<b>why</b>"
+    page.get_by_role("button", name="archive", exact=True).click()
+    page.get_by_text("0 of 124 runs, 1 archived").wait_for()
+    page.get_by_role("button", name="out of the archive").click()
+    page.get_by_text("1 of 124 runs").wait_for()
+    copy = many.parent / "copy"
+    shutil.copytree(thrown, copy)
+    page.get_by_role("button", name="throw away").click()
+    page.get_by_text("0 of 123 runs").wait_for()
+    assert (many / ".trash" / thrown.name / "labels.json").is_file()
+    shutil.copytree(copy, thrown)
+
+
+def test_axe_finds_no_serious_fault_in_the_list(browser: Any, address: str) -> None:
+    axe = Path(pytest.importorskip("axe_playwright_python").__file__).with_name("axe.min.js")
+    page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    page.goto(f"{address}#filter=done")
+    page.get_by_text("4 of 12").wait_for()
+    page.get_by_role("button", name="compare all that fit").click()
+    page.locator("#scatter circle").first.wait_for()
+    page.locator("summary", has_text="columns").click()
+    page.evaluate(axe.read_text(encoding="utf-8"))
+    assert grave(page.evaluate("axe.run()")) == []
+    page.set_viewport_size({"width": 400, "height": 900})
+    page.emulate_media(color_scheme="dark")
+    assert grave(page.evaluate("axe.run({ runOnly: ['color-contrast', 'scrollable-region-focusable'] })")) == []
+    page.close()
