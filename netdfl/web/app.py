@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from pydantic_core import to_json
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
@@ -18,7 +19,7 @@ from netdfl.record.holder import ask_to_stop
 from netdfl.report.html import fill
 from netdfl.web.folder import RunFolder
 from netdfl.web.orders import MOST_BYTES, read_label_order
-from netdfl.web.watch import RunFeed, log_tail
+from netdfl.web.watch import RunFeed, last_lines, log_tail
 
 NODE = re.compile("[0-9]{1,9}")
 POLICY = "default-src 'none'; img-src data:; connect-src 'self'"
@@ -43,6 +44,7 @@ def make_app(folder: RunFolder, token: str, *, write: bool = False) -> Starlette
             Route(f"{run}/", pages.page),
             Route(f"{run}/events", pages.events),
             Route(f"{run}/log/{{node}}", pages.log),
+            Route(f"{run}/logs", pages.logs),
             Route(f"{run}/stop", pages.stop, methods=["POST"]),
             *(changing if write else []),
         ]
@@ -110,6 +112,10 @@ class _Pages:
         except InputError as error:
             return PlainTextResponse(str(error), 409)
         return _none() if text is None else PlainTextResponse(text)
+
+    async def logs(self, request: Request) -> Response:
+        path = self._path(request)
+        return _none() if path is None else _json(to_json(await asyncio.to_thread(last_lines, path)))
 
     async def stop(self, request: Request) -> Response:
         path = self._path(request)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from hashlib import sha256
@@ -17,6 +18,7 @@ from netdfl.core.files import read_plain
 from netdfl.record.directory import is_held
 from netdfl.record.forms import FLEET, read_form
 from netdfl.record.holder import find_holder
+from netdfl.record.logs import NodeLogs
 from netdfl.record.run import open_run
 from netdfl.report.data import page_data
 
@@ -137,6 +139,9 @@ def _sizes(path: Path) -> object:
 
 
 MOST_LOG = 1 << 16
+MOST_LINES = 20_000
+MOST_LETTERS = 2000
+"""The most lines of all logs that a page gets, and the most letters of each."""
 
 
 def log_tail(run: Path, node: int) -> str | None:
@@ -146,3 +151,10 @@ def log_tail(run: Path, node: int) -> str | None:
         return read_plain(path)[-MOST_LOG:]
     except FileNotFoundError:
         return None
+
+
+def last_lines(run: Path) -> list[tuple[str, str]]:
+    """Return the last lines of all logs of a run, node by node, each with whose it is."""
+    found: deque[tuple[str, str]] = deque(maxlen=MOST_LINES)
+    found.extend((whose, text[:MOST_LETTERS]) for whose, text in NodeLogs(run).new(last=True))
+    return list(found)

@@ -37,7 +37,7 @@ def test_where_no_virtual_time_passes_that_is_said_and_nothing_is_drawn(tmp_path
 
 def test_a_redrawn_graph_is_called_one_and_its_edges_are_counted_as_they_are_drawn(tmp_path: Path) -> None:
     page = render(run(loads(BARE), out=tmp_path / "run", page=False).run)
-    assert "The graph of round 0, random_sym: 6 nodes, 6 edges, each both ways (12 links); redrawn every round." in page
+    assert "The graph, random_sym: 6 nodes, 6 edges, each both ways (12 links) in round 0; redrawn every round." in page
     static = run(loads(BARE, ["topology={kind: ring}"]), out=tmp_path / "ring", page=False)
     assert "The graph, ring: 6 nodes, 6 edges, each both ways (12 links)." in render(static.run)
 

@@ -17,6 +17,7 @@ from netdfl.report.html import write_report
 from netdfl.running.run import run
 from netdfl.scenario.load import load, loads
 from tests.agreeing import agreeing
+from tests.report.conftest import fabricate_run
 from tests.web.conftest import Open
 from tests.web.web_server import ask, started
 
@@ -39,6 +40,19 @@ topology: ring
 links: {default: {latency: 150ms}}
 """
 EVIL = "<img src=x onerror=window.hacked=1></script><script>window.hacked=2</script>"
+BUSY = """(() => {
+  const lanes = document.querySelector('#lanes canvas'), from = 70 * devicePixelRatio, colors = new Set();
+  const all = lanes.getContext('2d').getImageData(from, 0, lanes.width - from, lanes.height - 30).data;
+  for (let i = 0; i < all.length; i += 4) colors.add(all[i] << 16 | all[i + 1] << 8 | all[i + 2]);
+  const style = getComputedStyle(document.documentElement);
+  const busy = ['c0', 'c1', 'c2'].map((name) => parseInt(style.getPropertyValue('--' + name).trim().slice(1), 16));
+  return busy.filter((each) => colors.has(each)).length;
+})()"""
+"""How many of the three colors of busy nodes the lanes show."""
+ANGLES = """(id) => [...document.querySelectorAll('#stall .graph, #fleet .graph')].map((each) => {
+  const at = each.graph.getElementById(id).position();
+  return Math.atan2(at.y, at.x);
+})"""
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +138,7 @@ def test_the_wait_for_graph_of_a_stall_is_opened(folder: Path, opened: Open) -> 
     rows = page.locator("#stall tbody tr").all_inner_texts()
     assert any(row.split()[:2] == ["3", "2"] and "root" in row for row in rows)
     assert page.locator("#stall canvas").count() > 0
-    assert "150 ms" in page.inner_text("#moment")
+    assert "85 ms" in page.inner_text("#moment")
 
 
 def test_names_and_reasons_that_are_markup_do_nothing(folder: Path, opened: Open) -> None:
@@ -234,3 +248,113 @@ def test_the_essentials_need_no_script(folder: Path, browser: Any) -> None:
         assert words.lower() in text.lower()
     context.close()
     assert os.path.getsize(folder / "stalled/report.html") < 1_000_000
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_what_is_shown_stands_in_the_address_and_a_reload_keeps_it(folder: Path, opened: Open, width: int) -> None:
+    page = opened(file_of(folder, "lossy"))
+    page.set_viewport_size({"width": width, "height": 900})
+    page.locator("#handle").fill("40")
+    page.locator("#find-link").fill("0-1")
+    page.keyboard.press("Enter")
+    page.get_by_label("by", exact=True).select_option("time")
+    page.get_by_label("smoothing").select_option("3")
+    said = page.inner_text("#moment")
+    page.wait_for_function("location.hash.includes('at=')")
+    again = opened(page.url)
+    assert again.inner_text("#moment") == said
+    assert "Link 0 → 1" in again.inner_text("#panel")
+    assert again.get_by_label("by", exact=True).input_value() == "time"
+    assert again.get_by_label("smoothing").input_value() == "3"
+    again.locator("#reset").click()
+    assert again.get_by_label("by", exact=True).input_value() == "round"
+    assert "x=" not in again.url
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_a_link_opens_a_stall_at_its_beginning_where_its_nodes_stand(folder: Path, opened: Open, width: int) -> None:
+    page = opened(f"{file_of(folder, 'stalled')}#stall=0&node=3")
+    page.set_viewport_size({"width": width, "height": 900})
+    assert "node 3 waits in round 5 for node 2" in page.inner_text("#stall .sentence")
+    assert "85 ms" in page.inner_text("#moment")
+    assert "Node 3" in page.inner_text("#panel")
+    at, last = page.evaluate("[Number(handle.value), Number(handle.max)]")
+    assert at < last
+    for node in range(8):
+        stands = page.evaluate(ANGLES, f"n{node}")
+        assert stands[0] == pytest.approx(stands[1], abs=1e-6)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_closer_goes_where_something_is_drawn_though_the_handle_is_at_the_end(folder: Path, opened: Open) -> None:
+    page = opened(file_of(folder, "lossy"))
+    for _ in range(3):
+        page.get_by_role("button", name="closer").click()
+        page.wait_for_timeout(100)
+        assert page.evaluate(BUSY) > 0
+
+
+@pytest.mark.parametrize(("form", "begin"), [("SVG", b"<svg"), ("PNG", b"\x89PNG"), ("CSV", b"curve,round,Error")])
+def test_a_chart_is_taken_home(folder: Path, opened: Open, form: str, begin: bytes) -> None:
+    page = opened(file_of(folder, "lossy"))
+    with page.expect_download() as download:
+        page.locator(".chart", has_text="Error").get_by_role("button", name=f"save as {form}").click()
+    found = Path(download.value.path()).read_bytes()
+    assert found.startswith(begin)
+    assert download.value.suggested_filename == f"error-by-round.{form.lower()}"
+    if form == "CSV":
+        assert len(found.splitlines()) == 1 + 12
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_one_log_of_all_nodes_is_searched(folder: Path, tmp_path: Path, opened: Open, width: int) -> None:
+    out = tmp_path / "runs/logged"
+    shutil.copytree(folder / "stalled", out)
+    (out / "logs").mkdir()
+    (out / "logs/000.log").write_text("began\nWARNING: slow disk\n")
+    (out / "logs/003.log").write_text("began\nValueError: no such thing\nDEBUG detail\n")
+    with started("serve", out.parent, "--no-browser") as (address, _):
+        page = opened(address)
+        page.set_viewport_size({"width": width, "height": 900})
+        page.locator("#list .place a").click()
+        lines = page.locator("#logs-text .log")
+        page.locator("#logs", has_text="5 of 5 lines").wait_for()
+        page.get_by_label("level").select_option("warning")
+        assert lines.all_inner_texts() == ["node 0: WARNING: slow disk\n", "node 3: ValueError: no such thing\n"]
+        page.get_by_label("of", exact=True).select_option("node 3")
+        assert lines.count() == 1
+        page.get_by_label("level").select_option("")
+        page.locator("#find-log").fill("BEGAN")
+        assert lines.all_inner_texts() == ["node 3: began\n"]
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_classes_of_data_have_a_legend_and_a_phone_no_column_of_one_word(fabricated: Path, opened: Open) -> None:
+    page = opened(fabricated.as_uri())
+    page.set_viewport_size({"width": 400, "height": 900})
+    assert page.locator("#data-of-nodes .key span").all_inner_texts() == [f"class {i}" for i in range(10)]
+    colors = page.locator("#data-of-nodes .key span").evaluate_all(
+        "(all) => all.map((each) => getComputedStyle(each, '::before').backgroundColor)"
+    )
+    assert len(set(colors)) == 10
+    narrow = page.evaluate(
+        "[...document.querySelectorAll('td')].filter((each) => each.offsetParent && each.innerText.length > 24"
+        " && each.getBoundingClientRect().width < 180).map((each) => each.innerText)"
+    )
+    assert narrow == []
+
+
+@pytest.fixture(scope="module")
+def fabricated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report(fabricate_run(tmp_path_factory.mktemp("made"), 6, 5).path)
+
+
+def test_a_page_without_data_shows_no_empty_boxes(folder: Path, browser: Any) -> None:
+    with started("serve", folder / "lossy", "--no-browser") as (address, _):
+        page = browser.new_page()
+        page.route("**/events", lambda route: None)  # the answer never comes
+        page.goto(address)
+        page.get_by_text("waiting for the first figures").wait_for()
+        assert page.locator("h2").filter(visible=True).count() == 0
+        assert page.locator("canvas").filter(visible=True).count() == 0
+        page.close()

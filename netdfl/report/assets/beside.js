@@ -22,6 +22,7 @@ export async function compare(address, ids, linked) {
   const mine = ++asked;
   link = linked;
   if (!ids.length) { compared = null; beside.replaceChildren(); return {}; }
+  if (!beside.childElementCount) beside.append(el("p", { class: "hint" }, "Their curves are being read …"));
   const answer = await fetch(`${address}curves?runs=${ids.join(",")}`).catch(() => null);
   if (mine !== asked) return {};
   if (!answer?.ok) { beside.replaceChildren(el("p", {}, answer ? await answer.text() : "Where the page came from is gone.")); return {}; }

@@ -1,10 +1,12 @@
 // Curves: accuracy, loss, consensus, weight, lengths of rounds; by round, by time, by bytes.
 import { bytes, choice, color, el, figure, onColors, percent, seconds } from "./dom.js";
 import { choose, fleetRound, goTo, now, on, placeOf, rounds, rowOf, view } from "./model.js";
+import { downloads, smoothed, SMOOTHINGS } from "./picture.js";
+import { keep, oneOf } from "./state.js";
 
 /** @typedef {{name: string, x: (number|null)[], y: (number|null)[], color: string, dash?: number[], low?: boolean, high?: boolean, nodes?: (number|null)[]}} Curve */
 
-const options = { x: "round" };
+const options = { x: oneOf("x", ["round", "time", "bytes"]), smooth: Number(oneOf("smooth", SMOOTHINGS.map(([value]) => value))) };
 /** @type {any[]} */
 let plots = [];
 
@@ -18,7 +20,9 @@ export function charts() {
   const draw = () => {
     const { frame } = view.data;
     const axes = /** @type {[string, string][]} */ ([["round", "round"], ...(frame.by_round ? [] : [["time", "time"]]), ["bytes", "bytes sent"]]);
-    tools.replaceChildren(choice("by", axes, options.x, (x) => { options.x = x; draw(); }));
+    if (!axes.some(([name]) => name === options.x)) options.x = "round";
+    const set = (/** @type {Partial<typeof options>} */ what) => { Object.assign(options, what); keep({ x: options.x === "round" ? null : options.x, smooth: options.smooth > 1 ? options.smooth : null }); draw(); };
+    tools.replaceChildren(choice("by", axes, options.x, (x) => set({ x })), choice("smoothing", SMOOTHINGS, String(options.smooth), (value) => set({ smooth: Number(value) })), el("button", { id: "reset", click: () => set({ x: "round", smooth: 1 }) }, "reset"));
     for (const plot of plots) plot.destroy();
     plots = [];
     const drawn = figures();
@@ -148,11 +152,20 @@ function chart(what) {
         each.button.textContent = `${each.words}: node ${node}, ${what.of(what.spread[each.value][place])}`;
       }
     };
-    tools.replaceChildren(...(what.curves.every((curve) => curve.y.every((value) => value === null || value > 0)) ? [choice("axis", [["linear", "linear"], ["log", "logarithmic"]], log ? "log" : "linear", (scale) => draw(scale === "log"))] : []), ...worst.map((each) => each.button));
+    tools.replaceChildren(...(what.curves.every((curve) => curve.y.every((value) => value === null || value > 0)) ? [choice("axis", [["linear", "linear"], ["log", "logarithmic"]], log ? "log" : "linear", (scale) => draw(scale === "log"))] : []), ...worst.map((each) => each.button), ...downloads(() => drawing(what, log)));
     drawn.told();
   };
   queueMicrotask(() => { if (plot.isConnected) draw(what.log); });
   return figure_;
+}
+
+/** A chart as a picture to take home. @param {Chart} what @param {boolean} log @returns {import("./picture.js").Picture} */
+function drawing(what, log) {
+  const axis = { round: "round", time: "time", bytes: "bytes sent" }[options.x] ?? options.x, x = { time: (/** @type {number} */ v) => seconds(v), bytes }[options.x] ?? String;
+  return { title: `${what.title} by ${axis}`, x: axis, y: what.title, log, xWords: x, yWords: what.of, series: what.curves.map((curve) => {
+    const smooth = smoothed(curve.y, options.smooth);
+    return { name: curve.name, color: color(curve.color), dash: Boolean(curve.dash), points: /** @type {[number, number][]} */ (curve.x.map((at, i) => [at, smooth[i]]).filter(([at, y]) => at !== null && at !== undefined && y !== null && y !== undefined)) };
+  }) };
 }
 
 /** @param {number[]} sorted @param {number} value */
@@ -166,7 +179,7 @@ function lastAtOrBefore(sorted, value) {
 function plotted(parent, what, log) {
   parent.replaceChildren();
   const tables = what.curves.map((curve) => {
-    const pairs = curve.x.map((x, i) => [x, curve.y[i]]).filter(([x, y]) => x !== null && x !== undefined && y !== null && (!log || Number(y) > 0)).sort((a, b) => Number(a[0]) - Number(b[0]));
+    const smooth = smoothed(curve.y, options.smooth), pairs = curve.x.map((x, i) => [x, smooth[i]]).filter(([x, y]) => x !== null && x !== undefined && y !== null && (!log || Number(y) > 0)).sort((a, b) => Number(a[0]) - Number(b[0]));
     return [pairs.map((pair) => pair[0]), pairs.map((pair) => pair[1])];
   });
   const data = uPlot.join(tables);

@@ -62,6 +62,9 @@ export function count(value) {
   return value.toLocaleString("en");
 }
 
+/** Longer texts in a cell are broken into lines, none of a single word. */
+const LONG = 24;
+
 /**
  * A table in a box that scrolls.
  * @param {string[]} head @param {(string|Node)[][]} rows @param {string} caption @param {string} [extra]
@@ -70,7 +73,7 @@ export function table(head, rows, caption, extra = "") {
   return el("div", { class: `scroll ${extra}`, tabindex: 0, role: "region", "aria-label": caption }, el("table", {},
     el("caption", {}, caption),
     el("thead", {}, el("tr", {}, ...head.map((cell) => el("th", { scope: "col" }, cell)))),
-    el("tbody", {}, ...rows.map((row) => el("tr", {}, ...row.map((cell) => el("td", {}, cell)))))));
+    el("tbody", {}, ...rows.map((row) => el("tr", {}, ...row.map((cell) => el("td", { class: typeof cell === "string" && cell.length > LONG ? "long" : null }, cell)))))));
 }
 
 /** A list to choose from, with its label. @param {string} label @param {[string, string][]} options @param {string} chosen @param {(value: string) => void} then */
@@ -83,6 +86,11 @@ export function choice(label, options, chosen, then) {
 /** What colors mean. @param {[string, string][]} entries class and words */
 export function key(entries) {
   return el("p", { class: "key" }, ...entries.map(([name, words]) => el("span", { class: name }, words)));
+}
+
+/** What colors mean that are no class: of many parts. @param {[string, string][]} entries color and words */
+export function swatches(entries) {
+  return el("p", { class: "key" }, ...entries.map(([of, words]) => { const made = el("span", {}, words); made.style.setProperty("--of", of); return made; }));
 }
 
 /** Fit a canvas to its place on the page; returns its context, in pixels of the page. @param {HTMLCanvasElement} canvas @param {number} height */

@@ -1,6 +1,6 @@
 // Lanes: what each node did when, and, looked at closely, the messages between them.
 import { choice, color, el, fit, key, onColors, seconds } from "./dom.js";
-import { choose, goTo, linksNow, nodes, now, on, placeOf, rounds, rowOf, view } from "./model.js";
+import { choose, goTo, isEnd, linksNow, nodes, now, on, placeOf, rounds, rowOf, view } from "./model.js";
 
 const LANE = 20, LEFT = 62, MOST_LANES = 80, MOST_ARROWS = 500;
 const span = { from: 0, to: 1, which: "all" };
@@ -39,9 +39,11 @@ function end() {
   return moments[moments.length - 1];
 }
 
-/** The handle where it is in view, else the middle. */
+/** Around what one looks closer: the handle where it is in view, but at the end of the run the middle of what is drawn. */
 function middle() {
-  return now() >= span.from && now() <= span.to ? now() : (span.from + span.to) / 2;
+  if (!isEnd() && now() >= span.from && now() <= span.to) return now();
+  const { by_node, waits } = view.data, last = Math.max(0, ...by_node.ends.filter((/** @type {number|null} */ each) => each !== null), ...waits.until);
+  return (Math.min(span.from, last) + Math.min(span.to, last)) / 2;
 }
 
 /** @param {number} factor @param {number} around */

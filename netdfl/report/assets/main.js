@@ -4,17 +4,22 @@ import { el } from "./dom.js";
 import { fleet } from "./fleet.js";
 import { lanes } from "./lanes.js";
 import { follow } from "./live.js";
-import { take } from "./model.js";
+import { logs } from "./logs.js";
+import { on, take } from "./model.js";
 import { more } from "./more.js";
+import { keepState } from "./kept.js";
 import { stalls } from "./stalls.js";
 import { tables } from "./tables.js";
 import { timebar } from "./timebar.js";
 
 const app = /** @type {HTMLElement} */ (document.getElementById("app"));
 const within = JSON.parse(document.getElementById("data")?.textContent || "null");
-app.append(timebar(), stalls(), fleet(), charts(), lanes(), ...more());
+app.hidden = true;  // until there is something to show
+on(["data"], () => { app.hidden = false; });
+app.append(timebar(), stalls(), fleet(), charts(), lanes(), ...more(), logs());
 tables();
 if (within?.many && app.dataset.live) wayBack(app.dataset.live);
+keepState();
 if (within?.frame) take(within);
 if (app.dataset.live) follow(app.dataset.live);
 

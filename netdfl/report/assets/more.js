@@ -1,9 +1,9 @@
 // Where each node's time went, who has which data, and, of large fleets, how figures are spread.
-import { bytes, color, el, figure, fit, key, onColors, percent, seconds } from "./dom.js";
+import { bytes, color, el, figure, fit, onColors, percent, seconds, swatches } from "./dom.js";
 import { choose, linksNow, nodes, on, quantile, valueOf, view } from "./model.js";
 
 const SPENT = /** @type {[string, string][]} */ ([["compute", "compute"], ["link", "on a link"], ["late", "in vain, until a deadline or a notice of loss"], ["behind", "for nodes that were behind"], ["rest", "anything else: mixing, sending, saving"]]);
-const MOST_BARS = 300, LARGE = 100;
+const MOST_BARS = 300, MOST_NAMED = 24, LARGE = 100;
 
 /** @returns {HTMLElement[]} */
 export function more() {
@@ -42,12 +42,16 @@ function bars(id, title, words, make) {
     for (let i = 0; i < count; i += step) context.fillText(String(made.names[i]), 54 + i * wide, 165);
   };
   on(["data", "chosen"], draw);
-  on(["data"], () => { if (made) legend.replaceChildren(key(made.parts.length <= 7 ? made.parts.map((part, i) => [["of0", "of1", "of3", "of5", "ofsoft", "of2", "of4"][i], part.name]) : [])); });
+  const explain = () => {
+    const parts = made?.parts ?? [], left = parts.length - MOST_NAMED;
+    legend.replaceChildren(swatches(parts.slice(0, MOST_NAMED).map((part, i) => [tint(i), part.name])), left > 0 ? el("p", { class: "hint" }, `and ${left} more`) : "");
+  };
+  on(["data"], explain);
   canvas.addEventListener("click", (event) => {
     const place = Math.floor((event.offsetX - 54) / Math.min(60, (canvas.clientWidth - 56) / (made?.names.length || 1)));
     if (made && place >= 0 && place < made.names.length) made.choose(place);
   });
-  onColors(draw);
+  onColors(() => { draw(); explain(); });
   new ResizeObserver(() => { if (view.data) draw(); }).observe(section);
   return section;
 }

@@ -1,6 +1,7 @@
 // Stalls: the sentence, the wait-for graph, the witness.
 import { color, el, seconds, table } from "./dom.js";
-import { choose, goTo, on, placeOf, view } from "./model.js";
+import { choose, goTo, nodes, on, placeOf, rowOf, view } from "./model.js";
+import { keep } from "./state.js";
 
 /** @type {HTMLElement|null} */
 let shown = null;
@@ -22,11 +23,12 @@ export function stalls() {
   return section;
 }
 
-/** Show one stall, and the moment at which it was found. @param {number} place */
+/** Show one stall, and the moment at which it began. @param {number} place */
 export function openStall(place) {
   const stall = view.data.stalls[place];
   open = place;
-  goTo(placeOf(stall.found_s));
+  keep({ stall: place });
+  goTo(placeOf(stall.began_s));
   const canvas = el("div", { class: "graph", role: "img", "aria-label": `wait-for graph: ${stall.text}` });
   const who = stall.waits.map((/** @type {number[]} */ [node, whom]) => [String(node), String(whom), stall.since[node] === undefined ? "–" : seconds(stall.since[node]), stall.roots.includes(node) ? "root" : "behind"]);
   shown?.replaceChildren(el("p", { class: "sentence" }, stall.text), el("div", { class: "fleet" }, canvas,
@@ -39,17 +41,20 @@ export function openStall(place) {
 function draw(canvas, stall) {
   const witness = new Set(stall.witness.map((/** @type {number[]} */ edge) => edge.join("-")));
   const edges = new Map([...stall.waits, ...stall.witness].map((edge) => [edge.join("-"), edge]));
-  const nodes = stall.nodes;
-  const at = (/** @type {number} */ i) => nodes.length === 1 ? { x: 0, y: 0 } : { x: 40 * Math.sqrt(nodes.length) * Math.cos(2 * Math.PI * i / nodes.length), y: 40 * Math.sqrt(nodes.length) * Math.sin(2 * Math.PI * i / nodes.length) };
+  const members = stall.nodes;
+  const { fleet } = view.data, wide = 150 * Math.max(1, Math.sqrt(nodes().length / 12)), known = members.every((/** @type {number} */ node) => rowOf(node) !== undefined);
+  // Each node stands where it stands in the graph of the fleet; in a circle where not all of them are there.
+  const at = (/** @type {number} */ i) => known ? { x: wide * fleet.x[/** @type {number} */ (rowOf(members[i]))], y: wide * fleet.y[/** @type {number} */ (rowOf(members[i]))] } : members.length === 1 ? { x: 0, y: 0 } : { x: 40 * Math.sqrt(members.length) * Math.cos(2 * Math.PI * i / members.length), y: 40 * Math.sqrt(members.length) * Math.sin(2 * Math.PI * i / members.length) };
   graph?.destroy();
   graph = cytoscape({ container: canvas, autoungrabify: true, boxSelectionEnabled: false, userZoomingEnabled: false, layout: { name: "preset", fit: true, padding: 25 },
     elements: [
-      ...nodes.map((/** @type {number} */ node, /** @type {number} */ i) => ({ group: "nodes", data: { id: `n${node}`, node, label: String(node), color: color(stall.roots.includes(node) ? "fail" : stall.culprits.includes(node) ? "c0" : "c1"), shape: stall.roots.includes(node) ? "diamond" : stall.culprits.includes(node) ? "rectangle" : "ellipse" }, position: at(i) })),
-      ...[...edges].filter(([, [src, dst]]) => nodes.includes(src) && nodes.includes(dst)).map(([id, [src, dst]]) => ({ group: "edges", data: { id: `e${id}`, source: `n${src}`, target: `n${dst}`, color: color(witness.has(id) ? "fail" : "soft"), width: witness.has(id) ? 4 : 1.4 } })),
+      ...members.map((/** @type {number} */ node, /** @type {number} */ i) => ({ group: "nodes", data: { id: `n${node}`, node, label: String(node), color: color(stall.roots.includes(node) ? "fail" : stall.culprits.includes(node) ? "c0" : "c1"), shape: stall.roots.includes(node) ? "diamond" : stall.culprits.includes(node) ? "rectangle" : "ellipse" }, position: at(i) })),
+      ...[...edges].filter(([, [src, dst]]) => members.includes(src) && members.includes(dst)).map(([id, [src, dst]]) => ({ group: "edges", data: { id: `e${id}`, source: `n${src}`, target: `n${dst}`, color: color(witness.has(id) ? "fail" : "soft"), width: witness.has(id) ? 4 : 1.4 } })),
     ],
     style: [
       { selector: "node", style: { "background-color": "data(color)", shape: "data(shape)", label: "data(label)", color: color("paper"), "text-valign": "center", "font-size": 12, width: 28, height: 28 } },
       { selector: "edge", style: { width: "data(width)", "line-color": "data(color)", "target-arrow-color": "data(color)", "target-arrow-shape": "triangle", "curve-style": "bezier" } },
     ] });
+  canvas.graph = graph;
   graph.on("tap", "node", (/** @type {any} */ event) => choose(event.target.data("node")));
 }

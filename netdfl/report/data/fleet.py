@@ -43,13 +43,13 @@ def fleet(run: Run, frame: Frame) -> Made:
 
 
 def graph_words(graph: GraphForm) -> str:
-    """Return a sentence about the drawn graph; a graph that changes is drawn as in round 0."""
+    """Return a sentence about the drawn graph; of a graph that changes, it counts the links of round 0."""
     directed = bool(graph.get("directed"))
     count = count_words(graph["num_nodes"], len(graph["edges"]), directed=directed)
     every, chosen, kind = graph.get("redraw_every", 0), graph.get("chosen_anew", False), graph.get("kind", "as drawn")
     if every or chosen:
         how = redrawn_words(every, chosen=chosen, server=graph.get("server") is not None)
-        return f"The graph of round 0, {kind}: {count}; {how}."
+        return f"The graph, {kind}: {count} in round 0; {how}."
     return f"The graph, {kind}: {count}."
 
 
