@@ -257,17 +257,17 @@ def test_what_is_shown_stands_in_the_address_and_a_reload_keeps_it(folder: Path,
     page.locator("#handle").fill("40")
     page.locator("#find-link").fill("0-1")
     page.keyboard.press("Enter")
-    page.get_by_label("by", exact=True).select_option("time")
-    page.get_by_label("smoothing").select_option("3")
+    page.get_by_role("combobox", name="by", exact=True).select_option("time")
+    page.get_by_role("combobox", name="smoothing", exact=True).select_option("3")
     said = page.inner_text("#moment")
     page.wait_for_function("location.hash.includes('at=')")
     again = opened(page.url)
     assert again.inner_text("#moment") == said
     assert "Link 0 → 1" in again.inner_text("#panel")
-    assert again.get_by_label("by", exact=True).input_value() == "time"
-    assert again.get_by_label("smoothing").input_value() == "3"
+    assert again.get_by_role("combobox", name="by", exact=True).input_value() == "time"
+    assert again.get_by_role("combobox", name="smoothing", exact=True).input_value() == "3"
     again.locator("#reset").click()
-    assert again.get_by_label("by", exact=True).input_value() == "round"
+    assert again.get_by_role("combobox", name="by", exact=True).input_value() == "round"
     assert "x=" not in again.url
 
 
@@ -319,11 +319,11 @@ def test_one_log_of_all_nodes_is_searched(folder: Path, tmp_path: Path, opened: 
         page.locator("#list .place a").click()
         lines = page.locator("#logs-text .log")
         page.locator("#logs", has_text="5 of 5 lines").wait_for()
-        page.get_by_label("level").select_option("warning")
+        page.get_by_role("combobox", name="level", exact=True).select_option("warning")
         assert lines.all_inner_texts() == ["node 0: WARNING: slow disk\n", "node 3: ValueError: no such thing\n"]
-        page.get_by_label("of", exact=True).select_option("node 3")
+        page.get_by_role("combobox", name="of", exact=True).select_option("node 3")
         assert lines.count() == 1
-        page.get_by_label("level").select_option("")
+        page.get_by_role("combobox", name="level", exact=True).select_option("")
         page.locator("#find-log").fill("BEGAN")
         assert lines.all_inner_texts() == ["node 3: began\n"]
         assert page.evaluate("document.documentElement.scrollWidth") <= width

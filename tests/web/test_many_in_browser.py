@@ -72,7 +72,7 @@ def test_the_list_is_found_filtered_grouped_and_kept_in_the_address(opened: Open
     page.locator("#said.wrong", has_text="can't be read from").wait_for()
     page.locator("#filter").fill("seed < 10")
     page.get_by_text("14 of 124 runs").wait_for()
-    page.get_by_label("group by").select_option("task.dim")
+    page.get_by_role("combobox", name="group by", exact=True).select_option("task.dim")
     page.get_by_text("5 groups").wait_for()
     assert page.locator("#list tbody tr").first.inner_text().split()[-2:] == ["compare", "them"]
     fits(page, width)
@@ -97,10 +97,10 @@ def test_runs_are_compared_by_bytes_smoothed_and_taken_home(opened: Open, addres
     assert page.locator("#scatter circle").count() == 4
     legend = page.locator("#beside .u-legend")
     assert legend.get_by_text("mean of 2").count() == 2
-    page.get_by_label("by", exact=True).select_option("nbytes")
+    page.get_by_role("combobox", name="by", exact=True).select_option("nbytes")
     assert "bytes sent" in legend.inner_text()
-    page.get_by_label("smoothing").select_option("3")
-    page.get_by_label("against").select_option("nbytes")
+    page.get_by_role("combobox", name="smoothing", exact=True).select_option("3")
+    page.get_by_role("combobox", name="against", exact=True).select_option("nbytes")
     saved = {}
     for place, form in ((page.locator("#beside .tools").first, "CSV"), (page.locator("#beside section .tools"), "SVG")):
         with page.expect_download() as download:
@@ -116,9 +116,9 @@ def test_runs_are_compared_by_bytes_smoothed_and_taken_home(opened: Open, addres
     fits(page, width)
     page.reload()
     page.get_by_text("4 runs beside each other").wait_for()
-    assert page.get_by_label("smoothing").input_value() == "3"
+    assert page.get_by_role("combobox", name="smoothing", exact=True).input_value() == "3"
     page.locator("#reset").click()
-    assert page.get_by_label("smoothing").input_value() == "1"
+    assert page.get_by_role("combobox", name="smoothing", exact=True).input_value() == "1"
     page.locator("#list .place a").first.click()
     page.locator("#handle").wait_for()
     page.get_by_role("link", name="all runs").click()

@@ -159,7 +159,7 @@ def test_a_run_is_thrown_away_unless_it_goes_on(runs: Path) -> None:
 def test_a_comparison_has_bytes_by_round_and_numbers_of_keys(kept: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     run(loads(SMALL, ["links.default.latency=8ms"]), out=other, page=False)
-    found = compare([("a", kept), ("b", other)], tmp_path)
+    found = compare([("a", kept), ("b", other)], kept.parents[1])
     key = "links.default.latency.delay"
     assert (found["differences"][key], found["numbers"][key]) == ({"a": "5ms", "b": "8ms"}, {"a": 0.005, "b": 0.008})
     curve, result = found["curves"]["a"]["error"], json.loads((kept / "result.json").read_text())
