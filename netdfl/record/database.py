@@ -59,15 +59,10 @@ def connect(store: Path, writes: Path | None = None) -> DuckDBPyConnection:
 
     database = duckdb.connect()
     database.execute(f"SET memory_limit = '{most_memory(store) >> 10}KiB'")
-    database.execute("SET temp_directory = ''")  # it spills to no disk
     database.execute(f"SET allowed_directories = [{quoted(str(store))}, {_literal(store)}]")
     if writes is not None:
         database.execute(f"SET allowed_paths = [{quoted(str(writes))}]")
-    for option in _LOCKED:
-        database.execute(f"SET {option} = false")
-    _hide_progress(database)
-    database.execute("SET lock_configuration = true")
-    return database
+    return _locked(database)
 
 
 def most_memory(store: Path) -> int:
@@ -81,8 +76,13 @@ def closed_database(files: Sequence[Path], memory: str) -> DuckDBPyConnection:
 
     database = duckdb.connect()
     database.execute(f"SET memory_limit = {quoted(memory)}")
-    database.execute("SET temp_directory = ''")
     database.execute(f"SET allowed_paths = [{', '.join(quoted(str(file)) for file in files)}]")
+    return _locked(database)
+
+
+def _locked(database: DuckDBPyConnection) -> DuckDBPyConnection:
+    """Close a database to all that it was not allowed so far, for good; return it."""
+    database.execute("SET temp_directory = ''")  # it spills to no disk
     for option in _LOCKED:
         database.execute(f"SET {option} = false")
     _hide_progress(database)
