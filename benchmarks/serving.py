@@ -6,6 +6,12 @@ Each turn runs the scenario without a page and with one, which comes first in ev
 within each turn, since the two were beside the same other work; `more_for_the_run` is its median less one, with the
 least and the most. The server has started and its page is open before the run begins, so that its start, which is told
 apart, is beside no run; `server_share` is what following takes of one processor.
+
+    python benchmarks/serving.py --many 1000 [--compared 26] [--repeats 5]
+
+This asks for the list of so many runs, which differ in learning rate and seed, and compares some: seconds until the
+answer is there, of the first time and of later ones, and its bytes; what an ended run has is read once. The compared
+runs have curves of 20 rounds.
 """
 
 from __future__ import annotations
@@ -14,6 +20,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -46,7 +53,13 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--scenario", default=SCENARIO)
     parser.add_argument("--on", default="simulated")
+    parser.add_argument("--many", type=int, default=0)
+    parser.add_argument("--compared", type=int, default=26)
     given = parser.parse_args()
+    if given.many:
+        print(about(f"{given.many} runs"), file=sys.stderr)
+        print(json.dumps(_many(given.many, given.compared, given.repeats)))
+        return
     bare: list[Spent] = []
     followed: list[Spent] = []
     for turn in range(given.repeats):
@@ -64,6 +77,59 @@ def main() -> None:
         "server_share": _spread([each.server / each.lasted_s for each in followed]),
     }
     print(json.dumps(row))
+
+
+def _many(number: int, compared: int, repeats: int) -> dict[str, object]:
+    with tempfile.TemporaryDirectory() as folder:
+        runs = Path(folder) / "runs"
+        _make(runs, number, compared)
+        command = [sys.executable, "-m", "netdfl", "serve", str(runs), "--no-browser"]
+        server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        try:
+            assert server.stdout is not None
+            address = server.stdout.readline().strip()
+            first, text = _asked(address, "runs")
+            listed = [_asked(address, "runs")[0] for _ in range(repeats)]
+            ids = ",".join(json.loads(text)["ids"][:compared])
+            curves = [_asked(address, f"curves?runs={ids}") for _ in range(repeats + 1)]
+        finally:
+            server.terminate()
+            server.wait()
+        return {
+            "runs": number,
+            "first_list_s": round(first, 4),
+            "list_s": _spread(listed),
+            "list_bytes": len(text),
+            "compared": compared,
+            "first_compare_s": round(curves[0][0], 4),
+            "compare_s": _spread([each for each, _ in curves[1:]]),
+            "compare_bytes": len(curves[0][1]),
+        }
+
+
+def _asked(address: str, path: str) -> tuple[float, str]:
+    parts = urlsplit(address)
+    connection = HTTPConnection(str(parts.hostname), parts.port, timeout=120)
+    began = time.monotonic()
+    connection.request("GET", f"{parts.path}{path}")
+    text = connection.getresponse().read().decode()
+    return time.monotonic() - began, text
+
+
+def _make(runs: Path, number: int, compared: int) -> None:
+    """Make one run, and of it so many; the newest have its record too."""
+    one = runs.parent / "one"
+    sets = ["--set", "rounds=20", "--set", "nodes=8", "--set", "topology.neighbors=2", "--no-page"]
+    command = [sys.executable, "-m", "netdfl", "run", "quickstart", "--on", "simulated", *sets, "--out", str(one)]
+    subprocess.run(command, stdout=subprocess.DEVNULL)  # whether it reaches its accuracy is no matter here
+    text, result = (one / "scenario.yaml").read_text(), json.loads((one / "result.json").read_text())
+    for i in range(number):
+        path = runs / f"2026{1 + i // 400:02d}{1 + i // 20 % 20:02d}T{i % 20:02d}0000Z-{i}"
+        shutil.copytree(one, path) if i >= number - compared else path.mkdir(parents=True)
+        rate = (0.01, 0.05, 0.1, 0.2)[i // 5 % 4]
+        changed = re.sub(r"(?m)^seed: \d+", f"seed: {i % 5}", re.sub(r"(?m)^  lr: .*", f"  lr: {rate}", text))
+        (path / "scenario.yaml").write_text(changed)
+        (path / "result.json").write_text(json.dumps(result | {"seed": i % 5}))
 
 
 def _spread(values: Sequence[float]) -> list[float]:

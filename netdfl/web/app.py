@@ -158,5 +158,5 @@ def _none() -> Response:
 
 def _empty(title: str) -> dict[str, object]:
     """Return a page without data: it gets them from its address."""
-    head = {"title": title, "subtitle": "", "verdict": "…", "reasons": [], "numbers": [], "footer": ""}
+    head = {"title": title, "subtitle": "", "verdict": "opening", "reasons": [], "numbers": [], "footer": ""}
     return {"head": head}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ def compare(runs: Sequence[tuple[str, Path]], root: Path) -> dict[str, Any]:
     for name, path in runs[:MOST_COMPARED]:
         try:
             run = open_run(path)
-            curves[name], scenarios[name] = _curves(run), scenario_keys(run.scenario_text)
+            curves[name], scenarios[name] = _known_curves(run), scenario_keys(run.scenario_text)
         except NetdflError as error:
             wrong[name] = str(error)
     differ = differing(list(scenarios.values()))
@@ -44,6 +45,20 @@ def _number(text: str) -> float | None:
     """Return the number that the value of a key is, in base units; None where it is none."""
     found = as_number(text)
     return None if found is None else found.value
+
+
+def _known_curves(run: Run) -> dict[str, Any]:
+    """Return the curves of a run; those of an ended one are read once, for the next that is ticked beside it."""
+    try:
+        state = (run.path / "result.json").lstat()
+    except OSError:
+        return _curves(run)
+    return _ended_curves(run.path, state.st_mtime_ns, state.st_size)
+
+
+@lru_cache(maxsize=512)
+def _ended_curves(path: Path, mtime_ns: int, size: int) -> dict[str, Any]:
+    return _curves(Run(path))
 
 
 def _curves(run: Run) -> dict[str, Any]:

@@ -357,4 +357,5 @@ def test_a_page_without_data_shows_no_empty_boxes(folder: Path, browser: Any) ->
         page.get_by_text("waiting for the first figures").wait_for()
         assert page.locator("h2").filter(visible=True).count() == 0
         assert page.locator("canvas").filter(visible=True).count() == 0
+        assert page.inner_text("#verdict").lower() == "opening"
         page.close()

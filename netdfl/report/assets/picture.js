@@ -38,7 +38,7 @@ export function picture(of) {
   const width = of.width ?? 760, height = of.height ?? 380, log = of.log ?? false;
   const xs = of.series.flatMap((each) => each.points.map((point) => point[0])), ys = of.series.flatMap((each) => [...each.points.map((point) => point[1]), ...(each.band ?? []).flatMap((row) => [row[1], row[2]])]);
   const [x0, x1] = range(of.xTicks ? [-0.5, of.xTicks.length - 0.5] : xs, false), [y0, y1] = range(ys, log);
-  const perLine = Math.max(1, Math.floor((width - 20) / 230)), named = of.series.filter((each) => each.name), rows = Math.ceil(named.length / perLine);
+  const named = of.series.filter((each) => each.name), wide = Math.min(width - 20, 34 + 7 * Math.max(8, ...named.map((each) => each.name.length))), perLine = Math.max(1, Math.floor((width - 20) / wide)), rows = Math.ceil(named.length / perLine), letters = Math.floor((wide - 34) / 7);
   const yTicks = log ? powers(y0, y1) : ticks(y0, y1, 6), left = 16 + 7 * Math.max(...yTicks.map((value) => of.yWords(value).length), 3), top = 46, bottom = height - 44;
   const x = (/** @type {number} */ v) => left + (width - left - 16) * (v - x0) / (x1 - x0), fy = log ? Math.log10 : (/** @type {number} */ v) => v;
   const y = (/** @type {number} */ v) => bottom - (bottom - top) * (fy(v) - fy(y0)) / (fy(y1) - fy(y0));
@@ -58,8 +58,8 @@ export function picture(of) {
     if (each.line !== false) root.append(s("polyline", { points: points.map((point) => `${x(point[0]).toFixed(1)},${y(point[1]).toFixed(1)}`).join(" "), fill: "none", stroke: each.color, "stroke-width": 1.8, "stroke-dasharray": each.dash ? "6 3" : null }));
     if (each.line === false || points.length < 3) each.points.forEach((point, i) => { if (fits(point[1])) root.append(dot(x(point[0]), y(point[1]), each, i, of.open)); });
   }
-  named.forEach((each, i) => root.append(s("rect", { x: 10 + (i % perLine) * 230, y: height + Math.floor(i / perLine) * LINE - 6, width: 11, height: 11, fill: each.color, rx: 2 }),
-    s("text", { x: 26 + (i % perLine) * 230, y: height + Math.floor(i / perLine) * LINE + 4, fill: ink }, each.name.length > 32 ? `${each.name.slice(0, 31)}…` : each.name)));
+  named.forEach((each, i) => root.append(s("rect", { x: 10 + (i % perLine) * wide, y: height + Math.floor(i / perLine) * LINE - 6, width: 11, height: 11, fill: each.color, rx: 2 }),
+    s("text", { x: 26 + (i % perLine) * wide, y: height + Math.floor(i / perLine) * LINE + 4, fill: ink }, each.name.length > letters ? `${each.name.slice(0, letters - 1)}…` : each.name)));
   return root;
 }
 

@@ -22,7 +22,8 @@ export function timebar() {
   const tell = () => {
     handle.value = String(view.at);
     const { frame } = view.data;
-    const said = frame.by_round ? `${now()} of ${frame.num_rounds} rounds over` : `${seconds(now())}, round ${fleetRound()}`;
+    const begins = view.data.head.state === "running" && !view.data.counts.sent.some(Boolean);
+    const said = begins ? "no round is over yet" : frame.by_round ? `${now()} of ${frame.num_rounds} rounds over` : `${seconds(now())}, round ${fleetRound()}`;
     words.textContent = said;
     handle.setAttribute("aria-valuetext", said);
     counts.textContent = countsNow();
