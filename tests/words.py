@@ -22,6 +22,7 @@ CLEAN = frozenset(
     {
         "algorithms",
         "cli",
+        "collection",
         "compression",
         "core",
         "diagnosis",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from netdfl.cli import completion
 from netdfl.cli.options import Format, OutputFormat, RunPath, print_json
 from netdfl.core.errors import InputError
 
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 FOLDER = Path("runs")
 In = Annotated[Path, typer.Option("--in", metavar="DIR", help="The folder of runs.")]
 Folder = Annotated[Path, typer.Argument(metavar="RUNS", help="A folder of runs.")]
-Several = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories.")]
+Several = Annotated[
+    list[Path], typer.Argument(metavar="RUN...", help="Run directories.", autocompletion=completion.runs)
+]
 Where = Annotated[
     str, typer.Option("--filter", metavar="FILTER", help="Conditions and words, like 'lr > 0.1 seed = 2 pass'.")
 ]
@@ -55,11 +58,11 @@ def list_runs(
         netdfl runs list sweeps --by algorithm.name --sort accuracy
     """
     from netdfl.collection.finding import check_folder
-    from netdfl.collection.listing import Asked
+    from netdfl.collection.listing import ListRequest
     from netdfl.collection.listing import list_runs as listed
     from netdfl.collection.terminal import group_lines, run_lines
 
-    found = listed(check_folder(folder), Asked(filter, sort, not up, by, archived))
+    found = listed(check_folder(folder), ListRequest(filter, sort, not up, by, archived))
     if format is Format.JSON:
         rows = [group.to_json() for group in found.groups()] if by else [_as_json(row) for row in found.rows]
         print_json(rows[:most])
@@ -144,7 +147,7 @@ def rm(runs: Several, folder: In = FOLDER) -> None:
         print(f"moved to {throw_away(path, folder)}")
 
 
-class Answer(StrEnum):
+class QueryFormat(StrEnum):
     """The output format of a query."""
 
     TEXT = "text"
@@ -154,7 +157,7 @@ class Answer(StrEnum):
 
 
 Sql = Annotated[str, typer.Argument(metavar="SQL", help="One SELECT in DuckDB's SQL.")]
-AnswerFormat = Annotated[Answer, typer.Option("--format", metavar="FORMAT", help="text, csv, json or parquet.")]
+FormatOption = Annotated[QueryFormat, typer.Option("--format", metavar="FORMAT", help="text, csv, json or parquet.")]
 AnswerFile = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write it there; parquet needs a file.")]
 Memory = Annotated[str, typer.Option("--memory", metavar="SIZE", help="The most memory, like 512MiB.")]
 Tables = Annotated[bool, typer.Option("--tables", help="Print the tables and their columns.")]
@@ -163,7 +166,7 @@ Tables = Annotated[bool, typer.Option("--tables", help="Print the tables and the
 def query(
     sql: Sql = "",
     folder: Folder = FOLDER,
-    format: AnswerFormat = Answer.TEXT,
+    format: FormatOption = QueryFormat.TEXT,
     out: AnswerFile = None,
     memory: Memory = "1GiB",
     tables: Tables = False,
@@ -186,10 +189,10 @@ def query(
         if not tables:
             raise InputError('a query is one SELECT over these tables, such as "select * from runs"')
         return
-    if format is Answer.PARQUET and out is None:
+    if format is QueryFormat.PARQUET and out is None:
         raise InputError("parquet is written to a file; name it with --out FILE")
-    with asked(folder, sql, memory=memory, writes=out if format is Answer.PARQUET else None) as found:
-        if format is Answer.PARQUET and out is not None:
+    with asked(folder, sql, memory=memory, writes=out if format is QueryFormat.PARQUET else None) as found:
+        if format is QueryFormat.PARQUET and out is not None:
             found.write_parquet(out)
         elif out is None:
             write_answer(found, str(format), sys.stdout)

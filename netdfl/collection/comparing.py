@@ -10,7 +10,7 @@ from netdfl.collection.keys import differing
 from netdfl.collection.rows import FACTS, RunRow, Value, read_row
 
 
-class Compared(TypedDict):
+class RunComparison(TypedDict):
     """Values by column and run, and by key and run."""
 
     runs: list[str]
@@ -18,7 +18,7 @@ class Compared(TypedDict):
     differences: dict[str, dict[str, Value]]
 
 
-def compare(runs: Mapping[str, Path]) -> Compared:
+def compare(runs: Mapping[str, Path]) -> RunComparison:
     """Return the figures of runs by name, and the keys in which they differ."""
     rows = {name: read_row(path, path.parent) for name, path in runs.items()}
     keys = differing([row.keys for row in rows.values()])

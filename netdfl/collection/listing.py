@@ -21,8 +21,8 @@ IN_COLUMNS = ("algorithm.name", "world.kind")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What somebody wants to see of a folder: a filter, an order, groups by a key, archived runs too or not."""
+class ListRequest:
+    """The part of a folder that somebody wants to see: filter, order, groups by a key, archived runs or not."""
 
     filter: str = ""
     sort: str = "started"
@@ -56,7 +56,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class RunList:
     """The runs that were asked for, in order, of all that lie in the folder.
 
     `keys` are those in which these runs differ, `by` is the whole name of the key by which they are grouped.
@@ -85,20 +85,20 @@ def _values(row: RunRow, column: str) -> Iterator[str]:
     yield "–" if value is None or value == "" else str(value)
 
 
-def list_runs(root: Path, asked: Asked) -> Listing:
+def list_runs(root: Path, asked: ListRequest) -> RunList:
     """Return the list of the runs at or below `root`. Raises InputError for a filter or a key that does not fit."""
     return select([read_row(path, root) for path in runs_below(root)], asked)
 
 
-def select(rows: Sequence[RunRow], asked: Asked) -> Listing:
-    """Return those of `rows` that are asked for, in order. Raises InputError as `list_runs` does."""
+def select(rows: Sequence[RunRow], asked: ListRequest) -> RunList:
+    """Return the rows that are asked for, in order. Raises InputError as `list_runs` does."""
     kept = [row for row in rows if asked.archived or not row.labels.archived]
     chosen = Filter.parse(asked.filter).chosen(kept)
     names = Names(kept)
     sort = names.whole(asked.sort) if kept else asked.sort
     by = names.whole(asked.by) if asked.by and kept else asked.by
     keys = differing([row.keys for row in chosen if row.keys], (*NOT_GROUPED, *IN_COLUMNS))
-    return Listing(in_order(chosen, sort, asked.down), len(rows), len(rows) - len(kept), keys, by)
+    return RunList(in_order(chosen, sort, asked.down), len(rows), len(rows) - len(kept), keys, by)
 
 
 def in_order(rows: Sequence[RunRow], column: str, down: bool) -> list[RunRow]:

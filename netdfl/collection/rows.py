@@ -25,7 +25,7 @@ NAMED = "runs"
 """The folder of a sweep with a link to each of its runs."""
 FACTS = ("name", "world", "algorithm", "nodes", "rounds", "seed", "accuracy", "loss", "error", "nbytes", "duration_s")
 COLUMNS = ("started", "place", "verdict", "state", *FACTS, "tags", "note")
-"""What a row has beside the keys of its scenario."""
+"""The columns of a row, beside the keys of its scenario."""
 OTHER_NAMES = {
     "date": "started",
     "scenario": "name",
@@ -39,7 +39,7 @@ _STAMP = re.compile(r"(\d{8}T\d{6})Z-")
 
 @dataclass(frozen=True, kw_only=True)
 class RunRow:
-    """What a list says of one run. `started` is UTC; `wrong` says why a run can't be read."""
+    """A row about one run. `started` is UTC; `wrong` says why a run can't be read."""
 
     path: Path
     place: str

@@ -72,11 +72,11 @@ MEMORY = "1GiB"
 PART = 10_000
 
 
-class Answer:
+class QueryResult:
     """The answer of a query, computed when it is read."""
 
     def __init__(self, database: DuckDBPyConnection, sql: str) -> None:
-        """Answer `sql`, which was checked to be one SELECT."""
+        """QueryResult `sql`, which was checked to be one SELECT."""
         self._database, self._sql = database, sql
         self.columns: Sequence[str] = list(database.sql(sql).columns)
 
@@ -94,7 +94,7 @@ class Answer:
 
 
 @contextmanager
-def asked(root: Path, sql: str, *, memory: str = MEMORY, writes: Path | None = None) -> Iterator[Answer]:
+def asked(root: Path, sql: str, *, memory: str = MEMORY, writes: Path | None = None) -> Iterator[QueryResult]:
     """Yield the answer of one SELECT over the tables of `SCHEMA`, of all runs at or below `root`.
 
     The query can read the runs' stores alone, write the file `writes` alone, and take at most `memory`.
@@ -121,7 +121,7 @@ def asked(root: Path, sql: str, *, memory: str = MEMORY, writes: Path | None = N
             for table in wanted:
                 _lay_out(database, table, stores[table], sound)
             _check_select(database, sql)
-            yield Answer(database, sql)
+            yield QueryResult(database, sql)
         except duckdb.Error as error:
             raise InputError(f"the query can't be answered: {_told(error, memory)}") from error
 

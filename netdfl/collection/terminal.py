@@ -9,10 +9,10 @@ from datetime import date, datetime
 from itertools import islice
 from typing import TextIO
 
-from netdfl.collection.comparing import Compared
-from netdfl.collection.listing import COUNTED, Listing
+from netdfl.collection.comparing import RunComparison
+from netdfl.collection.listing import COUNTED, RunList
 from netdfl.collection.rows import RunRow, Value
-from netdfl.collection.sql import Answer
+from netdfl.collection.sql import QueryResult
 from netdfl.core.units import format_bytes
 
 USUAL = ("started", "place", "verdict", "accuracy", "error", "nbytes")
@@ -46,7 +46,7 @@ def grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join(cell.ljust(width) for cell, width in zip(line, wide, strict=True)).rstrip() for line in lines]
 
 
-def run_lines(found: Listing, most: int) -> list[str]:
+def run_lines(found: RunList, most: int) -> list[str]:
     """Return a list of runs as text; what it leaves out is said below."""
     if not found.total:
         return ["there are no runs here yet; `netdfl run SCENARIO` makes one"]
@@ -58,7 +58,7 @@ def run_lines(found: Listing, most: int) -> list[str]:
     return [*(grid(columns, rows) if rows else []), *_left_out(found, min(most, len(found.rows)), len(found.rows))]
 
 
-def _left_out(found: Listing, shown: int, chosen: int) -> Iterator[str]:
+def _left_out(found: RunList, shown: int, chosen: int) -> Iterator[str]:
     more = f", of which {shown} are shown (--most)" if shown < chosen else ""
     archived = f"; {found.num_archived} archived" if found.num_archived else ""
     yield f"{chosen} of {found.total} runs{more}{archived}"
@@ -66,7 +66,7 @@ def _left_out(found: Listing, shown: int, chosen: int) -> Iterator[str]:
         yield f"they also differ in {', '.join(found.keys[MOST_KEYS : MOST_KEYS + 12])}"
 
 
-def group_lines(found: Listing, most: int) -> list[str]:
+def group_lines(found: RunList, most: int) -> list[str]:
     """Return groups of runs as text: number, verdicts, means."""
     groups = found.groups()
     figures = [figure for figure in COUNTED if any(group.mean(figure) is not None for group in groups)]
@@ -95,7 +95,7 @@ def grid_of_pairs(pairs: Sequence[tuple[str, str]]) -> list[str]:
     return [f"{name.ljust(wide)}  {text}" for name, text in pairs]
 
 
-def compared_lines(found: Compared) -> list[str]:
+def compared_lines(found: RunComparison) -> list[str]:
     """Return a comparison as text: a column for each run, its name above."""
     names = [f"[{place}]" for place in range(1, len(found["runs"]) + 1)]
     told = [f"{name} {run}" for name, run in zip(names, found["runs"], strict=True)]
@@ -107,7 +107,7 @@ def compared_lines(found: Compared) -> list[str]:
     return [*told, "", *grid(["", *names], rows), *none]
 
 
-def write_answer(found: Answer, form: str, to: TextIO) -> None:
+def write_answer(found: QueryResult, form: str, to: TextIO) -> None:
     """Write the answer of a query as `text`, `csv` or `json`, part by part."""
     head = found.columns
     if form == "text":

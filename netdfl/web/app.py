@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from netdfl.collection.listing import Asked
+from netdfl.collection.listing import ListRequest
 from netdfl.core.errors import InputError, NetdflError
 from netdfl.record.holder import ask_to_stop
 from netdfl.report.html import fill
@@ -70,7 +70,7 @@ class _Pages:
 
     async def listed(self, request: Request) -> Response:
         given = request.query_params
-        asked = Asked(
+        asked = ListRequest(
             filter=given.get("filter", ""),
             sort=given.get("sort", "") or "started",
             down=given.get("order", "down") == "down",

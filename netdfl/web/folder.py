@@ -11,7 +11,7 @@ from pydantic_core import to_json
 
 from netdfl.collection.finding import check_folder, is_run, runs_below
 from netdfl.collection.labels import read_labels, write_labels
-from netdfl.collection.listing import Asked, select
+from netdfl.collection.listing import ListRequest, select
 from netdfl.collection.rows import COLUMNS, RunRow, read_row
 from netdfl.collection.trash import throw_away
 from netdfl.core.errors import InputError
@@ -40,7 +40,7 @@ class RunFolder:
         path = self._paths.get(name)
         return path if path is not None and is_run(path) else None
 
-    def listed(self, asked: Asked = Asked(), skip: int = 0) -> bytes:  # noqa: B008 - a frozen value
+    def listed(self, asked: ListRequest = ListRequest(), skip: int = 0) -> bytes:  # noqa: B008 - a frozen value
         """Return a page of the list as JSON: rows or groups from the place `skip` on, and what there is to choose.
 
         A filter that can't be read is answered with the reason, and the whole list.
@@ -50,7 +50,7 @@ class RunFolder:
         try:
             found = select(rows, asked)
         except InputError as error:
-            found, wrong = select(rows, Asked(archived=asked.archived)), str(error)
+            found, wrong = select(rows, ListRequest(archived=asked.archived)), str(error)
         groups = found.groups() if found.by else []
         return to_json(
             {

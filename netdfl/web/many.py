@@ -48,7 +48,7 @@ def _number(text: str) -> float | None:
 
 
 def _known_curves(run: Run) -> dict[str, Any]:
-    """Return the curves of a run; those of an ended one are read once, for the next that is ticked beside it."""
+    """Return the curves of a run, which are read once after its end: the next ticked run costs its own alone."""
     try:
         state = (run.path / "result.json").lstat()
     except OSError:

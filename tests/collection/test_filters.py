@@ -8,7 +8,7 @@ import pytest
 
 from netdfl.collection.filters import Filter, Names, Number, as_number
 from netdfl.collection.labels import Labels
-from netdfl.collection.listing import Asked, select
+from netdfl.collection.listing import ListRequest, select
 from netdfl.collection.rows import RunRow
 from netdfl.core.errors import InputError
 
@@ -116,7 +116,7 @@ def test_numbers_are_read_in_base_units(text: str, number: Number | None) -> Non
 
 def test_rows_are_in_the_order_of_a_key_and_those_without_it_come_last() -> None:
     def places(sort: str, down: bool) -> str:
-        return "".join(each.place for each in select(ROWS, Asked(sort=sort, down=down)).rows)
+        return "".join(each.place for each in select(ROWS, ListRequest(sort=sort, down=down)).rows)
 
     assert places("lr", False) == "abcd"  # a text stands behind the numbers
     assert places("lr", True) == "dcba"
@@ -126,21 +126,21 @@ def test_rows_are_in_the_order_of_a_key_and_those_without_it_come_last() -> None
 
 
 def test_groups_have_the_mean_of_those_that_have_the_figure() -> None:
-    found = select(ROWS, Asked(by="verdict"))
+    found = select(ROWS, ListRequest(by="verdict"))
     passed, failed = sorted(found.groups(), key=lambda group: group.value, reverse=True)
     assert (passed.value, len(passed.rows), failed.value, len(failed.rows)) == ("pass", 3, "fail", 1)
     assert passed.mean("accuracy") == pytest.approx(0.9)  # d has none
     assert passed.mean("loss") is None
     assert passed.verdicts == {"pass": 3}
-    by_lr = [group.value for group in select(ROWS, Asked(by="lr")).groups()]
+    by_lr = [group.value for group in select(ROWS, ListRequest(by="lr")).groups()]
     assert by_lr == ["0.05", "0.1", "1e1", "auto"]
-    tags = {group.value: len(group.rows) for group in select(ROWS, Asked(by="tag")).groups()}
+    tags = {group.value: len(group.rows) for group in select(ROWS, ListRequest(by="tag")).groups()}
     assert tags == {"base": 1, "slow uplinks": 1, "–": 3}
 
 
 def test_the_archive_is_left_out_unless_it_is_asked_for() -> None:
     rows = [A, row("e", {"gone": "1"}, labels=Labels(archived=True))]
-    found = select(rows, Asked())
+    found = select(rows, ListRequest())
     assert ([each.place for each in found.rows], found.total, found.num_archived) == (["a"], 2, 1)
-    found = select(rows, Asked(archived=True))
+    found = select(rows, ListRequest(archived=True))
     assert ({each.place for each in found.rows}, found.num_archived) == ({"a", "e"}, 0)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from netdfl.collection.keys import differing, scenario_keys
-from netdfl.collection.listing import Asked, list_runs
+from netdfl.collection.listing import ListRequest, list_runs
 from netdfl.core.errors import ScenarioError
 from netdfl.scenario.loading.document import parse
 from tests.collection.conftest import Plant
@@ -17,7 +17,7 @@ def test_the_newest_run_comes_first_by_its_name_or_by_when_its_scenario_was_writ
     plant("old", at=0)
     plant("small/20250102T030405Z-3", at=-50_000_000)
     plant("new", at=60)
-    rows = list_runs(folder, Asked()).rows
+    rows = list_runs(folder, ListRequest()).rows
     assert [(row.place, row.started) for row in rows] == [
         ("small/20250102T030405Z-3", "2025-01-02 03:04:05"),
         ("new", "2023-11-14 22:14:20"),
@@ -29,8 +29,8 @@ def test_keys_are_those_in_which_the_chosen_runs_differ(plant: Plant, folder: Pa
     plant("a", lines={"delay: 5ms": "delay: 8ms"})
     plant("b", lines={"rounds: 3": "rounds: 9"})
     plant("c", lines={"seed: 3": "seed: 4"})
-    assert list_runs(folder, Asked()).keys == ["rounds", "links.default.latency.delay"]
-    assert list_runs(folder, Asked(filter="latency.delay = 5ms")).keys == ["rounds"]
+    assert list_runs(folder, ListRequest()).keys == ["rounds", "links.default.latency.delay"]
+    assert list_runs(folder, ListRequest(filter="latency.delay = 5ms")).keys == ["rounds"]
     assert differing([{"a": "1"}, {"a": "1", "b": "2"}, {"a": "3"}], but=["a"]) == ["b"]
 
 
@@ -38,7 +38,7 @@ def test_a_damaged_run_is_listed_with_the_reason(plant: Plant, folder: Path) -> 
     plant("whole")
     (plant("cut") / "result.json").write_text("{")
     (plant("no yaml") / "scenario.yaml").write_text("a: [1")
-    rows = {row.place: row for row in list_runs(folder, Asked()).rows}
+    rows = {row.place: row for row in list_runs(folder, ListRequest()).rows}
     assert rows["whole"].wrong == ""
     assert (rows["cut"].state, "result.json is damaged" in rows["cut"].wrong) == ("damaged", True)
     assert (rows["no yaml"].verdict, "not valid YAML" in rows["no yaml"].wrong) == ("done", True)
@@ -48,7 +48,7 @@ def test_the_trash_and_hidden_folders_are_not_looked_into(plant: Plant, folder: 
     plant("a")
     (folder / ".trash").mkdir()
     plant(".trash/b")
-    assert [row.place for row in list_runs(folder, Asked()).rows] == ["a"]
+    assert [row.place for row in list_runs(folder, ListRequest()).rows] == ["a"]
 
 
 WHOLE = [
