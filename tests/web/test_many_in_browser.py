@@ -78,6 +78,7 @@ def test_the_list_is_found_filtered_grouped_and_kept_in_the_address(opened: Open
     fits(page, width)
     page.reload()
     page.get_by_text("5 groups").wait_for()
+    assert page.get_by_role("combobox", name="group by", exact=True).input_value() == "task.dim"
     page.locator("#list tbody button", has_text="3").first.click()
     page.get_by_text("3 of 124 runs").wait_for()
     assert page.locator("#filter").input_value() == "seed < 10 task.dim = 3"

@@ -55,7 +55,7 @@ async function load() {
 }
 
 function draw() {
-  const number = known.by ? `${count(known.found)} groups` : `${count(known.found)} of ${count(known.total)} runs`;
+  const number = known.by ? `${count(known.found)} ${known.found === 1 ? "group" : "groups"}` : `${count(known.found)} of ${count(known.total)} runs`;
   said.textContent = known.wrong || (known.total ? `${number}${known.archived ? `, ${count(known.archived)} archived` : ""}. Tick runs to see their curves, and what differs between their scenarios.` : "There are no runs here yet: `netdfl run SCENARIO` makes one.");
   said.classList.toggle("wrong", Boolean(known.wrong));
   toolbar();
@@ -86,7 +86,7 @@ function toolbar() {
   tools.replaceChildren(
     choice("order by", names.some(([name]) => name === sort) ? names : [[sort, sort], ...names], sort, (name) => go({ sort: name, skip: null })),
     el("button", { click: () => go({ order: down ? "up" : "down", skip: null }), "aria-label": down ? "the highest or newest first; turn around" : "the lowest or oldest first; turn around" }, down ? "▾" : "▴"),
-    choice("group by", [["", "nothing"], ...names.filter(([name]) => !["started", "place", ...MEANS].includes(name))], state().get("by") ?? "", (by) => go({ by, skip: null })),
+    choice("group by", [["", "nothing"], ...(known.by && !names.some(([name]) => name === known.by) ? [/** @type {[string, string]} */ ([known.by, known.by])] : []), ...names.filter(([name]) => !["started", "place", ...MEANS].includes(name))], known.by, (by) => go({ by, skip: null })),
     el("details", { class: "columns" }, el("summary", {}, "columns"), el("div", { class: "tools" }, ...all.map(box), el("button", { click: () => go({ columns: null }) }, "the usual ones"))),
     ...(known.archived || state().get("archived") ? [el("label", {}, el("input", { type: "checkbox", id: "archived", checked: Boolean(state().get("archived")), change: () => go({ archived: state().get("archived") ? null : "yes", skip: null }) }), "archived too")] : []),
     el("button", { click: () => go({}) }, "look again"),
