@@ -36,6 +36,8 @@ class Target:
     secret: str
     certify: Callable[[int], Credentials | None]
     run: Path
+    over: asyncio.Event
+    """Set once the fleet has all its rounds behind it, or has failed."""
 
 
 Coming = Callable[[Target], Awaitable[Any]]
@@ -47,6 +49,7 @@ class AttackedWorld:
     def __init__(self, world: Any, processes: ProcessesWorld, come: Coming) -> None:
         self.world, self.processes, self.comes = world, processes, come
         self.coming: asyncio.Task[Any] | None = None
+        self.over = asyncio.Event()
         self._to_stop: list[tuple[NodeId, Stop]] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -61,6 +64,7 @@ class AttackedWorld:
             self.world.order(node, order)
 
     async def aclose(self, grace_s: float) -> Figures:
+        self.over.set()
         if self.coming is not None:
             await asyncio.wait([self.coming])
         for node, stop in self._to_stop:
@@ -75,7 +79,7 @@ class AttackedWorld:
         def certify(node: int) -> Credentials | None:
             return of.certify([node], Life()).get(node)
 
-        return Target(known, addresses, plan.control, plan.secret, certify, of.directory.path)
+        return Target(known, addresses, plan.control, plan.secret, certify, of.directory.path, self.over)
 
 
 def run_attacked(text: str, out: Path, come: Coming, on: str | None = None) -> tuple[FinishedRun, Any]:

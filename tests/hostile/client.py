@@ -333,14 +333,20 @@ class Answers(TypedDict):
     listed: bool
 
 
-async def obey(order: str) -> list[Answers]:
-    """Make the attacks of an order; return what each of its callers hears."""
+def read_order(order: str) -> tuple[list[str], list[Attacker], Known]:
+    """The attacks, the callers, and what these know."""
     told = json.loads(order)
     known = Known(**told["known"] | {"run_id": bytes.fromhex(told["known"]["run_id"])})
+    return told["attacks"], [_caller(each) for each in told["callers"]], known
+
+
+async def obey(order: str) -> list[Answers]:
+    """Make the attacks of an order; return what each of its callers hears."""
+    attacks, callers, known = read_order(order)
     found: list[Answers] = []
-    for caller in map(_caller, told["callers"]):
+    for caller in callers:
         listed = caller.address.rpartition(":")[2] in map(str, listening())
-        found.append({"heard": await try_all(told["attacks"], caller, known), "listed": listed})
+        found.append({"heard": await try_all(attacks, caller, known), "listed": listed})
     return found
 
 

@@ -33,6 +33,7 @@ FIGURES = ("consensus_distance", "error")
 HEAD = """
 schema: netdfl/1
 nodes: 4
+wait: {deadline: none}
 links: {default: {latency: 25ms}}
 """
 FLEETS: Mapping[str, str] = {

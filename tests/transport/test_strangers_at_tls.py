@@ -80,6 +80,11 @@ async def test_a_fleet_talks_and_nobody_is_a_stranger() -> None:
     assert ledger.refusals == []
 
 
+def host_of(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host, int(port)
+
+
 def selfmade() -> grpc.ChannelCredentials:
     """A certificate with node 1's names, of an authority of the stranger's own."""
     theirs = trustme.CA().issue_cert(name_of(RUN, 1), f"epoch-0.{name_of(RUN, 1)}")
@@ -106,6 +111,31 @@ async def test_who_is_no_member_never_gets_to_a_call(which: str) -> None:
         await until(lambda: bool(ledger.refusals))
         await assert_undisturbed(nodes, ledger)
     assert_foreign(ledger, "no certificate of the run was shown")
+
+
+@pytest.mark.parametrize(
+    ("method", "metadata", "said", "words"),
+    [
+        ("/netdfl.v1.Meeting/Meet", to(0), "Method not found!", "Meeting/Meet: nobody answers such calls here"),
+        (PUSH, (), "version", "Node/Push: version"),
+    ],
+)
+async def test_a_member_whose_call_is_none_is_counted_once_and_named(
+    method: str, metadata: tuple[tuple[str, str], ...], said: str, words: str
+) -> None:
+    ledger = KeptLedger()
+    async with fleet(ledger) as nodes:
+        async with channel(nodes[0].address, proof(OURS.issue(1, 0)), NODE_0) as opened:
+            with pytest.raises(grpc.aio.AioRpcError, match=said):
+                await opened.unary_unary(method)(b"", timeout=20, metadata=metadata)
+        with socket.create_connection(host_of(nodes[0].address)):
+            pass
+        await until(lambda: len(ledger.refusals) == 2)  # who comes after it is seen to have left, too
+        await assert_undisturbed(nodes, ledger)
+    (_, _, first), (_, _, second) = ledger.refusals
+    assert words in first
+    assert ", node 1 of epoch 0 by its certificate)" in first
+    assert "ended before TLS knew it" in second
 
 
 async def test_whoever_connects_and_says_nothing_is_counted_when_it_leaves() -> None:

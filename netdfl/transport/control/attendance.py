@@ -106,7 +106,7 @@ class ControlServer:
 
     async def start(self) -> str:
         """Listen, and return the address. Raises MachineError."""
-        gatekeeper = Gatekeeper(self._stranger, self._refused)
+        gatekeeper = Gatekeeper(self._stranger, self._refused, self._guard)
         self._server = grpc.aio.server(options=self._options, interceptors=[gatekeeper])
         attend = grpc.stream_stream_rpc_method_handler(self._attend, decode_report, encode)
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {"Attend": attend}),))

@@ -80,7 +80,7 @@ class Port:
         return self._address
 
     async def _open(self, address: str) -> None:
-        gatekeeper = Gatekeeper(self._objection, self._refused)
+        gatekeeper = Gatekeeper(self._objection, self._refused, self._guard)
         server = self._server = grpc.aio.server(options=self._options.server(), interceptors=[gatekeeper])
         server.add_generic_rpc_handlers((_Reception(self._asked),))
         port = open_port(server, address, self._guard)

@@ -10,6 +10,7 @@ import grpc.aio
 
 from netdfl.transport.security.callers import caller
 from netdfl.transport.security.identity import plainly
+from netdfl.transport.security.tls import Guard
 from netdfl.transport.v1.data_pb2 import HelloReply
 from netdfl.transport.v1.meeting_pb2 import Answer
 
@@ -22,19 +23,32 @@ _ANSWERS: Mapping[str, Callable[[str], Any]] = {
 class Gatekeeper(grpc.aio.ServerInterceptor):  # type: ignore[misc]
     """The check of every call at a server, before anything of the call is read."""
 
-    def __init__(self, objection: Callable[[Mapping[str, str | bytes]], str], refused: Callable[[str], None]) -> None:
-        """Refuse calls to whose metadata there is an `objection`; `refused` is called with each of them."""
-        self._objection, self._refused = objection, refused
+    def __init__(
+        self,
+        objection: Callable[[Mapping[str, str | bytes]], str],
+        refused: Callable[[str], None],
+        guard: Guard | None = None,
+    ) -> None:
+        """Refuse calls to whose metadata there is an `objection`, and calls that nobody answers.
+
+        `refused` is called with each of them. With a `guard`, it tells who called by the certificate.
+        """
+        self._objection, self._refused, self._guard = objection, refused, guard
 
     async def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
         """Let a call through, or refuse it."""
         told: Iterable[tuple[str, str | bytes]] = handler_call_details.invocation_metadata or ()
-        if not (reason := self._objection(dict(told))):
-            return await continuation(handler_call_details)
+        reason = self._objection(dict(told))
+        if not reason and (handler := await continuation(handler_call_details)) is not None:
+            return handler
         method = handler_call_details.method
 
         async def refuse(unread: object, context: Any) -> None:
-            self._refused(f"a call of {plainly(method)}: {reason} (from {caller(str(context.peer()))})")
+            certified = "" if self._guard is None else f", {self._guard.caller(context)} by its certificate"
+            what = f"a call of {plainly(method)}: {reason or 'nobody answers such calls here'}"
+            self._refused(f"{what} (from {caller(str(context.peer()))}{certified})")
+            if not reason:
+                await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
             if method not in _ANSWERS:
                 await context.abort(grpc.StatusCode.UNAUTHENTICATED, reason)
             await context.write(_ANSWERS[method](reason).SerializeToString())
