@@ -20,7 +20,10 @@ class Supervisor:
     def __init__(self) -> None:
         self.attendees: dict[int, Attendee] = {}
         self.reports: list[tuple[int, Report]] = []
-        self.server = ControlServer(FleetSecret(text="secret"), self.on_report)
+        self.refused: list[str] = []
+        self.server = ControlServer(FleetSecret(text="secret"), self.on_report, on_refused=self.refused.append)
+        for node in range(10):
+            self.server.expect(node, 0)
 
     def on_report(self, attendee: Attendee, report: Report) -> None:
         self.attendees[attendee.hello.node] = attendee
@@ -35,9 +38,9 @@ class Node:
         self.lost: list[str] = []
 
     async def attend(
-        self, address: str, node: int, secret: str = "secret", version: int = PROTOCOL_VERSION
+        self, address: str, node: int, secret: str = "secret", version: int = PROTOCOL_VERSION, epoch: int = 0
     ) -> ControlClient:
-        hello = Hello(node=node, role="client", pid=1, address="here", protocol_version=version)
+        hello = Hello(node=node, role="client", pid=1, address="here", protocol_version=version, epoch=epoch)
         channels = control_channels(FleetSecret(text=secret))
         return await ControlClient.connect(address, hello, self.orders.append, self.lost.append, channels)
 
@@ -82,6 +85,46 @@ async def test_a_life_that_counts_as_ended_is_heard_no_more_and_its_stream_ends(
     assert [report.round for _, report in supervisor.reports[1:]] == [1]
     with pytest.raises(TransportError, match="not of this fleet"):
         await later.attend(address, 3)
+    await client.aclose()
+    await supervisor.server.aclose()
+
+
+async def test_a_life_attends_once_and_who_says_so_again_is_somebody_else():
+    supervisor, node, impostor = Supervisor(), Node(), Node()
+    address = await supervisor.server.start()
+    client = await node.attend(address, 3)
+    with pytest.raises(TransportError, match="not of this fleet"):
+        await impostor.attend(address, 3)
+    supervisor.attendees[3].order(Probe(1))
+    await until(lambda: node.orders == [Probe(1)])
+    await client.aclose()
+    with pytest.raises(TransportError, match="not of this fleet"):
+        await impostor.attend(address, 3)
+    assert [type(report) for _, report in supervisor.reports] == [Hello]
+    assert impostor.orders == []
+    assert len(supervisor.refused) == 2
+    assert all("node 3 of epoch 0 attended before" in what for what in supervisor.refused)
+    await supervisor.server.aclose()
+
+
+@pytest.mark.parametrize(
+    ("number", "epoch", "words"),
+    [
+        (10, 0, "node 10 was never started"),
+        (3, 1, "node 3 was restarted 0 times, not 1"),
+        (4, 1, "node 4 was restarted 2 times, not 1"),
+        (4, 3, "node 4 was restarted 2 times, not 3"),
+    ],
+)
+async def test_no_life_attends_that_nobody_started(number: int, epoch: int, words: str):
+    supervisor = Supervisor()
+    supervisor.server.expect(4, 2)
+    address = await supervisor.server.start()
+    with pytest.raises(TransportError, match="not of this fleet"):
+        await Node().attend(address, number, epoch=epoch)
+    assert supervisor.reports == []
+    assert words in supervisor.refused[0]
+    client = await Node().attend(address, 4, epoch=2)
     await client.aclose()
     await supervisor.server.aclose()
 

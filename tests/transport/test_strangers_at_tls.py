@@ -378,6 +378,8 @@ class Supervision:
         self.refused: list[str] = []
         credentials = OURS.issue(SUPERVISOR, 0)
         self.server = ControlServer(SECRET, self.hear, host, credentials, self.refused.append)
+        for node in (EVALUATOR, 1, 2):
+            self.server.expect(node, 0)
 
     def hear(self, attendee: Attendee, report: object) -> None:
         self.hellos.append(attendee.hello.node)

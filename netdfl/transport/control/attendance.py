@@ -23,7 +23,7 @@ from netdfl.transport.control.codec import decode_order, decode_report, encode
 from netdfl.transport.grpc.connections import Channels, SharedChannel
 from netdfl.transport.grpc.options import patient
 from netdfl.transport.security.callers import caller
-from netdfl.transport.security.credentials import SUPERVISOR, Credentials
+from netdfl.transport.security.credentials import SUPERVISOR, Credentials, who
 from netdfl.transport.security.departures import DepartureMonitor, watched
 from netdfl.transport.security.gatekeeper import Gatekeeper
 from netdfl.transport.security.identity import plainly
@@ -94,6 +94,7 @@ class ControlServer:
         self._refused = on_refused
         self._guard = None if credentials is None else Guard(credentials, on_refused)
         self._epochs: dict[NodeId, int] = {}
+        self._attended: dict[NodeId, int] = {}
         self._hearing: dict[NodeId, tuple[int, asyncio.Task[None]]] = {}
         self._secret = secret
         self._on_report = on_report
@@ -132,7 +133,7 @@ class ControlServer:
             await self._server.stop(0.5)
 
     def expect(self, node: NodeId, epoch: int) -> None:
-        """Expect life `epoch` of `node`: earlier ones may not attend any more."""
+        """Expect life `epoch` of `node`: it may attend once. No other life may, nor a node that nobody expects."""
         self._epochs[node] = epoch
 
     def dismiss(self, node: NodeId, epoch: int) -> None:
@@ -168,6 +169,7 @@ class ControlServer:
         assert isinstance(first, Hello)
         if reason := self._objection(first, context):
             await self._refuse(context, NOT_OF_THIS_FLEET, reason)
+        self._attended[first.node] = first.epoch
         await context.send_initial_metadata(((_WELCOME, "1"),))
         return first
 
@@ -177,8 +179,12 @@ class ControlServer:
     def _objection(self, hello: Hello, context: Any) -> str:
         if self._guard is not None and (reason := self._guard.caller(context).objection(hello.node, hello.epoch)):
             return reason
-        if hello.epoch < (newest := self._epochs.get(hello.node, 0)):
-            return f"node {hello.node} was restarted {newest} times, not {hello.epoch}"
+        if (newest := self._epochs.get(hello.node)) is None:
+            return f"{who(hello.node)} was never started"
+        if hello.epoch != newest:
+            return f"{who(hello.node)} was restarted {newest} times, not {hello.epoch}"
+        if self._attended.get(hello.node) == newest:  # nothing reconnects, so it is somebody else
+            return f"{who(hello.node)} of epoch {newest} attended before"
         return ""
 
     async def _refuse(self, context: Any, told: str, reason: str) -> None:
