@@ -17,7 +17,7 @@ from netdfl.scenario.load import loads
 from netdfl.worlds.containers.image import image_for
 from netdfl.worlds.containers.world import SUPERVISOR, is_alive, this_supervisor
 from tests.hostile.client import STRANGERS
-from tests.hostile.table import attack_in
+from tests.hostile.table import Placed
 from tests.warm import warm_python
 
 DIGITS = """
@@ -175,4 +175,4 @@ def test_only_dead_launchers_of_this_machine_are_swept() -> None:
 
 @pytest.mark.parametrize("tls", [False, True], ids=["plain text", "TLS"])
 def test_strangers_in_the_network_of_a_container_change_nothing_and_learn_nothing(tls: bool, tmp_path: Path) -> None:
-    attack_in("kind: containers", list(STRANGERS), tmp_path / "run", fleet="gossip", tls=tls, beside=True)
+    Placed("kind: containers", tls, beside=True).strangers(list(STRANGERS), "gossip", tmp_path / "run")

@@ -288,7 +288,7 @@ async def _attend(caller: Attacker, known: Known) -> str:
     return await caller.attend(*(report.SerializeToString() for report in reports))
 
 
-STRANGERS: Mapping[str, Attack] = {
+STRANGERS: dict[str, Attack] = {
     "hello in every name": _hello_in_every_name(0),
     "hello of a later life": _hello_in_every_name(5),
     "a share in a peer's name": _pushing({}, x=1000.0),
@@ -301,7 +301,29 @@ STRANGERS: Mapping[str, Attack] = {
     "the server is finished": _meeting(3),
     "a report of a crash": _attend,
 }
-"""The attacks of a stranger."""
+"""The attacks of a stranger, which a member can make too, in the names of others."""
+
+
+def _in_its_name(*heads: Mapping[str, Any], past: bool = False) -> Attack:
+    """Messages of a member in its own name, after its hello."""
+    body = body_of({"x": np.zeros(8, np.float32)}, w=1000.0)
+
+    async def attack(caller: Attacker, known: Known) -> str:
+        assert caller.mine is not None
+        if (answer := await caller.hello(**greeting(known, caller.mine, caller.callee))) != "accepted":
+            return answer
+        last = {"src": caller.mine, "round": known.rounds if past else 0}
+        return await caller.push(*(frame(header(known, **(last | head)), body) for head in heads))
+
+    return attack
+
+
+MEMBERS: dict[str, Attack] = {
+    "over an edge that is none": _in_its_name(*({"round": round} for round in range(8))),
+    "past the last round": _in_its_name({}, {"round": 1 << 20}, past=True),
+    "of kinds that nobody uses": _in_its_name(*({"kind": kind} for kind in ("ack", "board", "request", "reply"))),
+}
+"""The attacks of a member at a node to which it has no edge: every message is one that the run does not have."""
 
 
 def _all(answers: Sequence[str]) -> str:
@@ -311,7 +333,7 @@ def _all(answers: Sequence[str]) -> str:
 async def try_all(attacks: Iterable[str], caller: Attacker, known: Known) -> dict[str, str]:
     """What each attack gets to hear."""
     names = list(attacks)
-    heard = await asyncio.gather(*(STRANGERS[name](caller, known) for name in names))
+    heard = await asyncio.gather(*((STRANGERS | MEMBERS)[name](caller, known) for name in names))
     return dict(zip(names, heard, strict=True))
 
 

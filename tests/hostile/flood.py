@@ -10,20 +10,18 @@ import asyncio
 import json
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 
 import grpc.aio
-import numpy as np
 
 from netdfl.transport.v1 import data_pb2
 from tests.hostile.client import (
-    KINDS,
+    MEMBERS,
+    NO_CONNECTION,
     STRANGERS,
     Attacker,
     Known,
-    body_of,
-    frame,
     greeting,
     header,
     read_order,
@@ -33,7 +31,7 @@ from tests.hostile.client import (
 PAUSE_S = 0.05
 """Between two turns of an attack, or it would be about processors."""
 SILENT = 50
-UNUSED = ("ack", "board", "request", "reply")
+UNHEARD = "nothing to be heard"
 Flood = Callable[[Attacker, Known], Awaitable[str]]
 
 
@@ -44,7 +42,7 @@ async def silent_connections(caller: Attacker, known: Known) -> str:
     await asyncio.sleep(1)
     for _, writer in opened:
         writer.close()
-    return "silent"
+    return UNHEARD
 
 
 async def silent_streams(caller: Attacker, known: Known) -> str:
@@ -55,7 +53,7 @@ async def silent_streams(caller: Attacker, known: Known) -> str:
         await asyncio.sleep(1)
         for call in calls:
             call.cancel()
-    return "silent"
+    return UNHEARD
 
 
 async def rapid_reset(caller: Attacker, known: Known) -> str:
@@ -68,7 +66,7 @@ async def rapid_reset(caller: Attacker, known: Known) -> str:
             if number % 20 == 0:
                 await asyncio.sleep(0)
             call.cancel()
-    return "reset"
+    return UNHEARD
 
 
 async def requests_that_nobody_reads(caller: Attacker, known: Known) -> str:
@@ -89,7 +87,7 @@ async def half_a_message(caller: Attacker, known: Known) -> str:
         call = channel.stream_unary("/netdfl.v1.Node/PushChunks")(chunks(), timeout=2, metadata=caller.metadata)
         with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
             return str(data_pb2.Receipt.FromString(await call).fate)
-    return "half"
+    return UNHEARD
 
 
 FLOODS: Mapping[str, Flood] = {
@@ -99,17 +97,6 @@ FLOODS: Mapping[str, Flood] = {
     "requests that nobody reads": requests_that_nobody_reads,
     "half a message": half_a_message,
 }
-
-
-async def member(caller: Attacker, known: Known) -> str:
-    """Send what the run does not have, in its own name: over an edge that is none, of no round, of no kind in use."""
-    assert caller.mine is not None
-    if (answer := await caller.hello(**greeting(known, caller.mine, caller.callee))) != "accepted":
-        return answer
-    body = body_of({"x": np.zeros(8, np.float32)}, w=1000.0)
-    heads = [header(known, caller.mine, round=round) for round in (0, known.rounds)]
-    heads += [header(known, caller.mine, kind) for kind in KINDS if kind in UNUSED]
-    return await caller.push(*(frame(head, body) for head in heads))
 
 
 class Flooding:
@@ -123,24 +110,21 @@ class Flooding:
         flooded = {caller.address: caller for caller in reversed(callers)}.values()
         async with asyncio.TaskGroup() as tasks:
             for caller in callers:
-                floods = FLOODS if caller in flooded else {}
-                works = {"a member": member} if caller.mine is not None else floods
-                for name, work in works.items():
+                tasks.create_task(self._table(STRANGERS if caller.mine is None else MEMBERS, caller))
+                for name, work in FLOODS.items() if caller.mine is None and caller in flooded else ():
                     tasks.create_task(self._again(name, work, caller))
-                if caller.mine is None:
-                    tasks.create_task(self._strangers(caller))
 
     async def _again(self, name: str, work: Flood, caller: Attacker) -> None:
         while not self.over.is_set():
             try:
                 self._note(name, await work(caller, self.known))
             except (OSError, TimeoutError, grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
-                self._note(name, type(error).__name__)
+                self._note(name, UNHEARD if isinstance(error, OSError | asyncio.InvalidStateError) else NO_CONNECTION)
             await asyncio.sleep(PAUSE_S)
 
-    async def _strangers(self, caller: Attacker) -> None:
+    async def _table(self, attacks: Iterable[str], caller: Attacker) -> None:
         while not self.over.is_set():
-            for name, heard in (await try_all(STRANGERS, caller, self.known)).items():
+            for name, heard in (await try_all(attacks, caller, self.known)).items():
                 self._note(name, heard)
             await asyncio.sleep(PAUSE_S)
 

@@ -26,7 +26,7 @@ from netdfl.scenario.load import loads
 from netdfl.testing.world_bench import nodes_of
 from netdfl.transport.security.credentials import SUPERVISOR, name_of
 from tests.hostile.attacked import Target, run_attacked
-from tests.hostile.client import NO_CONNECTION, Answers, Attacker, Tls, member, obey, ordered, stranger
+from tests.hostile.client import MEMBERS, NO_CONNECTION, Answers, Attacker, Tls, member, obey, ordered, stranger
 
 TOP = Path(__file__).parents[2]
 FIGURES = ("consensus_distance", "error")
@@ -200,22 +200,38 @@ async def in_its_network(run: Path) -> Sequence[str]:
 # what becomes of it
 
 
-def attack_in(
-    world: str,
-    attacks: Sequence[str],
-    out: Path,
-    *,
-    fleet: str,
-    tls: bool,
-    beside: bool = False,
-    through: Sequence[str] = (),
-) -> Visit:
-    """Let strangers come to a fleet in a world, and look at what they hear and what the run says."""
-    visit = Visit(attacks, beside, through)
-    finished, _ = run_attacked(scenario(fleet, f"{world}, tls: {str(tls).lower()}"), out, visit.strangers)
-    assert visit.heard == {shown: {expected(shown, tls=tls)} for shown in visit.heard}
-    assert_refused(finished, fleet, {None}, visit.num_calls)
-    return visit
+@dataclass(frozen=True)
+class Placed:
+    """A world of the table: its options, and from where and as whom they come to it."""
+
+    world: str
+    tls: bool
+    beside: bool = False
+    through: Sequence[str] = ()
+
+    def told(self, fleet: str) -> str:
+        """The scenario of a fleet in it."""
+        return scenario(fleet, f"{self.world}, tls: {str(self.tls).lower()}")
+
+    def strangers(self, attacks: Sequence[str], fleet: str, out: Path) -> Visit:
+        """Let strangers come to a fleet, and look at what they hear and what the run says."""
+        visit = Visit(attacks, self.beside, self.through)
+        finished, _ = run_attacked(self.told(fleet), out, visit.strangers)
+        assert visit.heard == {shown: {expected(shown, tls=self.tls)} for shown in visit.heard}
+        assert_refused(finished, fleet, {None}, visit.num_calls)
+        return visit
+
+    def member(self, out: Path) -> None:
+        """Let a client of a star send another one what the run does not have."""
+        visit = Visit(list(MEMBERS), self.beside, self.through)
+
+        async def come(target: Target) -> None:
+            through = [*(await in_its_network(target.run) if self.beside else ()), *self.through]
+            await visit.come({"node 1": [shown_by(target, 1, 0)]}, target, through)
+
+        finished, _ = run_attacked(self.told("star"), out, come)
+        assert {fate for heard in visit.heard["node 1"] for fate in heard.split(", ")} == {"refused:foreign"}
+        assert_refused(finished, "star", {1}, visit.num_calls)
 
 
 def assert_refused(finished: FinishedRun, fleet: str, senders: set[int | None], at_least: int) -> None:
@@ -229,9 +245,13 @@ def assert_refused(finished: FinishedRun, fleet: str, senders: set[int | None], 
     assert all("from " in what or "node 1" in what or "another process" in what for what in said), said
 
 
-def main(world: str, fleet: str, tls: str, out: str, *attacks: str) -> None:
-    """As a command, which a cluster may start."""
-    attack_in(world, attacks, Path(out), fleet=fleet, tls=tls == "true")
+def main(world: str, tls: str, out: str, fleet: str, *attacks: str) -> None:
+    """Let strangers come, or a member where there are no attacks; as a command, which a cluster may start."""
+    placed = Placed(world, tls == "true")
+    if attacks:
+        placed.strangers(attacks, fleet, Path(out))
+    else:
+        placed.member(Path(out))
 
 
 if __name__ == "__main__":

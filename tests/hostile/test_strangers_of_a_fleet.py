@@ -13,7 +13,7 @@ import pytest
 
 from tests.hostile.attacked import Target, run_attacked
 from tests.hostile.client import STRANGERS
-from tests.hostile.table import attack_in, scenario
+from tests.hostile.table import Placed, scenario
 
 AS_NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 
@@ -31,8 +31,8 @@ def others_run_python() -> bool:
 def test_another_user_of_the_machine_gets_no_further(tls: bool, tmp_path: Path) -> None:
     if not others_run_python():
         pytest.skip("only root can be another user, who must be able to read Python")
-    world = "kind: processes, nodes_per_process: 2"
-    visit = attack_in(world, list(STRANGERS), tmp_path / "run", fleet="gossip", tls=tls, through=AS_NOBODY)
+    placed = Placed("kind: processes, nodes_per_process: 2", tls, through=AS_NOBODY)
+    visit = placed.strangers(list(STRANGERS), "gossip", tmp_path / "run")
     assert visit.listed == {True}  # and nothing else of the fleet was told them by the machine
 
 

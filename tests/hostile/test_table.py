@@ -1,4 +1,4 @@
-"""Every attack of a stranger, in every world, in plain text and at TLS: refused, counted, named, and without effect.
+"""Every attack in every world, in plain text and at TLS: refused, counted, named rightly, and without effect.
 
 In processes in plain text each attack has a fleet of its own here; elsewhere all of them come to one. Each in every
 world is for `tests.soak.in_full`. Of containers, Ray and Slurm the tests in their folders have the sample.
@@ -14,13 +14,14 @@ from _pytest.mark import ParameterSet
 
 from tests import docker_engine
 from tests.hostile.client import STRANGERS
-from tests.hostile.table import AT, attack_in
+from tests.hostile.table import AT, Placed
 from tests.machines import ray_cluster, separated, slurm_cluster
 from tests.machines.on_cluster import attacked
 from tests.machines.separated import Separated
 from tests.namespaces.udp_probe import missing as no_namespaces
 
 ALL = "all at once"
+A_MEMBER = "a member"
 PLAIN, TLS = "plain text", "TLS"
 WORLDS = {
     "processes": lambda: "",
@@ -37,9 +38,9 @@ SAMPLED = ("processes", "namespaces", "machines")
 def rows() -> Iterator[ParameterSet]:
     for world in WORLDS:
         for talk in (PLAIN, TLS):
-            each = (world, talk) == ("processes", PLAIN)
-            for attack in (ALL, *STRANGERS):
-                often = world in SAMPLED and each == (attack != ALL)
+            in_turn = (world, talk) == ("processes", PLAIN)
+            for attack in (ALL, *STRANGERS, A_MEMBER):
+                often = world == "processes" if attack == A_MEMBER else world in SAMPLED and in_turn == (attack != ALL)
                 marks = [] if often else [pytest.mark.soak]
                 yield pytest.param(world, talk == TLS, attack, marks=marks, id=f"{world}-{talk}-{attack}")
 
@@ -63,18 +64,23 @@ def slurm() -> Iterator[slurm_cluster.Cluster]:
 
 
 @pytest.mark.parametrize(("world", "tls", "attack"), list(rows()))
-def test_strangers(world: str, tls: bool, attack: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_who_comes_changes_nothing(
+    world: str, tls: bool, attack: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     if reason := WORLDS[world]():
         pytest.skip(reason)
-    attacks, fleet = (list(STRANGERS), "gossip") if attack == ALL else ([attack], AT.get(attack, "gossip"))
-    out = tmp_path / "run"
-    if world == "processes":
-        attack_in("kind: processes, nodes_per_process: 2", attacks, out, fleet=fleet, tls=tls)
-    elif world == "machines":
-        told = request.getfixturevalue("machines").told
-        kind = f"kind: 'tests.machines.separated:SEPARATED', machines: '{told}'"
-        attack_in(kind, attacks, out, fleet=fleet, tls=tls)
-    elif world in ("namespaces", "containers"):
-        attack_in(f"kind: {world}", attacks, out, fleet=fleet, tls=tls, beside=True)
+    attacks = [] if attack == A_MEMBER else list(STRANGERS) if attack == ALL else [attack]
+    out, fleet = tmp_path / "run", AT.get(attack, "gossip")
+    if world in ("ray", "slurm"):
+        attacked(request.getfixturevalue(world), out, fleet, *attacks, tls=tls)
+        return
+    options = f"kind: {world}"
+    if world == "machines":
+        options = f"kind: 'tests.machines.separated:SEPARATED', machines: '{request.getfixturevalue(world).told}'"
+    elif world == "processes":
+        options += ", nodes_per_process: 2"
+    placed = Placed(options, tls, beside=world in ("namespaces", "containers"))
+    if attacks:
+        placed.strangers(attacks, fleet, out)
     else:
-        attacked(request.getfixturevalue(world), attacks, out, fleet=fleet, tls=tls)
+        placed.member(out)

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -97,8 +97,8 @@ def vanished_is_named(cluster: Any, folder: Path) -> None:
     assert result["unfinished"] == []
 
 
-def attacked(cluster: Any, attacks: Sequence[str], out: Path, *, fleet: str, tls: bool) -> None:
-    """Let strangers come with `attacks` to a fleet on a cluster's machines, from this one."""
+def attacked(cluster: Any, out: Path, fleet: str, *attacks: str, tls: bool) -> None:
+    """Let strangers come with `attacks` to a fleet on a cluster's machines, from this one; a member without attacks."""
     ray = cluster.kind == "ray"
     world = f"kind: ray, address: '{cluster.address}'" if ray else "kind: slurm"
     through, environment = ([], dict(os.environ)) if ray else (["salloc", "--quiet", "--nodes=3"], cluster.environment)
@@ -108,9 +108,9 @@ def attacked(cluster: Any, attacks: Sequence[str], out: Path, *, fleet: str, tls
         "-m",
         "tests.hostile.table",
         world,
-        fleet,
         str(tls).lower(),
         str(out),
+        fleet,
         *attacks,
     ]
     root = str(Path(__file__).parents[2])

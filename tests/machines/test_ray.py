@@ -53,7 +53,7 @@ def test_on_a_cluster_the_numbers_are_those_of_every_world(cluster: Cluster, tmp
 
 @pytest.mark.parametrize("tls", [False, True], ids=["plain text", "TLS"])
 def test_strangers_change_nothing_and_learn_nothing(cluster: Cluster, tls: bool, tmp_path: Path) -> None:
-    attacked(cluster, list(STRANGERS), tmp_path / "run", fleet="gossip", tls=tls)
+    attacked(cluster, tmp_path / "run", "gossip", *STRANGERS, tls=tls)
 
 
 @pytest.mark.soak  # `tests.soak.vanished_machines` does it five ways; test_machines.py has it without Ray
