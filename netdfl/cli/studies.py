@@ -77,7 +77,7 @@ def sweep(
 
 
 def study(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The --out of a sweep or a reproduction.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The --out of a sweep, a reproduction or netdfl tune.")],
     follow: Annotated[bool, typer.Option("--follow", help="Say so again whenever a run begins or ends.")] = False,
 ) -> None:
     """Say how far a study is and how long it will take, and write its tables and figures from the runs so far.

@@ -214,8 +214,9 @@ def draw_curve(ran: Sequence[CellResult], tuning: SearchAnswer, drawn: FigureSpe
     figure = figure_of(points, drawn)
     axes, at = figure.axes[0], places_of(tuning.values).at
     axes.axhline(tuning.target.bound, color="#777777", lw=1.0, linestyle="--")
-    if tuning.answer is not None and tuning.above is not None:
-        axes.axvspan(at[tuning.above], at[tuning.answer], color="#2f7ed8", alpha=0.1, lw=0)
+    if tuning.answer is not None:
+        low = min(at.values()) if tuning.above is None else at[tuning.above]
+        axes.axvspan(low, at[tuning.answer], color="#2f7ed8", alpha=0.1, lw=0)
     axes.set_xscale("log")
     shown = [each.value for each in tuning.tried.values()]
     axes.set_xticks([at[value] for value in shown], shown, rotation=45)
