@@ -38,7 +38,7 @@ _NO_RULE: Mapping[str, object] = {
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """A builder of the stages of one edge, with seeds from `streams` by edge and rule."""
+    """A builder of the link stages of one edge, with random seeds by edge and rule."""
 
     streams: Streams
     edge: Edge
@@ -48,7 +48,7 @@ class Maker:
         return self.streams.integer("link", *self.edge, rule)
 
     def value(self, key: str, part: Any) -> Any:
-        """Return the value that a stage takes for `key`: the built part, or the value of no rule for None."""
+        """Return the value that a stage takes for `key`: the built part, or for None the value that means no rule."""
         if key == "state":
             return part
         if part is None:
@@ -56,7 +56,7 @@ class Maker:
         return part.build(self.seed("loss")) if key == "loss" else part.build()
 
     def event(self, old: Mapping[str, EffectiveValue], new: Mapping[str, EffectiveValue]) -> LinkEvent:
-        """Return the change of stages that leads from `old` to `new`. A model that stays keeps its state."""
+        """Return the event that changes stages from the values `old` to `new`. An unchanged model keeps its state."""
         changes = {key: self.value(key, now.value) for key, now in new.items() if now.value != old[key].value}
         return changes | {f"{key}_scale": now.scale for key, now in new.items() if now.scale != old[key].scale}
 
@@ -97,7 +97,7 @@ class Maker:
 
 
 def around(own: Sequence[Stage], events: Sequence[CompiledEvent]) -> Iterator[Stage]:
-    """Yield a link's stages between one that drops and one that delays the messages of `events`."""
+    """Yield a link's stages, preceded by one that drops and followed by one that delays the messages of `events`."""
     ordered = sorted(events, key=lambda event: event.order)
     lost, late = ([named_by(event) for event in ordered if event.action == action] for action in ("drop", "delay"))
     if any(each.number is not None for each in (*lost, *late)):
@@ -110,7 +110,7 @@ def around(own: Sequence[Stage], events: Sequence[CompiledEvent]) -> Iterator[St
 
 
 def named_by(event: CompiledEvent) -> NamedMessages:
-    """Return the messages that an event `drop` or `delay` names."""
+    """Return the messages that a `drop` or `delay` event names."""
     said = event.parameters
     return NamedMessages(
         at_ns=event.at_ns,
@@ -127,7 +127,7 @@ def named_by(event: CompiledEvent) -> NamedMessages:
 
 
 def same_for_all(base: Mapping[str, EffectiveValue], used: Collection[str]) -> tuple[Stage, ...] | None:
-    """Return the stages that all links with these rules can share: none, or a constant delay.
+    """Return the stages that all links with these rules can share, none or a constant delay; None if they can't.
 
     None: each link needs its own stages. Only for rules that no event changes.
     """

@@ -16,7 +16,7 @@ X = TypeVar("X")
 
 
 class EventCalendar(Generic[X]):
-    """Entries by the instant at which they are due, in the order in which they were added.
+    """Entries grouped by the instant at which they are due, each group in the order of addition.
 
     An entry may become void while it waits, as when a link's new rate moves a departure. `is_void(at_ns, entry)` tests
     for this, and an instant with void entries alone is skipped. So a moved entry need not be found and removed.
@@ -25,13 +25,13 @@ class EventCalendar(Generic[X]):
     __slots__ = ("_is_void", "_times", "instants")
 
     def __init__(self, is_void: Callable[[int, X], bool]) -> None:
-        """Begin without entries."""
+        """Start without entries."""
         self._is_void = is_void
         self._times: list[int] = []
         self.instants: dict[int, list[X]] = {}
 
     def at(self, at_ns: int) -> list[X]:
-        """Return the list of an instant's entries; the caller may append to it."""
+        """Return the list of entries at an instant, to which the caller may append."""
         entries = self.instants.get(at_ns)
         if entries is None:
             heappush(self._times, at_ns)

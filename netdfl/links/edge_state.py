@@ -22,7 +22,7 @@ UNKNOWN = -1
 
 
 class PathPlan(NamedTuple):
-    """The way in which an engine drives a path up to stage `stop`, behind which another engine may go on.
+    """The plan by which an engine drives a path up to stage `stop`, after which another engine may continue.
 
     `at_once` are the stages to ask one after another when a message enters; None: the message enters each stage when it
     gets there. `delay_ns` is their constant sum, else `UNKNOWN`. `retiming` are the places of stages that may re-time
@@ -36,7 +36,7 @@ class PathPlan(NamedTuple):
 
     @classmethod
     def computed(cls, path: Path, *, changing: bool) -> PathPlan:
-        """Compute as much as possible in advance; with `changing`, events change stages while units are in them."""
+        """Compute as much of a path in advance as possible; `changing`: events may change stages that hold units."""
         at_once = _stages(path, changing)
         return cls.stage_by_stage(path)._replace(
             at_once=at_once, delay_ns=UNKNOWN if at_once is None else _delay_ns(at_once)
@@ -44,7 +44,7 @@ class PathPlan(NamedTuple):
 
     @classmethod
     def stage_by_stage(cls, path: Path, stop: int | None = None, first: int = 0) -> PathPlan:
-        """Let each message enter each stage from `first` on when it gets there. `stop` None is the end of the path."""
+        """Let messages enter each stage from `first` on as they reach it. `stop` None is the end of the path."""
         retiming = [place for place, stage in enumerate(path.stages) if place >= first and hasattr(stage, "retimed")]
         return cls(len(path.stages) if stop is None else stop, retiming=retiming)
 
@@ -73,19 +73,19 @@ def _delay_ns(stages: Sequence[Stage]) -> int:
 
 
 class EdgeState:
-    """One directed edge: its path, the plan of its engine, and the edge's half of each order key.
+    """One directed edge in an engine: its path, the engine's plan for it, and the edge's half of order keys.
 
-    `spare` is the unit that stands for each message of a computed path in turn.
+    `spare` is a unit that is reused for each message of a path computed in advance.
     """
 
     __slots__ = ("edge", "order_key", "path", "plan", "spare")
 
     def __init__(self, edge: Edge, path: Path, plan: PathPlan, order_key: int = 0) -> None:
-        """Begin with nothing under way."""
+        """Start with no message under way."""
         self.edge, self.path, self.plan, self.order_key = edge, path, plan, order_key
         self.spare: Any = None
 
     def rests(self, now_ns: int) -> bool:
-        """Whether the stages remember nothing, so that a new edge would behave as this one does."""
+        """Return whether the stages have no state that matters, so that the edge can be discarded and made again."""
         at_once = self.plan.at_once
         return self.plan.delay_ns >= 0 or (at_once is not None and all([stage.rests(now_ns) for stage in at_once]))

@@ -74,12 +74,12 @@ class InFlight(Transit, Generic[E, T]):
 
     @property
     def key(self) -> int:
-        """The order key of the unit: a copy that a link made has one of its own."""
+        """The order key of the unit; a copy that a link made has a different one."""
         return (self.order_key ^ self.copy * _COPY) & _MASK if self.copy else self.order_key
 
     @property
     def alone(self) -> Transit:
-        """The unit without its content, for trials of a stage."""
+        """The unit without its content, to try out a stage."""
         return Transit(
             self.src,
             self.dst,
@@ -107,7 +107,7 @@ order_key_of, _edge_of, _unit_of = itemgetter(0), itemgetter(1), itemgetter(3)
 
 
 def by_order_key(entries: list[Any]) -> Sequence[Any]:
-    """Sort entries by their keys, but keep the order of addition within each edge, as links promise."""
+    """Sort entries by their order keys, but keep the order of addition within each edge, as links promise."""
     ordered = sorted(entries, key=order_key_of)
     if len(set(map(_edge_of, entries))) == len(entries):
         return ordered
@@ -118,26 +118,26 @@ def by_order_key(entries: list[Any]) -> Sequence[Any]:
 
 
 def as_they_came(entries: list[Any]) -> Sequence[Any]:
-    """Keep the order of addition, as on a wire."""
+    """Return entries in the order of addition, as on a wire."""
     return entries
 
 
 class Route(NamedTuple, Generic[E]):
-    """The edges over which one node sends at once, with the constant delay of all of them (else `UNKNOWN`)."""
+    """The edges over which a node sends one multicast, and their common constant delay, or `UNKNOWN`."""
 
     edges: Sequence[E]
     delay_ns: int
 
     @classmethod
     def over(cls, edges: Sequence[E]) -> Route[E]:
-        """Make the route over `edges`, and test whether all have the same constant delay."""
+        """Make the route over `edges`, with its delay if all edges have the same constant one."""
         first = edges[0].plan.delay_ns
         same = all([edge.plan.delay_ns == first for edge in edges])
         return cls(edges, first if same else UNKNOWN)
 
 
 class Flight(NamedTuple, Generic[E, T]):
-    """A content under way. `at_ns` is its arrival, or its departure from the present stage; None while it is held."""
+    """A content under way. `at_ns` is its arrival or its departure from the current stage; None while it is held."""
 
     edge: E
     content: T
@@ -146,7 +146,7 @@ class Flight(NamedTuple, Generic[E, T]):
 
     @property
     def stages(self) -> Sequence[LinkRule]:
-        """The stages still to be entered."""
+        """The stages that the content has still to enter."""
         if self.unit is None or self.at_ns is None:
             return ()
         return self.edge.path.stages[self.unit.place + 1 : self.edge.plan.stop]
@@ -208,7 +208,7 @@ class LinkEngine(Generic[E, T]):
         return at_once
 
     def enter(self, edge: E, content: T, id: MessageId, nbytes: int, order_key: int, now_ns: int) -> int:
-        """Put `content` on `edge`; return the instant of its arrival if that is known now, else `UNKNOWN`."""
+        """Put `content` on `edge`; return the time of its arrival if known already, else `UNKNOWN`."""
         _, at_once, delay_ns, _ = edge.plan
         at_ns = now_ns
         if delay_ns >= 0:
@@ -239,14 +239,14 @@ class LinkEngine(Generic[E, T]):
         return at_ns
 
     def resume(self, unit: InFlight[E, T], place: int, at_ns: int) -> None:
-        """Let `unit` enter stage `place` at `at_ns`, after an engine at the other end of the link took it so far."""
+        """Continue the path of `unit` at stage `place` at `at_ns`, after another engine drove the stages before."""
         unit.place = place - 1
         self._wait(unit, at_ns)
 
     # time
 
     def next_ns(self) -> int | None:
-        """Return the next instant at which something is due, or None."""
+        """Return the next instant at which an entry is due, or None."""
         due = self._calendar.next_ns()
         if self._moved and (due is None or due > self._moved_ns):
             return self._moved_ns
@@ -254,16 +254,16 @@ class LinkEngine(Generic[E, T]):
 
     @property
     def departs_ns(self) -> int | None:
-        """The next instant at which a unit leaves a stage, as far as is known, or None."""
+        """The next known instant at which a unit leaves a stage, or None."""
         return self._calendar.next_ns()
 
     @property
     def retime_ns(self) -> int | None:
-        """The next instant at which a shared stage computes departures anew, or None."""
+        """The next instant at which a shared stage recomputes departures, or None."""
         return self._moved_ns if self._moved else None
 
     def step(self, now_ns: int) -> None:
-        """Process the instant `now_ns` from `next_ns`. An entry that this adds to the instant makes it due again."""
+        """Process the instant `now_ns`, which `next_ns` returned; entries added to it meanwhile make it due again."""
         due = self._calendar.next_ns()
         self._in_instant = True
         if due != now_ns:
@@ -289,21 +289,21 @@ class LinkEngine(Generic[E, T]):
             self.step(due)
 
     def change(self, outcomes: Iterable[StageOutcome], now_ns: int) -> None:
-        """Apply the outcomes of a stage's change to their units."""
+        """Apply to units the outcomes that a stage returned when it was changed."""
         for outcome in outcomes:
             self._take(outcome, now_ns)
 
     # contents under way
 
     def flights(self) -> Iterator[Flight[E, T]]:
-        """Yield every content under way."""
+        """Yield every content that is under way."""
         for at_ns, (_, edge, content, unit) in self._calendar:
             yield Flight(edge, content, at_ns, unit)
         for unit in self._held:
             yield Flight(unit.edge, unit.content, None, unit)
 
     def withdraw(self, is_wanted: Callable[[Flight[E, T]], bool], now_ns: int) -> list[Flight[E, T]]:
-        """Withdraw the contents under way that `is_wanted` selects, and return them.
+        """Take contents off the links that `is_wanted` selects, and return them.
 
         A stage that has counted a unit, as in a queue's length, still counts it, unless the stage is shared.
         """
@@ -335,7 +335,7 @@ class LinkEngine(Generic[E, T]):
             self._go(unit, unit.place + 1, now_ns)
 
     def _go(self, unit: InFlight[E, T], place: int, now_ns: int) -> None:
-        """Enter stage `place` and the stages behind it, until one keeps the unit."""
+        """Let a unit enter stage `place` and the stages after it, until one keeps it."""
         edge, in_instant = unit.edge, self._in_instant
         stages, shared, (stop, _, _, retiming) = edge.path.stages, edge.path.own.stop, edge.plan
         while place < stop:
@@ -378,7 +378,7 @@ class LinkEngine(Generic[E, T]):
 
     @staticmethod
     def _is_void(at_ns: int, entry: Arrival[Any, Any]) -> bool:
-        """Whether the unit of an entry has another departure by now."""
+        """Return whether an entry is outdated because its unit has another departure time now."""
         unit = entry[3]
         return unit is not None and unit.due_ns != at_ns
 
@@ -394,7 +394,7 @@ class LinkEngine(Generic[E, T]):
         self._moved[stage] = min(at_ns, self._moved.get(stage, at_ns))
 
     def _retime(self, now_ns: int) -> None:
-        """Let shared stages compute their units' departures anew, after all other work of this instant."""
+        """Let shared stages recompute the departures of their units, after all other work of this instant."""
         moved, self._moved = self._moved, {}
         for stage, at_ns in moved.items():
             if at_ns > now_ns:

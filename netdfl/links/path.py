@@ -23,7 +23,7 @@ from netdfl.links.rules.disorder import Duplicate
 
 
 class FusedStage(Stage):
-    """Several stages of one link as one stage, which computes the whole way through them at entry.
+    """Several stages of one link combined into one, which computes the way through all of them at entry.
 
     The outcomes equal the outcomes of the single stages, but for the order among units that leave one of them in the
     same nanosecond. Changes are accepted for the stages before the first one that delays: a change of a later stage
@@ -39,7 +39,7 @@ class FusedStage(Stage):
         self._copying = any(isinstance(stage, Duplicate) for stage in self.stages)
 
     def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
-        """Take `unit` through all stages at once."""
+        """Process a unit that enters, through all stages at once; return its outcomes."""
         if self._copying:
             return self._go(unit, now_ns, 0)
         at_ns = now_ns
@@ -63,7 +63,7 @@ class FusedStage(Stage):
         return (Departure(unit, at_ns),)
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Change the stages before the first that delays; released units go on through the rest."""
+        """Apply a change to the stages up to the first that delays; released units continue through the rest."""
         instant = next((p for p, stage in enumerate(self.stages) if not stage.instant), len(self.stages))
         outcomes: list[StageOutcome] = []
         for place in reversed(range(instant)):
@@ -80,7 +80,7 @@ INSTANT_CHANGES = frozenset({"state", "loss", "duplicate", "corrupt"})
 
 
 def fuse(stages: Sequence[Stage]) -> tuple[LinkRule, ...]:
-    """Merge `stages`, which no other path shares, into one stage; no stage for none."""
+    """Combine `stages`, which no other path shares, into at most one stage; none if `stages` is empty."""
     return (FusedStage(stages),) if len(stages) > 1 else tuple(stages)
 
 
@@ -88,7 +88,7 @@ _places = lru_cache(range)
 
 
 class Path:
-    """The stages of one edge. `own` is the part that belongs to the link alone."""
+    """The stages of one edge. `own` are the stages of the link itself, without the nodes' uplink and downlink."""
 
     __slots__ = ("edge", "own", "stages")
 
@@ -100,7 +100,7 @@ class Path:
         downlink: LinkRule | None = None,
         last: Sequence[LinkRule] = (),
     ) -> None:
-        """Put `own` between the nodes' shared stages; `last` comes at the receiver."""
+        """Put `own` between the uplink and the downlink of the nodes; the stages `last` follow at the receiver."""
         first = () if uplink is None else (uplink,)
         self.edge = edge
         self.own = _places(len(first), len(first) + len(own))
@@ -109,5 +109,5 @@ class Path:
             self.stages = (*first, *own, *(() if downlink is None else (downlink,)), *last)
 
     def changed(self, event: LinkEvent, now_ns: int) -> list[StageOutcome]:
-        """Change the link's own stages from the last to the first, so that a released unit meets the new values."""
+        """Apply a change to the link's own stages, the last one first, so that released units meet the new values."""
         return [outcome for place in reversed(self.own) for outcome in self.stages[place].changed(event, now_ns)]

@@ -23,7 +23,7 @@ _RANGE = re.compile(r"^(\d+)(?:\s*\.\.\s*(\d+))?$")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """All links from a node of `src` to another one of `dst`."""
+    """All links from a node in `src` to another node in `dst`."""
 
     src: frozenset[NodeId]
     dst: frozenset[NodeId]
@@ -39,7 +39,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """The meaning of a selector of links: one block, or two for both directions.
+    """The links that a selector names: one block, or two for both directions.
 
     `rank` is how specific the selector is: 0 for `default`, 1 for sets on both sides, 2 where one side is a single
     node, 3 for one link (or one pair). A node's number is a single node; groups, ranges and lists are sets of
@@ -57,7 +57,7 @@ class Selector:
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
-    """Return the remedy for an unknown name: `did you mean X?` where some of `names` is like `name`, else the list."""
+    """Return a remedy for an unknown name: `did you mean X?` if one of `names` is similar, else the list of names."""
     close = get_close_matches(name, names, n=1)
     return f"did you mean {close[0]}?" if close else f"choose one of {', '.join(sorted(names)) or '(none is defined)'}"
 
@@ -92,7 +92,7 @@ def _checked(nodes: Sequence[NodeId], num_nodes: int, text: str) -> frozenset[No
 
 
 def is_edges(text: object) -> bool:
-    """Whether a selector names links, not nodes."""
+    """Return whether a selector names links, not nodes."""
     return isinstance(text, str) and ("->" in text or "--" in text)
 
 

@@ -20,7 +20,7 @@ KEPT = 16
 
 
 class Admission:
-    """The admission of messages to one node."""
+    """The check of messages that come to one node: whether the run can have such a message at all."""
 
     def __init__(
         self,
@@ -44,13 +44,13 @@ class Admission:
         self._known: dict[int, frozenset[NodeId]] = {}
 
     def prepare(self, round: int) -> None:
-        """Find out who has an edge to this node in `round` and the next one, before their messages come."""
+        """Look up the nodes with an edge to this node in `round` and the next one, before their messages come."""
         for each in range(round, min(round + 2, self._num_rounds)):
             if each not in self._known:
                 self._from(each)
 
     def objection(self, message: Message) -> str:
-        """Return why the run has no such message; empty if it has."""
+        """Return the reason why no member of the run would send this message; empty if one may."""
         src, _, kind, _, round, _, _, _ = message
         if not (self._asked[kind] if kind in self._asked else self._handles(kind)):
             return f"node {src} sent a {kind}, which nobody uses in this run"

@@ -56,14 +56,14 @@ _NOTHING = Payload()
 
 
 class AnswerTime:
-    """An estimate of how long answers take: smoothed mean and mean deviation, as in RFC 6298."""
+    """An estimate of the time until a query is answered: smoothed mean and mean deviation, as in RFC 6298."""
 
     def __init__(self) -> None:
-        """Begin without a measurement."""
+        """Start without a measurement."""
         self._known: tuple[float, float] | None = None  # the mean and the deviation
 
     def took(self, ns: int) -> None:
-        """Add one measurement: an answer came `ns` after its query."""
+        """Add a measurement: an answer came `ns` nanoseconds after its query."""
         if self._known is None:
             self._known = ns, ns / 2
             return
@@ -71,11 +71,11 @@ class AnswerTime:
         self._known = mean + (ns - mean) / 8, deviation + (abs(ns - mean) - deviation) / 4
 
     def timeout_ns(self) -> int:
-        """Return the time after which an answer is overdue; half a second before the first measurement."""
+        """Return the time in nanoseconds after which an answer is overdue; half a second before any measurement."""
         return min(self.longest_ns(), LATEST_NS)
 
     def longest_ns(self) -> int:
-        """Return how long an answer may take, without the upper bound of `timeout_ns`."""
+        """Return the longest time that an answer may take, in nanoseconds, without the upper bound of `timeout_ns`."""
         if self._known is None:
             return FIRST_NS
         mean, deviation = self._known
@@ -124,7 +124,7 @@ class QueriedWait:
     learned: bool = False
 
     def is_silent(self, asked: PeerQuery | None, now: int, answer_ns: int) -> bool:
-        """Whether a sender has left its queries unanswered for too long, where answers may take `answer_ns`."""
+        """Return whether a sender has left queries unanswered for too long, if an answer may take `answer_ns`."""
         if asked is None or asked.tries < TRIES or asked.due_ns > now:
             return False
         return now - asked.heard_ns >= max(self.silent_ns, SILENT_TIMES * answer_ns)
@@ -145,7 +145,7 @@ class StatusQueries:
         lost: Callable[[NodeId], None] = lambda peer: None,
         silent: Callable[[Collection[NodeId]], None] = lambda peers: None,
     ) -> None:
-        """Begin without a wait.
+        """Start without a wait.
 
         Args:
             node: the node that asks and answers.
@@ -173,7 +173,7 @@ class StatusQueries:
     def begin(
         self, step_id: StepId, awaited: Callable[[], Collection[NodeId]], *, proofs: int = 1, patience: int = 1
     ) -> None:
-        """Ask about the wait that begins now, for the messages of `step_id`.
+        """Start to ask about a wait that begins now, for the messages of `step_id`.
 
         `awaited` returns the senders that are missing. A sender must say `proofs` times that it is done with the step.
         `patience` multiplies how long a sender may leave queries unanswered.
@@ -201,11 +201,14 @@ class StatusQueries:
             self._first_ns = min(max(self._first_ns * 3 // 2, self.answers.timeout_ns()), self._latest_first_ns())
 
     def _latest_first_ns(self) -> int:
-        """Return the latest time for the first query: where waits are always long, only a longer one is suspicious."""
+        """Return the latest time at which the first query is sent.
+
+        Where waits are always long, only a wait that is longer than usual is suspicious.
+        """
         return max(LATEST_FIRST_NS, 2 * int(median(self._lasted))) if self._lasted else LATEST_FIRST_NS
 
     def close(self) -> None:
-        """Drop the alarm: no wait follows."""
+        """Cancel the timer, because no wait follows."""
         self._alarm.clear()
 
     def _arm(self, at_ns: int) -> None:
@@ -213,7 +216,7 @@ class StatusQueries:
         self._alarm.set(at_ns, ("ask", self.node, self._looks))
 
     def _look(self) -> None:
-        """Give up the silent senders and send the queries that are due."""
+        """Give up the senders that do not answer, and send the queries that are due."""
         missing, now = self._missing, self._clock.now_ns()
         if missing is None:
             return
@@ -242,7 +245,7 @@ class StatusQueries:
         self._send(query)
 
     def hear(self, status: Message) -> Fate:
-        """Take an answer. One without a query, or a malformed one, changes nothing."""
+        """Take the answer to a query; ignore an answer without a query, or a malformed one."""
         past, step_id = status.payload.meta.get(STEP_DONE), status.at
         sent_ns = self._open.pop((status.src, *step_id, status.attempt), None)
         if type(past) is not bool or sent_ns is None:
@@ -265,7 +268,7 @@ class StatusQueries:
     # answering
 
     def answer(self, query: Message) -> Fate:
-        """Answer a query: whether this node is done with the step for which a peer awaits its message."""
+        """Answer a peer's query: tell whether this node will send nothing more for the step that the peer waits for."""
         past = self.is_step_done(query.src, query.at)
         head = (self.node, query.src, Kind.STATUS, self._epoch(), query.round, query.step, query.attempt)
         self._send(Message(*head, Payload(meta={STEP_DONE: past})))

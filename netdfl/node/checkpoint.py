@@ -27,7 +27,7 @@ HEADER = "netdfl-state/1"
 
 
 def save_state(state: object, path: str | Path) -> None:
-    """Write `state` to `path`, durably and at once.
+    """Write `state` to the file `path`, and return once the file is durable.
 
     A state is made of NamedTuples, tuples, lists, dicts with int or str keys, tensors, numbers,
     strings and None; a tensor that stands in two places is written once. Raises TypeError, with the
@@ -59,7 +59,7 @@ def _describe(value: Any, where: str, tensors: dict[int, Tensor]) -> object:
 
 
 def load_state(path: str | Path, like: S, *, remedy: str = "delete it to begin that node anew") -> S:
-    """Read a state that `save_state` wrote, of a node whose state has the form of `like` (its first state, say).
+    """Read a state that `save_state` wrote; `like` is a state of the same form, such as the node's first state.
 
     Tensors are put on the device of the tensors of `like`. Raises InputError, with the `remedy`, if the file is damaged
     or holds the state of another algorithm or model.
@@ -84,7 +84,7 @@ def load_state(path: str | Path, like: S, *, remedy: str = "delete it to begin t
 
 
 def _alike(restored: Any, like: Any) -> bool:
-    """Whether `restored` has the type of `like`, and for a list of NamedTuples its items too."""
+    """Return whether `restored` has the same type as `like`; for a list of NamedTuples, also the same item types."""
     if type(restored) is not type(like):
         return False
     if not isinstance(like, list) or not all(map(_is_named, like)):
@@ -129,7 +129,10 @@ class _Reader:
         return kind(**{n: self.restore(v, getattr(like, n, None), f"{where}.{n}") for n, v in fields.items()})
 
     def _beside(self, name: str) -> Any:
-        """Return a NamedTuple that `like` does not hold (its dict is empty, say), from a module of one it holds."""
+        """Find the NamedTuple class `name` in a module that the state already uses; None if there is none.
+
+        Needed where `like` has no value of this class, because its dict is empty, for example.
+        """
         module, _, attribute = name.partition(":")
         if all(kind.__module__ != module for kind in self.types.values()):
             return None

@@ -22,7 +22,7 @@ _NOBODY: frozenset[NodeId] = frozenset()
 
 
 class AutoDeadline:
-    """A deadline: 12 times this node's local round plus 4 times the lag of messages (30 s at most), at least 2 s.
+    """An automatic deadline: 12 local rounds of this node plus 4 message lags (30 s at most), and at least 2 s.
 
     A sender may take ten times as long to compute as this node. The lag of a message is the time from the beginning of
     the wait to its arrival, 0 if it had come before. The lower quartile of the last 32 lags counts. Late messages
@@ -37,21 +37,21 @@ class AutoDeadline:
     LAGS = 4
 
     def __init__(self) -> None:
-        """Begin without a measurement."""
+        """Start without a measurement."""
         self._trained: deque[int] = deque(maxlen=8)
         self._lags: deque[int] = deque(maxlen=LAST)
         self._began: deque[tuple[int, int, int]] = deque(maxlen=64)
 
     def trained(self, took_ns: int) -> None:
-        """Add the duration of a local round of this node."""
+        """Add the measured duration of a local round of this node."""
         self._trained.append(took_ns)
 
     def began(self, round: int, step: int, at_ns: int) -> None:
-        """Note when a wait began, for the lag of messages that come after its end."""
+        """Store the time at which a wait began, to measure the lag of messages that come after the wait's end."""
         self._began.append((round, step, at_ns))
 
     def came(self, number: int, lag_ns: int) -> None:
-        """Add the lag of `number` messages: `lag_ns` after their wait began, 0 if they had come before."""
+        """Add the lag of `number` messages: they came `lag_ns` after their wait began, or before it if 0."""
         self._lags.extend([lag_ns] * min(number, LAST))
 
     def late(self, round: int, step: int, now_ns: int) -> None:
@@ -63,27 +63,27 @@ class AutoDeadline:
 
     @property
     def knows(self) -> bool:
-        """Whether any lag is known."""
+        """Whether the lag of any message has been measured."""
         return bool(self._lags)
 
     def ns(self) -> int:
-        """Return how long to wait now."""
+        """Return the length of the deadline now, in nanoseconds."""
         if not self._lags:
             return max(self.FIRST_NS, self.after(0))
         return self.after(sorted(self._lags)[len(self._lags) // 4])
 
     def after(self, lag_ns: int) -> int:
-        """Return how long to wait if messages come after `lag_ns`."""
+        """Return the length of the deadline in nanoseconds, assuming that messages have the lag `lag_ns`."""
         own = max(self._trained, default=0)
         return max(self.LEAST_NS, self.ROUNDS * own + min(self.LAGS * lag_ns, self.FIRST_NS))
 
     def at_most_ns(self) -> int:
-        """Return how long to wait, at most, for senders that answer queries and say that they will still send."""
+        """Return the longest wait, in nanoseconds, for senders that answer queries and promise to send."""
         return max(self.LONGEST_NS, 10 * self.ROUNDS * max(self._trained, default=0))
 
 
 class Suspects:
-    """The senders that were missed twice in a row, or did not answer queries, and were not heard since.
+    """The senders that are not waited for: missing twice in a row or silent to queries, and without a message since.
 
     Under an automatic deadline a node does not wait for a suspect until a message of it comes. Otherwise a dead node
     that no failure detector names would cost each of its neighbors a time-out in every round.
@@ -92,12 +92,12 @@ class Suspects:
     TIMES = 2
 
     def __init__(self, mailbox: Mailbox) -> None:
-        """Count messages of a suspect by `mailbox`."""
+        """Recognize a new message of a suspect by the counts of `mailbox`."""
         self._mailbox = mailbox
         self._missed: dict[NodeId, tuple[int, int]] = {}
 
     def missed(self, node: NodeId, times: int = 1) -> None:
-        """Note that a wait ended without the message of `node`; this counts `times`."""
+        """Record that a wait ended without the message of `node`, with the weight of `times` missed messages."""
         heard = self._mailbox.num_from(node)
         before, then = self._missed.get(node, (0, heard))
         self._missed[node] = (times + before if then == heard else times, heard)

@@ -73,7 +73,7 @@ class ResendPolicy:
 
 @dataclass(slots=True)
 class _PendingMessage:
-    """An unacknowledged message: its last attempt, when each attempt was sent, and the timer of the next."""
+    """An unacknowledged message: its last attempt, the time of each attempt, and the timer of the next one."""
 
     message: Message
     sent_ns: list[int]
@@ -81,7 +81,7 @@ class _PendingMessage:
 
 
 class AcknowledgingTransport:
-    """A `Transport` around another one, and the `Sink` at its end, that acknowledges and sends again.
+    """A `Transport` around another one, and the `Sink` at its end: acknowledges messages, repeats unacknowledged ones.
 
     Messages other than data and requests go through unchanged.
     """
@@ -125,12 +125,12 @@ class AcknowledgingTransport:
     # as a transport
 
     def attach(self, sink: Sink) -> None:
-        """Deliver arriving messages into `sink`, and acknowledge them."""
+        """Deliver arriving messages into `sink`, and acknowledge them to their senders."""
         self._sink = sink
         self.inner.attach(self)
 
     async def send(self, multicasts: Sequence[Multicast]) -> None:
-        """Send the messages. Data and requests are unacknowledged until an acknowledgement or a reply comes."""
+        """Send the messages, and repeat data and requests until an acknowledgement or a reply comes."""
         now = self.clock.now_ns()
         awaited = [multicast for multicast in multicasts if multicast.id.kind in (Kind.DATA, Kind.REQUEST)]
         data = messages_of(awaited)
@@ -141,12 +141,12 @@ class AcknowledgingTransport:
             self._arm((message.dst, message.logical))
 
     async def aclose(self) -> None:
-        """Stop sending again, and close the inner transport."""
+        """Stop repeating messages, and close the inner transport."""
         self.close()
         await self.inner.aclose()
 
     def close(self) -> None:
-        """Stop sending unacknowledged messages again."""
+        """Stop repeating unacknowledged messages."""
         self._closed = True
         for entry in self._unacknowledged.values():
             if entry.timer is not None:
@@ -168,23 +168,23 @@ class AcknowledgingTransport:
         return [*open, *(each.message for each in self._acknowledged)]
 
     def asks(self, peer: NodeId) -> bool:
-        """Whether a request to `peer` is unanswered and will be sent again."""
+        """Return whether a request to `peer` is unanswered and will be repeated."""
         entries = self._unacknowledged.values()
         return any(e.message.kind is Kind.REQUEST and e.message.dst == peer and e.timer is not None for e in entries)
 
     @property
     def due_again(self) -> tuple[PeerMessage, ...]:
-        """The unacknowledged messages that will be sent again."""
+        """The unacknowledged messages that will be repeated."""
         waiting = [sent for sent, entry in self._unacknowledged.items() if entry.timer is not None]
         return () if self._closed else tuple(waiting)
 
     def sends_again(self, peer: NodeId, step: StepId) -> bool:
-        """Whether an unacknowledged message to `peer` for `step` will be sent again."""
+        """Return whether an unacknowledged message to `peer` for `step` will be repeated."""
         return any(dst == peer and id.at == step for dst, id in self.due_again)
 
     @property
     def left(self) -> tuple[PeerMessage, ...]:
-        """The unacknowledged messages. When this life is over, a later one sends them again."""
+        """The unacknowledged messages, which a later life of the node sends again after this one."""
         return tuple(self._unacknowledged)
 
     def take_acknowledged(self) -> list[Acknowledgement]:
@@ -228,7 +228,7 @@ class AcknowledgingTransport:
         self._post(entry.message)
 
     def _post(self, message: Message) -> None:
-        """Send `message` in a task of its own, without waiting for it."""
+        """Send `message` in a background task, without waiting for it."""
         task = asyncio.get_running_loop().create_task(self.inner.send(unicasts([message])))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -236,12 +236,12 @@ class AcknowledgingTransport:
     # as a sink
 
     def when_room(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once when the mailbox has room."""
+        """Call `callback` once, when the mailbox has room."""
         if self._sink is not None:
             self._sink.when_room(callback)
 
     def deliver(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
-        """Take messages: hand them to the sink and acknowledge data, or settle what an acknowledgement answers."""
+        """Take messages: pass data on to the sink and acknowledge them; match acknowledgements to sent messages."""
         return [self._deliver(message) for message in messages]
 
     def _deliver(self, message: Message) -> Fate | None:
@@ -269,7 +269,10 @@ class AcknowledgingTransport:
             self._held[id] = ack
 
     def saved(self, read: Mapping[str, int]) -> None:
-        """Acknowledge the messages in `read` (in the form of `Mailbox.memory`), now and later: they are durable."""
+        """Acknowledge the messages in `read`, which are now saved on disk, and later also their repetitions.
+
+        `read` has the form of `Mailbox.memory`.
+        """
         self._saved = read
         for id in [each for each in self._held if _is_in(read, each)]:
             self._post(self._held.pop(id))

@@ -34,7 +34,7 @@ RECENT = 100
 
 @dataclass(slots=True)
 class _Beats:
-    """The latest heartbeats of a peer, by their numbers.
+    """The heartbeats of a peer that have come, and estimates of its losses.
 
     Attributes:
         last: the number of the latest beat.
@@ -67,7 +67,7 @@ class _Beats:
 
     @property
     def lost(self) -> float:
-        """The share of lost beats; 0 where none is known to be lost."""
+        """The share of heartbeats that were lost; 0 if no loss is known."""
         came, sent = self.came + self.before[0], self.last - self.first + 1 + self.before[1]
         return 1 - came / sent if 0 < came < sent else 0.0
 
@@ -113,7 +113,7 @@ class Heartbeats:
                 group.create_task(self._beat(peer, now))
 
     def hear(self, message: Message) -> Fate:
-        """Take the heartbeat of a peer."""
+        """Record a heartbeat of a peer."""
         peer = message.src
         if peer in self._heard_ns:
             now = self._heard_ns[peer] = self._clock.now_ns()
@@ -128,7 +128,7 @@ class Heartbeats:
         return Fate.DELIVERED
 
     def may_call_gone(self, peer: NodeId, since_ns: int) -> bool:
-        """Whether the detector may still end a wait for `peer`, which began at `since_ns`, by calling `peer` gone.
+        """Return whether the detector may still end a wait for `peer`, begun at `since_ns`, by declaring `peer` gone.
 
         It may if a beat of `peer` is overdue, or if the wait is younger than the time that a judgment takes. Where
         beats are lost by chance, this is the time in which `misses` losses in a row are expected, up to `MOST_BEATS`
@@ -144,7 +144,7 @@ class Heartbeats:
         return overdue or now - since_ns <= self.every_ns * (self.misses + 1 + chance)
 
     def _beats_until_missed(self, peer: NodeId) -> int:
-        """Return the expected number of beats until `misses` in a row are lost by chance; 0 if beyond `MOST_BEATS`."""
+        """Return the expected number of heartbeats until `misses` in a row get lost; 0 if above `MOST_BEATS`."""
         lost = self._beats[peer].lost
         in_a_row = lost**self.misses
         if in_a_row * (1 - lost) * MOST_BEATS < 1 - in_a_row:
@@ -152,7 +152,7 @@ class Heartbeats:
         return int((1 / in_a_row - 1) / (1 - lost))
 
     async def _beat(self, peer: NodeId, begin_ns: int) -> None:
-        """Send heartbeats to one peer, in a task of its own: a full queue to one peer must not stop those to others."""
+        """Send heartbeats to one peer, in a separate task, so that a full queue to this peer delays no others."""
         number = 0
         while True:
             if not self._still():
@@ -162,7 +162,7 @@ class Heartbeats:
             await self._clock.sleep_until(begin_ns + number * self.every_ns)
 
     async def _watch(self, begin_ns: int) -> None:
-        """Call each peer gone that has missed too many beats."""
+        """Declare each peer gone that has missed too many heartbeats."""
         number = 0
         while True:
             number += 1

@@ -39,28 +39,28 @@ MOST_RUNS = 256
 
 
 class SentSteps:
-    """The steps for which messages were sent over one edge, as runs without gaps; the last 256 runs are remembered.
+    """The steps for which messages were sent over one edge, as ranges without gaps; the last 256 ranges are kept.
 
-    On a static graph there is one run, however long the node runs. Where neighbors change, each message may be a
-    run of its own.
+    On a static graph there is one range, however long the node runs. Where neighbors change, each message may be a
+    range of its own.
     """
 
     __slots__ = ("_earlier", "_first", "_last", "life")
 
     def __init__(self, life: tuple[str, int], step_id: StepId) -> None:
-        """Begin with `step_id`, the first of this `life`: a kind of messages and the number of their sender's life."""
+        """Start with the single step `step_id`; `life` is the kind of messages and the number of the sender's life."""
         self.life = life
         self._first = self._last = step_id
         self._earlier: tuple[StepRun, ...] = ()
 
     @staticmethod
     def goes_on(last: StepId, step_id: StepId) -> bool:
-        """Whether `step_id` follows `last` without a gap: the next step of its round, or step 0 of the next round."""
+        """Return whether `step_id` directly follows `last`: the next step of its round, or step 0 of the next round."""
         rounds, step = step_id[0] - last[0], step_id[1]
         return (rounds == 1 and step == 0) or (rounds == 0 and step == last[1] + 1)
 
     def add(self, first: StepId, last: StepId) -> None:
-        """Add the steps from `first` to `last`, which follow each other; steps sent before change nothing."""
+        """Add the range of steps from `first` to `last`; steps that were added before change nothing."""
         end = self._last
         if first > end:
             if not self.goes_on(end, first):
@@ -70,7 +70,7 @@ class SentSteps:
 
     @property
     def runs(self) -> tuple[StepRun, ...]:
-        """The remembered runs, in order."""
+        """The kept ranges of steps, in order."""
         return (*self._earlier, (self._first, self._last))
 
 
@@ -79,7 +79,7 @@ RoundRun: TypeAlias = tuple[int, int]
 
 
 def with_round(runs: tuple[RoundRun, ...], round: int) -> tuple[RoundRun, ...]:
-    """Return `runs` with `round`, which is in the last run, extends it, or begins a new one."""
+    """Return `runs`, ranges of rounds, with `round` added: inside the last range, extending it, or as a new range."""
     if runs and runs[-1][0] <= round <= runs[-1][1] + 1:
         return (*runs[:-1], (runs[-1][0], max(round, runs[-1][1])))
     return (*runs, (round, round))[-MOST_RUNS:]
@@ -90,18 +90,21 @@ EACH_RECORDED = 100
 
 
 class RefusalLimiter:
-    """A limit on the rows about refusals: from the 101st of a caller and a reason on, one row stands for 100.
+    """A limit on recorded refusals: after 100 for the same caller and reason, each row stands for 100.
 
-    Nothing else bounds how often a stranger calls, or a member that errs. Members are counted each for itself, and all
-    strangers together.
+    Nothing else limits how often a stranger or a faulty member calls. Members are counted separately, and all strangers
+    together.
     """
 
     def __init__(self) -> None:
-        """Begin without refusals."""
+        """Start without refusals."""
         self._seen: Counter[tuple[NodeId | None, FateReason]] = Counter()
 
     def count(self, reason: FateReason, src: NodeId | None = None) -> int:
-        """Count one refusal of `src`, None for a stranger; return for how many a row is due now, 0 if none is."""
+        """Count one refusal of `src` (None: a stranger).
+
+        Return how many refusals a row is now due for, 0 for no row.
+        """
         self._seen[src, reason] += 1
         seen = self._seen[src, reason]
         if seen <= EACH_RECORDED:
@@ -116,7 +119,7 @@ _NONE_FLYING: dict[MessageId, int] = {}
 
 
 class EdgeCount:
-    """The counts of one directed edge, at its sender.
+    """The message counts of one directed edge, kept by its sender.
 
     A fleet may have millions of edges, most of which carry one message. So empty containers are shared by all edges
     until one has something to keep.
@@ -136,7 +139,7 @@ class EdgeCount:
     __slots__ = ("delivered", "dropped", "flying", "last", "last_lost", "lost", "sent", "sent_steps")
 
     def __init__(self) -> None:
-        """Begin without messages."""
+        """Start without messages."""
         self.sent = self.delivered = self.lost = 0
         self.dropped: Mapping[Fate, int] = _NO_DROPS
         self.flying: dict[MessageId, int] = _NONE_FLYING
@@ -180,13 +183,13 @@ class EdgeCount:
 
     @property
     def in_flight(self) -> int:
-        """Number of messages that were sent and are not settled yet."""
+        """Number of messages that were sent and have no fate yet."""
         return self.sent - self.delivered - self.lost
 
 
 @dataclass
 class NodeLedger:
-    """The counts and the record of the messages of one node. A `Ledger`.
+    """The counts of one node's sent messages, and their entry into the record.
 
     Attributes:
         node: the node that sends.
@@ -216,7 +219,7 @@ class NodeLedger:
     _refusal_limiter: RefusalLimiter = field(default_factory=RefusalLimiter)
 
     def sent(self, multicast: Multicast, nbytes: int, at_ns: int) -> None:
-        """Count the messages of a multicast, `nbytes` together, that was handed to the transport."""
+        """Count a multicast that was handed to the transport; its messages have `nbytes` bytes together."""
         for dst in multicast.dsts:
             edge = self._edge(multicast.id.kind, dst)
             edge.remember(multicast.id)
@@ -227,7 +230,7 @@ class NodeLedger:
         self.sent_count += len(multicast.dsts)
 
     def settled(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:
-        """Count and record the fate of messages of this node: a row for each."""
+        """Count and record the fate of messages that this node sent, one row for each."""
         for _, dst in outcome.edges:
             self.count(dst, outcome)
         self.recorder.outcome(outcome, payloads)
@@ -242,7 +245,7 @@ class NodeLedger:
             self.classes[fate.counts_as] += 1
 
     def leaves_out(self, nodes: Iterable[NodeId], round: int) -> None:
-        """Note that `nodes` are sent nothing in `round`, because they are called gone."""
+        """Record that `nodes` get no message in `round`, because they are considered gone."""
         for node in nodes:
             self.left_out[node] = with_round(self.left_out.get(node, ()), round)
 
@@ -267,7 +270,7 @@ class NodeLedger:
         return edge
 
     def refused(self, edge: Edge | None, reason: FateReason, what: str, round: int = -1) -> None:
-        """Count and record a refusal at the boundary; `round` is the message's, -1 if it is not known.
+        """Count and record a message or caller that was refused; `round` is the message's, -1 if unknown.
 
         `edge` is None for a caller that is no peer. A `RefusalLimiter` keeps callers from filling the disk.
         """
@@ -281,10 +284,10 @@ class NodeLedger:
         self.recorder.event(self.clock.now_ns(), self.node, round, "refused", **details)
 
     def outlier(self, message: Message, of: str, size: float, usual: float) -> None:
-        """Record that the size of a model or of a weight, `of`, is out of proportion to those that came before."""
+        """Record that a model or weight (`of`) in a message is far larger than usual."""
         details: dict[str, Scalar] = {"src": message.src, "of": of, "size": size, "usual": usual}
         self.recorder.event(self.clock.now_ns(), self.node, message.round, "outlier", **details)
 
     def mixed_not_finite(self, message: Message) -> None:
-        """Record that `message`, which holds NaN or infinity, is mixed nevertheless."""
+        """Record that `message` is mixed although it holds NaN or infinity."""
         self.recorder.event(self.clock.now_ns(), self.node, message.round, "mixed_not_finite", src=message.src)

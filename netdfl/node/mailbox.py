@@ -42,21 +42,21 @@ _NOTHING: Mapping[NodeId, Message] = {}
 
 
 class _Bits(dict[NodeId, int]):
-    """The bit that stands for each sender, given out in the order of their first message."""
+    """One bit for each sender, assigned in the order of their first messages."""
 
     def __missing__(self, src: NodeId) -> int:
-        """Give the next free bit to `src`."""
+        """Assign the next free bit to `src`."""
         bit = self[src] = 1 << len(self)
         return bit
 
 
 class Mailbox:
-    """The data messages of one node, by step and sender. A `Sink`."""
+    """The received data messages of one node, by step and sender; the node's `Sink`."""
 
     def __init__(
         self, *, keep_late: bool, stale: int = 0, bound: int = 1024, peer_bytes: int = 0, late_bytes: int = 0
     ) -> None:
-        """Begin empty.
+        """Start empty.
 
         Args:
             keep_late: whether late messages carry mass and are kept.
@@ -89,7 +89,10 @@ class Mailbox:
         self._other: dict[Kind, Callable[[Message], Fate | None]] = {}
 
     def on(self, kind: Kind, handler: Callable[[Message], Fate | None]) -> None:
-        """Hand messages of `kind` to `handler` instead of keeping them; None holds one back."""
+        """Pass messages of `kind` to `handler` instead of storing them.
+
+        A handler returns None to make the sender wait.
+        """
         self._other[kind] = handler
 
     def handles(self, kind: Kind) -> bool:
@@ -138,13 +141,16 @@ class Mailbox:
         return _DELIVERED
 
     def _is_too_much(self, message: Message) -> bool:
-        """Whether a message is beyond what is kept of its sender; the only one never is, nor is a duplicate."""
+        """Return whether a message exceeds the bytes that are stored for its sender.
+
+        A sender's only message never does, nor does a duplicate.
+        """
         held = self._early.get(message.src, 0)
         beyond = held > 0 and held + (message.payload.size or 0) > self.peer_bytes
         return beyond and not self.has_seen(message.src, message.at)
 
     def _no_longer_early(self, messages: Collection[Message]) -> None:
-        """Count messages as awaited, or as read."""
+        """Stop counting messages as early, because they are awaited now or were read."""
         for message in messages:
             left = self._early.get(message.src, 0) - (message.payload.size or 0)
             if left > 0:
@@ -153,10 +159,10 @@ class Mailbox:
                 self._early.pop(message.src, None)
 
     def _take_together(self, messages: Sequence[Message]) -> bool:
-        """Take the messages in one step if all are for the awaited step and from different, new senders.
+        """Take all messages at once if they are for the awaited step and from different, new senders.
 
-        Returns whether they were taken. Most messages that reach a node at one instant are so, and one look at the
-        step does for all of them.
+        Returns whether they were taken. Most messages that reach a node at one instant are like this, so one look-up of
+        the step is enough for all.
         """
         step_id, on_awaited = self._awaited, self._on_awaited
         if on_awaited is None or step_id <= self._closed or self._shut:
@@ -184,7 +190,10 @@ class Mailbox:
         return True
 
     def memory(self) -> dict[str, int]:
-        """Return the senders whose messages have been read, by step, as bits, so that a later life refuses them."""
+        """Return the senders whose messages have been read, as a bit set for each step.
+
+        A later life of the node uses it to refuse these messages.
+        """
         read = dict(self._seen)
         for m in self.unread():
             read[m.at] &= ~self._bits[m.src]
@@ -194,11 +203,14 @@ class Mailbox:
         return {f"{round} {step}": senders for (round, step), senders in named.items() if senders}
 
     def unread(self) -> list[Message]:
-        """Return the messages that have come and are not read yet."""
+        """Return the messages that have arrived and are not read yet."""
         return [m for kept in self._unread.values() for m in kept.values()] + self.late
 
     def remember(self, memory: Mapping[str, int]) -> None:
-        """Refuse what an earlier life has read, as duplicates; where its step is awaited again, count it as taken."""
+        """Refuse messages that an earlier life of the node has read, as duplicates.
+
+        Where a step is awaited again, such a message counts as taken.
+        """
         for step_id, senders in memory.items():
             round, step = map(int, step_id.split())
             named = [src for src in range(senders.bit_length()) if senders >> src & 1]
@@ -206,11 +218,14 @@ class Mailbox:
             self._seen[StepId(round, step)] = sum(map(self._bits.__getitem__, named))
 
     def shut(self) -> None:
-        """Refuse messages that have not come before: the node has finished and reads no more."""
+        """Refuse new messages, because the node has finished and reads no more."""
         self._shut = True
 
     def finish(self) -> None:
-        """Note that the node reads no more: of what comes late its weight is kept, which nobody has, and no vector."""
+        """Note that the node has finished reading.
+
+        From now on only the push-sum weights of late messages are stored, without their vectors.
+        """
         self._has_finished = self.late_bytes > 0
         self._late_bytes = 0
 
@@ -252,12 +267,12 @@ class Mailbox:
         return Fate.DELIVERED
 
     def _serves_late(self, message: Message) -> bool:
-        """Whether the awaited exchange, or otherwise the exchange of the next round, still takes a late message."""
+        """Return whether the awaited exchange, or else the exchange of the next round, still takes a late message."""
         next_round = self._closed[0] + 1 if self._on_awaited is None else self._awaited[0]
         return self.keep_late or (self.stale > 0 and next_round - message.round <= self.stale)
 
     def when_room(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once when the mailbox has room again."""
+        """Call `callback` once, when the mailbox has room again."""
         self._waiters.append(callback)
 
     def open(self, step_id: StepId, on_came: OnMessages) -> Collection[NodeId]:
@@ -293,7 +308,10 @@ class Mailbox:
         return taken
 
     def take_early(self, last: StepId) -> list[Message]:
-        """Return the messages for steps up to `last`, none of them awaited, each once; `taken` knows the senders."""
+        """Return the messages for steps up to `last`, before they are awaited, each once.
+
+        `taken` then names their senders.
+        """
         early: list[Message] = []
         for step_id in sorted(s for s in self._unread if s <= last):
             messages = self._unread.pop(step_id)
@@ -309,7 +327,7 @@ class Mailbox:
         return frozenset(self._taken[step_id]) if step_id in self._taken else _NOBODY
 
     def has(self, src: NodeId, step_id: StepId) -> bool:
-        """Whether the message of `src` for `step_id`, which is not over, is here or was taken early."""
+        """Return whether the message of `src` for `step_id`, a step that is not over, has arrived or was taken."""
         return src in self._unread.get(step_id, _NOTHING) or src in self._taken.get(step_id, _NOBODY)
 
     def ahead(self, step_id: StepId) -> frozenset[NodeId]:
@@ -318,11 +336,11 @@ class Mailbox:
         return _NOBODY.union(*later) if later else _NOBODY
 
     def is_over(self, step_id: StepId) -> bool:
-        """Whether `step_id` is over, so that a message for it is late."""
+        """Return whether `step_id` is over, so that a message for it is late."""
         return step_id <= self._closed
 
     def take_late(self) -> list[Message]:
-        """Return the late messages that the next exchange takes, each once."""
+        """Return the late messages that the next exchange still uses, each once."""
         late, self.late = self.late, []
         if self._late_bytes:
             self._late_bytes = 0
@@ -330,14 +348,14 @@ class Mailbox:
         return late
 
     def make_room(self) -> None:
-        """Have what is held back delivered again."""
+        """Call the waiting senders, so that they offer their messages again."""
         waiters, self._waiters = self._waiters, []
         for callback in waiters:
             callback()
 
     @property
     def is_full(self) -> bool:
-        """Whether messages are held back, or would be: there is no more room, or none for a sender's."""
+        """Whether messages are waiting for room, or the mailbox is full."""
         return self._size >= self.bound or bool(self._waiters)
 
     @property

@@ -36,7 +36,7 @@ HEAVY = 8.0
 
 @dataclass
 class NonFinitePolicy:
-    """The scenario's `on_not_finite` at one node: refuse, count, or pass messages that are not finite.
+    """One node's policy on messages with NaN or infinity, from the scenario's `on_not_finite`: refuse, count, or pass.
 
     Attributes:
         how: the choice of the scenario.
@@ -53,7 +53,7 @@ class NonFinitePolicy:
 
     @staticmethod
     def not_finite(inbox: Inbox) -> list[Message]:
-        """Return the messages that hold NaN or infinity, or numbers whose squares are infinite."""
+        """Return the messages with NaN or infinity, or with numbers whose squares are infinite."""
         return [message for message in inbox if length_of(message.payload) == inf]
 
     @staticmethod
@@ -67,7 +67,7 @@ class NonFinitePolicy:
         return inbox
 
     def requests(self, answer: Callable[[Message], None] | None) -> Callable[[Message], None] | None:
-        """Return `answer`, with a check of each request before it."""
+        """Return `answer`, wrapped in a check that each request is finite."""
         return answer if answer is None or self.how == "pass" else partial(self._look_and, answer)
 
     def _look_and(self, answer: Callable[[Message], None], request: Message) -> None:
@@ -80,8 +80,8 @@ class NonFinitePolicy:
     def screen(self, inbox: Inbox) -> Inbox:
         """Return `inbox` itself; raise NotFiniteMessage with the first message that is not finite.
 
-        The first model, and the first weight, of each sender that is out of proportion to all before is recorded. It is
-        mixed: a model may be as long as that. But where the run breaks, this is who sent what broke it.
+        The first model, and the first weight, of each sender that is far larger than all before is recorded. It is
+        mixed nevertheless, because it may be valid; but if the run fails, the record names who sent it.
         """
         data = inbox.messages
         sizes = [length_of(each.payload) for each in data]
@@ -99,7 +99,10 @@ class NonFinitePolicy:
         return inbox
 
     def _compare(self, of: str, factor: float, data: Sequence[Message], sizes: Sequence[float]) -> None:
-        """Record who sent more than `factor` times what is usual: the most before, or else the least of these."""
+        """Record each sender whose size exceeds `factor` times the usual one.
+
+        The usual size is the largest one before, or at first the smallest of these.
+        """
         usual = most = self._usual.get(of) or max(0.0, min(sizes))
         for message, size in zip(data, sizes, strict=True):
             if not usual or size <= factor * usual:
@@ -110,13 +113,16 @@ class NonFinitePolicy:
         self._usual[of] = most
 
     def count(self, messages: list[Message]) -> None:
-        """Record messages that are about to be mixed although they are not finite."""
+        """Record messages that will be mixed although they are not finite."""
         for message in messages:
             self.mixed.add(message.src)
             self.ledger.mixed_not_finite(message)
 
     def blame(self, x: Tensor) -> str:
-        """Return the words of an error that blame the model `x` and its senders for a failed round; empty if finite."""
+        """Return an error text that names the senders of non-finite messages; empty if the model `x` is finite.
+
+        It explains a failed local round.
+        """
         if isfinite(float(x.sum())):
             return ""
         senders = "".join(f", as what node {src} had sent" for src in sorted(self.mixed))
@@ -124,7 +130,7 @@ class NonFinitePolicy:
 
 
 def length_of_model(message: Message) -> float:
-    """Return the length of the model in a message, known by now: x, or x / w; 0 if there is none."""
+    """Return the length of the model in a message, x or x / w; 0 if it has no model."""
     payload = message.payload
     weight = payload.meta.get("w", 1.0)
     if payload.length is None or MODEL not in payload.arrays or type(weight) is not float:

@@ -25,7 +25,7 @@ _NOBODYS_OWN = sys.stdlib_module_names | {"netdfl", "numpy", "torch"}
 
 
 def has_own_parts(algorithm: Algorithm) -> bool:
-    """Whether a user's own code trains, mixes, compresses, waits, or refines the model of a server."""
+    """Return whether any part of the algorithm is a user's own code."""
     return any(map(_holds_own, (algorithm.local, algorithm.mixing, algorithm.wait, algorithm.refine)))
 
 
@@ -43,19 +43,22 @@ def _inside(part: object) -> Iterator[object]:
 
 
 class OwnDraws:
-    """The seeds of the generators from which the own parts of one node draw."""
+    """The seeds of the random generators that a user's own parts use at one node."""
 
     @classmethod
     def of(cls, node: NodeId, algorithm: Algorithm, streams: Streams | None) -> OwnDraws | None:
-        """Return draws from `streams`; None without streams, or if all parts are netdfl's, which draw by name."""
+        """Return the draws of `node` by `streams`.
+
+        None without streams or without own parts, as netdfl's parts draw by name.
+        """
         return cls(node, streams) if streams is not None and has_own_parts(algorithm) else None
 
     def __init__(self, node: NodeId, streams: Streams) -> None:
-        """Take seeds from `streams`."""
+        """Derive the seeds from `streams`."""
         self.node, self._streams = node, streams
 
     def within(self, what: str, round: int, *key: Key) -> AbstractContextManager[object]:
-        """Return a context whose draws depend on this node, `round`, `what` and `key` alone, and so can be repeated."""
+        """Return a context whose random draws depend on node, `round`, `what` and `key` alone, and are repeatable."""
         import torch  # which own parts have loaded already: they compute with tensors
 
         from netdfl.training.drawing import seeded
@@ -63,7 +66,7 @@ class OwnDraws:
         return seeded(self._streams.integer("own parts", self.node, round, what, *key), torch.device("cpu"))
 
     def drawing(self, function: Callable[..., T], round: int, *key: Key) -> Callable[..., T]:
-        """Return `function`, wrapped so that each call draws as in `within`.
+        """Return `function`, wrapped so that each call runs in a context as from `within`.
 
         The seed depends on `key`, or without a key on the function's name and the integers among its arguments.
         """

@@ -19,38 +19,38 @@ from typing import cast
 
 
 class PauseGate:
-    """A gate around the coroutine of a node; while it is closed, the coroutine does not go on."""
+    """A gate around the coroutine of a node; while the gate is closed, the coroutine is stopped."""
 
     def __init__(self) -> None:
-        """Begin open, without a coroutine."""
+        """Start with an open gate and without a coroutine."""
         self.closed = False
         self.coroutine: Coroutine[object, None, None] | None = None
         self._opened: asyncio.Future[None] | None = None
 
     async def run(self, coroutine: Coroutine[object, None, None]) -> None:
-        """Run `coroutine`; while the gate is closed, it does not go on even if what it awaits is done."""
+        """Run `coroutine`; while the gate is closed, the coroutine stays stopped even if its result is ready."""
         self.coroutine = coroutine
         await _Steps(self, coroutine)
 
     def close(self) -> None:
-        """Stop the coroutine at its next step."""
+        """Close the gate: stop the coroutine before its next step."""
         self.closed = True
 
     def open(self) -> None:
-        """Let the coroutine go on."""
+        """Open the gate: let the coroutine continue."""
         self.closed = False
         if self._opened is not None and not self._opened.done():
             self._opened.set_result(None)
 
     def until_open(self) -> Generator[object, None, None]:
-        """Wait, as `yield from`, until the gate is open."""
+        """Wait, by `yield from`, until the gate is open."""
         while self.closed:
             self._opened = asyncio.get_running_loop().create_future()
             yield from self._opened
 
 
 class _Steps(Awaitable[None]):
-    """A coroutine, driven step by step through a gate."""
+    """The steps of a coroutine, each of which passes the gate."""
 
     def __init__(self, gate: PauseGate, coroutine: Coroutine[object, None, None]) -> None:
         self.gate, self.coroutine = gate, coroutine

@@ -47,7 +47,7 @@ class Remembered(NamedTuple):
 
 
 def remember(node: Node) -> Remembered:
-    """Return what `node` must remember now, at the end of a round."""
+    """Return the memory of `node` about messages, at the end of a round."""
     read = node.mailbox.memory()
     if node.delivery is None:
         return Remembered(read)
@@ -57,13 +57,13 @@ def remember(node: Node) -> Remembered:
 
 
 def durable(node: Node, memory: Remembered) -> None:
-    """Acknowledge the messages read in `memory`, which is durable now."""
+    """Acknowledge the messages that were read according to `memory`, which is now saved on disk."""
     if node.delivery is not None:
         node.delivery.saved(memory.read)
 
 
 def recall(node: Node, memory: Remembered) -> None:
-    """Give `node`, whose clock runs, the memory of its earlier life."""
+    """Restore to `node` the memory of its earlier life; its clock must be running."""
     node.mailbox.remember(memory.read)
     if node.delivery is not None:
         node.delivery.saved(memory.read)

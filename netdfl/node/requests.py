@@ -26,7 +26,7 @@ MOST_KEPT = WINDOW
 
 
 class Requests:
-    """The requests to one node, handed to the function that answers them, and kept until there is one."""
+    """The requests that come to one node: passed to the function that answers them, and kept until there is one."""
 
     def __init__(self, ledger: NodeLedger) -> None:
         """Record refused requests in `ledger`. `answered` is the round and step of the last answer, by peer."""
@@ -37,7 +37,7 @@ class Requests:
 
     @property
     def serving(self) -> bool:
-        """Whether there is a function that answers requests now."""
+        """Whether a function that answers requests is set."""
         return self._answer is not None
 
     @property
@@ -46,9 +46,9 @@ class Requests:
         return tuple((message.src, message.round, message.step) for message in self._kept)
 
     def deliver(self, message: Message) -> Fate | None:
-        """Answer a request, or keep it; a malformed one is refused and changes nothing.
+        """Answer a request, or keep it for later; refuse a malformed one.
 
-        None holds it back: as many of its sender are kept already. A peer that awaits a reply asks nothing else.
+        None: the request must be sent again, because enough requests of its sender are kept already.
         """
         if self._answer is None:
             if sum([each.src == message.src for each in self._kept]) >= MOST_KEPT:
@@ -63,7 +63,7 @@ class Requests:
         return Fate.DELIVERED
 
     def serve(self, answer: Callable[[Message], None] | None) -> None:
-        """Give `answer` the kept requests and all later ones; None keeps them."""
+        """Set the function that answers requests, and pass it the kept ones; None: keep requests again."""
         self._answer = answer
         kept, self._kept = self._kept, []
         for message in kept:

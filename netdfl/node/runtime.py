@@ -59,7 +59,7 @@ _LIGHT = 0.1
 
 
 def nobody(peers: Collection[NodeId]) -> bool:
-    """Return False: no peer can be asked."""
+    """Return False: no peer can be asked about missing messages."""
     return False
 
 
@@ -69,7 +69,7 @@ def never() -> bool:
 
 
 class Hooks(Protocol):
-    """The actions of a world at the borders of a round: scripted faults, snapshots, progress."""
+    """The actions of a world at the beginning and end of each round: scripted faults, snapshots, progress."""
 
     async def begin_round(self, round: int) -> None:
         """Act before the node begins `round`: a scripted crash or pause happens here."""
@@ -82,7 +82,7 @@ class Hooks(Protocol):
 
 @dataclass(kw_only=True)
 class Node:
-    """One node: its task, its end of the network, and the loop of its algorithm. A `RoundContext`.
+    """One node: it connects its training task, its transport and the loop of its algorithm.
 
     Attributes:
         id: the node's number.
@@ -192,14 +192,14 @@ class Node:
             self.mailbox.finish() if self.delivery is None else self.mailbox.shut()
 
     def begin(self, alg: Algorithm) -> NodeState:
-        """Return the state to begin with: the one kept over a restart, or the first."""
+        """Return the node's initial state: the one restored after a restart, or a new one."""
         with self.drawing("begin", 0):
             state = self.kept or first_state(self.task.initial(), alg, self.view_of(0, frozenset()))
         self.latest, self._held = state, self.weight_of(state)
         return state
 
     def drawing(self, what: str, round: int, *key: Key) -> AbstractContextManager[object]:
-        """Return a context in which a user's own part draws from the stream of this node, `round`, `what` and `key`."""
+        """Return a context in which a user's own part draws random numbers keyed by node, `round`, `what` and `key`."""
         return AS_THEY_ARE if self._draws is None else self._draws.within(what, round, *key)
 
     def exchanges(self, view: View) -> int:
@@ -212,7 +212,7 @@ class Node:
 
     @property
     def num_steps(self) -> int:
-        """Number of exchanges of the current round; remembered, because it is read often and a view is slow to make."""
+        """Number of exchanges of the current round, cached because it is read often and computing a view is slow."""
         round = max(self.round, 0)
         if self.algorithm.family != "gossip" or round >= self.num_rounds:
             return 1
@@ -224,13 +224,13 @@ class Node:
 
     @property
     def held_weight(self) -> float | None:
-        """The push-sum weight of this node, in its state and in unread messages; None in methods without weights."""
+        """The push-sum weight of this node, including its unread messages; None in methods without weights."""
         if not self.mailbox.keep_late:
             return None
         return max(0.0, self._held) + weight_in(message.payload for message in self.mailbox.unread())
 
     async def rounds(self, first: int) -> AsyncIterator[View]:
-        """Yield the view of each round that is left.
+        """Yield the view of each remaining round.
 
         A node that must catch up first repeats the round in which it crashed: some messages of that round may have left
         before, with mass that is not the node's any more. It waits for nobody in that round, since all others are done
@@ -248,7 +248,7 @@ class Node:
 
     @property
     def _is_behind(self) -> bool:
-        """Whether the node repeats the round in which it crashed, before it goes on in the round of the others."""
+        """Whether the node repeats the round in which it crashed, before it joins the others in their round."""
         return self.round < self.catch_up
 
     async def train(self, state: NodeState, alg: Algorithm, view: View) -> tuple[NodeState, Update]:
@@ -278,7 +278,7 @@ class Node:
         return failure
 
     def _lightness(self, state: NodeState) -> str:
-        """Return the words of an error that name a small push-sum weight, which makes steps long; empty otherwise."""
+        """Return a sentence for an error if a small push-sum weight made the training steps long; else empty."""
         weight = self.weight_of(state)
         return f", at a push-sum weight of {weight:.3g}, by which steps are divided" if 0 < weight < _LIGHT else ""
 
@@ -290,7 +290,7 @@ class Node:
         return await self.worker.run("refine", refine, alg, self.task.objective, view)
 
     async def do(self, function: Callable[..., T], *args: object) -> T:
-        """Call `function`: inline if the vector is short, in the worker if the call would block the loop.
+        """Run `function`: inline if the vector is short, else in the worker, so that it does not block the event loop.
 
         A message of the inbox that proves malformed is refused, and the others are mixed.
         """
@@ -316,7 +316,10 @@ class Node:
         self.recorder.event(now, self.id, message.round, "given_up", dst=message.dst, step=message.step, weight=weight)
 
     async def send(self, view: View, step: int, outbox: Outbox) -> None:
-        """Send the payloads of one step; where the algorithm announces, send a notice to each peer that gets none."""
+        """Send the payloads of one step.
+
+        In an algorithm with notices, a peer without a payload gets a notice instead.
+        """
         at, outboxes = as_step((view.round, step)), {Kind.DATA: outbox}
         if self.algorithm.wait.announce and view.in_neighbors is None:
             without = set(view.may_send_to) - outbox.keys() - self.waits.gone
@@ -341,7 +344,10 @@ class Node:
         return self._gather(view, step, wait, sources, Kind.DATA)
 
     async def collect(self, view: View, wait: WaitPolicy, lag: int | None) -> Inbox:
-        """Wait for the messages of `lag` rounds ago (None: for none), then take all that came up to this round."""
+        """Wait for the messages of `lag` rounds ago (None: for none).
+
+        Return all that have come for rounds up to this one.
+        """
         if lag is None:
             inbox, last = await self.gather(view, 0, replace(wait, need="none")), StepId(self.num_rounds, 0)
         else:
@@ -352,28 +358,31 @@ class Node:
         return Inbox((*inbox, *early), inbox.missing, inbox.acknowledgements)
 
     def serve(self, answer: Callable[[Message], None] | None) -> None:
-        """Hand requests to `answer`, earlier ones first; None keeps them for later."""
+        """Pass requests to `answer`, earlier ones first; None: keep requests for later."""
         self.requests.serve(self.non_finite.requests(answer))
         self.mailbox.make_room()
 
     def reply(self, request: Message, payload: Payload) -> None:
-        """Send a reply in a task of its own. It carries the attempt of its request, so each copy meets its own luck."""
+        """Send a reply in a background task.
+
+        It has its request's attempt number, so the loss of each attempt is independent.
+        """
         self.requests.answered[request.src] = (request.round, request.step)
         reply = self._message(Kind.REPLY, request.src, request.round, request.step, payload)
         self.post(reply._replace(attempt=request.attempt))
 
     def post(self, message: Message) -> None:
-        """Send a message in a task of its own."""
+        """Send a message in a background task."""
         task = asyncio.get_running_loop().create_task(self.transport.send(unicasts([message])))
         self._replies.add(task)
         task.add_done_callback(self._replies.discard)
 
     def owed(self, peer: NodeId) -> bool:
-        """Whether a request to `peer` is unanswered and will be sent again."""
+        """Return whether a request to `peer` is unanswered and will be repeated."""
         return self.delivery is not None and self.delivery.asks(peer)
 
     def is_last(self, view: View) -> bool:
-        """Whether no round follows."""
+        """Return whether this is the last round."""
         return view.round == self.num_rounds - 1
 
     async def ask(self, view: View, peer: NodeId, payload: Payload, wait: WaitPolicy) -> Inbox:
@@ -405,7 +414,7 @@ class Node:
         return inbox
 
     def _record(self, wait: OpenWait, missing: Sequence[NodeId]) -> None:
-        """Record a wait, unless all messages were there when it began."""
+        """Record a wait, unless all its messages were there when it began."""
         now, since, limit = self.clock.now_ns(), wait.since_ns, wait.deadline_ns
         at_once = wait.ended is WaitEnd.CAME and wait.last_src is None
         if now > since and wait.ended is not None and not at_once:
@@ -414,7 +423,7 @@ class Node:
             self.recorder.wait(WaitRecord(*head, deadline, wait.ended, wait.last_src, tuple(missing)))
 
     async def _screened(self, inbox: Inbox) -> Inbox:
-        """Return the messages to mix: without, or with, those that hold NaN or infinity, as the scenario says."""
+        """Apply the scenario's policy on NaN and infinity to an inbox; return the messages to mix."""
         if self.non_finite.how == "refuse":
             return await self.do(self.non_finite.screen, inbox)
         if self.non_finite.how == "count":
@@ -422,7 +431,7 @@ class Node:
         return inbox
 
     async def end_round(self, state: NodeState, view: View) -> None:
-        """Record the figures of the round, then call the hooks of the world."""
+        """Record the figures of the round, then call the world's hook for the end of a round."""
         now = self.clock.now_ns()
         if self._is_behind:
             state, missed = state._replace(round=self.catch_up), self.catch_up - view.round - 1

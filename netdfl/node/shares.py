@@ -1,4 +1,4 @@
-"""Push-sum weight in messages, which a node's figures count beside the weight in its state."""
+"""The push-sum weight in messages, which is counted in addition to the weight in a node's state."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from netdfl.core.types import Message, Payload
 
 
 def weight_in(payloads: Iterable[Payload]) -> float:
-    """Return the push-sum weight that payloads carry together; a weight that is no float counts as 0."""
+    """Return the total push-sum weight in payloads; a weight that is not a float counts as 0."""
     weights = [payload.meta.get("w") for payload in payloads]
     return sum([weight for weight in weights if isinstance(weight, float)])
 

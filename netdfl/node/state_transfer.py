@@ -52,7 +52,7 @@ _NOTHING = Payload()
 
 @dataclass(frozen=True, kw_only=True)
 class JoinPlan:
-    """The way in which a node without a state joins.
+    """The plan by which a node without a state joins the run.
 
     Attributes:
         round: the first round of the node, unless the peer that gives its model is in a later one.
@@ -66,7 +66,7 @@ class JoinPlan:
 
 
 class FetchedModel(NamedTuple):
-    """The model of a neighbor, shape (d,), with that neighbor's round and id; or None and the reason."""
+    """A model fetched from a neighbor, shape (d,), with the neighbor's round and id; or None and the reason."""
 
     model: Tensor | None
     round: int = 0
@@ -92,11 +92,11 @@ class Member(Protocol):
 
     @property
     def view_of(self) -> Callable[[int, frozenset[NodeId]], View]:
-        """A function that returns the node's view of a round, given the nodes that it calls gone."""
+        """A function from a round and the nodes considered gone to the node's view of that round."""
         ...
 
     def post(self, message: Message) -> None:
-        """Send a message in a task of its own."""
+        """Send a message in a background task."""
         ...
 
 
@@ -104,7 +104,10 @@ class StateTransfer:
     """The exchange of models of one node: it answers requests, and asks neighbors when the node has lost its state."""
 
     def __init__(self, node: Member) -> None:
-        """Answer requests to `node` from now on. `since_ns` says since when it asks for a model; None: it does not."""
+        """Start to answer requests to `node`.
+
+        `since_ns` is the time since when it asks for a model; None: it does not.
+        """
         self._node = node
         self._like: Tensor | None = None
         self._asked: set[NodeId] = set()
@@ -117,7 +120,7 @@ class StateTransfer:
         node.mailbox.on(Kind.MODEL, self._take)
 
     async def join(self, how: JoinPlan) -> NodeState:
-        """Ask for a model and return the state that begins with it; record its source, or why there is none."""
+        """Ask neighbors for a model, and return a state that starts from it; record its source, or the failure."""
         node = self._node
         initial = node.task.initial()
         fetched = await self._fetch(how, initial)
@@ -161,7 +164,7 @@ class StateTransfer:
         return there[attempt % len(there)] if there else None
 
     async def _patience(self, attempt: int) -> None:
-        """Wait until a model has come, or until it is time to ask the next neighbor."""
+        """Wait until a model has come, or until the next neighbor should be asked."""
         if self._came is not None:
             return
         clock = self._node.clock
@@ -174,7 +177,7 @@ class StateTransfer:
             timer.cancel()
 
     def _give(self, request: Message) -> Fate:
-        """Answer the request of a peer, unless this node has no model itself, or the peer asks without end."""
+        """Answer a peer's request for the model, unless this node has none or the peer asks too often."""
         node, state = self._node, self._node.latest
         epoch, asked = self._given.get(request.src, (0, 0))
         asked = asked + 1 if epoch == request.epoch else 1
@@ -187,7 +190,7 @@ class StateTransfer:
         return Fate.DELIVERED
 
     def _take(self, message: Message) -> Fate:
-        """Take a model if it was asked for and is the first."""
+        """Take the first model that comes as an answer; refuse others."""
         if self._like is None or message.src not in self._asked:
             return Fate.LATE
         try:

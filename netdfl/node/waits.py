@@ -42,7 +42,7 @@ _ALL = 2**31
 
 @dataclass(slots=True)
 class OpenWait:
-    """The wait of a node: for which messages, since when, and what has come so far.
+    """A node's current wait: for which messages, since when, and which of them have come so far.
 
     Attributes:
         round: the round of the awaited messages.
@@ -80,7 +80,7 @@ class OpenWait:
 
 
 class Waits:
-    """Let one node wait for messages of its peers, one wait at a time, until enough came or its deadline ends it."""
+    """The waits of one node for messages of its peers, one at a time, each ended by enough messages or a deadline."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Waits:
         can_ask: Callable[[Collection[NodeId]], bool] = lambda peers: False,
         draws: OwnDraws | None = None,
     ) -> None:
-        """Begin without a wait.
+        """Start without a wait.
 
         Args:
             node: the node that waits.
@@ -182,13 +182,16 @@ class Waits:
         return policy.patience * (self.auto.at_most_ns() if asks else self.auto.ns())
 
     def _asks(self, sources: frozenset[NodeId] | None, policy: WaitPolicy, kind: Kind) -> bool:
-        """Whether all awaited senders can be sent status queries. These are about rounds, so replies are excluded."""
+        """Return whether all awaited senders can be sent status queries.
+
+        Queries are about rounds, so waits for replies send none.
+        """
         if self.queries is None or policy.deadline_ns != "auto" or kind is not Kind.DATA:
             return False
         return sources is not None and self.can_ask(sources)
 
     def _learn(self, wait: OpenWait, number: int, lag_ns: int) -> None:
-        """Give the lag of messages to the automatic deadline, which needs it where senders are not asked."""
+        """Report the lag of messages to the automatic deadline, which is used where senders can't be asked."""
         if not wait.asks:
             self.auto.came(number, lag_ns)
 
@@ -202,7 +205,7 @@ class Waits:
 
     @property
     def _tells_loss(self) -> bool:
-        """Whether a message for a later step shows that the one for this step is lost, or includes its content."""
+        """Whether a message for a later step proves that the message for this step is lost, or replaces it."""
         policy = self.policy
         return policy.cumulative or (policy.deadline_ns == "auto" and policy.ordered and not policy.resent)
 
@@ -232,13 +235,13 @@ class Waits:
         return (wait.sources or frozenset()) - wait.have - gone - wait.silent
 
     def _will_not_come(self, peer: NodeId) -> None:
-        """Wait for `peer` no more: it is done with the step, so its message is lost."""
+        """Stop waiting for `peer`, which is done with the step: its message is lost."""
         if self.current is not None:
             self.current.silent |= {peer}
             self._check()
 
     def _do_not_answer(self, peers: Collection[NodeId]) -> None:
-        """Wait for `peers` no more: they left their status queries unanswered."""
+        """Stop waiting for `peers`, which left their status queries unanswered."""
         wait = self.current
         if wait is not None:
             for peer in peers:
@@ -248,7 +251,7 @@ class Waits:
             self._check()
 
     def close(self) -> None:
-        """Drop the alarms: no wait follows."""
+        """Cancel the timers, because no wait follows."""
         self._deadline.clear()
         if self.queries is not None:
             self.queries.close()
@@ -264,7 +267,7 @@ class Waits:
             self._done.set_result(None)
 
     def _hurry(self, wait: OpenWait) -> bool:
-        """Bring the deadline of a first wait forward once half of the messages have come; return whether it moved."""
+        """Shorten the deadline of the first wait once half of the messages have come; return whether it changed."""
         if wait.asks or wait.last_ns is None or wait.deadline_ns is None:
             return False
         known = wait.since_ns + self.policy.patience * self.auto.after(wait.last_ns - wait.since_ns)
@@ -274,7 +277,7 @@ class Waits:
         return True
 
     def _arrived(self, step_id: StepId, senders: Collection[NodeId]) -> None:
-        """Count messages that have come, for the awaited step or for a later one."""
+        """Count messages that have arrived for the awaited step or for a later one."""
         wait = self.current
         if wait is None:
             return
@@ -297,7 +300,10 @@ class Waits:
             self._check()
 
     def _noticed(self, message: Message) -> Fate:
-        """Take a notice: its sender sends nothing in a step. An earlier life of it may have, whose message counts."""
+        """Take a notice that its sender sends nothing in a step.
+
+        A message that an earlier life of the sender sent for this step still counts.
+        """
         step_id, wait = message.at, self.current
         if self.mailbox.is_over(step_id):
             return Fate.LATE
@@ -357,7 +363,7 @@ class Waits:
             self._check()
 
     def set_gone(self, node: NodeId) -> None:
-        """Wait for `node`, which the failure detector calls gone, no more until it returns."""
+        """Stop waiting for `node`, which the failure detector considers gone, until it returns."""
         self.gone.add(node)
         self._check()
 

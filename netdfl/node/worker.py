@@ -1,4 +1,4 @@
-"""Workers: they run the maths of nodes beside the event loop, which must stay free for messages."""
+"""Workers that run the mathematics of nodes outside the event loop, which must stay free for messages."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Compute: TypeAlias = Callable[[Sequence[Callable[[], object]]], Sequence[tuple[o
 
 
 class Worker(Protocol):
-    """A place where the functions of a node run."""
+    """A runner of a node's computations."""
 
     async def run(self, what: str, function: Callable[..., T], *args: object) -> T:
-        """Run `function(*args)` and return its result. `what` names the work, by which its time is estimated."""
+        """Run `function(*args)` and return the result; `what` names the kind of work, to estimate its time."""
         ...
 
     def spare(self, numel: int) -> bool:
-        """Whether work on `numel` numbers is short enough to run inline."""
+        """Return whether work on `numel` numbers is short enough to run inline."""
         ...
 
 
@@ -37,7 +37,7 @@ class ThreadWorker:
     """Work that took less processor time than this the last time runs on the loop: a thread would cost as much."""
 
     def __init__(self, threads: int = 1, begin: Callable[[], None] | None = None) -> None:
-        """Prepare at most `threads` threads, started when needed; each calls `begin` first."""
+        """Prepare up to `threads` threads, started when needed; each calls `begin` first."""
         self._begin = begin
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._most = threads
@@ -46,7 +46,7 @@ class ThreadWorker:
         self._took: dict[str, float] = {}
 
     async def run(self, what: str, function: Callable[..., T], *args: object) -> T:
-        """Run in a thread, in order of submission; or on the loop if such work is short and no thread is busy."""
+        """Run a call in a thread, in order of submission; or inline if such work is short and no thread is busy."""
         if self._most == 1 and not self._under_way and self._took.get(what, inf) < self.INLINE_S:
             await asyncio.sleep(0)
             return self._timed(what, function, *args)
@@ -73,11 +73,11 @@ class ThreadWorker:
             self._took[what] = time.thread_time() - began
 
     def spare(self, numel: int) -> bool:
-        """Whether `numel` is at most a million, which takes a millisecond at most."""
+        """Return whether `numel` is at most a million, which takes at most a millisecond."""
         return numel <= self.INLINE_NUMEL
 
     def close(self) -> None:
-        """Stop the threads after the work that was submitted."""
+        """Stop the threads after the submitted work is done."""
         for _ in self._threads:
             self._jobs.put(None)
 
@@ -91,12 +91,12 @@ class ThreadWorker:
 
 
 class BatchWorker(ThreadWorker):
-    """A worker with one thread that computes all waiting calls as one batch, and never waits for a batch to fill."""
+    """A worker with one thread that computes all calls waiting at a time as one batch."""
 
     INLINE_S = 0.0
 
     def __init__(self, compute: Compute) -> None:
-        """Compute batches by `compute`."""
+        """Compute each batch by calling `compute`."""
         super().__init__()
         self._compute = compute
 
@@ -124,7 +124,7 @@ class BatchWorker(ThreadWorker):
 
 
 class _Job:
-    """A call and the future of its result, in the loop that waits for it; half as costly as an executor's future."""
+    """A submitted call and its result for the event loop that waits for it; cheaper than an executor's future."""
 
     __slots__ = ("done", "function", "loop")
 
@@ -132,13 +132,13 @@ class _Job:
         self.loop, self.function, self.done = loop, function, loop.create_future()
 
     def end(self, result: object, error: BaseException | None) -> None:
-        """Hand the outcome to the loop, from the thread."""
+        """Pass the result or the error from the thread to the event loop."""
         with suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits
             self.loop.call_soon_threadsafe(settle, self.done, result, error)
 
 
 def settle(done: asyncio.Future[Any], result: object = None, error: BaseException | None = None) -> None:
-    """Give a future its outcome, unless it is done already: its waiter may have been cancelled."""
+    """Set the result or error of a future, unless it is done already because its waiter was cancelled."""
     if done.done():
         return
     if error is None:

@@ -25,7 +25,7 @@ MOST_NS = 1 << 60
 
 
 def is_plausible(fate: str, arrived_ns: int | None) -> bool:
-    """Whether a fate and an arrival time that another node sent are possible: a known form, and a time in bounds."""
+    """Return whether a fate and an arrival time from another node are valid: a known fate, a time within bounds."""
     return Fate.is_text(fate) and (arrived_ns is None or abs(arrived_ns) <= MOST_NS)
 
 
@@ -33,7 +33,10 @@ class Sink(Protocol):
     """The receiver of the messages that a transport delivers to one node."""
 
     def deliver(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
-        """Take messages in this order; return the fate of each, or None if the mailbox is full, to be offered again."""
+        """Take messages in this order.
+
+        Return the fate of each, or None if the mailbox is full and the caller must retry.
+        """
 
     def when_room(self, callback: Callable[[], None]) -> None:
         """Call `callback` once, soon after the mailbox has room again."""
@@ -46,7 +49,7 @@ def deliver_one(sink: Sink, message: Message) -> Fate | None:
 
 
 class Ledger(Protocol):
-    """The receiver of a transport's reports about messages, from which the record makes its rows.
+    """The interface to which a transport reports the messages that it sends and their fates.
 
     Each message has one row, which its sender's side writes. Times are nanoseconds of the fleet's clock.
     """
@@ -55,10 +58,10 @@ class Ledger(Protocol):
         """Count the messages of a multicast, `nbytes` together on the wire, that was handed to the transport."""
 
     def settled(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:
-        """Take the fate of messages, with the payload of each in the order of the edges."""
+        """Record an outcome: the fate that its messages share, with one payload for each of its edges, in order."""
 
     def refused(self, edge: Edge | None, reason: FateReason, what: str) -> None:
-        """Count something foreign or malformed that came in and changed nothing."""
+        """Count an invalid message that was discarded; `what` describes it, and `edge` is None if it is unknown."""
 
 
 class Transport(Protocol):
@@ -75,4 +78,4 @@ class Transport(Protocol):
         """
 
     async def aclose(self) -> None:
-        """Close the transport; settle messages that are still in flight as `in_flight`."""
+        """Close the transport. Messages still under way get the fate `in_flight`."""

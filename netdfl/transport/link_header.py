@@ -58,4 +58,4 @@ class LinkHeaderSink(Sink, Protocol):
     """A sink that also takes messages with a link header, which may be due later than they come."""
 
     def deliver_with_header(self, message: Message, link_header: bytes) -> Fate | None:
-        """Take a message; return its fate, `in_flight` if that comes later, or None if it must be offered again."""
+        """Take a message; return its fate, `in_flight` if the fate follows later, None if it must be offered again."""

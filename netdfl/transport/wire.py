@@ -56,9 +56,9 @@ _Buffer = bytes | memoryview
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Limits:
-    """The limits of a decoder. `max_bytes` bounds the body and comes from the scenario's model.
+    """The limits of a frame decoder. `max_bytes` bounds the body and comes from the scenario's model.
 
-    Limits are compared by identity, because they are part of the key of a cache that each message looks into.
+    Limits are compared by identity, because they are part of a cache key that is looked up for each message.
     """
 
     max_bytes: int = 1 << 26
@@ -82,17 +82,17 @@ class Header(NamedTuple):
 
 
 class FrameWriter:
-    """The writing of frames: of a header, and of a body inline or by reference.
+    """The encoder of frames, each with a header and a body, or a header and a reference to shared memory.
 
     A body is the same for all receivers of a payload, and is encoded once.
     """
 
     def __init__(self, run_id: bytes) -> None:
-        """Write the frames of the run `run_id`."""
+        """Write frames for the run with id `run_id`."""
         self._run_id = run_id
 
     def header(self, message: Message, sent_ns: int) -> bytes:
-        """Return the 40 bytes that name the message. Raises ValueError for a number that does not fit."""
+        """Return the 40-byte header that identifies a message. Raises ValueError for a number that does not fit."""
         src, _, kind, epoch, round_, step, attempt, _ = message
         numbers = _KIND_NUMBERS[kind], attempt, src, epoch, round_, step
         try:
@@ -116,17 +116,17 @@ class FrameWriter:
 
     @staticmethod
     def referring(header: bytes, reference: bytes) -> bytes:
-        """Return a frame with a reference to shared memory in place of the body."""
+        """Return a frame with a reference to shared memory in place of its body."""
         return b"".join((b"\x0a", varint(len(header)), header, b"\x22", varint(len(reference)), reference))
 
     @staticmethod
     def with_link_header(frame: bytes, link_header: bytes) -> bytes:
-        """Return a frame with the header of an emulated link behind its body."""
+        """Return the frame with an emulated link's header appended."""
         return b"".join((frame, b"\x1a", varint(len(link_header)), link_header))
 
     @staticmethod
     def size(payload: Payload) -> int:
-        """Return the exact bytes of a frame with `payload`, without the headers of HTTP/2 and TCP."""
+        """Return the exact size in bytes of a frame with `payload`, without HTTP/2 and TCP headers."""
         if payload.size is None:
             at = _LENGTH.size + len(FrameWriter._metadata(payload))
             for array in payload.arrays.values():
@@ -136,7 +136,7 @@ class FrameWriter:
 
     @staticmethod
     def body(payload: Payload) -> tuple[_Buffer, ...]:
-        """Return the body as buffers that share the memory of the arrays; cached in `payload.encoded`."""
+        """Return the body as buffers that share memory with the payload's arrays; cached in `payload.encoded`."""
         if payload.encoded is None:
             parts = FrameWriter._content(payload)
             digest = xxh3_64()
@@ -148,7 +148,7 @@ class FrameWriter:
 
     @staticmethod
     def write_body(payload: Payload, into: memoryview) -> None:
-        """Write the body to `into`, which has its size, in one pass over the arrays."""
+        """Write the body into `into`, which has exactly its size, in one pass over the arrays."""
         digest, at = xxh3_64(), 0
         for part in FrameWriter._content(payload):
             view = memoryview(part)
@@ -179,7 +179,7 @@ class FrameWriter:
 
     @staticmethod
     def packed(meta: Mapping[str, Scalar], listing: Listing) -> bytes:
-        """Return the metadata of a body: a map, and the listing of its arrays."""
+        """Return the encoded metadata of a body: its key-value pairs, and the listing of its arrays."""
         packed: bytes = msgpack.packb((meta, listing), default=_plain)
         return packed
 
@@ -195,15 +195,15 @@ def encode(message: Message, run_id: bytes, sent_ns: int) -> bytes:
 
 
 class FrameReader:
-    """The reading of frames within limits. Raises MessageErrors only, whatever the bytes are."""
+    """The decoder of frames, within limits. Invalid bytes raise MessageErrors, never other errors."""
 
     def __init__(self, limits: Limits) -> None:
-        """Read within `limits`."""
+        """Accept frames within `limits`."""
         self._limits = limits
 
     @staticmethod
     def split_link_header(data: _Buffer) -> tuple[memoryview, memoryview | None]:
-        """Return the frame alone, and the link header behind it or None. Raises MalformedMessage."""
+        """Split data into the frame and the link header behind it, None if there is none. Raises MalformedMessage."""
         view = memoryview(data)
         nbytes, body_at = FrameReader._body_of(view)
         end = body_at + nbytes
@@ -218,7 +218,10 @@ class FrameReader:
 
     @staticmethod
     def split_reference(frame: memoryview) -> tuple[Header, bytes] | None:
-        """Return the header and the reference of a frame, or None if it has a body. Raises as `FrameReader.header`."""
+        """Return the header and the shared-memory reference of a frame; None if the frame has a body.
+
+        Raises as `header`.
+        """
         at = 2 + _HEADER.size
         if len(frame) < at + 2 or frame[1] != _HEADER.size or frame[at] != 0x22:
             return None
@@ -291,7 +294,7 @@ class FrameReader:
 
     @staticmethod
     def varint(data: memoryview, at: int) -> tuple[int, int]:
-        """Return the protobuf varint at `at`, and where it ends. Raises MalformedMessage."""
+        """Return the protobuf varint at offset `at`, and the offset after it. Raises MalformedMessage."""
         value = 0
         for index, byte in enumerate(data[at : at + 10]):
             value |= (byte & 0x7F) << (7 * index)
@@ -301,7 +304,7 @@ class FrameReader:
 
     @staticmethod
     def _body_of(frame: memoryview) -> tuple[int, int]:
-        """Return the length of a frame's body, or of its reference, and where it begins."""
+        """Return the length of a frame's body or reference, and the offset at which it begins."""
         begun = len(frame) >= BODY_AT and frame[0] == 0x0A and frame[1] < BODY_AT - 3
         if not begun or frame[2 + frame[1]] not in b"\x12\x22":
             raise MalformedMessage(f"{len(frame)} bytes came that are not a frame: no header and body fields")
@@ -313,7 +316,7 @@ class FrameReader:
         return self.unpacked(data)
 
     def unpacked(self, data: _Buffer) -> tuple[dict[str, Any], Listing]:
-        """Return what `FrameWriter.packed` packed."""
+        """Decode metadata that `FrameWriter.packed` encoded."""
         try:
             content = msgpack.unpackb(data, raw=False, strict_map_key=True, ext_hook=_no_extension)
         except (ValueError, RecursionError, OverflowError, msgpack.UnpackException) as error:
@@ -359,7 +362,7 @@ class FrameReader:
 
 
 def decode(data: _Buffer, limits: Limits) -> tuple[Header, Payload]:
-    """Read a frame by a `FrameReader`. Raises MessageErrors only."""
+    """Decode a frame into its header and payload. Raises MessageErrors only."""
     return FrameReader(limits).decode(data)
 
 
@@ -375,7 +378,10 @@ def varint(value: int) -> bytes:
 
 @lru_cache(maxsize=64)
 def _bare(listing: Listing) -> bytes:
-    """Return the metadata of a payload of arrays alone. Cached: it is the same in every round."""
+    """Return the encoded metadata of a payload that has only arrays.
+
+    Cached: it is the same in every round.
+    """
     return FrameWriter.packed({}, listing)
 
 

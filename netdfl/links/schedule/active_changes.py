@@ -1,4 +1,4 @@
-"""The rules of a link at a moment: its own ones, and the changes by the schedule that are in force.
+"""The rules of a link at a moment: the scenario's, overridden by the scheduled changes that are in force.
 
 Changes override one another in the order in which they begin. A value replaces the value before, relative changes
 included; a relative change multiplies. A change that ends (`unset`) is taken out as if it had never been. Where several
@@ -23,14 +23,14 @@ Where: TypeAlias = tuple[tuple[Block, ...], tuple[NodeId, ...]]
 
 @dataclass(frozen=True, slots=True)
 class EffectiveValue:
-    """The present value of one key, and the factor on it. `value` is a state's name, or a part (None: no rule)."""
+    """The current value of one rule, and a factor on it. `value` is a state's name or a part; None: no rule."""
 
     value: Any
     scale: float = 1.0
 
 
 class OwnRules(NamedTuple):
-    """The values of a link's keys before any event, and the keys that have a rule."""
+    """The values of a link's rules before any event, and the names of the rules that it has."""
 
     values: Mapping[str, EffectiveValue]
     used: frozenset[str]
@@ -44,7 +44,7 @@ def own_rules(spec: LinksSpec, edge: Edge) -> OwnRules:
 
 
 class TargetIndex(Generic[T]):
-    """Items by the links that they concern: a lookup for items of single links, a search among items of many links."""
+    """An index from links to items: by look-up for items of single links, by search for items of many links."""
 
     __slots__ = ("_single", "_wide")
 
@@ -87,7 +87,7 @@ def few_edges(blocks: Sequence[Block], most: int) -> list[Edge] | None:
 
 
 class Overlays:
-    """The changes in force. A change with a cause ends with that cause's `unset`; a standing one stays."""
+    """The scheduled changes in force. A change ends with the `unset` of the same cause; without one it stays."""
 
     __slots__ = ("_count", "_links", "_nodes", "_windows")
 
@@ -124,7 +124,7 @@ class Overlays:
 
 
 def effective(base: Mapping[str, EffectiveValue], events: Iterable[CompiledEvent]) -> dict[str, EffectiveValue]:
-    """Return the values of all keys: `base`, overridden by `events` in order."""
+    """Return the value of each rule: `base`, overridden by `events` in order."""
     values = dict(base)
     standing, windows = base["state"].value if "state" in base else "up", []
     for event in events:
@@ -145,7 +145,7 @@ def effective(base: Mapping[str, EffectiveValue], events: Iterable[CompiledEvent
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The values for messages of some rounds, from round `start` to the next piece."""
+    """The rule values for messages from round `start` on, up to the next piece."""
 
     start: int
     values: Mapping[str, EffectiveValue]
@@ -155,7 +155,7 @@ UNSAID = object()
 
 
 def by_rounds(events: Sequence[CompiledEvent]) -> list[Piece]:
-    """Return the changes that `at_round` events make on one link, cut where any begins or ends.
+    """Return the changes of one link by `at_round` events, as pieces cut where any change begins or ends.
 
     A key that no event names in a piece has the value `UNSAID` there: the value by the clock applies.
     """

@@ -1,4 +1,4 @@
-"""Contradictions among the entries of a schedule on one node, such as the restart of a node that never crashed."""
+"""Contradictions among schedule entries about one node, such as the restart of a node that never crashed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DONE = {"crash": "crashed", "pause": "paused", "slow_down": "slowed down"}
 
 
 def node_conflicts(events: Iterable[CompiledEvent]) -> Iterable[Conflict]:
-    """Return each entry's first contradiction on a node, where it is certain before the run.
+    """Return each entry's first contradiction about a node, if it is certain before the run.
 
     Times can't be compared with rounds before the run. So for each kind of fault on one node, events by the clock are
     compared with each other if there are no others, and events by rounds likewise. `events` are in their order.
@@ -51,7 +51,7 @@ def _conflicts(node: NodeId, begin: str, events: Sequence[CompiledEvent]) -> Ite
 
 
 def _in_order(node: NodeId, begin: str, events: Sequence[CompiledEvent], ending: set[int]) -> Iterator[Conflict]:
-    """Yield the first conflict among faults of one kind; the entries `ending` end by themselves."""
+    """Yield the first conflict among faults of one kind on one node; entries in `ending` have a scheduled end."""
     now: CompiledEvent | None = None
     for event in events:
         by_itself = now is not None and bool({event.source, now.source} & ending)
@@ -80,7 +80,7 @@ def _is_end(event: CompiledEvent) -> bool:
 
 
 def _again(node: NodeId, first: CompiledEvent, then: CompiledEvent) -> str:
-    """Return the fault of `then`, which begins before `first` has ended."""
+    """Return the error text for fault `then`, which begins before the earlier fault `first` has ended."""
     done, what = _DONE[then.action], f"at {_when(then)} it would {then.action.replace('_', ' ')} node {node}"
     if first.source == then.source:
         return f"{what}, which it has {done} at {_when(first)} already; let it end before it begins again"

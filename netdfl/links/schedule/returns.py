@@ -10,7 +10,7 @@ from netdfl.links.schedule.events import CompiledEvent
 
 
 class Return(NamedTuple):
-    """The return of a crashed node, with or without the state of its last round's end.
+    """The return of a crashed node, with or without the state that it had at the end of its last round.
 
     `weight` is the push-sum weight of a node without its state. A node with its state makes every missed round if
     `replays`.
@@ -23,14 +23,14 @@ class Return(NamedTuple):
 
     @classmethod
     def by(cls, event: CompiledEvent, at_ns: int) -> Self:
-        """Read the restart `event` for a node that returns at `at_ns`."""
+        """Read the `event` that restarts a node, for a return at `at_ns`."""
         keep = event.parameters.get("state", "kept") == "kept"
         replays = event.parameters.get("rejoin") == "replay"
         return cls(at_ns, keep, event.parameters.get("rejoin_weight", 0), replays)
 
 
 def returns_by_node(events: Iterable[CompiledEvent]) -> dict[NodeId, list[CompiledEvent]]:
-    """Return the restarts by node: a schedule may have very many, and each node asks for its own."""
+    """Return the restart events by node, so that each node looks only at its own."""
     found: dict[NodeId, list[CompiledEvent]] = {}
     for event in events:
         if event.action == "restart":
@@ -42,7 +42,7 @@ def returns_by_node(events: Iterable[CompiledEvent]) -> dict[NodeId, list[Compil
 def find_return(
     events: Sequence[CompiledEvent], node: NodeId, at_ns: int, *, source: int, at_round: int | None
 ) -> Return | None:
-    """Return the return of `node` after its crash at `at_ns` by the event of entry `source`; None: it stays away."""
+    """Find how `node` returns after its crash at `at_ns` by entry `source`; None: it stays away."""
     found = []
     for event in events:
         if event.action != "restart" or node not in event.nodes:
@@ -56,7 +56,7 @@ def find_return(
 
 
 def fresh_round(crashed_in: int, others: Iterable[int]) -> int:
-    """Return the first round of a node that lost its state: the first that no other node has begun.
+    """Return the first round for a node that lost its state: the first that no other node has begun.
 
     A node that kept its state begins with the round in which it crashed, and sends that round's messages again.
     Receivers ignore a duplicate, so mass that the node gave away is taken once, and not owned again.
@@ -65,7 +65,7 @@ def fresh_round(crashed_in: int, others: Iterable[int]) -> int:
 
 
 def keeps_state(events: Sequence[CompiledEvent], node: NodeId) -> bool:
-    """Whether `node` may have to begin again with the state of its last round's end."""
+    """Return whether `node` may have to restart from the state at the end of a round."""
     return any(
         event.action == "restart" and node in event.nodes and event.parameters.get("state", "kept") == "kept"
         for event in events

@@ -21,14 +21,14 @@ BYTE = 8 * 10**9 * PARTS
 
 
 class ShareTaker(Protocol):
-    """Anything that takes a share of each of its links. Its `rate` is in parts; None: unlimited."""
+    """A user of shared links, such as a flow. Its `rate` is in parts of a bit per second; None: unlimited."""
 
     links: Sequence[SharedLink]
     rate: int | None
 
 
 class SharedLink:
-    """One link, and the flows that cross it now.
+    """One shared link, and the flows that cross it now.
 
     Attributes:
         order: the place among links whose shares are equal, so that no rounding depends on who came first.
@@ -42,7 +42,7 @@ class SharedLink:
     )
 
     def __init__(self, order: tuple[int, ...], shape: Shape, scale: float = 1.0) -> None:
-        """Begin idle, with a full bucket."""
+        """Start without flows and with a full token bucket."""
         self.order = order
         self.flows: dict[Any, None] = {}  # each one a `Flow`, of a module that knows this one
         self._held: dict[Transit, int] = {}
@@ -50,7 +50,7 @@ class SharedLink:
         self.set(shape, scale)
 
     def set(self, shape: Shape, scale: float) -> None:
-        """Take another shape and a factor on its rate. What the bucket owes stays."""
+        """Replace the parameters and the factor on the rate; keep the bucket's fill."""
         self.shape, self.scale = shape, scale
         rate = shape.rate_bps
         self.capacity = None if rate is None else int(Fraction(rate) * Fraction(scale) * PARTS)
@@ -58,7 +58,7 @@ class SharedLink:
     # the queue
 
     def is_full(self, nbytes: int) -> bool:
-        """Whether a message does not fit behind those that are here; the oldest one is in service, not in the queue."""
+        """Return whether the queue has no room for a message of `nbytes`; the oldest message is not in the queue."""
         shape, held = self.shape, self._held
         if not held or (shape.queue_bytes is None and shape.queue_messages is None):
             return False
@@ -67,36 +67,36 @@ class SharedLink:
         return self._waiting - next(iter(held.values())) + nbytes > (shape.queue_bytes or 0)
 
     def take(self, unit: Transit) -> None:
-        """Count a message that waits here or goes over this link."""
+        """Count a message that waits at this link or crosses it."""
         self._held[unit] = unit.nbytes
         self._waiting += unit.nbytes
 
     def release(self, unit: Transit) -> None:
-        """Count a message no more."""
+        """Stop counting a message."""
         self._waiting -= self._held.pop(unit, 0)
 
     # the bucket
 
     def pass_until(self, now_ns: int) -> None:
-        """Let the bucket fill, or empty, at the rates since the last change of a share."""
+        """Update the fill of the token bucket to `now_ns`, at the rates since the last update."""
         if self.shape.burst_bytes and self.capacity is not None:
             self._debt = max(0, self._debt + (self._load - self.capacity) * (now_ns - self._since_ns))
         self._since_ns = now_ns
 
     @property
     def bucket(self) -> int:
-        """The volume that may pass at once; 0 without a bucket, where the rate is 0, and for a rounding's rest."""
+        """The volume that may pass at once; 0 without a bucket, at rate 0, or if only a rounding error is left."""
         if not self.shape.burst_bytes or not self.capacity:
             return 0
         left = self.shape.burst_bytes * BYTE - self._debt
         return left if left > self.capacity >> 10 else 0
 
     def draw(self, volume: int) -> None:
-        """Let `volume` of the bucket pass at once."""
+        """Take `volume` out of the token bucket."""
         self._debt += volume
 
     def load(self) -> int | None:
-        """Note the rates that begin now; return the time in which they empty the bucket, None if they don't."""
+        """Sum up the flows' new rates; return the time until they empty the bucket, None if they never do."""
         if not self.shape.burst_bytes or not self.capacity:
             return None
         self._load = sum(flow.rate or 0 for flow in self.flows)
@@ -104,5 +104,5 @@ class SharedLink:
         return -(-self.bucket // over) if over > 0 and self.bucket else None
 
     def rest(self) -> None:
-        """Fill the bucket: the link was reset."""
+        """Fill the bucket, because the link was reset."""
         self._debt = 0

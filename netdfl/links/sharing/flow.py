@@ -12,26 +12,26 @@ from netdfl.links.sharing.capacity import BYTE, SharedLink
 
 
 class Turns(Protocol):
-    """The stage of a flow, which decides what becomes of a message when its turn comes."""
+    """The stage that a flow belongs to, which handles each message when its turn comes."""
 
     edge: Edge
     stopped: bool
 
     def begin(self, flow: Flow, now_ns: int) -> Iterator[StageOutcome]:
-        """Let the next message of `flow` go."""
+        """Start the transfer of the next message of `flow`."""
         ...
 
     def refuse(self, flow: Flow, now_ns: int) -> Iterator[StageOutcome]:
-        """Let the message that goes be lost."""
+        """Drop the message that `flow` transfers."""
         ...
 
     def end(self, flow: Flow) -> None:
-        """Let the message that goes end."""
+        """End the transfer of the current message of `flow`."""
         ...
 
 
 class Flow:
-    """The messages of one connection. `unit` goes over `links` now, at `rate` parts a second; the others wait.
+    """The messages of one connection: `unit` crosses `links` now at `rate`, in parts; the others wait.
 
     Attributes:
         left: the volume that `unit` had left at `since_ns`.
@@ -43,7 +43,7 @@ class Flow:
     __slots__ = ("began_ns", "due_ns", "ended_ns", "left", "links", "rate", "since_ns", "stage", "unit", "waiting")
 
     def __init__(self, stage: Turns) -> None:
-        """Begin without messages."""
+        """Start without messages."""
         self.stage = stage
         self.waiting: deque[Transit] = deque()
         self.unit: Transit | None = None
@@ -54,21 +54,21 @@ class Flow:
         self.ended_ns: int | None = None
 
     def turn(self) -> Transit:
-        """Take the next waiting message as the one that goes, and return it."""
+        """Make the next waiting message the current one, and return it."""
         self.unit = self.waiting.popleft()
         return self.unit
 
     def begin(self, links: Sequence[SharedLink], nbytes: int, now_ns: int) -> None:
-        """Let `unit`, which takes `nbytes`, go over `links` from `now_ns` on."""
+        """Start the transfer of `unit`, of `nbytes` bytes, over `links` at `now_ns`."""
         self.links, self.left, self.since_ns, self.began_ns = links, nbytes * BYTE, now_ns, now_ns
         self.rate, self.due_ns = 0, None
 
     def draw(self, volume: int) -> None:
-        """Let `volume` pass at once."""
+        """Count `volume` of the current message as passed at once."""
         self.left -= volume
 
     def pass_until(self, now_ns: int) -> None:
-        """Let the bytes pass that passed since the last change of the rate."""
+        """Count the bytes that have passed since the rate last changed, up to `now_ns`."""
         if self.rate is None:
             self.left = 0
         else:
@@ -76,30 +76,30 @@ class Flow:
         self.since_ns = now_ns
 
     def stop(self, now_ns: int) -> None:
-        """Carry nothing from now on."""
+        """Stop the transfer at `now_ns`, as the link is held."""
         self.pass_until(now_ns)
         self.rate, self.due_ns = 0, None
 
     def go_on(self, now_ns: int) -> None:
-        """Carry on from `now_ns`, after a stop."""
+        """Continue the transfer at `now_ns` after a stop."""
         self.since_ns = now_ns
 
     def end_at(self, now_ns: int) -> None:
-        """Let `unit` end at `now_ns`, which can't change any more."""
+        """Fix the end of the current transfer at `now_ns`."""
         self.ended_ns = now_ns
 
     def drop(self) -> None:
-        """Let no message go."""
+        """Discard the current message."""
         self.unit = self.ended_ns = None
 
     def is_over(self, now_ns: int) -> bool:
-        """Whether the last byte of `unit` has left."""
+        """Return whether the last byte of the current message has left."""
         return self.ended_ns is not None or (self.due_ns is not None and self.due_ns <= now_ns)
 
     def take_rate(self, rate: int | None, now_ns: int) -> bool:
-        """Go on at `rate` from `now_ns` on, up to which all is accounted for; return whether the end moves.
+        """Change the rate from `now_ns` on; return whether the end of the transfer moves.
 
-        What is left of a thousandth of a nanosecond is the rounding of shares: it counts as nothing.
+        A rest of less than a thousandth of a nanosecond is a rounding error, and counts as nothing.
         """
         before, least = self.due_ns, max(rate or 0, self.rate or 0) >> 10
         if rate is None or self.left <= least:

@@ -1,4 +1,4 @@
-"""Max-min fair rates: nobody's rate can grow without taking from one that is no larger.
+"""Max-min fair rates: no flow's rate can grow without reducing one that is no larger.
 
 They are found by filling: all rates grow together, until a link is full; its flows keep the rate that they have, and
 the others grow on (Bertsekas and Gallager, Data Networks, 6.5.2).
@@ -16,7 +16,7 @@ F = TypeVar("F", bound=ShareTaker)
 
 
 def max_min(flows: Collection[F], capacities: Mapping[SharedLink, int]) -> dict[F, int]:
-    """Return the fair rate of each flow that crosses a link of `capacities`; the others have no limit.
+    """Return the max-min fair rate of each flow that crosses a link of `capacities`; other flows have no limit.
 
     `capacities` holds the links that limit anything. A share is rounded down to a part of a bit per second.
     """

@@ -1,4 +1,4 @@
-"""The network of shared links: which flows cross which, and the rates of all that a change reaches.
+"""The network of shared links: which flows cross which links, and new rates for all that a change affects.
 
 A change touches links. It reaches the flows on them, the other links of these flows, and so on; the shares of those
 alone are computed anew. Where nodes have uplinks only, that is one uplink.
@@ -17,10 +17,10 @@ from netdfl.links.sharing.max_min import max_min
 
 
 class FairNetwork:
-    """All flows under way, and what has happened to them since their rates were computed."""
+    """All flows under way, and the changes since their rates were computed."""
 
     def __init__(self) -> None:
-        """Begin without flows."""
+        """Start without flows."""
         self._emptying: dict[SharedLink, int] = {}
         self._starting: dict[Flow, None] = {}
         self._ending: list[Flow] = []
@@ -28,44 +28,44 @@ class FairNetwork:
         self._unlinked: list[Flow] = []
 
     def starts(self, flow: Flow) -> None:
-        """Let the next message of `flow` begin when shares are computed."""
+        """Mark `flow`: its next message starts when the rates are next computed."""
         self._starting[flow] = None
 
     def ends(self, flow: Flow) -> None:
-        """Let the message of `flow` end at its `ended_ns`."""
+        """Mark `flow`: its current message ends at its `ended_ns`."""
         self._ending.append(flow)
 
     def crosses(self, flow: Flow) -> None:
-        """Let `flow` take its share of its links."""
+        """Add `flow` to its links, so that it gets a share of each."""
         for link in flow.links:
             link.flows[flow] = self._touched[link] = None
         if not flow.links:
             self._unlinked.append(flow)
 
     def frees(self, flow: Flow) -> None:
-        """Give the share of `flow` to the others."""
+        """Remove `flow` from its links, so that others get its share."""
         for link in flow.links:
             if flow in link.flows:
                 del link.flows[flow]
                 self._touched[link] = None
 
     def change(self, link: SharedLink, event: LinkEvent) -> None:
-        """Take a new `rate` (a `Shape`) or `rate_scale` of a link."""
+        """Apply a new `rate` (a `Shape`) or `rate_scale` to a link."""
         shape: Shape = event.get("rate", link.shape)
         link.set(shape, event.get("rate_scale", link.scale))
         self.touch(link)
 
     def touch(self, link: SharedLink) -> None:
-        """Note that the capacity of a link is another one."""
+        """Mark a link whose capacity has changed."""
         self._touched[link] = None
 
     @property
     def again_ns(self) -> int | None:
-        """The next instant at which shares change though nothing begins or ends: a bucket is empty then."""
+        """The next instant at which shares change without a start or end of a flow, because a bucket is empty."""
         return min(self._emptying.values()) if self._emptying else None
 
     def retimed(self, now_ns: int) -> Sequence[StageOutcome]:
-        """Let flows end and begin, and return the new departures."""
+        """Start and end the marked flows, recompute the rates, and return the new departures."""
         for link in [link for link, at_ns in self._emptying.items() if at_ns <= now_ns]:
             self._touched[link] = None
         if self._ending:
@@ -104,7 +104,7 @@ class FairNetwork:
                 self._emptying[link] = now_ns + empties_ns
 
     def _reached(self) -> tuple[Sequence[SharedLink], Sequence[Flow]]:
-        """Return the touched links and all flows and links that these are bound to by common flows."""
+        """Return the marked links, and all flows and links connected to them through common flows."""
         links, flows = self._touched, dict.fromkeys(self._unlinked)
         self._touched, self._unlinked = {}, []
         waiting = list(links)
@@ -120,13 +120,13 @@ class FairNetwork:
 
 
 def _turn(flow: Flow) -> tuple[int, tuple[int, int]]:
-    """Return the place of a flow among all that begin at one instant; the order in which they entered is no matter."""
+    """Return a sort key for flows that start at the same instant, which is independent of their order of entry."""
     return getattr(flow.waiting[0], "order_key", 0) if flow.waiting else 0, flow.stage.edge
 
 
 @dataclass(slots=True, eq=False)
 class _Draw:
-    """A flow that takes what it can of buckets at once."""
+    """The part of a flow that passes at once through token buckets."""
 
     flow: Flow
     links: Sequence[SharedLink]
@@ -134,7 +134,7 @@ class _Draw:
 
 
 def _shared(links: Sequence[SharedLink], flows: Sequence[Flow]) -> dict[Flow, int]:
-    """Return the fair rate of each flow; none for a flow without a limit. First, buckets let pass what they have.
+    """Return the fair rate of each flow that has a limit, after token buckets have let pass what they hold.
 
     A flow whose end can't change any more keeps its rate, and the others share the rest.
     """
@@ -151,7 +151,7 @@ def _shared(links: Sequence[SharedLink], flows: Sequence[Flow]) -> dict[Flow, in
 
 
 def _draw(flows: Iterable[Flow]) -> bool:
-    """Let `flows`, which nothing else limits, pass at once what buckets allow, in fair parts; return whether any do."""
+    """Pass at once what token buckets allow to `flows`, in fair parts; return whether any bucket had something."""
     draws: list[_Draw] = []
     volumes: dict[SharedLink, int] = {}
     for number, flow in enumerate(flows):

@@ -25,7 +25,7 @@ _MOST = 1 << 60
 
 
 class FlowNotice(NamedTuple):
-    """The message that crosses a downlink now: its number on its edge (0: none), its bytes, and its offer in bit/s."""
+    """A notice about the message that crosses a downlink: its number (0: none), bytes, and offered rate in bit/s."""
 
     number: int
     nbytes: int = 0
@@ -36,27 +36,27 @@ ENDED = FlowNotice(0)
 
 
 class ToldLink(SharedLink):
-    """A sender's view of a receiver's downlink, for the flows of one edge.
+    """A sender's model of a receiver's shared downlink, for the flows of one edge.
 
-    `whole` has the downlink's rate, which is the capacity until the receiver tells another one.
+    `whole` has the downlink's rate, which is the capacity until the receiver reports another one.
     """
 
     __slots__ = ("_begun", "_told", "_unit", "whole")
 
     def __init__(self, edge: Edge, whole: SharedLink) -> None:
-        """Begin with the rate of the whole downlink."""
+        """Start with the full rate of the downlink."""
         super().__init__((4, *edge), Shape(None))
         self.whole = whole
         self.capacity = whole.capacity
         self.forget()
 
     def forget(self) -> None:
-        """Forget all that was sent to the receiver: it begins anew."""
+        """Discard the state of the notices to the receiver, which has restarted."""
         self._told, self._unit = ENDED, None
         self._begun = 0
 
     def news(self) -> FlowNotice | None:
-        """Return what the receiver should know now, or None if it knows that."""
+        """Return a notice of the current transfer for the receiver, or None if it knows already."""
         flow = next(iter(self.flows), None)
         if flow is None:
             self._unit, self.capacity = None, self.whole.capacity
@@ -72,23 +72,23 @@ class ToldLink(SharedLink):
         return notice
 
     def take_share(self, rate_bps: int, network: FairNetwork) -> None:
-        """Take the rate that the receiver told."""
+        """Use the rate that the receiver reported."""
         if self.capacity != rate_bps * PARTS and self.flows:
             self.capacity = rate_bps * PARTS
             network.touch(self)
 
     def end(self) -> bool:
-        """Note that the receiver hears of an end; return whether it knew of a message."""
+        """Record that the receiver is notified of an end; return whether it knew of a message."""
         known, self._told = self._told, ENDED
         return known != ENDED
 
     def refused(self, number: int) -> Flow | None:
-        """Return the flow whose message, the `number`-th, found the downlink's queue full, if it still crosses."""
+        """Return the flow whose message `number` found the downlink's queue full; None if it is no longer current."""
         return next(iter(self.flows), None) if number == self._begun else None
 
 
 def _offer(flow: ShareTaker, besides: SharedLink) -> int:
-    """Return the rate that `flow` could have if `besides` had room for all."""
+    """Return the rate that `flow` would get if only its other links, without `besides`, limited it."""
     offers = [_MOST * PARTS]
     for link in flow.links:
         if link is not besides and link.capacity is not None:
@@ -98,7 +98,7 @@ def _offer(flow: ShareTaker, besides: SharedLink) -> int:
 
 
 def _limit(flow: ShareTaker, besides: SharedLink) -> int:
-    """Return the rate that `flow` can't exceed by its links beside `besides`, even if it is alone on them."""
+    """Return an upper bound on the rate of `flow` by its links other than `besides`, shared equally."""
     limits = [
         link.capacity // len(link.flows) for link in flow.links if link is not besides and link.capacity is not None
     ]
@@ -106,10 +106,10 @@ def _limit(flow: ShareTaker, besides: SharedLink) -> int:
 
 
 class ToldDownlinks:
-    """The downlinks at the other ends of a node's links, by edge."""
+    """The sender's models of the downlinks at the other ends of its links, by edge."""
 
     def __init__(self, network: FairNetwork) -> None:
-        """Begin without any; their flows are in `network`."""
+        """Start without downlinks; `network` has their flows."""
         self._network = network
         self.links: dict[Edge, ToldLink] = {}
 
@@ -119,20 +119,20 @@ class ToldDownlinks:
         return self.links[edge]
 
     def share(self, edge: Edge, rate_bps: int, now_ns: int) -> Sequence[StageOutcome]:
-        """Take the rate up to which the flows of `edge` may go; return the new departures."""
+        """Apply the rate that the receiver allows the flows of `edge`; return the new departures."""
         if edge in self.links:
             self.links[edge].take_share(rate_bps, self._network)
         return self._network.retimed(now_ns)
 
     def refused(self, edge: Edge, number: int, now_ns: int) -> Sequence[StageOutcome]:
-        """Let the message with this number on `edge` be lost: the queue of the downlink is full."""
+        """Drop message `number` on `edge`, because the downlink's queue is full; return the outcomes."""
         flow = self.links[edge].refused(number) if edge in self.links else None
         lost = [] if flow is None else list(flow.stage.refuse(flow, now_ns))
         return [*lost, *self._network.retimed(now_ns)]
 
 
 def advertised(capacity: int, offers: Iterable[int]) -> int:
-    """Return the rate up to which each may go of those that offer so much, where they share `capacity`."""
+    """Return the highest rate that each flow may use, where flows with these offered rates share `capacity`."""
     ascending, left = sorted(offers), capacity
     for place, offer in enumerate(ascending):
         share = left // (len(ascending) - place)
@@ -143,16 +143,16 @@ def advertised(capacity: int, offers: Iterable[int]) -> int:
 
 
 class DownlinkShares:
-    """A node's own downlink, and the senders whose messages cross it now by their notices."""
+    """A node's own downlink, and the senders whose messages cross it now, known by their notices."""
 
     def __init__(self, link: SharedLink) -> None:
-        """Begin without senders."""
+        """Start without senders."""
         self._link = link
         self._flows: dict[NodeId, tuple[FlowNotice, Transit]] = {}
         self._told: dict[NodeId, int] = {}
 
     def take(self, src: NodeId, notice: FlowNotice) -> bool:
-        """Note what `src` sends now; return whether the queue has room for its message."""
+        """Record the message that `src` sends now; return whether the queue has room for it."""
         before, unit = self._flows.get(src, (ENDED, None))
         if before.number != notice.number:
             self.forget(src)
@@ -167,14 +167,14 @@ class DownlinkShares:
         return True
 
     def forget(self, src: NodeId) -> None:
-        """Let no message of `src` cross the downlink any more."""
+        """Remove `src` and its message from the downlink."""
         _, unit = self._flows.pop(src, (ENDED, None))
         self._told.pop(src, None)
         if unit is not None:
             self._link.release(unit)
 
     def news(self) -> Iterator[tuple[NodeId, int]]:
-        """Yield the senders with the rate in bit/s up to which they may go now, if they don't know it."""
+        """Yield each sender whose allowed rate has changed, with the new rate in bit/s."""
         capacity = self._link.capacity
         if capacity is None:
             return

@@ -1,1 +1,1 @@
-"""Calls beside the messages: between supervisor and nodes, and among nodes that have no supervisor."""
+"""Calls besides the fleet's messages: between the supervisor and the nodes, and among nodes without a supervisor."""

@@ -58,7 +58,7 @@ def _message(value: DataclassInstance) -> Message:
 
 
 class _Form(NamedTuple):
-    """A field of a dataclass, and its field in the protobuf message. Most are numbers, which need no conversion."""
+    """A field of a dataclass, with the matching field of the protobuf message and the conversion between them."""
 
     name: str
     place: FieldDescriptor
@@ -68,7 +68,7 @@ class _Form(NamedTuple):
 
     @classmethod
     def of(cls, name: str, place: FieldDescriptor, annotation: str) -> _Form:
-        """Return the form of a field, with the properties that its annotation shows."""
+        """Return the form of a dataclass field, derived from its type annotation."""
         is_optional = annotation.endswith("| None")
         return cls(name, place, annotation, is_optional, annotation in _NUMBERS and not is_optional)
 
@@ -99,7 +99,7 @@ def _decode(message: Message, oneof: str, what: str) -> object:
 
 
 def _value(message: Message) -> object:
-    """Return the dataclass of a protobuf message. Raises ValueError for a text that is no value of its field."""
+    """Convert a protobuf message to its dataclass. Raises ValueError if a text is not valid for its field."""
     kind = _PLAIN[message.DESCRIPTOR.name]
     return kind(
         **{

@@ -37,10 +37,13 @@ _OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0)
 
 
 class Rendezvous:
-    """The rendezvous at one node: its own progress, and the progress of the others as far as it has heard."""
+    """One node's state in the rendezvous: its own progress, and the progress of the other nodes as last heard."""
 
     def __init__(self, me: Identity, members: Collection[NodeId], versions: Versions = {}) -> None:  # noqa: B006 - read
-        """Begin ready. `members` are all nodes of the fleet, `versions` the software of this one."""
+        """Start in the phase *ready*.
+
+        `members` are all nodes of the fleet; `versions` are this node's software versions.
+        """
         self.me, self.members, self.versions = me, frozenset(members), versions
         self.software: dict[NodeId, Versions] = {}
         self.phase: Phase = READY
@@ -56,7 +59,7 @@ class Rendezvous:
 
     @property
     def missing(self) -> list[NodeId]:
-        """The members that have not been ready yet."""
+        """The members that have never reported that they are ready."""
         return sorted(self.members - self.ready)
 
     def service(self, guard: Guard | None = None) -> grpc.GenericRpcHandler:
@@ -66,7 +69,7 @@ class Rendezvous:
         return grpc.method_handlers_generic_handler(_SERVICE, {"Meet": meet})
 
     async def meet(self, call: Call, context: object) -> Answer:
-        """Take the progress of the caller, and answer with the progress of this node."""
+        """Record the progress in a node's call, and answer with the progress of this node."""
         certified = None if self._guard is None else self._guard.caller(context)
         if refusal := self._objection(call, certified):
             if call.node in self.members:  # why others did not come, nobody asks
@@ -131,7 +134,7 @@ class Rendezvous:
 
 
 def make_call(me: Identity, phase: Phase = ASKING, versions: Versions = {}) -> Call:  # noqa: B006 - read only
-    """Return a call of `me`, whose software is `versions`."""
+    """Return a rendezvous call from node `me`, with its phase and its software versions."""
     return Call(
         protocol_version=PROTOCOL_VERSION,
         run_id=me.run_id,
@@ -144,7 +147,7 @@ def make_call(me: Identity, phase: Phase = ASKING, versions: Versions = {}) -> C
 
 
 def _what_is_wrong(answer: Answer) -> str:
-    """Return why an answer can't be netdfl's; empty if it can."""
+    """Return the reason why an answer does not come from netdfl; empty if it may."""
     if len(answer.run_id) != 8 and not answer.refusal:
         return f"a run of {len(answer.run_id)} bytes"
     if abs(answer.now_ns) > MOST_NS or answer.round > MOST_ROUND or answer.known_epoch > MOST_EPOCH:
@@ -153,7 +156,11 @@ def _what_is_wrong(answer: Answer) -> str:
 
 
 class Reply(NamedTuple):
-    """An answer, how long it took, and the fleet's start on the caller's monotonic clock; None: not agreed yet."""
+    """The answer to a rendezvous call.
+
+    It has the duration of the call, and the fleet's start on the caller's monotonic clock, which is None until the
+    start is agreed.
+    """
 
     answer: Answer
     took_ns: int
@@ -161,22 +168,28 @@ class Reply(NamedTuple):
 
 
 class StrangerError(TransportError):
-    """An error for a server at a node's address that is not this node, or that speaks no TLS."""
+    """An error for an address where another program answers than the expected node, or where no TLS is spoken."""
 
 
 class Line:
-    """A connection to another node. It is opened anew after each failure, so that names are looked up again."""
+    """A connection to another node, opened anew after each failure so that the host name is resolved again."""
 
     def __init__(
         self, peer: NodeId, address: str, credentials: Credentials | None = None, secret: FleetSecret = OPEN
     ) -> None:
-        """Prepare a connection, with `credentials` by mutual TLS; `ask` opens it. Calls prove the fleet's `secret`."""
+        """Prepare a connection that `ask` opens; with `credentials` it uses mutual TLS.
+
+        Calls prove the fleet's `secret`.
+        """
         self.peer, self.address, self.credentials = peer, address, credentials
         self._metadata = for_node(peer), *secret.proof(peer, address)
         self._channel: grpc.aio.Channel | None = None
 
     async def ask(self, call: Call, timeout_s: float) -> Reply:
-        """Call the node. Raises TransportError with the reason if it does not answer, or if another program does."""
+        """Call the node, and return its answer.
+
+        Raises TransportError if the node does not answer or another program does.
+        """
         if self._channel is None:
             self._channel = open_channel(self.address, self.peer, _OPTIONS, self.credentials)
         meet = self._channel.unary_unary(f"/{_SERVICE}/Meet", Call.SerializeToString, Answer.FromString)

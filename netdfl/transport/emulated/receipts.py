@@ -32,7 +32,7 @@ REPORT = b""
 
 @dataclass(slots=True, eq=False)
 class SentMessage:
-    """A message of this node whose fate is open. `there`: its receiver holds it."""
+    """A message that this node sent and whose fate is not known yet. `there`: the receiver holds it until it is due."""
 
     message: Message
     nbytes: int
@@ -41,48 +41,54 @@ class SentMessage:
 
 
 class Receipts:
-    """The messages that the carrier took and whose fates are open. The `Ledger` of the carrier.
+    """The messages that the carrier (the real transport) took and whose fates are open. It is the carrier's `Ledger`.
 
     The carrier's fates are those of its calls. They become rows only if the message has ended with the call.
     """
 
     def __init__(self, ledger: Ledger, epoch: int) -> None:
-        """Settle in `ledger`; `epoch`, the number of the node's life, keeps the serials of its lives apart."""
+        """Record final fates in `ledger`; `epoch` (the node's life) makes serial numbers differ between lives."""
         self._ledger = ledger
         self._serial = epoch << 40
         self._open: dict[int, SentMessage] = {}
         self._serials: dict[tuple[NodeId, MessageId], list[int]] = {}
 
     def add(self, sent: SentMessage) -> int:
-        """Add a message that the carrier takes now; return the serial that its report will name."""
+        """Add a message that is handed to the carrier now; return its serial number, which the report on it names."""
         self._serial += 1
         self._open[self._serial] = sent
         self._serials.setdefault((sent.message.dst, sent.message.id), []).append(self._serial)
         return self._serial
 
     def settle(self, sent: SentMessage, arrived_ns: int | None, fate: Fate) -> None:
-        """Write the row of a message that has ended."""
+        """Record the final fate of a message, and its arrival time if it arrived."""
         outcome = outcome_of(sent.message, sent.nbytes, sent.sent_ns, arrived_ns, fate)
         self._ledger.settled(outcome, (sent.message.payload,))
 
     def settle_all(self) -> None:
-        """Settle all open messages as `in_flight`."""
+        """Give all messages without a fate the fate `in_flight`."""
         for serial in list(self._open):
             self._end(serial, None, Fate.IN_FLIGHT)
 
     def give_up(self, node: NodeId) -> None:
-        """Settle the messages that `node` holds as `failed:gone`."""
+        """Give the messages that `node` holds the fate `failed:gone`."""
         for serial, sent in list(self._open.items()):
             if sent.there and sent.message.dst == node:
                 self._end(serial, None, Fate.GONE)
 
     @staticmethod
     def report(src: NodeId, dst: NodeId, epoch: int, told: list[list[Any]]) -> Message:
-        """Return a report of `src` to `dst` about messages that it held: the serial, fate and arrival of each."""
+        """Return a message that reports to `dst` the fates of messages held for it.
+
+        `told` has a serial number, a fate and an arrival time for each message.
+        """
         return Message(src, dst, Kind.ACK, epoch, 0, 0, 0, Payload(meta={"fates": told}))
 
     def take_report(self, message: Message) -> None:
-        """Settle the messages that a report names, if they were sent to its author. Raises MalformedMessage."""
+        """Record the fates that a report names, for messages that were sent to the report's author.
+
+        Raises MalformedMessage.
+        """
         match message.payload.meta.get("fates"):
             case list() as told:
                 for entry in told:
@@ -103,7 +109,7 @@ class Receipts:
             self.settle(sent, arrived_ns, fate)
 
     def _carried(self, dst: NodeId, id: MessageId, serial: int) -> None:
-        """Expect no more answer of the carrier."""
+        """Stop waiting for the carrier's answer to a message."""
         serials = self._serials.get((dst, id), [])
         if serial in serials:
             serials.remove(serial)
@@ -113,12 +119,13 @@ class Receipts:
     # the ledger of the carrier
 
     def sent(self, multicast: Multicast, nbytes: int, at_ns: int) -> None:
-        """Count nothing: the fleet's ledger counted the message when it entered its link."""
+        """Do nothing: the fleet's ledger counted the message when it entered its link."""
 
     def settled(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:
-        """Take the carrier's answer for a message: its receiver holds it, or it has ended.
+        """Record the carrier's answer for a message: either the receiver holds it, or its fate is final.
 
-        A copy that a link made has the id of its original and follows it, so an answer is for the first without one.
+        A copy that a link made has the id of the original and follows it. So an answer belongs to the first message of
+        this id that has none yet.
         """
         (((_, dst),), id, _, _, arrived_ns, fate) = outcome
         serials = self._serials.get((dst, id))
@@ -132,5 +139,5 @@ class Receipts:
             self._end(serial, None if fate.kind is FateKind.DROPPED else arrived_ns, fate)
 
     def refused(self, edge: Edge | None, reason: FateReason, what: str) -> None:
-        """Count something foreign or malformed that came in."""
+        """Count an invalid message that came in and was discarded."""
         self._ledger.refused(edge, reason, what)

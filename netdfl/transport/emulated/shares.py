@@ -1,4 +1,4 @@
-"""The shares of downlinks between nodes that each emulate their own links: notices beside the messages.
+"""Notices between nodes that each emulate their own links, by which they share the rate of a downlink.
 
 A notice is no message of the fleet: it crosses no emulated link, has no row and no emulated bytes. It goes over the
 connection of heartbeats, so that it does not wait behind models.
@@ -20,10 +20,13 @@ _FAR = 1 << 62
 
 
 class ShareNotices:
-    """One node's notices about downlinks: of its own messages to receivers, and of its own downlink to senders."""
+    """One node's exchange of notices about downlinks that several senders share.
+
+    It tells receivers about the messages that this node sends to them, and senders about this node's own downlink.
+    """
 
     def __init__(self, node: NodeId, epoch: int, links: Links, carry: Callable[[Message], None]) -> None:
-        """Send notices by `carry`."""
+        """Prepare the notices of `node`; `carry` sends each of them."""
         self._node, self._epoch, self._carry = node, epoch, carry
         assert links.told is not None
         self._told = links.told
@@ -31,7 +34,7 @@ class ShareNotices:
         self._own = None if downlink is None else DownlinkShares(downlink)
 
     def tell(self) -> None:
-        """Send what is new since the last time."""
+        """Send the notices for everything that has changed since the last call."""
         for (src, dst), link in self._told.links.items():
             notice = link.news() if src == self._node else None
             if notice is not None:
@@ -41,7 +44,7 @@ class ShareNotices:
                 self._send(src, {_SHARE: rate_bps})
 
     def end(self) -> None:
-        """Tell that nothing of this node crosses a downlink any more: it leaves."""
+        """Notify the receivers that this node leaves, so none of its messages crosses their downlinks any more."""
         for (src, dst), link in self._told.links.items():
             if src == self._node and link.end():
                 self._send(dst, {_FLOW: list(ENDED)})
@@ -50,7 +53,7 @@ class ShareNotices:
         self._carry(Message(self._node, dst, Kind.PROBE, self._epoch, 0, 0, 0, Payload(meta=what)))
 
     def forget(self, node: NodeId) -> None:
-        """Forget what `node` said and knows: it is gone, or begins anew."""
+        """Discard the notices exchanged with `node`, because it is gone or has restarted."""
         if self._own is not None:
             self._own.forget(node)
         if (self._node, node) in self._told.links:

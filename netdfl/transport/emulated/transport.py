@@ -55,7 +55,10 @@ Measure = Callable[[NodeId, int, int, int, int], None]
 
 @dataclass(slots=True, eq=False)
 class ReceivedMessage:
-    """A message that has come and is held until due. While `direct`, its fate goes back in the answer to its call."""
+    """A message that has arrived and is held until it is due.
+
+    While `direct`, its fate goes back as the answer to its call.
+    """
 
     message: Message
     link_header: LinkHeader
@@ -64,7 +67,7 @@ class ReceivedMessage:
 
 
 class EmulatedTransport:
-    """One node's end of an emulated network. A `Transport`, and the `LinkHeaderSink` of its carrier."""
+    """One node's end of an emulated network: link rules around a real transport, the carrier."""
 
     def __init__(
         self,
@@ -113,11 +116,11 @@ class EmulatedTransport:
         self.carrier.attach(self)
 
     async def start(self) -> str:
-        """Listen; return the address. Raises MachineError."""
+        """Start to listen, and return the address. Raises MachineError."""
         return await self.carrier.start()
 
     def begin(self) -> None:
-        """Take messages and make scheduled changes from now on: the fleet's time has begun."""
+        """Start to deliver messages and to make scheduled changes: the fleet's time has begun."""
         self._begun, self._began_ns = True, self._clock.now_ns()
         self._advance()
         self._offer_again()
@@ -125,7 +128,7 @@ class EmulatedTransport:
     # the transport
 
     def attach(self, sink: Sink) -> None:
-        """Deliver arriving messages into `sink`, beginning with those that wait."""
+        """Deliver arriving messages into `sink`, first those that have waited for one."""
         self._sink = sink
         self._offer_again()
 
@@ -137,14 +140,14 @@ class EmulatedTransport:
             self._shares.forget(node)
 
     def set_gone(self, node: NodeId) -> None:
-        """Give `node` up: messages that it held or that are sent to it fail as `failed:gone`, until `set_peer`."""
+        """Mark `node` as gone until `set_peer`: messages that it holds or that go to it fail as `failed:gone`."""
         self.carrier.set_gone(node)
         self.receipts.give_up(node)
         if self._shares is not None:
             self._shares.forget(node)
 
     async def send(self, multicasts: Sequence[Multicast]) -> None:
-        """Put messages on their links; wait only where the real transport to a destination is full."""
+        """Put messages on their emulated links; wait only while the carrier's queue to a receiver is full."""
         held = [each for multicast in multicasts for each in multicast.messages if not self._enter_if_room(each)]
         for message in held:
             while not self._enter_if_room(message):
@@ -152,9 +155,9 @@ class EmulatedTransport:
         self._advance()
 
     async def hand_over(self) -> None:
-        """Let go all that is under way, each with the time at which it is due; settle all as `in_flight`.
+        """Pass all messages under way to the carrier, each with its due time; record their fates as `in_flight`.
 
-        For a node that is about to crash: what it has sent goes on without it.
+        A node calls this before it crashes, so that what it has sent still arrives.
         """
         self._up.run(_FOREVER)
         self._close()
@@ -162,7 +165,7 @@ class EmulatedTransport:
         self.settle()
 
     async def aclose(self) -> None:
-        """Close the links and the carrier; settle open messages as `in_flight`."""
+        """Close the links and the carrier; record the fate `in_flight` for messages without a fate."""
         self._close()
         await self.carrier.aclose()
         self.settle()
@@ -174,7 +177,7 @@ class EmulatedTransport:
         self._disarm()
 
     def settle(self) -> None:
-        """Settle open messages as `in_flight`."""
+        """Record the fate `in_flight` for messages without a fate."""
         flights = self._up.withdraw(lambda flight: True, self._clock.now_ns())
         for unit in (flight.unit for flight in flights if flight.unit is not None):
             self.receipts.settle(self._open(unit), None, Fate.IN_FLIGHT)
@@ -183,7 +186,7 @@ class EmulatedTransport:
     # time
 
     def _advance(self) -> None:
-        """Process the events due now, and departures from this node's half within the lead, but none past a change."""
+        """Process due events; let messages leave the sender's half a little early, but never past a link change."""
         now = self._clock.now_ns()
         while self._changes and (self._changes[0].at_ns or 0) <= now:
             event = self._changes.pop(0)
@@ -228,7 +231,10 @@ class EmulatedTransport:
             self._timer = None
 
     def _half(self, edge: Edge, receiving: bool) -> EdgeState:
-        """Return the half of `edge` that this node drives. No arrival is computed in advance: real timers are late."""
+        """Return this node's half of `edge`: the sender's, or if `receiving` the receiver's.
+
+        No arrival is computed in advance, because real timers are late.
+        """
         half = self._halves.get((edge, receiving))
         if half is None:
             path, order_key = self._links.path(*edge), edge_order_key(self._seed, *edge)
@@ -255,7 +261,7 @@ class EmulatedTransport:
         return edge.order_key ^ message_order_key(self._seed, message.id)
 
     def _open(self, unit: InFlight[EdgeState, SentMessage]) -> SentMessage:
-        """Return the message of `unit`; a copy becomes a message of its own here."""
+        """Return the message of a unit in the link engine; a copy that a link made gets a new message."""
         sent = unit.content
         if unit.copy:
             sent = SentMessage(sent.message._replace(), sent.nbytes, sent.sent_ns)
@@ -275,11 +281,11 @@ class EmulatedTransport:
     # receiving
 
     def deliver(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
-        """Take messages without a link header: they crossed no emulated link."""
+        """Take messages without a link header, which crossed no emulated link."""
         return [None] * len(messages) if self._sink is None else self._sink.deliver(messages)
 
     def deliver_with_header(self, message: Message, link_header: bytes) -> Fate | None:
-        """Take a message, due at the time in its link header, or a report. Raises MalformedMessage."""
+        """Take a message that is due at the time in its link header, or a report of fates. Raises MalformedMessage."""
         if link_header == REPORT:
             if message.kind is Kind.PROBE:
                 self._take_notice(message)
@@ -299,7 +305,7 @@ class EmulatedTransport:
         return held.fate or Fate.IN_FLIGHT
 
     def when_room(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once when no message waits for the mailbox, or after it was offered again."""
+        """Call `callback` once, when the mailbox takes messages again or those that waited were offered again."""
         if self._waiting or not self._begun:
             self._blocked.append(callback)
         elif self._sink is not None:

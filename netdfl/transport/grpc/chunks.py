@@ -39,12 +39,12 @@ def split(header: bytes, parts: Sequence[bytes | memoryview], chunk_bytes: int) 
 
 
 class Assembly:
-    """The assembly of a message from its chunks. Each method raises `MessageError`s only."""
+    """The assembly of a large message from its chunks. Each method raises only `MessageError`s."""
 
     __slots__ = ("_at", "_body", "_digest", "_first", "_limits", "_total", "header")
 
     def __init__(self, first: bytes, limits: Limits) -> None:
-        """Read the announcement of the first chunk. Nothing is allocated before `begin`."""
+        """Read the size that the first chunk announces; `begin` then allocates the memory."""
         header, total, data = _read_chunk(first)
         if header is None or total is None:
             raise MalformedMessage("the first chunk of a message has no header or no size")
@@ -71,7 +71,7 @@ class Assembly:
         self._store(data)
 
     def finish(self) -> Payload:
-        """Return the payload after the last chunk. Its arrays are views of the one buffer."""
+        """Return the payload after the last chunk. Its arrays are views of one buffer."""
         if self._at != len(self._body):
             raise MalformedMessage(f"a message of {len(self._body)} bytes ended after {self._at}")
         return FrameReader(self._limits).hashed_body(self._body, self._digest.intdigest())
@@ -87,7 +87,7 @@ class Assembly:
 
 
 def _read_chunk(chunk: bytes) -> tuple[memoryview | None, int | None, memoryview]:
-    """Return a chunk's header, announced size and data, which stand in this order with nothing between."""
+    """Return a chunk's header, announced size and data. Its fields must stand in this order, with nothing between."""
     view = memoryview(chunk)
     header: memoryview | None = None
     total: int | None = None

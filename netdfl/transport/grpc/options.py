@@ -17,11 +17,10 @@ _Span: TypeAlias = Annotated[TimeNs, Bound(ge=_MS)]
 
 
 def patient(most_s: int, streams: int, calls: int) -> list[tuple[str, int]]:
-    """Return options of a server that keeps calls waiting, up to `most_s`, while it is busy.
+    """Return gRPC server options that let calls wait up to `most_s` seconds while the server is busy.
 
-    Of one connection it has up to `streams` calls open: whoever opens and resets more waits. Of all it keeps up to
-    `calls` that it has not looked at. By default gRPC cancels a call after 30 s, and some calls when a thousand wait. A
-    large fleet reaches both.
+    One connection may have up to `streams` open calls, and the server up to `calls` that it has not looked at. By
+    default gRPC cancels a call after 30 s, and some calls when a thousand wait. A large fleet reaches both.
     """
     return [
         ("grpc.max_concurrent_streams", streams),
@@ -80,7 +79,7 @@ class GrpcOptions:
     backoff_max: _Span = 500 * _MS
 
     def channel(self) -> list[tuple[str, int]]:
-        """Return the options of a channel: a TCP connection of its own, pinged also while idle."""
+        """Return the options of a channel: a separate TCP connection, which is pinged even while idle."""
         return [
             ("grpc.keepalive_time_ms", self.keepalive // _MS),
             ("grpc.keepalive_timeout_ms", self.keepalive_timeout // _MS),
@@ -98,7 +97,7 @@ class GrpcOptions:
         ]
 
     def server(self) -> list[tuple[str, int]]:
-        """Return the options of a server: it allows the pings of channels, and reads no call above the limit."""
+        """Return the options of a server: it allows the channels' pings, and rejects messages above the size limit."""
         largest_call = max(min(self.frame_max, self.max_message), self.chunk) + 4096
         return [
             ("grpc.keepalive_time_ms", self.keepalive // _MS),

@@ -21,12 +21,12 @@ LEFT = "this node has left its process"
 
 
 def as_receipt(answer: Answer) -> Receipt:
-    """Return the receipt that carries an answer."""
+    """Return the protobuf receipt that carries a receiver's answer."""
     return Receipt(fate=FULL if answer.fate is None else answer.fate.text, arrived_ns=answer.arrived_ns)
 
 
 def of_receipt(receipt: Receipt) -> Answer:
-    """Return the answer in a receipt. The receipt is not trusted: another process wrote it."""
+    """Return the receiver's answer in a protobuf receipt. Its values are checked, as another process wrote them."""
     if receipt.fate == FULL:
         return Answer(None, receipt.arrived_ns)
     if not is_plausible(receipt.fate, receipt.arrived_ns):

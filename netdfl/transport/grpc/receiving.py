@@ -55,12 +55,12 @@ _T = TypeVar("_T")
 
 
 def most_open(num_peers: int) -> int:
-    """Return how many calls a node has open at most: of each peer over more than one connection, old and new."""
+    """Return the largest number of calls that a node keeps open, given its number of peers."""
     return 4 * (STREAMS_A_PAIR * num_peers + STREAMS_BESIDE)
 
 
 class DataServicer:
-    """The service of the data plane at one node.
+    """The gRPC service of a node that takes messages.
 
     A message is answered when the sink has taken it. While the mailbox is full the answer waits, and with it the
     sender. Before the sender's deadline, the answer says that the sender must offer the message again.
@@ -75,7 +75,7 @@ class DataServicer:
         guard: Guard | None = None,
         buffers: BufferStore | None = None,
     ) -> None:
-        """Begin without peers.
+        """Start without known peers.
 
         With a `guard`, the caller's certificate must match the node in each message. With `buffers`, messages may refer
         to shared memory.
@@ -104,19 +104,19 @@ class DataServicer:
         self._left = False
 
     def attach(self, sink: Sink) -> None:
-        """Deliver into `sink`, beginning with the messages that wait for it."""
+        """Deliver into `sink`, first the messages that have waited for one."""
         self.sink = sink
         self._header_sink = sink if isinstance(sink, LinkHeaderSink) else None
         wake(self._attached)
 
     def introduce(self, node: NodeId, epoch: int = 0) -> None:
-        """Let `node` call, in its life `epoch` or a later one. Hellos before the first introduction wait."""
+        """Accept calls from `node`, in its life `epoch` or later. Hello calls before the first introduction wait."""
         self._known.add(node)
         self._introduced_epochs[node] = max(epoch, self._introduced_epochs.get(node, 0))
         self._introduced.set()
 
     def methods(self) -> grpc.GenericRpcHandler:
-        """Return the handlers of the service. Frames and chunks stay raw bytes, which protobuf would copy."""
+        """Return the gRPC handlers of the service; frames and chunks stay raw bytes to avoid copies by protobuf."""
         return grpc.method_handlers_generic_handler(
             SERVICE,
             {
@@ -134,11 +134,11 @@ class DataServicer:
 
     @property
     def num_open(self) -> int:
-        """How many calls are open."""
+        """The number of open calls."""
         return len(self._calls)
 
     def leave(self) -> None:
-        """End the open calls, as the end of a server does; later ones fail as if no server were there."""
+        """End the open calls as if the server had stopped; later calls fail as if there were no server."""
         self._left = True
         for call in self._calls:
             call.cancel()
@@ -166,7 +166,7 @@ class DataServicer:
         return serve
 
     def _make_room(self) -> None:
-        """End the oldest call over which nothing came, where there are more than the peers need."""
+        """End the oldest call without any data, if there are more calls than the peers need."""
         if len(self._calls) < most_open(len(self._known)):
             return
         silent = next((call for call, heard in self._calls.items() if not heard and call not in self._silenced), None)
@@ -175,13 +175,13 @@ class DataServicer:
             silent.cancel()
 
     def _heard(self) -> None:
-        """Note that something came over the present call."""
+        """Note that data came over the current call."""
         call = asyncio.current_task()
         if call is not None and call in self._calls:
             self._calls[call] = True
 
     async def hello(self, data: bytes, context: object) -> HelloReply:
-        """Accept a node of this fleet, or refuse the caller; the reason stays in the record here."""
+        """Accept a hello call from a node of this fleet, or refuse it and record the reason."""
         certified = self._caller(context)
         self._heard()
         await self._introduced.wait()
@@ -198,7 +198,7 @@ class DataServicer:
         return HelloReply(accepted=True)
 
     async def _renew(self, src: NodeId, number: int) -> None:
-        """Accept a renewal of `src`, and end the calls that wait for room with a message lent before it."""
+        """Accept a new series of leases from `src`; end waiting calls whose messages use leases of earlier series."""
         if self._buffers is None or not self._buffers.renew(src, number):
             return
         borrowing = [call for call, borrows in self._waiting[src].items() if borrows]
@@ -220,7 +220,7 @@ class DataServicer:
         return ""
 
     async def push(self, frames: object, context: Any) -> None:
-        """Take the frames of a stream in turn, and answer each over the stream or quietly, in memory."""
+        """Take the frames of a stream in turn; answer each over the stream or, if the sender asks, in shared memory."""
         caller, heard = self._caller(context), False
         while (data := await context.read()) is not grpc.aio.EOF:
             if not heard:
@@ -230,11 +230,11 @@ class DataServicer:
                 await context.write(receipt)
 
     def _caller(self, context: Any) -> CertificateSubject | None:
-        """Return the caller by its certificate; None without TLS."""
+        """Return the identity in the caller's TLS certificate; None without TLS."""
         return None if self._guard is None else self._guard.caller(context)
 
     async def take(self, data: bytes, caller: CertificateSubject | None = None) -> Receipt | None:
-        """Take the message of a frame; return its receipt, or None if it was answered in memory."""
+        """Take the message of a frame; return the receipt, or None if the answer was written to shared memory."""
         header: wire.Header | None = None
         reference: bytes | None = None
         try:
@@ -262,7 +262,7 @@ class DataServicer:
         return self._buffers.borrow(src, reference, self._limits)
 
     async def push_chunks(self, chunks: Any, context: Any) -> Receipt:
-        """Take a message in chunks; its size and sender are checked before anything is stored."""
+        """Take a message that comes in chunks; check its size and sender before storing anything."""
         header: wire.Header | None = None
         caller = self._caller(context)
         try:
@@ -279,7 +279,7 @@ class DataServicer:
             return self._refuse(error, header, caller)
 
     async def _assemble(self, assembly: Assembly, chunks: AsyncIterator[bytes]) -> None:
-        """Add the chunks of a message, within the time that its sender has. Raises MalformedMessage."""
+        """Add the chunks of a message, within the sender's deadline. Raises MalformedMessage."""
         try:
             async with asyncio.timeout(self._deadline_s):
                 async for chunk in chunks:
@@ -289,7 +289,7 @@ class DataServicer:
 
     @contextmanager
     def _one_of_few(self, src: NodeId) -> Iterator[None]:
-        """Hold one of the places of a sender's messages in chunks; a call beyond them ends the oldest.
+        """Occupy one of a sender's few places for messages in chunks; if there is none, end its oldest call.
 
         A sender has one message in chunks on its way, and another that broke off.
         """
@@ -329,7 +329,10 @@ class DataServicer:
     async def _deliver(
         self, header: wire.Header, payload: Payload, link_header: bytes | None, reference: bytes | None = None
     ) -> Answer:
-        """Offer a message until the mailbox takes it. A sender that polls memory sees there that it still waits."""
+        """Offer a message to the mailbox until it is taken, and return the answer.
+
+        A sender that polls shared memory sees there that the message still waits.
+        """
         message = Message(
             header.src, self._me.node, header.kind, header.epoch, header.round, header.step, header.attempt, payload
         )
@@ -354,7 +357,10 @@ class DataServicer:
         return self._header_sink.deliver_with_header(message, link_header)
 
     async def _offer_again(self, message: Message, link_header: bytes | None) -> Fate | None:
-        """Offer a message when there is room, for half of the sender's deadline; None if there was no room."""
+        """Offer a waiting message again when the mailbox has room.
+
+        None if there was none for half of the sender's deadline.
+        """
         try:
             async with asyncio.timeout(self._patience_s):
                 while True:
@@ -370,7 +376,10 @@ class DataServicer:
             return None
 
     def _edge(self, said: int | None, caller: CertificateSubject | None) -> Edge | None:
-        """Return the edge from the caller, named by its certificate or else as it `said`; None if that is no peer."""
+        """Return the edge on which a caller sends to this node; None if the caller is no peer.
+
+        The caller is the node in its certificate or, without TLS, the node `said` in the frame.
+        """
         src = said if caller is None else caller.node
         return None if src is None or src not in self._known else (src, self._me.node)
 
@@ -381,7 +390,7 @@ class DataServicer:
 
 
 def _whence(context: Any) -> str:
-    """Return the address of a caller, in the words of an error."""
+    """Return a caller's network address in the form that error messages use."""
     return f" (from {caller(str(context.peer()))})"
 
 

@@ -57,9 +57,10 @@ MOST_QUIET_BYTES = 4 << 20
 
 
 class PeerSender:
-    """The queue of messages to one peer, and the calls that empty it, on a channel that other nodes may share.
+    """The queue of messages to one peer, and the gRPC calls that send them.
 
-    Each message is settled in the ledger once, whatever happens to it. Failures show there, never as exceptions.
+    Each message gets a fate in the ledger once, whatever happens to it. Failures show there, never as exceptions. The
+    channel may be shared with other nodes.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class PeerSender:
         channels: Channels,
         buffers: BufferStore | None = None,
     ) -> None:
-        """Begin with an empty queue. The first message takes the channel to `address` from `channels`.
+        """Start with an empty queue. The first message opens the channel to `address`, or shares one of `channels`.
 
         With `buffers`, large bodies are put into shared memory, as far as there is room.
         """
@@ -111,20 +112,20 @@ class PeerSender:
 
     @property
     def shutting(self) -> bool:
-        """Whether the sender is closed and its calls have not ended yet."""
+        """Whether the sender is closed but some of its calls have not ended yet."""
         return self._shutting is not None and not self._shutting.done()
 
     def idle_since(self, at_ns: int) -> bool:
-        """Whether no message is queued or under way, nor has been since `at_ns`."""
+        """Return whether no message has been queued or under way since the time `at_ns`."""
         return not self._num_open and self._used_ns < at_ns
 
     def look(self) -> None:
-        """Settle the messages that have a quiet answer."""
+        """Check shared memory for answers, and record the fates of the messages that have one."""
         if self._stream is not None:
             self._stream.look()
 
     def has_room(self, nbytes: int) -> bool:
-        """Whether a message of `nbytes` may be queued; always true for an empty queue."""
+        """Return whether a message of `nbytes` may be queued; an empty queue takes any message."""
         if not self._room_for(nbytes):
             self.look()
         return self._room_for(nbytes)
@@ -135,7 +136,7 @@ class PeerSender:
         )
 
     async def settled_one(self) -> None:
-        """Wait until a message has ended."""
+        """Wait until some message of this queue has its fate."""
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         if self._stream is not None:
@@ -143,7 +144,7 @@ class PeerSender:
         await waiter
 
     async def drained(self, grace_s: float) -> None:
-        """Wait until no message is queued or under way, or for `grace_s`."""
+        """Wait until no message is queued or under way, but at most `grace_s` seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(grace_s):
                 while self._num_open:
@@ -168,7 +169,7 @@ class PeerSender:
             self._worker = asyncio.get_running_loop().create_task(self._empty())
 
     def close(self, fate: Fate) -> None:
-        """Settle all messages, also later ones, as `fate`; cancel the call under way."""
+        """Give all messages, also later ones, the fate `fate`; cancel the call under way."""
         opened = self._shared_channel if not self._closed_as else None
         self._closed_as = fate
         if self._stream is not None:
@@ -181,7 +182,7 @@ class PeerSender:
             self._shutting = asyncio.get_running_loop().create_task(self._shut(unused))
 
     async def wait_closed(self) -> None:
-        """Wait, after `close`, until the calls have ended, and the channel is closed if it has no other user."""
+        """Wait after `close` until the calls have ended and the channel is closed or left to its other users."""
         if self._shutting is not None:
             await self._shutting
 
@@ -213,7 +214,7 @@ class PeerSender:
         self._worker = None
 
     async def _ask_why(self) -> None:
-        """Record once why TLS fails at the address, if TLS is the reason: the failure looks like a dead peer."""
+        """Find out whether TLS makes the peer look dead, and if so record the reason, once."""
         credentials = self._channels.credentials
         if credentials is None or self._greeted or self._probed:
             return
@@ -222,7 +223,7 @@ class PeerSender:
             self._ledger.refused((self._me.node, self._peer), FOREIGN, reason)
 
     def _told(self, entry: QueuedMessage, answer: Answer) -> None:
-        """Settle a message that was answered or has failed, or queue it again."""
+        """Record the answer to a message as its fate, or queue the message again."""
         if again := answer.fate == HELLO_FIRST and not self._just_greeted:
             self._greeted = False  # the peer was restarted behind the same address
         if again or answer.fate is None:
@@ -240,7 +241,7 @@ class PeerSender:
         wake(self._waiters)
 
     async def _hand_over(self, entry: QueuedMessage) -> Answer | None:
-        """Write the first message of the queue; return its answer if it is known by then, else dequeue the message."""
+        """Send the first message of the queue; return its answer if it came at once, else remove it from the queue."""
         self._just_greeted = not self._greeted
         if self._just_greeted and (refusal := await self._greet()):
             self._ledger.refused((self._me.node, self._peer), FOREIGN, refusal)
@@ -273,7 +274,10 @@ class PeerSender:
         return None
 
     def _is_quiet(self, stream: Stream, entry: QueuedMessage) -> bool:
-        """Whether a message is to be answered in memory. The first of a stream is not: its server may be a stranger."""
+        """Return whether the receiver should answer a message in shared memory.
+
+        The first message of a stream is answered over the stream, because its server may be a stranger.
+        """
         known = entry.lease is not None and stream.heard and not self._just_greeted
         return known and entry.nbytes <= MOST_QUIET_BYTES and stream.num_under_way < MOST_UNDER_WAY - 1
 
@@ -288,7 +292,10 @@ class PeerSender:
         return self._stream
 
     def _ended(self, fate: Fate, again: Sequence[QueuedMessage]) -> None:
-        """Queue the messages again that an ended stream hands back; a renewal will show whether any was begun."""
+        """Queue again the messages in `again`, which an ended stream did not deliver.
+
+        The next renewal of leases shows whether the receiver had begun to read any of them.
+        """
         self._stream = None
         self._greeted = self._greeted and self._buffers is None
         self._queue.extendleft(reversed(again))
@@ -296,7 +303,7 @@ class PeerSender:
             self._go_on()
 
     async def _send_chunks(self, pieces: Iterator[bytes], link_header: bytes | None) -> bytes:
-        """Announce a message, and send its chunks only if the receiver accepts the announcement."""
+        """Announce a large message, and send its chunks only if the receiver accepts its size."""
         metadata = () if link_header is None else ((LINK_HEADER, link_header),)
         call = self._push_chunks(timeout=self._deadline_s, metadata=self._metadata + metadata)
         try:
@@ -312,7 +319,7 @@ class PeerSender:
             call.cancel()
 
     async def _greet(self) -> str:
-        """Take the channel and say hello; return why the peer refuses this node, or an empty text."""
+        """Open the channel and say hello to the peer; return the reason if it refuses this node, else an empty text."""
         if self._shared_channel is None:
             self._shared_channel = self._channels.to(self.address, self._peer)
             self._push = self._shared_channel.channel.stream_stream(f"/{SERVICE}/Push")
@@ -328,13 +335,13 @@ class PeerSender:
 
 
 def _answered_before(entry: QueuedMessage) -> Answer | None:
-    """Return the answer in memory to a message whose stream has ended since, or None."""
+    """Return the answer in shared memory to a message whose stream has ended since; None if there is none."""
     answer = entry.lease.poll() if entry.was_referenced and entry.lease is not None else None
     return None if answer is None or answer.fate is None else answer
 
 
 def wake(waiters: list[asyncio.Future[None]]) -> None:
-    """Wake all waiters."""
+    """Wake all tasks that wait on these futures, and empty the list."""
     for waiter in waiters:
         if not waiter.done():
             waiter.set_result(None)

@@ -46,16 +46,16 @@ _FATES = {
 
 
 def fate_of(code: grpc.StatusCode, details: str | None) -> Fate:
-    """Return the fate of a message whose call ended with `code`, for the reason in `details`."""
+    """Return the fate of a message whose gRPC call failed with `code`; `details` may give a more exact reason."""
     if code is grpc.StatusCode.CANCELLED and details == LEFT:
         return Fate.IN_FLIGHT
     return _FATES.get(code) or Fate.failed(FateReason(code.name.lower()))
 
 
 class QueuedMessage(NamedTuple):
-    """A message to a peer, with the header of its frame, and the lease of its body in shared memory.
+    """A message to a peer, with the header of its frame and the lease of its body in shared memory.
 
-    `was_referenced`: the reference of the lease was sent to the peer.
+    `was_referenced`: the peer has been sent the place of the body in shared memory.
     """
 
     message: Message
@@ -69,7 +69,10 @@ class QueuedMessage(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WrittenFrame:
-    """A frame without an answer. `quiet`: the answer comes in memory. `since_s`: the last sign of the receiver."""
+    """A frame that was written and has no answer yet.
+
+    `quiet`: the answer comes in shared memory. `since_s`: the time of the receiver's last sign of life.
+    """
 
     entry: QueuedMessage
     quiet: bool
@@ -83,10 +86,10 @@ EndCallback = Callable[[Fate, Sequence[QueuedMessage]], None]
 
 
 class Stream:
-    """An open stream: it writes frames, and reports the answer of each message in order."""
+    """An open gRPC stream that writes frames, and reports the answer to each message in order."""
 
     def __init__(self, call: Any, deadline_s: float, on_answer: AnswerCallback, on_end: EndCallback) -> None:
-        """Read answers until `call` ends. A message without an answer for `deadline_s` ends it."""
+        """Read answers until `call` ends. A message without an answer for `deadline_s` seconds ends the stream."""
         self.heard = False
         """Whether the receiver has answered any message over the stream, and so knows its sender."""
         self._call, self._deadline_s = call, deadline_s
@@ -102,11 +105,11 @@ class Stream:
 
     @property
     def num_under_way(self) -> int:
-        """Number of messages under way, as of the last poll."""
+        """Number of messages without an answer, as of the last check of shared memory."""
         return len(self._under_way)
 
     async def write(self, entry: QueuedMessage, frame: bytes, quiet: bool) -> None:
-        """Write the frame of a message, which is under way until it is answered or handed back."""
+        """Write the frame of a message; with `quiet`, expect the answer in shared memory."""
         self._under_way.append(WrittenFrame(entry, quiet, self._loop.time()))
         self._arm()
         try:
@@ -125,13 +128,13 @@ class Stream:
             await self._waiter
 
     def hurry(self) -> None:
-        """Poll now and soon again, because a caller waits for an answer."""
+        """Check shared memory for answers now and again soon, because a caller waits for one."""
         self.look()
         self._pause_s = SOON_S
         self._arm()
 
     def look(self) -> None:
-        """Poll for quiet answers and report them."""
+        """Check shared memory for answers, and report those found."""
         while self._under_way and self._under_way[0].quiet:
             first = self._under_way[0]
             assert first.entry.lease is not None
@@ -158,7 +161,7 @@ class Stream:
     # time
 
     def _arm(self) -> None:
-        """Set the timer for the first message under way: to poll for its answer, or for its deadline."""
+        """Set the timer for the oldest message without an answer: to check for the answer, or for the deadline."""
         if not self._under_way:
             return
         now, first = self._loop.time(), self._under_way[0]
@@ -199,7 +202,10 @@ class Stream:
         self._end(fate)
 
     def _came(self, data: bytes) -> None:
-        """Take an answer of the stream: it is for the first message without one, as earlier ones have quiet answers."""
+        """Take an answer from the stream.
+
+        It is for the oldest message without an answer, because answers come in order.
+        """
         self.heard = True
         self.look()
         if not self._under_way:
@@ -217,7 +223,7 @@ class Stream:
         self._tell(answer)
 
     def _end(self, fate: Fate) -> None:
-        """End the stream: report the answers; then the first message has failed, and the others are handed back."""
+        """End the stream: report `fate` for the oldest unanswered message, and hand back the others for resending."""
         if self._closed_as:
             return
         self.look()
@@ -251,6 +257,6 @@ class Stream:
 
 
 def _is_cancelled() -> bool:
-    """Whether this task was cancelled, rather than a call that it awaits."""
+    """Return whether the current task itself was cancelled, rather than a gRPC call that it awaits."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

@@ -63,7 +63,7 @@ class GrpcTransport:
         shared: SharedNetwork | None = None,
         secret: FleetSecret = OPEN,
     ) -> None:
-        """Listen on `address` (`127.0.0.1:0` draws a port) once started.
+        """Prepare to listen on `address` (`127.0.0.1:0` picks a free port); `start` opens the port.
 
         Args:
             me: this node, in this life of it; peers of another run, or with another scenario, are refused.
@@ -95,7 +95,7 @@ class GrpcTransport:
         self._look_ns = IDLE_NS
 
     async def start(self) -> str:
-        """Listen, and return the address with the port that was drawn. Raises MachineError."""
+        """Start to listen, and return the address with the actual port number. Raises MachineError."""
         try:
             self.address = await self._shared.port.enter(self._served, self.address)
         except RuntimeError as error:
@@ -112,7 +112,7 @@ class GrpcTransport:
         self._servicer.attach(sink)
 
     def set_peer(self, node: NodeId, address: str, epoch: int = 0) -> None:
-        """Reach `node` at `address` from now on; messages queued for an earlier address or life fail."""
+        """Send to `node` at `address` from now on; messages queued for an earlier address or life of it fail."""
         if self._places.get(node) == (address, epoch):
             return
         self._close(node, Fate.GONE)
@@ -120,7 +120,7 @@ class GrpcTransport:
         self._places[node] = address, epoch
 
     def set_gone(self, node: NodeId) -> None:
-        """Give `node` up, known or not: messages to it fail as `failed:gone`, until `set_peer`."""
+        """Mark `node` as gone, known or not: messages to it fail as `failed:gone`, until `set_peer`."""
         self._places[node] = None
         self._close(node, Fate.GONE)
 
@@ -131,7 +131,7 @@ class GrpcTransport:
         self._retired += pair
 
     def _close_idle(self) -> None:
-        """Close idle senders; look for them twice in the time after which a sender is idle."""
+        """Close the senders that have been idle for long enough, and schedule the next check."""
         now = self._clock.now_ns()
         if now < self._look_ns:
             return
@@ -182,10 +182,10 @@ class GrpcTransport:
             await self._sender(message).settled_one()
 
     def begin(self) -> None:
-        """Do nothing: gRPC does not depend on the beginning of the fleet's time."""
+        """Do nothing: gRPC needs no signal that the fleet's time has begun."""
 
     async def hand_over(self) -> None:
-        """Give queued messages the grace to leave, settle the others as `in_flight`, and send no more."""
+        """Wait a grace period for queued messages to leave, give the others the fate `in_flight`, and stop sending."""
         grace_s = self._options.close_grace / NS_PER_S
         busy = [sender for pair in self._senders.values() for sender in pair if sender.busy]
         await asyncio.gather(*(sender.drained(grace_s) for sender in busy))
@@ -194,7 +194,7 @@ class GrpcTransport:
             self._close(node, Fate.IN_FLIGHT)
 
     async def aclose(self) -> None:
-        """Give queued messages the grace to leave, settle the others as `in_flight`, and stop."""
+        """Wait a grace period for queued messages to leave, give the others the fate `in_flight`, and close."""
         await self.hand_over()
         await self._shared.port.leave(self._served)
         await asyncio.gather(*(sender.wait_closed() for sender in self._retired))
@@ -208,7 +208,7 @@ class GrpcTransport:
         return pair[message.kind in (Kind.HEARTBEAT, Kind.PROBE)]
 
     def _open(self, node: NodeId) -> tuple[PeerSender, PeerSender]:
-        """Make the senders to `node` when they are needed: most pairs of a large fleet never exchange a message."""
+        """Return the senders to `node` for messages and for heartbeats, made on first use."""
         self._close_idle()
         place = self._places[node]
         address, epoch = place or ("", 0)

@@ -26,9 +26,9 @@ _ROOT, _OF_NODE = 1, 0  # how many authorities may stand below
 
 @dataclass(frozen=True)
 class Authority:
-    """A certificate authority for the nodes of `run`, or for the one `node`.
+    """A certificate authority for the nodes of `run`, or for the single node `node`.
 
-    `chain` is its own certificate, followed by the certificate of the authority that made it, if one did.
+    `chain` is its own certificate, followed by the certificate of the authority that signed it, if there is one.
     """
 
     run: str
@@ -38,14 +38,14 @@ class Authority:
 
     @classmethod
     def make(cls, run: str) -> Self:
-        """Make the authority of a run, named by a hexadecimal number."""
+        """Create the authority of a run; `run` is the run's id, a hexadecimal number."""
         key, name = _new_key(), _named(f"{run}.netdfl")
         since = datetime.now(UTC) - EARLIER
         made = _begun(name, name, key.public_key(), since, since + EARLIER + LIFETIME)
         return cls(run, key, (_finished(made, key, _ROOT),))
 
     def of_node(self, node: NodeId) -> Self:
-        """Return an authority for lives of `node` alone: TLS refuses its certificates for any other name."""
+        """Return an authority that certifies lives of `node` alone: TLS refuses its certificates for other nodes."""
         key, name = _new_key(), name_of(self.run, node)
         made = self._begin(name, key).add_extension(x509.NameConstraints([x509.DNSName(name)], None), critical=True)
         return type(self)(self.run, key, (_finished(made, self.key, _OF_NODE), *self.chain), node)
@@ -66,12 +66,15 @@ class Authority:
         )
 
     def to_pem(self) -> str:
-        """Return the authority with its private key, as text for a file that nobody else can read."""
+        """Return the authority with its private key as PEM text, for a file that only its owner may read."""
         return _key_pem(self.key) + "".join(map(_pem, self.chain))
 
     @classmethod
     def from_pem(cls, text: str, node: NodeId) -> Self:
-        """Return the authority of `node` from text of `to_pem`. Raises InputError if it is none, or another node's."""
+        """Read the authority of `node` from text that `to_pem` wrote.
+
+        Raises InputError if the text holds none or another's.
+        """
         try:
             key = serialization.load_pem_private_key(text.encode(), None)
             chain = tuple(x509.load_pem_x509_certificates(text.encode()))
@@ -112,7 +115,11 @@ def _begun(
 def _finished(
     made: x509.CertificateBuilder, signer: ec.EllipticCurvePrivateKey, below: int | None = None
 ) -> x509.Certificate:
-    """Return the signed certificate. With `below`, it is an authority's, below which so many others may stand."""
+    """Sign a certificate.
+
+    With `below`, it is the certificate of an authority, below which there may be that many levels of further
+    authorities.
+    """
     authority = x509.BasicConstraints(ca=below is not None, path_length=below)
     return made.add_extension(authority, critical=True).sign(signer, hashes.SHA256())
 

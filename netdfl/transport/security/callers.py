@@ -22,7 +22,7 @@ MOST_USERS = 1000
 
 @lru_cache(maxsize=256)
 def caller(peer: str) -> str:
-    """Return a caller in words, by gRPC's name `peer`: the address, and the user of a caller on this machine.
+    """Return a text for a caller, given gRPC's name `peer`: the address, and the user if it is on this machine.
 
     Cached: a connection keeps its caller, and may make very many calls. The users of the first `MOST_USERS` are named.
     """
@@ -31,7 +31,7 @@ def caller(peer: str) -> str:
 
 
 def user_at(peer: str) -> int | None:
-    """Return the user of the socket at `peer`, like `ipv4:127.0.0.1:4711`; None where the kernel does not tell."""
+    """Return the user id of the socket at `peer`, like `ipv4:127.0.0.1:4711`; None if the kernel does not tell."""
     kind, _, place = unquote(peer).partition(":")
     host, _, port = place.rpartition(":")
     if kind not in ("ipv4", "ipv6") or not port.isdecimal():
@@ -50,7 +50,7 @@ def user_at(peer: str) -> int | None:
 
 
 def _forms(packed: bytes) -> tuple[bytes, ...]:
-    """Return an address as IPv4 has it, and as a socket of IPv6 has it."""
+    """Return an address in its IPv4 form and its IPv6 form."""
     if len(packed) == 4:
         return packed, bytes(10) + b"\xff\xff" + packed
     mapped = packed[:12] == bytes(10) + b"\xff\xff"
@@ -58,5 +58,5 @@ def _forms(packed: bytes) -> tuple[bytes, ...]:
 
 
 def _hexadecimal(packed: bytes) -> str:
-    """Return an address in the form of the table: words of the machine's own order."""
+    """Return an address in the hexadecimal form of the kernel's socket tables."""
     return "".join(f"{word:08X}" for word in struct.unpack(f"={len(packed) // 4}I", packed))

@@ -44,7 +44,7 @@ class CertificateSubject(NamedTuple):
     epoch: int
 
     def objection(self, node: NodeId, epoch: int) -> str:
-        """Return why the owner of this certificate can't be `node` in its life `epoch`; empty if it can."""
+        """Return the reason why this certificate can't belong to `node` in its life `epoch`; empty if it can."""
         if (self.node, self.epoch) == (node, epoch):
             return ""
         return f"{self}, by its certificate, says that it is {who(node)} of epoch {epoch}"
@@ -54,23 +54,23 @@ class CertificateSubject(NamedTuple):
 
 
 def who(node: NodeId) -> str:
-    """Return the words for a member of a run."""
+    """Return the name of a node for messages to people, such as `node 3`."""
     return f"the {MEMBERS[node]}" if node in MEMBERS else f"node {node}"
 
 
 def name_of(run: str, node: NodeId) -> str:
-    """Return the name by which callers of `node` check its certificate."""
+    """Return the host name in the certificate of `node`, which its callers verify."""
     return f"{MEMBERS.get(node, f'node-{node}')}.{run}.netdfl"
 
 
 def names_of(caller: CertificateSubject) -> tuple[str, str]:
-    """Return both names of a certificate."""
+    """Return both host names of a certificate: one names the node, the other names the node and its life."""
     asked = name_of(caller.run, caller.node)
     return asked, f"epoch-{caller.epoch}.{asked}"
 
 
 def read_names(names: Iterable[str]) -> CertificateSubject | None:
-    """Return the subject that the names of a certificate give; None if they give none, or several."""
+    """Return the node and life that a certificate's host names give; None if they give none, or several."""
     found = {
         CertificateSubject(match[4], node, int(match[1]))
         for name in names

@@ -1,4 +1,4 @@
-"""Strangers at a port without TLS: connections that ended before both ends had spoken HTTP/2.
+"""Reports of strangers at a port without TLS: connections that closed before both ends had spoken HTTP/2.
 
 gRPC reports nothing about a connection that it closes at its first bytes. Linux does: its `sock_diag` (the source of
 `ss --events`) sends, for each TCP connection that ends, how many bytes went each way. A peer's connection carries the
@@ -39,7 +39,10 @@ _SENT_AGO_AT, _CAME_AGO_AT, _ACKNOWLEDGED_AT, _RECEIVED_AT, _SENT_AT = (
 
 
 async def greeting(host: str, port: int) -> bytes:
-    """Return the greeting of an HTTP/2 server before it hears its client; empty from other servers. Raises OSError."""
+    """Return the first bytes that an HTTP/2 server sends before its client does; empty for other servers.
+
+    Raises OSError.
+    """
     async with asyncio.timeout(PROBE_S):
         reader, writer = await asyncio.open_connection(host, port)
         writer.write(_OPENING)
@@ -52,7 +55,7 @@ async def greeting(host: str, port: int) -> bytes:
 
 
 async def watched(address: str, refused: Callable[[str], None]) -> DepartureMonitor | None:
-    """Call `refused` with each stranger at `address`, where this process listens; None if the system reports none."""
+    """Watch the port at `address`, and call `refused` with each stranger; None if the system can't report them."""
     host, _, port = address.rpartition(":")
     if address.startswith("unix:"):
         return None
@@ -71,14 +74,14 @@ class DepartureMonitor:
     """A monitor of one port that reports the connections which ended before both ends had spoken HTTP/2."""
 
     def __init__(self, ended: socket.socket, greeting_nbytes: int, refused: Callable[[str], None]) -> None:
-        """Read the socket `ended` on the running event loop."""
+        """Read the kernel's reports of ended connections from the socket `ended`, on the running event loop."""
         self._ended, self._refused = ended, refused
         self._greeting_nbytes = greeting_nbytes
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(ended, self._read)
 
     def close(self) -> None:
-        """Report the connections that have ended by now, before the server ends the others."""
+        """Report the connections that have ended so far, before the server closes the others."""
         if self._ended.fileno() < 0:
             return
         self._read()
@@ -111,7 +114,10 @@ class DepartureMonitor:
 
 
 def _departures(port: int) -> socket.socket:
-    """Return a socket on which the kernel reports each TCP connection at `port` that ends. Raises OSError."""
+    """Return a socket from which the kernel's reports of ended TCP connections at `port` can be read.
+
+    Raises OSError.
+    """
     told = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, _SOCK_DIAG)
     code = ((0x28, 0, 0, _PORT_AT), (0x15, 0, 1, port), (0x06, 0, 0, 0xFFFFFFFF), (0x06, 0, 0, 0))  # of `port` alone
     program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *each) for each in code))
@@ -123,7 +129,7 @@ def _departures(port: int) -> socket.socket:
 
 
 class _ConnectionTraffic(NamedTuple):
-    """The traffic of a connection that has ended, at this end.
+    """The traffic of an ended connection, counted at this end.
 
     Attributes:
         sent: bytes that this end sent.
@@ -143,12 +149,12 @@ class _ConnectionTraffic(NamedTuple):
 
     @property
     def quiet_ms(self) -> int:
-        """How long the more silent end had sent nothing; long only if this end was slow."""
+        """Milliseconds since the end that was silent longer last sent; large only if this end was slow."""
         return max(self.sent_ago_ms, self.came_ago_ms)
 
 
 def _traffic(told: bytes) -> _ConnectionTraffic:
-    """Return the traffic of a connection that the kernel reports; as much as a peer's if the report lacks it."""
+    """Read the traffic of a connection from a kernel report; without figures, assume the traffic of an honest peer."""
     at = _ATTRIBUTES_AT
     while at + 4 <= len(told):
         nbytes, kind = struct.unpack_from("=HH", told, at)
@@ -166,7 +172,7 @@ def _traffic(told: bytes) -> _ConnectionTraffic:
 
 
 def _who(told: bytes) -> tuple[str, int]:
-    """Return the address and port of the other end."""
+    """Return the address and port of the other end of a connection, from a kernel report."""
     (port,) = struct.unpack_from("!H", told, _PORT_AT + 2)
     if told[_FAMILY_AT] == socket.AF_INET:
         return str(IPv4Address(told[_ADDRESS_AT : _ADDRESS_AT + 4])), port

@@ -15,7 +15,10 @@ MOST_LETTERS = 64
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The identity of a node in a run. `run_id` is 8 bytes that the supervisor draws; `epoch` counts restarts."""
+    """The identity of a node in a run.
+
+    `run_id` is 8 bytes that the supervisor draws; `epoch` counts the restarts of the node.
+    """
 
     node: NodeId
     epoch: int
@@ -23,7 +26,10 @@ class Identity:
     scenario_hash: str
 
     def greeting(self, callee: NodeId, renewal: int = 0) -> HelloRequest:
-        """Return the hello of this node to `callee`. `renewal` closes earlier leases of shared memory."""
+        """Return this node's hello request to `callee`.
+
+        A new number `renewal` closes its earlier leases of shared memory.
+        """
         return HelloRequest(
             protocol_version=PROTOCOL_VERSION,
             run_id=self.run_id,
@@ -35,7 +41,7 @@ class Identity:
         )
 
     def objection(self, caller: HelloRequest) -> str:
-        """Return why `caller` is a stranger to this node, with the values of both; empty if it is none."""
+        """Return the reason why `caller` does not belong to this node's fleet; empty if it does."""
         compared = (
             ("protocol version", caller.protocol_version, PROTOCOL_VERSION),
             ("run", caller.run_id.hex(), self.run_id.hex()),
@@ -51,6 +57,6 @@ class Identity:
 
 
 def plainly(text: str, most: int = MOST_LETTERS) -> str:
-    """Return a stranger's text in a form for error messages: printable, on one line, and short."""
+    """Return untrusted text in a form that is safe in error messages: printable, on one line, and short."""
     shown = "".join(letter if letter.isprintable() else "?" for letter in text[:most])
     return shown if len(text) <= most else f"{shown}..."

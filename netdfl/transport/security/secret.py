@@ -25,22 +25,22 @@ VERSION, SECRET, NOT_OF_THIS_FLEET = "version", "secret", "not of this fleet"
 
 @dataclass(frozen=True, kw_only=True)
 class FleetSecret:
-    """The secret of a fleet; without `text` the fleet is open to everybody who reaches its ports.
+    """The secret of a fleet; without `text` the fleet is open to everyone who reaches its ports.
 
-    `by_address`: everybody knows the exact address at which a node listens, as a supervisor tells it. Proofs then hold
-    for this address alone, else for every life of the called node.
+    With `by_address`, a proof holds only for the exact address of the called node, which everybody knows from the
+    supervisor. Without it, a proof holds for every life of the called node.
     """
 
     text: str = field(default="", repr=False)
     by_address: bool = True
 
     def proof(self, callee: NodeId, address: str) -> Metadata:
-        """Return the metadata of each call of `callee`, which listens at `address`."""
+        """Return the metadata that proves this secret in a call to node `callee`, which listens at `address`."""
         version = (VERSION_KEY, str(PROTOCOL_VERSION))
         return (version, (PROOF_KEY, self._digest(callee, address))) if self.text else (version,)
 
     def objection(self, metadata: Mapping[str, str | bytes], callee: NodeId, address: str) -> str:
-        """Return why a call of `callee` at `address` is refused; empty if it is not."""
+        """Return the reason to refuse a call to `callee` at `address`; empty if the metadata prove the secret."""
         if metadata.get(VERSION_KEY) != str(PROTOCOL_VERSION):
             return VERSION
         shown = str(metadata.get(PROOF_KEY, ""))

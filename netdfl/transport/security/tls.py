@@ -35,7 +35,7 @@ _FDS = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
 
 
 def open_channel(address: str, callee: NodeId, options: Options, credentials: Credentials | None) -> grpc.aio.Channel:
-    """Return a channel to `address`; with `credentials`, TLS ensures that `callee` of the same run is there."""
+    """Return a channel to `address`; with `credentials`, TLS verifies that node `callee` of this run is there."""
     if credentials is None:
         return grpc.aio.insecure_channel(address, options=options)
     mine = grpc.ssl_channel_credentials(
@@ -46,7 +46,7 @@ def open_channel(address: str, callee: NodeId, options: Options, credentials: Cr
 
 
 def open_port(server: grpc.aio.Server, address: str, guard: Guard | None) -> int:
-    """Add a port to `server`, with TLS if there is a guard; return its number. Raises RuntimeError."""
+    """Add a port to `server`, with TLS if there is a guard; return its number. Raises RuntimeError if that fails."""
     return int(server.add_insecure_port(address)) if guard is None else guard.open_port(server, address)
 
 
@@ -65,7 +65,7 @@ class Guard:
         self._kept: grpc.ServerCredentials | None = None
 
     def open_port(self, server: grpc.aio.Server, address: str) -> int:
-        """Add a port with TLS to `server`; return its number. Raises RuntimeError."""
+        """Add a port with TLS to `server`; return its number. Raises RuntimeError if that fails."""
         mine = self._credentials
         pairs = [(mine.key.encode(), mine.certificate.encode())]
         known = grpc.ssl_server_certificate_configuration(pairs, mine.authority.encode())
@@ -76,14 +76,14 @@ class Guard:
         return port
 
     def caller(self, context: Any) -> CertificateSubject:
-        """Return the caller by its certificate."""
+        """Return the caller's identity from its certificate."""
         self._proved(context.peer())
         names = context.auth_context().get("peer_dns", ())
         found = read_names(name.decode(errors="replace") for name in names)
         return found if found is not None and found.run == self._credentials.run else CertificateSubject("", NOBODY, 0)
 
     def close(self) -> None:
-        """Look once more, before the server stops and ends the connections of peers too."""
+        """Report strangers a last time, before the server stops and closes the connections of peers too."""
         if self._look is not None:
             self._look.cancel()
             self._look_again()
@@ -94,13 +94,13 @@ class Guard:
     # connections
 
     def _somebody_came(self) -> None:
-        """Note a new connection; called in a thread of gRPC, before the handshake."""
+        """Note a new connection. Called in a thread of gRPC, before the TLS handshake."""
         came = self._connected() if self._port and time.monotonic() >= self._look_from else set()
         with suppress(AttributeError, RuntimeError):  # closed in the meantime
             self._loop.call_soon_threadsafe(self._note, came)  # type: ignore[union-attr]
 
     def _connected(self) -> set[_Peer]:
-        """Return the connected peers; the cost grows with the number of open files."""
+        """Return the currently connected peers; the cost grows with the number of open files."""
         before = time.thread_time()
         found = _connected(self._port)
         took = time.thread_time() - before
@@ -132,7 +132,7 @@ class Guard:
             self._coming[_read_peer(peer)] = True
 
     def _look_again(self) -> None:
-        """Report the connections that ended without a call; look again while others may."""
+        """Report the connections that ended without a call; schedule another check while some are open."""
         there = self._connected()
         self._see(there)
         for peer, proved in list(self._coming.items()):
@@ -169,13 +169,13 @@ def _connected(port: int) -> set[_Peer]:
 
 
 def _read_peer(peer: str) -> _Peer:
-    """Read a peer as gRPC names it, like `ipv4:10.0.0.2:4711` or `ipv6:%5B::1%5D:4711`."""
+    """Parse a peer's address as gRPC writes it, like `ipv4:10.0.0.2:4711` or `ipv6:%5B::1%5D:4711`."""
     host, _, port = unquote(peer).partition(":")[2].rpartition(":")
     return host.strip("[]").removeprefix("::ffff:"), int(port) if port.isdigit() else 0
 
 
 async def why_not(address: str, callee: NodeId, credentials: Credentials | None) -> str:
-    """Return why TLS fails between this node and `address`, in words; empty if TLS is not the reason.
+    """Return the reason why TLS fails between this node and `address`; empty if TLS is not the cause.
 
     One handshake by `ssl` finds the reason. gRPC can't tell a refused handshake from a dead peer.
     """
@@ -200,7 +200,7 @@ async def why_not(address: str, callee: NodeId, credentials: Credentials | None)
 
 
 def _trusting(credentials: Credentials | None) -> ssl.SSLContext:
-    """Return a context that trusts the run; without credentials one that only finds out whether a server speaks TLS."""
+    """Return a TLS context that trusts the run's authority; without credentials, one that accepts any certificate."""
     if credentials is not None:
         return ssl.create_default_context(cadata=credentials.authority)
     context = ssl.create_default_context()

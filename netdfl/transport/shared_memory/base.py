@@ -31,7 +31,7 @@ _FATE_BITS = 3
 
 
 class Answer(NamedTuple):
-    """A receiver's answer: the fate of a message and when it arrived. Without a fate, the mailbox is full.
+    """A receiver's answer to a message: its fate and arrival time; without a fate, the mailbox is full.
 
     An answer lies in memory as one 64-bit word, so that one store writes all of it and a sender never reads half of
     one. The most frequent fates have a number. Any other answer, such as a refusal with its reason, has no word and
@@ -45,7 +45,7 @@ class Answer(NamedTuple):
 
     @property
     def word(self) -> int:
-        """The word of the answer; 0 if it has none."""
+        """The answer as a 64-bit word; 0 if it can't be written as one."""
         fate, arrived_ns = self
         number = _NUMBERS.get(fate)
         if number is None or arrived_ns is None or abs(arrived_ns) >= MOST_NS:
@@ -54,7 +54,7 @@ class Answer(NamedTuple):
 
     @classmethod
     def of_word(cls, word: int) -> Answer:
-        """Return the answer in a word. The word is not trusted: another process wrote it."""
+        """Return the answer in a word, checked because another process wrote it."""
         number, arrived_ns = word & (1 << _FATE_BITS) - 1, (word >> _FATE_BITS) - MOST_NS
         if 1 <= number <= len(_FATES):
             return cls(_FATES[number - 1], arrived_ns)
@@ -62,47 +62,56 @@ class Answer(NamedTuple):
 
 
 class Lease(Protocol):
-    """The sender's side of one body that is lent for one message to one reader."""
+    """The sender's claim on one body in shared memory, which one reader may read for one message."""
 
     def reference(self, quiet: bool) -> bytes | None:
-        """Return the reference to send in place of the body; None: send the body inline. Call this once.
+        """Return the reference to send in place of the body; None: send the body in the frame. Call this once.
 
         With `quiet`, the reader answers in memory if its answer has a word. That wakes no process.
         """
 
     def poll(self) -> Answer | None:
-        """Return a new answer in memory, or None. In an answer without a fate, the message still waits for room."""
+        """Return a new answer in shared memory, or None.
+
+        An answer without a fate says that the message still waits for room.
+        """
 
     def answered(self) -> None:
-        """Note that the answer came another way, so the reader has begun already, or never will."""
+        """Note that the answer came over the stream or the call failed: the reader has the body or never will."""
 
     def release(self) -> None:
-        """End the sender's use of the body. The reader may still read it."""
+        """End the sender's use of the body, which the reader may still read."""
 
 
 class BufferStore(Protocol):
-    """The use of a machine's shared memory by one life of a node, as lender and as reader."""
+    """One node's access to the shared memory of a machine during one life, as lender and as reader."""
 
     def lend(self, payload: Payload, nbytes: int, reader: NodeId) -> Lease | None:
-        """Lend the body of `payload`, `nbytes` long and written once for all readers; None: send it inline."""
+        """Lend the body of `payload`, `nbytes` long and written once for all readers; None: send it in the frame."""
 
     def renewal(self) -> int:
-        """Return the number of a renewal. A reader that accepts it begins to read nothing that was lent before."""
+        """Return the number of a renewal.
+
+        A reader that accepts the renewal starts no more to read a body that was lent before it.
+        """
 
     def renewed(self, reader: NodeId, number: int) -> None:
-        """Note that `reader` has accepted a renewal."""
+        """Note that `reader` has accepted the renewal `number`."""
 
     def borrow(self, src: NodeId, reference: bytes, limits: Limits) -> memoryview:
-        """Return the body that `src` refers to, and hold it while any view of it is in use. Raises MessageErrors."""
+        """Return the body to which a reference from `src` points, kept while any view of it is in use.
+
+        Raises MessageErrors.
+        """
 
     def answer(self, reference: bytes, answer: Answer) -> bool:
-        """Answer in memory while the body is held; return whether the sender polls for it.
+        """Write the answer to shared memory while the body is borrowed; return whether the sender looks there.
 
         The sender polls for quiet answers always, and for all answers after a stream has ended.
         """
 
     def renew(self, src: NodeId, number: int) -> bool:
-        """Accept a renewal of `src`; return whether it is newer than the last one."""
+        """Accept renewal `number` of `src`, which ends its earlier leases; return whether it is newer than the last."""
 
     def close(self) -> None:
-        """Give all bodies back: this life is over and reads no more."""
+        """Give all borrowed bodies back, at the end of this life of the node."""

@@ -53,16 +53,16 @@ _OVER = -1
 
 
 class BorrowedBody(weakref.ref["np.ndarray[Any, Any]"]):
-    """A weak reference to a borrowed body; `done` is called when no view of the body is in use any more."""
+    """A weak reference to a borrowed body; `done` is called once no view of the body is in use."""
 
     __slots__ = ("slot",)
 
     def __new__(cls, body: np.ndarray[Any, Any], slot: int, done: Callable[[BorrowedBody], None]) -> Self:
-        """Refer to `body`."""
+        """Make a weak reference to `body`."""
         return super().__new__(cls, body, done)
 
     def __init__(self, body: np.ndarray[Any, Any], slot: int, done: Callable[[BorrowedBody], None]) -> None:
-        """Remember the lease slot of `body`."""
+        """Store the lease slot by which `body` was lent."""
         super().__init__(body, done)  # type: ignore[call-arg]
         self.slot = slot
 
@@ -71,9 +71,9 @@ class SharedBuffers:
     """The use of a machine's shared memory by one life of a node. A `BufferStore`."""
 
     def __init__(self, memory: SharedMemory, node: NodeId, epoch: int) -> None:
-        """Let others lend to this life of `node`, and lend from the node's part of the memory.
+        """Register this life of `node` as a reader, and prepare to lend from the node's part of the memory.
 
-        A life after the first lends nothing, for readers may still read what an earlier one wrote.
+        Only the first life of a node lends, because readers may still read the bodies of an earlier one.
         """
         self._memory, self._words, self._node = memory, memory.words, node
         start = memory.starts[node]
@@ -85,7 +85,7 @@ class SharedBuffers:
     # lending
 
     def lend(self, payload: Payload, nbytes: int, reader: NodeId) -> Lease | None:
-        """Lend a payload's body of `nbytes`, which is written once for all readers; None: send it inline."""
+        """Lend a payload's body of `nbytes`, written once for all readers; None: send the body in the frame."""
         if nbytes < self._memory.least_bytes or reader not in self._memory.starts:
             return None
         buffer = self.pool.needed.get(id(payload))  # who needs it holds the payload, so that the id is its own
@@ -97,17 +97,23 @@ class SharedBuffers:
         return self.pool.lend(buffer, reader)
 
     def renewal(self) -> int:
-        """Return the number of a renewal. A reader that accepts it begins to read nothing that was lent before."""
+        """Return the number of a renewal.
+
+        A reader that accepts the renewal starts no more to read a body that was lent before it.
+        """
         return self.pool.token_to_come
 
     def renewed(self, reader: NodeId, number: int) -> None:
-        """Note that `reader` has accepted a renewal."""
+        """Note that `reader` has accepted the renewal `number`."""
         self.pool.close_before(reader, number)
 
     # borrowing
 
     def borrow(self, src: NodeId, reference: bytes, limits: wire.Limits) -> memoryview:
-        """Return the body that `src` refers to, and hold it while any view of it is in use. Raises MessageErrors."""
+        """Return the body to which a reference from `src` points, kept while any view of it is in use.
+
+        Raises MessageErrors.
+        """
         offset, nbytes, token, mark, index, _ = self._checked(src, reference, limits)
         slot = SharedMemory.slot(offset, index)
         lent = mark == self._mark and token >= self._renewals.get(src, 0)
@@ -121,7 +127,7 @@ class SharedBuffers:
         return body.data.toreadonly()
 
     def answer(self, reference: bytes, answer: Answer) -> bool:
-        """Answer in memory while the body is held; return whether the sender polls for it."""
+        """Write the answer to shared memory while the body is borrowed; return whether the sender looks there."""
         offset, _, _, _, index, quiet = REFERENCE.unpack(reference)
         slot, word = SharedMemory.slot(offset, index), answer.word
         if not word or slot not in self._held:
@@ -130,7 +136,7 @@ class SharedBuffers:
         return bool(quiet)
 
     def renew(self, src: NodeId, number: int) -> bool:
-        """Accept a renewal of `src`; return whether it is newer than the last one."""
+        """Accept renewal `number` of `src`, which ends its earlier leases; return whether it is newer than the last."""
         newer = number > self._renewals.get(src, 0)
         if newer:
             self._renewals[src] = number
@@ -154,13 +160,13 @@ class SharedBuffers:
         return offset, nbytes, token, mark, index, quiet
 
     def _done(self, hold: BorrowedBody) -> None:
-        """Give back a body of which no view is in use."""
+        """Give back a borrowed body once no view of it is in use."""
         if self._held.pop(hold.slot, None) is not None:
             SharedMemory.fence()
             self._words[hold.slot + STATE] = GIVEN_BACK
 
     def close(self) -> None:
-        """Give all bodies back: this life is over and reads no more."""
+        """Give all borrowed bodies back, at the end of this life of the node."""
         for hold in list(self._held.values()):
             self._done(hold)
         self._memory.leave(self._node, self._mark)

@@ -40,7 +40,7 @@ class SharedMemory:
     """The memory of a run's processes on one machine, made before they are forked."""
 
     def __init__(self, nodes: Sequence[NodeId], nbytes: int, least_bytes: int) -> None:
-        """Map `nbytes` for each of `nodes`, for bodies of at least `least_bytes`. Raises OSError if that fails.
+        """Map `nbytes` of memory for each of `nodes`, for bodies of `least_bytes` or more. Raises OSError.
 
         Pages take no memory until they are written to. A body below `least_bytes` is cheaper inline than in a buffer.
         """
@@ -55,27 +55,30 @@ class SharedMemory:
 
     @staticmethod
     def slot(offset: int, index: int) -> int:
-        """Return the index of the first word of a slot of the buffer at `offset`."""
+        """Return the word index at which lease slot `index` of the buffer at `offset` begins."""
         return offset // WORD + SLOT_WORDS * index
 
     def enter(self, node: NodeId, incarnation: int) -> int:
-        """Begin a life of `node` in this process and return its mark. Nothing can be lent to a life before."""
+        """Start a life of `node` in this process, and return the mark that identifies it.
+
+        Earlier lives can borrow no more.
+        """
         mark = (incarnation + 1) << _PROCESS_BITS | os.getpid()
         self.words[self._presence[node]] = mark
         return mark
 
     def leave(self, node: NodeId, mark: int) -> None:
-        """End the life with `mark`, if it is still the present one; all bodies that it held are free."""
+        """End the life of `node` with this `mark`, if no later one has begun; all bodies that it borrowed are free."""
         self.fence()
         if self.words[self._presence[node]] == mark:
             self.words[self._presence[node]] = 0
 
     def mark(self, node: NodeId) -> int:
-        """Return the mark of the present life of `node`, 0 if there is none."""
+        """Return the mark of the current life of `node`; 0 if it has none."""
         return self.words[self._presence[node]] if node in self._presence else 0
 
     def is_gone(self, node: NodeId, mark: int) -> bool:
-        """Whether the life of `node` with `mark` reads no more: another life is here, or its process is dead."""
+        """Return whether the life of `node` with `mark` reads no more: a later one began, or its process is dead."""
         return self.words[self._presence[node]] != mark or not self._lives(mark & (1 << _PROCESS_BITS) - 1)
 
     @staticmethod
@@ -88,7 +91,7 @@ class SharedMemory:
 
     @staticmethod
     def fence() -> None:
-        """Order memory accesses: all earlier ones of this thread are visible before all later ones.
+        """Make all earlier memory accesses of this thread visible before all later ones.
 
         Python has no fence, so a lock is released and taken again. On x86 these are two locked instructions (sem_post,
         sem_wait); on ARM a store-release and then a load-acquire, which no other access passes. Each call makes a lock

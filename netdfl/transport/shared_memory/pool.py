@@ -50,9 +50,9 @@ REFERENCE = Struct("<QQQQHB")
 
 @dataclass(slots=True, eq=False)
 class Buffer:
-    """A buffer at `offset`: a page of lease slots, and the pages of a body of `nbytes`.
+    """A buffer in shared memory: a page of lease slots at `offset`, then the pages of a body of `nbytes`.
 
-    The pool finds a buffer by `key` as long as the sender needs any of its leases; `num_needed` counts these.
+    The pool finds a buffer by `key` while the sender needs any of its leases; `num_needed` counts these.
     """
 
     key: int
@@ -63,7 +63,7 @@ class Buffer:
 
     @property
     def end(self) -> int:
-        """The offset at which the next buffer may begin."""
+        """The offset just after this buffer, where the next one may begin."""
         return self.offset + PAGE + -(-self.nbytes // PAGE) * PAGE
 
     @property
@@ -73,12 +73,12 @@ class Buffer:
 
 
 class ReaderLease:
-    """One slot of a buffer, by which the body is lent to `reader` for one message. A `Lease`."""
+    """A lease by which the body of a buffer is lent to `reader` for one message; it occupies one slot of the buffer."""
 
     __slots__ = ("_buffer", "_closed", "_mark", "_pool", "_seen", "_slot", "reader", "token")
 
     def __init__(self, pool: BufferPool, buffer: Buffer, reader: NodeId) -> None:
-        """Take the next slot of `buffer`; `token` is 0 until the reference is made."""
+        """Take the next free slot of `buffer`; `token` is 0 until the reference is made."""
         self._pool, self._buffer, self.reader = pool, buffer, reader
         self._slot = SharedMemory.slot(buffer.offset, len(buffer.leases))
         self._mark = self._seen = self.token = 0
@@ -87,7 +87,7 @@ class ReaderLease:
         buffer.num_needed += 1
 
     def reference(self, quiet: bool) -> bytes | None:
-        """Return the reference for the present life of the reader; None if there is none: send the body inline."""
+        """Return the reference for the current life of the reader; None if it has none: send the body in the frame."""
         words, buffer = self._pool.memory.words, self._buffer
         self._mark = self._pool.memory.mark(self.reader)
         if not self._mark:
@@ -99,7 +99,10 @@ class ReaderLease:
         return REFERENCE.pack(buffer.offset, buffer.nbytes, self.token, self._mark, index, quiet)
 
     def poll(self) -> Answer | None:
-        """Return a new answer in memory, or None. In an answer without a fate, the message still waits for room."""
+        """Return a new answer in shared memory, or None.
+
+        An answer without a fate says that the message still waits for room.
+        """
         word = self._pool.memory.words[self._slot + ANSWER] if self.token else 0
         if word == self._seen:
             return None
@@ -107,11 +110,11 @@ class ReaderLease:
         return Answer.of_word(word)
 
     def answered(self) -> None:
-        """Note that the answer came another way, so the reader has begun already, or never will."""
+        """Note that the answer came over the stream or the call failed: the reader has the body or never will."""
         self._closed = True
 
     def release(self) -> None:
-        """End the sender's use of the body. The reader may still read it."""
+        """End the sender's use of the body, which the reader may still read."""
         self._buffer.num_needed -= 1
         if not self._buffer.num_needed:
             del self._pool.needed[self._buffer.key]
@@ -130,10 +133,10 @@ _offset = attrgetter("offset")
 
 
 class BufferPool:
-    """The buffers of one node, placed first fit: pages that were written before cost less than fresh ones."""
+    """The buffers of one node, placed first fit, because pages that were used before cost less than new ones."""
 
     def __init__(self, memory: SharedMemory, first: int, end: int) -> None:
-        """Place buffers from `first` up to `end`, both at page borders."""
+        """Place buffers between the offsets `first` and `end`, both multiples of the page size."""
         self.memory, self._first, self._end = memory, first, end
         self.buffers: list[Buffer] = []
         self.needed: dict[int, Buffer] = {}
@@ -141,16 +144,16 @@ class BufferPool:
 
     @property
     def token_to_come(self) -> int:
-        """The token of the next reference; all earlier tokens are smaller."""
+        """The token that the next reference will have; all earlier tokens are smaller."""
         return self._token + 1
 
     def next_token(self) -> int:
-        """Return a token greater than all earlier ones of this life, and practically unique across lives."""
+        """Return a token that is larger than all earlier ones of this life, and practically unique across lives."""
         self._token += 1
         return self._token
 
     def take(self, key: int, nbytes: int) -> Buffer | None:
-        """Return a new buffer for a body of `nbytes`, found by `key` while it is needed; None without room."""
+        """Return a new buffer for a body of `nbytes`, found by `key` while it is needed; None if there is no room."""
         self.buffers = [buffer for buffer in self.buffers if not buffer.is_free]
         buffer = Buffer(key, self._first, nbytes)
         for other in self.buffers:
@@ -168,7 +171,7 @@ class BufferPool:
         return ReaderLease(self, buffer, reader) if len(buffer.leases) < SLOTS else None
 
     def close_before(self, reader: NodeId, token: int) -> None:
-        """Note that `reader` begins to read nothing that was lent to it before `token`."""
+        """Note that `reader` starts no more to read a body that was lent to it before `token`."""
         for buffer in self.buffers:
             for lease in buffer.leases:
                 if lease.reader == reader and 0 < lease.token < token:

@@ -31,16 +31,16 @@ class FabricLinks(Protocol):
 
     @property
     def common(self) -> Path | None:
-        """The one path of all edges, if all are alike and their stages have no state; None: ask for each edge."""
+        """The one path that all edges share, if all are alike and their stages have no state; else None."""
 
     def path(self, src: NodeId, dst: NodeId) -> Path:
-        """Return the stages from `src` to `dst`."""
+        """Return the path of link stages from `src` to `dst`."""
 
     def forget(self, src: NodeId, dst: NodeId) -> None:
-        """Drop the path from `src` to `dst`, which is not used any more."""
+        """Discard the path from `src` to `dst`, which is no longer used."""
 
     def apply(self, event: CompiledEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Make a scheduled change; return the outcomes of the units that the stages hold."""
+        """Apply a scheduled change to the links; return its effect on the messages that link stages hold."""
 
 
 class PerfectLinks:
@@ -49,11 +49,11 @@ class PerfectLinks:
     common = Path((0, 0), ())
 
     def path(self, src: NodeId, dst: NodeId) -> Path:
-        """Return a path without stages."""
+        """Return a path without any stage."""
         return Path((src, dst), ())
 
     def forget(self, src: NodeId, dst: NodeId) -> None:
-        """Do nothing: no path is kept."""
+        """Do nothing, because no path is stored."""
 
     def apply(self, event: CompiledEvent, now_ns: int) -> Sequence[StageOutcome]:
         """Change nothing."""
@@ -61,7 +61,7 @@ class PerfectLinks:
 
 
 class SendRecord(NamedTuple):
-    """The part of a row that messages of one node and one instant share in the record."""
+    """The fields of a record row that all messages of one multicast share."""
 
     id: MessageId
     nbytes: int
@@ -74,19 +74,19 @@ Content: TypeAlias = tuple[Message, SendRecord]
 
 
 class FabricEdge(EdgeState):
-    """An edge with its backlog: messages that the receiver has not taken though no link delays them."""
+    """An edge of the fabric with its backlog: the number of messages that its receiver has not taken yet."""
 
     __slots__ = ("backlog", "source", "target", "waiters")
 
     def __init__(self, source: FabricEnd, target: FabricEnd, path: Path, plan: PathPlan, order_key: int) -> None:
-        """Begin without backlog."""
+        """Start with an empty backlog."""
         super().__init__((source.node, target.node), path, plan, order_key)
         self.source, self.target = source, target
         self.backlog = 0
         self.waiters: list[asyncio.Future[None]] | None = None
 
     def rests(self, now_ns: int) -> bool:
-        """Whether a new edge would behave as this one: no message waits, and the stages have no state."""
+        """Return whether the edge can be discarded: no message waits, and its stages have no state."""
         return not (self.backlog or self.waiters) and super().rests(now_ns)
 
     def add_to_backlog(self) -> None:
@@ -95,7 +95,7 @@ class FabricEdge(EdgeState):
         self.source.backlog += 1
 
     async def room(self) -> None:
-        """Wait until the backlog is below its bound."""
+        """Wait until the backlog is below its limit."""
         while self.backlog >= MOST_WAITING:
             waiter = asyncio.get_running_loop().create_future()
             self.waiters = [*(self.waiters or ()), waiter]
@@ -133,7 +133,7 @@ class FabricEnd:
     __slots__ = ("backlog", "edges", "held", "last", "most_edges", "node", "sink")
 
     def __init__(self, node: NodeId) -> None:
-        """Begin without a sink, so that nothing is delivered yet."""
+        """Start without a sink: nothing can be delivered yet."""
         self.node = node
         self.sink: Sink | None = None
         self.edges: dict[NodeId, FabricEdge] = {}
@@ -147,22 +147,25 @@ class FabricEnd:
         self.sink = sink
 
     def route(self, dsts: tuple[NodeId, ...], edge_to: Callable[[FabricEnd, NodeId], FabricEdge]) -> Route[FabricEdge]:
-        """Return the edges to `dsts`, new ones by `edge_to`. Cached: most nodes send to the same receivers again."""
+        """Return the edges to `dsts`, made by `edge_to` where missing.
+
+        The result is cached, because most nodes send to the same receivers again.
+        """
         if dsts != self.last[0]:
             self.last = dsts, Route.over([self.edges.get(dst) or edge_to(self, dst) for dst in dsts])
         return self.last[1]
 
     def take_held(self, is_wanted: Callable[[HeldMessage], bool] = lambda held: True) -> list[HeldMessage]:
-        """Remove and return held messages, in their order."""
+        """Remove and return the held messages that `is_wanted` accepts, in their order."""
         taken = [each for each in self.held if is_wanted(each)]
         self.held = [each for each in self.held if not is_wanted(each)]
         return taken
 
     def forget(self, num_sent: int, now_ns: int) -> list[NodeId]:
-        """Drop the edges that rest: on graphs that are redrawn, most edges are used once.
+        """Discard idle edges once there are too many; return the receivers whose edges had link stages of their own.
 
-        The bound for the next time allows twice the edges that are left, and twice the `num_sent` messages that the
-        node sends at once. Returns the receivers whose dropped edges had stages of their own.
+        On graphs that are redrawn most edges are used once. The next limit is twice the edges that are left plus twice
+        `num_sent`, the messages that the node sends at once.
         """
         before = self.edges
         busy = [(dst, e) for dst, e in before.items() if e.plan.delay_ns < 0 or e.backlog or e.waiters]
@@ -176,7 +179,7 @@ class FabricEnd:
         return [None] * len(messages) if self.sink is None else self.sink.deliver(messages)
 
     def close(self) -> None:
-        """Drop the sink and the edges. Dropped here, edges need no garbage collector, which takes far longer."""
+        """Drop the sink and the edges now, because the garbage collector would take far longer."""
         self.sink = None
         self.edges.clear()
         self.last = NOWHERE

@@ -54,7 +54,7 @@ FabricFlight: TypeAlias = Flight[FabricEdge, Content]
 
 
 class Fabric:
-    """The network of a simulated fleet. Its owner calls `run(next_ns())` when the virtual time gets there."""
+    """The network of a simulated fleet. The caller advances virtual time and then calls `run(next_ns())`."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Fabric:
         changing: bool = False,
         size: Callable[[Payload], int] = frame_size,
     ) -> None:
-        """Begin without nodes.
+        """Start without nodes.
 
         Args:
             clock: the virtual time.
@@ -88,24 +88,24 @@ class Fabric:
     # nodes
 
     def join(self, node: NodeId) -> None:
-        """Give `node` an end; a node that restarts keeps its edges and the messages on them."""
+        """Add `node` to the network; a node that restarts keeps its edges and the messages on them."""
         if node not in self._ends:
             self._ends[node] = FabricEnd(node)
 
     def attach(self, node: NodeId, sink: Sink) -> None:
-        """Deliver messages for `node` to `sink`, beginning with those that are held for it."""
+        """Deliver messages for `node` to `sink`, first those that are held for it."""
         end = self._ends[node]
         end.attach(sink)
         self._release(end)
 
     def detach(self, node: NodeId) -> None:
-        """Let `node` crash: messages for it fail, its own messages under way go on."""
+        """Disconnect a crashed `node`: messages to it fail; those that it has sent continue."""
         end = self._ends[node]
         end.attach(None)
         self._release(end)
 
     def leave(self, *nodes: NodeId) -> None:
-        """Remove `nodes`; settle their messages under way as `in_flight`."""
+        """Remove `nodes`; their messages under way get the fate `in_flight`."""
         for flight in self._engine.withdraw(lambda flight: flight.edge.edge[0] in nodes, self._clock.now_ns()):
             self._settle(flight.edge, flight.content, None, Fate.IN_FLIGHT)
         for end in self._ends.values():
@@ -117,7 +117,10 @@ class Fabric:
     # what is under way
 
     def flights(self) -> list[FabricFlight]:
-        """Return all messages under way, with their positions; one held for a full mailbox has no time and no unit."""
+        """Return all messages under way, with their positions.
+
+        A message that is held for a full mailbox has no due time and no unit.
+        """
         held = [Flight(edge, content, None, None) for end in self._ends.values() for edge, content in end.held]
         return [*self._engine.flights(), *held]
 
@@ -127,7 +130,7 @@ class Fabric:
         self._settle(flight.edge, flight.content, None, Fate.dropped(reason))
 
     def hasten(self, flight: FabricFlight) -> None:
-        """Deliver a message that is under way now."""
+        """Deliver immediately a message that is under way."""
         self._withdraw(flight)
         self._arrive(flight.edge, flight.content)
 
@@ -142,7 +145,7 @@ class Fabric:
     # sending
 
     def send(self, multicast: Multicast) -> int:
-        """Send a multicast to its receivers in turn until the edge to one is full; return how many it was sent to."""
+        """Send a multicast to its receivers in turn, up to the first full edge; return how many it reached."""
         source, count = self._ends[multicast.src], len(multicast.dsts)
         if source.backlog + count < MOST_WAITING:  # so no receiver can be full
             self._submit(source, multicast)
@@ -190,7 +193,7 @@ class Fabric:
     # time
 
     def next_ns(self) -> int | None:
-        """Return when the next event is due, or None."""
+        """Return the time of the next event in nanoseconds, or None."""
         return self._engine.next_ns()
 
     def run(self, now_ns: int) -> None:
@@ -220,7 +223,7 @@ class Fabric:
         self._arrive(edge, content)
 
     def _arrived_together(self, arrivals: Sequence[FabricArrival], now_ns: int) -> None:
-        """Deliver to each node its messages of this instant, all of which had computed arrivals."""
+        """Deliver messages that arrive at the same instant, in one call for each receiver."""
         come: dict[FabricEnd, list[FabricArrival]] = {}
         for arrival in arrivals:
             target = arrival[1].target
@@ -269,7 +272,7 @@ class Fabric:
             self._settle(edge, content, self._clock.now_ns(), fate)
 
     def _hold(self, edge: FabricEdge, content: Content) -> None:
-        """Hold a message for which the receiver has no room; fail it if the receiver has crashed."""
+        """Hold a message for which the receiver's mailbox has no room; fail it if the receiver has crashed."""
         target = edge.target
         if target.sink is None:
             self._settle(edge, content, None, Fate.GONE)
@@ -284,7 +287,7 @@ class Fabric:
             self._release(target)
 
     def _release(self, target: FabricEnd) -> None:
-        """Offer the messages that are held for a mailbox again."""
+        """Offer a node's held messages to its mailbox again."""
         for edge, content in target.take_held():
             edge.take_off_backlog()
             self._arrive(edge, content)
@@ -297,7 +300,7 @@ class Fabric:
         self._settle(unit.edge, unit.content, None, Fate.dropped(reason))
 
     def _count_copy(self, content: Content) -> None:
-        """Count a copy that a link made, which costs the sender no bytes."""
+        """Count a copy that a link made; it adds no bytes to the sender's total."""
         message, record = content
         self._ledger.sent(Multicast.of(message), 0, record.sent_ns)
 

@@ -28,11 +28,11 @@ class SimulatedTransport:
         self.fabric.attach(self.node, sink)
 
     async def start(self) -> str:
-        """Return an empty address: nodes of one process need none."""
+        """Return an empty address, because nodes of one process need none."""
         return ""
 
     def begin(self) -> None:
-        """Do nothing: the fabric goes by the clock."""
+        """Do nothing: the fabric uses the virtual clock."""
 
     def set_peer(self, node: NodeId, address: str, epoch: int = 0) -> None:
         """Do nothing: the fabric knows all nodes."""
@@ -50,7 +50,7 @@ class SimulatedTransport:
                 taken = self.fabric.send(multicast)
 
     async def aclose(self) -> None:
-        """Leave the fabric; settle the messages that this node has under way as `in_flight`."""
+        """Leave the fabric; messages of this node that are under way get the fate `in_flight`."""
         self.fabric.leave(self.node)
 
     async def hand_over(self) -> None:
