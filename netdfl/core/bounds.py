@@ -25,7 +25,7 @@ CALLS_BESIDE = 64
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryBounds:
-    """The bounds of a fleet's nodes; the module says of what.
+    """The memory limits of a fleet's nodes for data that others send.
 
     `frame_bytes` is the length of a message with one vector of this model.
     """
@@ -39,7 +39,7 @@ class MemoryBounds:
 
     @classmethod
     def of(cls, *, num_nodes: int, together: int, peers: int, directed: bool, dim: int) -> MemoryBounds:
-        """Return the bounds for `num_nodes` of which `together` share a process and each has up to `peers` neighbors.
+        """Return the limits for `num_nodes` nodes, `together` of them per process, with up to `peers` neighbors each.
 
         Messages hold `dim` numbers. On one-way links a node may run ahead of a neighbor by as many rounds as there are
         nodes on the way back to it.
@@ -55,15 +55,15 @@ class MemoryBounds:
         )
 
     def to_json(self) -> dict[str, int]:
-        """Return the bounds and what follows from them, for a record."""
+        """Return the limits, and those that follow from them, for a record."""
         return {**asdict(self), "peer_bytes": self.peer_bytes, "mailbox_bytes": self.mailbox_bytes}
 
     @property
     def peer_bytes(self) -> int:
-        """Most bytes of one peer's messages that are kept before they are awaited."""
+        """Maximum bytes of one peer's messages that are stored before they are awaited."""
         return self.window * self.frame_bytes
 
     @property
     def mailbox_bytes(self) -> int:
-        """Most bytes of all peers' messages that are kept before they are awaited."""
+        """Maximum bytes of all peers' messages that are stored before they are awaited."""
         return self.peers * self.peer_bytes

@@ -23,10 +23,10 @@ SCHEDULED = "event"
 
 
 class Timer(Protocol):
-    """A callback that is due at a time."""
+    """A scheduled callback."""
 
     def cancel(self) -> None:
-        """Cancel the callback; without effect once it was called."""
+        """Cancel the callback; without effect if it was called already."""
 
 
 class Clock(Protocol):
@@ -39,17 +39,20 @@ class Clock(Protocol):
         """Return at `at_ns`, or at once if that is past."""
 
     def call_at(self, at_ns: int, name: TimerName, callback: Callable[[], None]) -> Timer:
-        """Call `callback` on the loop at `at_ns`, or soon if that is past."""
+        """Call `callback` on the event loop at `at_ns`, or soon if that is past.
+
+        `name` orders timers of one instant.
+        """
 
 
 class Alarm:
-    """A callback with one due time, made for frequent changes of this time, mostly to a later one.
+    """A callback with a single due time that can be changed often and cheaply, mostly to a later time.
 
     A timer that would fire too early is not replaced: when it fires, it is set again for the current due time.
     """
 
     def __init__(self, clock: Clock, ring: Callable[[], None]) -> None:
-        """Prepare to call `ring`; not due yet."""
+        """Prepare to call `ring`; the alarm is not set yet."""
         self._clock, self._ring = clock, ring
         self._due_ns: int | None = None
         self._name: TimerName = ()
@@ -57,7 +60,7 @@ class Alarm:
         self._wakes_ns = 0
 
     def set(self, at_ns: int, name: TimerName) -> None:
-        """Make the alarm due at `at_ns` instead of its earlier time; `name` is the timer's."""
+        """Set or replace the due time `at_ns`; `name` identifies the timer."""
         self._due_ns, self._name = at_ns, name
         if self._timer is None or self._wakes_ns >= at_ns:
             self.clear()
@@ -65,11 +68,11 @@ class Alarm:
             self._timer = self._clock.call_at(at_ns, name, self._wake)
 
     def stop(self) -> None:
-        """Make the alarm not due, but keep its timer for the next `set`."""
+        """Unset the alarm, but keep its timer for the next `set`."""
         self._due_ns = None
 
     def clear(self) -> None:
-        """Make the alarm not due, and cancel its timer."""
+        """Unset the alarm, and cancel its timer."""
         self._due_ns = None
         if self._timer is not None:
             self._timer.cancel()

@@ -22,14 +22,14 @@ EVALUATOR = -1
 
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """The address of each node's data plane."""
+    """The order with the network address of each node."""
 
     addresses: Mapping[NodeId, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The order to begin round 0 at a reading of the machine's monotonic clock, the origin of the fleet's time.
+    """The order to begin round 0 at a reading of the machine's monotonic clock, which becomes the fleet's time 0.
 
     A node that returns with its state first repeats the round in which it crashed, then goes on in round `catch_up`;
     with 0, in the next round. The nodes in `without` made their rounds up to the given one without this node, which
@@ -44,7 +44,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """The order to wait no more for a node that is gone for good."""
+    """The order to stop waiting for a node that is gone for good."""
 
     node: NodeId
     reason: str
@@ -52,7 +52,7 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """The order to count on a node again that was gone; `epoch` is its new life."""
+    """The order to expect messages of a returned node again; `epoch` is the number of its new life."""
 
     node: NodeId
     address: str
@@ -61,7 +61,7 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class Evaluate:
-    """The order to judge the models that these nodes saved in one round."""
+    """The order to evaluate the models that these nodes saved in one round."""
 
     round: int
     nodes: tuple[NodeId, ...]
@@ -69,7 +69,7 @@ class Evaluate:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The order to end in good order within a grace period."""
+    """The order to stop in good order within a grace period."""
 
     reason: str
     grace_s: float
@@ -77,14 +77,14 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """The order to report the node's waits and message counts."""
+    """The order to report the node's current waits and message counts."""
 
     id: int
 
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """One message to send once more."""
+    """One message that a node should repeat."""
 
     dst: NodeId
     round: int
@@ -93,13 +93,13 @@ class Again:
 
     @property
     def sent(self) -> PeerMessage:
-        """The message, as the node knows it."""
+        """The message in the form in which the node keeps it."""
         return self.dst, LogicalId(self.kind, StepId(self.round, self.step))
 
 
 @dataclass(frozen=True, slots=True)
 class Recover:
-    """The order to go on after a stall.
+    """The order to continue after a stall.
 
     The node stops waiting for the nodes of `skip` in its present wait, and sends the messages of `again` once more.
     """
@@ -113,7 +113,7 @@ class Recover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejoin:
-    """How a later life of a node begins: with the state of its last round's end, or without any in `round`.
+    """The way in which a later life of a node starts: with its state from the end of a round, or without a state.
 
     Its first round is `at_least` or later. Without a state it has the push-sum weight `weight`.
     """
@@ -126,7 +126,7 @@ class Rejoin:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """One life of a node: the number of its restarts, and how it rejoins; None in its first life."""
+    """One life of a node: the number of its restarts, and the way it rejoins; None in its first life."""
 
     epoch: int = 0
     rejoin: Rejoin | None = None
@@ -134,7 +134,7 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """The end of life `epoch` of a node, other than by an order: its exit code or signal, and its last output.
+    """The unordered end of life `epoch` of a node: its exit code or signal, and its last output.
 
     `lost` names a cause outside of the node, such as its machine; code and signal mean nothing then. The starter of the
     node may begin another life `within_ns`.
@@ -149,13 +149,13 @@ class Exit:
 
     @property
     def reason(self) -> str:
-        """The cause outside of the node, the signal, or the exit code."""
+        """The reason for the end: a cause outside the node, else the signal or the exit code."""
         return self.lost or self.signal or f"exit code {self.code}"
 
 
 @dataclass(frozen=True, slots=True)
 class ClockReading:
-    """A reading of the supervisor's monotonic clock: `at_ns` at the question `number`."""
+    """The answer to a clock question: `at_ns` is the supervisor's monotonic clock at question `number`."""
 
     number: int
     at_ns: int
@@ -169,7 +169,7 @@ Order: TypeAlias = Peers | Start | Gone | Returned | Evaluate | Stop | Probe | R
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """The introduction of a node or of the evaluator, always its first report.
+    """The introduction of a node or of the evaluator, which is always its first report.
 
     `role` is `client`, `server` or `evaluator`. `versions` are the versions of its software where they may differ from
     the supervisor's.
@@ -187,7 +187,7 @@ class Hello:
 
 @dataclass(slots=True, kw_only=True)
 class Progress:
-    """The round that a node has reached; `ended` after its last. Counters count from the node's start.
+    """The report of a node's current round; `ended` after its last one. Counters count from the node's start.
 
     Treat it as immutable. It is not frozen because each node makes one every round, and a frozen one takes seven times
     as long to make.
@@ -203,14 +203,14 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class ModelSaved:
-    """The report that a round's model is where the evaluator finds it."""
+    """The report that a round's model has been delivered to the evaluator."""
 
     round: int
 
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """An event at a node, as it is recorded."""
+    """The report of an event at a node, as it is recorded."""
 
     at_ns: int
     round: int
@@ -220,7 +220,7 @@ class Happened:
 
 @dataclass(frozen=True, slots=True)
 class Broke:
-    """The report that a node can't go on for a reason outside the scenario, such as a full disk; it ends the run."""
+    """The report that a node failed for a reason outside the scenario, such as a full disk; it ends the run."""
 
     at_ns: int
     round: int
@@ -229,7 +229,7 @@ class Broke:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crashed:
-    """The report that a node crashes now, by entry `source` of the scenario's events.
+    """The report that a node crashes now, as entry `source` of the scenario's events demands.
 
     `at_round` is the entry's round, None for an entry at a time. `state` tells whether the state is kept or lost for
     the
@@ -244,33 +244,33 @@ class Crashed:
     weight: float | None = None
 
     def details(self) -> dict[str, Scalar]:
-        """Return the details for the record."""
+        """Return the details of the crash for the record."""
         weight = {} if self.weight is None else {"weight": self.weight}
         return {"state": self.state, "source": self.source, "at_round": self.at_round, **weight}
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """The figures of one round; `test_accuracy@3` is a figure of node 3's model alone."""
+    """The report of the figures of one round; `test_accuracy@3` is a figure of node 3's model alone."""
 
     round: int
     figures: Mapping[str, float]
 
 
 def of_node(name: str, node: NodeId) -> str:
-    """Return the name of a figure of one node's model among the figures of a round."""
+    """Return the name, within a round's figures, of the figure `name` of one node's model."""
     return f"{name}@{node}"
 
 
 def split_figure(name: str) -> tuple[str, NodeId | None]:
-    """Split the name of a round's figure into the plain name and its node; None for the fleet's."""
+    """Split the name of a figure into the plain name and the node; None if the figure is the fleet's."""
     plain, at, node = name.partition("@")
     return plain, int(node) if at and node.isdecimal() else None
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeReply:
-    """The answer to a probe: an account of the node, as `netdfl.diagnosis.account` writes it."""
+    """The answer to a probe: an account of the node, as written by `netdfl.diagnosis.account`."""
 
     id: int
     account: Mapping[str, Scalar]
@@ -285,14 +285,14 @@ class Bye:
 
 @dataclass(frozen=True, slots=True)
 class AskClock:
-    """A question for the reading of the supervisor's clock, from a node whose machine has a clock of its own."""
+    """A question for the supervisor's clock, from a node whose machine has a different clock."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """A part of a file of a node that shares no disk with the supervisor: `data` from byte `offset` on.
+    """A part of a file from a node that shares no disk with the supervisor: `data` starts at byte `offset`.
 
     `path` is relative to the run directory. A file that `grows` may be read at any time; any other appears whole, after
     its `last` part.

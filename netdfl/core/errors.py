@@ -36,11 +36,11 @@ MOST_LETTERS = 2000
 
 
 class NetdflError(Exception):
-    """The root of netdfl's errors."""
+    """The base class of netdfl's errors."""
 
 
 class InputError(NetdflError):
-    """The input or the machine is unusable; nothing ran."""
+    """The error for unusable input or an unsuitable machine; nothing ran."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +60,15 @@ class Problem:
 
 
 def _cut(text: str) -> str:
-    """Shorten a very long text: a mistake may quote megabytes."""
+    """Shorten a very long text, because a mistake may quote megabytes."""
     return text if len(text) <= MOST_LETTERS else f"{text[:MOST_LETTERS]}..."
 
 
 class ScenarioError(InputError):
-    """Every mistake found in a scenario at once."""
+    """The error that lists every mistake found in a scenario."""
 
     def __init__(self, problems: list[Problem]) -> None:
-        """Keep `problems` in the order of their places; the text has the first of very many."""
+        """Store `problems` in order; the error's text shows only the first of very many."""
         self.problems = sorted(problems, key=lambda p: (p.file, p.line, p.column))
         lines = [str(problem) for problem in self.problems[:MOST_SHOWN]]
         more = len(self.problems) - len(lines)
@@ -76,15 +76,15 @@ class ScenarioError(InputError):
 
 
 class DatasetError(InputError):
-    """Data that is missing, damaged, or not to be had."""
+    """The error for data that are missing, damaged, or unavailable."""
 
 
 class NotFetchedError(DatasetError):
-    """Data that `netdfl data get` has not fetched yet."""
+    """The error for data that must first be fetched by `netdfl data get`."""
 
 
 class OwnPartError(InputError, ValueError):
-    """A user's own part breaks the contract of its kind; `remedy` is the correct signature."""
+    """The error for a user's own part that breaks the contract of its kind; `remedy` is the correct signature."""
 
     def __init__(self, what: str, remedy: str = "") -> None:
         """Describe the wrong behavior of the part."""
@@ -93,11 +93,11 @@ class OwnPartError(InputError, ValueError):
 
 
 class MachineError(InputError):
-    """This machine lacks something that the scenario needs."""
+    """The error for a machine that lacks something the scenario needs."""
 
 
 class MessageError(NetdflError):
-    """A message refused at the boundary; it changed nothing.
+    """The error for a received message that was refused and changed nothing.
 
     `message` is the refused message as far as it was decoded; a node leaves it out and goes on.
     """
@@ -112,39 +112,42 @@ class MessageError(NetdflError):
 
 
 class MalformedMessage(MessageError):
-    """Bytes that are not a message, or a message with absurd contents."""
+    """The error for bytes that are not a message, or a message with impossible contents."""
 
     reason = MALFORMED
 
 
 class NotFiniteMessage(MessageError):
-    """A message with NaN or infinity among its numbers."""
+    """The error for a message with NaN or infinity among its numbers."""
 
     reason = FateReason("not_finite")
 
 
 class OversizedMessage(MessageError):
-    """A message larger than the scenario's model can make."""
+    """The error for a message that is larger than any of the scenario's model."""
 
     reason = FateReason("oversized")
 
 
 class ForeignMessage(MessageError):
-    """A message of another run, scenario or version, or from a stranger."""
+    """The error for a message from another run, scenario or version, or from a stranger."""
 
     reason = FOREIGN
 
 
 class TransportError(NetdflError):
-    """A transport failed."""
+    """The error for a failed transport."""
 
 
 class TrainingError(NetdflError):
-    """A local round failed. A report names its node and round; a traceback has them as a note."""
+    """The error for a failed local round. A report names its node and round; a traceback has them as a note."""
 
 
 class NotFiniteError(TrainingError):
-    """A loss or a parameter became infinite or NaN in local step `step`, from 0; -1 is the last step."""
+    """The error for a loss or parameter that became infinite or NaN in local step `step`, from 0.
+
+    -1 is the last step.
+    """
 
     def __init__(self, what: str, step: int) -> None:
         """Describe the value that became infinite or NaN, and its step."""
@@ -154,28 +157,31 @@ class NotFiniteError(TrainingError):
 
 
 class VirtualTimeError(NetdflError):
-    """An operation that is impossible under the virtual clock."""
+    """The error for an operation that is impossible under the virtual clock."""
 
 
 class RunError(NetdflError):
-    """The run broke for a reason outside the scenario."""
+    """The error for a run that failed for a reason outside the scenario."""
 
 
 class OwnCodeError(RunError):
-    """A user's own code raised an error at the named place, and the run can't go on."""
+    """The error for an exception in a user's own code, with its place; the run can't continue."""
 
 
 def expect(fits: object, name: str, value: object, expected: str) -> None:
-    """Raise InputError unless the condition `fits` holds for the argument `name`."""
+    """Raise InputError unless `fits` is true.
+
+    The text names the argument `name`, its `value` and what was `expected`.
+    """
     if not fits:
         raise InputError(f"{name} is {repr(value)[:80]}: expected {expected}")
 
 
 def is_whole(value: object, least: int) -> bool:
-    """Whether `value` is a whole number of at least `least`."""
+    """Return whether `value` is a whole number of at least `least`."""
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
 def is_number(value: object) -> bool:
-    """Whether `value` is a finite number."""
+    """Return whether `value` is a finite number."""
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)

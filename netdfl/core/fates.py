@@ -30,7 +30,7 @@ DOWN, RESET, GONE, FOREIGN, MALFORMED = map(FateReason, ("down", "reset", "gone"
 
 
 class FateKind(StrEnum):
-    """The end of a message, as its receiver or its channel saw it. The values are those in the record."""
+    """The kind of a message's fate, as its receiver or its channel saw it. The values are those in the record."""
 
     DELIVERED = "delivered"
     LATE = "late"
@@ -85,7 +85,7 @@ class _KindAndReason(NamedTuple):
 
 
 class Fate(_KindAndReason):
-    """The fate of a message: a kind, and a reason where there is one.
+    """The fate of a message: a kind, and a reason if there is more to say.
 
     A tuple, so that equal fates are equal keys at the cost of two strings. `ARRIVED` has the fates of messages that
     reached their receiver, used or not. `GONE` is the fate of a message for a node that is down.
@@ -102,7 +102,7 @@ class Fate(_KindAndReason):
 
     @classmethod
     def dropped(cls, reason: FateReason) -> Self:
-        """Return the fate of a message that a rule of its link dropped."""
+        """Return the fate of a message that a link rule dropped."""
         return cls(FateKind.DROPPED, reason)
 
     @classmethod
@@ -112,7 +112,7 @@ class Fate(_KindAndReason):
 
     @classmethod
     def failed(cls, reason: FateReason) -> Self:
-        """Return the fate of a message whose channel broke, or whose receiver was not there."""
+        """Return the fate of a message whose channel failed, or whose receiver was absent."""
         return cls(FateKind.FAILED, reason)
 
     @classmethod
@@ -123,12 +123,15 @@ class Fate(_KindAndReason):
 
     @staticmethod
     def is_text(text: str) -> bool:
-        """Whether `text` is a known kind with a reason of one word; to be checked for texts from other nodes."""
+        """Return whether `text` is a known kind of fate with a one-word reason.
+
+        Use it to check texts from other nodes.
+        """
         return text.partition(":")[0] in _CLASSES and _TOLD.fullmatch(text) is not None
 
     @property
     def text(self) -> str:
-        """The form in the store and on the wire: `delivered`, `dropped:loss`."""
+        """The fate as text in the store and on the wire: `delivered`, `dropped:loss`."""
         return FATE_TEXTS[self]
 
     @property
@@ -144,7 +147,7 @@ class _FateTexts(dict[Fate, str]):
     """A cache of the text of each fate: a fleet writes very many rows, of few fates."""
 
     def __missing__(self, fate: Fate) -> str:
-        """Compose and keep the text of a fate."""
+        """Compose and store the text of a fate."""
         text = self[fate] = f"{fate.kind.value}:{fate.reason}" if fate.reason else fate.kind.value
         return text
 
@@ -160,7 +163,7 @@ Fate.ARRIVED = frozenset({Fate.DELIVERED, Fate.LATE, Fate.DUPLICATE})
 
 @dataclass(slots=True)
 class MessageCounts:
-    """Messages by class; `sent` is the sum of all classes.
+    """The number of messages in each class; `sent` is the sum of all classes.
 
     Not frozen: a frozen one takes seven times as long to make.
     """
@@ -175,12 +178,12 @@ class MessageCounts:
     unfinished: int = 0
 
     def __add__(self, other: MessageCounts) -> MessageCounts:
-        """Add the counts of both."""
+        """Return the sums of both counts."""
         return MessageCounts.total((self, other))
 
     @staticmethod
     def total(counts: Iterable[MessageCounts]) -> MessageCounts:
-        """Add the counts of all."""
+        """Return the sums of all counts."""
         return MessageCounts(*map(sum, zip(*map(_EACH, counts), strict=True)))
 
 

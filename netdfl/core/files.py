@@ -23,7 +23,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @contextmanager
 def writing(what: object, refused: type[NetdflError] = InputError, more: str = "") -> Iterator[None]:
-    """Raise `refused`, which names `what`, where the disk refuses a write inside; `more` ends the sentence."""
+    """Convert a failed write inside the context to `refused`, whose text names `what` and ends with `more`."""
     try:
         yield
     except OSError as error:
@@ -31,13 +31,13 @@ def writing(what: object, refused: type[NetdflError] = InputError, more: str = "
 
 
 def check_empty(folder: Path) -> None:
-    """Raise InputError where `folder`, which a command is to create, has contents."""
+    """Raise InputError if `folder`, which a command will create, exists and is not empty."""
     if folder.exists() and any(folder.iterdir()):
         raise InputError(f"--out {folder} is not empty; name a new folder, or empty it first")
 
 
 def is_of_node(name: str, node: int) -> bool:
-    """Whether a file name of a run directory, such as `messages-003-1.jsonl`, contains the number of `node`."""
+    """Return whether a file name in a run directory, such as `messages-003-1.jsonl`, has the number of `node`."""
     return f"{node:03d}" in name.partition(".")[0].split("-")
 
 
@@ -52,7 +52,7 @@ def write_or_check(file: Path, text: str, command: str, arguments: Sequence[str]
 
 
 def write_whole(path: Path, data: bytes, *, durable: bool = False) -> None:
-    """Write `path` whole or not at all, replacing a link at `path` or at the temporary file's place.
+    """Write the file `path` completely or not at all; a link at `path` is replaced, not followed.
 
     A `durable` file survives a power cut. Raises OSError.
     """
@@ -146,13 +146,13 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def shipped(folder: str) -> Path:
-    """Return the repository's `folder`, `scenarios` or `nodes/image`; a wheel has it below `netdfl/shipped`."""
+    """Return a `folder` that ships with netdfl, such as `scenarios`: in the repository, or in the installed wheel."""
     inside = PACKAGE / "shipped" / folder
     return inside if inside.is_dir() else PACKAGE.parent / folder
 
 
 def version_of(package: str) -> str | None:
-    """Return the installed version of `package`; None where it is not installed."""
+    """Return the installed version of `package`; None if it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""Files from other programs: with a byte order mark, Windows line ends, or gzip compression."""
+"""The reading of files from other programs: with a byte order mark, Windows line ends, or gzip compression."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def ending_of(file: str | Path) -> str:
 
 
 def given_bytes(file: str | Path, most: int = MOST_BYTES) -> bytes:
-    """Return the contents of a file, unpacked where it is gzip.
+    """Return the contents of a file, unpacked if it is gzip.
 
     Raises:
         OSError: The file can't be read.
@@ -41,7 +41,7 @@ def given_bytes(file: str | Path, most: int = MOST_BYTES) -> bytes:
 
 
 def given_text(file: str | Path, most: int = MOST_BYTES) -> str:
-    """Return the text of a file with newlines as line ends, decoded by its byte order mark or as UTF-8.
+    """Return the text of a file with normalized line ends, decoded by its byte order mark or as UTF-8.
 
     Raises:
         OSError: The file can't be read.

@@ -1,4 +1,4 @@
-"""The command that adds a package to the running Python, for sentences about a missing one."""
+"""The pip or uv command that adds a package to the running Python, for error messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP: the first ends a run in good order, the second at once; and a run's own loop."""
+"""The handling of Ctrl-C, SIGTERM and SIGHUP: the first signal ends a run in good order, the second at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from typing import TypeVar
 
 
 def ending_signals() -> tuple[signal.Signals, ...]:
-    """Return the signals that end a run in good order; a closed terminal's SIGHUP unless `nohup` had it ignored."""
+    """Return the signals that end a run in good order.
+
+    Includes a closed terminal's SIGHUP unless `nohup` ignores it.
+    """
     hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
     return (signal.SIGINT, signal.SIGTERM, *((signal.SIGHUP,) if hangs_up else ()))
 
@@ -25,12 +28,12 @@ class InterruptHandler:
     """The handler of a run's signals. Raises KeyboardInterrupt at the second signal."""
 
     def __init__(self, interrupt: Callable[[], None]) -> None:
-        """Prepare to call `interrupt` at the first signal, which stops the run and keeps its record."""
+        """Prepare to call `interrupt` at the first signal; it should stop the run and keep its record."""
         self._interrupt = interrupt
         self._over = False
 
     def __call__(self) -> None:
-        """Handle a signal."""
+        """Handle a signal: call `interrupt` at the first one, raise KeyboardInterrupt at the second."""
         if self._over:
             raise KeyboardInterrupt
         self._over = True
@@ -39,7 +42,7 @@ class InterruptHandler:
 
 @contextmanager
 def interruptible(interrupt: Callable[[], None]) -> Iterator[None]:
-    """Call `interrupt` at the first signal, where this is the thread that gets signals.
+    """Handle signals inside the context by calling `interrupt`, if this thread is the one that receives signals.
 
     The second signal raises KeyboardInterrupt.
     """
@@ -63,7 +66,7 @@ T = TypeVar("T")
 
 
 def outside_loops(work: Callable[[], T]) -> T:
-    """Run `work` here, or in a thread of its own where an event loop runs in this one; pass on its errors."""
+    """Run `work` in this thread, or in a new one if an event loop runs here; return its result or raise its error."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

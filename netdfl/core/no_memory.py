@@ -1,4 +1,4 @@
-"""Detection of errors, from any library, that mean that no memory is left."""
+"""The recognition of out-of-memory errors from any library."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WORDS = ("allocate memory", "bad_alloc", "out of memory", "start new thread", "f
 
 
 def is_of_memory(error: BaseException) -> bool:
-    """Whether `error`, or an error that led to it, means that no memory is left."""
+    """Return whether `error`, or an error that caused it, means that memory ran out."""
     return any(_is_one(each) for each in _all(error, set()))
 
 

@@ -1,4 +1,4 @@
-"""Time-outs that count the time in which this process ran.
+"""Time-outs that count only the time in which this process ran.
 
 After a process was stopped, or got no processor on a busy machine, the data that arrived meanwhile is still unread.
 A clock that went on without the process would end a wait for data that is already there.
@@ -15,7 +15,7 @@ TICK_S = 0.1
 
 @asynccontextmanager
 async def noticed_timeout(limit_s: float | None) -> AsyncIterator[None]:
-    """Raise TimeoutError inside once this process has run for `limit_s` seconds; None: never."""
+    """Raise TimeoutError inside the context once this process has run for `limit_s` seconds; None: never."""
     if limit_s is None:
         yield
         return
@@ -28,7 +28,7 @@ async def noticed_timeout(limit_s: float | None) -> AsyncIterator[None]:
 
 
 async def _count_down(left_s: float, limit: asyncio.Timeout) -> None:
-    """Reach `limit` in ticks; the later a tick comes, the less it counts."""
+    """Count down to `limit` in ticks; a tick that comes late counts less than its length."""
     clock = asyncio.get_running_loop().time
     while left_s > 0:
         began_s = clock()

@@ -19,7 +19,7 @@ from netdfl.core.types import Edge, Message, MessageId, as_message_id, as_step
 
 
 class Outcome(NamedTuple):
-    """Messages with a known fate that differ in their edges and contents alone: a row for each of `edges`.
+    """The shared outcome of messages that have the same fate, sent time and arrival time, one row per edge.
 
     Times are the clock's nanoseconds; `arrived_ns` is None for messages that never arrived. The contents are left out,
     so that they need not stay in memory for a row.

@@ -1,4 +1,4 @@
-"""Settings of a process: kept memory, few garbage collections, many open files, an end with its parent.
+"""Settings of a process: memory is not returned, garbage collections are rare, many files may be open.
 
 Freed memory stays with the process, so that the next large tensor costs no page faults. By default glibc asks the
 kernel for every large block and returns it at once, and the kernel clears its pages anew each time: a third and more
@@ -39,13 +39,13 @@ _USUAL = {
 
 
 def keep_freed() -> None:
-    """Keep all freed memory from now on. Threads that have begun keep their arenas."""
+    """Keep all memory that is freed from now on in the process. Threads that exist already are not affected."""
     _set(_KEEPING)
 
 
 @contextmanager
 def freed_kept() -> Iterator[None]:
-    """Keep all freed memory inside, and return what is free at the end."""
+    """Keep all freed memory inside the context, and return the free memory to the system at its end."""
     keep_freed()
     try:
         yield
@@ -57,7 +57,7 @@ def freed_kept() -> Iterator[None]:
 
 @contextmanager
 def few_collections(objects: int = 500_000) -> Iterator[None]:
-    """Collect new objects only once there are `objects` of them, and old ones hardly ever.
+    """Collect garbage among new objects only every `objects` objects, and among old ones hardly ever.
 
     For code that makes many objects with few in cycles.
     """
@@ -77,7 +77,7 @@ def _set(options: dict[int, int]) -> None:
 
 @cache
 def _libc() -> Any:
-    """Return the C library where it is glibc, else None."""
+    """Return the C library if it is glibc, else None."""
     try:
         libc = ctypes.CDLL(None)
         return libc if hasattr(libc, "gnu_get_libc_version") and hasattr(libc, "mallopt") else None
@@ -86,14 +86,14 @@ def _libc() -> Any:
 
 
 def allow_open_files() -> int:
-    """Let this process and its children open as many files as the user may; return the limit."""
+    """Raise this process's limit of open files to the highest one allowed; return the limit."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     return most
 
 
 class Child(Protocol):
-    """A process that this one started, or a stand-in for one elsewhere."""
+    """A child process, or a local stand-in for a process on another machine."""
 
     stdin: IO[Any] | None
 
@@ -105,7 +105,7 @@ class Child(Protocol):
 
 
 def end_child(child: Child, grace_s: float = 2) -> None:
-    """End a child by closing its input, and kill it where it has not ended within the grace."""
+    """End a child process by closing its input; kill it if it has not ended within `grace_s` seconds."""
     if child.stdin is not None:
         with suppress(BrokenPipeError):  # it is dead, and what it did not read is lost
             child.stdin.close()
@@ -120,7 +120,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def follow_parent(by: int = signal.SIGKILL) -> None:
-    """Ask the kernel to kill this process when its parent dies (Linux), even before it reads its input.
+    """Ask the Linux kernel to kill this process with signal `by` when its parent dies.
 
     With 0 the request is withdrawn.
     """
@@ -129,7 +129,7 @@ def follow_parent(by: int = signal.SIGKILL) -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """End with the process `parent`, which started this one, even if it has died already."""
+    """End this process when the process `parent`, which started it, dies, or if it has died already."""
     follow_parent()
     if sys.platform == "linux" and os.getppid() != parent:
         os._exit(1)

@@ -1,4 +1,4 @@
-"""Old names of classes and functions: importable for one version more, with a warning.
+"""Old names of classes and functions, which can be imported for one more version, with a warning.
 
 A module offers its old names by `__getattr__ = renamed(__name__, {"Old": "New"})`, hidden from type checkers.
 """

@@ -24,7 +24,7 @@ ALONE = threading.RLock()
 
 @contextmanager
 def kept_streams() -> Iterator[None]:
-    """Restore the shared random streams of numpy, Python and, where it is loaded, torch afterwards.
+    """Restore the global random generators of numpy, Python and, if it is loaded, torch after the context.
 
     Streams of GPUs are not restored.
     """
@@ -40,7 +40,7 @@ def kept_streams() -> Iterator[None]:
 
 
 def seed_streams(seed: int) -> None:
-    """Seed the shared random streams of numpy, Python and, where it is loaded, torch."""
+    """Seed the global random generators of numpy, Python and, if it is loaded, torch."""
     with ALONE:
         np.random.seed(seed % 2**32)
         random.seed(seed)
@@ -68,11 +68,11 @@ class Streams:
         return int.from_bytes(self._digest(key)[:8], "little")
 
     def uniform(self, *key: Key) -> float:
-        """Return a number of [0, 1) that depends on the seed and `key` alone, for the fate of one message say."""
+        """Return a number of [0, 1) that depends on the seed and `key` alone, such as for the fate of one message."""
         return (self.integer(*key) >> 11) * 2.0**-53
 
     def rng(self, *key: Key) -> np.random.Generator:
-        """Return a generator for the key: `streams.rng("link", 3, 7, "loss")`."""
+        """Return a generator for a key, such as `streams.rng("link", 3, 7, "loss")`."""
         words = np.frombuffer(self._digest(key), "<u4").astype(
             np.uint32
         )  # as numpy would make of the integer, but sooner

@@ -32,7 +32,7 @@ _EMPTY: Json = MappingProxyType({})
 
 
 class Kind(StrEnum):
-    """The purpose of a message. Only `DATA` advances a bursty link's chain of data messages."""
+    """The purpose of a message: data, acknowledgement, notice, heartbeat and others."""
 
     DATA = "data"
     ACK = "ack"
@@ -90,7 +90,7 @@ class Payload:
     read: dict[object, Any] | None = field(default=None, repr=False)
 
     def __deepcopy__(self, memo: object) -> Payload:
-        """Return the payload itself, which is immutable."""
+        """Return the payload itself, because it is immutable."""
         return self
 
 
@@ -106,7 +106,7 @@ as_step: Callable[[tuple[int, int]], StepId] = partial(tuple.__new__, StepId)
 
 
 class LogicalId(NamedTuple):
-    """The identity of a message on an edge, across its sender's lives and resends.
+    """The identity of a message on an edge, independent of its sender's lives and of repetitions.
 
     A node waits for it, asks for it, sends it again and takes it once. `part` numbers several messages of one kind and
     step: 0 as long as a step has one.
@@ -118,7 +118,7 @@ class LogicalId(NamedTuple):
 
 
 class MessageId(NamedTuple):
-    """The identity of one sending of a message on its edge.
+    """The identity of one transmission of a message on its edge.
 
     `incarnation` is the life of the sender, `attempt` counts resends.
     """
@@ -131,7 +131,7 @@ class MessageId(NamedTuple):
 
     @property
     def logical(self) -> LogicalId:
-        """The identity without life and attempt."""
+        """The identity without the sender's life and the attempt."""
         return LogicalId(self.kind, self.at, self.part)
 
 
@@ -166,12 +166,12 @@ class Message(NamedTuple):
 
     @property
     def id(self) -> MessageId:
-        """The identity of this sending among all messages of its edge."""
+        """The identity of this transmission among all messages of its edge."""
         return as_message_id((self.kind, self.epoch, as_step((self.round, self.step)), 0, self.attempt))
 
     @property
     def logical(self) -> LogicalId:
-        """The identity without life and attempt."""
+        """The identity without the sender's life and the attempt."""
         return LogicalId(self.kind, self.at)
 
 
@@ -180,7 +180,7 @@ Outbox: TypeAlias = Mapping[NodeId, Payload]
 
 
 class Multicast(NamedTuple):
-    """One message that a node sends to several others at one instant; a single receiver is the small case.
+    """A message that a node sends to one or several others at one instant.
 
     `dsts` are all different. `payloads` has the payload of each, in the same order: the same object where they agree.
     """
@@ -192,17 +192,17 @@ class Multicast(NamedTuple):
 
     @classmethod
     def first(cls, src: NodeId, kind: Kind, incarnation: int, at: StepId, outbox: Outbox) -> Multicast:
-        """Return a multicast with a message to each destination of `outbox`, at its first sending."""
+        """Return a multicast with the first transmission of a message to each destination of `outbox`."""
         return as_multicast((src, tuple(outbox), as_message_id((kind, incarnation, at, 0, 0)), tuple(outbox.values())))
 
     @classmethod
     def of(cls, message: Message) -> Multicast:
-        """Return a message as a multicast with one receiver."""
+        """Return a message as a multicast with a single receiver."""
         return as_multicast((message.src, (message.dst,), message.id, (message.payload,)))
 
     @property
     def messages(self) -> list[Message]:
-        """Each receiver's own message."""
+        """The messages of the multicast, one for each receiver."""
         src, dsts, (kind, incarnation, (round, step), _, attempt), payloads = self
         new = tuple.__new__  # without the call in Python that a named tuple makes
         return [
@@ -237,7 +237,7 @@ _acknowledged_in_order = attrgetter("message.dst", "message.round", "message.ste
 
 
 class Acknowledgement(NamedTuple):
-    """A receiver's answer to one of this node's own messages: taken, or refused for good."""
+    """A receiver's answer to a message of this node: taken, or refused for good."""
 
     message: Message
     taken: bool
@@ -257,7 +257,7 @@ class Inbox:
         missing: Sequence[NodeId] = (),
         acknowledgements: Sequence[Acknowledgement] = (),
     ) -> None:
-        """Sort the messages; `missing` are the awaited nodes whose message did not come in time."""
+        """Sort the messages; `missing` are awaited nodes whose message did not come in time."""
         alone = len(set(map(_src, messages))) == len(messages)  # each the only one of its sender
         self.messages = tuple(sorted(messages, key=_src if alone else _in_order))
         self.missing = tuple(sorted(missing)) if missing else ()
@@ -265,11 +265,11 @@ class Inbox:
 
     @property
     def returned(self) -> Iterator[Message]:
-        """This node's own messages that their receivers refused; their contents belong to this node again."""
+        """This node's own messages that their receivers refused, so that their contents belong to this node again."""
         return (each.message for each in self.acknowledgements if not each.taken)
 
     def without(self, message: Message) -> Inbox:
-        """Return the inbox with `message` counted as missing."""
+        """Return a copy of the inbox without `message`, whose sender counts as missing."""
         left = [m for m in self.messages if m is not message]
         return Inbox(left, (*self.missing, message.src), self.acknowledgements)
 

@@ -55,22 +55,22 @@ def _quantity(text: object, table: dict[str, int], what: str, examples: str) -> 
 
 
 def parse_time_ns(text: object) -> int:
-    """Return the nanoseconds of `20ms`, `1.5s`, `2min` or `2m`. Raises ValueError that names the units."""
+    """Parse a time such as `20ms`, `1.5s`, `2min` or `2m` to nanoseconds. Raises ValueError that names the units."""
     return int(_quantity(text, _TIME_NS, "time", "20ms, 1.5s or 2min").to_integral_value())
 
 
 def parse_rate_bps(text: object) -> float:
-    """Return the bits per second of `10Mbit`, `1Gbps`, `2MB/s`. Raises ValueError that names the units."""
+    """Parse a rate such as `10Mbit`, `1Gbps`, `2MB/s` to bits per second. Raises ValueError that names the units."""
     return float(_quantity(text, _RATE_BPS, "rate", "10Mbit, 1Gbit or 2MB/s"))
 
 
 def parse_size_bytes(text: object) -> int:
-    """Return the bytes of `1500B`, `256KiB`, `1MB`. Raises ValueError that names the units."""
+    """Parse a size such as `1500B`, `256KiB`, `1MB` to bytes. Raises ValueError that names the units."""
     return int(_quantity(text, _SIZE_BYTES, "size", "1500B, 256KiB or 1MB").to_integral_value())
 
 
 def parse_probability(value: object) -> float:
-    """Return a probability from 0 to 1, or of a percentage such as `5%`. Raises ValueError."""
+    """Parse a probability from 0 to 1, or a percentage such as `5%`. Raises ValueError."""
     number: float | None = None
     if isinstance(value, str):
         match = _NUMBER.match(value)
@@ -85,13 +85,13 @@ def parse_probability(value: object) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A mark for a parameter that is written with a unit; the scenario reads it with `parse`."""
+    """A type annotation for a parameter that is written with a unit; the scenario reads it with `parse`."""
 
     name: str
     parse: Callable[[object], object]
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Parse text by `parse`; a number is in base units already."""
+        """Build a pydantic schema that converts text by `parse`; a number is in base units already."""
         from pydantic_core.core_schema import no_info_before_validator_function
 
         return no_info_before_validator_function(
@@ -117,7 +117,7 @@ NonNegativeFloat: TypeAlias = Annotated[float, Bound(ge=0, le=1e30)]
 
 
 def format_time(ns: int) -> str:
-    """Return the shortest exact way to write `ns`: `20ms`, `1.5s`."""
+    """Return the shortest exact text for a time in nanoseconds: `20ms`, `1.5s`."""
     for unit in ("s", "ms", "us"):
         scaled = Decimal(ns) / _TIME_NS[unit]
         if ns == 0 or abs(scaled) >= 1:

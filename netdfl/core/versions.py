@@ -1,4 +1,4 @@
-"""The versions of a node's software: differences that change digits, and differences that are only reported.
+"""The software versions of a node: which differences change numerical results, and which are only reported.
 
 Digits depend on netdfl, whose code is the algorithm; on Python's minor version (from 3.12 on `sum` adds floats with a
 correction); on numpy, which draws the data's shares and sums vectors; and, in training, on the public version of
@@ -31,7 +31,7 @@ MOST_LETTERS = 40
 
 @cache
 def versions_here(*, trains: bool) -> Versions:
-    """Return the versions of this process; PyTorch only with `trains`, as nothing else needs it."""
+    """Return the software versions in this process; PyTorch's only with `trains`, because nothing else needs it."""
     found = {name: version_of(name) for name in PACKAGES if trains or name != TORCH}
     known = {name: version for name, version in found.items() if version is not None}
     return MappingProxyType({PYTHON: platform.python_version(), **known, CODE: source_hash()})
@@ -39,7 +39,7 @@ def versions_here(*, trains: bool) -> Versions:
 
 @cache
 def source_hash() -> str:
-    """Return a hash of netdfl's code, which distinguishes states with the same version."""
+    """Return a hash of netdfl's source code, which tells apart states with the same version number."""
     found = blake2b(digest_size=6)
     for file in sorted(PACKAGE.rglob("*.py")):
         name = file.relative_to(PACKAGE).as_posix()
@@ -49,24 +49,27 @@ def source_hash() -> str:
 
 
 def taken(said: Mapping[str, str]) -> dict[str, str]:
-    """Return the known names of a stranger's versions, with texts that are safe in a sentence."""
+    """Return the known entries of another node's versions, with texts that are safe in a sentence."""
     return {name: "".join(filter(str.isprintable, said[name]))[:MOST_LETTERS] for name in NAMES if name in said}
 
 
 def deciding(theirs: Versions, ours: Versions) -> list[str]:
-    """Return the names whose difference changes digits. A version that one side lacks counts as equal."""
+    """Return the names of the versions whose difference changes numerical results.
+
+    A version that one side lacks counts as equal.
+    """
     return [name for name in _both(theirs, ours) if name in DECIDING and _form(name, theirs) != _form(name, ours)]
 
 
 def only_told(theirs: Versions, ours: Versions) -> list[str]:
-    """Return the names that differ, and change no digit as far as is known."""
+    """Return the names of the versions that differ but, as far as is known, do not change numerical results."""
     changes = deciding(theirs, ours)
     differ = [name for name in _both(theirs, ours) if theirs[name] != ours[name] and name not in changes]
     return [name for name in differ if name != PYTHON]  # patches of Python differ everywhere, and are recorded
 
 
 def objection(who: str, theirs: Versions, where: str, ours: Versions) -> str:
-    """Return why `who` can't be in one fleet with `where`, as a sentence; empty where digits would be the same."""
+    """Return a sentence why `who` can't join a fleet with `where`; empty if numerical results would be the same."""
     names = deciding(theirs, ours)
     if not names:
         return ""
@@ -75,7 +78,7 @@ def objection(who: str, theirs: Versions, where: str, ours: Versions) -> str:
 
 
 def told(others: Mapping[str, Versions], where: str, ours: Versions, *choices: Choice) -> Iterator[str]:
-    """Yield a sentence for each difference between a fleet's nodes and `where`, and one for nodes without versions.
+    """Yield a sentence for each difference in versions between a fleet's nodes and `where`, and for missing versions.
 
     `choices` select the differences; by default all are reported.
     """
@@ -98,7 +101,7 @@ class VersionGroup(NamedTuple):
 
 
 def grouped(software: Mapping[int, Versions]) -> list[VersionGroup]:
-    """Group nodes by their versions, the largest group first."""
+    """Group nodes that have equal versions, the largest group first."""
     groups: dict[tuple[tuple[str, str], ...], list[int]] = {}
     for node, versions in sorted(software.items()):
         groups.setdefault(tuple(sorted(versions.items())), []).append(node)
@@ -107,7 +110,7 @@ def grouped(software: Mapping[int, Versions]) -> list[VersionGroup]:
 
 
 def mixed(software: Mapping[int, Versions], *choices: Choice) -> Iterator[str]:
-    """Yield the sentences of `told` about nodes whose versions differ from the largest group's."""
+    """Yield a sentence for each version in which nodes differ from the largest group."""
     groups = grouped(software)
     if len(groups) < 2:
         return
@@ -122,7 +125,7 @@ def _both(theirs: Versions, ours: Versions) -> Sequence[str]:
 
 
 def _form(name: str, versions: Versions) -> str:
-    """Return the deciding part of a version."""
+    """Return the part of a version that decides whether numerical results are the same."""
     public = versions[name].partition("+")[0]
     return ".".join(public.split(".")[:2]) if name == PYTHON else public
 

@@ -28,7 +28,7 @@ _NAMED: set[Path] = set()
 
 
 def named(module: ModuleType) -> None:
-    """Count the top package of this module as a user's, though it may be installed: a scenario names a part of it."""
+    """Count the top package of a module as the user's, even if installed, because a scenario names a part of it."""
     name = module.__name__.partition(".")[0]
     top = sys.modules.get(name, module)
     found = [*getattr(top, "__path__", ()), *filter(None, [getattr(top, "__file__", None)])]
@@ -39,7 +39,7 @@ def named(module: ModuleType) -> None:
 
 
 def theirs(error: BaseException, where: str = "") -> OwnCodeError | None:
-    """Return an OwnCodeError for an error that a user's own code raised, at `where`; None for netdfl's.
+    """Return an OwnCodeError for an error that a user's own code raised at `where`; None if netdfl raised it.
 
     The error's `__cause__` is the exception of that code.
     """
@@ -58,12 +58,12 @@ def _because(told: OwnCodeError, raised: BaseException) -> OwnCodeError:
 
 
 def named_error(error: BaseException, doing: str = "") -> str:
-    """Return the type of an error, `doing`, and the first line of its text."""
+    """Return an error as text: its type, the activity `doing`, and the first line of its message."""
     return f"{type(error).__name__}{doing}: {said(error)}".rstrip(": ")
 
 
 def said(error: BaseException) -> str:
-    """Return the first line of an exception's text, with the names of own modules as their author knows them."""
+    """Return the first line of an error's message, with a user's modules under the names that the user knows."""
     first = next((line for line in str(error).splitlines() if line.strip()), "")
     return re.sub(rf"{HOME}[0-9a-f]+\.", "", first)
 
@@ -77,19 +77,19 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def own_place(error: BaseException) -> str:
-    """Return `file:line` of the user's last line in the traceback, called by netdfl; empty without one."""
+    """Return `file:line` of the last line in the traceback that is a user's and was called by netdfl; empty if none."""
     if isinstance(error, SyntaxError) and error.filename and _owner(error.filename) == "user":
         return f"{error.filename}:{error.lineno}"
     return _last_own(traceback.walk_tb(error.__traceback__))
 
 
 def own_place_here() -> str:
-    """Return `file:line` of the user's line in the current call stack; empty without one."""
+    """Return `file:line` of the user's line in the current call stack; empty if none."""
     return _last_own(reversed(list(traceback.walk_stack(None))))
 
 
 def defined_at(thing: object) -> str:
-    """Return `file:line` of a function or class; empty where it is not known."""
+    """Return `file:line` of a function or class; empty if unknown."""
     try:
         plain = inspect.unwrap(thing)  # type: ignore[arg-type]
         return f"{inspect.getsourcefile(plain)}:{inspect.getsourcelines(plain)[1]}"
@@ -98,7 +98,7 @@ def defined_at(thing: object) -> str:
 
 
 def _last_own(frames: Iterable[tuple[FrameType, int]]) -> str:
-    """Return the user's innermost line; `frames` begin with the outermost.
+    """Return `file:line` of the innermost line of a user's part; `frames` start with the outermost.
 
     Lines of a user's program that calls netdfl do not count.
     """
@@ -116,13 +116,13 @@ def _owner_of(code: CodeType) -> str:
 
 
 def is_users(filename: str) -> bool:
-    """Whether the code of this file is a user's own."""
+    """Return whether a file's code is the user's own."""
     return _owner(filename) == "user"
 
 
 @cache
 def _owner(filename: str) -> str:
-    """Return the owner of a file: netdfl, user, or library."""
+    """Return the owner of a file's code: netdfl, user, or library."""
     file = Path(filename).resolve()
     if filename.startswith("<") and not filename.startswith("<ipython"):
         return "library"

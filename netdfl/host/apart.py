@@ -24,22 +24,22 @@ GROWING = ("store", "logs")
 
 
 class ClockOffset:
-    """The offset of another monotonic clock to this machine's. Sans-I/O: it asks by reports and takes answers."""
+    """The offset between another monotonic clock and this machine's, estimated without I/O from reports and answers."""
 
     def __init__(self, ask: Callable[[Report], None], monotonic_ns: Callable[[], int]) -> None:
-        """Ask by `ask`, after `begin`; `monotonic_ns` reads the clock of this machine."""
+        """Send questions by `ask` after `begin`; `monotonic_ns` reads the clock of this machine."""
         self._ask, self._monotonic_ns = ask, monotonic_ns
         self._asked_ns: list[int] = []
         self._best: tuple[int, int] | None = None
 
     @property
     def known(self) -> bool:
-        """Whether enough answers have come."""
+        """Whether enough answers have come for an estimate."""
         return len(self._asked_ns) > ASKS
 
     @property
     def ahead_ns(self) -> int:
-        """Nanoseconds by which the other clock is ahead, within half of the fastest round trip."""
+        """Nanoseconds by which the other clock is ahead; the error is at most half of the fastest round trip."""
         assert self._best is not None
         return self._best[1]
 
@@ -49,7 +49,7 @@ class ClockOffset:
         self._ask(AskClock(0))
 
     def told(self, reading: ClockReading) -> None:
-        """Take an answer, and ask again if more are needed. An answer to no open question is ignored."""
+        """Process an answer, and ask again if more are needed; ignore an answer without an open question."""
         if self.known or reading.number != len(self._asked_ns) - 1:
             return
         now, asked = self._monotonic_ns(), self._asked_ns[-1]
@@ -94,7 +94,7 @@ class FileUpload:
         await self._arrived[number].wait()
 
     def told(self, reading: ClockReading) -> None:
-        """Take an answer of the supervisor's clock, if it is a receipt for `surely`."""
+        """Process an answer of the supervisor's clock, which may be the receipt that `surely` waits for."""
         if reading.number in self._arrived:
             self._arrived[reading.number].set()
 
@@ -103,7 +103,7 @@ class FileUpload:
         await self._ship(path, 0, grows=False)
 
     async def grown(self) -> None:
-        """Send all data appended to growing files since the last call."""
+        """Send the data that was appended to growing files since the last call."""
         async with self._lock:
             for folder in GROWING:
                 for path in sorted((self._directory / folder).glob(f"*{self._node:03d}*")):

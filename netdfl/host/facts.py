@@ -1,4 +1,4 @@
-"""Facts about this machine and its network that a person needs who deploys a fleet.
+"""Facts about this machine and its network that matter for deploying a fleet.
 
 A forked child of a fork server answers, so that the server itself does not change. Questions and answers are plain
 data.
@@ -31,7 +31,7 @@ Answer = dict[str, Any]
 
 
 def answer(question: Json, say: Callable[[Answer], None]) -> None:
-    """Answer one question by calls of `say`. A question to serve measurements is served until the process is killed."""
+    """Answer a question by calls of `say`; serve a request for measurements until the process is killed."""
     if "serve" in question:
         with MeasurementServer(**question["serve"]) as served:
             say({"port": served.port, "pid": os.getpid()})
@@ -132,14 +132,14 @@ def _open_files() -> int:
 
 
 def _taken(where: str) -> str:
-    """Return why a node can't listen at `where` (`host:port`); empty if it can, or if the host is another machine."""
+    """Return the reason why a node can't listen at `where` (`host:port`); empty if it can, or on another machine."""
     host, _, port = where.rpartition(":")
     address = _address(host.strip("[]"))
     return _listens(address, int(port)) if address and not _listens(address) else ""
 
 
 def _listens(address: str, port: int = 0) -> str:
-    """Return why nobody can listen at `address` here, on `port` (0: any); empty if one can."""
+    """Return the reason why no process can listen at `address` on `port` (0: any); empty if one can."""
     try:
         with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as tried:
             tried.bind((address, port))
@@ -157,7 +157,7 @@ def _address(name: str) -> str:
 
 
 def _has_dataset(name: str) -> bool:
-    """Return whether the dataset is on this machine: in a package, or fetched."""
+    """Return whether the dataset is on this machine: installed in a package, or downloaded."""
     from netdfl.training.data.dataset import data_root
     from netdfl.training.data.fetch import RECIPES
 
@@ -166,7 +166,7 @@ def _has_dataset(name: str) -> bool:
 
 
 def _gpus() -> int:
-    """Return the number of GPUs that PyTorch can use. The caller must not fork afterwards: a child could use none."""
+    """Return the number of GPUs that PyTorch can use. Do not fork afterwards: a child could use none."""
     import torch
 
     return torch.cuda.device_count() if torch.backends.cuda.is_built() else 0

@@ -20,7 +20,7 @@ ON_NODES = ("crash", "pause", "resume", "slow_down")
 
 
 def by_node(events: Sequence[CompiledEvent]) -> dict[NodeId, list[CompiledEvent]]:
-    """Return the events that take effect at each node: actions on it, and changes of links at a round's begin."""
+    """Return the events that act at each node: on the node itself, or on links at the start of its rounds."""
     found: dict[NodeId, list[CompiledEvent]] = {}
     for event in events:
         if event.action in ON_NODES or (event.acts_on_links and event.at_round is not None):
@@ -30,13 +30,13 @@ def by_node(events: Sequence[CompiledEvent]) -> dict[NodeId, list[CompiledEvent]
 
 
 class FaultInjection:
-    """The timing of events of one node, or of the links: `happen` is called with each when it is due.
+    """The timing of scheduled events of one node, or of the links: calls `happen` with each event when it is due.
 
     Events of one instant share one timer, so that they happen in the schedule's order.
     """
 
     def __init__(self, events: Sequence[CompiledEvent], clock: Clock, happen: Callable[[CompiledEvent], None]) -> None:
-        """Prepare `events`; nothing happens before `begin`."""
+        """Prepare `events`; none happens before `begin` is called."""
         self._clock, self._happen = clock, happen
         self._clocked = [event for event in events if event.at_ns is not None]
         self._by_round = [event for event in events if event.at_round is not None]
@@ -44,12 +44,12 @@ class FaultInjection:
         self._due: list[tuple[int, CompiledEvent]] = []
 
     def due_ns(self, action: str) -> int | None:
-        """Return the time of the next event with this action, among events that have a time; None without one."""
+        """Return the time of the next timed event with this action, in nanoseconds; None if there is none."""
         now = self._clock.now_ns()
         return min((at_ns for at_ns, event in self._due if event.action == action and at_ns > now), default=None)
 
     def begin(self, after_round: int | None = None) -> None:
-        """Set the timers. In a later life, skip events of rounds up to `after_round` and of the past.
+        """Set the timers. In a later life, skip events of rounds up to `after_round`, and events in the past.
 
         Only changes of pace among them are applied again, without those that last for a time: their begin is unknown.
         """
@@ -65,12 +65,12 @@ class FaultInjection:
                 self._pace(list(group))
 
     def end(self) -> None:
-        """Cancel all timers: this life is over."""
+        """Cancel all timers, because this life of the node is over."""
         for timer in self._timers:
             timer.cancel()
 
     async def begin_round(self, round: int) -> None:
-        """Carry out the events scripted for the begin of `round`, once."""
+        """Carry out the events that are scheduled for the start of `round`, once."""
         due = [event for event in self._by_round if event.at_round == round]
         if not due:
             return

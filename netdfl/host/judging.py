@@ -1,4 +1,4 @@
-"""The figures of a round: of the average of its nodes' models, and of some models alone, in every world alike.
+"""The evaluation of a round: of the average of its nodes' models, and of some single models, in every world.
 
 At most two models are in memory beside the average.
 """
@@ -35,7 +35,7 @@ ALONE = "test_"
 
 
 def judge_files(blueprint: Blueprint, paths: Mapping[NodeId, Path]) -> dict[str, float]:
-    """Return the figures of the average of the models in `paths`. Raises InputError if a file is damaged."""
+    """Evaluate the average of the models in the files `paths`. Raises InputError if a file is damaged."""
     dim = blueprint.problem.judged_dim
     return judge(
         blueprint, {node: partial(read_snapshot, path, dim, torch=not blueprint.plain) for node, path in paths.items()}
@@ -43,7 +43,7 @@ def judge_files(blueprint: Blueprint, paths: Mapping[NodeId, Path]) -> dict[str,
 
 
 def judge(blueprint: Blueprint, models: Mapping[NodeId, Read]) -> dict[str, float]:
-    """Return the figures of the average of `models` that the scenario asks for. Each model is read twice."""
+    """Evaluate the average of `models` by the scenario's metrics. Each model is read twice."""
     wanted, problem = blueprint.scenario.evaluation.local, blueprint.problem
     local = wanted if isinstance(wanted, int) else sys.maxsize if wanted == "all" else 0
     alone = len(models) == 1 and not blueprint.scenario.has_server
@@ -59,13 +59,13 @@ def judge(blueprint: Blueprint, models: Mapping[NodeId, Read]) -> dict[str, floa
 
 
 class _KeptBuffers:
-    """The buffers of the first model with mass, and of the model that was read last."""
+    """The module buffers of the first model with mass, and of the model that was read last."""
 
     first: Kept = NOTHING
     last: Kept = NOTHING
 
     def remember(self, take: Read) -> ModelSnapshot:
-        """Read a model with `take`, and keep its buffers."""
+        """Read a model by calling `take`, and store its module buffers."""
         snapshot = take()
         self.last = snapshot.kept
         if self.last is not NOTHING and self.first is NOTHING and has_mass(snapshot.weight):
@@ -76,7 +76,7 @@ class _KeptBuffers:
 def judge_average(
     read: Mapping[NodeId, Read], judge: Judge, judge_local: JudgeLocal, local: int, *, push: bool
 ) -> dict[str, float]:
-    """Return the figures of the average model over the nodes of `read`. Each model is read twice.
+    """Evaluate the average model over the nodes of `read`; return the figures by name. Each model is read twice.
 
     The average is the sum of x over the sum of w; without any mass there is none. `consensus_distance` is
     the root of the mean over nodes of |z_i - average|^2, with z = x / w; a node without mass (w next to 0) has no z.
@@ -95,13 +95,13 @@ def judge_average(
 
 
 class _ModelRows(NamedTuple):
-    """Short models as the rows of one array: a few calls for all instead of a few for each, with the same bits."""
+    """Short models as rows of one array, for fewer numpy calls with bit-identical results."""
 
     x: NDArray[Any]
     weights: list[float]
 
     def averaged(self) -> tuple[Tensor | None, float]:
-        """Return the average and the sum of w, as the function `averaged` does."""
+        """Return the average model and the sum of the weights w, like the function `averaged`."""
         weights = 0.0
         for weight in self.weights:
             weights += weight
@@ -111,11 +111,11 @@ class _ModelRows(NamedTuple):
         return vector(total / weights, self.x.dtype), weights
 
     def _with_mass(self) -> NDArray[np.bool_]:
-        """Return which nodes have mass, as `has_mass` does for one."""
+        """Return an array that tells which nodes have mass, like `has_mass` does for one."""
         return np.abs(self.weights) >= LEAST_WEIGHT
 
     def squares(self, average: Tensor) -> list[float]:
-        """Return the squared distance from `average` of each node with mass."""
+        """Return the squared distance of each node with mass from `average`."""
         weights = np.array(self.weights, self.x.dtype)
         some = self._with_mass()
         z = self.x[some] / weights[some, None]
@@ -125,7 +125,7 @@ class _ModelRows(NamedTuple):
 
 
 def _short_rows(read: Sequence[Read]) -> _ModelRows | None:
-    """Return the models as rows if they are short vectors without torch; None otherwise."""
+    """Return the models as rows of one array if they are short vectors without torch; else None."""
     first = read[0]().x
     if not isinstance(first, Vector) or first.nbytes > SHORT_BYTES or first.size < 2:  # a column is summed in pairs
         return None
@@ -158,7 +158,7 @@ def _spread(
     local: int,
     squares: list[float] | None,
 ) -> dict[str, float]:
-    """Return the consensus distance, and the figures of `local` models alone.
+    """Return the consensus distance, and the figures of the first `local` models, each evaluated alone.
 
     `squares` are the models' squared distances from their average, where they are known already.
     """

@@ -1,4 +1,4 @@
-"""The state with which a later life of a node begins, kept in a checkpoint or in memory."""
+"""The state from which a later life of a node starts, stored in a checkpoint or in memory."""
 
 from __future__ import annotations
 
@@ -20,16 +20,21 @@ from netdfl.record.directory import CHECKPOINTS
 
 
 class StateKeeper(Protocol):
-    """A keeper of one node's state over its lives. If it `saves`, answers wait until the state is durable."""
+    """The storage of a node's state between its lives.
+
+    If it `saves`, acknowledgements wait until the state is durable.
+    """
 
     saves: bool
 
     async def save(self, node: Node, state: NodeState) -> None:
-        """Keep `state`, with which a round has ended, if it is due. Raises RunError if the disk refuses."""
+        """Store `state` at the end of a round, if it is due. Raises RunError if it can't be written."""
         ...
 
     def load(self, fresh: NodeState) -> tuple[NodeState, Remembered | None]:
-        """Return the kept state, in the form of `fresh`, and the node's memory; (`fresh`, None) if nothing was kept.
+        """Return the stored state, in the form of `fresh`, and the node's memory.
+
+        (`fresh`, None) if nothing was stored.
 
         Raises InputError if the checkpoint is damaged.
         """
@@ -37,10 +42,10 @@ class StateKeeper(Protocol):
 
 
 class MemoryStateKeeper(StateKeeper):
-    """A keeper for a node whose lives share a process."""
+    """The storage in memory, for a node whose lives share a process."""
 
     def __init__(self, *, returns: bool) -> None:
-        """Keep states only if `returns`: the schedule lets the node return with its state."""
+        """Store states only if the node `returns`: the schedule lets it restart with its state."""
         self.saves = returns
         self._kept: tuple[NodeState, Remembered] | None = None
 
@@ -57,7 +62,7 @@ class MemoryStateKeeper(StateKeeper):
 
 
 class CheckpointFile(StateKeeper):
-    """A keeper on disk; the state outlives the node's process."""
+    """The storage in a file, which outlives the node's process."""
 
     def __init__(
         self,
@@ -68,7 +73,7 @@ class CheckpointFile(StateKeeper):
         every: int | None,
         ship: Callable[[Path], Awaitable[None]] | None = None,
     ) -> None:
-        """Write below `directory`: each round if the node `returns`, else each `every` rounds and at the end.
+        """Write below `directory`: each round if the node `returns`, else every `every` rounds and at the end.
 
         With `ship`, the checkpoint of each `every` rounds counts as durable only once `ship` has delivered it.
         """
@@ -78,7 +83,7 @@ class CheckpointFile(StateKeeper):
         self._returns, self._every = returns, every
 
     async def save(self, node: Node, state: NodeState) -> None:
-        """Write the state if it is due. The next round's messages leave only when it is durable."""
+        """Write the state if it is due; the messages of the next round are sent only after it is durable."""
         if not self._is_due(state.round, node.num_rounds):
             return
         memory = remember(node)

@@ -1,4 +1,4 @@
-"""A node on the real clock: it listens, runs, and leaves the network in good order or by a crash."""
+"""A node on the real clock: it starts a server, runs, and leaves the network in good order or by a crash."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ A thousand took a tenth of a processor.
 
 
 class Controller(ReportStream, Protocol):
-    """The controller of a living node: a supervisor at the other end of a stream, or a journal."""
+    """The controller of a running node: a supervisor at the other end of a stream, or a journal."""
 
     launched: bool
 
@@ -52,13 +52,13 @@ class Controller(ReportStream, Protocol):
         ...
 
     async def part(self, code: int, crash: Crashed | None) -> None:
-        """Report that the node has left the network with exit code `code`, or crashed, and close the stream."""
+        """Report that the node has ended with exit code `code`, or crashed, and close the stream."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeConfig:
-    """The configuration of one life of a node in real time. Its server answers `services` beside messages.
+    """The configuration of one life of a node in real time. Its server also offers `services` besides messages.
 
     Without a shared disk, its files are uploaded to the controller; without a shared clock, the controller's is asked
     for.
@@ -77,7 +77,7 @@ class NodeConfig:
 
 
 def record_name(node: NodeId, epoch: int, shares_disk: bool) -> str:
-    """Return the name of a life's record. On another machine a later life may lack the earlier files."""
+    """Return the name of the record files of one life; on another machine each life needs a different name."""
     return f"{node:03d}" if shares_disk or not epoch else f"{node:03d}-{epoch}"
 
 
@@ -85,7 +85,7 @@ class LivingNode:
     """The driver of a `NodeHost` on the real clock."""
 
     def __init__(self, blueprint: Blueprint, birth: NodeConfig, superior: Controller) -> None:
-        """Prepare the node; nothing runs yet."""
+        """Prepare the node without starting it."""
         seed_streams(blueprint.streams.integer("process", birth.node, birth.life.epoch))
         self.blueprint, self.id, self.superior = blueprint, birth.node, superior
         self.clock, self.crashing = RealClock(birth.monotonic_ns(), birth.monotonic_ns), asyncio.Event()
@@ -124,7 +124,7 @@ class LivingNode:
         self.host = NodeHost(blueprint, birth.node, birth.life, parts, self.crashing.set)
 
     def obey(self, order: Order) -> None:
-        """Carry out one order; the controller handles an order to stop."""
+        """Carry out an order, except an order to stop, which the controller handles."""
         match order:
             case Stop():
                 return
@@ -143,12 +143,12 @@ class LivingNode:
             self.host.obey(start)
 
     def attend(self) -> None:
-        """Begin to ask for the controller's clock, if it is another one. The controller can hear this node now."""
+        """Start to ask for the controller's clock, if it differs from this machine's. Call this once connected."""
         if self._offset is not None:
             self._offset.begin()
 
     async def run(self) -> int:
-        """Run until dismissed, crashed or failed; return the exit code."""
+        """Run until the node is dismissed, crashes or fails; return the exit code."""
         works = (self._live(), self._tick(), self.superior.dismissed(), self._crashed(), self.models.write())
         tasks = [asyncio.create_task(work) for work in (*works, *self._beside())]
         try:
@@ -161,7 +161,7 @@ class LivingNode:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def leave(self, code: int) -> None:
-        """Settle messages in flight, flush the record, and report the end."""
+        """Leave the network: close the transport and the record, and report the end."""
         crash = self.host.crash
         self.host.fall_silent()
         with suppress(RunError):
@@ -182,7 +182,7 @@ class LivingNode:
             yield self._once_begun(work)
 
     async def _live(self) -> None:
-        """Run from the fleet's start on, then keep answering neighbors until the end."""
+        """Run from the fleet's start to the last round, then answer neighbors until the node is dismissed."""
         await self._once_begun(self.host.live)
         await asyncio.Event().wait()
 
@@ -192,7 +192,7 @@ class LivingNode:
         await work()
 
     async def _crashed(self) -> None:
-        """Return when the schedule has this node crash and the models of its ended rounds are delivered."""
+        """Wait for a scheduled crash of the node; return once the models of its finished rounds are delivered."""
         await self.crashing.wait()
         grace_s = self.blueprint.scenario.transport.close_grace / NS_PER_S
         with suppress(TimeoutError):
@@ -200,7 +200,7 @@ class LivingNode:
                 await self.models.delivered()
 
     async def _tick(self) -> None:
-        """Flush the record a few times a second, and report progress.
+        """Write the record and report progress, a few times a second.
 
         A new round is reported at once, other progress as there is time.
         """
@@ -216,7 +216,7 @@ class LivingNode:
                 said, due_s = self.host.round, time.monotonic() + apart_s
 
     async def _nap(self) -> None:
-        """Sleep until the next flush; report a pause if this process was stopped meanwhile."""
+        """Sleep until the next write; report a pause if this process was stopped meanwhile."""
         began_s, cpu_s = time.monotonic(), time.process_time()  # the fleet's clock is set at the start
         await asyncio.sleep(FLUSH_S)
         late_s = time.monotonic() - began_s - FLUSH_S

@@ -29,7 +29,7 @@ Target = tuple[str, int]
 
 
 class MeasurementServer(socketserver.ThreadingTCPServer):
-    """A server of measurements for callers that know the token."""
+    """A server that measures the network for callers who know the token."""
 
     daemon_threads, allow_reuse_address, block_on_close = True, True, False
 
@@ -45,7 +45,7 @@ class MeasurementServer(socketserver.ThreadingTCPServer):
         return int(self.server_address[1])
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Ignore errors of connections: a caller may leave at any time."""
+        """Ignore connection errors, because a caller may leave at any time."""
 
 
 class _MeasurementRequest(socketserver.BaseRequestHandler):
@@ -76,7 +76,7 @@ def _exactly(line: socket.socket, count: int) -> bytes:
 
 
 def _rate_of(line: socket.socket) -> float:
-    """Return the rate (bit/s) of incoming bytes, without the first part; 0 if there were too few to tell."""
+    """Return the rate (bit/s) of incoming bytes, not counting the first part; 0 if there were too few bytes."""
     got, counted, since = 0, 0, 0.0
     began = now = time.monotonic()
     while got < RATE_BYTES and now - began < RATE_S:
@@ -99,7 +99,7 @@ def _call(target: Target, token: str) -> socket.socket:
 
 
 def round_trip_s(target: Target, token: str) -> float:
-    """Return the median of some round trips to the server at `target`. Raises OSError."""
+    """Return the median time of some round trips to the server at `target`, in seconds. Raises OSError."""
     took = []
     with _call(target, token) as line:
         for _ in range(PINGS):
@@ -128,12 +128,15 @@ def rate_bps(target: Target, token: str) -> float:
 
 
 def best_rate_bps(target: Target, token: str) -> float:
-    """Return the higher of two rates: other load on a busy machine makes single rates too low. Raises OSError."""
+    """Return the higher of two measured rates in bit/s, because load on a machine lowers a single one.
+
+    Raises OSError.
+    """
     return max(rate_bps(target, token) for _ in range(2))
 
 
 def measured(what: str, targets: Mapping[str, Target], token: str) -> dict[str, Any]:
-    """Return the `round_trip_s` or the `rate_bps` of each of `targets`, or in words why it can't be reached."""
+    """Measure `round_trip_s` or `rate_bps` to each of `targets`; give an error text where a target can't be reached."""
     measure = {"round_trip_s": round_trip_s, "rate_bps": best_rate_bps}[what]
     found: dict[str, Any] = {}
     for name, (host, port) in targets.items():

@@ -1,4 +1,4 @@
-"""The amount of memory that the processes of a fleet share on one machine for bodies of large messages."""
+"""The amount of memory that a fleet's processes on one machine share for large message bodies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def shared_memory(blueprint: Blueprint, nodes: Sequence[NodeId]) -> SharedMemory | None:
-    """Return shared memory for a few vectors of each of `nodes`; None if all bodies must travel inline.
+    """Return shared memory with room for a few vectors of each of `nodes`; None if all bodies travel in frames.
 
     Pages are taken when they are first written, so most nodes use two or three vectors.
     """
@@ -35,7 +35,7 @@ def shared_memory(blueprint: Blueprint, nodes: Sequence[NodeId]) -> SharedMemory
 
 
 def free_bytes() -> int:
-    """Return the bytes that processes may still take on this machine, or in this container."""
+    """Return the bytes of memory that are still available on this machine or in this container."""
     return max(0, min(_bounds(), default=0))
 
 

@@ -1,4 +1,4 @@
-"""Models on their way to be judged: a node's vector and its push-sum weight, in memory or in a file."""
+"""Models on their way to evaluation: a node's vector and its push-sum weight, in memory or in a file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KEPT = "kept:"
 
 
 class ModelSnapshot(NamedTuple):
-    """A node's vector (the numerator, for push-sum), its push-sum weight, and the buffers that its module keeps."""
+    """A node's vector (the numerator, for push-sum), its push-sum weight, and buffers that its module keeps local."""
 
     x: Tensor
     weight: float
@@ -33,18 +33,18 @@ class ModelSnapshot(NamedTuple):
 
 
 class Models(Protocol):
-    """The destination of one node's models: those to be judged, and the last if the scenario keeps it."""
+    """The destination of a node's models: those to be evaluated, and the last one if the scenario saves it."""
 
     async def judge(self, round: int, x: Tensor, weight: float, kept: Kept = NOTHING) -> None:
-        """Hand over the model of `round` to be judged during the next round."""
+        """Hand over the model of `round`, to be evaluated during the next round."""
         ...
 
     async def keep(self, x: Tensor, weight: float, kept: Kept = NOTHING) -> None:
-        """Keep the last model in the run directory. Raises RunError if the disk refuses."""
+        """Save the last model in the run directory. Raises RunError if it can't be written."""
         ...
 
     async def delivered(self) -> None:
-        """Return once the evaluator can find every model that is to be judged."""
+        """Return once the evaluator can find every model that was handed over."""
         ...
 
 
@@ -58,7 +58,7 @@ class ModelsInMemory(Models):
         found: dict[tuple[int, NodeId], ModelSnapshot],
         report: Callable[[Report], None],
     ) -> None:
-        """Put the models of `node` into `found`; keep its last below `directory`."""
+        """Put the models of `node` into `found`; save the last one below `directory`."""
         self._directory, self._node, self._found, self._report = directory, node, found, report
 
     @override
@@ -76,7 +76,7 @@ class ModelsInMemory(Models):
 
 
 class ModelFiles(Models):
-    """Models written to a directory that the evaluator reads, or that are uploaded. Vectors are never changed."""
+    """Models written to files that the evaluator reads, or that are uploaded. Vectors are never changed."""
 
     def __init__(
         self,
@@ -85,12 +85,12 @@ class ModelFiles(Models):
         report: Callable[[Report], None],
         ship: Callable[[Path], Awaitable[None]] | None = None,
     ) -> None:
-        """Write below `directory`, while `write` runs. `ship` uploads files to the supervisor."""
+        """Write files below `directory` while `write` runs. `ship` uploads a file to the supervisor."""
         self._directory, self._node, self._report, self._ship = directory, node, report, ship
         self._due: asyncio.Queue[tuple[int, ModelSnapshot]] = asyncio.Queue(maxsize=2)
 
     async def judge(self, round: int, x: Tensor, weight: float, kept: Kept = NOTHING) -> None:
-        """Queue the model of `round`; wait while two others are still to be written."""
+        """Queue the model of `round`; wait while two others are still queued."""
         await self._due.put((round, ModelSnapshot(x, weight, kept)))
 
     @override
@@ -104,7 +104,7 @@ class ModelFiles(Models):
         await self._due.join()
 
     async def write(self) -> None:
-        """Write and report queued models until cancelled. Raises RunError if the disk refuses."""
+        """Write and report queued models until cancelled. Raises RunError if a file can't be written."""
         while True:
             round, snapshot = await self._due.get()
             path = snapshot_path(self._directory, round, self._node)
@@ -118,7 +118,7 @@ class ModelFiles(Models):
 
 
 def snapshot_path(directory: Path, round: int, node: NodeId) -> Path:
-    """Return the path of a node's snapshot of a round, which exists until it is judged."""
+    """Return the path of a node's snapshot of a round, which is deleted after evaluation."""
     return directory / "snapshots" / f"{round:06d}-{node:03d}.safetensors"
 
 
@@ -128,13 +128,13 @@ def model_path(directory: Path, node: NodeId) -> Path:
 
 
 def write_snapshot(path: Path, x: Tensor, weight: float, kept: Kept = NOTHING) -> None:
-    """Write a snapshot; it appears whole or not at all."""
+    """Write a snapshot file, which appears complete or not at all."""
     tensors = {"x": x} | {_KEPT + name: value for name, value in kept.items()}
     write_whole(path, as_bytes(tensors, {"weight": repr(weight)}))
 
 
 def read_snapshot(path: Path, dim: int | None = None, *, torch: bool = True) -> ModelSnapshot:
-    """Read a file of `write_snapshot`, a model with `dim` parameters; without `torch` as a `Vector`.
+    """Read a snapshot with `dim` parameters that `write_snapshot` wrote; without `torch`, its vector is a `Vector`.
 
     Raises InputError if the file is anything else.
     """
@@ -153,7 +153,7 @@ def read_snapshot(path: Path, dim: int | None = None, *, torch: bool = True) -> 
 
 
 def keep_model(directory: Path, node: NodeId, last: ModelSnapshot) -> None:
-    """Keep a node's final model in the run `directory`. Raises RunError if the disk refuses."""
+    """Save a node's last model in the run `directory`. Raises RunError if it can't be written."""
     path = model_path(directory, node)
     with writing(path, RunError):
         path.parent.mkdir(exist_ok=True)

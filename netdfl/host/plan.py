@@ -32,7 +32,7 @@ SCENARIO, NAMED = "scenario.yaml", "files"
 
 @dataclass(frozen=True, kw_only=True)
 class RunPlan:
-    """The facts that a process needs to become nodes of a run.
+    """The facts that a process needs to run nodes of a fleet.
 
     The process writes to `directory`, which holds the resolved scenario; the user's own parts lie in
     `scenario_directory`. `control` is the supervisor's address, `secret` the secret of the run. Where
@@ -56,7 +56,7 @@ class RunPlan:
     tells_versions: bool = False
 
     def settled(self, folder: Path) -> RunPlan:
-        """Unpack the luggage into `folder`; return the plan of a process that has `folder` to itself."""
+        """Unpack the luggage into `folder`; return the plan for a process that uses `folder` alone."""
         unpack({name: b64decode(content) for name, content in self.luggage.items()}, folder)
         (folder / "snapshots").mkdir()
         return replace(self, directory=str(folder), scenario_directory=str(folder), luggage={})
@@ -72,7 +72,7 @@ class RunPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """An order to a process to become some nodes, for one life, at `address` (port 0: any).
+    """The command to a process to run some nodes, for one life each, at `address` (port 0: any).
 
     The process enters the network namespace `namespace` if given. The node -1 is the evaluator. `credentials` exist
     where
@@ -89,12 +89,12 @@ class Command:
 
 
 def read(kind: type[T], plain: object) -> T:
-    """Convert plain data to a `RunPlan` or a `Command`. Raises ValueError if it does not fit."""
+    """Convert plain data to a `RunPlan` or a `Command`. Raises ValueError if the data do not fit."""
     return TypeAdapter(kind).validate_python(plain)
 
 
 def spread(device: str, num_gpus: int, num_nodes: int) -> list[str]:
-    """Return a device per node: `auto` takes the GPUs in turn if there are any, else the CPU.
+    """Return one device per node: `auto` uses the GPUs in turn if there are any, else the CPU.
 
     Raises:
         MachineError: the scenario asks for a GPU that this machine does not have.
@@ -111,7 +111,7 @@ def spread(device: str, num_gpus: int, num_nodes: int) -> list[str]:
 
 
 def pack(scenario: Scenario) -> dict[str, bytes]:
-    """Return the files that another machine needs, by their names there; the scenario refers to those names."""
+    """Return the files that another machine needs, by their names there, to which the scenario is adapted."""
     files: dict[str, bytes] = {}
     text = to_yaml(scenario)
     for number, path in enumerate(named_files(scenario)):

@@ -15,7 +15,7 @@ Figures = Mapping[str, float]
 
 
 class FleetProblem(Protocol):
-    """The problem of a fleet, made once per process before nodes are forked from it, so that they share its data."""
+    """The problem that a fleet solves, created once per process before nodes are forked, which share its data."""
 
     @property
     def dim(self) -> int:
@@ -24,12 +24,12 @@ class FleetProblem(Protocol):
 
     @property
     def judged_dim(self) -> int | None:
-        """Length of a judged model: `dim`, or more with buffers that nodes keep; None if both occur."""
+        """Length of a model vector for evaluation: `dim`, or more with buffers that nodes keep; None if both occur."""
         ...
 
     @property
     def notes(self) -> Sequence[str]:
-        """Remarks on the data before a run, a sentence each."""
+        """Remarks on the data for the user before a run, one sentence each."""
         ...
 
     def task(self, node: NodeId, device: str) -> Task:
@@ -41,29 +41,32 @@ class FleetProblem(Protocol):
         ...
 
     def evaluate(self, x: Tensor, kept: Kept, *, alone: bool) -> Figures:
-        """Return the figures of one model on the test set, by the names of the record's metrics.
+        """Evaluate one model on the test set; return the figures by their names in the record.
 
         `kept` are buffers that a node keeps for itself; `alone`: the model is that node's own, not an average.
         """
         ...
 
     def evaluate_local(self, node: NodeId, x: Tensor, kept: Kept, *, alone: bool) -> Figures:
-        """Return the figures of one node's own model; `alone`: no other model was averaged with it."""
+        """Evaluate one node's own model; `alone`: no other model was averaged with it."""
         ...
 
     def partition(self) -> Json | None:
-        """Return the labels of each client's data, `classes` and `counts`; None if there are no labels."""
+        """Return the label counts of each client's data, `classes` and `counts`; None if there are no labels."""
         ...
 
 
 class IdleTask:
-    """The task of a server: parameters to start from, and nothing to train."""
+    """The task of a server: initial parameters, and no training."""
 
     num_samples = 0
     last_loss = float("nan")
 
     def __init__(self, start: Tensor, objective: Objective) -> None:
-        """Start from `start`, shape (d,). `objective` is the clients' loss, used for synthetic examples."""
+        """Store the initial parameters `start`, shape (d,).
+
+        `objective` is the clients' loss, for synthetic examples.
+        """
         self._start, self.objective = start, objective
 
     @property
@@ -72,9 +75,9 @@ class IdleTask:
         return self._start.numel()
 
     def initial(self) -> Tensor:
-        """The common start itself."""
+        """Return the initial parameters that all nodes share."""
         return self._start
 
     def data(self, round: int) -> Any:
-        """Raise AssertionError: a server has no data."""
+        """Raise AssertionError, because a server has no data."""
         raise AssertionError("a server does not train")

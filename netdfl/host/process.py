@@ -64,7 +64,7 @@ def run_process(blueprint: Blueprint, plan: RunPlan, command: Command, memory: S
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return the factory of the fast event loop if it is installed; None for the usual one."""
+    """Return the factory of a faster event loop if one is installed; None for asyncio's own."""
     with suppress(ModuleNotFoundError):
         import uvloop
 
@@ -74,7 +74,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessResources:
-    """Resources that the nodes of a process share.
+    """The resources that the nodes of a process share.
 
     `control` and `shared` exist where several nodes speak plain text.
     """
@@ -89,7 +89,7 @@ class ProcessResources:
     def of(
         cls, blueprint: Blueprint, plan: RunPlan, command: Command, worker: Worker, memory: SharedMemory | None
     ) -> ProcessResources:
-        """Return the resources for the nodes of `command`. With mutual TLS each node has its own connections."""
+        """Create the resources for the nodes of `command`. With mutual TLS each node has separate connections."""
         secret = FleetSecret(text=plan.secret)
         if len(command.nodes) == 1 or command.credentials:
             return cls(worker=worker, memory=memory, secret=secret)
@@ -98,7 +98,7 @@ class ProcessResources:
 
 
 class SupervisorStream:
-    """A stream to the supervisor: reports go up, orders come down. Part of a `Controller`."""
+    """A stream to the supervisor: reports go up, orders come down. A base of the node's `Controller`."""
 
     launched = True
 
@@ -151,11 +151,11 @@ class SupervisorStream:
             await self.control.flushed()
 
     async def dismissed(self) -> None:
-        """Return when the supervisor orders to stop, or is gone."""
+        """Return when the supervisor orders this node to stop, or is gone."""
         await self.stopped.wait()
 
     async def part(self, code: int, crash: Crashed | None) -> None:
-        """Report the end of the node, or the crash that the schedule asked for, and close the stream."""
+        """Report the end of the node, or its scheduled crash, and close the stream."""
         if self.control is not None:
             self.report(Bye("done" if code == 0 else f"exit code {code}") if crash is None else crash)
             with suppress(TransportError):
@@ -163,7 +163,7 @@ class SupervisorStream:
 
 
 class HostedNode:
-    """One node of a process, alone or beside a few others."""
+    """One node of a process, which may host several."""
 
     def __init__(
         self,
@@ -173,7 +173,7 @@ class HostedNode:
         node: NodeId,
         common: ProcessResources,
     ) -> None:
-        """Prepare `node`; nothing runs yet."""
+        """Prepare `node` without starting it."""
         self.alone, self.trains = command.nodes == (node,), not blueprint.plain
         credentials = command.credentials.get(node)
         self.attendance = SupervisorStream(plan, common.control or control_channels(common.secret, credentials))
@@ -200,7 +200,7 @@ class HostedNode:
         self.node, self.epoch = LivingNode(blueprint, birth, self.attendance), command.life.epoch
 
     async def main(self) -> int:
-        """Start, run, keep answering until the supervisor orders to stop, leave; return the exit code."""
+        """Run the node, answer others until the supervisor orders to stop, and leave; return the exit code."""
         node = self.node
         try:
             address = await node.transport.start()
@@ -219,17 +219,17 @@ class HostedNode:
 
 
 class Evaluator:
-    """A judge of each round's average model. It reads the nodes' snapshots and deletes them."""
+    """The process that evaluates each round's average model: it reads the nodes' snapshots and deletes them."""
 
     def __init__(self, blueprint: Blueprint, plan: RunPlan, command: Command) -> None:
-        """Judge by the blueprint's problem."""
+        """Evaluate models by the problem of the blueprint."""
         self.blueprint, self.directory = blueprint, Path(plan.directory)
         channels = control_channels(FleetSecret(text=plan.secret), command.credentials.get(EVALUATOR))
         self.attendance = SupervisorStream(plan, channels)
         self.queue: asyncio.Queue[Evaluate] = asyncio.Queue()
 
     async def main(self) -> int:
-        """Judge one ordered round after the other until stopped; return the exit code."""
+        """Evaluate the ordered rounds in turn until stopped; return the exit code."""
         try:
             await self.attendance.attend(EVALUATOR, "evaluator", self.obey, trains=not self.blueprint.plain)
         except NetdflError as error:
@@ -248,12 +248,12 @@ class Evaluator:
         return 0
 
     def obey(self, order: Order) -> None:
-        """Queue the round of an order."""
+        """Queue the round that an order names."""
         if isinstance(order, Evaluate):
             self.queue.put_nowait(order)
 
     async def work(self) -> None:
-        """Judge queued rounds, report their figures, and delete their snapshots."""
+        """Evaluate queued rounds, report their figures, and delete their snapshots."""
         while True:
             order = await self.queue.get()
             paths = {node: snapshot_path(self.directory, order.round, node) for node in order.nodes}

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 class ToyProblem:
-    """A toy problem with a known answer: the mean of the starts, or the minimum of the mean quadratic."""
+    """A toy problem with a known solution: the mean of the starting points, or the minimum of the mean quadratic."""
 
     notes: Sequence[str] = ()
 
     def __init__(self, scenario: Scenario, streams: Streams, num_clients: int, *, plain: bool = False) -> None:
-        """Make every client's task; tasks are small. `plain`: on vectors that do not need torch."""
+        """Create every client's task. `plain`: use vectors that do not need torch."""
         part: Any = scenario.task
         build = partial(without_torch, **part.params) if plain else part.build
         self.tasks: list[Quadratic] = [build(node, streams) for node in range(num_clients)]
@@ -45,11 +45,11 @@ class ToyProblem:
         return self.dim
 
     def task(self, node: NodeId, device: str) -> Quadratic:
-        """The client's quadratic; toy problems stay on the CPU."""
+        """Return the client's quadratic objective, always on the CPU."""
         return self.tasks[node]
 
     def idle(self) -> IdleTask:
-        """Return the server's task, which starts where client 0 does, with the clients' mean curvature."""
+        """Return the server's task, which starts at client 0's point and has the clients' mean curvature."""
         import torch
 
         first = self.tasks[0]
@@ -57,26 +57,26 @@ class ToyProblem:
         return IdleTask(first.start, replace(first.objective, curvature=first.curvature + apart))
 
     def evaluate(self, x: Tensor, kept: Kept = NOTHING, *, alone: bool = False) -> Figures:
-        """Return `error`: the root mean square distance to the answer, per coordinate."""
+        """Return `error`: the root mean square distance to the solution, per coordinate."""
         return {"error": float((x - self.answer).square().mean().sqrt())}
 
     def evaluate_local(self, node: NodeId, x: Tensor, kept: Kept = NOTHING, *, alone: bool = False) -> Figures:
-        """Return no figures: the average's error and the consensus distance say all there is."""
+        """Return no figures: for toy problems the average's error and the consensus distance are enough."""
         return {}
 
     def partition(self) -> None:
-        """Return None: there are no labels."""
+        """Return None, because there are no labels."""
         return
 
 
 def is_plain(scenario: Scenario, algorithm: Algorithm) -> bool:
-    """Return whether nothing is trained and no part of the algorithm needs torch."""
+    """Return whether no model is trained and no part of the algorithm needs torch."""
     training_free = not isinstance(scenario.task, Training) and scenario.task.kind in TRAINING_FREE
     return training_free and not needs_torch(algorithm)
 
 
 def make_problem(scenario: Scenario, streams: Streams, *, plain: bool = False) -> FleetProblem:
-    """Return the scenario's problem; `plain`: on vectors that do not need torch, if `is_plain` holds."""
+    """Create the scenario's problem; `plain`: on vectors that do not need torch, allowed if `is_plain` holds."""
     if isinstance(scenario.task, Training):
         from netdfl.host.training_problem import TrainingProblem
 

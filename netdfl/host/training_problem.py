@@ -1,4 +1,4 @@
-"""The problem of training a model, netdfl's own or a user's, on data shared out over the clients."""
+"""The problem of training a model, netdfl's own or a user's, on data distributed over the clients."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ SETTLING = 1024
 
 
 class TrainingProblem:
-    """Data shared out over the clients, and one model from which all start."""
+    """The training problem: data distributed over the clients, and a model from which all nodes start."""
 
     def __init__(self, scenario: Scenario, streams: Streams, num_clients: int) -> None:
-        """Load the data and share them out. Raises DatasetError, or InputError where they do not fit."""
+        """Load the data and distribute them. Raises DatasetError, or InputError if they do not fit the scenario."""
         with seeded(streams.integer("data"), torch.device("cpu")):
             self._load(scenario, streams, num_clients)
 
@@ -64,16 +64,19 @@ class TrainingProblem:
         self.start = self.model.flat()
 
     def _loss_of(self, examples: Samples) -> float:
-        """Return the initial model's loss on some examples."""
+        """Return the loss of the initial model on some examples."""
         return outcome(self.model, self.model.flat(), examples, len(examples)).loss
 
     def fit_ways(self, local: object) -> list[str]:
-        """Turn off shortcuts whose results differ from plain PyTorch's, by a trial of the local solver."""
+        """Turn off faster computations whose results differ from plain PyTorch's for this local solver.
+
+        Return notes.
+        """
         x, y = self.shared.train.take(torch.arange(min(EXAMPLES, len(self.shared.train))))
         return fit_ways(self.model, local, x, y, self.spec.batch_size, rows=self.spec.batching == "auto")
 
     def _check_batches(self) -> None:
-        """Check that the model can be trained on a batch of one, if there is one. Raises ValueError."""
+        """Check that the model can be trained on a batch of size one, if one occurs. Raises ValueError."""
         size, drops = self.spec.batch_size, self.spec.drop_last
         for client, part in enumerate(self.parts):
             if size == 1 or len(part) == 1 or (len(part) % size == 1 and not drops):
@@ -85,7 +88,7 @@ class TrainingProblem:
                 raise ValueError(f"{what}, on which the model can't be trained ({why}): set {remedy}")
 
     def _not_used(self) -> Iterator[str]:
-        """Yield a sentence for each setting that has no effect on these data."""
+        """Yield a sentence for each setting that has no effect on this data."""
         size, most = self.spec.batch_size, max(map(len, self.parts), default=0)
         if size > most and size > type(self.spec).model_fields["batch_size"].get_default():
             yield f"task.batch_size {size} is more than any client's {most} examples: every minibatch is all of them"
@@ -97,7 +100,7 @@ class TrainingProblem:
             yield f"partition {split.partition.kind} is not used: the data are given by client"
 
     def _share_out(self) -> tuple[list[NDArray[np.int64]], Sequence[Examples] | None]:
-        """Return each client's training examples, and each client's own test set if there are any.
+        """Return the indices of each client's training examples, and each client's own test set if there are any.
 
         Raises ValueError where the data do not fit the scenario.
         """
@@ -133,18 +136,21 @@ class TrainingProblem:
 
     @property
     def dim(self) -> int:
-        """Number of parameters, with the running statistics that are averaged."""
+        """Number of parameters, including the running statistics that are averaged."""
         return self.model.dim
 
     @property
     def judged_dim(self) -> int | None:
-        """Length of a judged model; None where clients add statistics of their own and a server has none."""
+        """Length of a model vector for evaluation.
+
+        None if clients add statistics of their own and a server has none.
+        """
         own = self.model.policy == "local" and self.model.buffers.size > 0
         return None if own else self.dim
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
-        """The shape of one input."""
+        """The shape of one input example."""
         return shape_of(self.shared.first()[0])
 
     def task(self, node: NodeId, device: str) -> Classification:
@@ -176,11 +182,11 @@ class TrainingProblem:
             return in_memory(self.shared.test)
 
     def _drawing(self, *key: Key) -> AbstractContextManager[object]:
-        """Fix the random draws of a user's code while models are judged, so that they repeat."""
+        """Fix the random draws of a user's code during evaluation, so that results are repeatable."""
         return seeded(self.streams.integer("judging", *key), self.start.device)
 
     def evaluate(self, x: Tensor, kept: Kept = NOTHING, *, alone: bool = False) -> Figures:
-        """Return the loss and the figures on the whole test set."""
+        """Return the loss and other figures on the whole test set."""
         with self._drawing(), self._judging(x, kept, self.shared.train, alone=alone) as at:
             assert self.shared.test is not None
             if self.metrics is None:
@@ -189,7 +195,7 @@ class TrainingProblem:
             return self._judged(at, self.shared.test, "test")
 
     def evaluate_trained(self, x: Tensor, kept: Kept = NOTHING, *, alone: bool = False) -> Figures:
-        """Return the loss and the figures on all clients' training examples, without augmentation."""
+        """Return the loss and other figures on all clients' training examples, without augmentation."""
         with self._drawing("train"), self._judging(x, kept, self.shared.train, alone=alone) as at:
             if self.metrics is None:
                 found = answers(self.model, at, in_memory(self.trained), self.spec.eval_batch)
@@ -203,7 +209,7 @@ class TrainingProblem:
         return train if len(every) == len(train) else train.only(np.sort(every))
 
     def evaluate_local(self, node: NodeId, x: Tensor, kept: Kept = NOTHING, *, alone: bool = False) -> Figures:
-        """Return figures on the whole test set, and `personal_...` on the client's own kind of data.
+        """Return figures on the whole test set, and figures `personal_...` on the client's own distribution of data.
 
         The latter come from the client's own test set if there is one, else from the test set, weighted by the client's
         labels.
@@ -233,13 +239,13 @@ class TrainingProblem:
         return figures | {f"{where}_loss": judged.loss}
 
     def module(self, x: Tensor, node: NodeId | None = None, kept: Kept = NOTHING, *, alone: bool = False) -> nn.Module:
-        """Return a new module in evaluation mode as `x` was judged: the model of `node`, or of all."""
+        """Return a new module with the parameters `x`, in evaluation mode: the model of `node`, or of all nodes."""
         with self._judging(x, kept, self._examples_of(node), alone=alone) as at:
             return self.model.made(at)
 
     @contextmanager
     def _judging(self, x: Tensor, kept: Kept, examples: Examples, *, alone: bool) -> Iterator[Tensor]:
-        """Set the buffers that belong to the model `x`; give `x` with its running statistics.
+        """Set the module buffers that belong to the model `x`; yield `x` with its running statistics.
 
         A node that is `alone` has its own buffers. An average has none: the buffers that one node `kept` are renewed by
         passes over training examples in training mode.
@@ -256,25 +262,25 @@ class TrainingProblem:
         return self.shared.train.only(self.parts[node])
 
     def _settled(self, x: Tensor, examples: Examples) -> Tensor:
-        """Return a model with running statistics; missing ones are computed from training examples."""
+        """Return a model vector with running statistics; compute missing ones from training examples."""
         if not self.model.buffers.size or len(x) > self.model.num_trained:
             return x
         return self.model.settled(x, self._batches(examples))
 
     def _batches(self, examples: Examples) -> Iterator[Tree]:
-        """Yield inputs of training examples, by which buffers are renewed."""
+        """Yield inputs of training examples, from which module buffers are recomputed."""
         chosen = np.linspace(0, len(examples) - 1, min(SETTLING, len(examples))).astype(np.int64)
         batches = (inputs for inputs, _ in in_batches(examples.only(chosen), max(2, self.spec.batch_size)))
         return (inputs for inputs in batches if len(next(leaves(inputs))) > 1)
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
-        """Samples of each label at each client, shape (clients, labels)."""
+        """The number of samples of each label at each client, shape (clients, labels)."""
         assert self.shared.labels is not None
         return label_counts(self.shared.labels, self.parts, self.shared.num_classes)
 
     def partition(self) -> Json | None:
-        """Return label counts per client; None where targets are no classes."""
+        """Return the label counts of each client; None if the targets are not classes."""
         if self.shared.labels is None:
             return None
         return {"classes": [str(c) for c in range(self.shared.num_classes)], "counts": self.counts.tolist()}

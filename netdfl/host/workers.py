@@ -18,7 +18,7 @@ STARVED_S = 0.02
 
 
 class PacedWorker(Worker, Protocol):
-    """A worker whose local rounds take `factor` times their usual time, and stand still in a pause.
+    """A worker whose local rounds take `factor` times their usual time, and which can be paused.
 
     `cpu_s` is the processor time of the last local round, if that is less than half of its time and at least
     `STARVED_S`
@@ -29,25 +29,25 @@ class PacedWorker(Worker, Protocol):
     cpu_s: float | None
 
     def pause(self) -> None:
-        """Stand still."""
+        """Pause the worker."""
         ...
 
     def resume(self) -> None:
-        """Continue; paused work takes that much longer."""
+        """Continue after a pause, which adds to the duration of interrupted work."""
         ...
 
 
 class SlowWorker:
-    """A `PacedWorker` in real time. Threads go on computing in a pause: nobody reads their results."""
+    """A `PacedWorker` in real time. Its threads compute during a pause, but no result is read."""
 
     def __init__(self, worker: Worker) -> None:
-        """Compute by `worker`, at its own pace at first."""
+        """Compute by `worker`, at first at its own pace."""
         self._worker = worker
         self.factor = 1.0
         self.cpu_s: float | None = None
 
     async def run(self, what: str, function: Callable[..., T], *args: Any) -> T:
-        """Run `function(*args)`; a local round ends only after `factor` (at least 1) times its own time."""
+        """Run `function(*args)`; make a local round last `factor` times (at least 1) as long."""
         began, cpu_began = time.monotonic_ns(), time.process_time()
         result = await self._worker.run(what, function, *args)
         took_s, cpu_s = (time.monotonic_ns() - began) / NS_PER_S, time.process_time() - cpu_began
@@ -63,14 +63,14 @@ class SlowWorker:
         return self._worker.spare(numel)
 
     def pause(self) -> None:
-        """Do nothing."""
+        """Do nothing; threads may continue to compute."""
 
     def resume(self) -> None:
-        """Do nothing."""
+        """Do nothing, because threads never stopped."""
 
 
 def make_worker(blueprint: Blueprint, hosted: int) -> ThreadWorker:
-    """Return the worker of a process with `hosted` nodes: a thread for each while there are cores, or batches."""
+    """Create the worker of a process with `hosted` nodes: a thread per node up to the number of cores, or batches."""
     num_processes = -(-len(blueprint.node_ids) // getattr(blueprint.scenario.world, "nodes_per_process", 1))
     threads = max(1, min(hosted, cores() // num_processes))
     batching = blueprint.scenario.batching

@@ -17,7 +17,7 @@ from netdfl.core.types import Kind, NodeId, Payload, Scalar
 
 
 class WaitEnd(StrEnum):
-    """The reason why a wait ended. The values are stored."""
+    """The reason why a wait ended. The values are stored in the record."""
 
     CAME = "came"
     DEADLINE = "deadline"
@@ -48,32 +48,32 @@ class WaitRecord(NamedTuple):
 
 
 class Recorder(Protocol):
-    """A taker of rows. Calls are synchronous, buffered and cheap: about a microsecond, and never blocking.
+    """The interface for recording a run's rows. Calls are synchronous, buffered and fast: about a microsecond.
 
     Times are the clock's nanoseconds; the store holds seconds. `node` is None for the fleet.
     """
 
     def outcome(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:
-        """Record the fate of messages; `payloads` holds their contents in the order of the edges."""
+        """Record the fate of messages; `payloads` holds their contents in the order of the outcome's edges."""
 
     def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
-        """Record numbers of one round by name: `train_loss`, `round_s`, `weight`, `test_accuracy`, ...
+        """Record named figures of one round: `train_loss`, `round_s`, `weight`, `test_accuracy`, ...
 
         The caller must not change `figures` afterwards.
         """
 
     def event(self, at_ns: int, node: NodeId | None, round: int, kind: str, **details: Scalar) -> None:
-        """Record something that happened: `round_begin`, `crash`, `missing`, `gone`, `refused`, ..."""
+        """Record an event: `round_begin`, `crash`, `missing`, `gone`, `refused`, ..."""
 
     def wait(self, waited: WaitRecord) -> None:
         """Record a wait that is over."""
 
     def flush(self) -> None:
-        """Make all rows so far durable and readable by other processes; rows are always whole."""
+        """Make all rows so far durable and readable by other processes. Rows are never split."""
 
 
 class Store(Recorder, Protocol):
-    """A recorder that keeps its rows until it is closed."""
+    """A recorder that keeps its rows in files until it is closed."""
 
     def close(self) -> None:
-        """Write the last rows and close. Raises RunError where they can't be written."""
+        """Write the last rows and close the files. Raises RunError if they can't be written."""

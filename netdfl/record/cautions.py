@@ -44,7 +44,7 @@ ROUNDED = 1e-6
 
 
 class CautionKind(StrEnum):
-    """The subject of a caution."""
+    """The kind of a caution."""
 
     COLLAPSED = "collapsed"
     DIVERGED = "diverged"
@@ -60,14 +60,14 @@ class CautionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Caution:
-    """A caution: its subject and its sentence."""
+    """A caution about a run's figures: its kind and its sentence."""
 
     kind: CautionKind
     text: str
 
 
 def by_kind(cautions: Sequence[Caution]) -> dict[str, list[str]]:
-    """Return the sentences of `cautions` by subject."""
+    """Return the sentences of `cautions` by kind."""
     found: dict[str, list[str]] = {}
     for caution in cautions:
         found.setdefault(caution.kind.value, []).append(caution.text)
@@ -84,7 +84,7 @@ class HeldWeight(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class RunFigures:
-    """The figures of a run in which cautions are sought, oldest first, and its counts.
+    """The figures and counts of a run from which cautions are derived.
 
     `accuracy` holds the test accuracies of the average model, `chance` is the accuracy of a guess. `grown` maps the
     names
@@ -117,7 +117,7 @@ class RunFigures:
 
 
 def find_cautions(course: RunFigures) -> list[Caution]:
-    """Return all cautions of a run, the gravest first."""
+    """Return all cautions about a run, the most serious first."""
     broken = [
         *(Caution(CautionKind.NOT_FINITE, text) for text in course.not_finite),
         *_collapse(course),

@@ -10,7 +10,7 @@ from netdfl.record.run import Run
 
 
 class EvaluatedValue(NamedTuple):
-    """One evaluation of a fleet metric; `value` is None where it was not finite."""
+    """One evaluation of a fleet metric; `value` is None if it was not finite."""
 
     round: int
     at_s: float
@@ -22,7 +22,7 @@ Series: TypeAlias = Mapping[str, Sequence[EvaluatedValue]]
 
 
 def all_evaluations(run: Run) -> dict[str, list[EvaluatedValue]]:
-    """Return every evaluation of every fleet metric, by its name, in order of rounds."""
+    """Return every evaluation of every fleet metric, by name, in the order of rounds."""
     found: dict[str, list[EvaluatedValue]] = {}
     for name, *row in run.rows("SELECT name, round, at_s, value FROM metrics WHERE node IS NULL ORDER BY round, at_s"):
         found.setdefault(name, []).append(EvaluatedValue(*row))
@@ -30,18 +30,18 @@ def all_evaluations(run: Run) -> dict[str, list[EvaluatedValue]]:
 
 
 def last_of(series: Series, name: str) -> float | None:
-    """Return the last value of a figure; None if it was never evaluated or not finite."""
+    """Return the last value of a metric; None if it was never evaluated or not finite."""
     found = series.get(name)
     return found[-1].value if found else None
 
 
 def values_of(series: Series, name: str) -> list[float]:
-    """Return the finite values of a figure."""
+    """Return the finite values of a metric."""
     return [each.value for each in series.get(name, ()) if each.value is not None]
 
 
 def digest_of(accuracy: Sequence[EvaluatedValue]) -> dict[str, float | None]:
-    """Return the last value, the best, and the mean of the last five."""
+    """Return the last and the best accuracy, and the mean of the last five."""
     values = [evaluation.value for evaluation in accuracy if evaluation.value is not None]
     if not values:
         return {"last": None, "best": None, "mean_last_5": None}
@@ -50,14 +50,14 @@ def digest_of(accuracy: Sequence[EvaluatedValue]) -> dict[str, float | None]:
 
 
 def course_of(found: Sequence[EvaluatedValue]) -> dict[str, float | None]:
-    """Return the last value of a figure, its least and most, and the mean of the last five."""
+    """Return a metric's last value, minimum, maximum, and mean of the last five values."""
     digest = digest_of(found)
     least = min((each.value for each in found if each.value is not None), default=None)
     return {"last": digest["last"], "least": least, "most": digest["best"], "mean_last_5": digest["mean_last_5"]}
 
 
 def reach_of(run: Run, series: Series, target: float | Mapping[str, Any]) -> dict[str, object]:
-    """Return the rounds, bytes and seconds until the fleet first reached `target`.
+    """Return the rounds, bytes and seconds after which the fleet first reached `target`.
 
     A `target` is an accuracy, or a mapping with `metric` and `at_least` or `at_most`.
     """

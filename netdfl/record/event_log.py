@@ -45,17 +45,17 @@ _at = itemgetter(0)
 
 
 class Lines(Protocol):
-    """A taker of the lines of a kept log."""
+    """A destination for the lines of an event log that is kept."""
 
     def write(self, text: str, /) -> object:
-        """Write lines of text."""
+        """Write text that consists of whole lines."""
 
 
 class EventLog:
-    """A hash over entries in their order; `kept`, if given, gets their lines too."""
+    """A hash over the entries of the log in order; `kept`, if given, receives their text too."""
 
     def __init__(self, clock: Clock, seed: int, kept: Lines | None = None) -> None:
-        """Begin an empty log. `seed` keys the order within an instant."""
+        """Start with an empty log. `seed` is the key of the order within an instant."""
         self._clock, self._seed, self._kept = clock, seed, kept
         self._hash = xxh3_128()
         self._groups: list[_Group] = []
@@ -67,7 +67,7 @@ class EventLog:
         self._add(len(digests), _messages, outcome, digests)
 
     def metrics(self, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
-        """Add numbers of one round. The caller must not change `figures` afterwards."""
+        """Add metrics of one round. The caller must not change `figures` afterwards."""
         self._add(len(figures), _metrics, (node, round), figures)
 
     def _add(self, num: int, tell: _Tell, about: object, rest: object) -> None:
@@ -79,7 +79,7 @@ class EventLog:
             self._most = self._num + MOST_ENTRIES
 
     def _digest(self, count: int) -> None:
-        """Write the first `count` groups, which must end at the end of an instant."""
+        """Hash the first `count` groups of entries, which must end at the end of an instant."""
         lines: list[str] = []
         told: _Told = ([], [])
         instant = 0
@@ -103,7 +103,7 @@ class EventLog:
 
 
 def _in_order(told: _Told) -> list[str]:
-    """Return the lines of an instant in order."""
+    """Return the lines of one instant, sorted by their hashes."""
     hashes, lines = told
     if len(lines) < 2:
         return lines
@@ -169,11 +169,11 @@ class LoggingRecorder:
         self._log.metrics(node, round, figures)
 
     def event(self, at_ns: int, node: NodeId | None, round: int, kind: str, **details: Scalar) -> None:
-        """Record an event in the store; the log has none."""
+        """Record an event in the store; the event log does not contain events."""
         self._store.event(at_ns, node, round, kind, **details)
 
     def wait(self, waited: WaitRecord) -> None:
-        """Record a wait in the store; the log has the messages instead."""
+        """Record a wait in the store; the event log does not contain waits."""
         self._store.wait(waited)
 
     def flush(self) -> None:
@@ -182,7 +182,7 @@ class LoggingRecorder:
 
 
 def first_difference(one: Path, other: Path) -> str | None:
-    """Return the first entry in which two kept logs differ, in words; None if they are equal."""
+    """Return a text with the first entry in which two kept logs differ; None if they are equal."""
     with one.open() as first, other.open() as second:
         for number, (a, b) in enumerate(zip_longest(first, second), start=1):
             if a != b:

@@ -32,7 +32,7 @@ OPEN = ConfigDict(extra="allow")
 
 @with_config(OPEN)
 class GraphForm(TypedDict):
-    """Form of `graph.json`."""
+    """The form of `graph.json`."""
 
     num_nodes: Annotated[int, Field(strict=True, ge=1, le=MOST_NODES)]
     edges: list[Pair]
@@ -48,14 +48,14 @@ class GraphForm(TypedDict):
 
 @with_config(ConfigDict(extra="ignore"))
 class SizeForm(TypedDict):
-    """Form of `graph.json` that reads the size alone: a large fleet's edges are many objects."""
+    """The form of `graph.json` when only the number of nodes is read, because a large fleet has very many edges."""
 
     num_nodes: Annotated[int, Field(strict=True, ge=1, le=MOST_NODES)]
 
 
 @with_config(OPEN)
 class PartitionForm(TypedDict):
-    """Form of `partition.json`: the number of samples of each class at each client."""
+    """The form of `partition.json`: the number of samples of each class at each client."""
 
     classes: Annotated[list[str | int], Field(max_length=MOST_NODES)]
     counts: Annotated[list[list[Annotated[float, Field(ge=0, le=1e15)]]], Field(min_length=1, max_length=MOST_NODES)]
@@ -63,7 +63,7 @@ class PartitionForm(TypedDict):
 
 @with_config(OPEN)
 class FleetForm(TypedDict, total=False):
-    """Form of `fleet.json`, with the fields that the report of an unfinished run reads."""
+    """The form of `fleet.json`, with the fields that the report of an unfinished run reads."""
 
     scenario: str
     rounds: Count
@@ -72,7 +72,7 @@ class FleetForm(TypedDict, total=False):
 
 @with_config(OPEN)
 class LinkEventForm(TypedDict):
-    """Form of a line of `events.jsonl` about links."""
+    """The form of a line of `events.jsonl` that is about links."""
 
     action: Literal["set", "unset"]
     source: Count
@@ -111,7 +111,7 @@ _WRONG = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, R
 
 @contextmanager
 def damaged(path: Path, doing: str) -> Iterator[None]:
-    """Turn errors that damaged files raise within the context into an InputError about `path`."""
+    """Convert errors that damaged files raise inside the context into an InputError about `path`."""
     try:
         yield
     except InputError:
@@ -124,13 +124,13 @@ def damaged(path: Path, doing: str) -> Iterator[None]:
 
 
 def read_details(text: str | None) -> dict[str, Any]:
-    """Return the details of an event; empty where they are no object."""
+    """Parse the details of an event; return an empty dict if they are not a JSON object."""
     found = _from_column(text)
     return found if isinstance(found, dict) else {}
 
 
 def read_nodes(text: str | None) -> list[NodeId]:
-    """Return the nodes that a column lists; none where it holds no list."""
+    """Parse a column's list of nodes; return an empty list if the column holds none."""
     found = _from_column(text)
     return [each for each in found if type(each) is int] if isinstance(found, list) else []
 
@@ -143,7 +143,7 @@ def _from_column(text: str | None) -> object:
 
 
 def read_lines(path: Path, form: TypeAdapter[T]) -> list[T]:
-    """Return the parsed lines of the file `path`; none if there is no file. Raises InputError if it is damaged."""
+    """Parse the lines of the file `path`; return an empty list if it does not exist. Raises InputError if damaged."""
     try:
         return [form.validate_json(line) for line in read_plain(path).splitlines()]
     except FileNotFoundError:
@@ -153,7 +153,7 @@ def read_lines(path: Path, form: TypeAdapter[T]) -> list[T]:
 
 
 def read_form(path: Path, form: TypeAdapter[T]) -> T | None:
-    """Return the parsed JSON file `path`; None if there is none. Raises InputError if it is damaged."""
+    """Parse the JSON file `path`; return None if it does not exist. Raises InputError if it is damaged."""
     try:
         return form.validate_json(read_plain(path))
     except FileNotFoundError:

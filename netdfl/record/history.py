@@ -15,7 +15,7 @@ from netdfl.core.types import Edge, NodeId
 
 
 class LagReason(StrEnum):
-    """The reason why others waited for a node.
+    """The reason why other nodes waited for a node.
 
     A node whose process was stopped reports so once it runs again (`STOPPED`). Where the run ended before that, all
     that
@@ -38,7 +38,7 @@ STANDS = frozenset({LagReason.STOPPED, LagReason.SILENT})
 
 
 class TimedWait(NamedTuple):
-    """A recorded wait, with the times (s) at which the message that ended it was first sent, last sent, and arrived."""
+    """A recorded wait, with the times in seconds at which its last message was first sent, last sent, and received."""
 
     missing: tuple[NodeId, ...]
     since: float
@@ -53,7 +53,7 @@ class TimedWait(NamedTuple):
 
 
 class EndedRound(NamedTuple):
-    """A round that a node ended: begin and end, number, and seconds of training.
+    """A round that a node finished: begin and end, number, and seconds of training.
 
     `cpu` is the processor time of the training, where that is less than `train`.
     """
@@ -66,7 +66,7 @@ class EndedRound(NamedTuple):
 
 
 class NodeOutage(NamedTuple):
-    """A time in which a node was down, paused, stopped, or did not answer."""
+    """A time span in which a node was down, paused, stopped, or did not answer."""
 
     begin: float
     end: float
@@ -88,7 +88,7 @@ class History:
     sent_all_the_same: Collection[tuple[NodeId, NodeId, int]] = ()
 
     def sent_nothing(self, src: NodeId, dst: NodeId, round: int, until: float) -> bool:
-        """Return whether `src` took `dst` for gone and sent it nothing for `round`: then nothing was lost."""
+        """Return whether `src` sent nothing to `dst` for `round`, because it considered `dst` gone."""
         since = self.taken_for_gone.get((src, dst), inf)
         return since <= until and (src, dst, round) not in self.sent_all_the_same
 
@@ -100,7 +100,7 @@ class History:
         return sorted(((end, node) for node, end in last.items()), reverse=True)
 
     def round_at(self, node: NodeId, at: float) -> int:
-        """Return the round of `node` at a time."""
+        """Return the round in which `node` was at a time."""
         rounds = self.rounds.get(node, ())
         place = bisect_right(rounds, at, key=lambda each: each.end)
         if place < len(rounds) and rounds[place].begin <= at:
@@ -108,7 +108,7 @@ class History:
         return rounds[place - 1].round + 1 if place else 0
 
     def last_wait(self, node: NodeId, until: float) -> TimedWait | None:
-        """Return the last wait of `node` that had ended by `until`."""
+        """Return the last wait of `node` that was over at the time `until`."""
         waits = self.waits.get(node, ())
         place = bisect_right(waits, until, key=lambda each: each.until)
         return waits[place - 1] if place else None
@@ -119,12 +119,12 @@ class History:
         return found[-1] if found else None
 
     def longest_outage(self, node: NodeId, begin: float, end: float) -> NodeOutage | None:
-        """Return the outage of `node` with the longest overlap with a time; of equals, the last."""
+        """Return the outage of `node` with the longest overlap with a time span; among equals, the last."""
         found = [each for each in self.outages.get(node, ()) if each.begin < end and each.end > begin]
         return max(reversed(found), key=lambda each: min(each.end, end) - max(each.begin, begin), default=None)
 
     def trained(self, node: NodeId, round: EndedRound) -> float:
-        """Return the seconds of training in `round`, without outages of the node."""
+        """Return the seconds of training in `round`, minus the outages of the node."""
         outages = self.outages.get(node)
         if not outages:
             return max(0.0, round.train)
@@ -132,7 +132,7 @@ class History:
         return max(0.0, round.train - still)
 
     def stops(self, node: NodeId, begin: float, end: float) -> dict[LagReason, float]:
-        """Return, by reason, the seconds of a time in which the process of `node` was stopped or did not answer."""
+        """Return, by reason, the seconds in a time span in which the process of `node` was stopped or silent."""
         found: dict[LagReason, float] = {}
         for each in self.outages.get(node, ()):
             if each.why in STANDS and (overlap := min(each.end, end) - max(each.begin, begin)) > 0:
@@ -140,7 +140,7 @@ class History:
         return found
 
     def usual(self) -> dict[int, float]:
-        """Return the training time of the median node, by round."""
+        """Return the median over the nodes of the training time, by round."""
         took: defaultdict[int, list[float]] = defaultdict(list)
         for node, rounds in self.rounds.items():
             for each in rounds:
@@ -150,7 +150,7 @@ class History:
 
 
 def read_outages(rows: Callable[[str], Sequence[tuple[Any, ...]]]) -> list[tuple[NodeId, str, float, float]]:
-    """Return the times in which nodes were down or paused: node, the event that began it, begin, end.
+    """Return the times in which nodes were down or paused, as (node, kind of the first event, begin, end).
 
     `rows` runs a query. An outage that has not ended has an infinite end.
     """
@@ -168,7 +168,7 @@ def read_outages(rows: Callable[[str], Sequence[tuple[Any, ...]]]) -> list[tuple
 
 
 def read_stops(rows: Callable[[str], Sequence[tuple[Any, ...]]]) -> list[tuple[NodeId, LagReason, float, float]]:
-    """Return the times in which a node's process was stopped or did not answer: node, reason, begin, end."""
+    """Return the times in which a node's process was stopped or did not answer, as (node, reason, begin, end)."""
     told = rows(
         "SELECT node, kind, at_s, CAST(details->>'seconds' AS DOUBLE) FROM events "
         "WHERE kind IN ('stopped', 'silent') ORDER BY at_s"

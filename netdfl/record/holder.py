@@ -1,4 +1,4 @@
-"""The process that holds a run which goes on, and how it is asked to end."""
+"""The process that holds the lock of an unfinished run, and the request to it to stop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LOCKS = Path("/proc/locks")
 
 
 def find_holder(run: Path) -> int | None:
-    """Return the process that holds the run at `run`; None if none does, or if the system does not say.
+    """Return the id of the process that holds the run's lock; None if none does, or if the system can't tell.
 
     The system's own table is read, never a file of the run, so that no run directory can name a process.
     """
@@ -31,7 +31,7 @@ def find_holder(run: Path) -> int | None:
 
 
 def ask_to_stop(run: Path) -> bool:
-    """Interrupt a run as Ctrl-C does, so that it ends in good order. Returns whether there was one to interrupt."""
+    """Interrupt a run like Ctrl-C, so that it ends in good order; return whether there was a process to interrupt."""
     pid = find_holder(run)
     if pid is None:
         return False

@@ -41,12 +41,12 @@ _MEASURED = re.compile(r"(test|mean_local|mean_personal)_[A-Za-z]\w*")
 
 
 def is_measured(name: str) -> bool:
-    """Return whether `name` can be a figure of a model that a task defines."""
+    """Return whether `name` can be the name of a metric that a task defines for a model."""
     return _MEASURED.fullmatch(name) is not None
 
 
 def own_figure(name: str) -> str:
-    """Return the task's own name of the figure `name`: `mae` for `test_mae`; empty if no task defines it."""
+    """Return the task's own name for the metric `name`: `mae` for `test_mae`; empty if it is not a task's."""
     found = None if name in FIGURES else _MEASURED.fullmatch(name)
     return "" if found is None else name.removeprefix(f"{found[1]}_")
 
@@ -68,7 +68,7 @@ class ExitCode(IntEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """The evidence by which a run is judged.
+    """The observations by which a run is judged.
 
     `died` maps each node that died unplanned to a sentence. `deadlocks`, `open_stalls` and `not_finite` hold sentences;
     `broke` and `fidelity_missed` are empty where all is well. `fell` are nodes whose own numbers were not finite.
@@ -96,14 +96,14 @@ class Evidence:
 
 
 class UnmetClaim(NamedTuple):
-    """A claim that does not hold: a sentence, and the entry of `expect` (or another rule) that makes the claim."""
+    """A claim about a run that does not hold: a sentence, and the entry of `expect` or the rule that claims it."""
 
     entry: str
     text: str
 
 
 class Judgement(NamedTuple):
-    """The verdict, its reasons (none for `pass` and `done`), the exit code, and the entry behind each reason."""
+    """The verdict on a run, its reasons (none for `pass` and `done`), the exit code, and the rule behind each."""
 
     verdict: Verdict
     reasons: list[str]
@@ -118,7 +118,7 @@ class Judgement(NamedTuple):
 
 
 def judge(findings: Evidence, expect: Mapping[str, object]) -> Judgement:
-    """Judge a run by its defaults and by `expect`; an entry of `expect` replaces its default.
+    """Judge a run by default rules and by `expect`; an entry of `expect` replaces the default rule.
 
     A run that ends well is `pass` where anything is expected, and `done` where nothing is.
     `deadlock`, `stall`, `unfinished` and `not_finite` are `none` (the default), `some` (at least one must occur) or
@@ -146,7 +146,11 @@ def judge(findings: Evidence, expect: Mapping[str, object]) -> Judgement:
 
 
 def _unmet(findings: Evidence, expect: Mapping[str, object]) -> tuple[list[UnmetClaim], list[UnmetClaim]]:
-    """Return the unmet claims: crashes, deadlocks and losses, which no missed fidelity excuses; and all others."""
+    """Return the claims that do not hold, in two lists.
+
+    The first has deaths, deadlocks and values that are not finite, which count even if the fidelity was missed. The
+    second has all others.
+    """
     not_finite = expect.get("not_finite", "none")
     refused = findings.refused_not_finite if "not_finite" in expect else _mostly_refused(findings)
     met = [*findings.not_finite, *refused]
@@ -166,7 +170,7 @@ def _unmet(findings: Evidence, expect: Mapping[str, object]) -> tuple[list[Unmet
 
 
 def _mostly_refused(findings: Evidence) -> list[str]:
-    """Return sentences about refused messages, if more than half of all messages were refused as not finite."""
+    """Return sentences about refused messages, if more than half of all messages were refused for NaN or infinity."""
     if 2 * findings.num_refused <= findings.num_delivered:
         return []
     share = f"{findings.num_refused:,} of {findings.num_delivered:,} messages held NaN or infinity and were refused"
@@ -216,5 +220,5 @@ def _words(name: str, limits: Mapping[str, float]) -> str:
 
 
 def _number(name: str, value: float, digits: int = 6) -> str:
-    """Return `value` as people read it, with enough digits to tell it from a bound close by."""
+    """Return `value` as text for people, with enough digits to tell it apart from a bound nearby."""
     return f"{100 * value:.{digits}g}%" if name in SHARES else f"{value:.{digits}g}"

@@ -1,4 +1,4 @@
-"""The stalls that a run's diagnosis kept: each finding, with the waits of its nodes."""
+"""The stalls that a run's diagnosis saved: each finding, with the waits of its nodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_KEPT = 50
 
 @with_config(OPEN)
 class FindingForm(TypedDict):
-    """Form of a kept finding, with the fields that the report reads."""
+    """The form of a saved finding, with the fields that the report reads."""
 
     text: str
     round: Count
@@ -31,7 +31,7 @@ class FindingForm(TypedDict):
 
 @with_config(OPEN)
 class WaitForm(TypedDict):
-    """Form of a node's wait: its start, and the awaited nodes as keys."""
+    """The form of a node's wait: its start, and the awaited nodes as keys."""
 
     since_ns: NotRequired[Nanoseconds]
     awaited: dict[Annotated[str, Field(pattern=r"^\d{1,7}$")], Any]
@@ -39,7 +39,7 @@ class WaitForm(TypedDict):
 
 @with_config(OPEN)
 class NodeForm(TypedDict):
-    """Form of one node of the snapshot."""
+    """The form of one node in a snapshot."""
 
     node: NodeField
     wait: WaitForm | None
@@ -47,7 +47,7 @@ class NodeForm(TypedDict):
 
 @with_config(OPEN)
 class StallForm(TypedDict):
-    """Form of one file of the folder."""
+    """The form of one file in the folder of stalls."""
 
     finding: FindingForm
     nodes: list[NodeForm]
@@ -57,7 +57,7 @@ _KEPT: TypeAdapter[StallForm] = TypeAdapter(StallForm)
 
 
 def kept_stalls(run: Path) -> list[StallForm]:
-    """Return the stalls that a run kept: the permanent ones first, then in the order of their discovery.
+    """Return the stalls that a run saved: permanent ones first, then in the order of their discovery.
 
     Raises:
         InputError: a file is damaged.

@@ -15,28 +15,28 @@ PIECE = 1 << 20
 
 
 class LogLine(NamedTuple):
-    """A line of a log, and whose it is: `node 3`, `nodes from 3` of a process with several, `evaluator`."""
+    """A line of a log, and its source: `node 3`, `nodes from 3` for a process with several nodes, or `evaluator`."""
 
     whose: str
     text: str
 
 
 class NodeLogs:
-    """The logs of a run, or of one node's processes, read on from where they were read last."""
+    """A reader of a run's logs, or of one node's logs, that continues where it stopped reading last."""
 
     def __init__(self, run: Path, node: int | None = None) -> None:
-        """Take the logs of the run at `run`, which may still be without any."""
+        """Prepare to read the logs of the run at `run`, which may not have any yet."""
         self._folder, self._node = run / "logs", node
         self._read: dict[Path, int] = {}
         self._begun: dict[Path, bytes] = {}
 
     @property
     def are_there(self) -> bool:
-        """Whether there is a log to read."""
+        """Whether there is any log to read."""
         return bool(self._files())
 
     def new(self, *, last: bool = False) -> Iterator[LogLine]:
-        """Yield the lines that were added since the last call; with `last`, an unfinished one too."""
+        """Yield the lines added since the last call; with `last`, also a line that is not finished."""
         for path in self._files():
             while added := self._added(path):
                 *lines, self._begun[path] = (self._begun.get(path, b"") + added).split(b"\n")
@@ -54,7 +54,7 @@ class NodeLogs:
         return [path for path, first in firsts.items() if first == nearest and (first == self._node or _shared(path))]
 
     def _added(self, path: Path) -> bytes:
-        """Return what was added to a plain file; nothing of a link, a device, or a file that is gone."""
+        """Return the bytes added to a plain file; none for a link, a device, or a file that is gone."""
         try:
             fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
@@ -68,7 +68,7 @@ class NodeLogs:
 
 
 def follow(logs: NodeLogs, goes_on: Callable[[], bool], wait: Callable[[], None]) -> Iterator[LogLine]:
-    """Yield lines as they come, until the run has ended and all were read."""
+    """Yield lines as they are added, until the run has ended and all lines were read."""
     while True:
         over = not goes_on()  # asked first: what is written before the end is read after it
         found = list(logs.new())
@@ -94,6 +94,6 @@ def _whose(path: Path) -> str:
 
 
 def _printable(line: bytes) -> str:
-    """Return a line as text that does nothing to a terminal."""
+    """Return a line as text without characters that control a terminal."""
     text = line.decode("utf-8", "replace")
     return "".join(letter if letter.isprintable() or letter == "\t" else "?" for letter in text)

@@ -1,4 +1,4 @@
-"""Counts of a run's messages by class and reason, of the fleet and of each link."""
+"""Counts of a run's messages by class of fate and by reason, for the fleet and for each link."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from netdfl.record.run import Run
 
 @dataclass(frozen=True, slots=True)
 class MessageTotals:
-    """A run's messages by class; `why` has the reasons within a class, such as `loss` and `queue` for lost.
+    """A run's messages by class of fate; `why` counts the reasons within a class, such as `loss` and `queue`.
 
     A late message has the reason `deadline` where its receiver had waited until a deadline, and `went_on` where the
     receiver had enough messages from others, or expected none.
@@ -28,7 +28,7 @@ class MessageTotals:
 
 
 def shares(counts: MessageCounts) -> dict[str, float]:
-    """Return the messages that were not delivered, by class, as shares of all messages sent."""
+    """Return the share of all sent messages in each class other than delivered."""
     return {name: getattr(counts, name) / max(1, counts.sent) for name in NOT_DELIVERED}
 
 
@@ -56,7 +56,7 @@ def _why_late(run: Run) -> dict[str, int]:
 
 
 def count_timeouts(run: Run) -> tuple[int, int]:
-    """Return the number of waits that a deadline ended with a message missing, and of all waits that took time.
+    """Return the number of waits that ended by a deadline with a message missing, and the number of all waits.
 
     Where a receiver can't know its senders, every wait ends by a deadline and nothing is missing.
     """
@@ -68,7 +68,7 @@ def count_timeouts(run: Run) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class LinkTraffic:
-    """The traffic of one link. `delay_s` is the median of the recorded arrivals; None if there is none."""
+    """The traffic of one link. `delay_s` is the median delay of recorded arrivals; None without any."""
 
     edge: Edge
     counts: MessageCounts
@@ -77,7 +77,7 @@ class LinkTraffic:
 
 
 def count_by_link(run: Run) -> list[LinkTraffic]:
-    """Return the traffic of every link that carried messages, the most lossy first, then the busiest."""
+    """Return the traffic of every link that carried messages, sorted by losses, then by traffic."""
     rows = run.rows("SELECT src, dst, fate, messages, nbytes FROM link_totals")
     counts: defaultdict[Edge, Counter[str]] = defaultdict(Counter)
     carried: Counter[Edge] = Counter()

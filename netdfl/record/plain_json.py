@@ -1,4 +1,4 @@
-"""JSON that every reader takes: numbers that are not finite become null.
+"""Strict JSON that every program can read: numbers that are not finite become null.
 
 Relies on: the library's own encoder, which is fast; values are copied only where a number is not finite.
 
@@ -19,7 +19,7 @@ _PLAIN = frozenset((str, int, bool, type(None)))
 
 
 def plain(value: object) -> object:
-    """Copy `value` as dicts, lists and scalars, with None for a float that is not finite; data classes become dicts."""
+    """Copy `value` into dicts, lists and scalars; dataclasses become dicts, and non-finite floats become None."""
     if type(value) in _PLAIN:
         return value
     if isinstance(value, float):
@@ -33,7 +33,7 @@ def plain(value: object) -> object:
 
 
 def _parts(value: object) -> dict[Any, object] | list[object] | None:
-    """Return a composite value as a dict or a list; None for any other value."""
+    """Return a composite value as a dict or list of its parts; None for any other value."""
     if _fields(type(value)):
         return shallow(value)
     if isinstance(value, Mapping):
@@ -44,12 +44,12 @@ def _parts(value: object) -> dict[Any, object] | list[object] | None:
 
 
 def shallow(value: object) -> dict[str, object]:
-    """Return the fields of a data class, unconverted."""
+    """Return the fields of a dataclass object as a dict, without converting their values."""
     return {name: getattr(value, name) for name in _fields(type(value))}
 
 
 def _names(kind: type) -> tuple[str, ...]:
-    """Return the names of a data class's fields; none for any other type."""
+    """Return the names of a dataclass's fields; none for any other type."""
     return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
 
 
@@ -67,7 +67,7 @@ def dump_json(value: object, *, indent: int | None = None) -> str:
 
 
 def _simpler(value: object) -> object:
-    """Convert a value that JSON does not have into one that it has."""
+    """Convert a value of a type that JSON lacks into one that JSON has."""
     parts = _parts(value)
     if parts is None:
         raise TypeError(f"{type(value).__name__} is nothing that JSON has")
@@ -75,7 +75,7 @@ def _simpler(value: object) -> object:
 
 
 def dump_by_line(value: Mapping[str, object]) -> str:
-    """Return `value` as strict JSON text, with a line for each entry and for each item of a list."""
+    """Return `value` as strict JSON text, with one line for each entry and each list item."""
     return "{" + ",\n".join(f"{dump_json(key)}:{_in_lines(entry)}" for key, entry in value.items()) + "}\n"
 
 

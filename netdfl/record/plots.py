@@ -27,7 +27,7 @@ ACCURACIES = {"test_accuracy": "average model", "mean_local_accuracy": "mean of 
 
 
 class RecordedRun(Protocol):
-    """The part of a run that the figures need; `netdfl.record.run.Run` has it."""
+    """The part of a run that its plots need; `netdfl.record.run.Run` implements it."""
 
     @property
     def path(self) -> Path:
@@ -42,14 +42,14 @@ class RecordedRun(Protocol):
         """The partition of the data over clients."""
 
     def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """Return the rows of a query."""
+        """Return the rows of an SQL query."""
 
 
 class Plots:
-    """Figures of one run. Each method draws a new figure, in colors that color-blind readers can tell apart."""
+    """Plots of one run. Each method draws a new figure, in colors that color-blind readers can tell apart."""
 
     def __init__(self, run: RecordedRun) -> None:
-        """Draw figures of `run`."""
+        """Prepare to draw figures of `run`."""
         self._run = run
 
     def accuracy(self) -> Figure:
@@ -71,7 +71,7 @@ class Plots:
         return figure
 
     def curve(self, name: str, *, log: bool = False) -> Figure:
-        """Draw a figure of the fleet by round: `test_loss`, `consensus_distance`, `error`.
+        """Draw a metric of the fleet by round: `test_loss`, `consensus_distance`, `error`.
 
         Raises:
             InputError: the run has no figure of that name.
@@ -93,7 +93,7 @@ class Plots:
         return figure
 
     def partition(self) -> Figure:
-        """Draw the data of each client: a column a client, a row a class, a dot sized by number of examples.
+        """Draw the data of each client: one column per client, one row per class, a dot sized by number of examples.
 
         Raises:
             InputError: the run has no examples of classes.
@@ -107,7 +107,7 @@ class Plots:
         return figure
 
     def links(self) -> Figure:
-        """Draw the share of messages lost on each link, and its median delay: two maps, a row a sender."""
+        """Draw the share of messages lost on each link and the median delay, as two maps with one row per sender."""
         import numpy as np
 
         num, size = self._run.num_nodes, (8.0, 4.0)
@@ -159,7 +159,7 @@ class Plots:
         return figure
 
     def timeline(self) -> Figure:
-        """Draw a lane a node: its rounds, its waits, times when it was down or paused, and its stalls."""
+        """Draw one horizontal lane per node: its rounds, waits, outages, pauses and stalls."""
         num = self._run.num_nodes
         figure, axes = _canvas((9.0, min(12.0, 1.2 + 0.25 * num)))
         ended = self._run.rows("SELECT node, at_s - value, value FROM metrics WHERE name = 'round_s' AND node >= 0")
@@ -175,7 +175,7 @@ class Plots:
         return figure
 
     def waits_at(self, at: float) -> tuple[list[Edge], set[NodeId]]:
-        """Return the recorded edges of the wait-for graph at `at` seconds, and the nodes that wait."""
+        """Return the edges of the wait-for graph at `at` seconds, as recorded, and the nodes that wait."""
         edges: set[Edge] = set()
         waiting: set[NodeId] = set()
         for node, last, missing in self._run.rows(
@@ -204,12 +204,12 @@ class Plots:
         return float(end_s or 0.0)
 
     def _outages(self) -> list[tuple[NodeId, float, float]]:
-        """Return when nodes were down or paused: node, begin, length (s)."""
+        """Return the times in which nodes were down or paused, as (node, begin, length) in seconds."""
         end_s = self._end_s
         return [(node, begin, min(end, end_s) - begin) for node, _, begin, end in read_outages(self._run.rows)]
 
     def _open_waits(self) -> list[tuple[NodeId, float, tuple[NodeId, ...]]]:
-        """Return waits that never ended: node, begin (s), awaited nodes."""
+        """Return the waits that never ended, as (node, begin in seconds, awaited nodes)."""
         last: Mapping[NodeId, float] = dict(self._run.rows("SELECT node, max(until_s) FROM waits GROUP BY node"))
         found: dict[NodeId, tuple[NodeId, float, tuple[NodeId, ...]]] = {}
         for kept in kept_stalls(self._run.path):
@@ -225,7 +225,7 @@ class Plots:
 
 
 def draw_partition(axes: Axes, counts: Sequence[Sequence[float]], classes: Sequence[object]) -> None:
-    """Draw dots with the numbers of examples as areas: `counts` has a row a client, a number a class."""
+    """Draw dots with numbers of examples as areas: `counts` has one row per client, with one number per class."""
     most = max(max(row) for row in counts)
     dots = [(client, label, n) for client, row in enumerate(counts) for label, n in enumerate(row) if n]
     clients, labels, numbers = zip(*dots, strict=True)
@@ -237,11 +237,11 @@ def draw_partition(axes: Axes, counts: Sequence[Sequence[float]], classes: Seque
 
 
 def _canvas(size: tuple[float, float], *, axes: bool = True) -> tuple[Figure, Any]:
-    """Return a figure of that size in inches, which a notebook shows, and its axes."""
+    """Return an empty figure of a size in inches, which a notebook displays, and its axes."""
     from matplotlib.figure import Figure as Canvas
 
     class NotebookFigure(Canvas):
-        """A figure that a notebook shows without a call."""
+        """A figure that a notebook displays without a call."""
 
         def _repr_png_(self) -> bytes:
             picture = io.BytesIO()
@@ -253,7 +253,7 @@ def _canvas(size: tuple[float, float], *, axes: bool = True) -> tuple[Figure, An
 
 
 def _whole(*along: Axis) -> None:
-    """Set ticks at whole numbers only, as nodes and rounds are."""
+    """Set ticks only at whole numbers, for axes of nodes or rounds."""
     from matplotlib.ticker import MaxNLocator
 
     for axis in along:
@@ -261,7 +261,7 @@ def _whole(*along: Axis) -> None:
 
 
 def _lanes(axes: Axes, spans: Sequence[tuple[NodeId, float, float]], color: str, label: str) -> None:
-    """Draw bars in the lanes of their nodes."""
+    """Draw bars for time spans, each in the lane of its node."""
     by_node: dict[NodeId, list[tuple[float, float]]] = {}
     for node, since_s, lasts_s in spans:
         by_node.setdefault(node, []).append((since_s, lasts_s))

@@ -1,4 +1,4 @@
-"""Remarks on a run beside its verdict: deaths, restarts, messages given up, and events that never happened.
+"""Remarks on a run in addition to its verdict: deaths, restarts, messages given up, and events that never happened.
 
 A death comes with the nodes that waited for the dead one, a restart with its effect on the fleet's push-sum mass.
 """
@@ -17,7 +17,7 @@ from netdfl.record.run import Run
 
 
 def find_deaths(run: Run) -> list[Json]:
-    """Return the nodes that died unplanned, in order of time: node, round, reason, and who waited for it.
+    """Return the nodes that died unplanned, in order of time: node, round, reason, and the nodes that waited for it.
 
     Deaths before the last resumption of the run do not count.
     """
@@ -45,7 +45,7 @@ def find_deaths(run: Run) -> list[Json]:
 
 
 def reason_of_death(kind: str, details: Mapping[str, object]) -> str:
-    """Return the reason in an event's details: `killed by SIGKILL`, `exit code 3`, `training error: ...`."""
+    """Return the reason for a death from an event's details: `killed by SIGKILL`, `training error: ...`."""
     said = details.get("reason") or details.get("error")
     if kind == "training_error":
         return f"training error: {said}" if said else "training error"
@@ -61,7 +61,7 @@ _KINDS = ("crash", "died", "restart", "rejoin")
 
 
 def find_restarts(run: Run) -> list[dict[str, object]]:
-    """Return every restart in order of time: node, times of crash and return (s), and whether its state was kept.
+    """Return every restart in order of time: node, times of crash and return in seconds, whether its state was kept.
 
     Where its state was lost, `rejoined_in` is its round, `model_of` the neighbor whose model it began with (None:
     nobody's, and `reason` says why), `lost_weight` the push-sum weight that it held when it crashed (None where it was
@@ -93,7 +93,7 @@ def find_restarts(run: Run) -> list[dict[str, object]]:
 
 
 class GivenUpCounts(NamedTuple):
-    """The number of messages that were given up, of those that never arrived (`lost`), and their weight.
+    """The number of messages that were given up, how many of them never arrived (`lost`), and their push-sum weight.
 
     `lost_weight` is the push-sum weight that is gone for good; 0 for methods without weights.
     """
@@ -104,7 +104,7 @@ class GivenUpCounts(NamedTuple):
 
 
 def count_given_up(run: Run) -> GivenUpCounts:
-    """Count the messages that `run` recorded as given up.
+    """Count the messages that `run` recorded as given up by their senders.
 
     In a sampled record, a message without a row of its first sending has arrived: every message that was not delivered
     has a row.
@@ -126,7 +126,7 @@ def count_given_up(run: Run) -> GivenUpCounts:
 
 @with_config(OPEN)
 class ScheduledForm(TypedDict):
-    """Form of a compiled event in `events.jsonl`."""
+    """The form of a compiled event in `events.jsonl`."""
 
     action: str
     source: Count
@@ -139,7 +139,7 @@ _SCRIPTED: TypeAdapter[ScheduledForm] = TypeAdapter(ScheduledForm)
 
 
 def find_unreached(run: Run) -> dict[str, object] | None:
-    """Return the entries of `events` that never happened because the run ended first; None if all happened.
+    """Return data on scheduled `events` that never happened because the run ended first; None if all happened.
 
     The keys are `count`, `first` (the earliest such compiled event, as in `events.jsonl`) and `ended_s`.
     """

@@ -1,4 +1,4 @@
-"""A run as a reader opens it: its tables and files."""
+"""A run opened for reading: its tables and files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Parameters: TypeAlias = Sequence[object] | Mapping[str, object]
 
 
 class Run:
-    """A run, finished or going on: its tables as DuckDB relations, its files as plain data.
+    """A finished or unfinished run: its tables as DuckDB relations, its files as plain data.
 
     A relation reads the store anew when it is evaluated: `run.metrics.df()` for pandas, `run.metrics.fetchall()`.
     Rows come in no particular order; a torn last line is skipped.
@@ -61,7 +61,7 @@ class Run:
         return Plots(self)
 
     def _repr_html_(self) -> str:
-        """Return the run's name, verdict and reasons as a notebook shows them."""
+        """Return the run's name, verdict and reasons as HTML, which a notebook displays."""
         result = self.result if self.finished else {}
         head = f"<b>{escape(str(result.get('scenario', self.path.name)))}</b> {escape(str(self.path))}"
         told = [str(result.get("verdict", "no result yet")), *map(str, result.get("reasons", ()))]
@@ -77,7 +77,7 @@ class Run:
 
     @property
     def metrics(self) -> DuckDBPyRelation:
-        """Numbers in long form: at_s, node (null: the fleet), round, name, value (null: not finite)."""
+        """Metrics in long form: at_s, node (null: the fleet), round, name, value (null: not finite)."""
         return self.query("FROM metrics")
 
     @property
@@ -91,7 +91,7 @@ class Run:
         return self.query("FROM waits")
 
     def query(self, sql: str, parameters: Parameters = ()) -> DuckDBPyRelation:
-        """Return the relation of a query over the tables `messages`, `metrics`, `events` and `waits`.
+        """Return the relation of an SQL query over the tables `messages`, `metrics`, `events` and `waits`.
 
         `link_totals` (src, dst, fate, messages, nbytes) and `round_totals` (kind, epoch, round, fate, messages, nbytes,
         until_s) count all messages, also those without a row in a sampled record.
@@ -106,12 +106,15 @@ class Run:
         return found if find_spec("pandas") else cast("DuckDBPyRelation", WithoutPandas(found))
 
     def rows(self, sql: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
-        """Return all rows of a query over the four tables. Raises InputError where the store is damaged."""
+        """Return all rows of an SQL query over the four tables. Raises InputError if the store is damaged."""
         _check_query(sql, parameters)
         return self._read(lambda: self._connection.execute(sql, parameters or None).fetchall())
 
     def columns(self, sql: str, parameters: Parameters = ()) -> dict[str, NDArray[np.float64]]:
-        """Return the columns of a query as arrays of floats, NaN for null. Raises InputError as `rows` does."""
+        """Return the columns of an SQL query as float arrays, NaN for null.
+
+        Raises InputError if the store is damaged.
+        """
         import numpy as np
 
         _check_query(sql, parameters)
@@ -119,7 +122,7 @@ class Run:
         return {name: np.ma.filled(np.ma.asarray(column, dtype=float), np.nan) for name, column in found.items()}
 
     def _read(self, work: Callable[[], T], *, hold: bool = False) -> T:
-        """Return the result of `work` on the tables, as they are now or as they are held."""
+        """Return the result of `work` on the tables, read anew or as they were loaded by `held`."""
         import duckdb
 
         with self._reading():
@@ -135,7 +138,7 @@ class Run:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Read the tables once; `rows` within the context see nothing that is written meanwhile.
+        """Load the tables once; queries within the context do not see rows that are written meanwhile.
 
         Raises:
             InputError: the store is damaged.
@@ -171,7 +174,7 @@ class Run:
             raise InputError(f"{self.path / STORE} is damaged: {told}") from exc
 
     def _is_sound(self) -> bool:
-        """Return whether all tables can be read, so that an error is the query's own."""
+        """Return whether all tables can be read, so that an error is the fault of the query."""
         import duckdb
 
         try:
@@ -182,7 +185,10 @@ class Run:
         return True
 
     def roll_up(self) -> str:
-        """Make segments of large tables once nobody writes any more; return the reason if that failed, else ""."""
+        """Convert large tables to Parquet segments after the run.
+
+        Return the reason if that failed, else an empty text.
+        """
         import duckdb
 
         try:
@@ -192,13 +198,13 @@ class Run:
         return ""
 
     def copy(self, sql: str, target: Path) -> None:
-        """Run a COPY statement over the tables that writes the file `target`."""
+        """Run an SQL COPY statement over the tables that writes the file `target`."""
         with self._open(target) as database:
             self._lay_out(database)
             database.execute(sql)
 
     def _lay_out(self, database: DuckDBPyConnection, *, hold: bool = False) -> None:
-        """Make the tables from the store's present files; add changes of links by schedule to the events."""
+        """Create the tables from the store's current files, and add scheduled changes of links to the events."""
         tables = TABLES if self.sampling.is_all else (*TABLES, *TOTALS)
         files = {table: pieces(self.path / STORE, table) for table in tables}
         views = {table: view(table, files[table], self._num_nodes) for table in tables}
@@ -236,7 +242,7 @@ class Run:
 
     @cached_property
     def sampling(self) -> Sampling:
-        """The rule by which messages have a row; `link_totals` and `round_totals` count all of them."""
+        """The rule by which messages get a row; `link_totals` and `round_totals` count all messages."""
         found = read_form(self.path / SAMPLING, SAMPLING_FORM)
         return EVERYTHING if found is None else Sampling.of(found["messages"])
 
@@ -255,17 +261,23 @@ class Run:
 
     @property
     def scenario_text(self) -> str:
-        """The resolved scenario, as it ran."""
+        """The scenario as it ran, with all defaults filled in."""
         return read_plain(self.path / "scenario.yaml")
 
     @property
     def fleet(self) -> FleetForm | None:
-        """The last state of `fleet.json`: every node's process id, address, round; None before the first."""
+        """The last contents of `fleet.json`: every node's process id, address, round.
+
+        None if there is no such file yet.
+        """
         return read_form(self.path / "fleet.json", FLEET)
 
     @property
     def graph(self) -> GraphForm | None:
-        """`graph.json`: num_nodes, edges [[src, dst], ...], directed, server, kind, weights; None if absent."""
+        """The contents of `graph.json`: num_nodes, edges [[src, dst], ...], directed, server, kind, weights.
+
+        None if absent.
+        """
         return read_form(self.path / "graph.json", GRAPH)
 
     @property
@@ -278,7 +290,7 @@ class Run:
 
     @property
     def partition(self) -> PartitionForm | None:
-        """`partition.json`: the names of the `classes`, `counts` by client and class; None if absent."""
+        """The contents of `partition.json`: names of the `classes`, `counts` by client and class; None if absent."""
         return read_form(self.path / "partition.json", PARTITION)
 
 
@@ -289,7 +301,7 @@ def _check_query(sql: object, parameters: object) -> None:
 
 
 class WithoutPandas:
-    """A relation where pandas is not installed: it has all methods but those that return data frames."""
+    """A DuckDB relation for use without pandas: methods that return data frames raise an error."""
 
     def __init__(self, relation: DuckDBPyRelation) -> None:
         """Wrap `relation`."""

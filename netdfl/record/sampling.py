@@ -40,7 +40,7 @@ GROWN = 8
 
 @with_config(OPEN)
 class SamplingForm(TypedDict):
-    """Form of `record.json`."""
+    """The form of `record.json`."""
 
     messages: Annotated[str, Field(pattern=WORDS)]
 
@@ -50,13 +50,13 @@ SAMPLING_FORM: TypeAdapter[SamplingForm] = TypeAdapter(SamplingForm)
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """The sampling rate of messages delivered at first sending: one in `every` is recorded; 0 means none."""
+    """The sampling of messages delivered at first sending: one in `every` is recorded; 0 means none."""
 
     every: int = 1
 
     @classmethod
     def of(cls, words: str) -> Sampling:
-        """Parse `all`, `per_link`, or `every 10th`. Raises KeyError for other words."""
+        """Parse `all`, `per_link`, or `every 10th`. Raises KeyError for other text."""
         if re.fullmatch(EVERY, words):
             return cls(int(words.removeprefix("every ")[:-2]))
         return cls({ALL: 1, PER_LINK: 0}[words])
@@ -68,7 +68,7 @@ class Sampling:
 
     @property
     def words(self) -> str:
-        """The rule as a part of a sentence."""
+        """The sampling rule as a phrase within a sentence."""
         if self.is_all:
             return "every message recorded"
         if not self.every:
@@ -77,20 +77,20 @@ class Sampling:
 
     @property
     def sentence(self) -> str:
-        """The rule as a sentence for readers of the record; empty where every message has a row."""
+        """The sampling rule as a sentence for readers of the record; empty if every message is recorded."""
         if self.is_all:
             return ""
         return f"{self.words}, beside those that were not delivered or were sent again; numbers and bytes are of all"
 
     def keeps(self, src: NodeId, dst: NodeId, round: int, step: int) -> bool:
-        """Return whether the message of this edge, round and step is recorded whatever its fate."""
+        """Return whether the message of this edge, round and step is recorded independently of its fate."""
         if self.every < 2:
             return self.every == 1
         mixed = (src * 0x9E3779B97F4A7C15 ^ dst * 0xC2B2AE3D27D4EB4F ^ round * 0x165667B19E3779F9 ^ step) & _MASK
         return (((mixed ^ mixed >> 29) * 0xBF58476D1CE4E5B9 & _MASK) >> 32) % self.every == 0
 
     def records(self, src: NodeId, dst: NodeId, round: int, step: int, attempt: int, fate: str) -> bool:
-        """Return whether a row is recorded; `fate` is its text."""
+        """Return whether a message gets a row; `fate` is the text of its fate."""
         return fate != _DELIVERED or attempt > 0 or self.keeps(src, dst, round, step)
 
 
@@ -98,19 +98,19 @@ EVERYTHING = Sampling()
 
 
 def ordinal(number: int) -> str:
-    """Return a number as `1st`, `2nd`, `11th`."""
+    """Return a number as an ordinal: `1st`, `2nd`, `11th`."""
     last = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{last}"
 
 
 class Totals:
-    """Numbers of messages and bytes, by link and by round. Readers add up the totals that were written.
+    """Totals of messages and bytes, by link and by round. Several partial totals may be written; readers add them.
 
     Totals of a round also hold the time of its last message.
     """
 
     def __init__(self) -> None:
-        """Begin with no totals."""
+        """Start with no totals."""
         self.links: dict[LinkKey, list[int]] = {}
         self.rounds: dict[RoundKey, list[int]] = {}
         self._counted, self._written = 0, False
@@ -135,16 +135,16 @@ class Totals:
 
     @property
     def full(self) -> bool:
-        """Whether the totals have reached the most that may be held."""
+        """Whether the totals have reached the largest size that may be held in memory."""
         return len(self.links) >= MOST_TOTALS
 
     @property
     def due(self) -> bool:
-        """Whether to write the totals now: the first ones at once, later ones as they have grown."""
+        """Whether the totals should be written now: first at once, then each time they have grown enough."""
         return bool(self._counted) and (not self._written or self._counted >= GROWN * len(self.links))
 
     def written(self) -> None:
-        """Begin anew, after all counts were written."""
+        """Start counting anew, after all totals were written."""
         self.links.clear()
         self.rounds.clear()
         self._counted, self._written = 0, True

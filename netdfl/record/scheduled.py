@@ -1,4 +1,4 @@
-"""Scheduled changes of links as rows of `events`: a partition has a row where it begins and one where it ends.
+"""Scheduled changes of links as rows of `events`: a partition has one row for its begin and one for its end.
 
 Every world writes its compiled schedule as `events.jsonl` before the run. This module joins it with the nodes' record:
 a change by the clock happened if some node was still active then; a change by rounds happened when the first node had
@@ -25,7 +25,7 @@ _EVENT: TypeAdapter[LinkEventForm] = TypeAdapter(LinkEventForm)
 
 
 class ScheduledChange(NamedTuple):
-    """A compiled event on links, as a row of the table `script`."""
+    """A compiled event about links, as a row of the temporary table `script`."""
 
     at_ns: int | None
     at_round: int | None
@@ -38,7 +38,7 @@ class ScheduledChange(NamedTuple):
 
 
 def read_script(path: Path) -> list[ScheduledChange]:
-    """Return the events on links in `events.jsonl`; other lines are skipped."""
+    """Return the events about links in `events.jsonl`; skip other lines."""
     if not path.is_file():
         return []
     found = []
@@ -55,7 +55,7 @@ def read_script(path: Path) -> list[ScheduledChange]:
 
 
 def put_script(database: DuckDBPyConnection, script: Sequence[ScheduledChange]) -> None:
-    """Make the table `script` of `database`."""
+    """Create the table `script` in `database` from scheduled changes."""
     columns = "at_ns BIGINT, at_round INTEGER, until_round INTEGER, ends BOOLEAN, kind VARCHAR, entry INTEGER, "
     database.execute(f"CREATE OR REPLACE TEMP TABLE script ({columns} place VARCHAR, change VARCHAR)")
     if script:
@@ -64,7 +64,7 @@ def put_script(database: DuckDBPyConnection, script: Sequence[ScheduledChange]) 
 
 
 def put_scheduled(database: DuckDBPyConnection, recorded: str) -> None:
-    """Make the table `scheduled`: rows of `script` that happened by the run's metrics and events.
+    """Create the table `scheduled`: rows of `script` that happened, judged by the run's metrics and events.
 
     `recorded` is a query for the recorded events.
     """

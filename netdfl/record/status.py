@@ -29,7 +29,7 @@ ENDED = (Phase.FINISHED, Phase.CRASHED, Phase.DIED)
 
 @dataclass(slots=True)
 class NodeStatus:
-    """The status of one node. `round` is the last that it began, `loss` its last train loss.
+    """The status of one node. `round` is the last round that it began, `loss` its last training loss.
 
     `returns` is true while the node is down and scheduled to return.
     """
@@ -53,7 +53,7 @@ class NodeStatus:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationStatus:
-    """The last evaluation of the average model."""
+    """The most recent evaluation of the average model."""
 
     round: int
     test_accuracy: float | None = None
@@ -64,7 +64,7 @@ class EvaluationStatus:
 
 @dataclass(frozen=True, slots=True)
 class WaitingStatus:
-    """A node that has waited in `round` since `since_s` for the nodes `awaited`; none if its senders are unknown."""
+    """A node that has waited in `round` since `since_s` for the nodes `awaited`, which are empty if unknown."""
 
     node: NodeId
     round: int
@@ -99,12 +99,12 @@ class FleetStatus:
 
     @property
     def slowest(self) -> NodeStatus | None:
-        """The running node in the lowest round, of several the one with the lowest id; None if all ended."""
+        """The running node in the lowest round, with the lowest id among several; None if all have ended."""
         return min(self.running, key=lambda node: (node.round, node.node), default=None)
 
     @property
     def rounds_done(self) -> int:
-        """The number of rounds that all remaining nodes have ended, nodes due to return included."""
+        """The number of rounds that all remaining nodes have finished, including nodes that are due to return."""
         if self.slowest is not None:
             return min(node.round for node in self.nodes.values() if node.phase not in ENDED or node.returns)
         finished = any(node.phase is Phase.FINISHED for node in self.nodes.values())
@@ -112,18 +112,18 @@ class FleetStatus:
 
     @property
     def left_s(self) -> float | None:
-        """Seconds of the wall clock to the end at the pace so far; None before the first round."""
+        """The estimated seconds of real time to the end, at the pace so far; None before the first round."""
         done = self.rounds_done
         return self.wall_s / done * (self.rounds - done) if done else None
 
     def to_text(self) -> str:
-        """Return the contents of `fleet.json`: the fields, figures derived from them, and a line a node."""
+        """Return the contents of `fleet.json`: the fields, figures derived from them, and one line per node."""
         head = dump_json(self._head(), indent=1).removesuffix("\n}")
         rows = ",\n  ".join([self.nodes[node].to_text() for node in sorted(self.nodes)])
         return f'{head},\n "nodes": [\n  {rows}\n ]\n}}\n'
 
     def _head(self) -> dict[str, object]:
-        """Return all entries but the nodes."""
+        """Return all entries except the nodes."""
         slowest, evaluation = self.slowest, self.evaluation
         return {
             "scenario": self.scenario,
@@ -145,7 +145,7 @@ class Display(Protocol):
     """A view of a fleet while it runs."""
 
     def update(self, status: FleetStatus) -> None:
-        """Show the present status. The call is cheap and may come after every change."""
+        """Show the current status. The call must be fast, and may come after every change."""
 
     def note(self, text: str) -> None:
-        """Show a message once, above the rest: a node died, a default was chosen."""
+        """Show a message once, above the status: a node died, a default was chosen."""

@@ -54,7 +54,7 @@ Figures: TypeAlias = tuple[int, NodeId | None, int, Mapping[str, float]]
 
 
 class RowTable(Generic[Row]):
-    """One file of rows. Values are buffered, turned into lines together, and appended as whole lines.
+    """A file of rows. Values are buffered, converted to lines together, and appended as whole lines.
 
     A value may stand for several rows.
     """
@@ -75,7 +75,7 @@ class RowTable(Generic[Row]):
             self.flush()
 
     def flush(self) -> None:
-        """Append the buffered rows in one write. Rows that the disk refused stay buffered."""
+        """Append the buffered rows in one write. Rows that could not be written stay buffered."""
         if not self._rows and not self._left:
             return
         data = self._left = self._left + "".join(self._lines(self._rows)).encode()
@@ -94,7 +94,7 @@ class RowTable(Generic[Row]):
         self._left = b""
 
     def _write_rest(self, data: bytes, written: int) -> int:
-        """Continue after a short write; if that fails, cut off the torn row and keep the rest for later."""
+        """Continue after an incomplete write; if that fails, remove the torn row and keep the rest for later."""
         assert self._fd is not None
         try:
             return written + os.write(self._fd, data[written:])
@@ -115,7 +115,7 @@ class RowTable(Generic[Row]):
 
 
 def _open_whole(path: Path) -> int:
-    """Open `path` for appending, and cut off a torn row that a killed predecessor may have left."""
+    """Open `path` for appending, and remove an incomplete last row that a killed process may have left."""
     fd = open_append(path)
     end = os.fstat(fd).st_size
     while end > 0:
@@ -131,7 +131,7 @@ def _open_whole(path: Path) -> int:
 
 
 class _SecondsText(dict[int | None, str]):
-    """A cache of times as stored text: many rows share one instant.
+    """A cache of times as stored text, because many rows share the same instant.
 
     One division and nine decimals give back every nanosecond of a run of up to 48 days.
     """
@@ -142,7 +142,7 @@ class _SecondsText(dict[int | None, str]):
 
 
 def _message_lines(outcomes: Sequence[Outcome]) -> list[str]:
-    """Return the lines of messages. Consecutive outcomes often differ in their edges alone and share text."""
+    """Return the JSON lines of messages. Consecutive outcomes often differ only in their edges, and share text."""
     at, lines = _SecondsText(), []
     last: object = None
     text = ""
@@ -155,7 +155,7 @@ def _message_lines(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def _outcome_text(outcome: Outcome, at: Mapping[int | None, str]) -> str:
-    """Return the part of a row that all messages of an outcome have in common."""
+    """Return the part of a row that all messages of an outcome share."""
     _, (kind, epoch, (round, step), _, attempt), nbytes, sent, arrived, fate = outcome
     return (
         f'"kind":"{kind._value_}","epoch":{epoch},"round":{round},"step":{step},"attempt":{attempt},'
@@ -164,7 +164,7 @@ def _outcome_text(outcome: Outcome, at: Mapping[int | None, str]) -> str:
 
 
 def _metric_lines(rows: Sequence[Figures]) -> list[str]:
-    """Return the lines of metrics. Figures of a round share all text but their names and values."""
+    """Return the JSON lines of metrics. Figures of a round share all text except their names and values."""
     at, lines = _SecondsText(), []
     for at_ns, node, round, figures in rows:
         head = f'{{"at_s":{at[at_ns]},"node":{"null" if node is None else node},"round":{round},"name":'
@@ -209,7 +209,7 @@ class MessageTable(RowTable[Outcome]):
         super().__init__(store / f"messages-{name}.jsonl", _message_lines)
 
     def outcome(self, outcome: Outcome) -> None:
-        """Buffer an outcome, a row for each edge."""
+        """Buffer an outcome, as one row for each edge."""
         edges = outcome.edges
         if len(edges) <= FLUSH_ROWS:
             self.add(outcome, len(edges))
@@ -220,7 +220,7 @@ class MessageTable(RowTable[Outcome]):
 
 
 class _SampledMessages:
-    """The table of messages where only some are recorded, and the totals of all."""
+    """The table of messages when only some are recorded, with totals of all messages."""
 
     def __init__(self, store: Path, name: str, sampling: Sampling) -> None:
         self._rows = MessageTable(store, name)
@@ -246,7 +246,7 @@ class _SampledMessages:
         self._totals.written()
 
     def flush(self) -> None:
-        """Append the buffered rows; totals only once they stand for many messages."""
+        """Append the buffered rows, and the totals once they cover enough messages."""
         if self._totals.due:
             self._write_totals()
         for table in (self._rows, self._links, self._rounds):
@@ -258,7 +258,7 @@ class _SampledMessages:
 
 
 def _close(*tables: RowTable[Any] | _SampledMessages) -> None:
-    """Close all tables. Raises the first RunError of a table whose last rows the disk refuses."""
+    """Close all tables. Raises the first RunError of a table whose last rows can't be written."""
     failure: RunError | None = None
     for table in tables:
         try:
@@ -298,31 +298,31 @@ class StoreWriter:
         )
 
     def outcome(self, outcome: Outcome, payloads: Sequence[Payload] = ()) -> None:
-        """Record messages and their fate, without their contents. Raises RunError where a due flush fails."""
+        """Record messages and their fate, without their contents. Raises RunError if the buffer can't be written."""
         self._messages.outcome(outcome)
 
     def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
-        """Record numbers, as null if not finite. Raises RunError where a due flush fails."""
+        """Record metrics, as null if not finite. Raises RunError if the buffer can't be written."""
         self._metrics.add((at_ns, node, round, figures), len(figures))
 
     def event(self, at_ns: int, node: NodeId | None, round: int, kind: str, **details: Scalar) -> None:
-        """Record one event. Raises RunError where a due flush fails."""
+        """Record one event. Raises RunError if the buffer can't be written."""
         self._events.add(
             f'{{"at_s":{at_ns / 1e9:.9f},"node":{"null" if node is None else node},"round":{round},'
             f'"kind":{_quote(kind)},"details":{dump_json(details)}}}\n'
         )
 
     def wait(self, waited: WaitRecord) -> None:
-        """Record a wait that is over. Raises RunError where a due flush fails."""
+        """Record a wait that is over. Raises RunError if the buffer can't be written."""
         self._waits.add(waited)
 
     def flush(self) -> None:
-        """Append all buffered rows as whole lines. Raises RunError where the disk refuses."""
+        """Append all buffered rows as whole lines. Raises RunError if they can't be written."""
         for table in self._tables:
             table.flush()
 
     def close(self) -> None:
-        """Flush and close. Raises RunError where the disk refuses the last rows."""
+        """Write the buffered rows and close the files. Raises RunError if the last rows can't be written."""
         _close(*self._tables)
 
     def __enter__(self) -> Self:
