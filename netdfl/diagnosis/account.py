@@ -26,7 +26,7 @@ FateText: TypeAlias = Annotated[Fate, PlainValidator(lambda fate: Fate.read(str(
 
 
 def _message_id(data: Any) -> Any:
-    """Return an id for validation; ids of netdfl 0.2.0, with a flat round and step and no part, get today's form."""
+    """Convert the message id of an account for validation, also from the form of netdfl 0.2.0."""
     match data:
         case [kind, incarnation, int(round), step, attempt]:
             return kind, incarnation, (round, step), 0, attempt
@@ -34,7 +34,7 @@ def _message_id(data: Any) -> Any:
 
 
 def _peer_message(data: Any) -> Any:
-    """Return a peer's message for validation; (destination, round, step), as in netdfl 0.2.0, gets the present form."""
+    """Convert a peer's message of an account for validation, also from the form of netdfl 0.2.0."""
     match data:
         case [dst, round, step]:
             return dst, (Kind.DATA, (round, step))
@@ -49,7 +49,7 @@ PeerMessageText: TypeAlias = Annotated[PeerMessage, BeforeValidator(_peer_messag
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitAccount:
-    """The wait of a node, as the node reports it.
+    """The wait of a node, as reported by the node.
 
     Attributes:
         what: the kind of the wait.
@@ -81,7 +81,7 @@ class WaitAccount:
 
 
 class WaitInBrief(NamedTuple):
-    """A short form of a wait: its round, the awaited nodes (none if they are not known), and its beginning."""
+    """The short form of a wait: its round, the awaited nodes (none if unknown), and its beginning."""
 
     round: int
     awaited: tuple[NodeId, ...]
@@ -90,7 +90,7 @@ class WaitInBrief(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeAccount:
-    """The counts and latest messages of one edge, as its sender reports them.
+    """The counts and latest messages of one edge, as reported by its sender.
 
     Attributes:
         sent: number of messages handed to the transport.
@@ -113,7 +113,7 @@ class EdgeAccount:
     slots: tuple[tuple[str, int, tuple[StepRun, ...]], ...] = ()
 
     def was_sent(self, id: LogicalId, epoch: int) -> bool:
-        """Whether the message `id` was sent in the sender's life `epoch`."""
+        """Return whether the message `id` was sent in the sender's life `epoch`."""
         return any(
             first <= id.at <= last
             for each, life, runs in self.slots
@@ -173,13 +173,13 @@ class Account:
     stack: str = ""
 
     def is_past(self, slot: StepId) -> bool:
-        """Whether the node is past a step, so that it sends nothing for it by itself any more."""
+        """Return whether the node is past a step, so that it sends nothing more for it unless asked."""
         if self.state is State.FINISHED:
             return True
         return self.round > slot[0] if self.next is None else self.next > slot
 
     def took_for_gone(self, node: NodeId, round: int) -> bool:
-        """Whether this node sent `node` nothing in `round` because `node` was called gone."""
+        """Return whether this node sent `node` nothing in `round` because it considered `node` gone."""
         return any(first <= round <= last for first, last in self.left_out.get(node, ()))
 
     def to_json(self) -> Json:
@@ -189,7 +189,7 @@ class Account:
 
     @staticmethod
     def from_json(data: Json) -> Account:
-        """Return the account from data of `to_json`, through JSON or not. Raises ValueError."""
+        """Return the account from data that `to_json` made, after JSON or not. Raises ValueError."""
         return _ACCOUNT.validate_python(data)
 
 
@@ -254,7 +254,7 @@ def give_account(
 
 
 def wait_in_brief(node: Node) -> WaitInBrief | None:
-    """Return the present wait of `node`, or None."""
+    """Return the current wait of `node`, or None."""
     wait = node.waits.current
     if wait is None:
         return None
@@ -263,13 +263,13 @@ def wait_in_brief(node: Node) -> WaitInBrief | None:
 
 
 def waits_in_vain(account: Account, server: NodeId) -> bool:
-    """Whether a client waits for its `server` alone and has no unread message, so that it has nothing left to do."""
+    """Return whether a client waits only for its `server` and has no unread message, so has nothing left to do."""
     wait = account.wait
     return wait is not None and wait.essential and wait.sources == (server,) and not wait.have and not account.early
 
 
 def _busy_since_ns(node: Node) -> int:
-    """Return since when a node that does not wait has been fetching a model or working."""
+    """Return the time since when a node has worked or fetched a model instead of waiting."""
     return max(node.born_ns, node.waits.went_on_ns) if node.models.since_ns is None else node.models.since_ns
 
 
@@ -304,7 +304,7 @@ def _waiting(node: Node) -> WaitAccount | None:
 
 
 def _sending(ledger: NodeLedger, outgoing: OutgoingMessages) -> WaitAccount | None:
-    """Return the wait of a send that lasts: for room at the receiver to which most messages are in flight."""
+    """Return the wait of a blocked send: for room at the receiver to which most messages are under way."""
     multicasts, since_ns = outgoing.held_up
     dsts = [dst for multicast in multicasts for dst in multicast.dsts]
     counts = [(dst, edges[dst]) for edges in (ledger.edges, ledger.aside) for dst in dsts if dst in edges]
@@ -339,7 +339,7 @@ def _count(edge: EdgeCount, flying: Iterable[tuple[MessageId, int]]) -> EdgeAcco
 
 
 def stack_of(coroutine: object) -> str:
-    """Return the stack of a coroutine, from the outermost await to the innermost."""
+    """Return a coroutine's stack as text, from the outermost await to the innermost."""
     lines = []
     while coroutine is not None:
         frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "gi_frame", None)

@@ -24,7 +24,7 @@ from netdfl.diagnosis.why import Grounds
 def diagnose(
     snapshot: Snapshot, *, patience_ns: int, window: Snapshot | None = None, allows: Allows = lambda setting: True
 ) -> list[Finding]:
-    """Return all stalls: first the permanent ones, then those that have lasted `patience_ns`.
+    """Return all stalls: the permanent ones first, then those that have lasted `patience_ns`.
 
     `window` is an earlier snapshot; messages without progress since then are a livelock. `allows` returns whether the
     scenario could be given a setting; remedies are such settings.
@@ -46,7 +46,7 @@ def diagnose(
 
 
 def confirm(findings: Collection[Finding], first: Snapshot, second: Snapshot) -> list[Finding]:
-    """Mark permanent stalls as `suspected`, unless their nodes stood still between two snapshots.
+    """Mark permanent stalls as `suspected`, unless their nodes did not move between two snapshots.
 
     Answers to probes come at different times, so one snapshot may show a wait and miss the message that ended it. If
     two snapshots show the same waits and the same counts, the fleet was in this state at a moment between them.
@@ -76,7 +76,7 @@ LONGEST_ROUND_NS = 3600 * NS_PER_S
 
 
 def find_livelock(before: Snapshot, now: Snapshot) -> Finding | None:
-    """Return a livelock: messages passed between two snapshots, but no node finished a round, nor is about to.
+    """Return a livelock: messages passed between two snapshots, but no node finished a round or is about to.
 
     A node may be about to finish if it worked all the time, if it has just returned, or if it made steps of its round
     and at that pace needs at most `LONGEST_ROUND_NS` for the others. A node that is down for good is not.
@@ -108,13 +108,13 @@ def find_livelock(before: Snapshot, now: Snapshot) -> Finding | None:
 
 
 def _unmoved(before: Snapshot, now: Snapshot, node: NodeId) -> bool:
-    """Whether a node was in one state other than waiting through the whole window, as a straggler is, or was down."""
+    """Return whether a node stayed busy or down, without waiting for messages, since the snapshot `before`."""
     own, then = now.nodes[node], before.nodes[node]
     return (own.wait is None and own.since_ns <= before.at_ns) or then.state is State.CRASHED
 
 
 def _will_end(before: Snapshot, now: Snapshot, node: NodeId) -> bool:
-    """Whether a node will end its round if it makes steps at the same pace."""
+    """Return whether a node will finish its round if it continues to make steps at the same pace."""
     then, own = before.nodes[node], now.nodes[node]
     if then.round != own.round or own.step <= then.step:
         return False

@@ -1,4 +1,4 @@
-"""The fidelity of an emulation above a real transport: scheduled against achieved delays by link, and loop lag.
+"""The fidelity of an emulation above a real transport: scheduled and achieved delays, and event loop lag.
 
 Nodes measure while they run, and each records one event (`fidelity`). The supervisor's side reads these events and
 judges them by the scenario's bound. Only links that delayed messages are judged.
@@ -31,7 +31,7 @@ _SHOWN = 20
 
 @dataclass(slots=True)
 class LinkTimes:
-    """The scheduled and achieved delays of the messages of one link, in nanoseconds, and their bytes."""
+    """The scheduled and the achieved delays of one link's messages, in nanoseconds, and their bytes."""
 
     messages: int = 0
     nbytes: int = 0
@@ -82,7 +82,7 @@ FEWEST = 10
 
 @dataclass
 class Meter:
-    """The measurements of one node: the delays of its in-links, and the lag of its event loop."""
+    """The measurements of one node: the delays of incoming links, and the lag of its event loop."""
 
     links: dict[NodeId, LinkTimes] = field(default_factory=dict)
     lags_ns: list[int] = field(default_factory=list)
@@ -93,14 +93,14 @@ class Meter:
             self.links.setdefault(src, LinkTimes()).add(nbytes, sent_ns, due_ns, at_ns)
 
     async def watch_loop(self, clock: Clock) -> None:
-        """Sample how much later than asked the event loop wakes up, until cancelled."""
+        """Measure repeatedly how late the event loop wakes up from sleep, until cancelled."""
         while True:
             before = clock.now_ns()
             await asyncio.sleep(_SAMPLE_NS / NS_PER_S)
             self.lags_ns.append(max(0, clock.now_ns() - before - _SAMPLE_NS))
 
     def to_json(self) -> dict[str, Scalar]:
-        """Return the details of the node's event."""
+        """Return the details of the node's event `fidelity`."""
         lags = sorted(self.lags_ns) or [0]
         lag = {"p50": lags[len(lags) // 2], "p99": lags[len(lags) * 99 // 100], "max": lags[-1]}
         return {
@@ -110,29 +110,29 @@ class Meter:
 
 
 class FidelityVerdict(NamedTuple):
-    """The summary for `result.json`, and a sentence about links beyond the bound; empty if there are none."""
+    """The fidelity for `result.json`, and a sentence about links that exceed the bound; empty if there are none."""
 
     summary: Json | None
     missed: str
 
 
 class NetworkDelays:
-    """The delays that the real network between machines adds, as a world measured them."""
+    """The delays that the real network between machines adds, as measured before the run."""
 
     def __init__(self, links: Json) -> None:
-        """Take the measurements from `links` of the result; without machines, nothing is added."""
+        """Read the measurements in `links` of the result; if all nodes are on one machine, no delay is added."""
         self._where = {node: name for name, nodes in links.get("machines", {}).items() for node in nodes}
         self._told = {(way["src"], way["dst"]): way for way in links.get("network", ())}
 
     def adds_s(self, src: NodeId, dst: NodeId, nbytes: float) -> float:
-        """Return the time that the network takes: half a round trip, and the bytes at the rate; 0 on one machine."""
+        """Return the network's delay in seconds: half a round trip, plus the bytes at the rate; 0 on one machine."""
         told = self._told.get((self._where.get(src, ""), self._where.get(dst, "")), {})
         trip, rate = told.get("round_trip_s"), told.get("rate_bps")
         at_rate = 8 * nbytes / rate if isinstance(rate, float | int) and rate > 0 else 0.0
         return trip / 2 + at_rate if isinstance(trip, float | int) else 0.0
 
     def name(self, src: NodeId, dst: NodeId) -> str:
-        """Return the machines of a link, in words."""
+        """Return the names of the machines at both ends of a link, as text."""
         return f"{self._where[src]} and {self._where[dst]}"
 
 
@@ -140,7 +140,7 @@ _ON_ONE = NetworkDelays({})
 
 
 def judge_fidelity(run: Run, *, relative: float, slack_ns: int, ways: NetworkDelays = _ON_ONE) -> FidelityVerdict:
-    """Judge the measurements of the nodes of `run`.
+    """Judge the emulation delays that the nodes of `run` measured.
 
     Half of a link's messages may be late by any time (a first one opens a connection). The others may be late by
     `relative` times the mean scheduled delay, or by `slack_ns`, whichever is more. A link with fewer than `FEWEST`
@@ -182,7 +182,7 @@ MOST_UNREAD = 0.001
 
 
 def judge_packets(counts: Json) -> str:
-    """Return how a forwarder missed the schedule of its links, by its `counts`; empty if it did not.
+    """Return a sentence if a forwarder missed its schedule, according to `counts`; else empty.
 
     A packet is late if it left later than due, or waited in its sender's device before it was read.
     """

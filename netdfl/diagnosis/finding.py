@@ -1,4 +1,4 @@
-"""Findings: the results of a diagnosis, each a stall with its cause, roots, grounds and proof.
+"""Findings: the results of a diagnosis, each a stall with its cause, root nodes, reasons and proof.
 
 The `stalls` folder of a run holds each finding with the snapshot that proves it and the stacks of its nodes.
 """
@@ -40,7 +40,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One stall.
+    """One diagnosed stall.
 
     Attributes:
         cause: its cause.
@@ -80,7 +80,7 @@ class Finding:
 
     @property
     def what(self) -> str:
-        """The waits and their reasons, in a sentence without its end."""
+        """The waits and their reasons, as a sentence without its end."""
         return self.told or say(self.grounds, self.roots, self.behind, permanent=self.permanent)
 
     @property
@@ -104,7 +104,7 @@ class Finding:
         return f"{ends}; {settings} would not wait for it." if settings else f"{ends}."
 
     def is_same(self, other: Finding) -> bool:
-        """Whether two looks show the same stall, which may have grown: some node waits for the same node as before.
+        """Return whether two findings show the same stall, which may have grown: some wait is in both.
 
         A deadlock or a lost message belongs to one round, so these findings must be of one round too.
         """
@@ -118,30 +118,30 @@ class Finding:
 
     @property
     def waits(self) -> frozenset[tuple[NodeId, NodeId, int]]:
-        """The waits, as (waiter, source, round)."""
+        """The waits of the stall, as (waiter, source, round)."""
         return frozenset((each.waiter, each.source, each.round) for each in self.grounds.reasons)
 
     def is_kin(self, other: Finding) -> bool:
-        """Whether another look may show this stall with other waiters, who wait for the same nodes."""
+        """Return whether another finding may be this stall with other waiters that wait for the same nodes."""
         return self.cause is other.cause and not self.of_one_round and self.culprits == other.culprits
 
     @property
     def of_one_round(self) -> bool:
-        """Whether the stall belongs to a single round: the same waits in the next round would be another stall."""
+        """Whether the stall belongs to a single round, so that the same waits in the next round are another stall."""
         return self.cause in (Cause.DEADLOCK, Cause.LOST_MESSAGE)
 
     @property
     def seen_ns(self) -> int:
-        """The time of the last look that showed the stall, at which its sentence was true."""
+        """The time of the last look that showed the stall."""
         return max(self.grounds.at_ns, self.found_ns)
 
     @property
     def detection_s(self) -> float:
-        """Seconds from the beginning of the stall to the moment when it was found."""
+        """Seconds from the beginning of the stall to its detection."""
         return (self.found_ns - self.began_ns) / NS_PER_S
 
     def to_event(self) -> dict[str, Any]:
-        """Return the details for the record's events `stall` and `recovered`."""
+        """Return the details for the events `stall` and `recovered` in the record."""
         known = {**self.to_json(), "what": self.what}
         return {key: known[key] for key in ("cause", "roots", "culprits", "behind", "what", "remedies", "text")}
 
@@ -169,7 +169,7 @@ class Finding:
 
 
 def by_verdict(findings: Iterable[Finding]) -> dict[str, list[Json]]:
-    """Return findings as `result.json` lists them: confirmed `deadlocks`, and all other `stalls`."""
+    """Return findings as listed in `result.json`: confirmed `deadlocks`, and all other `stalls`."""
     found: dict[str, list[Json]] = {"deadlocks": [], "stalls": []}
     for each in findings:
         confirmed = each.cause is Cause.DEADLOCK and not each.suspected and not each.over
@@ -181,7 +181,7 @@ SMALL_FLEET = 100
 
 
 def keep_stall(run: RunDirectory, finding: Finding, snapshot: Snapshot) -> Path | None:
-    """Write one finding with its proof; return the path, None if the folder is full. Raises RunError on a full disk."""
+    """Write a finding with its proof; return the path, None if the folder is full. Raises RunError on a full disk."""
     if not run.kept:
         return None
     folder = run.path / FOLDER
@@ -201,7 +201,7 @@ def keep_stall(run: RunDirectory, finding: Finding, snapshot: Snapshot) -> Path 
 
 
 def _shown(finding: Finding, snapshot: Snapshot) -> set[NodeId]:
-    """Return the nodes that prove the finding: all of a small fleet, else the named ones and the nodes they await."""
+    """Return the nodes that prove a finding: all of a small fleet, else those named and those they wait for."""
     if len(snapshot.nodes) <= SMALL_FLEET:
         return set(snapshot.nodes)
     named = {*finding.roots, *finding.culprits, *finding.behind, *(node for pair in finding.witness for node in pair)}

@@ -1,4 +1,4 @@
-"""The outgoing messages of a node: which sends wait for room now, and which messages can be sent again.
+"""The outgoing messages of a node: which sends wait for room, and which messages can be repeated.
 
 Relies on: a transport whose `send` returns once all messages are taken, so that a send under way is one that flow
 control holds up.
@@ -25,10 +25,10 @@ AWAITED = (Kind.DATA, Kind.NOTICE, Kind.REQUEST, Kind.REPLY)
 
 
 class OutgoingMessages:
-    """The outgoing messages of a node. A `Transport` around another one."""
+    """A `Transport` around another one that tracks outgoing messages of a node."""
 
     def __init__(self, inner: Transport, clock: Clock, *, keep: int = 0) -> None:
-        """Send through `inner`; keep the last `keep` messages for sending again."""
+        """Send through `inner`; keep the last `keep` messages so that they can be repeated."""
         self.inner, self.clock, self.keep = inner, clock, keep
         self._sending: dict[object, tuple[Sequence[Multicast], int]] = {}
         self._kept: OrderedDict[PeerMessage, Message] = OrderedDict()
@@ -38,7 +38,7 @@ class OutgoingMessages:
         self.inner.attach(sink)
 
     async def send(self, multicasts: Sequence[Multicast]) -> None:
-        """Send the messages; while the call waits, `held_up` shows them."""
+        """Send the messages; while the call waits, `held_up` has them."""
         self._remember(multicasts)
         this = object()
         self._sending[this] = multicasts, self.clock.now_ns()
@@ -49,7 +49,7 @@ class OutgoingMessages:
 
     @property
     def held_up(self) -> tuple[Sequence[Multicast], int]:
-        """The multicasts of the send that has waited longest, and since when; empty if no send waits.
+        """The multicasts of the longest waiting send, and the time since when; empty if no send waits.
 
         A node whose send waits still asks and answers others, so several sends may wait at a time. Heartbeats and
         questions that wait hold up nothing.
@@ -69,11 +69,11 @@ class OutgoingMessages:
             self._kept.popitem(last=False)
 
     def can_send_again(self, sent: PeerMessage) -> bool:
-        """Whether the message is still kept."""
+        """Return whether a sent message is still kept."""
         return sent in self._kept
 
     async def send_again(self, sent: PeerMessage) -> None:
-        """Send a kept message as its next attempt. Raises KeyError if it is not kept."""
+        """Repeat a kept message as its next attempt. Raises KeyError if it is not kept."""
         before = self._kept[sent]
         again = before._replace(attempt=before.attempt + 1)
         self._kept[sent] = again

@@ -18,7 +18,7 @@ WaitPath: TypeAlias = tuple[tuple[NodeId, int], ...]
 
 
 class EdgeChasingProbe(NamedTuple):
-    """A message of a detector, from `src` to `dst`.
+    """A message of deadlock detection from `src` to `dst`.
 
     Attributes:
         kind: `probe` of edge chasing, `query` and `reply` of diffusing computations, or `sent`, the answer that `src`
@@ -43,7 +43,7 @@ Computation: TypeAlias = tuple[NodeId, int]
 
 @dataclass
 class AndDetector:
-    """Edge chasing: a probe that comes back to its initiator proves a cycle of AND waits."""
+    """Deadlock detection by edge chasing: a probe that returns to its initiator proves a cycle of AND waits."""
 
     node: NodeId
     deadlocked: bool = False
@@ -53,18 +53,18 @@ class AndDetector:
     _seen: set[Computation] = field(default_factory=set)
 
     def wait(self, sources: Collection[NodeId]) -> None:
-        """Begin a wait for all of `sources`; empty: the node goes on."""
+        """Set the nodes for which this node waits, all of them; empty: it does not wait."""
         self._waits_for = tuple(sorted(sources))
         self._seen.clear()
         self.deadlocked = False
 
     def start(self) -> list[EdgeChasingProbe]:
-        """Begin a computation; return a probe to each awaited node. Call this when a wait has lasted long."""
+        """Start a detection; return a probe to each awaited node. Call this when a wait has lasted long."""
         self._number += 1
         return self._ask(self.node, self._number)
 
     def receive(self, probe: EdgeChasingProbe) -> list[EdgeChasingProbe]:
-        """Pass a probe on, once per computation and wait; a node that does not wait drops it."""
+        """Pass a probe on, once per detection and wait; drop it if this node does not wait."""
         key = (probe.initiator, probe.number)
         if not self._waits_for or key in self._seen:
             return []
@@ -80,7 +80,7 @@ class AndDetector:
 
 
 class _Engagement(NamedTuple):
-    """The part of a node in a computation: the first node that asked, the number of replies due, and who replied."""
+    """A node's part in a diffusing computation: who asked first, the replies still due, and who has replied."""
 
     by: NodeId
     due: int
@@ -89,7 +89,7 @@ class _Engagement(NamedTuple):
 
 @dataclass
 class OrDetector:
-    """A diffusing computation: replies to all queries prove that no node that could help still runs."""
+    """Deadlock detection by a diffusing computation: replies to all queries prove that no awaited node can run."""
 
     node: NodeId
     deadlocked: bool = False
@@ -99,18 +99,18 @@ class OrDetector:
     _engaged: dict[Computation, _Engagement] = field(default_factory=dict)
 
     def wait(self, sources: Collection[NodeId]) -> None:
-        """Begin a wait for any of `sources`; empty: the node goes on."""
+        """Set the nodes for which this node waits, any one of them; empty: it does not wait."""
         self._waits_for = tuple(sorted(sources))
         self._engaged.clear()
         self.deadlocked = False
 
     def start(self) -> list[EdgeChasingProbe]:
-        """Begin a computation; return a query to each awaited node. Call this when a wait has lasted long."""
+        """Start a detection; return a query to each awaited node. Call this when a wait has lasted long."""
         self._number += 1
         return self._engage((self.node, self._number), self.node)
 
     def receive(self, probe: EdgeChasingProbe) -> list[EdgeChasingProbe]:
-        """Spread a first query, answer a later one, count a reply; a node that does not wait does nothing."""
+        """Pass on a first query, answer later ones, and count replies; do nothing if this node does not wait."""
         key = (probe.initiator, probe.number)
         if not self._waits_for:
             return []

@@ -1,4 +1,4 @@
-"""The search of a node and its peers for deadlocks, without a supervisor: a node that has waited long sends probes.
+"""The deadlock detection of nodes without a supervisor: a node that has waited long sends probes.
 
 A probe is a message of kind `probe` over the normal transport, with the delays, losses and bytes of its links. A node
 passes a probe on only while it waits itself, and only if it has not sent the message that the asking node awaits. If it
@@ -33,12 +33,12 @@ MOST_ATTEMPTS = 1 << 16
 
 
 class DeadlockProber:
-    """The part of one node in the search. `found` gets each finding once."""
+    """One node's part in the deadlock detection. `found` is called with each finding once."""
 
     def __init__(
         self, node: Node, *, after_ns: int, found: Callable[[Finding], None], still: Callable[[], bool] = lambda: False
     ) -> None:
-        """Send probes once a wait of `node` has lasted `after_ns`, but not while `still()` says that it is paused."""
+        """Send probes once a wait of `node` has lasted `after_ns`, unless `still()` says that it is paused."""
         self.node, self.after_ns = node, after_ns
         self._found, self._still = found, still
         self._chase, self._diffuse = AndDetector(node.id), OrDetector(node.id)
@@ -52,7 +52,7 @@ class DeadlockProber:
         node.mailbox.on(Kind.PROBE, self.take)
 
     async def run(self) -> None:
-        """Look at the node's wait until cancelled, ever less often while it lasts and nothing is found."""
+        """Check the node's wait until cancelled, less and less often while nothing is found."""
         clock, pause_ns = self.node.clock, self.after_ns
         while True:
             await clock.sleep_until(clock.now_ns() + pause_ns)
@@ -60,7 +60,7 @@ class DeadlockProber:
             pause_ns = min(2 * pause_ns, BACKOFF * self.after_ns) if asked and self._proofs == 0 else self.after_ns
 
     def _look(self, clock: Clock) -> bool:
-        """Begin a computation if the wait has lasted long; return whether it did."""
+        """Start a detection if the wait has lasted long; return whether it did."""
         self._follow()
         wait = self._wait
         if wait is None or self._told or clock.now_ns() - wait.since_ns < self.after_ns:
@@ -73,7 +73,7 @@ class DeadlockProber:
     # the node's wait
 
     def _follow(self) -> None:
-        """Update the detectors if the node's wait is another one, or has fewer sources."""
+        """Update the detectors if the node has a new wait, or fewer awaited nodes."""
         wait = self.node.waits.current
         if wait is not None and (wait.sources is None or wait.deadline_ns is not None):
             wait = None  # the senders are not known, or time ends the wait
@@ -96,7 +96,7 @@ class DeadlockProber:
         return wait.need - len(wait.have) == 1
 
     def _gave(self, to: NodeId, id: LogicalId) -> bool:
-        """Whether this node has sent the message `id` that `to` awaits, or is past its step."""
+        """Return whether this node has sent the message `id` that `to` awaits, or is past its step."""
         round, step = id.at
         if id.kind is Kind.REPLY:
             return self.node.requests.answered.get(to) == (round, step)
@@ -105,7 +105,7 @@ class DeadlockProber:
         return self._wait.round < round or self._wait.step >= step
 
     def _will_give(self, to: NodeId, id: LogicalId) -> bool:
-        """Whether this node will send `id` despite its own wait: it serves requests, or sends the message again."""
+        """Return whether this node will send `id` although it waits, as a reply or as a repetition."""
         delivery = self.node.delivery
         if id.kind is Kind.REPLY:
             return self.node.requests.serving
@@ -114,7 +114,7 @@ class DeadlockProber:
     # messages
 
     def take(self, message: Message) -> Fate:
-        """Take a probe; a malformed one is refused."""
+        """Handle a probe; refuse a malformed one."""
         try:
             probe, id = _read(message)
         except (KeyError, TypeError, ValueError):
@@ -142,7 +142,7 @@ class DeadlockProber:
                 self._tell(Cause.DEADLOCK, detector.members)
 
     def _was_sent(self, probe: EdgeChasingProbe) -> None:
-        """Note that an awaited node has sent its message, which is lost or still on its way."""
+        """Record that an awaited node has sent its message, which is lost or still under way."""
         wait = self._wait
         if wait is None or probe.initiator != self.node.id or probe.src not in self._missing:
             return
@@ -199,7 +199,7 @@ class DeadlockProber:
 
 
 def _read(message: Message) -> tuple[EdgeChasingProbe, LogicalId]:
-    """Return the probe in `message`. Raises KeyError, TypeError or ValueError for nonsense."""
+    """Read the probe in `message`. Raises KeyError, TypeError or ValueError for invalid contents."""
     meta: Any = message.payload.meta
     kind, round, step = meta["slot"]
     path = tuple((int(node), int(own)) for node, own in meta["path"])

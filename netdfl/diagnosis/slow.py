@@ -1,4 +1,4 @@
-"""Stalls that can still end: stragglers, outages that heal, full mailboxes, blocked event loops."""
+"""Temporary stalls: slow nodes, outages that heal, full mailboxes, blocked event loops."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from netdfl.diagnosis.why import IS_DOWN, Grounds, ReasonKind
 
 
 def find_slow(snapshot: Snapshot, stuck: Collection[NodeId], patience_ns: int) -> list[Finding]:
-    """Return the causes of waits that are not `stuck` and have lasted `patience_ns`, one finding for each culprit."""
+    """Return findings about waits that are not permanent (`stuck`) and have lasted `patience_ns`, one per culprit."""
     slow = [n for n, w in snapshot.waiting if n not in stuck and snapshot.at_ns - w.since_ns >= patience_ns]
     ends: defaultdict[tuple[Cause, Hashable], dict[Edge, None]] = defaultdict(dict)
     behind: defaultdict[tuple[Cause, Hashable], set[NodeId]] = defaultdict(set)
@@ -30,7 +30,7 @@ def find_slow(snapshot: Snapshot, stuck: Collection[NodeId], patience_ns: int) -
 
 
 def _together(snapshot: Snapshot, pair: Edge) -> Hashable:
-    """Return the key of a stall: its message, an outage that ends at one time, or else the culprit."""
+    """Return the key by which waits belong to one stall: a message, an outage with its end, or the culprit."""
     if why_of(snapshot, *pair) is ReasonKind.CUT:
         edge = edge_of(snapshot, pair)
         return "cut", edge.event, edge.heals_ns
@@ -38,7 +38,7 @@ def _together(snapshot: Snapshot, pair: Edge) -> Hashable:
 
 
 def _is_young(snapshot: Snapshot, pair: Edge, patience_ns: int) -> bool:
-    """Whether the awaited message was sent, or the culprit's work began, less than `patience_ns` ago."""
+    """Return whether the awaited message was sent, or its sender began to work, less than `patience_ns` ago."""
     since_ns = awaited_of(snapshot, pair).since_ns
     if why_of(snapshot, *pair) is ReasonKind.AT_WORK:
         since_ns = snapshot.nodes[pair[1]].since_ns
@@ -50,7 +50,7 @@ def _by_message(snapshot: Snapshot, pair: Edge) -> bool:
 
 
 def _ends(snapshot: Snapshot, start: NodeId, stuck: Collection[NodeId]) -> Iterator[tuple[Cause, Edge]]:
-    """Follow the waits from `start` to their ends; yield each as (cause, (waiter, source))."""
+    """Follow the waits from `start` to where they end; yield each end as (cause, (waiter, source))."""
     seen, todo = {start}, [start]
     while todo:
         node = todo.pop()
@@ -72,7 +72,7 @@ def _say(snapshot: Snapshot, cause: Cause, pairs: Sequence[Edge], reached: Colle
 
 
 def _until(snapshot: Snapshot, pairs: Sequence[Edge]) -> int | None:
-    """Return when the scenario or a deadline ends the last of these waits; None unless it is known for all.
+    """Return when the scenario or a deadline ends the last of these waits; None if unknown for any.
 
     A node that is down behind a link that is down sends nothing before both outages are over.
     """
@@ -88,7 +88,7 @@ def _until(snapshot: Snapshot, pairs: Sequence[Edge]) -> int | None:
 
 
 def _blocked_alone(snapshot: Snapshot, patience_ns: int, found: Sequence[Finding]) -> Iterator[Finding]:
-    """Yield findings about event loops that do not answer, and for which no node waits yet."""
+    """Yield findings about event loops that do not answer, if no node waits for them yet."""
     told = {culprit for finding in found if finding.cause is Cause.BLOCKED_LOOP for culprit in finding.culprits}
     for node, now in sorted(snapshot.nodes.items()):
         silent_ns = snapshot.at_ns - now.since_ns

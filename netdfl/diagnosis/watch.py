@@ -1,4 +1,4 @@
-"""The pace of a fleet, which says when to look at it, and the history of its findings. No I/O, for every world.
+"""The pace of a fleet, which decides when to look at it, and the history of its findings. No I/O.
 
 `Pace` learns how long rounds take, so that a look comes when nodes have been quiet for longer than that explains.
 `FindingHistory` keeps the findings of all looks: which are new, which are over. `Window` keeps the snapshot with which
@@ -27,16 +27,16 @@ ROUNDS_KEPT = 15
 
 
 class Pace:
-    """The rounds of the nodes, and how long they take."""
+    """The current rounds of the nodes, and the durations of past ones."""
 
     def __init__(self, nodes: Iterable[NodeId]) -> None:
-        """Begin with all `nodes` in round 0."""
+        """Start with all `nodes` in round 0."""
         self.rounds: dict[NodeId, tuple[int, int]] = dict.fromkeys(nodes, (0, 0))
         self._took: dict[NodeId, deque[int]] = {node: deque(maxlen=ROUNDS_KEPT) for node in self.rounds}
         self._stalled: dict[NodeId, int] = {}
 
     def at(self, node: NodeId, round: int, now_ns: int) -> None:
-        """Note that `node` is in `round`; if the round is new, keep how long the last one took."""
+        """Record that `node` is in `round`; if the round is new, store the duration of the last one."""
         before, since_ns = self.rounds[node]
         if round != before:
             self.rounds[node] = (round, now_ns)
@@ -44,12 +44,12 @@ class Pace:
             self._took[node].append((now_ns - since_ns) // (round - before))
 
     def stalled(self, nodes: Iterable[NodeId]) -> None:
-        """Note that a stall holds `nodes` up, so that the time of their present rounds does not count."""
+        """Record that a stall delays `nodes`, so that their current rounds do not count for durations."""
         self._stalled.update((node, self.rounds[node][0]) for node in nodes)
 
     @property
     def round_ns(self) -> int | None:
-        """How long a round takes the slowest node; None before the first round ends.
+        """The usual duration of a round at the slowest node; None before any round ends.
 
         The median of each node's last rounds counts, because one of them may contain a stall.
         """
@@ -57,44 +57,44 @@ class Pace:
 
     @property
     def patience_ns(self) -> int:
-        """How long a wait may last before it counts as a stall."""
+        """The time that a wait may last before it counts as a stall."""
         return FIRST_NS if self.round_ns is None else max(LEAST_NS, ROUNDS_QUIET * self.round_ns)
 
     @property
     def look_ns(self) -> int:
-        """Time between two looks at a fleet."""
+        """The time between two looks at a fleet."""
         return FIRST_LOOK_NS if self.round_ns is None else self.patience_ns // 2
 
     def next_look_ns(self, now_ns: int) -> int:
-        """Return when to look again: in a long first round ever less often, because a look asks all nodes."""
+        """Return the time of the next look. In a long first round looks become rarer, because each asks all nodes."""
         wait_ns = self.look_ns
         return now_ns + (wait_ns if self.round_ns is not None else max(wait_ns, (now_ns - FIRST_NS) // 2))
 
     @property
     def livelock_ns(self) -> int:
-        """How long messages may pass, and no node finish a round, before this counts as a livelock."""
+        """The time that messages may pass without a node finishing a round before it counts as a livelock."""
         return LEAST_LIVELOCK_NS if self.round_ns is None else max(LEAST_LIVELOCK_NS, ROUNDS_LIVELOCK * self.round_ns)
 
     @property
     def last_ns(self) -> int:
-        """The time when a node last began a round."""
+        """The time at which a node last began a round."""
         return max((since_ns for _, since_ns in self.rounds.values()), default=0)
 
     def quiet(self, now_ns: int, among: Collection[NodeId], for_ns: int | None = None) -> bool:
-        """Whether a node of `among` has begun no round for `for_ns`, by default the patience of this pace."""
+        """Return whether a node of `among` has begun no round for `for_ns`, by default this pace's patience."""
         before_ns = now_ns - (self.patience_ns if for_ns is None else for_ns)
         return any(self.rounds[node][1] <= before_ns for node in among)
 
 
 class Window:
-    """The time in which no node has begun a round, gone down or returned; messages that pass may be a livelock."""
+    """The time span without a node that began a round, went down or returned, in which a livelock may show."""
 
     def __init__(self) -> None:
-        """Begin without a snapshot."""
+        """Start without a snapshot."""
         self._first: Snapshot | None = None
 
     def before(self, snapshot: Snapshot, pace: Pace) -> Snapshot | None:
-        """Return the first snapshot of this time, if it is old enough; None otherwise."""
+        """Return the first snapshot of this time span, if it is old enough; else None."""
         first = self._first
         if first is None or first.at_ns < pace.last_ns or _down(first) != _down(snapshot):
             self._first = snapshot
@@ -107,15 +107,15 @@ def _down(snapshot: Snapshot) -> set[NodeId]:
 
 
 class FindingHistory:
-    """The findings of a run: the open ones, and those that are over."""
+    """The findings of a run: open ones, and closed ones."""
 
     def __init__(self) -> None:
-        """Begin without findings."""
+        """Start without findings."""
         self.open: list[Finding] = []
         self.closed: list[Finding] = []
 
     def take(self, found: Iterable[Finding], lasts: Callable[[Finding], bool] = lambda finding: False) -> list[Finding]:
-        """Take the findings of a look; return the news: those that are new, confirmed, or permanent by now.
+        """Add the findings of a look; return those that are new, newly confirmed, or newly permanent.
 
         A look may not name an earlier finding any more, because its patience is longer or because something may still
         end the stall. Such a finding is not over while it `lasts`, but it is not permanent any more. It is over if
@@ -141,18 +141,18 @@ class FindingHistory:
         return news
 
     def close(self, finding: Finding, how: str) -> None:
-        """Close a finding whose stall was ended by `how`: `skip` or `resend`."""
+        """Close a finding whose stall was ended by the policy `how`: `skip` or `resend`."""
         self.open = [each for each in self.open if not each.is_same(finding)]
         self.closed.append(replace(finding, over=True, ended_by=how))
 
     @property
     def findings(self) -> list[Finding]:
-        """All findings, in the order in which they were found."""
+        """All findings, in order of discovery."""
         return sorted([*self.closed, *self.open], key=lambda finding: finding.found_ns)
 
 
 def _earlier(before: Iterable[Finding], found: Sequence[Finding]) -> list[Finding | None]:
-    """Return, for each of `found`, the finding of the last look that it continues: by its waits, or by its culprits."""
+    """Return, for each of `found`, the finding of the last look that it continues, by its waits or culprits."""
     left = list(before)
     earlier: list[Finding | None] = [None] * len(found)
     for alike in (Finding.is_same, Finding.is_kin):
@@ -165,7 +165,7 @@ def _earlier(before: Iterable[Finding], found: Sequence[Finding]) -> list[Findin
 
 
 def _is_behind(before: Finding, now: Finding) -> bool:
-    """Whether all nodes of a finding that was not permanent now wait in, or behind, one that is."""
+    """Return whether all nodes of an earlier, temporary finding now wait in or behind a permanent one."""
     held = {*now.roots, *now.behind}
     return now.permanent and not before.permanent and held.issuperset((*before.roots, *before.culprits))
 

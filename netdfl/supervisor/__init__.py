@@ -1,1 +1,1 @@
-"""The supervision of a fleet: each policy is written once, for virtual and for real time."""
+"""The supervision of a fleet, with each policy written once for virtual and real time."""

@@ -1,4 +1,4 @@
-"""The evaluation of a round's models: when they are judged, and where their figures go, in every world."""
+"""The evaluation of a round's models: when it starts, and where its figures go, in every world."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHOWN = ("test_accuracy", "test_loss", "mean_local_accuracy", "consensus_distan
 
 
 class EvaluationTracker:
-    """A tracker of handed-over models that has each round judged once.
+    """A tracker of models that were handed over, which has each round evaluated once.
 
     A round waits for every evaluated node that may still hand over its model: not for nodes that have ended, nor for
     nodes that rejoined in a later round (`joined`). Models that come later are left out.
@@ -27,7 +27,7 @@ class EvaluationTracker:
         now_ns: Callable[[], int],
         judge: Callable[[int, Sequence[NodeId]], None],
     ) -> None:
-        """Track `nodes`; `judge(round, of)` must cause a call of `judged`, now or later."""
+        """Track `nodes`; `judge(round, of)` must cause a call of `judged`, immediately or later."""
         self.joined: dict[NodeId, int] = {}
         self._nodes, self._status, self._recorder, self._now_ns, self._judge = nodes, status, recorder, now_ns, judge
         self._models: dict[int, set[NodeId]] = {}
@@ -37,22 +37,22 @@ class EvaluationTracker:
 
     @property
     def over(self) -> bool:
-        """Whether every model handed over has been judged."""
+        """Whether every model that was handed over has been evaluated."""
         return not self._models and self._ordered <= self._judged
 
     def skip(self, rounds: Iterable[int]) -> None:
-        """Count these rounds as judged already."""
+        """Mark these rounds as evaluated."""
         self._ordered.update(rounds)
         self._judged.update(rounds)
 
     def saved(self, node: NodeId, round: int) -> None:
-        """Note that `node` handed over its model of `round`."""
+        """Record that `node` handed over its model of `round`."""
         if round not in self._ordered:
             self._models.setdefault(round, set()).add(node)
             self._look_at(round)
 
     def look(self) -> None:
-        """Have rounds judged that waited only for a node that has ended now."""
+        """Have rounds evaluated that waited only for a node that has now ended."""
         for round in sorted(self._models):
             self._look_at(round)
 
@@ -77,7 +77,10 @@ class EvaluationTracker:
         self._judge(round, sorted(models))
 
     def _waits(self, round: int) -> bool:
-        """Return whether a model is missing. The search continues at the last missing one: a walk per round."""
+        """Return whether a model of `round` is missing.
+
+        The search continues at the last missing node, so that it visits each node once a round.
+        """
         models, first, num = self._models[round], self._awaited.get(round, 0), len(self._nodes)
         for index in range(first, first + num):
             node = self._nodes[index % num]

@@ -1,4 +1,4 @@
-"""The state of a supervised fleet, and the connection to its nodes, shared by all parts of a supervisor."""
+"""The state of a supervised fleet and the connection to its nodes, shared by all parts of a supervisor."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from netdfl.worlds.base import VirtualWorld, World
 
 @dataclass(kw_only=True)
 class FleetState:
-    """The state of one fleet. `note` takes news; `changed` is set by each event that may end a wait.
+    """The state of one fleet. `note` receives messages for people; `changed` is set by events that may end a wait.
 
     `hellos` holds the last greeting of each process, `epochs` counts lives of nodes, `progress` holds the last report
     of
@@ -56,47 +56,47 @@ class FleetState:
         return returns_by_node(self.schedule)
 
     def now_ns(self) -> int:
-        """The fleet's time; 0 before the start."""
+        """Return the fleet's time; 0 before the start."""
         return 0 if self.start_ns is None else self.world.clock.now_ns()
 
     def broke(self, error: Exception) -> None:
-        """Note an error that ends the run; the first one counts."""
+        """Record an error that ends the run; only the first one counts."""
         begun = self.start_ns is not None
         self.error = self.error or (theirs(error) if begun else None) or error
         self.changed.set()
 
     @property
     def nodes(self) -> range:
-        """All nodes; a server is the last."""
+        """The ids of all nodes; a server has the last one."""
         return range(self.scenario.num_nodes)
 
     @property
     def server(self) -> NodeId | None:
-        """The server; None if there is none."""
+        """The id of the server; None if there is none."""
         return self.scenario.nodes if self.scenario.has_server else None
 
     @property
     def live(self) -> set[NodeId]:
-        """Nodes that run or have finished."""
+        """The nodes that are running or have finished."""
         return {n for n, s in self.status.nodes.items() if s.phase not in (Phase.DIED, Phase.CRASHED)}
 
     @property
     def running(self) -> list[NodeId]:
-        """Nodes that have rounds left."""
+        """The nodes that have rounds left."""
         return [own.node for own in self.status.running]
 
     @property
     def oracle(self) -> bool:
-        """Whether nodes learn from the supervisor which nodes are gone."""
+        """Whether the supervisor tells nodes which nodes are gone."""
         return bool(self.scenario.failure_detector.kind == "oracle")
 
     def tell_gone(self, node: NodeId, reason: str) -> None:
-        """Tell the other nodes, if there is an oracle, that `node` is gone."""
+        """Tell the other nodes that `node` is gone, if the failure detector is the oracle."""
         for other in sorted(self.live) if self.oracle else ():
             self.world.order(other, Gone(node, reason))
 
     def add_up(self) -> None:
-        """Update the counts of the status. The nodes' common start may still lie ahead."""
+        """Update the totals in the status, even before the nodes' common start."""
         self.status.elapsed_s = self.status.wall_s = max(0, self.now_ns()) / 1e9
         if isinstance(self.world, VirtualWorld):
             self.status.wall_s = 0.0 if self.begun_s is None else time.monotonic() - self.begun_s

@@ -1,4 +1,4 @@
-"""Copies of files of nodes that share no disk with the supervisor, written into the run directory in parts."""
+"""Copies of files from nodes that share no disk with the supervisor, written to the run directory in parts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_BYTES = 1 << 40
 
 
 def mirror(directory: Path, node: NodeId, part: FilePart) -> None:
-    """Write `part` of a file of `node` into the run `directory`, without bytes that are there already.
+    """Write a part of a file of `node` into the run `directory`, skipping bytes that are there already.
 
     A later life begins the file anew.
     Raises:
@@ -37,7 +37,7 @@ def mirror(directory: Path, node: NodeId, part: FilePart) -> None:
 
 
 def _checked(node: NodeId, path: str) -> Path:
-    """Return the path if it is a file that `node` may write: plain, and with its number in the name."""
+    """Return the path if `node` may write this file: a plain one with the node's number in its name."""
     parts = PurePosixPath(path).parts
     mine = len(parts) == 2 and is_of_node(parts[1], node)
     if not mine or parts[0] not in FOLDERS or "/" in parts[1] or "\\" in parts[1]:

@@ -1,4 +1,4 @@
-"""Stalls of real nodes: a quiet fleet is probed, and a finding of two probes in a row counts."""
+"""The detection of stalls among real nodes: a quiet fleet is probed, and two equal probes confirm a stall."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ FOR_SHOW = 0
 
 
 class ProbingWatch(StallWatch):
-    """A watch that sees the fleet by its nodes' answers.
+    """A stall watch that knows the fleet by its nodes' answers to probes.
 
     A process that does not answer for `stopped_after_ns` counts as stopped.
     """
 
     def __init__(self, fleet: FleetState, restarts: Restarts, stopped_after_ns: int) -> None:
-        """Watch `fleet`."""
+        """Prepare to watch `fleet`."""
         super().__init__(fleet, restarts)
         self.accounts: dict[NodeId, Account] = {}
         self.heard_ns: dict[NodeId, int] = {}
@@ -65,14 +65,14 @@ class ProbingWatch(StallWatch):
             self._looking.cancel()
 
     def heard(self, node: NodeId, round: int, now_ns: int) -> None:
-        """Note that `node` is in `round`, and that its event loop runs."""
+        """Record that `node` is in `round`, and that its event loop runs."""
         self.heard_ns[node] = now_ns
         if node in self._slow and self._slow[node].round < round:
             del self._slow[node]
         super().heard(node, round, now_ns)
 
     def answered(self, node: NodeId, reply: ProbeReply) -> None:
-        """Take a node's account, if it answers the latest probe."""
+        """Store a node's account, if it answers the latest probe."""
         account = Account.from_json(reply.account)
         self._note(account)
         if reply.id == self._probe and reply.id != FOR_SHOW:
@@ -96,7 +96,7 @@ class ProbingWatch(StallWatch):
         return self.heard_ns.get(node, self.pace.rounds[node][1])
 
     def _note(self, account: Account) -> None:
-        """Keep what a node waits for, to be shown."""
+        """Store a node's wait for the status display."""
         self._slow.pop(account.node, None)
         wait = account.wait
         if wait is not None and wait.what is not WaitKind.ROOM:
@@ -104,7 +104,7 @@ class ProbingWatch(StallWatch):
             self._slow[account.node] = WaitInBrief(wait.round, tuple(sorted(awaited)), wait.since_ns)
 
     def _ask_slow(self, now_ns: int) -> None:
-        """Ask the few nodes that have been longest in their round for their waits, about once a second each."""
+        """Ask the nodes that have been longest in their round for their waits, each about once a second."""
         rounds = self.pace.rounds
         slow = sorted((rounds[node][1], node) for node in self.fleet.running if rounds[node][1] <= now_ns - SHOWN_NS)
         for _, node in slow[:MOST_SHOWN]:
@@ -117,14 +117,14 @@ class ProbingWatch(StallWatch):
         self._server_done_ns = self.fleet.now_ns()
 
     async def _run(self) -> None:
-        """Watch to the end of the run. A full disk breaks the run."""
+        """Watch the fleet until the end of the run; a full disk ends the run."""
         try:
             await self._watch()
         except RunError as error:
             self.fleet.broke(error)
 
     async def _watch(self) -> None:
-        """Probe the fleet when a node has been quiet for long; less and less often while nothing is found."""
+        """Probe the fleet when a node has been quiet for long, and less often while nothing is found."""
         looked_ns = 0
         while not self.over:
             await asyncio.sleep(LOOK_S)
@@ -147,11 +147,11 @@ class ProbingWatch(StallWatch):
                 self._pause_ns = LEAST_NS if found else min(2 * self._pause_ns, self.pace.patience_ns)
 
     def _goes_on(self) -> bool:
-        """Return whether some client, as last seen, can continue by itself."""
+        """Return whether some client, according to its last account, can continue by itself."""
         return self._seen_last is not None and goes_on(self._seen_last, self.fleet.running)
 
     async def look(self) -> Sequence[Finding]:
-        """Take a snapshot, a second one if the first shows a finding, and act on findings of both."""
+        """Take a snapshot, then a second one if it shows a stall; report and end stalls that both show."""
         first = await self._snapshot()
         found = diagnose(first, patience_ns=self.pace.patience_ns, window=self.window.before(first, self.pace))
         if not found and not is_over(found, first, self.fleet.running):
@@ -167,7 +167,7 @@ class ProbingWatch(StallWatch):
         return found
 
     def finish(self) -> None:
-        """Record unfinished nodes that do not answer: a stopped process can't report itself."""
+        """Record unfinished nodes that do not answer, because a stopped process can't report itself."""
         super().finish()
         now_ns, seen = self.fleet.now_ns(), {} if self._seen_last is None else self._seen_last.nodes
         for node in sorted(self.fleet.running):
@@ -177,11 +177,11 @@ class ProbingWatch(StallWatch):
                 self.fleet.store.event(now_ns, node, self.pace.rounds[node][0], "silent", seconds=seconds)
 
     def _at_the_end(self) -> tuple[Sequence[Finding], Snapshot | None]:
-        """Return the last findings and snapshot, if they ended the run."""
+        """Return the last findings and their snapshot, if they ended the run."""
         return self._last if self.over else ((), None)
 
     async def _snapshot(self) -> Snapshot:
-        """Probe every live node. A node that alone does not answer has a blocked event loop.
+        """Probe every live node; return the snapshot. A node that alone does not answer has a blocked event loop.
 
         The snapshot is of the moment of the question: nodes that answer at once have not waited since.
         """
@@ -200,7 +200,7 @@ class ProbingWatch(StallWatch):
         return self._seen_last
 
     async def _listen(self, asked: Collection[NodeId]) -> None:
-        """Return when all of `asked` have answered, or none of them does for `ANSWER_S`.
+        """Return when all of `asked` have answered, or when none has answered for `ANSWER_S` seconds.
 
         If this process itself was delayed, it waits again: answers may have come unread.
         """
@@ -215,7 +215,7 @@ class ProbingWatch(StallWatch):
                 return
 
     def _seen(self, node: NodeId, now_ns: int, asked: bool, lives: bool) -> DownNode | None:
-        """Return why `node` gives no account that counts; None if it does.
+        """Return the state of a `node` that gave no valid account; None if it gave one.
 
         A node that was not `asked` has only just begun.
         """

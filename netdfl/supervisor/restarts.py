@@ -1,4 +1,4 @@
-"""Scripted crashes and restarts: which node restarts when, and how the others learn of it."""
+"""Scheduled crashes and restarts: which node restarts when, and how the others learn of it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Restarts:
     """
 
     def __init__(self, fleet: FleetState, evaluation: EvaluationTracker) -> None:
-        """Serve `fleet`; report to `evaluation` the rounds for which a node never hands over a model."""
+        """Handle restarts in `fleet`; tell `evaluation` the rounds for which a node never hands over a model."""
         self.fleet, self.evaluation = fleet, evaluation
         self.due: dict[NodeId, Timer | None] = {}
         self.backs: dict[NodeId, Return] = {}
@@ -38,7 +38,7 @@ class Restarts:
         self._went_on: dict[NodeId, dict[NodeId, int]] = {}
 
     def resumed(self, resumption: Resumption) -> None:
-        """Note that a killed run was resumed: all nodes live again but those that are down."""
+        """Record that a killed run was resumed: all nodes restart except those that were down."""
         fleet = self.fleet
         joined = {node: max(own, resumption.at_least) for node, own in resumption.rounds.items()}
         self.evaluation.joined.update(joined)
@@ -48,7 +48,7 @@ class Restarts:
             fleet.tell_gone(node, "gone before")
 
     def crashed(self, node: NodeId, event: Crashed) -> None:
-        """Take the report of `node` that it crashes now, as scripted."""
+        """Handle the report of `node` that it crashes now, as scheduled."""
         fleet, status = self.fleet, self.fleet.status.nodes[node]
         status.phase, status.round = Phase.CRASHED, event.round
         self._crashed[node] = fleet.epochs.get(node, 0)
@@ -65,18 +65,18 @@ class Restarts:
         self.evaluation.look()
 
     def has_crashed(self, node: NodeId, epoch: int) -> bool:
-        """Return whether life `epoch` of `node` ended as scripted."""
+        """Return whether life `epoch` of `node` ended as scheduled."""
         return self._crashed.get(node) == epoch
 
     def died(self, node: NodeId, within_ns: int | None) -> None:
-        """Note that `node` ended unplanned; somebody else may start it again `within_ns`."""
+        """Record that `node` ended unplanned; somebody else may restart it `within_ns`."""
         self.due.pop(node, None)
         self.hoped.pop(node, None)
         if within_ns is not None:
             self.hoped[node] = self.fleet.now_ns() + within_ns
 
     def came_back(self, node: NodeId, keeps: bool) -> None:
-        """Let `node`, which somebody else started again, rejoin with its kept state or a new one."""
+        """Let `node`, which somebody else restarted, rejoin with its stored state or a new one."""
         back = Return(self.fleet.now_ns(), keeps, replays=waits_on(self.fleet.scenario))
         self.backs[node] = back
         self._launch(node, back, self.fleet.status.nodes[node].round)
@@ -94,7 +94,7 @@ class Restarts:
         fleet.world.launch([node], Life(epoch, rejoin))
 
     def _begun_without(self, node: NodeId) -> list[int]:
-        """Return the rounds of the other nodes that have begun without `node`.
+        """Return the rounds of other nodes that began after `node` went down.
 
         A node that has only just joined is in a round that the fleet has yet to begin. Where waits end by deadlines,
         several
@@ -110,7 +110,7 @@ class Restarts:
         return list(+begun or +others)
 
     def attends(self, hello: Hello) -> None:
-        """Let a node in a later life, which greets the supervisor, join the others, and tell them."""
+        """Let a restarted node, which sends its hello, join the others, and notify them."""
         fleet, node = self.fleet, hello.node
         assert fleet.start_ns is not None
         self.due.pop(node, None)
@@ -144,7 +144,7 @@ class Restarts:
         return round
 
     def _begun_by(self, node: NodeId, catch_up: int) -> dict[NodeId, int]:
-        """Return the last rounds that others began without `node`, in which they sent it nothing.
+        """Return the last round that each other node began without `node`, so sent it nothing.
 
         Only a node that waits for all, and without a deadline, needs them.
         """
@@ -157,19 +157,19 @@ class Restarts:
         return {other: last if own.phase is Phase.FINISHED else own.round for other, own in nodes}
 
     def _goes_on(self, node: NodeId) -> bool:
-        """Return whether `node` is down and will, or may, restart with the state that it had."""
+        """Return whether `node` is down and will, or may, restart with its state."""
         return self.hopes(node) or (node in self.due and self.backs[node].keep_state)
 
     def hopes(self, node: NodeId) -> bool:
-        """Return whether `node` may yet be started again by the owner of its machine."""
+        """Return whether the owner of a lost machine may still restart `node`."""
         return self.hoped.get(node, 0) > self.fleet.now_ns()
 
     def awaits_anybody(self) -> bool:
-        """Return whether a node that is down will, or may, restart."""
+        """Return whether any node that is down will, or may, restart."""
         return bool(self.due) or any(map(self.hopes, self.hoped))
 
     def close(self) -> None:
-        """Cancel all restarts."""
+        """Cancel all scheduled restarts."""
         for timer in self.due.values():
             if timer is not None:
                 timer.cancel()
@@ -177,12 +177,12 @@ class Restarts:
 
 
 def waits_on(scenario: Scenario) -> bool:
-    """Return whether no node goes on without a missing one, so that a returning node must make each of its rounds."""
+    """Return whether nodes always wait for missing ones, so that a returning node must repeat each missed round."""
     return scenario.wait.deadline is None and scenario.failure_detector.kind == "none"
 
 
 def caught_up(scenario: Scenario, back: Return, others: Iterable[NodeStatus], due: Iterable[NodeStatus] = ()) -> int:
-    """Return the round in which a node with kept state continues, after repeating the one of its crash.
+    """Return the round in which a node with its stored state continues, after repeating the round of its crash.
 
     It is the earliest round of any of `others`, which may need its message; 0 means the next one. Where no node goes on
     without a missing one, nodes `due` to return count too: they continue where they were.

@@ -1,4 +1,4 @@
-"""The resumption of a run of real nodes that was killed as a whole, from its checkpoints and its record.
+"""The resumption of a killed run of real nodes, from its checkpoints and its record.
 
 Every node restarts from its last checkpoint, on the fleet's own clock, and the record continues. Whether this equals
 a run that was never killed depends on the checkpoints. With acknowledged delivery and a checkpoint each round nothing
@@ -37,7 +37,7 @@ RESUMPTIONS = "resumed.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Resumption:
-    """The state in which a run continues: nodes in life `epoch`, at `at_ns` of the fleet's time.
+    """The state in which a killed run continues: its nodes in life `epoch`, at `at_ns` of the fleet's time.
 
     `rounds` holds the rounds that each node had ended. No node continues before round `at_least`, as others would not
     send
@@ -60,13 +60,13 @@ class Resumption:
         return Life(self.epoch, Rejoin(keep_state=True, round=0, at_least=self.at_least))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry of `resumed.json` and of `result.json`."""
+        """Return the entry for `resumed.json` and `result.json`."""
         plain = asdict(self) | {"down": sorted(self.down), "at_s": self.at_ns / NS_PER_S}
         return {key: plain[key] for key in ("at_s", "epoch", "rounds", "at_least", "down", "doubt")}
 
 
 def find_resumption(run: Run, scenario: Scenario) -> Resumption:
-    """Return the state in which `run` of `scenario` continues. Raises InputError if it left no checkpoint."""
+    """Return the state in which the killed `run` of `scenario` continues. Raises InputError without a checkpoint."""
     nodes = range(scenario.num_nodes)
     rounds = {node: _round_of(run.path / CHECKPOINTS / f"{node:03d}.safetensors") for node in nodes}
     if not any(rounds.values()):
@@ -88,13 +88,13 @@ def find_resumption(run: Run, scenario: Scenario) -> Resumption:
 
 
 def note(path: Path, resumption: Resumption) -> None:
-    """Append `resumption` to the run directory's list."""
+    """Append `resumption` to the list in the run directory."""
     RunDirectory(path).write_json(RESUMPTIONS, [*resumptions(path), resumption.to_json()])
 
 
 @with_config(OPEN)
 class ResumptionForm(TypedDict):
-    """Form of an entry of `resumed.json`."""
+    """The form of an entry of `resumed.json`."""
 
     at_s: Seconds
     doubt: str
@@ -104,12 +104,12 @@ _RESUMED: TypeAdapter[list[ResumptionForm]] = TypeAdapter(list[ResumptionForm])
 
 
 def resumptions(path: Path) -> list[ResumptionForm]:
-    """Return the resumptions of the run directory `path`. Raises InputError."""
+    """Return the resumptions listed in the run directory `path`. Raises InputError."""
     return read_form(path / RESUMPTIONS, _RESUMED) or []
 
 
 def _round_of(path: Path) -> int:
-    """Return the round that a checkpoint's node begins; 0 if there is none. Raises InputError if it is damaged."""
+    """Return the round at which a checkpoint continues; 0 if there is none. Raises InputError if it is damaged."""
     if not path.exists():
         return 0
     try:
@@ -123,7 +123,7 @@ def _round_of(path: Path) -> int:
 
 
 def _down(run: Run, events: Sequence[CompiledEvent]) -> frozenset[NodeId]:
-    """Return the nodes that crashed as scripted, and were not due to return."""
+    """Return the nodes that crashed as scheduled and were not due to return."""
     rows = run.rows("SELECT node, at_s, kind, details FROM events WHERE kind IN ('crash', 'restart') ORDER BY at_s")
     last = {node: (at_s, kind, read_details(details)) for node, at_s, kind, details in rows}
     return frozenset(
@@ -135,13 +135,13 @@ def _down(run: Run, events: Sequence[CompiledEvent]) -> frozenset[NodeId]:
 
 
 def _last_ns(run: Run) -> int:
-    """Return the last time of the record."""
+    """Return the time of the last entry of the record."""
     times = "SELECT sent_s AS t FROM messages UNION ALL SELECT at_s FROM metrics UNION ALL SELECT at_s FROM events"
     return round((run.rows(f"SELECT max(t) FROM ({times})")[0][0] or 0) * NS_PER_S)
 
 
 def _waits_for_ever(scenario: Scenario) -> bool:
-    """Return whether a node would wait without end for a message that was sent, and lost, before the kill."""
+    """Return whether a node would wait forever for a message that was sent, and lost, before the kill."""
     wait, plain = scenario.wait, scenario.delivery.kind != "acknowledged"
     family = scenario.algorithm.traits.family
     return plain and family != "bilateral" and wait.deadline is None and wait.need != "none"

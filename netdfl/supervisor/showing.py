@@ -18,21 +18,21 @@ SHARE = 0.02
 
 
 class StatusReporter:
-    """A reporter that calls `show` with the status of `fleet`, and writes it beside the record."""
+    """A reporter that calls `show` with the status of `fleet`, and writes the status to `fleet.json`."""
 
     def __init__(self, fleet: FleetState, stalls: StallWatch, show: Callable[[FleetStatus], None]) -> None:
-        """Report on `fleet`; `stalls` knows the nodes' waits."""
+        """Report on `fleet`; `stalls` knows its nodes' waits."""
         self._fleet = fleet
         self._stalls = stalls
         self._show = show
         self._again_s = 0.0
 
     def begin(self) -> None:
-        """Begin with the fleet's start: events report what came before."""
+        """Start with the fleet's start; earlier news was recorded as events."""
         self._again_s = time.monotonic() + SHOW_S
 
     async def tick(self) -> None:
-        """Show the fleet regularly; every other time, or less often, write `fleet.json` and flush the record."""
+        """Show the status regularly; less often, write `fleet.json` and flush the record."""
         again = 0
         for turn in count():
             self._look()
@@ -48,7 +48,7 @@ class StatusReporter:
             self._fleet.changed.set()
 
     def sometimes(self) -> None:
-        """Show and write the status a few times a second of the wall clock, where time is virtual.
+        """Show and write the status a few times per second of real time, in a world of virtual time.
 
         In a large fleet this happens less often.
         """

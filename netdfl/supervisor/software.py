@@ -1,4 +1,4 @@
-"""The versions that nodes run on, where they may differ from the supervisor's: refused, or reported once."""
+"""The software versions of nodes, where they may differ from the supervisor's: refused, or reported once."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ HERE = "the supervisor"
 
 
 def software_of(fleet: FleetState) -> dict[NodeId, Versions]:
-    """Return the versions that each node reports; none if all run on the supervisor's."""
+    """Return the versions that each node reported; empty if all use the supervisor's."""
     if not _ours(fleet):
         return {}
     return {node: taken(hello.versions) for node, hello in sorted(fleet.hellos.items()) if node != EVALUATOR}
 
 
 def compare(fleet: FleetState) -> None:
-    """Report how the nodes' versions differ from the evaluator's.
+    """Report differences between the nodes' versions and the evaluator's.
 
     Raises MachineError if their results would differ.
     """
@@ -34,6 +34,6 @@ def compare(fleet: FleetState) -> None:
 
 
 def _ours(fleet: FleetState) -> Mapping[str, str]:
-    """Return the versions of the evaluator, which are the supervisor's. Empty if nodes run on the same."""
+    """Return the versions of the evaluator, which are the supervisor's; empty if the nodes use the same ones."""
     hello = fleet.hellos.get(EVALUATOR)
     return {} if hello is None else hello.versions

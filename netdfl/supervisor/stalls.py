@@ -1,4 +1,4 @@
-"""The watch for stalls: how they are reported and ended, and when a run can only wait in vain.
+"""The watch for stalls: how they are reported and ended, and when a run has nothing left to wait for.
 
 Watches differ in how they see the fleet. In virtual time all of it is known at any moment; real nodes have to be asked
 (`netdfl.supervisor.probing`).
@@ -48,7 +48,7 @@ MOST_SHOWN = 6
 
 
 def settings_of(scenario: Scenario, *, launched: bool = True) -> Allows:
-    """Return a predicate of the settings that `scenario` could have and has not; each is tried once, if asked for.
+    """Return a function that tells whether a setting could be added to `scenario`; each answer is cached.
 
     Only a supervisor (`launched`) knows of losses, and can act on any stall.
     """
@@ -72,7 +72,7 @@ def settings_of(scenario: Scenario, *, launched: bool = True) -> Allows:
 
 
 def _has(plain: Json, key: str, kind: str) -> bool:
-    """Return whether a scenario has a part of that `kind` at `key`: its default settings would be no other remedy."""
+    """Return whether a scenario already has a part of that `kind` at `key`, so that adding it is no remedy."""
     part: object = plain
     for name in key.split("."):
         part = part.get(name) if isinstance(part, Mapping) else None
@@ -80,10 +80,10 @@ def _has(plain: Json, key: str, kind: str) -> bool:
 
 
 class StallWatch:
-    """A watch for stalls. `over` is true once nothing can happen any more that is worth waiting for."""
+    """A watch for stalls. `over` is true once the run has nothing left to wait for."""
 
     def __init__(self, fleet: FleetState, restarts: Restarts) -> None:
-        """Watch `fleet`, to which nodes return by `restarts`."""
+        """Prepare to watch `fleet`, to which nodes return by `restarts`."""
         self.fleet, self.restarts = fleet, restarts
         self.outages = Outages(fleet.schedule, build_links(fleet.scenario).link)
         self.pace = Pace(fleet.nodes)
@@ -95,32 +95,32 @@ class StallWatch:
         self.unfinished: list[str] = []
 
     def begin(self) -> None:
-        """Begin to watch."""
+        """Start to watch."""
         raise NotImplementedError
 
     def close(self) -> None:
         """Stop watching."""
 
     def answered(self, node: NodeId, reply: ProbeReply) -> None:
-        """Take the answer of `node` to a probe."""
+        """Handle the answer of `node` to a probe."""
 
     def heard(self, node: NodeId, round: int, now_ns: int) -> None:
-        """Note that `node` is in `round`. A round in which it crashed or paused does not count for its pace."""
+        """Record that `node` is in `round`. A round with a crash or pause does not count for its pace."""
         back = self.restarts.backs.get(node)
         if back is not None and back.at_ns >= self.pace.rounds[node][1]:
             self.pace.stalled((node,))
         self.pace.at(node, round, now_ns)
 
     def waits(self) -> Mapping[NodeId, WaitInBrief]:
-        """Return the waits of slow nodes, as far as they are known now."""
+        """Return the known waits of slow nodes."""
         return {}
 
     def may_be_stopped_ns(self) -> int:
-        """Return for how much longer silent live nodes do not count as stopped for good."""
+        """Return how much longer silent live nodes are not yet considered stopped for good, in nanoseconds."""
         return 0
 
     def waiting(self) -> list[WaitingStatus]:
-        """Return the nodes that have waited longest, for at least `SHOWN_NS`."""
+        """Return the nodes that have waited longest, and for at least `SHOWN_NS`."""
         least_ns = self.fleet.now_ns() - SHOWN_NS
         waits = self.waits()
         longest = sorted((wait.since_ns, node) for node, wait in waits.items() if wait.since_ns <= least_ns)
@@ -130,15 +130,15 @@ class StallWatch:
         ]
 
     def finished(self, node: NodeId) -> None:
-        """Note that `node` has finished."""
+        """Record that `node` has finished."""
         if node == self.fleet.server:
             self.server_done()
 
     def server_done(self) -> None:
-        """Note that the server has finished: clients end once they have nothing to do, or after a grace."""
+        """Record that the server has finished: clients end when they have nothing to do, or after a grace period."""
 
     def finish(self) -> None:
-        """Close findings about nodes that continued, at the end of the run, and name unfinished nodes."""
+        """At the end of the run, close findings about nodes that continued, and name unfinished nodes."""
         if not self.fleet.running:
             self.history.take(())
         found, snapshot = self._at_the_end()
@@ -146,14 +146,14 @@ class StallWatch:
         self.unfinished = unfinished(self.fleet.status, self.fleet.server, left, snapshot)
 
     def _at_the_end(self) -> tuple[Sequence[Finding], Snapshot | None]:
-        """Return the findings about unfinished nodes, and the snapshot of the fleet at its end."""
+        """Return the findings about unfinished nodes, and the final snapshot of the fleet."""
         return self.history.findings, None
 
     def _can_send_again(self, src: NodeId, message: Again) -> bool:
         return src in self.fleet.live
 
     def _judge(self, found: Sequence[Finding], snapshot: Snapshot) -> None:
-        """Report new findings, end those that the scenario wants ended, and end the run if nothing else is left."""
+        """Report new findings, end stalls as the scenario asks, and end the run if nothing else can happen."""
         self._tell(found, snapshot)
         acted = self._recover(found, snapshot)
         self.awaits_links = self.recovery.waits(found, snapshot)
@@ -161,7 +161,7 @@ class StallWatch:
             self._end()
 
     def _awaits_anything(self) -> bool:
-        """Return whether a node will return, or a message will be sent again once its link recovers."""
+        """Return whether a node will return, or a message will be repeated once its link is up again."""
         return self.awaits_links or self.restarts.awaits_anybody()
 
     def _end(self) -> None:
@@ -169,7 +169,7 @@ class StallWatch:
         self.fleet.changed.set()
 
     def _down(self, node: NodeId, round: int, now_ns: int, account: Account | None) -> DownNode | None:
-        """Return why `node` gives no account that counts, as far as the supervisor knows; None if it does."""
+        """Return the state of a `node` that gave no valid account, as the supervisor knows it; None if it gave one."""
         phase, since_ns = self.fleet.status.nodes[node].phase, self.pace.rounds[node][1]
         if phase in (Phase.CRASHED, Phase.DIED):
             if (hoped_ns := self.restarts.hoped.get(node, now_ns)) > now_ns:
@@ -183,7 +183,7 @@ class StallWatch:
         return None
 
     def _goes_on_ns(self, account: Account, now_ns: int) -> int | None:
-        """When a paused node goes on: it is resumed, or crashes as it is and returns; None: never."""
+        """Return the time at which a paused node resumes, or crashes and returns; None: never."""
         node, crash_ns, whens = account.node, self.outages.ends_ns(account.node, now_ns), [account.resumes_ns]
         if crash_ns is not None:
             back = find_return(self.fleet.returns.get(node, ()), node, crash_ns, source=STANDING, at_round=None)
@@ -208,7 +208,7 @@ class StallWatch:
                 self.fleet.note(f"and {num - MOST_SHOWN} more of that kind ({cause}) at once: result.json has them all")
 
     def _shown(self, finding: Finding, snapshot: Snapshot) -> Snapshot:
-        """Return the snapshot as it is kept for `finding`."""
+        """Return the snapshot to be stored with `finding`."""
         return snapshot
 
     def _record(self, kind: str, finding: Finding, snapshot: Snapshot, **more: str | bool) -> None:
@@ -216,7 +216,7 @@ class StallWatch:
         self.fleet.store.event(snapshot.at_ns, finding.roots[0], finding.round, kind, **details)
 
     def _recover(self, found: Sequence[Finding], snapshot: Snapshot) -> bool:
-        """Order what ends the findings; return whether anything was ordered."""
+        """Send the orders that end the stalls; return whether there were any."""
         acted = False
         for finding in found:
             orders = self.recovery.orders(finding, snapshot)
@@ -230,10 +230,10 @@ class StallWatch:
 
 
 class ExactWatch(StallWatch):
-    """A watch that sees the whole fleet at the moment of a look, in virtual time."""
+    """A stall watch for virtual time, which sees the exact state of the whole fleet."""
 
     def __init__(self, fleet: FleetState, restarts: Restarts, world: VirtualWorld) -> None:
-        """Watch the fleet in `world`."""
+        """Prepare to watch the fleet in `world`."""
         super().__init__(fleet, restarts)
         self.world = world
         self.due_ns, self._fewer = self.pace.look_ns, False
@@ -243,27 +243,27 @@ class ExactWatch(StallWatch):
         self.world.watched_by(self)
 
     def look(self, now_ns: int) -> None:
-        """Look for stalls if some node has been quiet for long, or if a finding may be over."""
+        """Look for stalls if some node has been quiet for long, or if an earlier finding may be over."""
         self.due_ns = self.pace.next_look_ns(now_ns)
         if self._fewer or self.history.open or self.pace.quiet(now_ns, self.fleet.running, 2 * self.pace.look_ns):
             self._fewer = False
             self._look(now_ns)
 
     def idle(self) -> None:
-        """Name what holds every waiting node, as nothing can run and nothing is due, and end the run or free it."""
+        """Diagnose why every node waits while nothing can run and no timer is due; free a node or end the run."""
         snapshot, found = self.seen(idle=True)
         self._tell(found, snapshot)
         if not self._recover(found, snapshot):
             self._end()
 
     def seen(self, *, idle: bool) -> tuple[Snapshot, list[Finding]]:
-        """Return the fleet now, and the findings. `idle`: nothing can run and nothing is due."""
+        """Return a snapshot of the fleet now, and the findings. `idle`: nothing can run and no timer is due."""
         snapshot = self._snapshot(self.fleet.now_ns(), idle=idle)
         found = diagnose(snapshot, patience_ns=self.pace.patience_ns, allows=self.allows)
         return snapshot, found + (self._unnamed(found, snapshot) if idle else [])
 
     def finished(self, node: NodeId) -> None:
-        """Note that `node` has finished; look again soon, as the others may have nothing left to wait for."""
+        """Record that `node` has finished; look again soon, because others may have nothing left to wait for."""
         self.due_ns, self._fewer = min(self.due_ns, self.fleet.now_ns() + LEAST_NS), True
         super().finished(node)
 
@@ -296,7 +296,7 @@ class ExactWatch(StallWatch):
         return self.history.findings, snapshot
 
     def _unnamed(self, found: Sequence[Finding], snapshot: Snapshot) -> list[Finding]:
-        """Return a finding about nodes that stand still outside any wait: their algorithm awaits something else."""
+        """Return a finding about nodes that stand still without a wait for messages, if no other finding names them."""
         told = {node for finding in found for node in (*finding.roots, *finding.culprits, *finding.behind)}
         running = [node for node in self.fleet.running if snapshot.nodes[node].state is not State.PAUSED]
         left = tuple(node for node in running if node not in told)
@@ -315,7 +315,7 @@ class ExactWatch(StallWatch):
         ]
 
     def _snapshot(self, now_ns: int, *, idle: bool) -> Snapshot:
-        """Return the fleet now. If it is `idle`, a node that does not wait stands still."""
+        """Return a snapshot of the fleet now. If it is `idle`, a node that does not wait counts as standing still."""
         accounts = self.world.accounts()
         down = {i: self._seen(account, now_ns, idle=idle) for i, account in accounts.items()}
         detector = "none" if idle else self.fleet.scenario.failure_detector.kind

@@ -1,4 +1,4 @@
-"""The supervisor: it starts a fleet, watches it, has its models judged, and ends it, in any world.
+"""The supervisor: it starts a fleet, watches it, has its models evaluated, and ends it, in any world.
 
 It takes no part in the training. It tells nodes each other's addresses and the common start, takes their reports,
 tells survivors which nodes are gone (the oracle), and has models judged. Each policy has a module of its own here.
@@ -66,7 +66,7 @@ INTERRUPT_GRACE_S = 1.2
 
 @dataclass(frozen=True)
 class FleetOutcome:
-    """The end of a fleet, beside its record. `error` is the reason if the run broke; else None."""
+    """The outcome of a fleet besides its record. `error` is the reason if the run failed; else None."""
 
     duration_s: float
     status: FleetStatus
@@ -79,7 +79,7 @@ class FleetOutcome:
 
 
 class Supervisor:
-    """The supervisor of one run. It listens to its world."""
+    """The supervisor of one run, which listens to the events of its world."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Supervisor:
         resumption: Resumption | None = None,
         store: Store | None = None,
     ) -> None:
-        """Prepare to run `scenario` in `world`, into `directory`; `show` takes the status, `note` takes news.
+        """Prepare to run `scenario` in `world`; `show` receives the status, `note` receives messages for people.
 
         Rows are recorded in `store`, by default the store of `directory`.
         """
@@ -125,7 +125,7 @@ class Supervisor:
     # the course of a run
 
     async def run(self) -> FleetOutcome:
-        """Start the fleet, watch it to its end, stop it. Raises InputError if it can't begin."""
+        """Start the fleet, watch it to its end, and stop it. Raises InputError if it can't start."""
         ended_ns: int | None = None
         figures = Figures()
         beside = [] if isinstance(self.stalls, ExactWatch) else [asyncio.create_task(self._showing.tick())]
@@ -158,7 +158,7 @@ class Supervisor:
         self.fleet.changed.set()
 
     async def _gather(self) -> None:
-        """Start every node and wait until all are connected. Raises InputError, MachineError, RunError."""
+        """Start every node, and wait until all are connected. Raises InputError, MachineError, RunError."""
         fleet, resumption = self.fleet, self.resumption
         down = frozenset() if resumption is None else resumption.down
         life = Life() if resumption is None else resumption.life
@@ -186,7 +186,7 @@ class Supervisor:
         compare(fleet)
 
     async def _opened(self) -> OpenResult:
-        """Open the world, unless an interrupt comes first."""
+        """Open the world, unless the run is interrupted first."""
         opening = asyncio.create_task(self.fleet.world.open(self))
         opening.add_done_callback(lambda task: self.fleet.changed.set())
         await self._until(opening.done)
@@ -197,7 +197,7 @@ class Supervisor:
         return OpenResult()
 
     def _begin(self) -> None:
-        """Tell all nodes the addresses and the common start."""
+        """Send all nodes the addresses and the common start time."""
         fleet, resumption = self.fleet, self.resumption
         if self.interrupted:
             return
@@ -216,7 +216,7 @@ class Supervisor:
             self.restarts.resumed(resumption)
 
     async def _until(self, condition: Callable[[], bool]) -> None:
-        """Wait for `condition`; an interrupt ends the wait, and so does an error, which is raised."""
+        """Wait for `condition`; return early at an interrupt, and raise an error that ends the run."""
         fleet = self.fleet
         while not self.interrupted:
             if fleet.error is not None:
@@ -228,13 +228,13 @@ class Supervisor:
 
     @property
     def _grace_s(self) -> float:
-        """Seconds that nodes may take to leave; after a whole run, as long as one may be stopped."""
+        """Seconds that nodes may take to leave, longer after a complete run."""
         if self.interrupted or self.fleet.error is not None:
             return INTERRUPT_GRACE_S if self.interrupted else GRACE_S
         return max(GRACE_S, self.stalls.may_be_stopped_ns() / NS_PER_S)
 
     async def _stop(self, grace_s: float) -> Figures:
-        """Order every process to end, and take the world down."""
+        """Order every process to end, and close the world."""
         self.stopping = True
         self.stalls.close()
         self.restarts.close()
@@ -247,7 +247,7 @@ class Supervisor:
             return Figures()
 
     def _finish_record(self) -> None:
-        """Close the supervisor's part of the record; delete snapshots that nobody judged.
+        """Close the supervisor's part of the record, and delete snapshots that were not evaluated.
 
         Errors of the disk must not hide why the run ended.
         """
@@ -264,11 +264,14 @@ class Supervisor:
 
     @property
     def _all_ended(self) -> bool:
-        """Whether no node has rounds left, nor will have."""
+        """Whether no node has, or will have, rounds left."""
         return not self.restarts.due and self._none_left()
 
     def _none_left(self) -> bool:
-        """Return whether every node has ended. The search continues at the last running one: a walk per run."""
+        """Return whether every node has ended.
+
+        The search continues at the last running node, so that it visits each node once a run.
+        """
         nodes, first, num = self.fleet.status.nodes, self._awaited, len(self.fleet.nodes)
         for index in range(first, first + num):
             if nodes[index % num].phase not in ENDED:
@@ -279,7 +282,7 @@ class Supervisor:
     # news
 
     def report(self, node: NodeId, report: Report) -> None:
-        """Take a report of a node or of the evaluator."""
+        """Handle a report of a node or of the evaluator."""
         match report:
             case Progress():
                 self._on_progress(node, report)
@@ -310,12 +313,12 @@ class Supervisor:
         self.fleet.changed.set()
 
     def begins(self, node: NodeId, round: int, train_loss: float | None) -> None:
-        """Take the news that a node begins a round, in virtual time, and show the fleet now and then."""
+        """Record that a node begins a round, in virtual time, and show the status from time to time."""
         self._stands(node, round, train_loss)
         self._showing.sometimes()
 
     def exited(self, node: NodeId, how: Exit) -> None:
-        """Take the news that a process ended unasked; tell the others if there is an oracle."""
+        """Handle the unexpected end of a process; tell the other nodes if the failure detector is the oracle."""
         fleet = self.fleet
         fleet.changed.set()
         if self.stopping or (node != EVALUATOR and self._is_old(node, how)):
@@ -328,13 +331,13 @@ class Supervisor:
             self._lose(node, how)
 
     def came_back(self, node: NodeId, keeps: bool) -> None:
-        """Let a dead node that somebody started again rejoin."""
+        """Let a dead node that somebody restarted rejoin."""
         if not self.stopping and self.fleet.start_ns is not None:
             self.restarts.came_back(node, keeps)
             self.fleet.note(f"node {node} was started again")
 
     def refused(self, what: str, reason: FateReason = FOREIGN, src: NodeId | None = None) -> None:
-        """Count and record a call of a stranger, or a report of the node `src`."""
+        """Count and record a refused call of a stranger, or a refused report of the node `src`."""
         if messages := self._refusal_limiter.count(reason, src):
             details: dict[str, Scalar] = {"messages": messages} if messages > 1 else {}
             details |= {} if src is None else {"src": src}
@@ -342,7 +345,7 @@ class Supervisor:
             self.fleet.note(f"refused: {what}")
 
     def broke(self, error: Exception) -> None:
-        """Note that the world can't go on."""
+        """Record an error that stops the world."""
         if not self.stopping:
             self.fleet.broke(error)
 
@@ -363,7 +366,7 @@ class Supervisor:
         self.evaluation.look()
 
     def _on_hello(self, hello: Hello) -> None:
-        """Take the greeting of a node, in its first life or in a later one."""
+        """Handle the hello of a node, in its first life or a later one."""
         fleet = self.fleet
         fleet.hellos[hello.node] = hello
         if hello.node != EVALUATOR:
@@ -372,7 +375,7 @@ class Supervisor:
             self.restarts.attends(hello)
 
     def _on_progress(self, node: NodeId, progress: Progress) -> None:
-        """Note the progress of a node."""
+        """Record the progress of a node."""
         fleet, status = self.fleet, self.fleet.status.nodes[node]
         self._stands(node, progress.round, progress.train_loss)
         fleet.progress[node, fleet.epochs[node]] = progress
@@ -387,7 +390,7 @@ class Supervisor:
         self.stalls.heard(node, round, self.fleet.now_ns())
 
     def _mirror(self, node: NodeId, part: FilePart) -> None:
-        """Write a part of a node's file."""
+        """Write a part of a node's file, which the node sent, into the run directory."""
         try:
             mirror(self.fleet.directory.path, node, part)
         except ValueError as error:
@@ -396,5 +399,5 @@ class Supervisor:
             self.fleet.broke(error)
 
     def _have_judged(self, round: int, nodes: Sequence[NodeId]) -> None:
-        """Have the models of `round` judged."""
+        """Order the evaluator to evaluate the models of `round`."""
         self.fleet.world.order(EVALUATOR, Evaluate(round, tuple(nodes)))

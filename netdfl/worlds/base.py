@@ -34,27 +34,27 @@ T = TypeVar("T")
 
 
 class WorldListener(Protocol):
-    """A listener to a world's events: the supervisor. Calls come from the world's event loop and must not wait."""
+    """The receiver of a world's events: the supervisor. Calls come from the world's event loop and must not block."""
 
     def report(self, node: NodeId, report: Report) -> None:
-        """Take a report of a node or of the evaluator. The first is its `Hello`, or a question for the clock."""
+        """Handle a report of a node or of the evaluator. The first is its `Hello`, or a question for the clock."""
 
     def exited(self, node: NodeId, how: Exit) -> None:
-        """Take the end of a node's life. The end after a reported crash is expected."""
+        """Handle the end of a node's life. An end after a reported crash is expected."""
 
     def came_back(self, node: NodeId, keeps: bool) -> None:
-        """Take the return of a dead node that somebody else started. `keeps`: its last state exists."""
+        """Handle the return of a dead node that somebody else restarted. `keeps`: its last state still exists."""
 
     def refused(self, what: str) -> None:
-        """Take the refusal of a process that does not belong to this run."""
+        """Handle the refusal of a process that does not belong to this run."""
 
     def broke(self, error: Exception) -> None:
-        """Take an error by which the world, and the run with it, can't go on."""
+        """Handle an error that stops the world, and with it the run."""
 
 
 @dataclass(frozen=True)
 class OpenResult:
-    """The result of opening a world: the labels of each client, as in `partition.json`; None: no labels.
+    """The result of opening a world: the label counts of each client, as in `partition.json`; None: no labels.
 
     `notes` are sentences on the data.
     """
@@ -65,7 +65,7 @@ class OpenResult:
 
 @dataclass(frozen=True)
 class Figures:
-    """A world's report at its end.
+    """A world's final report.
 
     `links` names the device that applied the links and its counts, `missed` what it failed to apply (empty: nothing).
     A world in virtual time reports the time that passed, and the hash of its event log.
@@ -78,36 +78,39 @@ class Figures:
 
 
 class World(Protocol):
-    """One fleet's world. Whatever happened before, `aclose` leaves nothing behind."""
+    """The world of one fleet. Whatever happened before, `aclose` removes all that the world created."""
 
     @property
     def clock(self) -> Clock:
         """The fleet's clock."""
 
     def recorder(self, store: Store) -> Recorder:
-        """Return the recorder of the fleet's figures: `store` itself, or one that also writes an event log."""
+        """Return the recorder of the fleet's metrics: `store` itself, or one that also writes an event log."""
 
     def run(self, course: Callable[[], Coroutine[Any, Any, T]], interrupt: Callable[[], None]) -> T:
-        """Run a supervisor's `course` on this world's event loop; the first Ctrl-C calls `interrupt`."""
+        """Run the supervisor's coroutine `course` on this world's event loop; the first Ctrl-C calls `interrupt`."""
 
     async def open(self, news: WorldListener) -> OpenResult:
-        """Prepare the world. Raises InputError for an impossible scenario (MachineError: impossible here), RunError."""
+        """Prepare the world.
+
+        Raises InputError for an impossible scenario, MachineError if impossible here, or RunError.
+        """
 
     def launch(self, nodes: Sequence[NodeId], life: Life) -> None:
-        """Begin a life of each of `nodes`: each connects, or exits, or the world breaks."""
+        """Start a life of each of `nodes`. Each connects, or exits, or the world reports an error."""
 
     def begin(self, at_ns: int) -> int:
-        """Set the fleet's time to `at_ns`; return the reading of this machine's monotonic clock at its time 0."""
+        """Set the fleet's time to `at_ns`; return the reading that this machine's clock has at the fleet's time 0."""
 
     def order(self, node: NodeId, order: Order) -> None:
-        """Send an order to a node, or to the evaluator; it is lost silently if the receiver is gone."""
+        """Send an order to a node or to the evaluator; it is lost silently if the receiver is gone."""
 
     async def aclose(self, grace_s: float) -> Figures:
-        """Give the processes, which all have the order to stop, the grace; then end the rest and clean up."""
+        """Wait up to `grace_s` for the processes, which have the order to stop; then end the rest and clean up."""
 
 
 class StallMonitor(Protocol):
-    """A monitor for stalls in a world of virtual time. `due_ns` is the time of its next look.
+    """A monitor that looks for stalls in a world of virtual time. `due_ns` is the time of its next look.
 
     `over`: nothing is worth waiting for any more, and the run ends.
     """
@@ -119,7 +122,7 @@ class StallMonitor(Protocol):
         """Look for stalls."""
 
     def idle(self) -> None:
-        """End a wait of some node, or the run, as nothing can run and nothing is due.
+        """End a node's wait, or the run, because nothing can run and no timer is due.
 
         The call is repeated while nothing can run all the same.
         """
@@ -127,7 +130,7 @@ class StallMonitor(Protocol):
 
 @runtime_checkable
 class VirtualWorld(Protocol):
-    """The further interface of a world in virtual time: all of its state is known at any moment.
+    """The additional interface of a world in virtual time, whose complete state is known at any moment.
 
     Set `begins` before it opens: it is called with each round that a node begins, and the node's last train loss.
     """
@@ -135,27 +138,27 @@ class VirtualWorld(Protocol):
     begins: Callable[[NodeId, int, float | None], None]
 
     def watched_by(self, monitor: StallMonitor) -> None:
-        """Let `monitor` look from now on."""
+        """Start to call `monitor` at the times of its looks."""
 
     def accounts(self) -> dict[NodeId, Account]:
-        """Return the present account of every node; of a node that is down, the last one."""
+        """Return the current account of every node; for a node that is down, the last one."""
 
     def sent(self) -> tuple[int, MessageCounts]:
         """Return the bytes that all nodes have sent so far, and the counts of their messages."""
 
     def waits(self) -> dict[NodeId, WaitInBrief]:
-        """Return the present waits of all nodes that wait for messages."""
+        """Return the current waits of all nodes that wait for messages."""
 
     def stack(self, node: NodeId) -> str:
         """Return the stack of a node's coroutine."""
 
     def can_send_again(self, node: NodeId, sent: PeerMessage) -> bool:
-        """Return whether `node` still keeps a message that it sent."""
+        """Return whether `node` still keeps a sent message, so that it can repeat it."""
 
 
 @dataclass(frozen=True)
 class WorldConfig:
-    """The configuration of a world. `forkserver` was opened earlier; `keep_log` gets the lines of an event log.
+    """The configuration of a world. `forkserver` was opened earlier; `keep_log` receives the lines of the event log.
 
     `blueprint` may come from a scenario that differs only in events, rounds by the clock and luck: it saves making one.
     """
@@ -169,15 +172,15 @@ class WorldConfig:
 
 
 class BackgroundTasks:
-    """A set of background tasks of a world. An error in a task is an error of the world."""
+    """The background tasks of a world. An error in a task is reported as an error of the world."""
 
     def __init__(self, broke: Callable[[Exception], None]) -> None:
-        """Report errors to `broke`."""
+        """Report errors of tasks by calling `broke`."""
         self._broke = broke
         self._tasks: set[asyncio.Task[None]] = set()
 
     def do(self, work: Coroutine[Any, Any, None]) -> None:
-        """Start `work` as a task."""
+        """Start `work` as a background task."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
@@ -199,7 +202,7 @@ class BackgroundTasks:
 
 
 def run_in_real_time(course: Callable[[], Coroutine[Any, Any, T]], interrupt: Callable[[], None]) -> T:
-    """Run `course` on a real event loop; the implementation of `World.run` for real time."""
+    """Run the coroutine `course` on a real event loop. Worlds in real time implement `World.run` by this."""
 
     async def run() -> T:
         if threading.current_thread() is threading.main_thread():

@@ -1,4 +1,4 @@
-"""The catalog of worlds: the abilities of each, and how it is made. A row a world."""
+"""The catalog of worlds: the abilities of each, and the function that creates it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class WorldEntry:
-    """A world's row: `make` makes it, from a scenario with its `options`. A user's world is an object of this class.
+    """A world in the catalog: `make` creates it. A user's own world is an object of this class.
 
     `repeatable`: the same scenario gives the same run, bit for bit. `resumable`: a killed run can go on. `engine`: the
     source of its machines, if there is one, for commands that inspect them without a run.
@@ -47,7 +47,7 @@ def _simulated(setting: WorldConfig) -> World:
 
 
 def _quiet() -> None:
-    """Keep gRPC from printing refused TLS callers: netdfl records them. Must precede the import of gRPC."""
+    """Keep gRPC from printing TLS callers that it refused, which netdfl records. Call this before importing gRPC."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 
@@ -105,7 +105,7 @@ WORLDS = {
 
 
 def entry_of(scenario: Scenario) -> WorldEntry:
-    """Return the world that `scenario` names. Raises InputError if there is no such world here."""
+    """Return the catalog entry of the world that `scenario` names. Raises InputError if there is none."""
     kind, own = scenario.world.kind, scenario.world.entry
     if own is not None:
         if not isinstance(own, WorldEntry):

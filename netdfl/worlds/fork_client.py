@@ -1,4 +1,4 @@
-"""The client of the fork server: commands go down one pipe, answers and ends of children come up another."""
+"""The client of the fork server: commands go through one pipe, answers and ends of children through another."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ServerProcess(Child, Protocol):
 
 @dataclass(frozen=True)
 class PreloadResult:
-    """The result of loading a plan: this machine's GPUs, the labels of each client, remarks on the data."""
+    """The result of loading a plan: this machine's GPUs, the label counts of each client, remarks on the data."""
 
     gpus: int
     partition: Json | None
@@ -49,7 +49,7 @@ class PreloadResult:
 
 @dataclass(frozen=True)
 class ChildExit:
-    """The end of a child, with an exit code or by a signal; `words` are the last of its log."""
+    """The end of a child process, by an exit code or a signal; `words` are the last lines of its log."""
 
     pid: int
     code: int
@@ -61,10 +61,10 @@ OnExit = Callable[[NodeId, Exit], None]
 
 
 class ForkServer:
-    """A client of a fork server. Made as early as possible: it imports torch while the scenario is being read."""
+    """The client of a fork server. Create it as early as possible: the server imports torch meanwhile."""
 
     def __init__(self, process: ServerProcess) -> None:
-        """Take over a fork server's process."""
+        """Take over the process of a fork server."""
         self.process = process
         self.ended = asyncio.Event()
         self.processes: dict[int, Command] = {}
@@ -78,7 +78,7 @@ class ForkServer:
 
     @classmethod
     def open(cls, through: Sequence[str] = (), environment: Mapping[str, str] = os.environ) -> Self:
-        """Start the process, through the command `through` on another machine. Before `plan` it only answers `look`.
+        """Start a fork server, by the command `through` on another machine; until `plan` it only answers `look`.
 
         `environment` is its environment, by default this process's.
         """
@@ -93,7 +93,7 @@ class ForkServer:
         return cls(process)
 
     async def look(self, question: Json) -> dict[str, Any]:
-        """Ask a question about its machine; possible before the plan. Raises RunError."""
+        """Ask the server a question about its machine, even before it has a plan. Raises RunError."""
         self._begin_to_read()
         found: dict[str, Any] = (await self._ask({"look": question}))["looked"]
         if "failed" in found:
@@ -127,7 +127,7 @@ class ForkServer:
         return pid
 
     async def left_alone(self, grace_s: float) -> None:
-        """Return when no process of a node runs any more, or the grace is over."""
+        """Return when no node's process runs any more, or after `grace_s` seconds."""
         with suppress(TimeoutError):
             async with noticed_timeout(grace_s):
                 while self.processes and not self.ended.is_set():
@@ -135,7 +135,7 @@ class ForkServer:
                     await self._changed.wait()
 
     async def hold(self, host: str, port: int, token: str) -> None:
-        """Let the server connect to a lifeline. Raises MachineError if it can't, RunError."""
+        """Make the server open a lifeline to this supervisor. Raises MachineError if it can't, or RunError."""
         self._begin_to_read()
         why = (await self._ask({"hold": {"host": host, "port": port, "token": token}}))["held"]
         if why:
@@ -145,7 +145,7 @@ class ForkServer:
             )
 
     async def give(self, node: NodeId, checkpoint: Path) -> None:
-        """Send `node` its checkpoint of an earlier life, in parts with an answer each. Raises RunError."""
+        """Send the server `node`'s checkpoint of an earlier life, in acknowledged parts. Raises RunError."""
         with checkpoint.open("rb") as file:
             first = True
             while data := file.read(GIVEN_BYTES):
@@ -153,7 +153,7 @@ class ForkServer:
                 first = False
 
     def kill(self, pid: int) -> None:
-        """Kill one child."""
+        """Kill one child process."""
         self._tell({"kill": pid})
 
     async def aclose(self, grace_s: float = 5.0) -> None:
@@ -172,7 +172,7 @@ class ForkServer:
         self.close()
 
     def abandon(self) -> None:
-        """Give up a server that is gone, or does not answer. The call itself never waits.
+        """Give up a server that is gone or does not answer, without waiting.
 
         Its local process is ended in a thread: that may take until whatever started the server notices, too.
         """
@@ -187,7 +187,7 @@ class ForkServer:
         self._ending.start()
 
     def close(self) -> None:
-        """End the fork server and all its children; at once if it has none."""
+        """End the fork server and all its children, immediately if it has none."""
         if self._ending is not None:
             return
         if self._reading is None:

@@ -1,4 +1,4 @@
-"""The fork server: a process that has torch and the data loaded and forks every node from itself.
+"""The fork server: a process that has loaded torch and the data, and forks every node from itself.
 
 `python -m netdfl.worlds.forkserver` reads one JSON command per line and answers in the same way:
     {"plan": {...}}                      -> {"ready": {"gpus": 0, ...}} or {"error": "...", "code": 2}
@@ -63,12 +63,12 @@ def main() -> None:
 
 
 class _Forks:
-    """The state of the process: its plan, once it has one, and its children."""
+    """The state of the fork server: its plan, once it has one, and its children."""
 
     loaded: tuple[Blueprint, RunPlan]
 
     def __init__(self, folders: ExitStack) -> None:
-        """Watch the input and the children. Without a shared disk, a folder of its own is added to `folders`."""
+        """Watch the input and the children. Without a shared disk, create a temporary folder in `folders`."""
         self.folders = folders
         self.memory: SharedMemory | None = None
         self.children: dict[int, Path] = {}  # with their logs
@@ -151,7 +151,7 @@ class _Forks:
         say({"ready": {"gpus": count_gpus(), "partition": problem.partition(), "notes": list(problem.notes)}})
 
     def hold(self, host: str, port: int, token: str) -> None:
-        """Connect to a lifeline, by which the supervisor notices the end of this process, and of its machine."""
+        """Open a lifeline, by which the supervisor notices the end of this process or of its machine."""
         from netdfl.worlds.machines.lifeline import hold
 
         try:
@@ -162,7 +162,7 @@ class _Forks:
         say({"held": ""})
 
     def take(self, node: int, data: str, first: bool) -> None:
-        """Write the first part of a node's checkpoint, or append a further one."""
+        """Write the first part of a node's checkpoint, or append a later one."""
         from netdfl.record.directory import CHECKPOINTS
 
         file = Path(self.loaded[1].directory) / CHECKPOINTS / f"{node:03d}.safetensors"
@@ -172,7 +172,7 @@ class _Forks:
         say({"written": written})
 
     def look(self, question: dict[str, object]) -> None:
-        """Let a child answer, so that this process does not change."""
+        """Answer a question in a child process, so that this process stays unchanged."""
 
         def work() -> int:
             try:
@@ -191,7 +191,7 @@ class _Forks:
         say({"spawned": {"nodes": command.nodes, "pid": pid}})
 
     def fork(self, work: Callable[[], int], log: Path) -> int:
-        """Let a child, whose last words are in `log`, do `work` and exit with its result; return the child's id."""
+        """Fork a child that calls `work` and exits with its result; return its id. `log` is the child's log file."""
         sys.stdout.flush()
         me = os.getpid()
         pid = os.fork()
@@ -215,13 +215,13 @@ class _Forks:
         return pid
 
     def log_of(self, command: Command) -> Path:
-        """Return the log of the process of `command`."""
+        """Return the path of the log for the process of `command`."""
         name = "-".join(f"{n:03d}" if n >= 0 else "evaluator" for n in command.nodes[:2])
         plan, epoch = self.loaded[1], command.life.epoch
         return Path(plan.directory) / "logs" / f"{name}{f'-{epoch}' if epoch and not plan.shares_disk else ''}.log"
 
     def become(self, command: Command) -> int:
-        """Leave the fork server's terminal and pipes, in a child, and run the nodes; return the exit code."""
+        """Detach a child from the server's terminal and pipes, and run the nodes; return the exit code."""
         blueprint, plan = self.loaded
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         redirect(self.log_of(command))
@@ -237,7 +237,7 @@ class _Forks:
         return run_process(blueprint, plan, command, self.memory)
 
     def reap(self) -> None:
-        """Report children that ended."""
+        """Report the children that have ended."""
         while self.children:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -265,7 +265,7 @@ class _Forks:
 
 
 class _Lines:
-    """Whole lines of JSON from standard input."""
+    """A reader of whole JSON lines from standard input."""
 
     def __init__(self) -> None:
         self.rest, self.ended = b"", False
@@ -278,19 +278,19 @@ class _Lines:
 
 
 class _Answers:
-    """The way to the supervisor, apart from what a user's own code prints while it is loaded here."""
+    """The output to the supervisor, kept apart from text that a user's own code prints."""
 
     fd = 1
 
     @classmethod
     def keep_apart(cls) -> None:
-        """Answer over the output that the process was given; send what is printed from now on to its errors."""
+        """Reserve the original standard output for answers, and redirect printed text to standard error."""
         cls.fd = os.dup(1)
         os.dup2(2, 1)
 
 
 def say(answer: dict[str, object]) -> None:
-    """Write one line to the supervisor; ignore a broken pipe, as the end of the input follows."""
+    """Write one line to the supervisor; ignore a broken pipe, because the end of the input follows."""
     line = json.dumps(answer).encode() + b"\n"
     with suppress(BrokenPipeError):
         while line:
@@ -318,7 +318,7 @@ def redirect(log: Path) -> None:
 
 
 def count_gpus() -> int:
-    """Return the number of GPUs of this machine, counted by a child, so that this process never touches CUDA."""
+    """Return the number of GPUs of this machine, counted in a child, so that this process never initializes CUDA."""
     import torch
 
     if not torch.backends.cuda.is_built():

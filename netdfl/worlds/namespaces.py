@@ -24,12 +24,12 @@ T = TypeVar("T")
 
 
 class NamespacesWorld(ProcessesBasedWorld):
-    """One fleet of processes, each in a network namespace of its own."""
+    """The world of one fleet of processes, each in a separate network namespace."""
 
     _packets: SupervisedNetwork
 
     def __init__(self, setting: WorldConfig) -> None:
-        """Prepare the fleet. The packet process begins to make the network at once."""
+        """Prepare the fleet, and start the packet process, which creates the network."""
         run, scenario = setting.directory.path, setting.scenario
         self._folder = os.open(run, os.O_PATH | os.O_CLOEXEC)
         self._socket = run / "control.sock"
@@ -59,10 +59,10 @@ class NamespacesWorld(ProcessesBasedWorld):
         return NodePlacement(place["namespace"], place["address"])
 
     def launch(self, nodes: Sequence[NodeId], life: Life) -> None:
-        """Begin a life of each node in its namespace."""
+        """Start a life of each node in its namespace."""
         self._processes.launch(nodes, life)
 
     async def aclose(self, grace_s: float) -> Figures:
-        """Let the nodes leave, then count the packets."""
+        """Wait for the nodes to leave, then count the packets."""
         await self._processes.aclose(grace_s)
         return Figures(*await self._packets.end())

@@ -1,4 +1,4 @@
-"""Modules that the fork server imports before it forks, so that its children share them: everything but grpc."""
+"""The modules that the fork server imports before it forks, so that children share them: all but grpc."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MODULES = (
 
 
 def warm() -> None:
-    """Import the modules; those that are not installed (uvloop on some systems, torch in some images) are left out."""
+    """Import the modules, skipping those that are not installed, such as uvloop or torch."""
     for name in MODULES:
         with suppress(ModuleNotFoundError):
             importlib.import_module(name)

@@ -32,7 +32,7 @@ LEAD_NS = 20_000_000
 
 @dataclass(frozen=True)
 class NodePlacement:
-    """The placement of a node's process: its network namespace (None: this one), and its listening address."""
+    """The placement of a node's process: its network namespace (None: the current one), and listening address."""
 
     namespace: str | None = None
     address: str = "127.0.0.1"
@@ -45,7 +45,7 @@ def _authority(run_id: str) -> Authority:
 
 
 class ProcessesWorld:
-    """One fleet of local processes."""
+    """The world of one fleet of local processes."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class ProcessesWorld:
         gpus: bool = True,
         elsewhere: bool = False,
     ) -> None:
-        """Prepare; nothing runs yet. Nodes connect to `listen`; with a `place`, each has its own process.
+        """Prepare without starting anything. Nodes connect to `listen`; with a `place`, each has a separate process.
 
         With `gpus` they use this machine's GPUs. `elsewhere`: they run on versions installed elsewhere.
         """
@@ -84,7 +84,7 @@ class ProcessesWorld:
         self._closing = False
 
     def recorder(self, store: Store) -> Store:
-        """Return `store` itself: there is no event log."""
+        """Return `store` itself, because this world has no event log."""
         return store
 
     def run(self, course: Callable[[], Coroutine[object, object, T]], interrupt: Callable[[], None]) -> T:
@@ -119,7 +119,7 @@ class ProcessesWorld:
         )
 
     def launch(self, nodes: Sequence[NodeId], life: Life) -> None:
-        """Begin a life of each node in a forked process."""
+        """Start a life of each node in a forked process."""
         size = getattr(self.scenario.world, "nodes_per_process", 1)
         groups: dict[int, list[NodeId]] = {}
         for node in nodes:
@@ -127,7 +127,7 @@ class ProcessesWorld:
         self._beside.do(self._spawn_all(list(groups.values()), life))
 
     def begin(self, at_ns: int) -> int:
-        """Set the fleet's time to `at_ns` shortly; return the clock's reading at its time 0."""
+        """Set the fleet's time to `at_ns`, with a short delay; return the clock's reading at the fleet's time 0."""
         self.clock.start_ns = time.monotonic_ns() + LEAD_NS - at_ns
         return self.clock.start_ns
 
@@ -137,7 +137,7 @@ class ProcessesWorld:
             self._attendees[node].order(order)
 
     async def aclose(self, grace_s: float) -> Figures:
-        """Give the processes the grace, then end them and the fork server."""
+        """Wait up to `grace_s` for the processes, then end them and the fork server."""
         self._closing = True
         await self.forks.left_alone(grace_s)
         self._beside.cancel()
@@ -146,13 +146,13 @@ class ProcessesWorld:
         return Figures(links={"layer": self.scenario.world.loss_layer})
 
     def certify(self, nodes: Sequence[NodeId], life: Life) -> Mapping[NodeId, Credentials]:
-        """Expect this life of `nodes` to connect; return its credentials, none without TLS."""
+        """Expect this life of `nodes` to connect; return its TLS credentials, none without TLS."""
         for node in nodes:
             self._control.expect(node, life.epoch)
         return {node: self._authority.issue(node, life.epoch) for node in nodes} if self._authority else {}
 
     def dismiss(self, node: NodeId, epoch: int) -> None:
-        """Count life `epoch` of `node` as ended at the control server."""
+        """Mark life `epoch` of `node` as ended at the control server."""
         self._control.dismiss(node, epoch)
 
     # processes
@@ -188,7 +188,7 @@ class ProcessesWorld:
 
 
 class ProcessesBasedWorld:
-    """A world based on a world of local processes, to which it delegates."""
+    """A world that delegates to a world of local processes."""
 
     _processes: ProcessesWorld
     _packets: SupervisedNetwork | None = None
@@ -199,7 +199,7 @@ class ProcessesBasedWorld:
         return self._processes.clock
 
     def recorder(self, store: Store) -> Store:
-        """Return `store` itself: there is no event log."""
+        """Return `store` itself, because this world has no event log."""
         return store
 
     def run(self, course: Callable[[], Coroutine[object, object, T]], interrupt: Callable[[], None]) -> T:
@@ -207,7 +207,7 @@ class ProcessesBasedWorld:
         return self._processes.run(course, interrupt)
 
     def begin(self, at_ns: int) -> int:
-        """Begin the fleet's time, and let packets flow if links act on them."""
+        """Start the fleet's time, and let packets flow if links act on them."""
         start_ns = self._processes.begin(at_ns)
         if self._packets is not None:
             self._packets.begin(start_ns)

@@ -1,4 +1,4 @@
-"""The compose file of a fleet: a service for each node, for Docker Compose of version 1.29 and 2 alike."""
+"""The compose file of a fleet, with a service for each node, for Docker Compose 1.29 and 2."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LISTENS = "grep -v 0B00007F /proc/net/tcp | grep -q ' 0A '"  # but for the cont
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """The common parts of one fleet's services.
+    """The common settings of one fleet's services.
 
     `shared` is the folder that they see as `/netdfl`; `mounts` are others, read-only, at the same path inside.
     `owner` (`uid:gid`) is the user of their processes, and `socket` the path at which the packet forwarder takes their
@@ -65,13 +65,13 @@ class Fleet:
         return service | self._limits()
 
     def networks(self) -> dict[str, Any]:
-        """Return the fleet's isolated network; none if packets go through a forwarder."""
+        """Return the fleet's isolated network; none if a forwarder carries the packets."""
         if acts_on_packets(self.scenario):
             return {}
         return {"networks": {NETWORK: {"internal": True, "labels": dict(self.labels)}}}
 
     def service(self, command: Sequence[str]) -> dict[str, Any]:
-        """Return a service that runs `command` with no privilege and no network."""
+        """Return a service that runs `command` without privileges and without a network."""
         hidden = {"tmpfs": [f"{HOME}/{name}" for name in self.hidden]} if self.hidden else {}
         return hidden | {
             "image": self.image,
@@ -116,29 +116,29 @@ class Fleet:
 
 
 def _literal(path: str) -> str:
-    """Return a path with its dollar signs escaped, so that Compose sees no variable."""
+    """Return a path with escaped dollar signs, so that Compose expands no variables in it."""
     return path.replace("$", "$$")
 
 
 def service_name(node: NodeId) -> str:
-    """Return the name of a node's service, which is its host name too."""
+    """Return the name of a node's service, which is also its host name."""
     return f"node-{node:03d}"
 
 
 def acts_on_packets(scenario: Scenario) -> bool:
-    """Return whether links act on packets, so that nodes need devices and a forwarder: rules or events exist."""
+    """Return whether links act on packets, so that nodes need devices and a forwarder."""
     world: Any = scenario.world
     scripted = any(event.action in ("set", "unset") for event in compile_schedule(scenario))
     return world.loss_layer == "packet" and (bool(scenario.links) or scripted)
 
 
 def engine_of(scenario: Scenario) -> str:
-    """Return the carrier of packets: netdfl's forwarder between TUN devices, or a bridge of Docker's."""
+    """Return the carrier of packets: netdfl's forwarder between TUN devices, or a Docker bridge."""
     return "tun" if acts_on_packets(scenario) else "bridge"
 
 
 def to_blocks(documents: Sequence[object], *, marked: bool = False) -> str:
-    """Return YAML in block style, such as a compose file; `marked`: each document begins with `---`."""
+    """Return documents as YAML in block style; `marked`: begin each document with `---`."""
     from io import StringIO
 
     from ruamel.yaml import YAML

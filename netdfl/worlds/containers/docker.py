@@ -1,4 +1,4 @@
-"""Docker by its command line: commands, events, and one line about anything that is missing."""
+"""Docker by its command line: commands, events, and an error of one line about anything that is missing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Docker:
 
     @classmethod
     async def find(cls) -> Docker:
-        """Find the commands, and an engine that answers. Raises MachineError with the missing part."""
+        """Find the Docker commands and a running engine. Raises MachineError that names the missing part."""
         if shutil.which("docker") is None:
             raise MachineError(
                 f"containers need Docker, and there is no command docker here: install Docker and its Compose "
@@ -54,24 +54,27 @@ class Docker:
         )
 
     async def up(self, project: str, file: Path, *services: str) -> None:
-        """Create and start services. Raises MachineError."""
+        """Create and start services of a Compose file. Raises MachineError."""
         await call([*self.compose, "-p", project, "-f", str(file), "up", "-d", "--no-build", *services])
 
     async def down(self, label: str) -> None:
-        """Remove the containers and the networks with `label`. Raises MachineError."""
+        """Remove the containers and networks that have `label`. Raises MachineError."""
         for listed, removed in ((["ps", "--all"], ["rm", "--force"]), (["network", "ls"], ["network", "rm"])):
             ids = (await call(["docker", *listed, "--quiet", "--filter", f"label={label}"])).split()
             if ids:
                 await call(["docker", *removed, *ids])
 
     async def containers(self, label: str) -> list[dict[str, Any]]:
-        """Return the `docker inspect` of every container with `label`, stopped ones too. Raises MachineError."""
+        """Return the `docker inspect` data of every container with `label`, including stopped ones.
+
+        Raises MachineError.
+        """
         names = (await call(["docker", "ps", "-aq", "--no-trunc", "--filter", f"label={label}"])).split()
         found: list[dict[str, Any]] = json.loads(await call(["docker", "inspect", *names])) if names else []
         return found
 
     async def events(self, label: str, since_s: float) -> AsyncIterator[Json]:
-        """Yield the events of containers with `label`: their `Action` and `Actor`, in Docker's words."""
+        """Yield the events of containers with `label`, as Docker's dicts with `Action` and `Actor`."""
         command = ["docker", "events", f"--since={since_s:.3f}", "--filter=type=container", f"--filter=label={label}"]
         process = await asyncio.create_subprocess_exec(
             *_follow([*command, "--format", "{{json .}}"]), stdout=asyncio.subprocess.PIPE, start_new_session=True
@@ -86,7 +89,7 @@ class Docker:
 
 
 async def call(command: Sequence[str], *, told: bytes | None = None) -> str:
-    """Run a command with the input `told`, and return its output. Raises MachineError with its last words.
+    """Run a command with the input `told`; return its output. Raises MachineError with its last output.
 
     The command ends with this task and, on Linux, with this process.
     """
@@ -109,7 +112,7 @@ async def call(command: Sequence[str], *, told: bytes | None = None) -> str:
 
 
 def _follow(command: Sequence[str]) -> list[str]:
-    """Return the command in a form that the kernel kills when this process dies, so that nothing is made afterwards."""
+    """Return the command wrapped so that the kernel kills it when this process dies."""
     if sys.platform != "linux":
         return list(command)
     become = (

@@ -1,4 +1,4 @@
-"""The containers of one run: started by Docker Compose, given each life's command, followed to their ends."""
+"""The containers of one run: started by Docker Compose, sent the command of each life, and watched to their ends."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FOLDERS = ("", COMMANDS, "store", "logs", "snapshots")
 
 @dataclass
 class _Container:
-    """The container of a node: its process on this machine, its present life, and how that ended.
+    """The container of a node: its process on this machine, its current life, and how that life ended.
 
     `starting`: it was started here, and Docker has not reported it yet. `by_others`: it was started elsewhere.
     """
@@ -45,7 +45,7 @@ class _Container:
 
 @dataclass
 class Containers:
-    """The containers with `label`, of the Compose project `project`, whose run directory is `home`.
+    """The containers with `label` of the Compose project `project`, whose run directory is `home`.
 
     `exited` is called when a life of a node has ended, `started_again` when somebody else started the container of a
     dead
@@ -65,16 +65,16 @@ class Containers:
 
     @property
     def file(self) -> Path:
-        """The compose file."""
+        """The path of the compose file."""
         return self.home / COMMANDS / "docker-compose.yaml"
 
     @property
     def _secret(self) -> Path:
-        """The file with the secret of the run, which the containers' user alone can read."""
+        """The path of the file with the run's secret, which only the containers' user can read."""
         return self.home / COMMANDS / FLEET_SECRET
 
     async def start(self, plan: RunPlan, num_nodes: int) -> None:
-        """Start every container; each waits for its command. Raises MachineError."""
+        """Start every container, which then waits for its command. Raises MachineError."""
         RunDirectory(self.home / COMMANDS).write_json(PLAN, asdict(plan) | {"secret": ""})
         with os.fdopen(os.open(self._secret, _NEW, 0o600), "w", encoding="ascii") as file:
             file.write(plan.secret)
@@ -87,7 +87,9 @@ class Containers:
             container.name, container.pid = found["Name"].lstrip("/"), found["State"]["Pid"]
 
     async def begin(self, node: NodeId, device: str, life: Life, credentials: Credentials | None) -> None:
-        """Let `node` begin `life`: in its waiting container, or in the one that ended before. Raises RunError.
+        """Start `life` of `node` in its waiting container, or restart the container of an earlier life.
+
+        Raises RunError.
 
         Its `credentials` go into the container's memory, and into no file that another container sees.
         """
@@ -116,17 +118,17 @@ class Containers:
 
     @property
     def running(self) -> bool:
-        """Whether any container has not ended."""
+        """Whether any container is still running."""
         return any(container.over is None for container in self.nodes.values())
 
     async def all_ended(self) -> None:
-        """Return once no container runs, or Docker reports no more events."""
+        """Return once no container runs, or once Docker reports no more events."""
         while self.running and not self.lost.is_set():
             self._changed.clear()
             await self._changed.wait()
 
     async def _watch(self, since_s: float) -> None:
-        """Follow Docker's events of the containers, to the end."""
+        """Follow Docker's events about the containers until they end."""
         try:
             async for event in self.docker.events(self.label, since_s):
                 self._happened(event["Action"], event["Actor"]["Attributes"])
@@ -148,7 +150,7 @@ class Containers:
             self.started_again(node)
 
     def _died(self, node: NodeId, container: _Container, code: int) -> None:
-        """Note that a container ended, and remove its life's command, so that the next life does not take it."""
+        """Record that a container ended, and delete the command of its life, so that the next life does not run it."""
         command_file(self.home, node).unlink(missing_ok=True)
         name = signal.Signals(code - 128).name if code > 128 else None
         if container.starved:
@@ -167,24 +169,24 @@ class Containers:
 
 
 async def _put(name: str, secret: bytes) -> None:
-    """Write a secret into the container `name`, through Docker's socket."""
+    """Write a secret into the memory of the container `name`, through Docker's socket."""
     write = f"umask 077; cat > {SECRET}.new && mv {SECRET}.new {SECRET}"
     await call(["docker", "exec", "--interactive", f"--user={owner()}", name, "sh", "-c", write], told=secret)
 
 
 def secret_place() -> str:
-    """Return the in-memory file system, for Compose, to which `_put` writes in a container."""
+    """Return the Compose entry for the in-memory file system of a container, to which `_put` writes."""
     user, group = owner().split(":")
     return f"{os.path.dirname(SECRET)}:mode=0700,uid={user},gid={group}"
 
 
 def owner() -> str:
-    """Return the user of containers: this user, or an unprivileged one in place of root."""
+    """Return the user for containers: this user, or an unprivileged one if this user is root."""
     return f"{IMAGE_USER}:{IMAGE_USER}" if os.geteuid() == 0 else f"{os.geteuid()}:{os.getegid()}"
 
 
 def give(home: Path) -> None:
-    """Let the containers write into the run directory, and reach the supervisor."""
+    """Give the containers' user access to the run directory and to the supervisor's socket."""
     for name in _FOLDERS:
         (home / name).mkdir(exist_ok=True)
     if os.geteuid() == 0:
@@ -193,12 +195,12 @@ def give(home: Path) -> None:
 
 
 def take_back(home: Path) -> None:
-    """Become the owner of the run directory again."""
+    """Make this user the owner of the run directory again."""
     if os.geteuid() == 0:
         for path in [home, *home.rglob("*")]:
             os.chown(path, 0, 0, follow_symlinks=False)
 
 
 def inside(plan: RunPlan) -> RunPlan:
-    """Return the plan with paths as containers see them."""
+    """Return the plan with the paths that containers see."""
     return RunPlan(**asdict(plan) | {"directory": HOME, "control": f"unix:{HOME}/control.sock"})

@@ -1,4 +1,4 @@
-"""The image of a node: the folder that it is built in, its name by its contents, and the source of its base.
+"""The image of a node: its build folder, its name derived from its contents, and its base image.
 
 The recipe is `nodes/image`. Packages come as wheels that this machine's pip fetches, in the versions that run
 here, so that the build itself needs no network; a base image comes from a registry, or else from Debian's
@@ -33,7 +33,7 @@ _GLIBC = range(36, 4, -1)  # that of Debian 12, and older
 
 
 async def image_for(scenario: Scenario, note: Callable[[str], None]) -> str:
-    """Return the image for `scenario`: its own, one built earlier, or a new one. Raises MachineError."""
+    """Return the name of the image for `scenario`: its own, one built earlier, or a new one. Raises MachineError."""
     world: Any = scenario.world
     if world.image:
         return str(world.image)
@@ -52,7 +52,7 @@ async def image_for(scenario: Scenario, note: Callable[[str], None]) -> str:
 
 
 def asks_gpus(scenario: Scenario) -> bool:
-    """Return whether the nodes train on GPUs: only if the scenario names them, as containers have none by default."""
+    """Return whether the nodes train on GPUs, which they do only if the scenario names them."""
     return scenario.device.startswith("cuda")
 
 
@@ -84,7 +84,7 @@ def write_recipe(folder: Path, scenario: Scenario, *, collects: bool = False) ->
 
 
 def _carry_version(app: Path) -> None:
-    """Write the metadata of the installed netdfl's version: the image has the source of this one."""
+    """Write the version metadata of the installed netdfl into the image's folder `app`, which has only its source."""
     if (version := version_of("netdfl")) is not None:
         about = app / f"netdfl-{version}.dist-info"
         about.mkdir(exist_ok=True)
@@ -92,7 +92,7 @@ def _carry_version(app: Path) -> None:
 
 
 def _carry_digits(package: Path) -> None:
-    """Copy the digits into the image: scikit-learn, whose file they are, is not in it."""
+    """Copy the digits dataset into the image, which lacks scikit-learn, the package that contains it."""
     from netdfl.training.data.datasets import CARRIED, digits_path
 
     with suppress(DatasetError):  # not here either: a node says so where it looks for them
@@ -102,7 +102,7 @@ def _carry_digits(package: Path) -> None:
 
 
 async def add_wheels(folder: Path, *, gpus: bool) -> None:
-    """Fetch the image's packages into `folder`/wheels, PyTorch without CUDA unless `gpus`. Raises MachineError."""
+    """Download the image's packages into `folder`/wheels; PyTorch without CUDA unless `gpus`. Raises MachineError."""
     earlier = [path for path in sorted(cache().glob("wheels-*")) if path.name.endswith("-gpu") == gpus]
     kept = cache() / f"wheels-{_digest(folder, 'requirements.txt', 'constraints.txt')}{'-gpu' if gpus else ''}"
     asked = (folder / "constraints.txt").read_text(encoding="utf-8")
@@ -126,7 +126,7 @@ async def add_wheels(folder: Path, *, gpus: bool) -> None:
 
 
 async def base(note: Callable[[str], None]) -> str:
-    """Return the base image: from a registry, or made here. Raises MachineError."""
+    """Return the name of the base image: from a registry, or built here. Raises MachineError."""
     for image in (BASE, OWN_BASE):
         if await _exists(image):
             return image
@@ -149,7 +149,7 @@ async def _exists(image: str) -> bool:
 
 
 def _digest(folder: Path, *names: str) -> str:
-    """Return twelve digits for the files of `folder`, or only for those named."""
+    """Return a digest of twelve digits over the files of `folder`, or over the named ones."""
     found = hashlib.sha256()
     for path in map(folder.joinpath, names) if names else _files(folder):
         found.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())

@@ -1,4 +1,4 @@
-"""The process in a container of a run: it preloads, waits for its command, and lives as that node.
+"""The process in a container of a run: it imports modules, waits for its command, and runs that node.
 
     python -m netdfl.worlds.containers.node NODE
 The run directory lies at /netdfl. `containers/NODE.json` holds the command for this life; the supervisor writes it
@@ -30,7 +30,7 @@ EXIT_INPUT, EXIT_FORGOTTEN = 2, 6
 
 
 def main(arguments: list[str]) -> int:
-    """Become the node; return the exit code."""
+    """Run the node with the given number; return the exit code."""
     node, home = int(arguments[0]), Path(HOME)
     redirect(home / "logs" / f"{node:03d}.log")
     try:
@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> int:
 
 
 def command_file(home: Path, node: int) -> Path:
-    """Return the file with the supervisor's command for the next life of `node`."""
+    """Return the path of the file in which the supervisor puts the command for the next life of `node`."""
     return home / COMMANDS / f"{node:03d}.json"
 
 
@@ -66,7 +66,7 @@ def wait_for(file: Path) -> Command | None:
 
 
 def proof(command: Command) -> Mapping[NodeId, Credentials]:
-    """Return the credentials of the nodes of `command`; none without TLS. The file is read once."""
+    """Return the TLS credentials of the nodes of `command`, read once from a file; none without TLS."""
     try:
         text = Path(SECRET).read_text(encoding="utf-8")
         Path(SECRET).unlink()
@@ -76,7 +76,7 @@ def proof(command: Command) -> Mapping[NodeId, Credentials]:
 
 
 def own_address() -> str:
-    """Return the address of this container among the others: of its device, or the one from Docker."""
+    """Return the network address of this container: its TUN device's, or the one that Docker gave."""
     import socket
 
     from netdfl.packets.tun import DEVICE, address_of

@@ -1,4 +1,4 @@
-"""The packages in the image of a node, with versions: exactly those that this scenario's nodes import.
+"""The packages and versions in the image of a node: exactly those that this scenario's nodes import.
 
 They follow from netdfl's own requirements, so other installed packages have no influence.
 """
@@ -40,7 +40,7 @@ Lookup = Callable[[str], metadata.Distribution]
 
 @dataclass(frozen=True)
 class Packages:
-    """The packages for pip: `requirements`, and in `versions` the version of each that follows from them."""
+    """The packages to install by pip: `requirements`, and in `versions` all packages that follow, with versions."""
 
     requirements: Sequence[str]
     versions: Sequence[str]
@@ -54,7 +54,7 @@ class Packages:
 def packages_for(
     scenario: Scenario, *, collects: bool = False, find: Lookup = metadata.distribution, python: str = "3.11"
 ) -> Packages:
-    """Return the packages of the image of a node of `scenario`, for Linux and `python`.
+    """Return the packages for the image of a node of `scenario`, on Linux with the given `python` version.
 
     `collects`: `netdfl collect` runs there too. `find` returns a distribution by its name; it may raise
     PackageNotFoundError. Raises MachineError if netdfl's requirements are unknown.
@@ -95,7 +95,7 @@ def _wanted(scenario: Scenario, *, collects: bool, closure: Collection[str]) -> 
 
 
 def _imports(scenario: Scenario) -> Iterator[str]:
-    """Yield imports of the user's own modules from elsewhere: the scenario's modules, and theirs in turn."""
+    """Yield the names of packages that the user's own modules import, directly or through each other."""
     if scenario.file is None:
         return
     folder = scenario.file.resolve().parent
@@ -127,7 +127,7 @@ def _imported(file: Path) -> Iterator[str]:
 
 
 def _environment(python: str) -> dict[str, str]:
-    """Return the environment for markers of requirements: the image's system, whatever this one's is."""
+    """Return the values for evaluating requirement markers: the image's system, not this machine's."""
     return {
         "implementation_name": "cpython",
         "implementation_version": f"{python}.0",
@@ -144,13 +144,13 @@ def _environment(python: str) -> dict[str, str]:
 
 
 class _RequirementWalk:
-    """A walk over the requirements of distributions, by their metadata, in one environment."""
+    """A search through the requirements of distributions, by their metadata, for one environment."""
 
     def __init__(self, find: Lookup, environment: Mapping[str, str]) -> None:
         self._find, self._environment = cache(find), environment
 
     def requirements(self, name: str, extras: Iterable[str]) -> Iterator[Requirement]:
-        """Yield the requirements of `name` with `extras`; none if it is not installed: pip will find out."""
+        """Yield the requirements of `name` with `extras`; none if it is not installed, as pip will resolve it."""
         from packaging.requirements import Requirement
 
         try:
@@ -163,7 +163,7 @@ class _RequirementWalk:
                 yield need
 
     def closure(self, asked: Sequence[str]) -> dict[str, str]:
-        """Return the installed version of everything that follows from `asked`, without its build suffix."""
+        """Return all packages that follow from `asked`, with their installed versions without build suffix."""
         from packaging.requirements import Requirement
 
         found: dict[str, str] = {}
@@ -184,6 +184,6 @@ class _RequirementWalk:
 
 
 def _text(need: Requirement) -> str:
-    """Return a requirement without its marker, which has been evaluated."""
+    """Return a requirement as text without its marker, which has been evaluated."""
     extras = f"[{','.join(sorted(need.extras))}]" if need.extras else ""
     return f"{need.name}{extras}{need.specifier}"

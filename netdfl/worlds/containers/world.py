@@ -42,10 +42,10 @@ SUPERVISOR, RUN = "netdfl.launcher", "netdfl.run"
 
 
 class ContainersWorld(ProcessesBasedWorld):
-    """One fleet of containers. The evaluator is a process of this machine, to which this world listens."""
+    """The world of one fleet of containers; the evaluator is a process on this machine."""
 
     def __init__(self, setting: WorldConfig) -> None:
-        """Prepare the fleet. Where links act on packets, their forwarder begins at once."""
+        """Prepare the fleet. If links act on packets, start their forwarder."""
         self._setting, self._scenario, self._home = setting, setting.scenario, setting.directory.path
         self._folder = os.open(self._home, os.O_PATH | os.O_CLOEXEC)
         here = f"/proc/{os.getpid()}/fd/{self._folder}"  # a socket's path may be 107 bytes long
@@ -87,7 +87,7 @@ class ContainersWorld(ProcessesBasedWorld):
         return found
 
     async def _prepare(self) -> Docker:
-        """Remove leftovers of dead supervisors, find the image, write the compose file. Raises MachineError."""
+        """Remove leftovers of dead supervisors, find the image, and write the compose file. Raises MachineError."""
         assert isinstance(self._scenario.world, ContainersOptions)
         docker = await Docker.find()
         await sweep(docker, self._setting.note)
@@ -112,13 +112,13 @@ class ContainersWorld(ProcessesBasedWorld):
         return docker
 
     def _mounts(self) -> list[Path]:
-        """Return the paths that nodes read: the scenario's own parts, the files it names, the datasets."""
+        """Return the paths that nodes read: the scenario's own parts, files that it names, and datasets."""
         file = self._scenario.file
         own = [] if file is None else files_beside(self._source / file.name)
         return [*own, *named_files(self._scenario), data_root().resolve()]
 
     def launch(self, nodes: Sequence[NodeId], life: Life) -> None:
-        """Begin a life of each node in its container."""
+        """Start a life of each node in its container."""
         for node in nodes:
             self._beside.do(self._launch(node, life))
 
@@ -128,7 +128,7 @@ class ContainersWorld(ProcessesBasedWorld):
         await self._containers.begin(node, self._processes.devices[node], life, proof.get(node))
 
     async def aclose(self, grace_s: float) -> Figures:
-        """Let the nodes leave, remove the containers, count the packets."""
+        """Wait for the nodes to leave, remove the containers, and count the packets."""
         containers = self._containers
         if containers is not None:
             with suppress(TimeoutError):
@@ -151,19 +151,19 @@ class ContainersWorld(ProcessesBasedWorld):
     # what is heard of containers and of this machine's processes
 
     def _started_again(self, node: NodeId) -> None:
-        """Report a container that somebody else started; its checkpoint is in the run directory."""
+        """Report a container that somebody else restarted; its node's checkpoint is in the run directory."""
         keeps = (self._home / CHECKPOINTS / f"{node:03d}.safetensors").exists()
         self._news.came_back(node, keeps)
 
     def report(self, node: NodeId, report: Report) -> None:
-        """Pass a report on, with the process id as this machine sees it: a container sees another one."""
+        """Pass a report on, with the process id on this machine, because a container sees a different one."""
         if isinstance(report, Hello) and node != EVALUATOR and self._containers is not None:
             report = replace(report, pid=self._containers.nodes[node].pid)
         self._news.report(node, report)
 
 
 async def sweep(docker: Docker, note: Callable[[str], None]) -> None:
-    """Remove the containers and networks of dead supervisors of this machine, with a note. Raises MachineError."""
+    """Remove containers and networks of dead supervisors of this machine, and note it. Raises MachineError."""
     listed = ["docker", "network", "ls", "--quiet", "--filter", f"label={SUPERVISOR}"]
     ids = (await call(listed)).split()
     networks = json.loads(await call(["docker", "network", "inspect", *ids])) if ids else []
@@ -179,18 +179,18 @@ async def sweep(docker: Docker, note: Callable[[str], None]) -> None:
 
 
 def this_supervisor() -> str:
-    """Return a name of this process that no other one has, on any machine at any time."""
+    """Return a name for this process that is unique across machines and time."""
     return f"{socket.gethostname()}/{os.getpid()}/{_born(os.getpid())}"
 
 
 def is_alive(supervisor: str) -> bool:
-    """Return whether a supervisor may still live; of other machines' supervisors this is assumed."""
+    """Return whether a supervisor may be alive; supervisors of other machines are assumed to be."""
     host, pid, born = supervisor.rsplit("/", 2)
     return host != socket.gethostname() or _born(int(pid)) == born
 
 
 def _born(pid: int) -> str:
-    """Return when a process began, by the kernel's ticks since this boot; empty if there is none."""
+    """Return the start time of a process in kernel ticks, with the boot's id; empty if there is none."""
     try:
         ticks = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
         return f"{ticks}@{Path('/proc/sys/kernel/random/boot_id').read_text(encoding='utf-8').strip()}"

@@ -1,1 +1,1 @@
-"""A fleet on many machines, which an engine provides: Slurm, Ray, or one of the user's own."""
+"""A fleet on many machines, which an engine provides: Slurm, Ray, or a user's own."""

@@ -1,4 +1,4 @@
-"""Lifelines: connections of fork servers to the supervisor, whose ends show that a machine or its server is gone.
+"""Lifelines: connections of fork servers to the supervisor, whose ends show that a machine or server is gone.
 
 No data are sent on them. When the fork server's process ends, its system ends the connection at once. When the machine
 itself vanishes, by a power cut or a cable, nobody ends anything: so the kernels probe each other every second, and the
@@ -25,7 +25,7 @@ _TAKEN = b"+"
 
 
 def ask_each_second(line: socket.socket, patience_s: int) -> None:
-    """Have the kernel probe the other end every second, and end `line` after `patience_s` without an answer."""
+    """Make the kernel probe the other end every second, and close `line` after `patience_s` without an answer."""
     line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     values = {"TCP_KEEPIDLE": 1, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": patience_s, "TCP_USER_TIMEOUT": 1000 * patience_s}
     for name, value in values.items():
@@ -34,7 +34,7 @@ def ask_each_second(line: socket.socket, patience_s: int) -> None:
 
 
 def hold(host: str, port: int, token: str) -> socket.socket:
-    """Connect from a machine to the supervisor, which knows the `token`. Raises OSError."""
+    """Connect a machine to the supervisor, proving by `token` that it is expected. Raises OSError."""
     line = socket.create_connection((host, port), CONNECT_S)
     try:
         line.sendall(token.encode())
@@ -49,10 +49,10 @@ def hold(host: str, port: int, token: str) -> socket.socket:
 
 
 class Lifeline:
-    """The supervisor's end of one machine's connection. `why` says why it has `ended`."""
+    """The supervisor's end of one machine's connection. `why` gives the reason once the connection has `ended`."""
 
     def __init__(self, on_end: Callable[[], None]) -> None:
-        """Wait for a connection. `on_end` is called once, when it has ended."""
+        """Wait for a connection; call `on_end` once when it has ended."""
         self.token = secrets.token_hex(TOKEN_BYTES // 2)
         self.ended = asyncio.Event()
         self._on_end = on_end
@@ -65,32 +65,32 @@ class Lifeline:
         transport.write(_TAKEN)
 
     def let_go(self) -> None:
-        """Tell the fork server to end; the connection stands until it has ended."""
+        """Tell the fork server to end; keep the connection open until it has."""
         if self._transport is not None and self._transport.can_write_eof():
             with suppress(OSError):
                 self._transport.write_eof()
 
     def expect_end(self) -> None:
-        """Do not report the end any more."""
+        """Stop reporting the end of the connection, which is expected now."""
         self._on_end = lambda: None
 
     def end(self, why: str) -> None:
-        """Note and report the end of the connection."""
+        """Record the end of the connection and its reason, and report it."""
         self.why = why
         self.ended.set()
         self._on_end()
 
     def close(self) -> None:
-        """End the connection from here."""
+        """Close the connection."""
         if self._transport is not None:
             self._transport.abort()
 
 
 class Lifelines:
-    """The server to which machines connect."""
+    """The server at which machines open their lifelines."""
 
     def __init__(self, silent_ns: int) -> None:
-        """Count a machine as gone after `silent_ns` without an answer of its system, in whole seconds."""
+        """Consider a machine gone after `silent_ns`, rounded to seconds, without an answer of its system."""
         self.silent_s = max(2, -(-silent_ns // NS_PER_S))
         self._awaited: dict[bytes, Lifeline] = {}
         self._server: asyncio.Server | None = None
@@ -105,23 +105,23 @@ class Lifelines:
         return int(listening.getsockname()[1])
 
     def expect(self, on_end: Callable[[], None]) -> Lifeline:
-        """Return the lifeline of a machine that is about to connect, once, with its token."""
+        """Return a new lifeline, with a token, for a machine that is about to connect."""
         line = Lifeline(on_end)
         self._awaited[line.token.encode()] = line
         return line
 
     def claim(self, token: bytes) -> Lifeline | None:
-        """Return the lifeline with this `token`, once; None if there is none."""
+        """Return the lifeline that expects this `token`, once only; None if there is none."""
         return self._awaited.pop(token, None)
 
     def close(self) -> None:
-        """Accept no more connections; existing ones stay."""
+        """Accept no more connections; keep existing ones open."""
         if self._server is not None:
             self._server.close()
 
 
 class _Connection(asyncio.Protocol):
-    """An incoming connection; without a known token at once it is closed."""
+    """An incoming connection, which is closed unless it sends a known token at once."""
 
     def __init__(self, lines: Lifelines) -> None:
         self._lines, self._said = lines, b""

@@ -1,4 +1,4 @@
-"""The supervisor's view of one other machine: its nodes, its fork server, and its end."""
+"""The supervisor's view of another machine: its nodes, its fork server, and its end."""
 
 from __future__ import annotations
 
@@ -22,27 +22,30 @@ LOST = -1
 
 
 class Offer(NamedTuple):
-    """A machine of an engine: the address at which its nodes listen, and tags by which sites may choose it."""
+    """A machine that an engine offers: the address for its nodes, and tags by which sites can choose it."""
 
     address: str
     tags: Collection[str] = ()
 
 
 class Engine(Protocol):
-    """A provider of machines. A new one is a class like this, and a row of the catalog of worlds."""
+    """A provider of machines, such as Slurm or Ray.
+
+    A new one implements this, and gets a row in the catalog of worlds.
+    """
 
     async def machines(self) -> Mapping[str, Offer]:
         """Return the available machines by name. Raises MachineError."""
 
     def start(self, machine: str) -> ForkServer:
-        """Start a fork server on `machine`; one that ends before its first answer could not be started."""
+        """Start a fork server on `machine`; if it ends before its first answer, the start has failed."""
 
     async def aclose(self) -> None:
         """Release all machines."""
 
 
 def before_port(address: str) -> str:
-    """Return an address as it is written before a port: IPv6 in brackets."""
+    """Return an address in the form that a port follows: IPv6 in brackets."""
     return f"[{address}]" if ":" in address else address
 
 
@@ -50,7 +53,7 @@ class Machine:
     """One machine, with its share of the fleet's nodes."""
 
     def __init__(self, name: str, address: str, nodes: Sequence[NodeId]) -> None:
-        """Describe the machine; nothing runs there yet."""
+        """Describe the machine, without starting anything on it."""
         self.name, self.address, self.nodes = name, address, tuple(nodes)
         self.devices: dict[NodeId, str] = {}
         self._forks: ForkServer | None = None
@@ -58,20 +61,20 @@ class Machine:
 
     @property
     def is_there(self) -> bool:
-        """Whether nodes can be started on it."""
+        """Whether nodes can be started on this machine now."""
         return bool(self.devices) and self._forks is not None and not self._forks.ended.is_set()
 
     @property
     def gone(self) -> str:
-        """The sentence about a lost machine."""
+        """The sentence that reports the loss of this machine."""
         return f"machine {self.name} is gone"
 
     def start(self, engine: Engine) -> None:
-        """Have the engine start a fork server there."""
+        """Have the engine start a fork server on this machine."""
         self._forks = engine.start(self.name)
 
     async def start_anew(self, engine: Engine) -> None:
-        """Have the engine start another fork server, in a thread: it may have to wait for the machine."""
+        """Have the engine start a new fork server, in a thread, because it may have to wait for the machine."""
         if self._forks is not None:
             self._forks.abandon()
         if self._line is not None:
@@ -80,7 +83,7 @@ class Machine:
         self._forks = await asyncio.to_thread(engine.start, self.name)
 
     async def hold(self, lines: Lifelines, host: str, port: int) -> None:
-        """Let the machine connect to `lines` at `host`.
+        """Make the machine open a lifeline to `lines` at `host` and `port`.
 
         Raises MachineError, with its name, if it can't, and RunError.
         """
@@ -93,7 +96,7 @@ class Machine:
         self._line = line
 
     async def look(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        """Ask a question about the machine. Raises RunError, which names it."""
+        """Ask a question about the machine. Raises RunError that names the machine."""
         assert self._forks is not None
         try:
             return await self._forks.look(question)
@@ -101,7 +104,7 @@ class Machine:
             raise RunError(f"machine {self.name}: {error}") from error
 
     async def find_address(self, network: str) -> None:
-        """Listen in `network`, an interface or a range like 10.0.0.0/8.
+        """Set the address for nodes to the machine's address in `network`, an interface or a range like 10.0.0.0/8.
 
         Raises MachineError without an address there.
         """
@@ -114,18 +117,18 @@ class Machine:
         self.address = found["address"]
 
     async def check_versions(self, ours: Versions, *, trains: bool) -> None:
-        """Raise MachineError if the versions installed there would lead to other results than `ours`."""
+        """Raise MachineError if the versions installed there would lead to different results than `ours`."""
         theirs = (await self.look({"versions": {"trains": trains}})).get("versions", {})
         if reason := objection(f"machine {self.name}", taken(theirs), "the supervisor", ours):
             raise MachineError(reason)
 
     def stop(self, pid: int) -> None:
-        """Kill a process there."""
+        """Kill a process on the machine."""
         if self._forks is not None:
             self._forks.kill(pid)
 
     async def settle(self, plan: RunPlan, device: str, exited: Callable[[NodeId, Exit], None]) -> None:
-        """Let the fork server load the plan. `exited` is called for every node whose process ends.
+        """Make the fork server load the plan; `exited` is called for every node whose process ends.
 
         Raises NetdflError, which names the machine, if it is unavailable or lacks something.
         """
@@ -137,7 +140,7 @@ class Machine:
             raise type(error)(f"machine {self.name}: {error}") from error
 
     async def give(self, checkpoints: Callable[[NodeId], Path]) -> None:
-        """Send the checkpoints of its nodes' earlier lives there. Raises RunError."""
+        """Send the checkpoints of its nodes' earlier lives to the machine. Raises RunError."""
         assert self._forks is not None
         for node in self.nodes:
             if checkpoints(node).exists():
@@ -157,7 +160,7 @@ class Machine:
         await self._forks.spawn(command)
 
     async def lost(self) -> tuple[str, list[tuple[NodeId, Exit]]]:
-        """Wait until the machine is gone; return how that is known, and the nodes that went with it.
+        """Wait until the machine is gone; return how this was noticed, and the nodes that ended with it.
 
         An engine's report does not count by itself: it may have given up a machine that is only slow.
         """
@@ -172,7 +175,7 @@ class Machine:
         ]
 
     async def aclose(self, grace_s: float) -> None:
-        """Give its processes the grace to end; then end the fork server, and the remaining processes."""
+        """Wait up to `grace_s` for its processes to end, then end the fork server and the remaining ones."""
         if self._forks is not None:
             await self._forks.left_alone(grace_s)
             if self._line is not None:

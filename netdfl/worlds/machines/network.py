@@ -21,7 +21,7 @@ MOST_RATES = 12
 
 
 async def measure(machines: Sequence[Machine]) -> dict[Way, dict[str, Any]]:
-    """Return the round trip and the rate from each machine to each other, or in words why one can't be reached.
+    """Return the round trip and rate between each pair of machines, or an error text for an unreachable one.
 
     Round trips come first, while nothing is on the network; then every machine sends one stream at a time, and receives
     one. Raises RunError if a machine is lost.
@@ -46,7 +46,7 @@ async def measure(machines: Sequence[Machine]) -> dict[Way, dict[str, Any]]:
 
 @asynccontextmanager
 async def _serving(machines: Sequence[Machine]) -> AsyncIterator[tuple[Mapping[str, tuple[str, int]], str]]:
-    """Have every machine serve measurements; give their addresses and the token."""
+    """Start measurement servers on every machine; yield their addresses and the token."""
     token = secrets.token_hex(16)
     served: dict[str, tuple[str, int]] = {}
     pids: list[tuple[Machine, int]] = []
@@ -62,7 +62,7 @@ async def _serving(machines: Sequence[Machine]) -> AsyncIterator[tuple[Mapping[s
 
 
 def _turns(machines: Sequence[Machine]) -> Iterator[list[list[str]]]:
-    """Yield the pairs of concurrent streams: in each turn every machine sends to one, and no two to the same."""
+    """Yield sets of machine pairs for concurrent streams: in each, every machine sends one and receives one."""
     count = len(machines)
     for step in range(1, min(count, MOST_RATES)):
         yield [[machines[(number + step) % count].name] for number in range(count)]
@@ -79,7 +79,7 @@ class ClockFirstListener:
         self.refused, self.broke = news.refused, news.broke
 
     def report(self, node: NodeId, report: Report) -> None:
-        """Pass a report on; keep a greeting until the node's last question for the clock."""
+        """Pass a report on, but hold a greeting until the node's last clock question."""
         if isinstance(report, Hello) and node != EVALUATOR:
             self._hellos[node] = report
             return

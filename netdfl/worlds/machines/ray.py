@@ -1,4 +1,4 @@
-"""The machines of a Ray cluster: an actor on each starts the fork server there and carries its lines.
+"""The machines of a Ray cluster: an actor on each starts a fork server and relays its input and output.
 
 So it works wherever Ray does: virtual machines, Kubernetes (KubeRay), Slurm. Every machine has netdfl installed, or
 gets it by Ray's runtime environments.
@@ -29,7 +29,7 @@ READY_S = 60.0
 
 
 def make(options: RayOptions, num_nodes: int) -> Ray:
-    """Return the machines for `num_nodes` nodes. Raises MachineError if Ray is not installed."""
+    """Return a Ray engine for `num_nodes` nodes. Raises MachineError if Ray is not installed."""
     try:
         _module("")
     except ImportError as error:
@@ -38,17 +38,17 @@ def make(options: RayOptions, num_nodes: int) -> Ray:
 
 
 class Ray(Engine):
-    """The cluster of the scenario's address, or of RAY_ADDRESS; without either, one of this machine alone."""
+    """The Ray cluster at the scenario's address or at RAY_ADDRESS; without either, a local one."""
 
     def __init__(self, options: RayOptions, num_nodes: int) -> None:
-        """Prepare; Ray itself is not started yet."""
+        """Store the options, without starting Ray."""
         self._options, self._num_nodes = options, num_nodes
         self._joined = False
         self._group: Any = None
         self._bundles: dict[str, int] = {}
 
     async def machines(self) -> Mapping[str, Offer]:
-        """Reserve a bundle on each machine, and return the machines."""
+        """Reserve resources on each machine, and return the machines."""
         return await asyncio.to_thread(self._reserve)
 
     def _reserve(self) -> Mapping[str, Offer]:
@@ -78,7 +78,7 @@ class Ray(Engine):
         return self._placed(count)
 
     def _reserve_named(self, alive: Sequence[Mapping[str, Any]]) -> Mapping[str, Offer]:
-        """Reserve bundles on the machines that the scenario's sites choose."""
+        """Reserve resources on the machines that the scenario's sites choose."""
         names = _names(alive)
         offers = {name: _offer(node) for name, node in zip(names, alive, strict=True)}
         shares = shares_of(offers, self._num_nodes, self._options.sites)
@@ -136,7 +136,7 @@ class Ray(Engine):
 
 
 class Host:
-    """An actor on a machine: it starts a fork server, which ends with it."""
+    """A Ray actor on a machine: starts a fork server, which ends with the actor."""
 
     def __init__(self) -> None:
         """Start the fork server."""
@@ -148,7 +148,7 @@ class Host:
         )
 
     def write(self, data: bytes) -> None:
-        """Write `data` to the server's input; b"" closes it."""
+        """Write `data` to the server's input; b"" closes the input."""
         assert self._process.stdin is not None
         if data:
             self._process.stdin.write(data)
@@ -157,13 +157,13 @@ class Host:
             self._process.stdin.close()
 
     def read(self) -> bytes:
-        """Wait for the server's next output; b"" once it has ended."""
+        """Wait for the server's next output and return it; b"" once the server has ended."""
         assert self._process.stdout is not None
         return os.read(self._process.stdout.fileno(), 1 << 16)
 
 
 def _module(name: str) -> Any:
-    """Import a module of Ray's, which is not always installed."""
+    """Import a module of Ray, which may not be installed."""
     return importlib.import_module(f"ray{name}")
 
 
@@ -175,16 +175,16 @@ def _offer(node: Mapping[str, Any]) -> Offer:
 
 
 def _names(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the names of machines: their host names, or their addresses if two have the same name."""
+    """Return the names of machines: their host names, or their addresses where host names are not unique."""
     hosts = [str(node["NodeManagerHostname"]) for node in nodes]
     return hosts if len(set(hosts)) == len(hosts) else [str(node["NodeManagerAddress"]) for node in nodes]
 
 
 class RelayProcess:
-    """A process behind two pipes, whose data two threads carry."""
+    """A process on another machine, connected by two local pipes that two threads relay."""
 
     def __init__(self, write: Callable[[bytes], object], read: Callable[[], bytes], kill: Callable[[], object]) -> None:
-        """Carry data by `write` and `read`, which may wait; b"", or any error, is the end. `kill` ends the process."""
+        """Relay data by `write` and `read`, which may block; b"" or an error means the end. `kill` ends the process."""
         self._kill = kill
         below, above = os.pipe(), os.pipe()
         self.stdin: IO[bytes] | None = os.fdopen(below[1], "wb")
@@ -200,7 +200,7 @@ class RelayProcess:
             self._kill()
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end, and then make sure of it."""
+        """Wait for the end of the process, and kill it to be sure."""
         self._up_thread.join(timeout)
         self.kill()
         return 0

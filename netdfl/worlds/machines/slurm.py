@@ -1,4 +1,4 @@
-"""The machines of a Slurm allocation: a fork server on each, as a step of the job, started by `srun`.
+"""The machines of a Slurm allocation: `srun` starts a fork server on each, as a step of the job.
 
 The module also writes the job's script.
 """
@@ -27,10 +27,10 @@ _OF_THE_JOB = re.compile("SLURM_(?!CONF$)|SLURMD_")
 
 
 class Slurm(Engine):
-    """The allocation that this process is in."""
+    """The Slurm allocation in which this process runs."""
 
     def __init__(self, options: SlurmOptions) -> None:
-        """Prepare; Slurm is not asked yet."""
+        """Store the options, without asking Slurm."""
         self._options = options
         self._started: set[str] = set()
 
@@ -49,7 +49,7 @@ class Slurm(Engine):
         return {name: Offer(await _resolved(address), tags) for name, (address, tags) in found.items()}
 
     def start(self, machine: str) -> ForkServer:
-        """Start a step of the job; or another job on a machine that failed, as Slurm took it out of this one."""
+        """Start a job step on `machine`; if it failed and left the job, start it in a new job."""
         one = ["--nodes=1", "--ntasks=1", f"--nodelist={machine}", "--unbuffered", "--immediate=10"]
         if machine in self._started and machine not in _allocated():
             place = {"--partition": "SLURM_JOB_PARTITION", "--account": "SLURM_JOB_ACCOUNT", "--qos": "SLURM_JOB_QOS"}
@@ -65,7 +65,7 @@ class Slurm(Engine):
 
 
 def _allocated() -> list[str]:
-    """Return the present machines of the job. Empty if Slurm does not answer."""
+    """Return the machines that the job has now; empty if Slurm does not answer."""
     job = os.environ.get("SLURM_JOB_ID", "")
     said = subprocess.run(["squeue", "--noheader", f"--jobs={job}", "--format=%N"], capture_output=True, text=True)
     names = subprocess.run(["scontrol", "show", "hostnames", said.stdout.strip()], capture_output=True, text=True)
@@ -78,7 +78,7 @@ def _features(line: str) -> tuple[str, ...]:
 
 
 async def _resolved(address: str) -> str:
-    """Return the IP address of a host, IPv4 if there is one."""
+    """Return the IP address of a host, preferably IPv4."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(address, None, type=socket.SOCK_STREAM)
     except OSError as error:
@@ -117,7 +117,7 @@ def script(
     sets: Sequence[str] = (),
     options: Sequence[str] = (),
 ) -> str:
-    """Return a script that runs `scenario` on `machines` machines; `options` are sbatch's, `sets` are netdfl's.
+    """Return a job script that runs `scenario` on `machines` machines.
 
     `resumable`: its nodes save checkpoints, so a preempted and requeued job continues where it was.
     `rejoins`: the job outlives a machine that fails.

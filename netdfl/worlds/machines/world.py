@@ -34,10 +34,10 @@ MOST_BYTES = 32 << 20
 
 
 class MachinesWorld(ProcessesBasedWorld):
-    """One fleet on the machines of an engine. The supervisor's machine has the evaluator, and no node."""
+    """The world of one fleet on an engine's machines. The supervisor's machine runs only the evaluator."""
 
     def __init__(self, setting: WorldConfig, engine: Engine) -> None:
-        """Prepare; the engine is not asked yet."""
+        """Store the settings, without asking the engine."""
         assert isinstance(setting.scenario.world, MachinesOptions)
         self._setting, self._scenario, self._options = setting, setting.scenario, setting.scenario.world
         everywhere = "[::]" if socket.has_dualstack_ipv6() else "0.0.0.0"
@@ -67,7 +67,7 @@ class MachinesWorld(ProcessesBasedWorld):
         return found
 
     def _check_network(self) -> None:
-        """Raise MachineError if machines don't reach each other."""
+        """Raise MachineError if some machines can't reach each other."""
         trips = [(way, told.get("round_trip_s")) for way, told in self._network.items()]
         apart = [(way, why) for way, why in trips if isinstance(why, str)]
         if apart:
@@ -105,7 +105,7 @@ class MachinesWorld(ProcessesBasedWorld):
         )
 
     def launch(self, nodes: Sequence[NodeId], life: Life) -> None:
-        """Begin a life of each node on its machine."""
+        """Start a life of each node on its machine."""
         for machine in self._machines:
             here = [node for node in machine.nodes if node in nodes]
             size = self._options.nodes_per_process
@@ -120,7 +120,7 @@ class MachinesWorld(ProcessesBasedWorld):
                     self._lose(node, Exit(life.epoch, LOST, lost=machine.gone))
 
     async def aclose(self, grace_s: float) -> Figures:
-        """End all processes, the fork servers and the engine; return the figures."""
+        """End all processes, the fork servers and the engine; return the world's final report."""
         self._beside.cancel()
         async with asyncio.TaskGroup() as ending:
             for machine in self._machines:
@@ -149,7 +149,7 @@ class MachinesWorld(ProcessesBasedWorld):
         self._news.exited(node, replace(how, within_ns=within_ns))
 
     async def _await(self, machine: Machine, lost: Sequence[NodeId]) -> None:
-        """Try the machine until it is available again; then restart its nodes."""
+        """Retry until the machine is available again, then restart its nodes."""
         try:
             async with asyncio.timeout(self._options.rejoin_within / NS_PER_S):
                 await self._have_again(machine)
@@ -175,7 +175,7 @@ class MachinesWorld(ProcessesBasedWorld):
 
 
 def packed(scenario: Scenario) -> dict[str, str]:
-    """Return the files that are sent along. Raises InputError if they exceed `MOST_BYTES`."""
+    """Return the files that the machines need. Raises InputError if they exceed `MOST_BYTES` together."""
     files = pack(scenario)
     size = sum(map(len, files.values()))
     if size > MOST_BYTES:
@@ -188,7 +188,7 @@ def packed(scenario: Scenario) -> dict[str, str]:
 
 
 def address_towards(other: str) -> str:
-    """Return the address of this machine by which `other` reaches it. Raises MachineError if there is no route."""
+    """Return this machine's address on the route to `other`. Raises MachineError if there is no route."""
     with socket.socket(socket.AF_INET6 if ":" in other else socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((other, 9))  # nothing is sent

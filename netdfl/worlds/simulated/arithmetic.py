@@ -16,7 +16,7 @@ A_NODE = 1000
 
 @contextmanager
 def exact_arithmetic() -> Iterator[None]:
-    """Give torch one thread and deterministic kernels, so that sums have one order on every machine.
+    """Set torch to one thread and deterministic kernels inside the context, so that sums have a fixed order.
 
     Draws from the process's own random streams inside are undone at the end.
     """
@@ -35,7 +35,7 @@ def exact_arithmetic() -> Iterator[None]:
 
 @contextmanager
 def rare_collections(fleet: object, num_nodes: int = 0) -> Iterator[None]:
-    """Collect garbage rarely while a fleet of `num_nodes` lives, and keep two fleets from being in memory at once.
+    """Collect garbage rarely while a fleet of `num_nodes` lives; free an earlier fleet of this process first.
 
     The last fleet of this process is freed first if it is still there.
     """
@@ -48,7 +48,7 @@ def rare_collections(fleet: object, num_nodes: int = 0) -> Iterator[None]:
 
 
 def _none() -> None:
-    """Return None: no fleet has lived in this process."""
+    """Return None, because this process has had no fleet yet."""
 
 
 _last: Callable[[], object] = _none

@@ -29,7 +29,7 @@ MOST_SENT, MOST_DELIVERED = 64, 1 << 16
 
 @dataclass(slots=True, eq=False)
 class _MulticastRun:
-    """A run of `times` multicasts to the same `dsts` in one life of the sender, from step `first` to `last`."""
+    """A series of `times` multicasts to the same `dsts` in one life of the sender, from step `first` to `last`."""
 
     dsts: tuple[NodeId, ...]
     life: tuple[str, int]
@@ -39,7 +39,7 @@ class _MulticastRun:
 
 
 class SimulatedLedger(NodeLedger):
-    """The ledger of one node, which counts, and keeps only lost messages by name.
+    """The ledger of one simulated node: counts messages, and keeps details only of lost ones.
 
     A multicast is counted by edge only when `edges` is read, or when there are many: a node with constant receivers has
     one line for all rounds. `before_look` is called before each reading.
@@ -48,7 +48,7 @@ class SimulatedLedger(NodeLedger):
     def __init__(
         self, node: NodeId, clock: Clock, recorder: Recorder, before_look: Callable[[], None] = lambda: None
     ) -> None:
-        """Count for `node`."""
+        """Count the messages of `node`."""
         self._before_look = before_look
         super().__init__(node, clock, recorder)
 
@@ -67,7 +67,7 @@ class SimulatedLedger(NodeLedger):
 
     @property
     def counts(self) -> MessageCounts:
-        """The counts of all sent messages by class; messages under way are unfinished."""
+        """The counts of all sent messages by class; messages under way count as unfinished."""
         self._before_look()
         return super().counts
 
@@ -109,7 +109,7 @@ class SimulatedLedger(NodeLedger):
                 (edge or self._edge(kind, dst)).remember(id)
 
     def _write_down(self) -> None:
-        """Count the kept multicasts by edge."""
+        """Add the collected multicasts to the counts of each edge."""
         sent, self._sent = self._sent, []
         for each in sent:
             for dst in each.dsts:
@@ -132,7 +132,7 @@ class SimulatedLedger(NodeLedger):
             self.took(outcome.id.kind, dst, 1)
 
     def took(self, kind: Kind, dst: NodeId, times: int) -> None:
-        """Count messages that `dst` accepted."""
+        """Count messages of one kind that `dst` accepted."""
         self._edge(kind, dst).delivered += times
         self.arrived_count += times
 
@@ -151,7 +151,7 @@ class FleetLedger:
         self._num_delivered = 0
 
     def of(self, node: NodeId) -> SimulatedLedger:
-        """Return the ledger of `node`, the same in all of its lives."""
+        """Return the ledger of `node`, which is the same in all its lives."""
         if node not in self._nodes:
             self._nodes[node] = SimulatedLedger(node, self._clock, self._recorder, self._write_down)
         return self._nodes[node]
@@ -173,12 +173,15 @@ class FleetLedger:
         self._recorder.outcome(outcome, payloads)
 
     def _write_down(self) -> None:
-        """Count the collected deliveries by edge: most messages are delivered, and many over the same edges."""
+        """Add the collected deliveries to the counts of each edge.
+
+        They are collected because most messages are delivered, many over the same edges.
+        """
         if self._num_delivered:
             delivered, self._delivered, self._num_delivered = self._delivered, [], 0
             for (src, dst), times in Counter(chain.from_iterable(delivered)).items():
                 self._nodes[src].took(Kind.DATA, dst, times)
 
     def refused(self, edge: Edge | None, reason: FateReason, what: str) -> None:
-        """Raise AssertionError: no foreign message can enter a fabric."""
+        """Raise AssertionError, because no foreign message can enter a fabric."""
         raise AssertionError(what)

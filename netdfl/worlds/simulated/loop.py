@@ -45,7 +45,7 @@ _FEWEST_CANCELLED = 1000
 
 
 class Source(Protocol):
-    """A source of due times that the loop serves beside its timers: the network."""
+    """A source of due times that the loop serves in addition to its timers, such as the network."""
 
     def next_ns(self) -> int | None:
         """Return the next instant at which something is due, or None."""
@@ -57,17 +57,17 @@ class Source(Protocol):
 
 
 class NoSource:
-    """A source without due times."""
+    """A source that never has anything due."""
 
     def next_ns(self) -> None:
-        """Return None: nothing is due."""
+        """Return None, because nothing is due."""
 
     def run(self, now_ns: int) -> None:
         """Do nothing."""
 
 
 class NamedTimer:
-    """A `Timer` of a virtual loop. Cheap to make: a node sets several in a round, and cancels most."""
+    """A timer of a virtual loop, which is cheap to create: a node sets several in a round, and cancels most."""
 
     __slots__ = ("_callback", "_cancelled", "_loop", "_scheduled", "name")
 
@@ -83,7 +83,7 @@ class NamedTimer:
                 self._loop._timer_handle_cancelled(self)
 
     def _run(self) -> None:
-        """Call the callback, and report an error to the loop, like a handle of asyncio's."""
+        """Call the callback; pass an error to the loop's error handler, as asyncio does."""
         try:
             self._callback()
         except (SystemExit, KeyboardInterrupt):
@@ -99,10 +99,10 @@ AnyTimer: TypeAlias = "NamedTimer | events.TimerHandle"
 
 
 class VirtualLoop(base_events.BaseEventLoop):
-    """A loop whose clock stands still while anything can run, and then jumps."""
+    """An event loop whose clock stands still while anything can run, and then jumps to the next due time."""
 
     def __init__(self, seed: int = 0) -> None:
-        """Begin at 0 ns; `seed` keys the order of named timers of one instant."""
+        """Start at 0 ns; `seed` is the key of the order among named timers of one instant."""
         super().__init__()
         self.now_ns = 0
         self.source: Source = NoSource()
@@ -119,12 +119,12 @@ class VirtualLoop(base_events.BaseEventLoop):
 
     @property
     def can_run(self) -> bool:
-        """Whether something can run at this moment."""
+        """Whether a callback can run at this moment."""
         return bool(self._ready)  # type: ignore[attr-defined]
 
     @property
     def has_timers(self) -> bool:
-        """Whether the loop has timers, canceled ones included."""
+        """Whether the loop has any timers, including canceled ones."""
         return bool(self._times)
 
     def call_at_ns(self, at_ns: int, name: TimerName, callback: Callable[[], None], rank: int = NAMED) -> NamedTimer:
@@ -162,7 +162,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         self._num_timers += 1
 
     def _timer_handle_cancelled(self, handle: AnyTimer) -> None:
-        """Discard canceled timers once they are more than half of all. The name is asyncio's for this hook."""
+        """Discard canceled timers once they are more than half of all. asyncio defines the name of this hook."""
         self._cancelled += 1
         if self._cancelled > _FEWEST_CANCELLED and 2 * self._cancelled > self._num_timers:
             left = {when: [timer for timer in timers if not timer._cancelled] for when, timers in self._timers.items()}
@@ -172,7 +172,7 @@ class VirtualLoop(base_events.BaseEventLoop):
             self._num_timers, self._cancelled = self._num_timers - self._cancelled, 0
 
     def _run_once(self) -> None:
-        """Run the ready callbacks; jump in time until there are some."""
+        """Run the ready callbacks; if there are none, jump in time until there are."""
         if self._refused is not None:
             refused, self._refused = self._refused, None
             raise refused
@@ -185,7 +185,7 @@ class VirtualLoop(base_events.BaseEventLoop):
                 handle._run()
 
     def _jump(self) -> None:
-        """Go to the next instant at which something is due, and process the first rank of it."""
+        """Jump to the next instant at which something is due, and process its first rank."""
         first = self._first()
         source, ready = self.source, self._ready  # type: ignore[attr-defined]
         due = source.next_ns()
@@ -203,7 +203,7 @@ class VirtualLoop(base_events.BaseEventLoop):
                 raise VirtualTimeError(f"nothing can ever run again after {self.now_ns} ns, and something still waits")
 
     def _first(self) -> When | None:
-        """Return the step of the first timer that is not canceled, or None."""
+        """Return the instant and rank of the first timer that is not canceled, or None."""
         while self._times:
             timers = self._timers[self._times[0]]
             while timers and timers[-1]._cancelled:
@@ -215,7 +215,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         return None
 
     def _take(self, first: When) -> list[AnyTimer]:
-        """Remove and return the timers of the first step, in their order."""
+        """Remove and return the timers of the first instant and rank, in order."""
         live = self._live(first)
         heappop(self._times)
         number = len(self._timers.pop(first))
@@ -225,14 +225,14 @@ class VirtualLoop(base_events.BaseEventLoop):
         return live
 
     def _live(self, when: When) -> list[Any]:
-        """Return the timers of a step that are not canceled, in their order."""
+        """Return the timers of an instant and rank that are not canceled, in order."""
         live = [timer for timer in self._timers[when] if not timer._cancelled]
         if len(live) > 1 and when[1] != ANONYMOUS:
             live.sort(key=partial(self._order_key, when[1]))
         return live
 
     def _order_key(self, rank: int, timer: NamedTimer) -> int:
-        """Return the order key of a timer in its step: its place in the script, or else a keyed hash of its name."""
+        """Return a timer's sort key in its instant and rank: its place in the script, or a keyed hash of its name."""
         name = timer.name
         place = name[1] if rank == SCRIPT and len(name) > 1 else None
         return place if isinstance(place, int) else xxh3_64_intdigest(repr(name).encode(), self._seed)
@@ -261,10 +261,10 @@ class VirtualLoop(base_events.BaseEventLoop):
         return self.call_soon(callback, *args, context=context)
 
     def _process_events(self, event_list: list[object]) -> None:
-        """Do nothing: there are no events from outside. The name is asyncio's for this hook."""
+        """Do nothing, because there are no outside events. asyncio defines the name of this hook."""
 
     def _write_to_self(self) -> None:
-        """Do nothing: the loop never sleeps, so it need not be woken. The name is asyncio's for this hook."""
+        """Do nothing, because the loop never sleeps. asyncio defines the name of this hook."""
 
 
 class VirtualClock:
@@ -288,12 +288,12 @@ class VirtualClock:
 
 
 def _before(due: int, timers: When | None) -> bool:
-    """Whether the network's instant `due` comes before the first timers."""
+    """Return whether the network's instant `due` comes before the first timers."""
     return timers is None or due < timers[0] or (due == timers[0] and timers[1] >= NAMED)
 
 
 def _nothing() -> None:
-    """Do nothing, so that an idle loop raises an error."""
+    """Do nothing; used so that an idle loop raises an error."""
 
 
 def _refusal(what: str) -> VirtualTimeError:

@@ -38,7 +38,7 @@ from netdfl.worlds.simulated.training import Training, VirtualWorker
 
 @dataclass(frozen=True, kw_only=True)
 class SimulationContext:
-    """The parts that all nodes of a simulated fleet share. `models` holds the models to judge, by round and node."""
+    """The parts that all nodes of a simulated fleet share. `models` has models to evaluate, by round and node."""
 
     blueprint: Blueprint
     directory: RunDirectory
@@ -55,10 +55,10 @@ class SimulationContext:
 
 
 class SimulatedNode:
-    """A node of a simulated fleet: carries out orders, and begins and ends its lives."""
+    """A node of a simulated fleet: carries out orders, and starts and ends its lives."""
 
     def __init__(self, context: SimulationContext, node: NodeId) -> None:
-        """Prepare the parts that all lives share; no life has begun."""
+        """Prepare the parts that all lives share, without starting a life."""
         self.id, self._context, self._blueprint = node, context, context.blueprint
         self.ledger = context.ledger.of(node)
         transport = SimulatedTransport(context.fabric, node)
@@ -91,14 +91,14 @@ class SimulatedNode:
         return worker
 
     def live(self, life: Life) -> None:
-        """Begin a life, and report to the supervisor."""
+        """Start a life, and report it to the supervisor."""
         self.host = NodeHost(self._blueprint, self.id, life, self.parts, self._crash)
         self.ended = False
         role = Role.SERVER if self.id == self._blueprint.network.server else Role.CLIENT
         self._report(Hello(node=self.id, role=role.value, epoch=life.epoch))
 
     def order(self, order: Order) -> None:
-        """Carry out an order; without effect between lives."""
+        """Carry out an order; do nothing between lives."""
         if self.ended:
             return
         if isinstance(order, Stop):
@@ -110,13 +110,13 @@ class SimulatedNode:
         self.host.obey(order)
 
     def end(self) -> None:
-        """End this life."""
+        """End the current life."""
         self.ended = True
         self.host.fall_silent()
         self._tasks.cancel()
 
     async def cleared(self) -> None:
-        """Return once no task of the node runs any more."""
+        """Return once no task of the node is running."""
         await self._tasks.ended()
 
     async def _live(self) -> None:
@@ -133,7 +133,7 @@ class SimulatedNode:
             raise OwnCodeError(f"node {self.id}: {told}") from told.__cause__
 
     def _crash(self) -> None:
-        """End this life now, as the schedule demands."""
+        """End the current life, as the schedule demands."""
         self._leave()
         if self.host.crash is not None:
             self._report(self.host.crash)
@@ -148,6 +148,6 @@ class SimulatedNode:
 
 
 def device_of(blueprint: Blueprint) -> str:
-    """Return the device of vectors: the CPU unless the scenario names a GPU."""
+    """Return the device for vectors: the CPU, unless the scenario names a GPU."""
     device = blueprint.scenario.device
     return device if device.startswith("cuda") else "cpu"

@@ -1,4 +1,4 @@
-"""Local rounds on disk: a simulated run that was killed is played again without training again.
+"""Local rounds on disk, so that a killed simulated run can be repeated without training again.
 
 A checkpoint of a simulated fleet is the outcome of every local round so far, of each node, in the order in which it
 trained. All else in a simulated run follows from the scenario and its seed. So a resumed run begins at time 0, plays
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class Trained(NamedTuple):
-    """The outcome of a local round, without the parts of the state that were known before it."""
+    """The outcome of a local round, without parts of the state that were known before."""
 
     start: Any
     local: Any
@@ -41,10 +41,10 @@ class Trained(NamedTuple):
 
 
 class Memory:
-    """The local rounds of one node on disk. Rounds found there are read; later ones are written, `every` to a file."""
+    """The local rounds of one node on disk: reads those that are there, and writes later ones, `every` to a file."""
 
     def __init__(self, folder: Path, node: NodeId, every: int) -> None:
-        """Keep the rounds of `node` below `folder`."""
+        """Store the rounds of `node` below `folder`."""
         self.folder, self.node, self.every = folder, node, every
         self.num_read = 0
         self._number = 0
@@ -52,7 +52,10 @@ class Memory:
         self._fresh: list[Trained] = []
 
     def solve(self, round: LocalRound, task: Task) -> StepRequests[tuple[NodeState, Update]]:
-        """Return the next local round: from disk, or solved by `round`. Raises RunError for a full disk, InputError."""
+        """Return the next local round: from disk, or computed by `round`.
+
+        Raises RunError for a full disk, InputError.
+        """
         number, self._number = self._number, self._number + 1
         if number % self.every == 0:
             self._read = self._load(number // self.every, round.state)
@@ -99,7 +102,7 @@ def _recalled(trained: Trained, state: NodeState, task: Task) -> tuple[NodeState
 
 @dataclass(frozen=True)
 class StoredLocalRound:
-    """A `LocalRound` that reads its outcome from a `Memory`, or computes and keeps it."""
+    """A `LocalRound` that reads its outcome from disk, or computes and stores it."""
 
     memory: Memory
     round: LocalRound
@@ -116,18 +119,18 @@ class StoredLocalRound:
             return alone(self.solve())
 
     def solve(self) -> StepRequests[tuple[NodeState, Update]]:
-        """Return the outcome, from disk or with requests for its training steps."""
+        """Return the outcome from disk, or compute it by requests for training steps."""
         return self.memory.solve(self.round, self.task)
 
 
 class RememberingWorker(VirtualWorker):
-    """A worker in virtual time whose local rounds go through a `Memory`."""
+    """A worker in virtual time that reads or stores its local rounds through a `Memory`."""
 
     memory: Memory
     task: Callable[[], Task]
 
     async def run(self, what: str, function: Callable[..., T], *args: Any) -> T:
-        """Run `function`; a local round goes through the memory."""
+        """Run `function`; read or store it in the memory if it is a local round."""
         if isinstance(function, LocalRound):
             stored = StoredLocalRound(self.memory, function, self.task())
             return await super().run(what, stored)  # type: ignore[arg-type]

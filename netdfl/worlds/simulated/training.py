@@ -1,4 +1,4 @@
-"""Local rounds in virtual time: each ends at its modeled time, and is computed when the first one is due.
+"""Local rounds in virtual time: each ends at its modeled time; all are computed when the first one is due.
 
     submitted ──the first of all is due──▶ computed with the others ──its own time comes──▶ done
         └──paused──▶ due later by the pause
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(eq=False)
 class Job:
-    """One local round under way. `work` computes `outcome`: a result, or the error that ended the round."""
+    """One local round under way. `work` computes its `outcome`: a result, or the error that ended it."""
 
     node: NodeId
     work: Callable[[], Any]
@@ -46,7 +46,7 @@ class Training:
     """All local rounds under way in a fleet, at most one per node."""
 
     def __init__(self, clock: Clock, trainer: Trainer = one_by_one, *, at_once: bool = False) -> None:
-        """Compute by `trainer`, in batches of the rounds that were submitted by the first due time.
+        """Compute rounds by `trainer`, in batches of all that were submitted when the first one is due.
 
         With `at_once`, a batch would not be faster than single rounds.
         """
@@ -54,7 +54,7 @@ class Training:
         self._jobs: dict[NodeId, Job] = {}
 
     async def run(self, node: NodeId, round: int, takes_ns: int, work: Callable[[], T]) -> T:
-        """Return the result of `work`, `takes_ns` from now."""
+        """Compute `work` for a node's round; return the result after `takes_ns` of virtual time."""
         due_ns = self._clock.now_ns() + takes_ns
         name = ("train", node, round)
         timer = self._clock.call_at(due_ns, name, partial(self._due, node))
@@ -69,14 +69,14 @@ class Training:
                 del self._jobs[node]
 
     def pause(self, node: NodeId) -> None:
-        """Suspend the node's local round."""
+        """Suspend the local round of `node`."""
         job = self._jobs.get(node)
         if job is not None and job.paused_ns is None and not job.done.done():
             job.paused_ns = self._clock.now_ns()
             job.timer.cancel()
 
     def resume(self, node: NodeId) -> None:
-        """Continue the node's local round, which ends later by the pause."""
+        """Continue the local round of `node`, which ends later by the length of the pause."""
         job = self._jobs.get(node)
         if job is not None and job.paused_ns is not None:
             now = self._clock.now_ns()
@@ -96,17 +96,17 @@ class Training:
 
 
 class VirtualWorker:
-    """A node's worker in virtual time, a `PacedWorker`: local rounds take their modeled time, all else none."""
+    """A node's worker in virtual time: local rounds take their modeled time, other work takes none."""
 
     def __init__(self, node: NodeId, training: Training, time_ns: Callable[[NodeId, int], int]) -> None:
-        """Train by `training`; `time_ns(node, round)` is the time of a local round."""
+        """Compute local rounds by `training`; `time_ns(node, round)` is the duration of one."""
         self.node, self.training, self.time_ns = node, training, time_ns
         self.factor = 1.0
         self.cpu_s: float | None = None
         self.round: Callable[[], int] = lambda: 0
 
     async def run(self, what: str, function: Callable[..., T], *args: Any) -> T:
-        """Run `function(*args)`: at once, or, if it is `train`, at the end of its modelled time."""
+        """Run `function(*args)`: at once or, if it is a local round, at the end of its modeled time."""
         if what != "train":
             return function(*args)
         round_ = self.round()
@@ -118,7 +118,7 @@ class VirtualWorker:
         return await self.training.run(self.node, round_, takes_ns, work)
 
     def spare(self, numel: int) -> bool:
-        """Return true: inline work takes no virtual time."""
+        """Return true, because inline work takes no virtual time."""
         return True
 
     def pause(self) -> None:
@@ -126,5 +126,5 @@ class VirtualWorker:
         self.training.pause(self.node)
 
     def resume(self) -> None:
-        """Continue the node's local round, which ends later by the pause."""
+        """Continue the node's local round, which ends later by the length of the pause."""
         self.training.resume(self.node)
