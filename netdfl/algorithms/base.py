@@ -1,4 +1,4 @@
-"""An algorithm as orthogonal parts, the state that survives a round, and the interface of a node to the round loops."""
+"""An algorithm as a combination of parts, the state that survives a round, and a node's interface to round loops."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OwnScheme = Literal["choco", "deepsqueeze"]
 
 @dataclass(frozen=True, kw_only=True)
 class Algorithm:
-    """Orthogonal parts: the start of a round, local training, mixing, and the wait policy.
+    """An algorithm, combined from parts: the start of a round, local training, mixing, and the wait policy.
 
     `family` names the loop that runs them. `mixing` is a `Mixing`, or an `Aggregation` in the server family. `refine`
     is further work of a server on its model, if any.
@@ -44,12 +44,12 @@ class Algorithm:
     refine: Refinement | None = None
 
     def served_alone(self, view: View) -> bool:
-        """Whether the server works by itself in the view's round, without any message."""
+        """Return whether the server works without any message in the view's round."""
         return self.refine is not None and self.refine.alone(view)
 
 
 class NodeState(NamedTuple):
-    """Everything that survives a round, and nothing else: the contents of a checkpoint.
+    """The state of a node that survives a round, which is the content of a checkpoint.
 
     `round` is the next one to begin. `x` has shape (d,). `received` are the vectors that the last exchange handed to
     the local solver. `z`, shape (d,), is the model of a node without mass, whose push-sum weight is below
@@ -67,18 +67,18 @@ class NodeState(NamedTuple):
     statistics: Kept | None = None
 
     def model(self, alg: Algorithm) -> Tensor:
-        """Return z = x / w for push-sum, `z` without mass, x for every other method; shape (d,)."""
+        """Return the model, shape (d,): z = x / w for push-sum, `z` for a node without mass, else x."""
         weight = 1.0 if alg.family == "server" else alg.mixing.weight(self.mixing)
         if weight == 1.0:
             return self.x
         return self.z if self.z is not None and not has_mass(weight) else self.x / weight
 
     def train(self, alg: Algorithm, data: LocalData, view: View) -> tuple[NodeState, Update]:
-        """Run one local round: start.begin, the local steps, start.trained. Raises NotFiniteError."""
+        """Run one local round: the round's start, the local steps, and the round's end. Raises NotFiniteError."""
         return alone(self.solve(alg, data, view))
 
     def solve(self, alg: Algorithm, data: LocalData, view: View) -> StepRequests[tuple[NodeState, Update]]:
-        """Run one local round with requests for its training steps, so that several nodes' can be computed together.
+        """Run one local round, yielding requests for its steps so that several nodes' steps can be computed together.
 
         Without mass the steps are made on `z`, and added to x.
         """
@@ -105,12 +105,12 @@ class NodeState(NamedTuple):
         return state, Update(self.x, update.x, update.extras, update.loss)
 
     def outgoing(self, alg: Algorithm, update: Update, step: int, view: View) -> tuple[NodeState, Outbox]:
-        """Return the state and the messages of the mixing in `step`."""
+        """Return the new state, and the messages of the mixing in `step`."""
         mixing, outbox = alg.mixing.outgoing(self.mixing, update, step, view)
         return self if mixing is self.mixing else self._replace(mixing=mixing), outbox
 
     def mix(self, alg: Algorithm, update: Update, inbox: Inbox, step: int, view: View) -> tuple[NodeState, Update]:
-        """Mix the messages that arrived in `step`."""
+        """Combine the messages of `step` by the mixing; return the new state and update."""
         mixing, mixed, received = alg.mixing.mix(self.mixing, update, inbox, step, view)
         same = mixing is self.mixing and received is self.received
         after = self if same else self._replace(mixing=mixing, received=received)
@@ -119,14 +119,14 @@ class NodeState(NamedTuple):
         return after, mixed
 
     def refine(self, alg: Algorithm, objective: Objective, view: View) -> NodeState:
-        """Do a server's further work on its model after aggregation."""
+        """Do the server's additional work on its model after aggregation."""
         if alg.refine is None:
             return self
         mixing, x = alg.refine.refine(self.mixing, self.x, objective, view)
         return self._replace(x=x, mixing=mixing)
 
     def end_round(self, alg: Algorithm, update: Update, view: View) -> NodeState:
-        """Close the round: the mixed vector becomes the node's, and the solver sees the effect of mixing."""
+        """Finish the round: store the mixed vector, and show the solver the effect of mixing."""
         local = alg.local.after_mix(self.local, self.x, update.x, self.received, view)
         massless = self.z is not None and not has_mass(alg.mixing.weight(self.mixing))
         z = self.z if massless else None  # by position: `_replace` takes twice as long
@@ -135,29 +135,29 @@ class NodeState(NamedTuple):
 
 @runtime_checkable
 class KeepsStatistics(Protocol):
-    """A node's data for a model with running statistics or other buffers, which local steps change by themselves."""
+    """The data of a node whose model has running statistics or other buffers that change in local steps."""
 
     def begin(self, z: Tensor, kept: Kept | None) -> None:
-        """Begin local steps at the model `z`; `kept` are the buffers that the node keeps for itself, by name."""
+        """Start local steps at the model `z`; `kept` are buffers that stay at the node, by name."""
 
     def ended(self, x: Tensor, weight: float) -> tuple[Tensor, Kept | None]:
-        """Return `x`, the result of the local steps, with their statistics; and the buffers that the node keeps."""
+        """Return `x`, the result of the local steps, with their statistics, and the buffers that stay at the node."""
 
 
 @cache
 def _keeps_statistics(kind: type) -> bool:
-    """Whether data of this type keep statistics. Cached: a runtime protocol check takes longer than a short round."""
+    """Return whether data of this type have statistics; cached because the check is slow."""
     return issubclass(kind, KeepsStatistics)
 
 
 @cache
 def _is_own(kind: type) -> bool:
-    """Whether a part's type is a user's, not netdfl's. Cached by type."""
+    """Return whether a part's type belongs to a user and not to netdfl."""
     return kind.__module__.partition(".")[0] != "netdfl"
 
 
 def _checked(solver: LocalSolver, found: Any, y: Tensor) -> tuple[Any, Update]:
-    """Return the solver's result. Raises OwnPartError for a wrong result of a user's own solver."""
+    """Check and return a solver's result. Raises OwnPartError if a user's solver returned a wrong one."""
     checked: tuple[Any, Update] = found
     if not _is_own(type(solver)):
         return checked
@@ -180,7 +180,7 @@ def _checked(solver: LocalSolver, found: Any, y: Tensor) -> tuple[Any, Update]:
 
 @dataclass(eq=False, slots=True)
 class LocalRound:
-    """A local round to be computed: by itself, when called, or through requests for its training steps."""
+    """A local round to be computed: by a plain call, or through requests for its steps."""
 
     state: NodeState
     alg: Algorithm
@@ -188,25 +188,25 @@ class LocalRound:
     view: View
 
     def __call__(self) -> tuple[NodeState, Update]:
-        """Train; a user's code draws random numbers by node and round."""
+        """Train and return the result; a user's code draws random numbers keyed by node and round."""
         with self.drawing():
             return self.state.train(self.alg, self.data, self.view)
 
     def drawing(self) -> AbstractContextManager[object]:
-        """Let random draws by a user's code inside come from the stream of (node, round)."""
+        """Make a user's code inside the context draw random numbers keyed by (node, round)."""
         drawing = getattr(self.data, "drawing", None)
         return nullcontext() if drawing is None else drawing(anyway=_is_own(type(self.alg.local)))
 
     def solve(self) -> StepRequests[tuple[NodeState, Update]]:
-        """Train through requests for the training steps."""
+        """Train through requests for the steps."""
         return self.state.solve(self.alg, self.data, self.view)
 
 
 class RoundContext(Protocol):
-    """The interface of a node to its family's loop. Everything that awaits is here."""
+    """The interface that a node offers to its algorithm's loop. Everything that awaits is here."""
 
     def begin(self, alg: Algorithm) -> NodeState:
-        """Return the state to start from: the first, or the one kept over a restart."""
+        """Return the initial state: a new one, or the one restored after a restart."""
 
     def rounds(self, first: int) -> AsyncIterator[View]:
         """Yield the view of each round from `first` to the scenario's last, as the node begins it."""
@@ -221,25 +221,25 @@ class RoundContext(Protocol):
         """Return the number of exchanges in a round; the mixing decides it."""
 
     def drawing(self, what: str, round: int, *key: int) -> AbstractContextManager[object]:
-        """Let a user's own part inside draw from the stream of (node, round, `what`); `do` does so by itself."""
+        """Make a user's own part inside the context draw random numbers keyed by (node, round, `what`)."""
 
     async def do(self, function: Callable[..., T], *args: object) -> T:
         """Run a computation: inline if it is short, off the event loop if it would block the loop."""
 
     async def send(self, view: View, step: int, outbox: Outbox) -> None:
-        """Send one step's payloads without waiting for their delivery."""
+        """Send the payloads of one step without waiting for their delivery."""
 
     async def gather(self, view: View, step: int, wait: WaitPolicy, sources: tuple[NodeId, ...] | None = None) -> Inbox:
-        """Wait by the policy for the step's messages from the in-neighbors (or `sources`)."""
+        """Wait, as the policy says, for the step's messages from the in-neighbors (or `sources`)."""
 
     async def collect(self, view: View, wait: WaitPolicy, lag: int | None) -> Inbox:
-        """Return all messages of this round and earlier ones, after a wait by the policy for messages `lag` rounds old.
+        """Wait for messages that are `lag` rounds old, then return all received ones up to this round.
 
         None never waits, and also takes the messages of nodes that are ahead.
         """
 
     def serve(self, answer: Callable[[Message], None] | None) -> None:
-        """Pass every request of a peer to `answer`, at any time from now on; None: keep requests for later.
+        """Call `answer` with every request of a peer from now on; None: keep requests for later.
 
         `answer` must not wait. Requests are answered after the last round, too.
         """
@@ -248,21 +248,21 @@ class RoundContext(Protocol):
         """Answer a request, now or later."""
 
     def owed(self, peer: NodeId) -> bool:
-        """Whether an earlier request to `peer` is being sent again because its reply has not arrived."""
+        """Return whether an earlier request to `peer` is unanswered and will be repeated."""
 
     def is_last(self, view: View) -> bool:
-        """Whether no round follows the view's."""
+        """Return whether the view's round is the last one."""
 
     async def ask(self, view: View, peer: NodeId, payload: Payload, wait: WaitPolicy) -> Inbox:
-        """Send a request to `peer` and wait for its reply by the policy."""
+        """Send a request to `peer`, and wait for its reply as the policy says."""
 
     async def end_round(self, state: NodeState, view: View) -> None:
-        """End the round. State is snapshot and checkpointed here and nowhere else."""
+        """End the round. Only here the state is saved in snapshots and checkpoints."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A row of the catalog: the function that builds the algorithm, its demands on the graph, source and traits.
+    """An algorithm in the catalog: the function that builds it, its demands on the graph, its source and traits.
 
     `needs` are the kinds of mixing matrix it is defined for: `doubly`, `row`, `column` stochastic; or `server` (a star
     around a node with the server role), `both_ways` (any weights on links that work both ways), `average` (the exact

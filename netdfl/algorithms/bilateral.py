@@ -26,15 +26,15 @@ PATIENCE = 2  # a wait for asking nodes contains their own waits
 
 
 class Desk:
-    """A node's vector, which moves in exchanges with peers: one at a time, begun by this node or by the peer."""
+    """A node's vector in pairwise exchanges, of which only one happens at a time."""
 
     def __init__(self, ctx: RoundContext, mixing: parts.Pairwise, x: Tensor) -> None:
-        """Begin at `x`, shape (d,)."""
+        """Start with the vector `x`, shape (d,)."""
         self.ctx, self.mixing, self.x = ctx, mixing, x
         self._answered: dict[NodeId, tuple[int, int, Payload]] = {}
 
     def answer(self, request: Message) -> None:
-        """Answer a peer's request and move the vector; a repeated request gets the same answer and moves nothing."""
+        """Answer a peer's request and change the vector; repeat the same answer to a repeated request."""
         epoch, round, reply = self._answered.get(request.src, (0, 0, None))
         if request.epoch < epoch or (request.epoch == epoch and request.round < round):
             return
@@ -63,7 +63,7 @@ async def bilateral(ctx: RoundContext, alg: Algorithm) -> None:
 
 
 async def _meet(ctx: RoundContext, alg: Algorithm, desk: Desk, view: View) -> None:
-    """Ask one peer, and answer no one meanwhile; or answer until all asking nodes are through with the round."""
+    """Ask one peer, answering nobody meanwhile; or answer until all asking nodes have finished the round."""
     with ctx.drawing("peer", view.round):
         peer = alg.mixing.peer(view)
     if peer is not None and not ctx.owed(peer):

@@ -1,4 +1,4 @@
-"""The compressed form of a mixing for an exchange: the form of the exchange's scheme, or the uncompressed mixing."""
+"""The compressed form of a mixing, chosen by the scheme of the exchange; uncompressed without a compressor."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from netdfl.mixing.compressed.step_size import ScaledCompressor
 
 
 def compressor(exchange: Exchange) -> Compressor:
-    """Return the exchange's compressor, or None; made a contraction if netdfl chooses the step size."""
+    """Return the compressor, scaled to a contraction if netdfl chooses the step size; None without compression."""
     given = exchange.compressor or IdentityCompressor()
     return ScaledCompressor(given) if exchange.gamma == "auto" else given
 
 
 def differences(exchange: Exchange, *, mass: bool = False) -> Differences:
-    """Return the encoding of the exchange's vectors; without a compressor they are sent unchanged."""
+    """Return the encoder of vectors as differences; without a compressor, vectors are sent unchanged."""
     return Differences(
         compressor=compressor(exchange),
         streams=exchange.streams,
@@ -35,7 +35,7 @@ def differences(exchange: Exchange, *, mass: bool = False) -> Differences:
 
 
 def choco(exchange: Exchange, *, gamma: Any = None, steps: int = 1) -> Choco:
-    """Return CHOCO. Raises ValueError for a treatment of missing neighbors that CHOCO does not have."""
+    """Return a CHOCO mixing. Raises ValueError for a treatment of missing neighbors that CHOCO lacks."""
     on_missing = exchange.on_missing
     if on_missing == "renormalise" or on_missing == "undo":
         raise ValueError(f"choco can't {on_missing}, because references would no longer agree; use self or last")
@@ -44,12 +44,12 @@ def choco(exchange: Exchange, *, gamma: Any = None, steps: int = 1) -> Choco:
 
 
 def deepsqueeze(exchange: Exchange, steps: int = 1) -> DeepSqueeze:
-    """Return DeepSqueeze."""
+    """Return a DeepSqueeze mixing."""
     return DeepSqueeze(compressor=compressor(exchange), streams=exchange.streams, gamma=exchange.gamma, steps=steps)
 
 
 def literal(exchange: Exchange) -> LiteralQuantized:
-    """Return quantized DFedAvgM as printed."""
+    """Return the mixing of quantized DFedAvgM as printed."""
     return LiteralQuantized(compressor=exchange.compressor or IdentityCompressor(), streams=exchange.streams)
 
 
@@ -80,7 +80,7 @@ _FEEDBACK: dict[str, Feedback] = {"auto": "plain", "plain": "plain", "ef14": "ef
 
 
 def reports(exchange: Exchange, inner: Aggregation) -> Aggregation:
-    """Return a server's exchange with compressed reports. Raises ValueError for a scheme of another family."""
+    """Return a server's aggregation with compressed reports. Raises ValueError for a scheme of another family."""
     if exchange.compressor is None:
         return inner
     if exchange.scheme not in _FEEDBACK:

@@ -66,7 +66,7 @@ class WaitPolicy:
     cumulative: bool = False
 
     def count(self, num_sources: int) -> int:
-        """Return how many of `num_sources` nodes suffice."""
+        """Return the number of messages, out of `num_sources` awaited ones, that end the wait."""
         if self.need == "all":
             return num_sources
         if self.need == "any":
@@ -81,7 +81,7 @@ Scheme = Literal["auto", "choco", "deepsqueeze", "edge", "push_sum", "plain", "e
 
 @dataclass(frozen=True, kw_only=True)
 class Exchange:
-    """The wait policy, the treatment of missing neighbors, and the compression of messages.
+    """The exchange of messages in a scenario: wait policy, treatment of missing neighbors, and compression.
 
     `delivery` is the treatment of a lost message: none; or it is sent again until it is answered; or push-sum sends
     running sums that make up for it. `extras` is the encoding of vectors that a client reports beside the model. With
@@ -118,7 +118,7 @@ REPLACES = {"local_epochs": "local_steps"}
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
-    """A record of parameters that several algorithms share; a scenario writes its fields among the algorithm's own."""
+    """A set of parameters that several algorithms share; a scenario writes its fields directly."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,20 +138,20 @@ class Sgd(Parameters):
     schedule: Schedule = CONSTANT
 
     def within(self: S, exchange: object) -> S:
-        """Return a copy whose schedule goes over the scenario's rounds, unless it names a number of rounds."""
+        """Return a copy whose learning-rate schedule covers the scenario's rounds, unless it names a number."""
         rounds = self.schedule.rounds or getattr(exchange, "num_rounds", None)
         return replace(self, schedule=replace(self.schedule, rounds=rounds))
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnySgd(Sgd):
-    """Local SGD of a method without corrections in its steps: another optimizer may make them."""
+    """The parameters of local SGD for methods in which another optimizer may replace plain SGD."""
 
     optimizer: OptimizerChoice = PLAIN_SGD
 
 
 def flat(function: Callable[..., T]) -> Callable[..., T]:
-    """Return `function` with flat parameters: a `Parameters` record among them is written field by field.
+    """Return `function` with the fields of each `Parameters` argument as separate keyword parameters.
 
     `sgd: Sgd = Sgd(local_epochs=1)` becomes `lr`, `lr_decay`, `local_epochs = 1` and so on, each with its type. Fields
     that are not given have the values of the record that is the parameter's default. The parameters of `FIRST` come
@@ -190,7 +190,7 @@ def flat(function: Callable[..., T]) -> Callable[..., T]:
 
 
 def replaced(given: Mapping[str, object]) -> dict[str, object]:
-    """Return `given`, with None for each default that one of its parameters replaces."""
+    """Return the given parameters, with None for each default that another given parameter replaces."""
     return {**{other: None for name, other in REPLACES.items() if given.get(name) is not None}, **given}
 
 

@@ -1,4 +1,4 @@
-"""The round loops of the families. Each reads like the papers' listing; all computations are in the parts."""
+"""The round loops of the families. Each reads like the paper's algorithm; all computations are in the parts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 async def gossip(ctx: RoundContext, alg: Algorithm) -> None:
-    """Train, send, receive, mix. Gossip and push-sum differ in `mixing` alone."""
+    """Run rounds of gossip or push-sum: train, send, receive, mix."""
     s = ctx.begin(alg)
     async for view in ctx.rounds(s.round):
         s, update = await ctx.train(s, alg, view)
@@ -39,7 +39,7 @@ PATIENCE = 4  # a client's wait contains the server's own
 
 
 async def server(ctx: RoundContext, alg: Algorithm) -> None:
-    """The server sends its model down, participants train and report up, the server aggregates."""
+    """Run rounds with a server: it sends its model, participants train and report, the server aggregates."""
     s = ctx.begin(alg)
     async for view in ctx.rounds(s.round):
         alone = alg.served_alone(view)
@@ -75,12 +75,12 @@ async def _take_part(ctx: RoundContext, alg: Algorithm, s: NodeState, view: View
 
 
 def of_server(inbox: Inbox, view: View) -> Inbox:
-    """Return the messages of the server alone: nobody else's model is adopted."""
+    """Return only the server's messages of an inbox, so that no other node's model is adopted."""
     return Inbox([message for message in inbox if message.src == view.server], inbox.missing, inbox.acknowledgements)
 
 
 def noticed(alg: Algorithm, s: NodeState, inbox: Inbox, view: View) -> NodeState:
-    """Return a client's state after the broadcast; changed only for a stateful aggregation."""
+    """Return a client's state after the broadcast, which only a stateful aggregation changes."""
     if isinstance(alg.mixing, StatefulAggregation):
         return s._replace(mixing=alg.mixing.notice(s.mixing, inbox, view))
     return s
@@ -106,7 +106,7 @@ def first_state(x: Tensor, alg: Algorithm, view: View) -> NodeState:
 
 
 def joining_state(initial: Tensor, z: Tensor, weight: int | None, alg: Algorithm, view: View) -> NodeState:
-    """Return the state of a node that lost its own and begins with a neighbor's model `z`, shape (d,).
+    """Return the state of a node that lost its own and starts from a neighbor's model `z`, shape (d,).
 
     Its push-sum weight is `weight`: 0, or 1, which is new mass; None where there are no weights. A compressor's
     references begin at `initial`, where every node began, because its receivers know that vector.
@@ -123,7 +123,7 @@ def joining_state(initial: Tensor, z: Tensor, weight: int | None, alg: Algorithm
 
 
 def _without_mass(mixing: Any) -> object:
-    """Return a push-sum state with w = 0; a wrapper's state has it in `inner`."""
+    """Return a push-sum state with weight w = 0, also inside a wrapper's state."""
     if "weight" in mixing._fields:
         return mixing._replace(weight=0.0)
     return mixing._replace(inner=_without_mass(mixing.inner))

@@ -1,4 +1,4 @@
-"""Demands of algorithms on their network beyond the kind of its matrix; checked when a scenario is loaded."""
+"""The demands of algorithms on their network beyond the kind of matrix, checked when a scenario is loaded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _AT_ONE = 1e-6
 
 
 class Misfit(NamedTuple):
-    """A reason why an algorithm's `parameter` does not fit a network, with a remedy."""
+    """A reason why an algorithm's `parameter` does not fit the network, with a remedy."""
 
     parameter: str
     what: str
@@ -34,7 +34,10 @@ Warns: TypeAlias = Callable[[Mapping[str, object], int], Iterator[str]]
 
 
 def ole_is_stable(params: Json, network: Network, num_rounds: int) -> Iterator[Misfit]:
-    """Check that Ole's beta is below the smallest (1 - |l|^2) / |1 - l|^2, l any eigenvalue of a static W but 1."""
+    """Check that Ole's beta is small enough for stability on a static W.
+
+    The bound is the smallest (1 - |l|^2) / |1 - l|^2 over the eigenvalues l of W other than 1.
+    """
     if network.topology.time_varying or not isinstance(network.selection, AllNeighbors):
         return
     found = eigenvalues(network.weights(network.graph(0)))
@@ -53,7 +56,7 @@ def ole_is_stable(params: Json, network: Network, num_rounds: int) -> Iterator[M
 
 
 def averages_exactly(params: Json, network: Network, num_rounds: int) -> Iterator[Misfit]:
-    """Check that every `every` rounds, and at least once, the matrix is the exact average."""
+    """Check that every `every` rounds, and at least once, the mixing matrix is the exact average."""
     every, n = params["every"], network.num_nodes
     if every > num_rounds:
         what = f"the exact average is due every {every} rounds, and the run has {num_rounds}"
@@ -75,13 +78,13 @@ def one_optimizer(params: Json, network: Network, num_rounds: int) -> Iterator[M
 
 
 def nesterov_acts(params: Mapping[str, object], num_rounds: int) -> Iterator[str]:
-    """Warn of Nesterov's form without momentum."""
+    """Warn if Nesterov's form is set without momentum."""
     if params["nesterov"] and not params["momentum"]:
         yield "algorithm.nesterov: it is a form of momentum, and momentum is 0: give momentum, like 0.9"
 
 
 def slow_rounds(params: Json, num_rounds: int) -> Iterator[str]:
-    """Warn if the last round does not average exactly; also of what `nesterov_acts` finds."""
+    """Warn if the last round does not average exactly, or if Nesterov's form has no effect."""
     if left := num_rounds % params["every"]:
         what = "the last round comes" if left == 1 else f"the last {left} rounds come"
         yield f"algorithm.every: {what} after the last exact average, so the nodes end with models of their own"
@@ -89,7 +92,7 @@ def slow_rounds(params: Json, num_rounds: int) -> Iterator[str]:
 
 
 def distils(params: Json, network: Network, num_rounds: int) -> Iterator[Misfit]:
-    """Check that the warm-up has two models as many rounds apart as the distiller matches."""
+    """Check that the warm-up has two models as far apart as the distillation matches."""
     key = "distil_gap" if "distil_gap" in params else "distil_steps"
     gap, warmup = params[key], params["warmup_rounds"]
     if gap > warmup:
@@ -98,14 +101,14 @@ def distils(params: Json, network: Network, num_rounds: int) -> Iterator[Misfit]
 
 
 def never_distils(params: Json, num_rounds: int) -> Iterator[str]:
-    """Warn of a warm-up that ends after the run."""
+    """Warn if the warm-up ends after the run."""
     if (warmup := params["warmup_rounds"]) >= num_rounds:
         what = f"all {num_rounds} rounds are warm-up, synthetic examples act from round {warmup} on"
         yield f"algorithm.warmup_rounds: {what}"
 
 
 def chooses(params: Json, network: Network, num_rounds: int) -> Iterator[Misfit]:
-    """Check that in some round some node has more out-neighbors than it chooses."""
+    """Check that in some round some node has more out-neighbors than it chooses from them."""
     k, most = params["neighbors"], 0
     for round in range(0, num_rounds, network.topology.redraw_every or num_rounds):
         most = max(most, int(network.graph(round).out_degrees.max()))
@@ -116,7 +119,7 @@ def chooses(params: Json, network: Network, num_rounds: int) -> Iterator[Misfit]
 
 
 def pairs_can_meet(params: Mapping[str, object], network: Network, num_rounds: int) -> Iterator[Misfit]:
-    """Check that links work both ways, and that all links inside a half are left out on purpose."""
+    """Check that edges work in both directions, and that edges within a half are left out on purpose."""
     topology = network.topology
     for round in range(min(num_rounds, ROUNDS) if topology.time_varying else 1):
         graph = topology.graph(round)

@@ -1,4 +1,4 @@
-"""The parts that the catalog's functions combine, imported at their first use; some of them need torch."""
+"""The parts that the catalog's functions combine, imported at first use, because some need torch."""
 
 from __future__ import annotations
 

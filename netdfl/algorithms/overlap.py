@@ -1,4 +1,4 @@
-"""The family in which messages travel while nodes compute: send in round t, use the messages of earlier rounds."""
+"""The family in which messages travel while nodes compute: send in round t, use messages of earlier rounds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 async def overlap(ctx: RoundContext, alg: Algorithm) -> None:
-    """Give shares away, train while they travel (or first train, then give), add the shares that arrived."""
+    """Run rounds of overlapping push-sum: give shares, train while they travel, add the shares that arrived."""
     s = ctx.begin(alg)
     async for view in ctx.rounds(s.round):
         began, early = s, alg.mixing.before_training
@@ -40,7 +40,7 @@ async def _give(ctx: RoundContext, alg: Algorithm, s: NodeState, view: View) -> 
 
 
 def given(alg: Algorithm, s: NodeState, view: View) -> tuple[NodeState, Outbox]:
-    """Return a node's state after its neighbors' shares left, and the shares."""
+    """Give shares to the neighbors; return the node's remaining state, and the messages."""
     mixing, x, outbox = alg.mixing.give(s.mixing, s.x, view)
     z = None if has_mass(alg.mixing.weight(mixing)) else s.model(alg)
     return s._replace(mixing=mixing, x=x, z=z), outbox

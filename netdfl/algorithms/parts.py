@@ -46,7 +46,7 @@ from netdfl.training.rollback import Rollback, SampleCounter
 
 
 def averaged(exchange: Exchange, local: LocalSolver, server_lr: float, weighting: Weighting) -> Algorithm:
-    """Return an algorithm whose server only averages models, uniformly or by the clients' numbers of examples."""
+    """Return an algorithm whose server averages models, uniformly or by the clients' numbers of examples."""
     by_samples = weighting == "samples"
     if by_samples and exchange.compressor is not None and exchange.scheme == "ef21":
         what = "ef21 averages what all clients have said, and knows the examples only of those that report"
@@ -56,14 +56,14 @@ def averaged(exchange: Exchange, local: LocalSolver, server_lr: float, weighting
 
 
 def controlled(server_lr: float) -> Aggregation:
-    """Return SCAFFOLD's exchange: averaging with a control variate beside the model, whose lost changes are undone."""
+    """Return SCAFFOLD's aggregation, which undoes changes of the control variate whose reports were lost."""
     return ConfirmingAggregation(inner=ControlAveraging(inner=Averaging(server_lr=server_lr)))
 
 
 def server(
     exchange: Exchange, local: LocalSolver, mixing: Aggregation, *, refine: Refinement | None = None
 ) -> Algorithm:
-    """Return an algorithm with a server; `refine` works on the state of `mixing`."""
+    """Return an algorithm with a server; `refine` is the server's additional work on its model."""
     sent = reports(exchange, mixing)
     if refine is not None and sent is not mixing:
         refine = InnerRefinement(refine)

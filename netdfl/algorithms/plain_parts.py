@@ -31,14 +31,14 @@ PLAIN = (
 
 
 def needs_torch(algorithm: Algorithm) -> bool:
-    """Whether any part of the algorithm, or of a part, is of a class outside `_PLAIN`."""
+    """Return whether any part of the algorithm needs torch."""
     parts = [algorithm.start, algorithm.local, algorithm.mixing, algorithm.refine]
     inner = [getattr(part, name) for part in parts for name in ("inner", "sgd") if hasattr(part, name)]
     return any(part is not None and type(part) not in PLAIN for part in (*parts, *inner))
 
 
 def local_sgd(sgd: Sgd, *, momentum: float = 0.0, nesterov: bool = False, rho: float = 0.0) -> LocalSgd:
-    """Return local SGD with the catalog's parameters, or another optimizer if they name one."""
+    """Return a solver for local SGD with the given parameters, or with another optimizer if they name one."""
     other = sgd.optimizer if isinstance(sgd, AnySgd) and sgd.optimizer.name != "sgd" else None
     if other and momentum:
         raise ValueError(f"momentum is plain SGD's, and optimizer is {other.name}: leave one of them out")
@@ -58,14 +58,14 @@ def local_sgd(sgd: Sgd, *, momentum: float = 0.0, nesterov: bool = False, rho: f
 
 
 def keeping_momentum(local: LocalSgd, restart_every: int | None = None) -> LocalSolver:
-    """Return `local` with a buffer that outlives its rounds, if it has momentum at all."""
+    """Return `local` with momentum that continues between rounds, if it has momentum at all."""
     return KeptMomentum(local, restart_every) if local.momentum else local
 
 
 def gossip(
     exchange: Exchange, local: LocalSolver, *, mixing: Mixing | None = None, start: RoundStart | None = None
 ) -> Algorithm:
-    """Return an algorithm of the gossip family; without another `mixing` it is gossip on undirected graphs."""
+    """Return an algorithm of the gossip family; the default `mixing` is gossip on undirected graphs."""
     mixing = mixing or undirected(exchange)
     return Algorithm(family="gossip", start=start or PlainStart(), local=local, mixing=mixing, wait=exchange.wait)
 
@@ -76,14 +76,14 @@ def push_sum(exchange: Exchange, local: LocalSolver) -> Algorithm:
 
 
 def undirected(exchange: Exchange, steps: int = 1) -> Mixing:
-    """Return gossip, compressed by the exchange's scheme. Raises ValueError for a scheme of another family."""
+    """Return gossip, compressed by the exchange's scheme. Raises ValueError for another family's scheme."""
     if exchange.compressor is not None:
         return compressed_parts.undirected(exchange, steps)
     return Gossip(on_missing=exchange.on_missing, stale=exchange.wait.stale, steps=steps)
 
 
 def directed(exchange: Exchange) -> Mixing:
-    """Return push-sum, compressed by the exchange's scheme. Raises ValueError for a scheme of another family."""
+    """Return push-sum, compressed by the exchange's scheme. Raises ValueError for another family's scheme."""
     if exchange.compressor is not None:
         return compressed_parts.directed(exchange)
     return RunningSums() if exchange.delivery == "running_sums" else PushSum()

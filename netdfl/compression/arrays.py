@@ -27,7 +27,7 @@ with warnings.catch_warnings():  # torch says it once in a process: a buffer tha
 
 
 def to_array(tensor: Tensor) -> Array:
-    """View a tensor as an `Array`; the caller must not write to it any more.
+    """View a tensor as an `Array` without a copy; the caller must not write to it any more.
 
     A tensor on a GPU, or not contiguous, is copied to the host first.
     """
@@ -37,7 +37,7 @@ def to_array(tensor: Tensor) -> Array:
 
 
 def snapshot(tensor: Tensor) -> Array:
-    """Copy a tensor into an `Array` of its own, which later writes to `tensor` do not change.
+    """Copy a tensor into a new `Array`, which later writes to `tensor` do not change.
 
     From a GPU it is one copy, into pinned memory.
     """
@@ -49,7 +49,7 @@ def snapshot(tensor: Tensor) -> Array:
 
 
 def scaled(tensor: Tensor, factor: float) -> Array:
-    """Return `factor` times a tensor as an `Array`, in one pass over it."""
+    """Return `factor` times a tensor as an `Array`, computed in one pass."""
     if tensor.is_cuda:
         return snapshot(tensor * factor)
     out = empty(tensor.numel(), tensor.dtype).view(tensor.shape)
@@ -79,12 +79,12 @@ def to_tensor(array: Array) -> Tensor:
 
 
 def square(array: Array) -> float:
-    """Return the sum of the squares of an array's numbers, as `squared` does."""
+    """Return the sum of the squares of an array's numbers, computed like `squared`."""
     return squared(to_tensor(array))
 
 
 def squared(x: Tensor) -> float:
-    """Return the sum of the squares of numbers, in one pass; narrow ones are added up as float32.
+    """Return the sum of squares of numbers, computed in one pass; types narrower than float32 are added up as float32.
 
     It is NaN or infinite where a number is, and where it is beyond that type.
     """
@@ -115,7 +115,7 @@ def as_vector(x: Tensor) -> Vector:
 
 
 def is_finite(x: Vector) -> bool:
-    """Whether no number of `x` is NaN or infinite.
+    """Return whether no number of `x` is NaN or infinite.
 
     Sums of squares prove it at the speed of reading; only where one overflows is every number tested.
     """
@@ -130,7 +130,7 @@ def is_finite(x: Vector) -> bool:
 
 
 def copy_finite(x: Vector) -> Vector:
-    """Return a copy of `x`, checked and copied piece by piece in the cache. Raises ValueError for NaN or infinity."""
+    """Return a copy of `x`. Raises ValueError if a number is NaN or infinite."""
     num = len(x) // _ROW
     if num <= 4 * _COPIED:
         refuse_non_finite(x)
@@ -165,14 +165,14 @@ def raise_non_finite(x: Vector) -> NoReturn:
 
 
 def read_dim(encoded: EncodedVector) -> int:
-    """Return the dimension of `encoded`. Raises MalformedMessage unless it is a count."""
+    """Return the dimension of the encoded vector. Raises MalformedMessage unless it is a valid number."""
     if type(encoded.dim) is not int or encoded.dim < 0:
         raise MalformedMessage(f"an encoded vector of dimension {encoded.dim!r}; expected a count")
     return encoded.dim
 
 
 def check_names(encoded: EncodedVector, names: Collection[str]) -> int:
-    """Return the dimension of `encoded`. Raises MalformedMessage unless its arrays are exactly `names`."""
+    """Check that the encoded vector's arrays are exactly `names`; return its dimension. Raises MalformedMessage."""
     dim = read_dim(encoded)
     if set(encoded.arrays) != set(names):
         raise MalformedMessage(f"arrays {sorted(encoded.arrays)}; expected {sorted(names)}")
@@ -180,7 +180,7 @@ def check_names(encoded: EncodedVector, names: Collection[str]) -> int:
 
 
 def read_count(encoded: EncodedVector, name: str, low: int, high: int) -> int:
-    """Return the integer `name` of the metadata. Raises MalformedMessage unless it is from `low` to `high`."""
+    """Return the integer `name` from the metadata. Raises MalformedMessage unless it is between `low` and `high`."""
     value = encoded.meta.get(name)
     if type(value) is not int or not low <= value <= high:
         raise MalformedMessage(f"{name} = {value!r}; expected an integer from {low} to {high}")
@@ -188,7 +188,7 @@ def read_count(encoded: EncodedVector, name: str, low: int, high: int) -> int:
 
 
 def read_array(encoded: EncodedVector, name: str, dtypes: Collection[str], length: int | None) -> Array:
-    """Return the flat array `name`. Raises MalformedMessage unless it has one of `dtypes` and `length`.
+    """Return the flat array `name`. Raises MalformedMessage unless it has one of `dtypes` and this `length`.
 
     Nothing is allocated. A `length` of None accepts any that agrees with the buffer.
     """
@@ -209,13 +209,13 @@ def read_array(encoded: EncodedVector, name: str, dtypes: Collection[str], lengt
 
 
 def read_numpy(encoded: EncodedVector, name: str, dtypes: Collection[str], length: int | None) -> Vector:
-    """View the array `name` as numpy after the checks of `read_array`."""
+    """Return the array `name` as numpy, after the checks of `read_array`."""
     array = read_array(encoded, name, dtypes, length)
     return np.frombuffer(array.data, np.dtype(array.dtype))
 
 
 def read_finite(encoded: EncodedVector, name: str, length: int) -> Vector:
-    """View float32 or float64 numbers. Raises MalformedMessage where one is NaN or infinite."""
+    """Return an array of floats. Raises MalformedMessage if a number is NaN or infinite."""
     values = read_numpy(encoded, name, FLOATS, length)
     if not is_finite(values):
         raise MalformedMessage(f"array {name!r} holds a NaN or an infinity; expected finite numbers")
@@ -223,7 +223,7 @@ def read_finite(encoded: EncodedVector, name: str, length: int) -> Vector:
 
 
 def read_scales(encoded: EncodedVector, length: int) -> Vector:
-    """View the buckets' scales. Raises MalformedMessage where one is negative, NaN or infinite."""
+    """Return the scales of buckets. Raises MalformedMessage if one is negative, NaN or infinite."""
     scales = read_finite(encoded, "scales", length)
     if length and scales.min() < 0:
         raise MalformedMessage(f"a scale of {scales.min()}; expected none below 0")

@@ -1,4 +1,4 @@
-"""The contract of a compressor: a flat vector in, named arrays and small metadata out."""
+"""The contract of a compressor: it turns a flat vector into named arrays and small metadata, and back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EncodedVector:
-    """A compressed vector of `dim` numbers. `nbytes` counts its arrays; the wire adds its metadata."""
+    """A compressed vector of `dim` numbers. `nbytes` counts its arrays, without the metadata."""
 
     dim: int
     arrays: Mapping[str, Array]
@@ -32,7 +32,7 @@ class EncodedVector:
 
 
 class Compressor(Protocol):
-    """A map from vectors to few bytes. Stateless: memory (error feedback, copies) belongs to the mixing.
+    """The contract of a compressor: a stateless map from vectors to few bytes.
 
     `unbiased`: E[C(x)] = x. `variance(d)` bounds E|x - C(x)|^2 / |x|^2 for every x of d numbers. `contraction(d)`: the
     largest guaranteed omega with E|x - C(x)|^2 <= (1 - omega)|x|^2, so 1 - variance(d), or 0 where that is negative.
@@ -43,7 +43,7 @@ class Compressor(Protocol):
 
     @property
     def unbiased(self) -> bool:
-        """Whether the mean over the compressor's own randomness is the vector itself; most are biased."""
+        """Whether the expected decoded vector, over the compressor's randomness, is the vector itself."""
         return False
 
     def contraction(self, dim: int) -> float:
@@ -63,22 +63,22 @@ class Compressor(Protocol):
 
     @abstractmethod
     def decompress(self, encoded: EncodedVector) -> Tensor:
-        """Decode to a fresh vector of shape (d,). Raises MalformedMessage for absurd contents."""
+        """Decode to a new vector of shape (d,). Raises MalformedMessage for invalid contents."""
 
 
 @runtime_checkable
 class AddingCompressor(Protocol):
-    """A compressor that decodes and adds to a vector in one operation, with fewer passes than two take."""
+    """A compressor that decodes and adds to a vector in one operation, which is faster than two."""
 
     def add_to(self, base: Tensor, encoded: EncodedVector) -> Tensor:
-        """Return `base`, shape (d,), plus the decoded vector, to the bit: a fresh vector like `base`.
+        """Return `base`, shape (d,), plus the decoded vector, with the same digits as in two operations.
 
         Raises MalformedMessage for absurd contents.
         """
 
 
 def add_to(compressor: Compressor, base: Tensor, encoded: EncodedVector) -> Tensor:
-    """Return `base` plus the decoded vector, a fresh vector like `base`. Raises MalformedMessage."""
+    """Return `base` plus the decoded vector, as a new vector. Raises MalformedMessage."""
     if _adds(type(compressor)):
         found: Tensor = cast("AddingCompressor", compressor).add_to(base, encoded)
         return found
@@ -87,7 +87,7 @@ def add_to(compressor: Compressor, base: Tensor, encoded: EncodedVector) -> Tens
 
 @cache
 def _adds(kind: type) -> bool:
-    """Whether compressors of this type have `add_to`. Cached: a runtime protocol check costs more than a call."""
+    """Return whether compressors of this type have `add_to`; cached because the check is slow."""
     return issubclass(kind, AddingCompressor)
 
 

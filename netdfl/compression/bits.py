@@ -23,12 +23,12 @@ _UNSIGNED = ((8, np.uint8), (16, np.uint16), (32, np.uint32), (64, np.uint64))
 
 
 def code_dtype(bits: int) -> np.dtype[Any]:
-    """Return the smallest unsigned dtype that holds `bits` bits."""
+    """Return the smallest unsigned dtype that can hold `bits` bits."""
     return np.dtype(next(dtype for width, dtype in _UNSIGNED if bits <= width))
 
 
 def packed_nbytes(num: int, *, bits: int) -> int:
-    """Return the bytes of `num` packed codes of `bits` bits."""
+    """Return the size in bytes of `num` packed codes of `bits` bits."""
     return -(-num * bits // 8)
 
 
@@ -69,7 +69,7 @@ def _masks(lane: int, bits: int) -> tuple[np.uint64, np.uint64]:
 
 
 def _pack_small(codes: Bytes, bits: int, out: Bytes) -> None:
-    """Pack codes of 1 to 7 bits, eight at a time as the bytes of a 64-bit word, halving the gaps."""
+    """Pack codes of 1 to 7 bits, eight at a time within a 64-bit word."""
     if bits == 1:
         out[:] = np.packbits(codes, bitorder="little")
         return
@@ -94,7 +94,7 @@ def _pack_small(codes: Bytes, bits: int, out: Bytes) -> None:
 
 
 def _unpack_small(packed: Bytes, num: int, bits: int) -> Bytes:
-    """Undo `_pack_small`."""
+    """Unpack codes that `_pack_small` packed."""
     if bits == 1:
         return np.unpackbits(packed, count=num, bitorder="little")
     out = np.empty(num, np.uint8)
@@ -115,7 +115,7 @@ def _unpack_small(packed: Bytes, num: int, bits: int) -> Bytes:
 
 
 def _spread(packed: Bytes, num: int, bits: int, group: int) -> NDArray[np.uint64]:
-    """Copy packed codes to 64-bit words so that each `group` of codes starts its own `group` bytes."""
+    """Copy packed codes to 64-bit words, so that each `group` of codes starts at a separate byte group."""
     if group < 8:
         groups = np.zeros(num // group, f"u{group}")
         groups[: len(packed)] = packed
@@ -128,7 +128,7 @@ def _spread(packed: Bytes, num: int, bits: int, group: int) -> NDArray[np.uint64
 
 
 def unary(heights: NDArray[np.int64]) -> Bytes:
-    """Encode a non-decreasing sequence from 0 up: bit heights[i] + i is set, in ceil((heights[-1] + n) / 8) bytes."""
+    """Encode a non-decreasing sequence of integers in unary: bit heights[i] + i is set."""
     if not len(heights):
         return np.empty(0, np.uint8)
     bits = np.zeros(int(heights[-1]) + len(heights), np.bool_)
@@ -140,7 +140,7 @@ def unary(heights: NDArray[np.int64]) -> Bytes:
 
 
 def from_unary(packed: Bytes, num: int) -> NDArray[np.int64] | None:
-    """Return the `num` heights encoded in `packed`, or None if another number of bits is set."""
+    """Decode `num` integers from unary; None if another number of bits is set."""
     ones = np.flatnonzero(np.unpackbits(packed, bitorder="little").view(np.bool_))
     if len(ones) != num:
         return None

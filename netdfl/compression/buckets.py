@@ -1,4 +1,4 @@
-"""A vector's buckets, which are the numbers that share a scale, and operations on several buckets at once.
+"""The buckets of a vector, which are groups of numbers that share a scale, and operations on several at once.
 
 A long vector is cut into pieces and spans of pieces that stay in a core's cache, along the borders of its buckets.
 """
@@ -27,7 +27,7 @@ torch may divide a span among threads, so only these operations and maxima are t
 
 
 class BucketSpan(NamedTuple):
-    """Consecutive buckets of a flat vector: its numbers from `start` to `stop`, and the slice `buckets`.
+    """Consecutive buckets of a flat vector: its numbers from `start` to `stop`, and the buckets' slice `buckets`.
 
     As a matrix it has a row for each bucket, of `width` numbers; if the last bucket is shorter, the matrix is longer
     than the span. A bucket over `PIECE` has spans of its own, of one row. `pieces` are the lengths of the span's
@@ -42,16 +42,16 @@ class BucketSpan(NamedTuple):
 
     @property
     def numel(self) -> int:
-        """The count of the matrix's numbers."""
+        """The number of elements of the span's matrix."""
         rows: int = self.buckets.stop - self.buckets.start
         return rows * self.width
 
     def of(self, vector: Tensor) -> Tensor:
-        """Return the span's numbers of a vector; `vector` itself if it has the span's length."""
+        """Return the numbers of a vector that lie in this span; `vector` itself if it is as long as the span."""
         return vector if vector.numel() == self.stop - self.start else vector[self.start : self.stop]
 
     def matrix(self, buffer: Tensor) -> Tensor:
-        """View the beginning of a flat buffer in the shape (buckets, width)."""
+        """View the beginning of a flat buffer as a matrix of shape (buckets, width)."""
         numel = self.numel
         return (buffer if buffer.numel() == numel else buffer[:numel]).view(-1, self.width)
 
@@ -78,17 +78,17 @@ def spans(dim: int, bucket: int) -> tuple[BucketSpan, ...]:
 
 
 def _cut(length: int, most: int) -> tuple[int, ...]:
-    """Return lengths of up to `most` that add up to `length`."""
+    """Return lengths of at most `most` that add up to `length`."""
     return (most,) * (length // most) + ((length % most,) if length % most else ())
 
 
 def buffer_for(spans: Sequence[BucketSpan], dtype: torch.dtype) -> Tensor:
-    """Return an uninitialized flat buffer of this thread with room for the matrix of each span."""
+    """Return an uninitialized flat buffer of this thread that is large enough for each span's matrix."""
     return scratch("span", max((span.numel for span in spans), default=0), dtype)
 
 
 def num_buckets(dim: int, bucket: int) -> int:
-    """Return the number of buckets of a vector of `dim` numbers; `bucket` 0 is one for the whole vector."""
+    """Return the number of buckets in a vector of `dim` numbers; `bucket` 0 means one for the whole vector."""
     return -(-dim // bucket) if bucket else min(dim, 1)
 
 
@@ -108,7 +108,7 @@ def pieces(vector: Tensor, bucket: int) -> list[Tensor]:
 
 
 def times_scales(numbers: Tensor, scales: Tensor, bucket: int) -> Tensor:
-    """Return each number times the scale of its bucket, shape (d,), in the dtype of the scales."""
+    """Multiply each number by the scale of its bucket; return shape (d,), in the dtype of the scales."""
     dim, column = len(numbers), scales.view(-1, 1)
     covering = spans(dim, bucket)
     result = empty(max((span.start + span.numel for span in covering), default=0), scales.dtype)
@@ -119,7 +119,7 @@ def times_scales(numbers: Tensor, scales: Tensor, bucket: int) -> Tensor:
 
 
 def plus_scaled(base: Tensor, numbers: Tensor, scales: Tensor, bucket: int) -> Tensor:
-    """Return `base` plus `times_scales` of the other arguments, to the bit, in less memory.
+    """Return `base` plus the scaled numbers, with the same digits as in two steps but less memory.
 
     Each product is rounded before the addition: in one operation, two machines might round it differently.
     """
@@ -134,7 +134,7 @@ def plus_scaled(base: Tensor, numbers: Tensor, scales: Tensor, bucket: int) -> T
 
 
 def bucket_totals(ufunc: np.ufunc, partial: NDArray[Any], dim: int, bucket: int) -> NDArray[Any]:
-    """Reduce one figure per row of `pieces` to one per bucket."""
+    """Combine one value per row of `pieces` into one value per bucket, by `ufunc`."""
     starts = np.arange(num_buckets(dim, bucket)) * math.ceil(bucket / PIECE)
     totals: NDArray[Any] = ufunc.reduceat(partial, starts)
     return totals

@@ -1,4 +1,4 @@
-"""Random fractions for rounding, drawn in less time than the rounding takes.
+"""Random fractions for stochastic rounding, drawn faster than the rounding itself.
 
 Drawing 16 random bits for each coordinate takes longer than all other work. So one block R of random bits is drawn, and
 piece m of the vector uses u = R_i xor c_m, with a fresh c_m for each piece. Each u is uniform, and any two are
@@ -25,7 +25,7 @@ from netdfl.compression.buckets import BucketSpan, buffer_for
 
 
 def fractions(rng: np.random.Generator, spans: Sequence[BucketSpan], offset: int, *, double: bool) -> Iterator[Tensor]:
-    """Yield `2^e + offset + u` for the numbers of each span, in a buffer that the caller may overwrite.
+    """Yield `2^e + offset + u` for each number of each span, with u random, in a buffer that is reused.
 
     The buffer is flat, may be longer than the span, and is used again for the next span. The integer part is `offset`
     modulo 2^8 in float32 (e = 7) and modulo 2^16 in float64 (e = 20). The bits of this float that represent u are 16
@@ -52,7 +52,7 @@ def fractions(rng: np.random.Generator, spans: Sequence[BucketSpan], offset: int
 
 
 def _random16(rng: np.random.Generator, num: int) -> NDArray[np.uint16]:
-    """Draw `num` times 16 random bits; 64-bit words give the same bits in half the time if `num` fills whole words."""
+    """Draw `num` random 16-bit integers, as 64-bit words where possible, which is faster."""
     if num % 4 or sys.byteorder == "big":
         return rng.integers(0, 2**16, num, np.uint16)
     return rng.integers(0, 2**64 - 1, num // 4, np.uint64, endpoint=True).view(np.uint16)

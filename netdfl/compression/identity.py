@@ -31,7 +31,7 @@ _STORED = ("float16", "bfloat16", *FLOATS)
 
 @dataclass(frozen=True, slots=True)
 class IdentityCompressor(Compressor):
-    """C(x) = x, bit for bit, in the vector's own dtype. nbytes: d times the size of a number.
+    """The identity, C(x) = x, exactly and in the vector's own dtype. Its size is d times the size of a number.
 
     The values of a peer are not checked to be finite: whether to mix them is the mixing's policy.
     """
@@ -39,7 +39,7 @@ class IdentityCompressor(Compressor):
     unbiased: ClassVar[bool] = True
 
     def variance(self, dim: int) -> float:
-        """Return 0: nothing is lost."""
+        """Return 0, because nothing is lost."""
         return 0.0
 
     def compress(self, x: Tensor, rng: np.random.Generator) -> EncodedVector:
@@ -51,7 +51,7 @@ class IdentityCompressor(Compressor):
         return EncodedVector(len(x), {"values": from_numpy(copy_finite(vector))})
 
     def decompress(self, encoded: EncodedVector) -> Tensor:
-        """Copy back to shape (d,). Raises MalformedMessage."""
+        """Return a copy of the vector, shape (d,). Raises MalformedMessage."""
         dim = check_names(encoded, ("values",))
         array = read_array(encoded, "values", _STORED, dim)
         return to_tensor(snapshot(to_tensor(array)))
@@ -70,11 +70,11 @@ class Cast(Compressor):
     dtype: Literal["float16", "bfloat16"]
 
     def variance(self, dim: int) -> float:
-        """Return u^2, for magnitudes in the format's normal range; 1 where all are flushed to zero."""
+        """Return u^2, for magnitudes in the format's normal range; 1 if numbers may become zero."""
         return 2.0**-22 if self.dtype == "float16" else 2.0**-16
 
     def compress(self, x: Tensor, rng: np.random.Generator) -> EncodedVector:
-        """Round `x` of shape (d,). Raises ValueError where a number is not finite or beyond the format's range."""
+        """Round `x` of shape (d,) to 16 bits. Raises ValueError if a number is not finite or out of range."""
         vector = as_vector(x)
         refuse_non_finite(vector)
         target = DTYPES[self.dtype]
@@ -87,7 +87,7 @@ class Cast(Compressor):
         return EncodedVector(len(vector), {"values": to_array(rounded)})
 
     def decompress(self, encoded: EncodedVector) -> Tensor:
-        """Widen to float32 of shape (d,). Raises MalformedMessage."""
+        """Convert to float32 of shape (d,). Raises MalformedMessage."""
         dim = check_names(encoded, ("values",))
         stored = to_tensor(read_array(encoded, "values", (self.dtype,), dim))
         if dim and not torch.isfinite(stored.abs().amax()):

@@ -75,13 +75,13 @@ class LowRank(Compressor):
 
 
 def _far(largest: np.floating[Any]) -> int:
-    """Return the exponent of a magnitude so large or small that products may leave its type; else 0."""
+    """Return the binary exponent of a magnitude if products with it may overflow or underflow; else 0."""
     exponent = int(np.frexp(largest)[1])
     return exponent if abs(exponent) > 0.75 * np.finfo(largest.dtype).maxexp else 0
 
 
 def _sized(left: Vector, right: Vector, exponent: int) -> Vector:
-    """Return `right` times 2^exponent. Raises ValueError where it, or its product with `left`, overflows."""
+    """Return `right` times 2^exponent. Raises ValueError if the result or its product with `left` overflows."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         right = np.ldexp(right, exponent)
         fits = np.isfinite(np.einsum("ri,rj->ij", left, right)).all()
@@ -92,7 +92,7 @@ def _sized(left: Vector, right: Vector, exponent: int) -> Vector:
 
 
 def _orthonormal(vectors: Vector) -> Vector:
-    """Orthonormalize rows in float64, twice over for precision; a dependent one becomes 0."""
+    """Orthonormalize rows in float64, repeated once for precision; linearly dependent rows become 0."""
     basis = vectors.astype(np.float64)
     for i, row in enumerate(basis):
         size = math.sqrt(np.einsum("j,j->", row, row))

@@ -34,14 +34,14 @@ def _list_nbytes(count: int, dim: int) -> tuple[int, int]:
 
 
 def names(count: int, dim: int) -> tuple[str, ...]:
-    """Return the names of the arrays for `count` positions out of `dim`."""
+    """Return the names of the arrays that encode `count` positions out of `dim`."""
     if count in (0, dim):
         return ()
     return ("bitmap",) if packed_nbytes(dim, bits=1) <= sum(_list_nbytes(count, dim)) else ("high", "low")
 
 
 def nbytes(count: int, dim: int) -> int:
-    """Return the bytes of `count` positions out of `dim`: min(ceil(d / 8), the list), 0 for all or none."""
+    """Return the size in bytes of `count` encoded positions out of `dim`."""
     return min(packed_nbytes(dim, bits=1), sum(_list_nbytes(count, dim))) if names(count, dim) else 0
 
 
@@ -64,7 +64,7 @@ def encode(indices: Indices, dim: int) -> dict[str, Array]:
 
 
 def decode(encoded: EncodedVector, count: int, dim: int) -> Indices:
-    """Return the strictly increasing indices below `dim`. Raises MalformedMessage for anything else."""
+    """Return the strictly increasing indices below `dim`. Raises MalformedMessage for invalid contents."""
     kind = names(count, dim)
     if not kind:
         return np.arange(count)
@@ -95,7 +95,7 @@ def _sample(x: Vector, where: Indices | slice) -> Vector:
 
 
 def _passing(x: Vector, threshold: Any, most: int) -> tuple[Indices | None, Vector]:
-    """Return the indices of magnitudes not below `threshold`, increasing, and their numbers; None if over `most`.
+    """Return the indices and values of magnitudes of at least `threshold`; None for the indices if over `most`.
 
     A NaN is below no threshold.
     """
@@ -118,7 +118,7 @@ def _passing(x: Vector, threshold: Any, most: int) -> tuple[Indices | None, Vect
 
 
 def largest(x: Vector, count: int) -> tuple[Indices, Vector]:
-    """Return the `count` indices of largest magnitude, increasing, and their numbers; ties go to lower indices.
+    """Return the indices, in increasing order, and values of the `count` numbers of largest magnitude.
 
     A sample gives a threshold that almost surely more than `count` numbers pass, but few more; the selection is made
     among these. If the sample misled, it is made among all. A NaN is larger than every number.
@@ -145,7 +145,7 @@ def largest(x: Vector, count: int) -> tuple[Indices, Vector]:
 
 
 def above(x: Vector, count: int, bounds: tuple[int, int], rng: np.random.Generator) -> tuple[Indices, Vector] | None:
-    """Return the numbers above a threshold from a random sample, like `largest`; None if they are out of `bounds`."""
+    """Return the numbers above a sampled threshold, like `largest`; None if their count is out of `bounds`."""
     dim = len(x)
     if count == 0:
         return None

@@ -63,16 +63,16 @@ class Qsgd(Compressor):
 
     @property
     def bits(self) -> int:
-        """The bits of a number, sign included."""
+        """The number of bits per number, including the sign."""
         return (2 * self.levels).bit_length()
 
     @property
     def unbiased(self) -> bool:
-        """Whether the compressor is not rescaled."""
+        """Whether the decoded vector is unbiased, which it is unless rescaled."""
         return not self.scaled
 
     def variance(self, dim: int) -> float:
-        """Return tau, or tau / (1 + tau) if scaled.
+        """Return the bound tau, or tau / (1 + tau) if rescaled.
 
         For l2 tau = min(B / s^2, sqrt(B) / s), lemma 3.1 of QSGD with B the bucket's size. For max it is
         min((B - 1) / (4 s^2), (1 + sqrt(B)) / (2 s)): from f(1-f) <= 1/4 and f(1-f) <= s |x_i| / |x|.
@@ -98,7 +98,7 @@ class Qsgd(Compressor):
         return self._encoded(codes, norms)
 
     def _round(self, vector: Tensor, factors: Tensor, rng: np.random.Generator) -> Vector:
-        """Return floor(x_i * factor + u_i) + 2^(bits - 1), in the factors' precision."""
+        """Return floor(x_i * factor + u_i) + 2^(bits - 1), with random u_i, in the precision of the factors."""
         covering = spans(len(vector), self.bucket)
         codes = np.empty(len(vector), code_dtype(self.bits))
         column, double = factors.view(-1, 1), factors.dtype == torch.float64
@@ -113,7 +113,7 @@ class Qsgd(Compressor):
         return codes
 
     def _norms(self, vector: Vector) -> Vector:
-        """Return the norm of each bucket in the vector's dtype, never below the bucket's largest magnitude."""
+        """Return the norm of each bucket in the vector's dtype, at least the bucket's largest magnitude."""
         if self.norm == "max":
             norms = _largest(torch.from_numpy(vector), self.bucket)
         else:
@@ -158,7 +158,7 @@ class Qsgd(Compressor):
         return base + times_scales(levels, steps, self.bucket).to(base.device, base.dtype)
 
     def _levels_and_steps(self, encoded: EncodedVector) -> tuple[Tensor, Tensor]:
-        """Return the level of each number, and the size of a level of each bucket."""
+        """Return the quantized level of each number, and the size of one level in each bucket."""
         levels = self._rice(encoded) if self.entropy and "quotients" in encoded.arrays else self._fixed(encoded)
         norms = read_scales(encoded, num_buckets(len(levels), self.bucket))
         return torch.from_numpy(levels), torch.from_numpy(norms / norms.dtype.type(self.levels))
@@ -189,7 +189,7 @@ class Qsgd(Compressor):
 
 
 def _reciprocal(norms: Vector, levels: int) -> Vector:
-    """Return levels / norms, rounded down so that no |x_i| * it exceeds `levels`; 0 for a norm of 0 or nearly 0."""
+    """Return levels / norms, rounded down so that no product with a number exceeds `levels`; 0 for tiny norms."""
     with np.errstate(divide="ignore", over="ignore"):
         factors: Vector = norms.dtype.type(levels) / norms
     factors[np.isinf(factors)] = 0
@@ -213,7 +213,7 @@ def _largest(vector: Tensor, bucket: int) -> Vector:
 
 
 def _add_products(sums: Tensor, numbers: Tensor, factors: Tensor, width: int) -> None:
-    """Add each number times the factor of its bucket; the last bucket may be shorter than `width`."""
+    """Add to `sums` each number times its bucket's factor; the last bucket may be shorter than `width`."""
     whole = len(numbers) // width
     if whole:
         sums[: whole * width].view(-1, width).addcmul_(numbers[: whole * width].view(-1, width), factors[:whole])
@@ -222,7 +222,7 @@ def _add_products(sums: Tensor, numbers: Tensor, factors: Tensor, width: int) ->
 
 
 def _measure_again(norms: Vector, vector: Vector, bucket: int) -> None:
-    """Compute the norms of buckets whose squares leave float64 again, on numbers scaled to near 1."""
+    """Recompute norms of buckets whose squares overflow or underflow, on rescaled numbers."""
     odd = ~((norms > _SAFE_NORM[0]) & (norms < _SAFE_NORM[1]))
     if not odd.any():
         return
@@ -235,7 +235,7 @@ def _measure_again(norms: Vector, vector: Vector, bucket: int) -> None:
 
 
 def _squares(piece: Vector) -> NDArray[np.float64]:
-    """Return the sum of squares of each row, by numpy alone: torch's sums may depend on the number of threads."""
+    """Return the sum of squares of each row, by numpy: torch's sums may depend on the number of threads."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         sums: NDArray[np.float64] = np.einsum("ij,ij->i", piece, piece).astype(np.float64)
     unsafe = ~((sums > _SAFE_SQUARE[0]) & (sums < _SAFE_SQUARE[1]))

@@ -17,20 +17,20 @@ LevelArray = NDArray[Any]
 
 
 def fold(codes: LevelArray, bits: int) -> NDArray[np.uint16]:
-    """Map the levels 0, 1, -1, 2, -2, ... behind codes of `bits` bits (level + 2^(bits - 1)) to 0, 1, 2, 3, 4, ..."""
+    """Map quantized codes, which stand for levels 0, 1, -1, 2, -2, ..., to 0, 1, 2, 3, 4, ..."""
     levels = np.arange(-(2 ** (bits - 1)), 2 ** (bits - 1))
     table: NDArray[np.uint16] = np.where(levels > 0, 2 * levels - 1, -2 * levels).astype(np.uint16)
     return table.take(codes)
 
 
 def unfold(folded: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Undo `fold`."""
+    """Map 0, 1, 2, 3, 4, ... back to the levels 0, 1, -1, 2, -2, ..."""
     half: NDArray[np.int64] = (folded + 1) >> 1
     return np.where(folded & 1, half, -half)
 
 
 def shortest(folded: NDArray[np.uint16], bits: int) -> tuple[int, int]:
-    """Return the k below `bits` with the shortest code, and its bytes."""
+    """Return the Rice parameter k below `bits` that gives the shortest code, and its size in bytes."""
     counts = np.bincount(folded)
     values = np.arange(len(counts))
     unary_bits = [len(folded) + int(counts @ (values >> k)) for k in range(bits)]
@@ -40,13 +40,13 @@ def shortest(folded: NDArray[np.uint16], bits: int) -> tuple[int, int]:
 
 
 def encode(folded: NDArray[np.uint16], k: int) -> tuple[Bytes, Bytes]:
-    """Return quotients in unary, and remainders of `k` bits."""
+    """Return the quotients in unary, and the remainders in `k` bits each."""
     remainders = (folded & np.uint16((1 << k) - 1)).astype(code_dtype(k))
     return unary(np.cumsum(folded >> k, dtype=np.int64)), pack(remainders, k)
 
 
 def decode(quotients: Bytes, remainders: Bytes, num: int, k: int) -> NDArray[np.int64] | None:
-    """Return the `num` folded integers, or None if there are not `num` quotients."""
+    """Return the `num` decoded integers, or None if the number of quotients differs."""
     heights = from_unary(quotients, num)
     if heights is None:
         return None

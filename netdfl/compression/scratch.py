@@ -1,4 +1,4 @@
-"""Buffers of a thread for intermediate results: used again, because fresh memory costs as much as a pass over it."""
+"""Reusable buffers of a thread for intermediate results, because new memory costs as much as a pass over it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _kept = _ThreadBuffers()
 
 
 def scratch(use: str, num: int, dtype: torch.dtype) -> Tensor:
-    """Return an uninitialized flat CPU tensor of `num` numbers; calls of a thread with the same `use` share it."""
+    """Return an uninitialized flat CPU tensor of `num` numbers, shared by a thread's calls with the same `use`."""
     if num * dtype.itemsize > MOST_BYTES:
         return empty(num, dtype)
     found = _kept.buffers.get((use, num, dtype))
@@ -37,12 +37,12 @@ def scratch(use: str, num: int, dtype: torch.dtype) -> Tensor:
 
 
 def difference(x: Tensor, y: Tensor) -> Tensor:
-    """Return `x` - `y`, valid until the next difference in this thread."""
+    """Return `x` - `y` in a buffer that the next call in this thread overwrites."""
     return torch.sub(x, y, out=scratch("difference", x.numel(), x.dtype)) if x.is_cpu else x - y
 
 
 def stretches(*vectors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Yield corresponding parts of flat vectors, short enough to stay in a cache from one pass to the next.
+    """Yield corresponding parts of flat vectors, short enough to stay in the processor's cache.
 
     On a GPU the vectors are yielded whole.
     """

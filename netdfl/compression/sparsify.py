@@ -40,7 +40,7 @@ class Sparsifier(Compressor):
     count: int
 
     def num_kept(self, dim: int) -> int:
-        """Return k for dimension `dim`."""
+        """Return the number of kept coordinates k for dimension `dim`."""
         return min(dim, self.count or max(1, round(self.fraction * dim)))
 
     @abstractmethod
@@ -49,7 +49,10 @@ class Sparsifier(Compressor):
 
     @abstractmethod
     def positions(self, encoded: EncodedVector, *names: str) -> Indices:
-        """Return the increasing indices of an encoding whose other arrays are `names`. Raises MalformedMessage."""
+        """Return the increasing indices of an encoded vector whose other arrays are `names`.
+
+        Raises MalformedMessage.
+        """
 
     def compress(self, x: Tensor, rng: np.random.Generator) -> EncodedVector:
         """Encode `x` of shape (d,). Raises ValueError where a number is not finite."""
@@ -66,7 +69,7 @@ class Sparsifier(Compressor):
 
 
 def _times(values: Vector, factor: float) -> Vector:
-    """Multiply `values` by `factor`, in place. Raises ValueError for an overflow of their type."""
+    """Multiply `values` by `factor`, in place. Raises ValueError if the result overflows."""
     with np.errstate(over="ignore"):
         values *= values.dtype.type(factor)
     if not is_finite(values):
@@ -76,7 +79,7 @@ def _times(values: Vector, factor: float) -> Vector:
 
 
 def scatter(values: Vector, indices: Indices, dim: int) -> Tensor:
-    """Return a vector of zeros of shape (dim,) with `values` at `indices`."""
+    """Return a zero vector of shape (dim,) with `values` at `indices`."""
     result = empty(dim, DTYPES[values.dtype.name])
     result.numpy()[:] = 0
     result.numpy()[indices] = values
@@ -105,7 +108,7 @@ class TopK(Sparsifier):
         return -(-kept * 4 // 5), min(dim, kept * 6 // 5)
 
     def select(self, x: Vector, rng: np.random.Generator) -> tuple[Vector, dict[str, Array]]:
-        """Find the largest numbers, among which a NaN or infinity would be."""
+        """Select the numbers of largest magnitude. Raises ValueError for NaN or infinity."""
         count = self.num_kept(len(x))
         found = above(x, count, self._bounds(len(x)), rng) if self.estimate else None
         indices, numbers = found or largest(x, count)
@@ -114,7 +117,7 @@ class TopK(Sparsifier):
         return numbers, positions.encode(indices, len(x))
 
     def positions(self, encoded: EncodedVector, *names: str) -> Indices:
-        """Read the positions. Raises MalformedMessage."""
+        """Read the positions from the encoded vector. Raises MalformedMessage."""
         dim = read_dim(encoded)
         low, high = self._bounds(dim) if self.estimate else (self.num_kept(dim),) * 2
         count = read_count(encoded, "count", low, high)
@@ -124,7 +127,7 @@ class TopK(Sparsifier):
 
 @dataclass(frozen=True, slots=True)
 class RandomK(Sparsifier):
-    """Keep k coordinates drawn uniformly; the receiver draws them again from the seed sent.
+    """A compressor that keeps k random coordinates, which the receiver draws again from the sent seed.
 
     A contraction with k / d in expectation (Stich et al. 2018, lemma A.1). `rescaled` multiplies by d / k: unbiased,
     with variance d / k - 1. nbytes: 4 k + 8; 8 k + 8 for float64.
@@ -143,7 +146,7 @@ class RandomK(Sparsifier):
         return 0.0 if not dim else dim / kept - 1.0 if self.rescaled else 1.0 - kept / dim
 
     def select(self, x: Vector, rng: np.random.Generator) -> tuple[Vector, dict[str, Array]]:
-        """Draw the positions, and send the seed."""
+        """Draw the positions at random, and return the seed in place of them."""
         refuse_non_finite(x)
         seed = rng.integers(0, 2**63, 1, np.int64)
         numbers: Vector = x.take(random_subset(int(seed[0]), self.num_kept(len(x)), len(x)))
@@ -160,7 +163,7 @@ class RandomK(Sparsifier):
 
 @dataclass(frozen=True, slots=True)
 class Chain(Compressor):
-    """Q(S(x)): the sparsifier S keeps some coordinates unchanged, and the compressor Q encodes the vector of these.
+    """The composition Q(S(x)): the sparsifier S selects coordinates, and the compressor Q encodes them.
 
     The errors of S and of Q are orthogonal, so variance max(v_Q, 1 - w + w v_Q): w the contraction of S, v_Q the
     variance of Q on k numbers (the larger end of a share of |x|^2 from w to 1 that S keeps). Biased.
@@ -203,7 +206,7 @@ class Chain(Compressor):
 
 
 def random_subset(seed: int, count: int, dim: int) -> Indices:
-    """Return `count` distinct indices below `dim`, uniformly drawn, increasing.
+    """Return `count` distinct, uniformly drawn indices below `dim`, in increasing order.
 
     Indices are drawn with repetition until `count` differ; for a `count` over half, the complement is drawn. The raw
     bits of PCG64 are used, because numpy keeps them the same forever, unlike its `choice`.

@@ -1,4 +1,4 @@
-"""Files of tensors and vectors in the format safetensors, the same for both."""
+"""The reading and writing of tensors and vectors in safetensors files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def as_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], *, apart: bool = True) -> bytes:
-    """Return the file's contents; torch is imported only if one of the tensors is torch's.
+    """Return tensors as the contents of a safetensors file; torch is imported only if a tensor is torch's.
 
     If not `apart`, tensors may be views of one memory, which safetensors refuses: each is copied.
     """
@@ -32,7 +32,7 @@ def as_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], *, apar
 
 
 def read(path: str | Path, *, torch: bool) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Read the tensors of a file, as torch's or as `Vector`s, and its metadata.
+    """Read the tensors of a file, as torch tensors or as `Vector`s, and its metadata.
 
     Raises OSError, SafetensorError, or ValueError or TypeError for a damaged file.
     """

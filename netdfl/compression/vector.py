@@ -1,4 +1,4 @@
-"""Vectors without torch: numpy arrays with the methods of a tensor that plain mixing uses.
+"""Vectors without torch: numpy arrays with the tensor methods that simple mixing uses.
 
 Importing torch takes longer than most simulations without training. So where no node trains, and all parts get along
 with the methods in this file, nodes hold these vectors, and torch is never imported. Code for tensors works on both,
@@ -29,7 +29,7 @@ Base: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 
 class Vector(Base):
-    """A numpy array with the methods of a tensor that mixing, judging and checkpoints need; always on the CPU."""
+    """A numpy array with the tensor methods that mixing, evaluation and checkpoints need; always on the CPU."""
 
     is_cpu, is_cuda = True, False
     device = "cpu"
@@ -44,17 +44,17 @@ class Vector(Base):
         return self
 
     def sub_(self, other: Base) -> Base:
-        """Subtract in place."""
+        """Subtract `other` in place."""
         self -= other
         return self
 
     def mul_(self, factor: float | Base) -> Base:
-        """Multiply in place."""
+        """Multiply by `factor` in place."""
         self *= factor
         return self
 
     def div_(self, divisor: float) -> Base:
-        """Divide in place."""
+        """Divide by `divisor` in place."""
         self /= divisor
         return self
 
@@ -75,11 +75,11 @@ class Vector(Base):
         return np.add.reduce(self, dim) / (self.size if dim is None else self.shape[dim])
 
     def square(self) -> Base:
-        """Return each number's square."""
+        """Return the square of each number."""
         return np.multiply(self, self)
 
     def sqrt(self) -> Base:
-        """Return each number's root."""
+        """Return the square root of each number."""
         return np.sqrt(self)
 
     def norm(self, dim: int | None = None, keepdim: bool = False) -> Base:
@@ -95,7 +95,7 @@ class Vector(Base):
         return found
 
     def clamp(self, *, max: float) -> Base:
-        """Return each number, or `max` where that is less."""
+        """Return each number, limited to at most `max`."""
         return np.minimum(self, max)
 
     def expand_as(self, other: Base) -> Base:
@@ -123,15 +123,15 @@ class Vector(Base):
         return self.to(np.float64)
 
     def detach(self) -> Base:
-        """Return the vector: it has no graph."""
+        """Return the vector itself, because it has no gradient graph."""
         return self
 
     def cpu(self) -> Base:
-        """Return the vector: it is on the CPU."""
+        """Return the vector itself, because it is on the CPU."""
         return self
 
     def numpy(self) -> Base:
-        """View the numbers as a plain array."""
+        """Return a view of the numbers as a plain numpy array."""
         return self.view(np.ndarray)
 
 
@@ -141,7 +141,7 @@ def vector(numbers: ArrayLike, dtype: DTypeLike | None = None) -> Tensor:
 
 
 def weighted_sum(own: Tensor, self_weight: float, others: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
-    """Return `self_weight` times `own` plus each weight times its vector, added in this order: a fresh vector."""
+    """Return `self_weight` times `own` plus each weight times its vector, summed in this order, as a new vector."""
     if isinstance(own, Vector) and own.nbytes <= SHORT_BYTES:  # a few calls for all, not some for each
         rows = np.frombuffer(b"".join((own, *others)), own.dtype).reshape(1 + len(others), own.size)
         return np.add.reduce(rows * _column((self_weight, *weights), own.dtype), 0).view(Vector)
@@ -153,12 +153,12 @@ def weighted_sum(own: Tensor, self_weight: float, others: Sequence[Tensor], weig
 
 @lru_cache(maxsize=4096)
 def _column(weights: tuple[float, ...], dtype: np.dtype[Any]) -> Base:
-    """Return weights as a factor of rows. Cached: on a constant graph a node has the same weights in every round."""
+    """Return weights as a column that multiplies rows. Cached, because weights are often the same in every round."""
     return np.array(weights, dtype)[:, None]
 
 
 def finite(x: Tensor) -> bool:
-    """Whether no number of `x` is NaN or infinite: one pass, and another where finite numbers have an infinite sum."""
+    """Return whether no number of `x` is NaN or infinite."""
     if isinstance(x, Vector):
         few = x.nbytes <= FEW_BYTES
         return (few and isfinite(sum(x.tolist()))) or b"\0" not in np.isfinite(x).tobytes()
@@ -171,7 +171,7 @@ def to_array(x: Vector) -> Array:
 
 
 def of_array(array: Array) -> Tensor:
-    """View a message's array as a `Vector` that shares its memory. Do not write to it."""
+    """Return a `Vector` that shares the memory of a message's array. Do not write to it."""
     return np.frombuffer(array.data, array.dtype).reshape(array.shape).view(Vector)  # type: ignore[return-value]
 
 
@@ -179,6 +179,6 @@ name_of: Callable[[np.dtype[Any]], str] = cache(lambda dtype: dtype.name)  # num
 
 
 def is_tensor(value: object) -> TypeGuard[Tensor]:
-    """Whether `value` is a `Vector` or a tensor of torch's; never imports torch."""
+    """Return whether `value` is a `Vector` or a torch tensor, without importing torch."""
     torch = sys.modules.get("torch")
     return isinstance(value, Vector) or (torch is not None and isinstance(value, torch.Tensor))

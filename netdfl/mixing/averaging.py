@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Averaging:
-    """Plain averaging, an `Aggregation`. With `by_samples`, a report's weight is its client's number of examples."""
+    """FedAvg's plain averaging at the server.
+
+    With `by_samples`, a report's weight is its client's number of examples.
+    """
 
     changes: ClassVar[tuple[str, ...]] = ()
     moves_vanish: ClassVar[bool] = False
@@ -43,7 +46,10 @@ class Averaging:
         return to_all(view, pack(x))
 
     def aggregate(self, state: NoState, x: Tensor, inbox: Inbox, view: View) -> tuple[NoState, Tensor]:
-        """Move the model by the mean of the reported differences; keep it without a report of positive weight."""
+        """Move the model by the mean of the reported differences.
+
+        Leave it unchanged without a report of positive weight.
+        """
         reports = [(vector(message, x), self._count(message, x)) for message in inbox]
         total = sum(count for _, count in reports)
         if not total:
@@ -59,19 +65,19 @@ class Averaging:
         return scalar(message, like, EXTRA + SAMPLES) if self.by_samples else 1.0
 
     def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
-        """Return the server's model and extras, or None if no broadcast arrived."""
+        """Return the server's model and the vectors sent with it; None if no broadcast arrived."""
         for message in inbox:
             return vector(message, like).clone(), Received(extras_of(message, like))
         return None
 
     def report(self, update: Update, received: Received, view: View) -> Outbox:
-        """Send the trained model and the solver's extras."""
+        """Send the trained model, and the extra vectors of the local solver."""
         return to_all(view, pack(update.x, update.extras))
 
 
 @dataclass(frozen=True, kw_only=True)
 class AveragingWrapper(AggregationWrapper):
-    """The common part of exchanges that average and do more at the server."""
+    """The common client side of exchanges that average models and do more at the server."""
 
     beside: ClassVar[tuple[str, ...]] = ()
     """The names of the vectors that the server sends with every model."""
@@ -81,7 +87,10 @@ class AveragingWrapper(AggregationWrapper):
     inner: Aggregation = field(default_factory=Averaging)
 
     def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
-        """Return the server's model and extras, or None. Raises MalformedMessage where an extra is missing."""
+        """Return the server's model and the vectors sent with it; None if no broadcast arrived.
+
+        Raises MalformedMessage.
+        """
         for message, name in product(inbox, self.beside):
             vector(message, like, EXTRA + name)
         return super().adopt(inbox, like, view)

@@ -27,7 +27,7 @@ LEAST_WEIGHT = 2.0**-80
 
 
 def has_mass(weight: float) -> bool:
-    """Whether a push-sum weight is large enough to divide by."""
+    """Return whether a push-sum weight is large enough to divide by."""
     return abs(weight) >= LEAST_WEIGHT
 
 
@@ -57,18 +57,21 @@ class Mixing(Protocol[S]):
         """Return the push-sum weight w; 1 for every other method."""
 
     def num_steps(self, round: int, view: View) -> int:
-        """Return the exchanges of this round: 1; Q for multiple gossip; 0 for a round without communication."""
+        """Return the number of exchanges in this round: 1; Q for multiple gossip; 0 without communication."""
 
     def outgoing(self, state: S, update: Update, step: int, view: View) -> tuple[S, Outbox]:
         """Return the messages of `step`. Payloads are snapshots: later writes to `update` don't reach them."""
 
     def mix(self, state: S, update: Update, inbox: Inbox, step: int, view: View) -> MixResult[S]:
-        """Mix the messages of `step`; missing senders are in `inbox.missing`. `update`'s vectors stay unchanged."""
+        """Combine the vectors received in `step` with the node's own; senders of missing ones are in `inbox.missing`.
+
+        The vectors in `update` stay unchanged.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
 class _FixedSteps:
-    """A mixing of `steps` exchanges in each round, one after the other."""
+    """A base of mixings that make the same number of exchanges, `steps`, in each round."""
 
     steps: int = 1
 
@@ -78,12 +81,12 @@ class _FixedSteps:
 
 
 class RowMixing(_FixedSteps):
-    """A mixing by the receivers' weights, without a push-sum weight."""
+    """A mixing by the receivers' weights (rows of the matrix sum to 1), without a push-sum weight."""
 
     push = False
 
     def weight(self, state: object) -> float:
-        """Return 1."""
+        """Return 1, because the method has no push-sum weight."""
         return 1.0
 
 
@@ -93,23 +96,23 @@ class _WeightState(Protocol):
 
 
 class ShareMixing(_FixedSteps):
-    """A mixing by shares of mass, with the push-sum weight w in its state."""
+    """A mixing by shares of mass (columns of the matrix sum to 1), with the push-sum weight w in its state."""
 
     push = True
 
     def weight(self, state: _WeightState) -> float:
-        """Return w; gradients are taken at x / w."""
+        """Return the push-sum weight w; gradients are taken at x / w."""
         return state.weight
 
 
 class Refinement(Protocol[S]):
-    """Further work of a server on its model after aggregation: long, so it runs off the event loop."""
+    """Additional long work of a server on its model after aggregation, which runs off the event loop."""
 
     def alone(self, view: View) -> bool:
-        """Whether this work is all of the view's round, without any message."""
+        """Return whether this work replaces the whole round of the view, so that no messages are sent."""
 
     def refine(self, state: S, x: Tensor, objective: Objective, view: View) -> tuple[S, Tensor]:
-        """Return the server's new state (of its aggregation) and model."""
+        """Return the server's refined model, and the new state of its aggregation."""
 
 
 class Aggregation(Protocol[S]):
@@ -117,11 +120,14 @@ class Aggregation(Protocol[S]):
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """The extras of reports that the server adds up; if they are compressed, clients must add the same."""
+        """The names of reported extra vectors that the server sums up.
+
+        If compressed, clients must add the same values.
+        """
 
     @property
     def moves_vanish(self) -> bool:
-        """Whether y_i - w of each client goes to 0 where the method settles; then received reports stand for all."""
+        """Whether each client's move y_i - w tends to 0 as the method converges; then any reports stand for all."""
 
     def init_server(self, x: Tensor, view: View) -> S:
         """Return the server's state before round 0."""
@@ -133,7 +139,10 @@ class Aggregation(Protocol[S]):
         """Return the server's new state and model from the received reports."""
 
     def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
-        """Return a client's starting vector, shaped like `like`, and the broadcast's extras; None if none arrived."""
+        """Return a client's starting vector, shaped like `like`, and the broadcast's extra vectors.
+
+        None if none arrived.
+        """
 
     def report(self, update: Update, received: Received, view: View) -> Outbox:
         """Return a client's messages to the server."""
@@ -141,7 +150,7 @@ class Aggregation(Protocol[S]):
 
 @dataclass(frozen=True, kw_only=True)
 class AggregationWrapper:
-    """A wrapper of an aggregation; by default it passes each call on."""
+    """A wrapper around an aggregation, which by default passes each call on."""
 
     inner: Aggregation
 
@@ -172,10 +181,10 @@ class StatefulAggregation(Protocol[S]):
         """Return a client's state before round 0."""
 
     def notice(self, state: S, inbox: Inbox, view: View) -> S:
-        """Return a client's state after the broadcast."""
+        """Return a client's state after it received the broadcast."""
 
     def report_from(self, state: S, update: Update, received: Received, view: View) -> tuple[S, Outbox, Tensor, Extras]:
-        """Return a client's new state, its messages, and the server's view of them.
+        """Return a client's new state and messages, and what the server decodes of them.
 
         The last two values are the client's model as the server decodes it, shape (d,), and the part of each extra that
         the server does not get.
@@ -184,10 +193,10 @@ class StatefulAggregation(Protocol[S]):
 
 @runtime_checkable
 class MeteredMixing(Protocol[T]):
-    """A mixing with figures of its own to record every round."""
+    """A mixing that has additional metrics for the record of every round."""
 
     def figures(self, state: T) -> Mapping[str, float]:
-        """Return figures by the names of the record's metrics, counted from the start."""
+        """Return metrics by their names in the record, counted from the start."""
 
 
 if not TYPE_CHECKING:

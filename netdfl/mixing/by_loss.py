@@ -37,14 +37,14 @@ _LARGEST = 1e300
 
 
 class Posted(NamedTuple):
-    """A node's training loss, and its round."""
+    """A node's training loss, and the round of that loss."""
 
     round: int
     loss: float
 
 
 class ByLossState(NamedTuple, Generic[S]):
-    """The wrapped mixing's state, the newest known losses, the node's own by round, and this round's receivers."""
+    """The wrapped mixing's state, the latest known losses, the node's own losses by round, and its receivers."""
 
     inner: S
     board: Mapping[NodeId, Posted]
@@ -55,7 +55,7 @@ class ByLossState(NamedTuple, Generic[S]):
 def draw_by_loss(
     apart: Mapping[NodeId, float], candidates: Sequence[NodeId], k: int, temperature: float, noise: NDArray[np.float64]
 ) -> tuple[NodeId, ...]:
-    """Choose `k` of `candidates` without replacement, or all of them if there are no more.
+    """Choose `k` of `candidates` at random without replacement, preferring large loss differences; all if fewer.
 
     `apart` are the known distances of losses from the node's own, `noise` one draw of a standard Gumbel variable per
     candidate.
@@ -67,7 +67,7 @@ def draw_by_loss(
 
 @dataclass(frozen=True, kw_only=True)
 class ByLoss:
-    """A wrapper of a push-sum mixing that sends to `neighbors` out-neighbors of the view, chosen by loss.
+    """A wrapper around a push-sum mixing that sends to `neighbors` of the out-neighbors, chosen by their loss.
 
     `max_age` is the largest age of a loss on the board in rounds; older ones are neither used nor sent.
     """
@@ -96,7 +96,7 @@ class ByLoss:
         return self.inner.num_steps(round, view)
 
     def outgoing(self, state: ByLossState, update: Update, step: int, view: View) -> tuple[ByLossState, Outbox]:
-        """Return the wrapped mixing's messages to the chosen neighbors, each with the board."""
+        """Return the wrapped mixing's messages to the chosen neighbors, each with the known losses."""
         oldest = view.round - self.max_age
         board = {node: posted for node, posted in state.board.items() if posted.round >= oldest}
         own = {round: loss for round, loss in state.own.items() if round >= oldest}
@@ -109,7 +109,7 @@ class ByLoss:
 
     @staticmethod
     def apart(own: Mapping[int, float], now: float, board: Mapping[NodeId, Posted]) -> dict[NodeId, float]:
-        """Return the distance of each known loss from the node's own of the same round, or from `now` without one."""
+        """Return the difference of each known loss from the node's own of the same round, or from `now` without one."""
         pairs = {node: (own.get(posted.round, now), posted.loss) for node, posted in board.items()}
         return {node: abs(mine - loss) for node, (mine, loss) in pairs.items() if math.isfinite(mine)}
 
@@ -119,7 +119,7 @@ class ByLoss:
         return draw_by_loss(apart, candidates, self.neighbors, self.temperature, noise[list(candidates)])
 
     def mix(self, state: ByLossState, update: Update, inbox: Inbox, step: int, view: View) -> MixResult:
-        """Mix with the wrapped mixing, and keep the newest loss of every node."""
+        """Combine received vectors by the wrapped mixing, and store the latest loss of every node."""
         board = dict(state.board)
         for message in inbox:
             for node, posted in _board_of(message, view.num_nodes).items():
@@ -130,7 +130,7 @@ class ByLoss:
 
 
 def narrowed(view: View, chosen: tuple[NodeId, ...]) -> View:
-    """Return the view of a node that sends to `chosen` alone; its shares still sum to 1."""
+    """Return the view changed so that the node sends only to `chosen`; its shares still sum to 1."""
     return without(view, frozenset(view.out_neighbors) - frozenset(chosen), keep="columns")
 
 
@@ -143,7 +143,7 @@ def _with_board(outbox: Outbox, board: Mapping[NodeId, Posted]) -> Outbox:
 
 
 def _board_of(message: Message, num_nodes: int) -> dict[NodeId, Posted]:
-    """Return the board of a message. Raises MalformedMessage."""
+    """Return the losses that a message carries. Raises MalformedMessage."""
     posts = message.payload.meta.get(BOARD)
     if not isinstance(posts, list | tuple) or not all(_is_post(post, message.round, num_nodes) for post in posts):
         raise absurd(message, "a board of [node, round, finite loss]", posts)

@@ -1,4 +1,4 @@
-"""A server that names the clients whose last report it did not use, so that both ends of an exchange agree.
+"""A server that names the clients whose last report it did not use, so that both sides agree on each exchange.
 
 Some methods keep halves of one sum at a client and at the server; a lost report would leave a change in one half only.
 Each broadcast therefore names every participant whose last request stayed without a used report, with the last round
@@ -24,28 +24,28 @@ UNREAD = "unread"
 
 
 class ConfirmingState(NamedTuple, Generic[S]):
-    """The wrapped aggregation's state, and by client the last round of a request and of a used report."""
+    """The wrapped aggregation's state, and for each client the last round of a request and of a used report."""
 
     inner: S
     asked: Mapping[NodeId, int]
     read: Mapping[NodeId, int]
 
     def unread(self) -> Mapping[NodeId, int]:
-        """Return the clients without a used report since their last request, with the last used round; -1 for none."""
+        """Return the clients whose report to the last request was not used, with their last used round; -1 for none."""
         last = {j: self.read.get(j, -1) for j in self.asked}
         return {j: round for j, round in last.items() if round < self.asked[j]}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConfirmingAggregation(AggregationWrapper):
-    """A wrapper of an aggregation that names unused reports in its broadcasts."""
+    """A wrapper around an aggregation whose broadcasts name the clients with unused reports."""
 
     def init_server(self, x: Tensor, view: View) -> ConfirmingState:
         """Return a state without any request."""
         return ConfirmingState(self.inner.init_server(x, view), {}, {})
 
     def broadcast(self, state: ConfirmingState, x: Tensor, view: View) -> Outbox:
-        """Return the wrapped broadcast, with the participants whose last report was not used; all in one payload."""
+        """Return the wrapped broadcast, with the participants whose last report was not used."""
         outbox, unread = self.inner.broadcast(state.inner, x, view), state.unread()
         lost = [number for j in outbox if j in unread for number in (j, unread[j])]
         if not lost:
@@ -54,14 +54,17 @@ class ConfirmingAggregation(AggregationWrapper):
         return {j: told[id(payload)] for j, payload in outbox.items()}
 
     def aggregate(self, state: ConfirmingState, x: Tensor, inbox: Inbox, view: View) -> tuple[ConfirmingState, Tensor]:
-        """Aggregate with the wrapped aggregation; note this round's requests and used reports."""
+        """Aggregate by the wrapped aggregation; record which clients got a request and whose reports were used."""
         inner, model = self.inner.aggregate(state.inner, x, inbox, view)
         asked = dict.fromkeys(view.out_neighbors, view.round)
         read = {message.src: view.round for message in inbox}
         return ConfirmingState(inner, {**state.asked, **asked}, {**state.read, **read}), model
 
     def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
-        """Return the wrapped result, with the last used round if this client is named. Raises MalformedMessage."""
+        """Return the wrapped result, with the last used round if the broadcast names this client.
+
+        Raises MalformedMessage.
+        """
         adopted = self.inner.adopt(inbox, like, view)
         if adopted is None:
             return None

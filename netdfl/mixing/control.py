@@ -23,14 +23,14 @@ from netdfl.training.sgd import NoState
 
 
 class Beside(NamedTuple):
-    """The server's second vector, shape (d,): c, or m."""
+    """The server's second vector, shape (d,): the control variate c or the momentum m."""
 
     vector: Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
 class ControlAveraging(AveragingWrapper):
-    """SCAFFOLD's exchange, an `Aggregation`."""
+    """SCAFFOLD's exchange: averaging with a control variate at the server."""
 
     beside: ClassVar[tuple[str, ...]] = (CONTROL,)
     changes: ClassVar[tuple[str, ...]] = (CONTROL,)
@@ -54,7 +54,7 @@ class ControlAveraging(AveragingWrapper):
 
 @dataclass(frozen=True, kw_only=True)
 class MomentumAveraging(ControlAveraging):
-    """FedCM's exchange: the second vector is the mean gradient along the last round's path."""
+    """FedCM's exchange, where the second vector is the mean gradient along the last round's path."""
 
     beside: ClassVar[tuple[str, ...]] = (MOMENTUM,)
     changes: ClassVar[tuple[str, ...]] = ()
@@ -63,9 +63,10 @@ class MomentumAveraging(ControlAveraging):
     """False: one momentum for all clients does not correct their differences."""
 
     def aggregate(self, state: Beside, x: Tensor, inbox: Inbox, view: View) -> tuple[Beside, Tensor]:
-        """Average the models; the new momentum is their mean move by path length. Without a report both stay.
+        """Average the models; set the momentum to their mean move divided by path length.
 
-        A report with a path too short to divide by, as at a learning rate of 0, does not count for the momentum.
+        Without a report both stay. A report whose path is too short to divide by, as at a learning rate of 0, does not
+        count for the momentum.
         """
         momentum, moved, shortest = x.new_zeros(x.shape), 0, 1.0 / torch.finfo(x.dtype).max
         for message in inbox:

@@ -31,18 +31,18 @@ class Drifted(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class DynamicAveraging(AveragingWrapper):
-    """FedDyn's exchange, an `Aggregation`."""
+    """FedDyn's exchange: averaging corrected by the mean of the clients' drifts."""
 
     def init_server(self, x: Tensor, view: View) -> Drifted:
-        """Return h = 0."""
+        """Return the state with a zero drift h."""
         return Drifted(x.new_zeros(x.shape))
 
     def broadcast(self, state: Drifted, x: Tensor, view: View) -> Outbox:
-        """Send the model alone."""
+        """Send the model, without other vectors."""
         return to_all(view, pack(x))
 
     def aggregate(self, state: Drifted, x: Tensor, inbox: Inbox, view: View) -> tuple[Drifted, Tensor]:
-        """Return the mean of the models plus h+. Without a report all stays."""
+        """Return the mean of the models plus the new drift h. Without a report the model stays unchanged."""
         if not len(inbox):
             return state, x
         drift = state.drift.clone()
@@ -52,7 +52,7 @@ class DynamicAveraging(AveragingWrapper):
 
 
 class Perturbed(NamedTuple):
-    """The mean drift h, the fleet's perturbation s, and mu_i by client if reports have its changes; of shape (d,)."""
+    """The mean drift h, the fleet's perturbation s, and mu_i by client if reports carry changes; each of shape (d,)."""
 
     drift: Tensor
     shared: Tensor
@@ -61,7 +61,7 @@ class Perturbed(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class SmooAveraging(AveragingWrapper):
-    """FedSMOO's exchange, an `Aggregation`: FedDyn's, with the perturbation s sent along with the model.
+    """FedSMOO's exchange: FedDyn's, with the perturbation s sent along with the model.
 
     With `by_change`, reports have the change of mu_i, and the server keeps mu_i of every client.
     """
@@ -73,19 +73,19 @@ class SmooAveraging(AveragingWrapper):
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """The change of mu_i, if reports have it."""
+        """The name of the reported change of mu_i, if reports carry it."""
         return (DUAL,) if self.by_change else ()
 
     def init_server(self, x: Tensor, view: View) -> Perturbed:
-        """Return h = s = 0."""
+        """Return the state with zero drift h and zero perturbation s."""
         return Perturbed(x.new_zeros(x.shape), x.new_zeros(x.shape), {})
 
     def broadcast(self, state: Perturbed, x: Tensor, view: View) -> Outbox:
-        """Send the model and s."""
+        """Send the model and the perturbation s."""
         return to_all(view, pack(x, {PERTURBATION: state.shared}))
 
     def aggregate(self, state: Perturbed, x: Tensor, inbox: Inbox, view: View) -> tuple[Perturbed, Tensor]:
-        """Make FedDyn's step; s+ has the direction of the sum of the received duals."""
+        """Aggregate as FedDyn does; set s to the direction of the sum of the received duals."""
         if not len(inbox):
             return state, x
         drifted, after = DynamicAveraging(inner=self.inner).aggregate(Drifted(state.drift), x, inbox, view)

@@ -71,7 +71,7 @@ class Gossip(RowMixing):
         return GossipState({})
 
     def outgoing(self, state: GossipState, update: Update, step: int, view: View) -> tuple[GossipState, Outbox]:
-        """Send the trained vector, the same to all neighbors."""
+        """Send the trained vector to all neighbors."""
         return state, to_all(view, pack(update.x))
 
     def mix(self, state: GossipState, update: Update, inbox: Inbox, step: int, view: View) -> MixResult:
@@ -80,7 +80,7 @@ class Gossip(RowMixing):
         return MixResult(state, update._replace(x=mixed))
 
     def average(self, state: GossipState, own: Tensor, inbox: Inbox, view: View) -> tuple[GossipState, Tensor]:
-        """Return the weighted mean of `own` and the received vectors, with missing ones treated by `on_missing`."""
+        """Return the weighted mean of `own` and the received vectors; `on_missing` decides about missing ones."""
         if self.on_missing == "undo":
             return exchanged(state, own, inbox, view)
         came = vectors(inbox, own)
@@ -106,19 +106,19 @@ class Gossip(RowMixing):
         return state, mixed
 
     def _usable(self, state: GossipState, view: View) -> dict[int, Tensor]:
-        """Return the newest vectors that are recent enough."""
+        """Return the latest vectors of neighbors that are recent enough to use."""
         if self.on_missing == "last":
             return state.last
         oldest = view.round - self.stale
         return {j: v for j, v in state.last.items() if state.slots[j][0] >= oldest}
 
     def figures(self, state: GossipState) -> Mapping[str, float]:
-        """Return `staleness`, the mean age in rounds of the vectors that were mixed last."""
+        """Return the metric `staleness`: the mean age in rounds of the vectors that were mixed last."""
         return {} if state.staleness is None else {"staleness": state.staleness}
 
 
 def heard(state: GossipState, inbox: Inbox, came: Mapping[int, Tensor]) -> GossipState:
-    """Keep the latest vector of each neighbor; a message that was overtaken on its way is not the latest."""
+    """Store the latest vector of each neighbor, ignoring messages that a later one overtook."""
     newest = {message.src: (message.round, message.step) for message in inbox}
     newer = {j: slot for j, slot in newest.items() if j not in state.slots or slot > state.slots[j]}
     vectors = {j: came[j].clone() for j in newer}
@@ -126,7 +126,7 @@ def heard(state: GossipState, inbox: Inbox, came: Mapping[int, Tensor]) -> Gossi
 
 
 def exchanged(state: GossipState, own: Tensor, inbox: Inbox, view: View) -> tuple[GossipState, Tensor]:
-    """Return x + sum_j W_ij (x_j - x) over the exchanges that are not known to have failed; undo failed ones."""
+    """Return x + sum_j W_ij (x_j - x) over exchanges not known to have failed, and undo those that failed."""
     mixed, still_open = own.clone(), dict(state.open)
     heard = {_exchange(m.dst, m.round, m.step): taken for m, taken in inbox.acknowledgements}
     for key in sorted(heard.keys() & still_open.keys()):
@@ -148,7 +148,7 @@ def _exchange(peer: int, round: int, step: int) -> str:
 
 
 def row(view: View, came: Collection[int]) -> tuple[Mapping[int, float], float]:
-    """Return this node's row of W; equal weights for all received vectors where receivers don't know their senders."""
+    """Return this node's row of W; equal weights for all received vectors if receivers don't know their senders."""
     if view.in_neighbors is not None:
         return view.in_weights, view.self_weight
     share = 1.0 / (1 + len(came))
@@ -156,7 +156,7 @@ def row(view: View, came: Collection[int]) -> tuple[Mapping[int, float], float]:
 
 
 def weighted_mean(view: View, inbox: Inbox, own: Tensor, extra: str = "") -> Tensor:
-    """Return W_ii `own` + sum_j W_ij v_j over the received vectors, a fresh vector; missing weight goes to `own`.
+    """Return W_ii `own` + sum_j W_ij v_j over the received vectors; the weight of missing ones goes to `own`.
 
     v_j is the model in the message of j, or its extra of that name. Raises MalformedMessage where one is missing.
     """
@@ -169,7 +169,7 @@ def weighted_mean(view: View, inbox: Inbox, own: Tensor, extra: str = "") -> Ten
 
 
 def _by_shares(own: Tensor, kept: float, others: list[Tensor], weights: list[float], total: float) -> Tensor:
-    """Return the mean by weights that add up to `total`; a copy of `own` where `total` is 0."""
+    """Return the mean with weights divided by their sum `total`; a copy of `own` if `total` is 0."""
     if not total:
         return own.clone()
     return weighted_sum(own, kept / total, others, [weight / total for weight in weights])
@@ -177,7 +177,7 @@ def _by_shares(own: Tensor, kept: float, others: list[Tensor], weights: list[flo
 
 @dataclass(frozen=True, kw_only=True)
 class GossipThenStep(Gossip):
-    """Lian's D-PSGD: X+ = W X_before + (X - X_before), with the gradient taken before mixing."""
+    """D-PSGD by Lian: X+ = W X_before + (X - X_before), with the gradient taken before mixing."""
 
     def outgoing(self, state: GossipState, update: Update, step: int, view: View) -> tuple[GossipState, Outbox]:
         """Send the vector before the local step."""

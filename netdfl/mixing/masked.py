@@ -26,22 +26,23 @@ from netdfl.training.sgd import NoState, Stateless
 
 @dataclass(frozen=True)
 class MaskedAverage(Stateless, RowMixing):
-    """Averaging under masks, which the solver gives in `Update.extras`, of dtype bool; without a mask all is active.
+    """Averaging of sparse vectors under masks, which the solver gives in `Update.extras` as bool vectors.
 
-    Without a next mask the mean keeps the mask of training. A missing neighbor does not count. With `for_next`, the
-    mean does not replace this round's vector; the solver gets it as `MEAN`, and begins its next round there.
+    Without a mask all coordinates are active; without a next mask the mean keeps the mask of training. A missing
+    neighbor does not count. With `for_next`, the mean does not replace this round's vector; the solver gets it as
+    `MEAN`, and begins its next round there.
     """
 
     for_next: bool = False
 
     def outgoing(self, state: NoState, update: Update, step: int, view: View) -> tuple[NoState, Outbox]:
-        """Send the coordinates under the node's own mask, and the mask."""
+        """Send the coordinates that the node's mask selects, and the mask."""
         mask = _own(update)
         bits = torch.from_numpy(np.packbits(mask.cpu().numpy(), bitorder="little"))
         return state, to_all(view, Payload({MODEL: snapshot(update.x[mask]), MASK: snapshot(bits)}))
 
     def mix(self, state: NoState, update: Update, inbox: Inbox, step: int, view: View) -> MixResult:
-        """Return the mean of each coordinate over the nodes that have it, under the node's own next mask."""
+        """Return the mean of each coordinate over the nodes whose mask has it, restricted to the node's next mask."""
         own = _own(update)
         total, count = update.x * own, own.to(update.x.dtype)
         for message in inbox:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Pairwise(Stateless):
-    """The choice of a peer, and both ends of an exchange.
+    """Pairwise averaging: the choice of a peer, and both sides of an exchange.
 
     `random` draws a peer each round. `successor` asks the peer with the next higher number first, then the others in
     turn, and a node answers no request before its own first one. With `halves`, some nodes ask and the others answer.
@@ -37,15 +37,15 @@ class Pairwise(Stateless):
 
     @property
     def asks_first(self) -> bool:
-        """Whether a node answers no request before its own first exchange."""
+        """Whether a node answers requests only after its own first exchange."""
         return self.order == "successor"
 
     def weight(self, state: NoState) -> float:
-        """Return 1."""
+        """Return 1, because the method has no push-sum weight."""
         return 1.0
 
     def peer(self, view: View) -> NodeId | None:
-        """Return the peer to ask in the view's round; None: this node only answers."""
+        """Return the peer to ask in the view's round; None if this node only answers."""
         peers = sorted(view.out_neighbors)
         if not peers:
             return None
@@ -54,16 +54,19 @@ class Pairwise(Stateless):
         return peers[(bisect_right(peers, view.node) + view.round) % len(peers)]
 
     def request(self, x: Tensor) -> Payload:
-        """Return the request, x_i."""
+        """Return the request, which carries the vector x_i."""
         return pack(x)
 
     def answer(self, x: Tensor, request: Message) -> tuple[Tensor, Payload]:
-        """Return the asked node's new vector, and its reply h. Raises MalformedMessage."""
+        """Return the asked node's new vector, and its reply, the amount h. Raises MalformedMessage."""
         half = (vector(request, x) - x).div_(2)
         return x + half, pack(half)
 
     def settle(self, x: Tensor, replies: Inbox) -> Tensor:
-        """Return the asking node's vector, moved by all replies, early or late. Raises MalformedMessage."""
+        """Return the asking node's vector, moved by the amounts in all replies, early or late.
+
+        Raises MalformedMessage.
+        """
         for reply in (message for message in replies if message.kind is Kind.REPLY):
             x = x - vector(reply, x)
         return x

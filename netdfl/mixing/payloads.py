@@ -55,7 +55,7 @@ A fleet begins with 1 for each node, and a node that lost its state may bring 1 
 
 
 def pack(x: Tensor, extras: Extras | None = None, meta: Mapping[str, Scalar] | None = None) -> Payload:
-    """Copy `x` and `extras` into a payload that nothing writes to any more."""
+    """Copy `x` and `extras` into a payload, which is immutable from then on."""
     taken = {MODEL: _snapshot(x)}
     for name, value in (extras or {}).items():
         taken[EXTRA + name] = _snapshot(value)
@@ -63,7 +63,7 @@ def pack(x: Tensor, extras: Extras | None = None, meta: Mapping[str, Scalar] | N
 
 
 def share(x: Tensor, factor: float, meta: Mapping[str, Scalar]) -> Payload:
-    """Return `factor` times `x` as a payload, in one pass over it."""
+    """Return a payload with `factor` times `x`, computed in one pass."""
     return Payload({MODEL: to_array(x * factor) if isinstance(x, Vector) else arrays.scaled(x, factor)}, meta)
 
 
@@ -100,7 +100,7 @@ def vectors(inbox: Inbox, like: Tensor) -> dict[NodeId, Tensor]:
 
 @lru_cache(maxsize=1024)
 def _kind(name: str, dtype: object, shape: object) -> object:
-    """Return one object for equal arguments, a key that is fast to hash and compare."""
+    """Return the same object for equal arguments, which is a fast cache key."""
     return object()
 
 
@@ -115,17 +115,17 @@ def _read(message: Message, like: Tensor, name: str) -> Tensor:
 
 @cache
 def _name(dtype: object) -> str:
-    """Return the name in `Array.dtype` of a dtype of numpy or of torch."""
+    """Return the name that `Array.dtype` uses for a dtype of numpy or torch."""
     return str(dtype).removeprefix("torch.")
 
 
 def is_finite(payload: Payload) -> bool:
-    """Whether no number of the arrays is NaN or infinite, nor the square of a vector's length in the vector's type."""
+    """Return whether all numbers of a payload are finite, and also the squared length of each vector."""
     return length_of(payload) < inf
 
 
 def length_of(payload: Payload) -> float:
-    """Return the Euclidean length of a payload's longest vector; infinity where it is not to be computed with.
+    """Return the Euclidean length of a payload's longest vector; infinity if it is not a finite number.
 
     With a longer vector no norm and no loss can be computed. One pass per payload; the length is kept.
     """
@@ -151,7 +151,7 @@ def length_of(payload: Payload) -> float:
 
 
 def largest(payload: Payload) -> str:
-    """Return in words why `is_finite` is false: NaN or infinity, or the largest number."""
+    """Return a text on why `is_finite` is false: NaN or infinity, or the largest number."""
     most = 0.0
     for array in payload.arrays.values():
         if "float" in array.dtype and array.nbytes:
@@ -167,18 +167,18 @@ _CODES: Mapping[str, Literal["f", "d"]] = {"float32": "f", "float64": "d"}
 
 
 def extras_of(message: Message, like: Tensor) -> dict[str, Tensor]:
-    """Return the extras of a message, by name."""
+    """Return the additional vectors of a message, by name."""
     names = [name for name in message.payload.arrays if name.startswith(EXTRA)]
     return {name.removeprefix(EXTRA): vector(message, like, name) for name in names}
 
 
 def extra(message: Message, like: Tensor, name: str) -> Tensor:
-    """Return one extra of a message, checked against `like`'s shape and dtype. Raises MalformedMessage."""
+    """Return one additional vector of a message, checked against `like`'s shape and dtype. Raises MalformedMessage."""
     return vector(message, like, EXTRA + name)
 
 
 def mass(message: Message, name: str, most: float = sys.float_info.max) -> float:
-    """Return a weight or a share from the message's metadata, from 0 to `most`. Raises MalformedMessage."""
+    """Return a push-sum weight from the message's metadata, from 0 to `most`. Raises MalformedMessage."""
     value = message.payload.meta.get(name)
     if not _is_number(value) or not 0 <= value <= most:
         raise absurd(message, f"{name} from 0 to {most:.6g}", f"{name} = {value!r}")
@@ -186,7 +186,7 @@ def mass(message: Message, name: str, most: float = sys.float_info.max) -> float
 
 
 def most_mass(view: View) -> float:
-    """Return more weight than a fleet ever has, so that no message can carry more."""
+    """Return an upper bound on the push-sum weight of a fleet, and so on the weight in any message."""
     return float(MASS_A_NODE * view.num_nodes)
 
 
@@ -199,7 +199,7 @@ def step_size(message: Message, name: str) -> float:
 
 
 def scalar(message: Message, like: Tensor, name: str) -> float:
-    """Return the one number of the vector `name`, finite, not negative, of `like`'s dtype. Raises MalformedMessage."""
+    """Return the single number in the vector `name`, finite and not negative. Raises MalformedMessage."""
     value = float(vector(message, like[:1], name))
     if not 0 <= value < inf:
         raise absurd(message, f"a finite number {name!r} from 0", value)
@@ -211,13 +211,13 @@ def _is_number(value: object) -> TypeGuard[float | int]:
 
 
 def absurd(message: Message, expected: str, got: object) -> MalformedMessage:
-    """Return the error for a message with other contents than `expected`."""
+    """Return an error for a message whose contents are not as `expected`."""
     where = f"message {message.src}->{message.dst} of round {message.round}"
     return MalformedMessage(f"{where}: expected {expected}, got {str(got)[:80]}", message)
 
 
 def natural(message: Message, name: str) -> int:
-    """Return a whole number from 1 of the message's metadata. Raises MalformedMessage."""
+    """Return a whole number of at least 1 from the message's metadata. Raises MalformedMessage."""
     value = message.payload.meta.get(name)
     if type(value) is not int or value < 1:
         raise absurd(message, f"a whole number {name!r} from 1", value)
@@ -225,7 +225,7 @@ def natural(message: Message, name: str) -> int:
 
 
 def some_nodes(message: Message, name: str) -> tuple[NodeId, ...]:
-    """Return the node ids in the message's metadata; none without such an entry. Raises MalformedMessage."""
+    """Return the node ids in the message's metadata; none if the entry is absent. Raises MalformedMessage."""
     value = message.payload.meta.get(name, ())
     if not isinstance(value, list | tuple) or not all(type(node) is int for node in value):
         raise absurd(message, f"nodes under {name!r}", value)
@@ -233,7 +233,7 @@ def some_nodes(message: Message, name: str) -> tuple[NodeId, ...]:
 
 
 def pack_encoded(encoded: EncodedVector, number: int = 1, of: str = CODE) -> Payload:
-    """Pack a compressed vector, or the `number`-th of several that add up; `of` names the vector.
+    """Pack a compressed vector, or part `number` of several that add up; `of` names the vector.
 
     Its dimension is not sent, because the receiver knows it.
     """
@@ -243,14 +243,14 @@ def pack_encoded(encoded: EncodedVector, number: int = 1, of: str = CODE) -> Pay
 
 
 def join_passes(first: Payload, last: Payload, passes: int) -> Payload:
-    """Join the codes of `first` and the `passes`-th of `last` in one payload."""
+    """Join the codes in `first` with code number `passes` in `last`, in one payload."""
     return Payload({**first.arrays, **last.arrays}, {**first.meta, **last.meta, PASSES: passes})
 
 
 def unpack_encoded(
     payload: Payload, compressor: Compressor, like: Tensor, number: int | None = None, of: str = CODE
 ) -> Tensor:
-    """Decode the sum of the codes that `join_passes` joined, or the `number`-th, to a fresh vector like `like`.
+    """Decode the sum of all codes in a payload, or the code `number` alone, to a new vector like `like`.
 
     Raises MalformedMessage.
     """
@@ -263,7 +263,10 @@ def unpack_encoded(
 
 
 def add_encoded(payload: Payload, compressor: Compressor, base: Tensor) -> Tensor:
-    """Return `base` plus `unpack_encoded` of a payload, to the bit. Raises MalformedMessage."""
+    """Return `base` plus the decoded codes of a payload, with the same digits as in two steps.
+
+    Raises MalformedMessage.
+    """
     if _passes(payload) > 1:
         return base + unpack_encoded(payload, compressor, base)
     return add_to(compressor, base, _encoded(payload, base, 1, CODE))
@@ -291,7 +294,7 @@ def _pass_name(number: int, of: str) -> str:
 
 
 def encoded_vector(message: Message, compressor: Compressor, like: Tensor, of: str = CODE) -> Tensor:
-    """Return the compressed vector of a message, decoded like `like`; decoded once for all receivers in this process.
+    """Return the compressed vector of a message, decoded once for all receivers in this process.
 
     Do not write to it. Raises MalformedMessage.
     """
@@ -306,7 +309,7 @@ def encoded_vector(message: Message, compressor: Compressor, like: Tensor, of: s
 
 
 def followed(message: Message, compressor: Compressor, reference: Tensor) -> Tensor:
-    """Return `reference` moved by the message's difference; computed once for all receivers in this process.
+    """Return `reference` moved by the message's difference, computed once for all receivers in this process.
 
     Do not write to it. Raises MalformedMessage.
     """
@@ -327,7 +330,7 @@ def _decode(message: Message, compressor: Compressor, like: Tensor, of: str) -> 
 
 
 def _usable(decoded: Tensor) -> Tensor:
-    """Return a decoded vector itself. Raises MalformedMessage if it can't be computed with in its type."""
+    """Return a decoded vector unchanged. Raises MalformedMessage if its squared length is not finite."""
     if not arrays.squared(decoded) < inf:
         raise MalformedMessage(f"expected a code of numbers with finite squares in {_name(decoded.dtype)}, got others")
     return decoded
@@ -335,7 +338,7 @@ def _usable(decoded: Tensor) -> Tensor:
 
 @contextmanager
 def _blaming(message: Message) -> Iterator[None]:
-    """Name the message in errors about its contents."""
+    """Add the message to errors about its contents that occur inside the context."""
     try:
         yield
     except MalformedMessage as error:
@@ -344,5 +347,5 @@ def _blaming(message: Message) -> Iterator[None]:
 
 
 def to_all(view: View, payload: Payload) -> Outbox:
-    """Send the same payload to every out-neighbor."""
+    """Return an outbox with the same payload for every out-neighbor."""
     return dict.fromkeys(view.out_neighbors, payload)

@@ -30,25 +30,25 @@ if TYPE_CHECKING:
 
 
 class PushSumState(NamedTuple):
-    """The push-sum weight w."""
+    """The state: the push-sum weight w."""
 
     weight: float
 
 
 @dataclass(frozen=True)
 class PushSum(ShareMixing):
-    """Plain push-sum. Lost shares are lost mass: then the ratio is biased, and w shrinks."""
+    """Plain push-sum. A lost share is lost mass, which biases the ratio x / w and shrinks w."""
 
     def init(self, x: Tensor, view: View) -> PushSumState:
-        """Return weight 1."""
+        """Return the state with weight 1."""
         return PushSumState(1.0)
 
     def outgoing(self, state: PushSumState, update: Update, step: int, view: View) -> tuple[PushSumState, Outbox]:
-        """Send a share to each out-neighbor; equal shares are one payload."""
+        """Send each out-neighbor its share; equal shares are one payload."""
         return state, _shares(state, update.x, view)
 
     def mix(self, state: PushSumState, update: Update, inbox: Inbox, step: int, view: View) -> MixResult:
-        """Add to the node's own share every share that arrived, early or late, and its own shares that were refused."""
+        """Add to the node's own share the received shares, early or late, and own shares that were refused."""
         came = (*inbox, *inbox.returned)
         shares = [vector(message, update.x) for message in came]
         x = weighted_sum(update.x, view.self_weight, shares, [1.0] * len(shares))
@@ -67,7 +67,7 @@ def _shares(state: PushSumState, x: Tensor, view: View) -> Outbox:
 
 @dataclass(frozen=True, kw_only=True)
 class OverlappedPushSum(PushSum):
-    """Push-sum in two halves.
+    """Push-sum in two halves, giving and taking, between which nodes compute.
 
     Shares leave before local training with `before_training`, else after it. `lag` is the most rounds by which a share
     may be late; None: the node never waits.
@@ -77,12 +77,12 @@ class OverlappedPushSum(PushSum):
     lag: int | None
 
     def give(self, state: PushSumState, x: Tensor, view: View) -> tuple[PushSumState, Tensor, Outbox]:
-        """Return the node's remaining state and vector, and its neighbors' shares."""
+        """Give shares away: return the remaining state and vector, and the messages to neighbors."""
         outbox = _shares(state, x, view)
         return PushSumState(state.weight * view.self_weight), x * view.self_weight, outbox
 
     def take(self, state: PushSumState, x: Tensor, inbox: Inbox, view: View) -> tuple[PushSumState, Tensor]:
-        """Add the shares that arrived, and own shares that were refused. Raises MalformedMessage."""
+        """Add the received shares, and own shares that were refused. Raises MalformedMessage."""
         x, weight = x.clone(), state.weight
         for message in (*inbox, *inbox.returned):
             share, w = vector(message, x), mass(message, "w", most_mass(view))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Counter(NamedTuple):
-    """A running sum of shares: of x in float64, shape (d,), and of w; as of the message (round, step)."""
+    """A running sum of the shares on one edge: of x in float64, shape (d,), and of w; as of message (round, step)."""
 
     x: Tensor
     weight: float
@@ -39,7 +39,7 @@ NO_COUNTERS: Mapping[NodeId, Counter] = MappingProxyType({})
 
 
 class RunningSumsState(NamedTuple):
-    """The push-sum weight w, and the counters sent to each out-neighbor and heard from each in-neighbor.
+    """The push-sum weight w, the running sums sent to each out-neighbor, and those heard from each in-neighbor.
 
     Out-neighbors with equal shares so far have one vector in common.
     """
@@ -54,13 +54,13 @@ class RunningSums(ShareMixing):
     """Robust push-sum for a static graph: loss, duplicates and reordering lose no mass, only delay it."""
 
     def init(self, x: Tensor, view: View) -> RunningSumsState:
-        """Return weight 1 and no counters."""
+        """Return the state with weight 1 and no running sums."""
         return RunningSumsState(1.0)
 
     def outgoing(
         self, state: RunningSumsState, update: Update, step: int, view: View
     ) -> tuple[RunningSumsState, Outbox]:
-        """Send every out-neighbor its counter, with this round's share added; equal counters are one payload."""
+        """Send every out-neighbor its running sum, increased by this round's share."""
         made: dict[tuple[int | None, float], tuple[Counter, Payload]] = {}
         sent, outbox = dict(state.sent), {}
         for j in view.out_neighbors:
@@ -73,7 +73,7 @@ class RunningSums(ShareMixing):
         return state._replace(sent=sent), outbox
 
     def mix(self, state: RunningSumsState, update: Update, inbox: Inbox, step: int, view: View) -> MixResult:
-        """Add to the node's own share the growth of each counter. A counter older than the known one adds nothing."""
+        """Add to the node's own share the growth of each running sum; an outdated sum adds nothing."""
         x, weight = update.x * view.self_weight, state.weight * view.self_weight
         heard = dict(state.heard)
         for message in inbox:

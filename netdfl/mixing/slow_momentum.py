@@ -1,4 +1,4 @@
-"""Slow momentum: every `every` rounds the exact average, and a step of momentum over these rounds.
+"""Slow momentum: an exact average every `every` rounds, followed by a momentum step over these rounds.
 
     x_tau = (1/n) sum_j x_j                after `every` rounds of the base, gamma their step size
     u    <- beta u + (x_0 - x_tau) / gamma
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class SlowState(NamedTuple, Generic[S]):
-    """The base's state, u, and x_0, both of shape (d,)."""
+    """The base mixing's state, the momentum u, and the starting vector x_0, both of shape (d,)."""
 
     inner: S
     momentum: Tensor
@@ -39,7 +39,7 @@ class SlowState(NamedTuple, Generic[S]):
 
 @dataclass(frozen=True, kw_only=True)
 class SlowMomentum:
-    """A wrapper of a mixing. When the average is due, `inner` must be exact on the view's graph.
+    """A wrapper of a mixing that adds slow momentum. In rounds with the average, `inner` must be exact on the graph.
 
     With `base_mixes`, the rounds between mix as well; otherwise they only train. `rate` is the step size of a round.
     """
@@ -53,7 +53,7 @@ class SlowMomentum:
     push = False
 
     def init(self, x: Tensor, view: View) -> SlowState:
-        """Return no momentum; the rounds begin at `x`."""
+        """Return a state without momentum that starts at `x`."""
         return SlowState(self.inner.init(x, view), x.new_zeros(x.shape), x)
 
     def weight(self, state: SlowState) -> float:
@@ -61,11 +61,11 @@ class SlowMomentum:
         return self.inner.weight(state.inner)
 
     def is_due(self, round: int) -> bool:
-        """Whether `round` ends with the exact average."""
+        """Return whether `round` ends with the exact average."""
         return (round + 1) % self.every == 0
 
     def num_steps(self, round: int, view: View) -> int:
-        """Return the base's number of exchanges; 0 for a round that only trains."""
+        """Return the number of exchanges of the wrapped mixing; 0 for a round that only trains."""
         return self.inner.num_steps(round, view) if self.base_mixes or self.is_due(round) else 0
 
     def outgoing(self, state: SlowState, update: Update, step: int, view: View) -> tuple[SlowState, Outbox]:
@@ -74,7 +74,7 @@ class SlowMomentum:
         return state._replace(inner=inner), outbox
 
     def mix(self, state: SlowState, update: Update, inbox: Inbox, step: int, view: View) -> MixResult:
-        """Mix with the base; make the slow step after the last exchange of a round in which the average is due."""
+        """Combine vectors by the wrapped mixing; after the exact average, make the slow momentum step."""
         mixed = self.inner.mix(state.inner, update, inbox, step, view)
         state = state._replace(inner=mixed.state)
         if not self.is_due(view.round) or step + 1 < self.num_steps(view.round, view):

@@ -1,4 +1,4 @@
-"""A server that makes synthetic examples from its own trajectory: for its clients, or for itself.
+"""A server that distills synthetic examples from its model's trajectory: for its clients, or for itself.
 
     rounds 0 to R - 1   any exchange; the server keeps its models w^0 .. w^R
     then, once          D_syn from these models (`netdfl.training.distill`)
@@ -29,7 +29,7 @@ from netdfl.training.guided import HOLDS, INPUTS, LABELS
 
 
 class SyntheticState(NamedTuple, Generic[S]):
-    """The exchange's own state, the models until they are distilled, and D_syn from then on.
+    """The exchange's own state, the models before they are distilled, and the synthetic examples D_syn afterwards.
 
     `holders`, shape (n,), is 1 for each client that confirmed D_syn.
     """
@@ -42,7 +42,7 @@ class SyntheticState(NamedTuple, Generic[S]):
 
 @dataclass(frozen=True, kw_only=True)
 class Synthesis(AggregationWrapper):
-    """An exchange whose server distills D_syn after `warmup` rounds. An `Aggregation` and a `Refinement`.
+    """An exchange whose server distills synthetic examples D_syn after `warmup` rounds.
 
     Raises ValueError if the warm-up gives fewer models than the distiller's gap spans.
     """
@@ -52,7 +52,7 @@ class Synthesis(AggregationWrapper):
     distiller: Distiller
 
     def __post_init__(self) -> None:
-        """Check that the trajectory will have a segment to match."""
+        """Check that the trajectory will be long enough to distill from."""
         if self.distiller.gap > self.warmup:
             raise ValueError(
                 f"warmup_rounds = {self.warmup} gives no two models that are {self.distiller.gap} rounds apart; "
@@ -60,7 +60,7 @@ class Synthesis(AggregationWrapper):
             )
 
     def init_server(self, x: Tensor, view: View) -> SyntheticState:
-        """Begin the trajectory with `x`."""
+        """Return the state with `x` as the first model of the trajectory."""
         return SyntheticState(self.inner.init_server(x, view), (x,), {}, torch.zeros(view.num_nodes))
 
     def broadcast(self, state: SyntheticState, x: Tensor, view: View) -> Outbox:
@@ -68,18 +68,18 @@ class Synthesis(AggregationWrapper):
         return self.inner.broadcast(state.inner, x, view)
 
     def aggregate(self, state: SyntheticState, x: Tensor, inbox: Inbox, view: View) -> tuple[SyntheticState, Tensor]:
-        """Aggregate with the wrapped exchange."""
+        """Aggregate by the wrapped exchange."""
         inner, x = self.inner.aggregate(state.inner, x, inbox, view)
         return state._replace(inner=inner), x
 
     def alone(self, view: View) -> bool:
-        """Return false: clients take part in every round."""
+        """Return false, because clients take part in every round."""
         return False
 
     def refine(
         self, state: SyntheticState, x: Tensor, objective: Objective, view: View
     ) -> tuple[SyntheticState, Tensor]:
-        """Keep the model; after the warm-up's last round, distill the kept models and discard them."""
+        """Store the model; after the last warm-up round, distill the stored models and discard them."""
         if state.synthetic:
             return state, x
         trajectory = (*state.trajectory, x)
@@ -91,10 +91,10 @@ class Synthesis(AggregationWrapper):
 
 @dataclass(frozen=True, kw_only=True)
 class SharedSynthesis(Synthesis):
-    """FedSynSAM's exchange: D_syn is sent to each client once."""
+    """FedSynSAM's exchange, which sends D_syn to each client once."""
 
     def broadcast(self, state: SyntheticState, x: Tensor, view: View) -> Outbox:
-        """Send the model, with D_syn to clients that did not confirm it."""
+        """Send the model, with D_syn to clients that have not confirmed it."""
         outbox = super().broadcast(state, x, view)
         if not state.synthetic:
             return outbox
@@ -102,7 +102,7 @@ class SharedSynthesis(Synthesis):
         return {i: payload if state.holders[i] else _with(payload, made) for i, payload in outbox.items()}
 
     def aggregate(self, state: SyntheticState, x: Tensor, inbox: Inbox, view: View) -> tuple[SyntheticState, Tensor]:
-        """Aggregate with the wrapped exchange; note the clients that confirm D_syn."""
+        """Aggregate by the wrapped exchange; record which clients confirm D_syn."""
         holders = state.holders.clone()
         for message in inbox:
             holders[message.src] = scalar(message, x, EXTRA + HOLDS)
@@ -110,7 +110,7 @@ class SharedSynthesis(Synthesis):
         return state._replace(holders=holders), x
 
     def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
-        """Return the server's model, and D_syn if it came along."""
+        """Return the server's model, and D_syn if the broadcast has it."""
         adopted = super().adopt(inbox, like, view)
         if adopted is None:
             return None
@@ -130,13 +130,13 @@ class TunedSynthesis(Synthesis):
     only: bool = False
 
     def alone(self, view: View) -> bool:
-        """Return whether the round is after the warm-up and `only` is set."""
+        """Return whether the round is after the warm-up and clients take no part then (`only`)."""
         return self.only and view.round >= self.warmup
 
     def refine(
         self, state: SyntheticState, x: Tensor, objective: Objective, view: View
     ) -> tuple[SyntheticState, Tensor]:
-        """Distill once; train on D_syn from the next round on."""
+        """Distill once; in later rounds train the model on D_syn."""
         if not state.synthetic:
             return super().refine(state, x, objective, view)
         examples = SyntheticExamples(state.synthetic[INPUTS], state.synthetic[LABELS])
@@ -148,7 +148,7 @@ def _with(payload: Payload, arrays: Mapping[str, Array]) -> Payload:
 
 
 def _synthetic(message: Message, like: Tensor) -> dict[str, Tensor]:
-    """Return D_syn if it came with the message. Raises MalformedMessage if only half of it did."""
+    """Return D_syn if the message has it. Raises MalformedMessage if only a part of it is there."""
     arrays = message.payload.arrays
     found = [arrays[name] for name in (INPUTS, LABELS) if name in arrays]
     if not found:

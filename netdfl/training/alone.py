@@ -1,4 +1,4 @@
-"""Sequential local rounds: the service for tasks without anything to batch, free of torch."""
+"""The sequential computation of local rounds, for tasks that can't be batched; needs no torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CallOutcome: TypeAlias = tuple[object, Exception | None]
 
 
 def outcome_of(call: Callable[[], object]) -> CallOutcome:
-    """Run `call` and return its outcome."""
+    """Run `call`; return its result or its exception."""
     try:
         return call(), None
     except Exception as error:
@@ -21,25 +21,25 @@ def outcome_of(call: Callable[[], object]) -> CallOutcome:
 
 
 def one_by_one(calls: Sequence[Callable[[], object]]) -> list[CallOutcome]:
-    """Run the calls one after the other, in this thread; return their outcomes."""
+    """Run the calls in turn in this thread; return the result or exception of each."""
     return [outcome_of(call) for call in calls]
 
 
 def cores() -> int:
-    """Return the number of cores that this process may use."""
+    """Return the number of processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class SequentialService:
-    """A `Service` that computes each call by itself."""
+    """A training service that computes each call separately."""
 
     def compute(self, calls: Sequence[Callable[[], object]]) -> list[CallOutcome]:
-        """Return the outcome of each call, in order."""
+        """Return the result or exception of each call, in order."""
         return one_by_one(calls)
 
     def summary(self) -> Mapping[str, Scalar]:
-        """Return the chosen way of computing, for the record."""
+        """Return a description of how rounds are computed, for the record."""
         return {"batching": "exact", "threads": cores(), "ways": ["alone"]}
 
     def close(self) -> None:
-        """Do nothing: there are no threads to stop."""
+        """Do nothing, because there are no threads to stop."""

@@ -45,7 +45,7 @@ class Update(NamedTuple):
 
 
 class Received(NamedTuple):
-    """Vectors from mixing or from the server for the local solver, beside the model.
+    """Additional vectors from mixing or from the server for the local solver, besides the model.
 
     `last_read` is the last round whose report the server has used, where it lacks a later one. After a round, `read` is
     the node's own model as the server read it, where compression changed it, and `unsaid` is the part of the sent
@@ -98,11 +98,11 @@ class LocalData(Protocol):
 
     @property
     def objective(self) -> Objective:
-        """The loss of the gradients, as a function of other examples."""
+        """The loss behind the gradients, as a function of any examples."""
 
     @property
     def num_samples(self) -> int:
-        """The size of the node's own training set."""
+        """The number of examples in the node's own training set."""
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -124,17 +124,17 @@ class Task(Protocol):
 
     @property
     def num_samples(self) -> int:
-        """The size of the node's own training set."""
+        """The number of examples in the node's own training set."""
 
     def initial(self) -> Tensor:
         """Return the common initial parameters, shape (d,). Nodes may share the vector; it must not be changed."""
 
     def data(self, round: int) -> LocalData:
-        """Return the node's data in a round; batches come from named random streams."""
+        """Return the node's data for one round; batches come from named random streams."""
 
     @property
     def objective(self) -> Objective:
-        """The loss as a function of other examples than the node's own."""
+        """The loss as a function of any examples, not only the node's own."""
 
     @property
     def last_loss(self) -> float:
@@ -142,7 +142,7 @@ class Task(Protocol):
 
 
 class LocalSolver(Protocol[S]):
-    """The computation of a node between two exchanges. Its state is a NamedTuple of tensors and numbers."""
+    """The local training of a node between two exchanges. Its state is a NamedTuple of tensors and numbers."""
 
     def init(self, x: Tensor, view: View) -> S:
         """Return the state before round 0 at parameters `x`."""
@@ -164,7 +164,7 @@ class LocalSolver(Protocol[S]):
 
 
 class MixingIndependent:
-    """A mixin for local solvers whose state does not depend on mixing."""
+    """A mixin for local solvers whose state mixing does not affect."""
 
     def after_mix(self, state: S, before: Tensor, after: Tensor, received: Received, view: View) -> S:
         """Return the state unchanged."""
@@ -178,7 +178,7 @@ class RoundStart(Protocol[S]):
         """Return the state before round 0."""
 
     def begin(self, state: S, x: Tensor, view: View) -> tuple[S, Tensor]:
-        """Return the starting vector of the local round: `x` itself or a new one; `x` must not be changed."""
+        """Return the starting vector of the local round: `x` itself or a new one. `x` must not be changed."""
 
     def trained(self, state: S, update: Update, view: View) -> S:
         """Return the state after the local round."""
@@ -192,18 +192,18 @@ StepRequests: TypeAlias = Generator[Callable[[], StepResult], StepResult, R]
 
 @runtime_checkable
 class RequestsSteps(Protocol[S]):
-    """A local solver whose `solve` requests its steps, so that many nodes' steps can be computed together."""
+    """A local solver that requests its steps, so that many nodes' steps can be computed together."""
 
     def solve(
         self, state: S, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> StepRequests[tuple[S, Update]]:
-        """Run the local steps as `LocalSolver.train` does, but yield them as requests."""
+        """Run the local steps like `LocalSolver.train`, but yield them as requests."""
 
 
 def requested(
     solver: LocalSolver[S], state: S, y: Tensor, received: Received, weight: float, data: LocalData, view: View
 ) -> StepRequests[tuple[S, Update]]:
-    """Return the result of `solver.train`, with its steps requested where the solver has no `train` of its own."""
+    """Return the result of `solver.train`, with its steps requested if the solver does not define `train` itself."""
     if _asks(type(solver)):
         asks: RequestsSteps[S] = solver  # type: ignore[assignment]  # a `cast` is a call a round
         return (yield from asks.solve(state, y, received, weight, data, view))
@@ -212,22 +212,22 @@ def requested(
 
 @cache
 def _asks(kind: type) -> bool:
-    """Whether solvers of this class request their steps. Cached per class: the check is slow."""
+    """Return whether solvers of this class request their steps; cached because the check is slow."""
     return issubclass(kind, RequestsSteps) and getattr(kind, "train", StepSolver.train) is StepSolver.train
 
 
 class StepSolver:
-    """A mixin that gives a solver with `solve` the `train` of every solver."""
+    """A mixin that implements `train` for a solver that has `solve`."""
 
     def train(
         self: RequestsSteps[S], state: S, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> tuple[S, Update]:
-        """Compute by itself each step that `solve` requests."""
+        """Run `solve`, computing each requested step separately."""
         return alone(self.solve(state, y, received, weight, data, view))
 
 
 def alone(requests: StepRequests[R], ran: StepResult | None = None) -> R:
-    """Compute every request by itself and return the result; `ran` answers a request that was yielded already."""
+    """Compute every request separately; return the result. `ran` answers a request that was yielded already."""
     try:
         while True:
             ran = requests.send(ran)()  # type: ignore[arg-type] # None starts it

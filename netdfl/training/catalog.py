@@ -56,7 +56,7 @@ def _starts(node: NodeId, streams: Streams, dim: int, init: str, dtype: str) -> 
 def without_torch(
     node: NodeId, streams: Streams, /, *, dim: int = 4, init: str = "normal", dtype: str = "float64", **sized: object
 ) -> Quadratic:
-    """Return the task of `consensus` or of `sized`, on a `Vector`."""
+    """Return the `consensus` or `sized` task on a `Vector`, which needs no torch."""
     from netdfl.compression.vector import vector
     from netdfl.training.toy import still
 

@@ -31,7 +31,7 @@ Augment = Callable[[Tensor, np.random.Generator], Tensor]
 
 @dataclass(frozen=True)
 class CrossEntropy:
-    """The loss of a model on any examples; cross-entropy unless the task has a loss of its own."""
+    """The loss of a model on given examples: cross-entropy, unless the task defines a loss."""
 
     model: FlatModel
     input_shape: tuple[int, ...]
@@ -48,7 +48,7 @@ class CrossEntropy:
 
 
 class Classification:
-    """One client's own training task. The nodes of a process may share its model."""
+    """One client's training task. The nodes of a process may share its model object."""
 
     def __init__(
         self,
@@ -94,20 +94,20 @@ class Classification:
 
     @property
     def in_rows(self) -> bool:
-        """Whether its steps can be stacked with other nodes': examples in memory, one tensor each."""
+        """Whether its steps can be stacked with other nodes': examples are in memory, as one tensor each."""
         plain = isinstance(self.samples, Samples) and isinstance(self.samples.x, Tensor)
         return plain and self.model.stackable and self.model.in_rows and not self.drop_last
 
     def first(self) -> tuple[Tree, Tree]:
-        """Return a minibatch for trials."""
+        """Return a minibatch for trial computations."""
         return self.samples.take(torch.arange(min(self.batch_size, len(self.samples))))
 
     def initial(self) -> Tensor:
-        """Return the common start, which all nodes of this process share until they train."""
+        """Return the common initial vector, which all nodes of this process share until they train."""
         return self._start
 
     def whole(self, x: Tensor, kept: Kept | None, weight: float) -> tuple[Tensor, Kept]:
-        """Return the vector to evaluate and the other kept state.
+        """Return the vector to evaluate, and the other state that the node keeps.
 
         Own running statistics are appended to `x` as push-sum numerators where the policy is local.
         """
@@ -118,7 +118,7 @@ class Classification:
         return torch.cat([x, buffers.joined(kept).to(x) * weight]), others
 
     def data(self, round: int) -> LocalData:
-        """Return the client's data, shuffled by the stream of (node, round)."""
+        """Return the client's data for one round, shuffled by a random stream of (node, round)."""
         return RoundPass(self, round)
 
 
@@ -135,17 +135,17 @@ class DrawnBatches(NamedTuple):
 
 
 class Minibatch:
-    """Inputs and targets that are equal at every call, even if a call's user changes them."""
+    """Inputs and targets that stay equal in each call, even if a user of an earlier call changed them."""
 
     def __init__(self, model: FlatModel, x: Tree, y: Tree, again: Callable[[], tuple[Tree, Tree]] | None) -> None:
-        """Hold `x` and `y`; `again` reads them anew where possible, otherwise a copy is kept."""
+        """Store `x` and `y`; `again` reads them anew if possible, else a copy is kept."""
         self._model, self._given, self._versions = model, (x, y), -1
         if again is None and model.perceptron is None:
             again = partial(mapped, mapped((x, y), Tensor.clone), Tensor.clone)
         self._again = again
 
     def __call__(self) -> tuple[Tree, Tree]:
-        """Return inputs and targets, restored where they were changed."""
+        """Return inputs and targets, restored if they were changed."""
         versions = sum(tensor._version for tensor in leaves(self._given))
         if self._versions == -1:
             self._versions = versions
@@ -156,7 +156,7 @@ class Minibatch:
 
 
 class RoundPass:
-    """One round's pass over a client's data; leaves the mean loss in the task's `last_loss`."""
+    """One round's pass over a client's data, which stores the mean loss in the task's `last_loss`."""
 
     def __init__(self, task: Classification, round: int) -> None:
         self.task = task
@@ -172,7 +172,7 @@ class RoundPass:
         self.rng = task.streams.rng("batches", task.node, round)
 
     def drawing(self, *, anyway: bool) -> AbstractContextManager[object]:
-        """Return a context in which other random draws come from the stream of (node, round).
+        """Return a context in which other random draws are keyed by (node, round).
 
         It is needed for a user's code; `anyway` asks for it in any case.
         """
@@ -183,7 +183,7 @@ class RoundPass:
         return seeded(task.streams.integer("training", task.node, self.round), task.device)
 
     def steps(self, *, epochs: int | None = None, steps: int | None = None) -> Iterator[Gradient]:
-        """Yield one gradient per minibatch; the last batch of an epoch may be short. No samples: no steps."""
+        """Yield one gradient per minibatch; the last batch of an epoch may be short. Without samples, yield nothing."""
         losses: list[Tensor] = []
         model = self.task.model
         with model.used_by(self.task.node, self.kept):
@@ -200,7 +200,7 @@ class RoundPass:
 
     @property
     def writes(self) -> bool:
-        """Whether gradients may write to their input vector; `written` then holds the result."""
+        """Whether gradients may write to their input vector, in which case `written` has the result."""
         return self.task.model.writes
 
     def num_steps(self, *, epochs: int | None = None, steps: int | None = None) -> int:
@@ -211,7 +211,7 @@ class RoundPass:
         return int(min(passes, math.inf if steps is None else steps))
 
     def drawn(self, *, epochs: int | None = None, steps: int | None = None) -> DrawnBatches:
-        """Draw the minibatches of `steps` at once, in the same order; at least one."""
+        """Draw the minibatches of `steps` at once, in the same order; there must be at least one."""
         task, num = self.task, self.num_steps(epochs=epochs, steps=steps)
         samples, size = task.samples, task.batch_size
         assert isinstance(samples, Samples), "what is read when it is asked for is not laid out in rows"
@@ -246,7 +246,7 @@ class RoundPass:
                 left, taken = left - 1, taken + 1
 
     def _read(self, indices: Tensor, step: int) -> tuple[Tree, Tree]:
-        """Read examples, whose own random draws come from the stream of the step."""
+        """Read examples; their own random draws are keyed by the step."""
         task = self.task
         with seeded(task.streams.integer("reading", task.node, self.round, step), torch.device("cpu")):
             return task.samples.take(indices)
@@ -276,7 +276,7 @@ class RoundPass:
         return gradient
 
     def finish(self, losses: Tensor | None) -> None:
-        """Keep the mean of the steps' losses, shape (S,). Raises NotFiniteError for the first non-finite one."""
+        """Store the mean of the steps' losses, shape (S,). Raises NotFiniteError for the first non-finite one."""
         if losses is None:
             self.task.last_loss = float("nan")
             return
@@ -305,7 +305,7 @@ class RoundPass:
     # running statistics
 
     def begin(self, z: Tensor, kept: Kept | None) -> None:
-        """Begin local steps at the model `z`, shape (d,), with its statistics and the node's kept state."""
+        """Start local steps at the model `z`, shape (d,), with its statistics and the node's stored state."""
         model, self._begun = self.task.model, z
         _, self.kept = self.task.whole(z, kept, 1.0)
         self.task.kept = kept
@@ -313,7 +313,7 @@ class RoundPass:
             self.statistics = z[model.num_trained :].clone() if model.still else model.buffers.joined(kept or NOTHING)
 
     def ended(self, x: Tensor, weight: float) -> tuple[Tensor, Kept | None]:
-        """Return the end vector `x` with the statistics of x / w, and the state that the node keeps."""
+        """Return the final vector `x` with the statistics of x / w, and the state that stays at the node."""
         model, kept = self.task.model, self.kept
         if model.buffers.size and self.statistics is not None:
             if model.still:
@@ -325,7 +325,7 @@ class RoundPass:
 
 
 class Answers(NamedTuple):
-    """The correctness of a model on N samples, bool, shape (N,), and its mean cross-entropy over them."""
+    """A model's correctness on N samples, bool, shape (N,), and its mean cross-entropy on them."""
 
     right: Tensor
     loss: float
@@ -336,7 +336,7 @@ class Answers(NamedTuple):
         return int(self.right.sum()) / len(self.right)
 
     def accuracy_for(self, labels: Tensor, counts: Tensor) -> float | None:
-        """Return the accuracy to expect where labels are as frequent as in `counts`, shape (C,).
+        """Return the expected accuracy if labels are as frequent as in `counts`, shape (C,).
 
         `labels` are the samples' labels. Labels without a sample do not count; None where there are no others.
         """
@@ -362,7 +362,7 @@ def answers(model: FlatModel, at: Tensor, samples: Samples, batch: int = 1024) -
 
 
 def _apart(model: FlatModel, x: Tensor) -> Tensor:
-    """Return a tensor that a user's module may write to."""
+    """Return a tensor that a user's module may overwrite."""
     return x if model.perceptron is not None else x.clone()
 
 
@@ -390,7 +390,7 @@ def outcome(model: FlatModel, at: Tensor, examples: Examples, batch: int = 1024)
 
 
 def _weight(y: Tree) -> float:
-    """Return the weight of a minibatch's mean loss: its number of examples, less the share that the loss ignores."""
+    """Return the weight of a minibatch's mean loss: its number of examples, without those that the loss ignores."""
     size = len(next(leaves(y)))
     if not isinstance(y, Tensor) or y.is_floating_point() or y.dim() < 2 or not y.numel():
         return size

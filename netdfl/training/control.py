@@ -1,4 +1,4 @@
-"""Local steps corrected by the server's knowledge of the whole fleet: SCAFFOLD's, FedCM's and FedDyn's terms.
+"""Local steps corrected by the server's knowledge of the whole fleet: SCAFFOLD, FedCM and FedDyn.
 
     SCAFFOLD   y <- y - lr (g - c_i + c);   c_i+ = c_i - c + (w - y_K) / (K lr)
     FedCM      y <- y - lr (alpha g + (1 - alpha) m)
@@ -36,12 +36,12 @@ class ControlState(NamedTuple):
 
 @dataclass(frozen=True)
 class ScaffoldSolver(StepSolver):
-    """SCAFFOLD's client: sends c_i+ - c_i along with its model."""
+    """SCAFFOLD's local solver, which sends c_i+ - c_i along with its model."""
 
     sgd: LocalSgd
 
     def init(self, x: Tensor, view: View) -> ControlState:
-        """Return c_i = 0."""
+        """Return a zero control variate c_i."""
         return ControlState(x.new_zeros(x.shape))
 
     def solve(
@@ -66,7 +66,7 @@ class ScaffoldSolver(StepSolver):
 
 @dataclass(frozen=True)
 class FedCmSolver(StepSolver, Memoryless):
-    """FedCM's client: every step is `alpha` of its own gradient and the rest the fleet's momentum.
+    """FedCM's local solver: each step is `alpha` times its own gradient plus the rest of the fleet's momentum.
 
     The client sends K lr along with its model, one number, by which the server turns its model's move back into a
     gradient.
@@ -78,7 +78,7 @@ class FedCmSolver(StepSolver, Memoryless):
     def solve(
         self, state: NoState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> StepRequests[tuple[NoState, Update]]:
-        """Run the blended steps."""
+        """Run local steps along the blend of gradient and momentum."""
         momentum = received.extras[MOMENTUM]
         rest = (1.0 - self.alpha) * momentum
         x, steps = yield self.sgd.steps_from(y, weight, data, view, scale=self.alpha, correction=rest)
@@ -86,26 +86,26 @@ class FedCmSolver(StepSolver, Memoryless):
 
 
 class DynamicState(NamedTuple):
-    """h_i, shape (d,): the sum of the client's moves."""
+    """The state: h_i, shape (d,), the sum of the client's moves."""
 
     drift: Tensor
 
 
 @dataclass(frozen=True)
 class FedDynSolver(StepSolver):
-    """FedDyn's client; `penalty` is lambda."""
+    """FedDyn's local solver; `penalty` is the paper's lambda."""
 
     sgd: LocalSgd
     penalty: float
 
     def init(self, x: Tensor, view: View) -> DynamicState:
-        """Return h_i = 0."""
+        """Return the state with h_i = 0."""
         return DynamicState(x.new_zeros(x.shape))
 
     def solve(
         self, state: DynamicState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> StepRequests[tuple[DynamicState, Update]]:
-        """Run the regularized steps."""
+        """Run local steps with FedDyn's penalty terms."""
         pulled = replace(self.sgd, weight_decay=self.sgd.weight_decay + self.penalty)
         x, _ = yield pulled.steps_from(y, weight, data, view, correction=self.penalty * (state.drift - y))
         return state, Update(y, x)
@@ -113,5 +113,5 @@ class FedDynSolver(StepSolver):
     def after_mix(
         self, state: DynamicState, before: Tensor, after: Tensor, received: Received, view: View
     ) -> DynamicState:
-        """Add to h_i the move of the round, as the server has read it."""
+        """Add the round's move to h_i, as the server decoded it."""
         return DynamicState(state.drift + ((after if received.read is None else received.read) - before))

@@ -37,7 +37,7 @@ class SyntheticExamples(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Distiller:
-    """A distillation of a trajectory into `per_class` examples of each label.
+    """The distillation of a model trajectory into `per_class` synthetic examples of each label.
 
     `label_lr`: labels are soft, softmax of logits that start at `label_scale` on the true label. None: labels are
     fixed.
@@ -59,7 +59,7 @@ class Distiller:
     augment: tuple[Transformation, ...] = ()
 
     def distil(self, trajectory: Sequence[Tensor], objective: Objective, view: View) -> SyntheticExamples:
-        """Return examples that stand for the data behind `trajectory`, more than `gap` vectors of shape (d,).
+        """Return synthetic examples that replace the data behind `trajectory`, vectors of shape (d,).
 
         Raises TrainingError for a non-finite loss: the examples would be worthless.
         """
@@ -98,7 +98,7 @@ class Distiller:
         return SyntheticExamples(x, y if self.label_lr is None else y.softmax(1))
 
     def _segment(self, trajectory: Sequence[Tensor], rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-        """Return a model of the trajectory, and the target of training from it."""
+        """Return a model of the trajectory, and a later model that training from it should reach."""
         r = int(rng.integers(len(trajectory) - self.gap))
         if not self.averaged:
             return trajectory[r], trajectory[r + self.gap]
@@ -126,14 +126,14 @@ class Distiller:
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """Training of a model on synthetic examples: `steps` of Adam on all of them, changed by DSA if configured."""
+    """The training of a model on synthetic examples: `steps` of Adam, with DSA augmentation if configured."""
 
     steps: int
     lr: float
     augment: tuple[Transformation, ...] = ()
 
     def tune(self, x: Tensor, objective: Objective, examples: SyntheticExamples, view: View) -> Tensor:
-        """Return a new vector, shape (d,), trained from `x`; Adam starts anew."""
+        """Return a new vector, shape (d,), trained from `x` by a new Adam optimizer."""
         changes = objective.streams.rng("augment", "tune", view.round)
         at = x.clone().requires_grad_()
         optimizer = torch.optim.Adam([at], lr=self.lr)

@@ -1,4 +1,4 @@
-"""Named streams for the random draws of a user's code, such as dropout and noisy data, from any generator.
+"""Named random streams for a user's code, such as dropout and noisy data, with any global generator.
 
 The generators of torch, numpy and Python belong to the whole process. Within `seeded` they draw from its seed, and
 go on afterwards from their earlier state.
@@ -27,7 +27,7 @@ _SPARE: list[Any] = []
 
 @contextmanager
 def aside(devices: Sequence[int] = ()) -> Iterator[None]:
-    """Restore the process's own streams at the end of the block; one thread at a time may be inside."""
+    """Restore the process's global random generators after the context, which one thread at a time may enter."""
     with ALONE, torch.random.fork_rng(devices=list(devices)), kept_streams():
         yield
 
@@ -36,7 +36,7 @@ def aside(devices: Sequence[int] = ()) -> Iterator[None]:
 def seeded(
     seed: int, device: torch.device, sources: frozenset[Source] = EVERY
 ) -> Iterator[Callable[[], frozenset[Source]]]:
-    """Let `sources` draw from `seed` inside, torch's on the CPU and on `device`.
+    """Seed the generators `sources` inside the context, torch's on the CPU and on `device`.
 
     They go on afterwards from their earlier state. The yielded function returns the sources that have drawn so far.
     Threads share the sources, so they take turns. Of numpy's, a buffered half pair of normal numbers is lost:
@@ -88,7 +88,7 @@ def _seed_numpy(seed: int) -> Callable[[], None]:
 
 
 def _drew(source: Source, seed: int, index: int | None) -> bool:
-    """Whether a seeded source has drawn since."""
+    """Return whether a generator has been used since it was seeded."""
     if source == "python":
         return random.getstate() != random.Random(seed).getstate()
     if source == "numpy":
@@ -100,10 +100,10 @@ def _drew(source: Source, seed: int, index: int | None) -> bool:
 
 
 def beside_others() -> None:
-    """Mark this thread as one of several that train at the same time and must not share draws."""
+    """Mark this thread as one of several that train concurrently and must not share random generators."""
     _THREAD.beside = True
 
 
 def is_beside_others() -> bool:
-    """Whether this thread trains at the same time as others and must not share draws, as `beside_others` declared."""
+    """Return whether `beside_others` marked this thread as training concurrently with others."""
     return getattr(_THREAD, "beside", False)

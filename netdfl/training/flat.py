@@ -33,10 +33,10 @@ _SHARED = "the model changes {}, which it shares with the models of all other no
 
 
 class BoundModule:
-    """A module, the vector behind its parameters at present, and its current mode."""
+    """A module, the vector to which its parameters are currently bound, and its mode."""
 
     def __init__(self, module: nn.Module) -> None:
-        """Wrap a module that is bound to no vector yet, in an unknown mode."""
+        """Wrap a module that is not bound to a vector and whose mode is unknown."""
         self.module = module
         self.parameters = [p for p in module.parameters() if p.requires_grad]
         self.at: Tensor | None = None
@@ -45,7 +45,7 @@ class BoundModule:
         self._watches: dict[bool, ModuleWatch] = {}
 
     def keeps(self, original: OriginalModule) -> str | None:
-        """Return a place where the module differs from `original`; None where it is equal.
+        """Return a place in which the module's state differs from `original`; None if it is equal.
 
         Fast where nothing was touched since the last comparison.
         """
@@ -63,7 +63,7 @@ class BoundModule:
         return sum(p._version for p in self.parameters)
 
     def turn(self, *, training: bool) -> nn.Module:
-        """Put the whole module into training or evaluation mode."""
+        """Switch the whole module to training or evaluation mode."""
         if self.training != training:
             self.module.train(training)
             self.training = training
@@ -132,13 +132,13 @@ class FlatModel:
 
     @property
     def stackable(self) -> bool:
-        """Whether many nodes' gradients may be one computation: the usual loss, and no statistics."""
+        """Whether gradients of many nodes can be computed together: default loss, and no statistics."""
         plain = not (self.writes or self.writes_examples or self.keeps)
         return self._loss is None and not self.buffers.size and self._views and plain
 
     @property
     def uses_cross_entropy(self) -> bool:
-        """Whether the loss is cross-entropy of one class each."""
+        """Whether the loss is cross-entropy with a single class per example."""
         return self._loss is None
 
     def flat(self) -> Tensor:
@@ -165,7 +165,7 @@ class FlatModel:
         return bound.turn(training=training)
 
     def settled(self, at: Tensor, batches: Iterable[Tree]) -> Tensor:
-        """Return `at`, shape (d,), followed by the running statistics of its model on `batches` of inputs."""
+        """Return `at`, shape (d,), followed by the running statistics of its model on batches of inputs."""
         module = self.bind(at, training=False)
         self.buffers.write(module, self.buffers.start)
         estimate(module, batches)
@@ -173,7 +173,7 @@ class FlatModel:
 
     @contextmanager
     def statistics(self) -> Iterator[nn.Module]:
-        """Restore the running statistics of this thread's module at the end of the block."""
+        """Restore the running statistics of this thread's module after the context."""
         module = self._of_this_thread().module
         before = self.buffers.read(module)
         yield module
@@ -181,7 +181,7 @@ class FlatModel:
 
     @contextmanager
     def used_by(self, owner: Hashable | None, kept: Kept = NOTHING) -> Iterator[None]:
-        """Let `owner` use the module inside the block, with its `kept` state; None uses it without owner.
+        """Let `owner` use the module inside the context, with its stored state; None uses it without an owner.
 
         A module that has changed afterwards belongs to the owner from then on, and others get an unchanged one. Raises
         TrainingError where that is impossible, or where an owner has changed state that all modules share.
@@ -221,7 +221,7 @@ class FlatModel:
                 self._own[owner] = bound
 
     def renewed(self, at: Tensor, kept: Kept, batches: Iterable[Tree]) -> Kept:
-        """Return the buffers `kept` by a node after a pass of the model at `at` over `batches`, in training."""
+        """Return the buffers `kept` by a node, updated by a training pass of the model at `at` over `batches`."""
         with self.used_by(None, kept), seeded(0, at.device), torch.no_grad():
             module = self.bind(at.clone(), training=True)
             for x in batches:
@@ -229,11 +229,11 @@ class FlatModel:
             return self.kept()
 
     def forget(self, owner: Hashable) -> None:
-        """Forget the state of `owner`, which begins anew."""
+        """Discard the state of `owner`, which starts anew."""
         self._own.pop(owner, None)
 
     def kept(self) -> Kept:
-        """Return the changed buffers and frozen parameters of the module in use, without running statistics."""
+        """Return the changed buffers and frozen parameters of the current module, without running statistics."""
         if self.original is None or self._of_this_thread().keeps(self.original) is None:
             return NOTHING
         return self.original.kept(self._of_this_thread().module)
@@ -245,7 +245,7 @@ class FlatModel:
             self.original.to(device)
 
     def made(self, at: Tensor) -> nn.Module:
-        """Return an independent module in evaluation mode with the parameters `at`; shape as in `bind`."""
+        """Return a new, independent module in evaluation mode with the parameters `at`."""
         found = uncompiled(copied(self.bind(at, training=False)))
         for parameter in found.parameters():
             parameter.data = parameter.data.clone()
@@ -266,7 +266,7 @@ class FlatModel:
         return copied(self.module, light=True) if self.original is None else self.original.made()
 
     def scores(self, at: Tensor, x: Tree) -> Tensor:
-        """Return the outputs in training mode for inputs `x` at `at`; differentiable by both repeatedly."""
+        """Return the training-mode outputs for inputs `x` at `at`, differentiable repeatedly by both."""
         pieces = zip(at[: self.num_trained].split(self._sizes), self.parameters, strict=True)
         vectors = [piece.view(p.shape).to(p.dtype) for piece, p in pieces]
         module = self._of_this_thread().turn(training=True)
@@ -300,7 +300,7 @@ class FlatModel:
         return loss.detach()
 
     def written(self, at: Tensor) -> Tensor | None:
-        """Return `at`, bound last in training, with the module's own writes; None where it wrote nothing."""
+        """Return `at`, the vector bound last in training, with values that the module wrote; None if it wrote none."""
         bound = self._of_this_thread()
         if self.perceptron is not None or bound.version == bound.versions:
             return None
@@ -310,7 +310,7 @@ class FlatModel:
         return at
 
     def try_on(self, x: Tree, y: Tree) -> None:
-        """Run one pass in training to find out which state the module changes, and its random sources.
+        """Run one training pass to find out which state the module changes, and which random generators it uses.
 
         Raises ValueError where it keeps state in a class or a global; a second pass distinguishes such state from a
         constant
@@ -341,7 +341,7 @@ class FlatModel:
 
     @contextmanager
     def drawing(self, seed: int) -> Iterator[None]:
-        """Let the module draw from `seed` inside, so that every call has equal masks."""
+        """Seed the module's random draws inside the context, so that every call has equal dropout masks."""
         if self.sources is not None and not self.sources:
             yield
             return
@@ -350,7 +350,7 @@ class FlatModel:
             self.sources = drawn() if self.sources is None else self.sources
 
     def draws(self, at: Tensor, x: Tree) -> bool:
-        """Whether the module in training draws at random, as dropout does; tried once, on `x`."""
+        """Return whether the module draws random numbers in training, as dropout does; tried once, on `x`."""
         if self.sources is None:
             with self.drawing(0), torch.no_grad():
                 applied(self.bind(at, training=True), x)
@@ -358,7 +358,7 @@ class FlatModel:
 
 
 def _places(module: nn.Module, parameters: list[nn.Parameter]) -> Iterator[tuple[str, int]]:
-    """Yield the name of each parameter's place in the module, and the parameter's index; each part comes once.
+    """Yield the name of each parameter's place in the module, and the index of the parameter.
 
     `functional_call` would find tied parameters itself, and leave its replacements in a part that is used twice.
     """
@@ -370,7 +370,7 @@ def _places(module: nn.Module, parameters: list[nn.Parameter]) -> Iterator[tuple
 
 
 def _widest(dtypes: Iterable[torch.dtype]) -> torch.dtype:
-    """Return the type that holds all given types: their common type, or else at least float32."""
+    """Return a type that holds all the given types: their common type, or at least float32."""
     different = set(dtypes)
     if len(different) == 1 and (only := next(iter(different))) in (torch.float32, torch.float64):
         return only

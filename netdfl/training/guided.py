@@ -1,4 +1,4 @@
-"""FedSynSAM's client: SAM whose ascent combines the node's own gradient and the synthetic examples' gradient.
+"""FedSynSAM's local solver: SAM whose ascent combines the node's gradient and one on synthetic examples.
 
     g^ = beta g_i(y; xi) + (1 - beta) g_syn(y; zeta);   y~ = y + rho g^ / |g^|;   y <- y - lr g_i(y~; xi)
 
@@ -34,14 +34,14 @@ INPUTS, LABELS, HOLDS = "synthetic.x", "synthetic.y", "holds"
 
 
 class GuidedState(NamedTuple):
-    """The synthetic examples, `INPUTS` and `LABELS`; empty before they arrive."""
+    """The synthetic examples, under the names `INPUTS` and `LABELS`; empty before they arrive."""
 
     synthetic: Mapping[str, Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
 class FedSynSamSolver(StepSolver, MixingIndependent):
-    """Local SGD with FedSynSAM's ascent; `batch` synthetic examples a step. Tells the server which it holds."""
+    """FedSynSAM's local solver, with `batch` synthetic examples per step. It reports whether it has them."""
 
     sgd: LocalSgd
     rho: float
@@ -49,13 +49,13 @@ class FedSynSamSolver(StepSolver, MixingIndependent):
     batch: int
 
     def init(self, x: Tensor, view: View) -> GuidedState:
-        """Return a state without examples."""
+        """Return a state without synthetic examples."""
         return GuidedState({})
 
     def solve(
         self, state: GuidedState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> StepRequests[tuple[GuidedState, Update]]:
-        """Run the steps on guided gradients; a number beside the model tells whether the examples are here."""
+        """Run the steps on combined gradients; report by one number whether the synthetic examples are here."""
         came = {name: received.extras[name] for name in (INPUTS, LABELS) if name in received.extras}
         synthetic = came or state.synthetic
         guide = _gradients(synthetic, data.objective, self.batch, view) if synthetic else None
@@ -77,7 +77,7 @@ class FedSynSamSolver(StepSolver, MixingIndependent):
 
 
 def _gradients(synthetic: Mapping[str, Tensor], objective: Objective, batch: int, view: View) -> Gradient:
-    """Return the gradient on synthetic examples, with another minibatch at every call."""
+    """Return the gradient function on synthetic examples, which uses another minibatch at every call."""
     x, y = synthetic[INPUTS], synthetic[LABELS]
     rng = objective.streams.rng("synthetic", view.node, view.round)
     calls = count()

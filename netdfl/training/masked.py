@@ -1,4 +1,4 @@
-"""Local SGD on a sparse vector: a node's own mask, pruned and regrown after every local round.
+"""Local SGD on a sparse vector: each node has a mask, which is pruned and regrown after every local round.
 
     y <- y M at first, gradients g M         so that only coordinates of the mask ever move
     prune    in each layer the ceil(r_t n) smallest |y| of its n active coordinates
@@ -42,7 +42,7 @@ class MaskState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedSgd(StepSolver, MixingIndependent):
-    """Local SGD under a mask of the node's own; the mask and the next one are in `Update.extras`."""
+    """Local SGD under a node's own mask; the mask and the next one are in `Update.extras`."""
 
     sgd: LocalSgd
     density: float
@@ -53,13 +53,13 @@ class MaskedSgd(StepSolver, MixingIndependent):
     streams: Streams
 
     def init(self, x: Tensor, view: View) -> MaskState:
-        """Return a state without a mask, which is drawn once the layers are known."""
+        """Return a state without a mask, which is drawn in the first round."""
         return MaskState(None)
 
     def solve(
         self, state: MaskState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> StepRequests[tuple[MaskState, Update]]:
-        """Run the local steps on the mask, from `y` or from the mean that mixing left; then prune and regrow."""
+        """Run local steps under the mask, from `y` or from the mean of the last mixing; then prune and regrow."""
         mask = state.mask if state.mask is not None else self.first_mask(data.shapes, view).to(y.device)
         last: list[Gradient] = []
 
@@ -77,7 +77,7 @@ class MaskedSgd(StepSolver, MixingIndependent):
         return MaskState(following), Update(y, x, {MASK: mask, NEXT_MASK: following})
 
     def first_mask(self, shapes: Shapes, view: View) -> Tensor:
-        """Return a mask of random coordinates of each layer, according to its density."""
+        """Return a mask of random coordinates in each layer, as many as the layer's density says."""
         mask = torch.ones(sum(math.prod(shape) for shape in shapes), dtype=torch.bool)
         for (start, size), density in zip(layers(shapes), self.densities(shapes), strict=True):
             rng = self.streams.rng("mask", view.node, start)
@@ -91,7 +91,7 @@ class MaskedSgd(StepSolver, MixingIndependent):
         return _erk(sparse, self.density) if self.layout == "erk" else [self.density] * len(sparse)
 
     def evolved(self, mask: Tensor, sizes: Tensor, slopes: Tensor, shapes: Shapes, round: int) -> Tensor:
-        """Return a mask in which, in each layer, the largest `slopes` replace the smallest `sizes`.
+        """Return a mask in which each layer's coordinates with largest `slopes` replace the ones with smallest `sizes`.
 
         The number of active coordinates stays the same. A pruned coordinate may come back at once.
         """
@@ -113,7 +113,7 @@ class MaskedSgd(StepSolver, MixingIndependent):
 
 
 def layers(shapes: Shapes) -> Iterator[tuple[int, int]]:
-    """Yield (start, size) in the flat vector of each sparse layer."""
+    """Yield (start, size) of each sparse layer in the flat vector."""
     sizes = list(map(math.prod, shapes))
     starts = list(accumulate(sizes, initial=0))
     return ((starts[place], sizes[place]) for place in _sparse(shapes))
@@ -125,7 +125,7 @@ def _sparse(shapes: Shapes) -> list[int]:
 
 
 def _erk(shapes: Shapes, density: float) -> list[float]:
-    """Return densities by ERK: in proportion to sum(dims) / prod(dims), none above 1, `density` over all."""
+    """Return layer densities by the ERK rule: proportional to sum(dims) / prod(dims), at most 1, `density` overall."""
     raw = [sum(shape) / math.prod(shape) for shape in shapes]
     sizes = [math.prod(shape) for shape in shapes]
     dense: set[int] = set()

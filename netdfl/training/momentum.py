@@ -1,4 +1,4 @@
-"""Local momentum that outlives its round: kept by the node, or computed from the move of its vector.
+"""Local momentum that continues beyond a round: stored by the node, or derived from its vector's move.
 
 Kept momentum, as one optimizer for the whole training has it, stays as the node's last round left it, regardless of
 mixing:
@@ -37,7 +37,7 @@ class QuasiGlobalState(NamedTuple):
 
 @dataclass(frozen=True)
 class QuasiGlobal(StepSolver):
-    """Local SGD whose momentum begins at m^ every round; m^ follows more slowly with a larger `mu`."""
+    """Local SGD whose momentum starts each round from m^; a larger `mu` makes m^ change more slowly."""
 
     sgd: LocalSgd
     mu: float
@@ -49,14 +49,14 @@ class QuasiGlobal(StepSolver):
     def solve(
         self, state: QuasiGlobalState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> StepRequests[tuple[QuasiGlobalState, Update]]:
-        """Run the local steps, with velocity m^ at first."""
+        """Run the local steps, starting with velocity m^."""
         x, steps = yield self.sgd.steps_from(y, weight, data, view, velocity=state.momentum.clone())
         return state._replace(steps=steps), Update(y, x)
 
     def after_mix(
         self, state: QuasiGlobalState, before: Tensor, after: Tensor, received: Received, view: View
     ) -> QuasiGlobalState:
-        """Move m^ toward the mean direction of the round."""
+        """Update m^ toward the mean direction of the round."""
         moved = over_path(before - after, self.sgd.rate(view) * state.steps)
         if moved is None:
             return state
@@ -71,7 +71,7 @@ class MomentumState(NamedTuple):
 
 @dataclass(frozen=True)
 class KeptMomentum(StepSolver, MixingIndependent):
-    """Local SGD with momentum that goes on from round to round; reset to 0 every `restart_every` rounds."""
+    """Local SGD with momentum that continues from round to round, reset every `restart_every` rounds."""
 
     sgd: LocalSgd
     restart_every: int | None = None
@@ -83,7 +83,7 @@ class KeptMomentum(StepSolver, MixingIndependent):
     def solve(
         self, state: MomentumState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> StepRequests[tuple[MomentumState, Update]]:
-        """Run the local steps, which begin with v and update it."""
+        """Run the local steps, which start with the stored v and update it."""
         anew = self.restart_every is not None and view.round % self.restart_every == 0
         velocity = y.new_zeros(y.shape) if anew else state.velocity.clone()
         x, _ = yield self.sgd.steps_from(y, weight, data, view, velocity=velocity)

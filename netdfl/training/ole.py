@@ -1,4 +1,4 @@
-"""Ole: a start of the local round past the mixed vector, away from the end of the last local round.
+"""Ole: each local round starts beyond the mixed vector, away from the end of the last local round.
 
     y_0 = x + beta (x - z_prev)          z_prev: the node's vector before the last mixing; x^0 at first
 
@@ -27,12 +27,12 @@ class OleState(NamedTuple):
 
 @dataclass(frozen=True)
 class Ole:
-    """The start of OledFL's local rounds."""
+    """The starting point of OledFL's local rounds."""
 
     beta: float
 
     def init(self, x: Tensor, view: View) -> OleState:
-        """Return a state in which `x` itself is the end of the round before."""
+        """Return a state in which `x` itself counts as the end of the last round."""
         return OleState(x)
 
     def begin(self, state: OleState, x: Tensor, view: View) -> tuple[OleState, Tensor]:
@@ -40,5 +40,5 @@ class Ole:
         return state, torch.lerp(state.previous, x, 1.0 + self.beta)
 
     def trained(self, state: OleState, update: Update, view: View) -> OleState:
-        """Keep the end of this local round."""
+        """Store the end of this local round."""
         return OleState(update.x)

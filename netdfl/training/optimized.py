@@ -27,36 +27,36 @@ _BY_NAME: dict[str, Callable[..., optim.Optimizer]] = {kind.__name__.lower(): ki
 
 
 class OptimizerState(NamedTuple):
-    """The optimizer's state, by its own names; empty before the first step."""
+    """The optimizer's state, under the optimizer's own names; empty before the first step."""
 
     remembered: Mapping[str, Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizedSgd(LocalSgd):
-    """Local steps by an optimizer of torch's; `decay` is its own weight decay."""
+    """Local steps by a torch optimizer; `decay` is the optimizer's own weight decay."""
 
     optimizer: OptimizerChoice
     decay: float = 0.0
 
     def __post_init__(self) -> None:
-        """Import the modules of a process's first optimizer, which takes seconds, before any fork."""
+        """Import the modules that an optimizer first needs, which takes seconds, before processes are forked."""
         importlib.import_module("torch._dynamo")
 
     def init(self, x: Tensor, view: View) -> OptimizerState:  # type: ignore[override]
-        """Return a state without an optimizer's."""
+        """Return a state without an optimizer state."""
         return OptimizerState({})
 
     def solve(  # type: ignore[override]
         self, state: OptimizerState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> StepRequests[tuple[OptimizerState, Update]]:
-        """Request the local steps."""
+        """Run the local round through requests for its steps."""
         steps = _OptimizedSteps(self, y, weight, data, self.rate(view), dict(state.remembered))
         x, _ = yield steps
         return OptimizerState(steps.remembered if self.optimizer.state == "kept" else {}), Update(y, x)
 
     def made(self, vector: Tensor, lr: float) -> optim.Optimizer:
-        """Create the optimizer of `vector`, with the options that its class has."""
+        """Create the optimizer of `vector`, with those options that its class supports."""
         kind = _BY_NAME[self.optimizer.name]
         options = {"lr": lr, "weight_decay": self.decay, "betas": self.optimizer.betas, "eps": self.optimizer.eps}
         known = inspect.signature(kind).parameters

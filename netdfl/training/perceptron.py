@@ -1,4 +1,4 @@
-"""The gradient of a perceptron by its formula, written in place: for one node, or for many at once.
+"""The gradient of a perceptron by its formula, computed in place, for one node or many at once.
 
 With h_0 = x, z_k = h_(k-1) W_k' + b_k, h_k = max(z_k, 0), p = softmax(z_K), cross-entropy of shares s:
 
@@ -22,15 +22,15 @@ class Perceptron:
     """Linear layers with ReLU between them, on flat vectors of shape (d,), or (n, d) for n nodes at once."""
 
     def __init__(self, widths: Sequence[int]) -> None:
-        """Use `widths`: of the input, of every hidden layer, and of the output."""
+        """Build the layers from `widths`: the input's, each hidden layer's, and the output's."""
         self.shapes = [(outputs, inputs) for inputs, outputs in pairwise(widths)]
         self._sizes = [size for outputs, inputs in self.shapes for size in (outputs * inputs, outputs)]
 
     @classmethod
     def of(cls, module: nn.Module) -> Perceptron | None:
-        """Return the perceptron that `module` is.
+        """Return a module as a perceptron; None if it is not one.
 
-        None where it is something else, has hooks, or uses a parameter twice.
+        A module with hooks, or with a parameter that is used twice, is none.
         """
         if type(module) is not nn.Sequential or any(has_hooks(part) for part in module.modules()):
             return None
@@ -75,7 +75,7 @@ class Perceptron:
 
 
 def _cross_entropy(scores: Tensor, y: Tensor, counts: Tensor | float) -> tuple[Tensor, Tensor]:
-    """Return the cross entropy and its gradient by the scores; `scores` are overwritten.
+    """Return the cross-entropy and its gradient with respect to the scores, which are overwritten.
 
     The gradient is counts (p - y), with p = softmax(scores) and y one-hot; `counts` weighs the examples. Written out
     because log_softmax is slow where there are few classes.
@@ -90,7 +90,7 @@ def _cross_entropy(scores: Tensor, y: Tensor, counts: Tensor | float) -> tuple[T
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Whether the module has hooks, on its passes or on its own gradients, or a replaced `forward`."""
+    """Return whether the module has hooks on its passes or gradients, or a replaced `forward`."""
     own = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
     return bool(own) or "forward" in vars(module) or any(p._backward_hooks for p in module.parameters(recurse=False))
 

@@ -1,4 +1,4 @@
-"""Perturbations that agree with the fleet's: FedLESAM's and FedSMOO's.
+"""Perturbations that agree across the fleet: FedLESAM's and FedSMOO's.
 
 FedLESAM: uphill is from the server's model back to the client's previous one.
 
@@ -43,7 +43,7 @@ from netdfl.training.wrapped import Rows, WrappedData
 
 
 class LesamState(NamedTuple, Generic[S]):
-    """The wrapped solver's state, and the server's model of the client's last active round, shape (d,)."""
+    """The wrapped solver's state, and the server's model in the client's last active round, shape (d,)."""
 
     inner: S
     previous: Tensor | None
@@ -51,7 +51,7 @@ class LesamState(NamedTuple, Generic[S]):
 
 @dataclass(frozen=True, eq=False)
 class GradientShift(Rows):
-    """A `Wrap` that takes gradients a constant `shift` away, shape (d,) or (n, d)."""
+    """A gradient wrapper that takes gradients at a constant distance `shift`, shape (d,) or (n, d)."""
 
     shift: Tensor
 
@@ -62,7 +62,7 @@ class GradientShift(Rows):
 
 @dataclass(frozen=True)
 class Lesam(StepSolver):
-    """Any local solver with its gradients taken `rho` along the last move of the server's model."""
+    """A wrapper of any local solver that takes gradients `rho` along the last move of the server's model."""
 
     inner: LocalSolver
     rho: float
@@ -74,7 +74,7 @@ class Lesam(StepSolver):
     def solve(
         self, state: LesamState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> StepRequests[tuple[LesamState, Update]]:
-        """Run the wrapped solver's steps, on shifted gradients."""
+        """Run the wrapped solver's steps with shifted gradients."""
         if state.previous is not None:
             shift = along(torch.zeros_like(y), state.previous - y, self.rho)
             data = WrappedData(data, GradientShift(shift))
@@ -90,7 +90,7 @@ PERTURBATION, DUAL = "perturbation", "dual"
 
 
 class SmooState(NamedTuple, Generic[S]):
-    """The wrapped solver's state, the client's dual mu_i, and s_K where it is subtracted; of shape (d,)."""
+    """The wrapped solver's state, the client's dual mu_i, and s_K if it is subtracted; of shape (d,)."""
 
     inner: S
     dual: Tensor
@@ -98,13 +98,13 @@ class SmooState(NamedTuple, Generic[S]):
 
     @property
     def spoken(self) -> Tensor:
-        """The vector that the server receives for the dual."""
+        """The vector that the client sends for its dual."""
         return self.dual if self.last is None else self.dual - self.last
 
 
 @dataclass(frozen=True, eq=False)
 class Ascent(Rows):
-    """A `Wrap` of (d,) or (n, d) for gradients at y + s_k; updates `dual` and `last` (s_k) in place."""
+    """A gradient wrapper for FedSMOO, which takes gradients at y + s_k and updates `dual` and `last` (s_k) in place."""
 
     moved: ClassVar[tuple[str, ...]] = ("dual", "last")
     shared: Tensor
@@ -113,7 +113,7 @@ class Ascent(Rows):
     rho: float
 
     def __call__(self, gradient: Gradient) -> Gradient:
-        """Return the gradient after the corrected ascent."""
+        """Return the gradient function at the perturbed point."""
 
         def perturbed(at: Tensor) -> Tensor:
             direction = gradient(at) - self.dual - self.shared
@@ -127,7 +127,7 @@ class Ascent(Rows):
 
 @dataclass(frozen=True)
 class Smoo(StepSolver):
-    """Any local solver with FedSMOO's ascent of radius `rho` under its gradients.
+    """A wrapper of any local solver that adds FedSMOO's perturbation of radius `rho` to its gradients.
 
     With `less_last` the client sends mu_i - s_K instead of mu_i. With `by_change` it sends the change.
     """
@@ -138,14 +138,14 @@ class Smoo(StepSolver):
     less_last: bool = False
 
     def init(self, x: Tensor, view: View) -> SmooState:
-        """Return mu_i = 0."""
+        """Return the state with mu_i = 0."""
         zero = x.new_zeros(x.shape)
         return SmooState(self.inner.init(x, view), zero, zero if self.less_last else None)
 
     def solve(
         self, state: SmooState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> StepRequests[tuple[SmooState, Update]]:
-        """Run the wrapped solver's steps on perturbed gradients; the dual is sent along with the model."""
+        """Run the wrapped solver's steps on perturbed gradients, and send the dual along with the model."""
         dual, last = state.dual.clone(), y.new_zeros(y.shape)
         perturbed = WrappedData(data, Ascent(received.extras[PERTURBATION], dual, last, self.rho))
         inner, update = yield from requested(self.inner, state.inner, y, received, weight, perturbed, view)

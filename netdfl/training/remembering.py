@@ -1,4 +1,4 @@
-"""A cache of the results of model trials between runs: a small file for each, by a hash of the trial's inputs.
+"""A cache on disk of the results of model trials: a small file for each, named by a hash of its inputs.
 
 Files lie in `netdfl/trials` of the user's cache (`XDG_CACHE_HOME`, else `~/.cache`). A process that can't write there
 keeps its own cache, a damaged file counts as missing, and two processes that write one file write the same contents.
@@ -40,7 +40,7 @@ def folder() -> Path:
 
 
 def known(key: str) -> list[str] | None:
-    """Return the result of the trial `key`; None where it is not cached."""
+    """Return the cached result of the trial `key`; None if there is none."""
     if key not in OF_THIS_PROCESS:
         with suppress(OSError, ValueError, TypeError, KeyError, RuntimeError):
             found = json.loads((folder() / key).read_text(encoding="utf-8"))["differs"]
@@ -50,7 +50,7 @@ def known(key: str) -> list[str] | None:
 
 
 def remember(key: str, differs: list[str]) -> None:
-    """Cache the result of the trial `key`: for this process, and on disk if possible."""
+    """Cache the result of the trial `key`: in this process, and on disk if possible."""
     OF_THIS_PROCESS[key] = differs
     with suppress(OSError, RuntimeError):
         place = folder()
@@ -70,7 +70,7 @@ def _forget_old(place: Path) -> None:
 
 
 def must_be_apart() -> bool:
-    """Whether a trial needs a process of its own: a torch for GPUs must not fork after computing a gradient.
+    """Return whether a trial needs a separate process, because a torch with GPU support must not fork after it.
 
     Nodes are forked. Asking torch whether there is a GPU would forbid forking, too; a process with gRPC never forks.
     """
@@ -78,7 +78,7 @@ def must_be_apart() -> bool:
 
 
 def apart(function: Callable[[], list[str]]) -> list[str] | None:
-    """Return the result of `function` in a process of its own; None if that dies or takes a minute."""
+    """Return the result of `function` run in a separate process; None if it dies or takes a minute."""
     ours, theirs = os.pipe()
     child = os.fork()
     if not child:
@@ -97,7 +97,7 @@ def apart(function: Callable[[], list[str]]) -> list[str] | None:
 
 
 def fingerprint(module: nn.Module, code: tuple[object, ...], more: str) -> str:
-    """Return a hash of a module's structure and code, of other functions and classes, of versions, and of `more`.
+    """Return a hash of a module's structure and code, other functions and classes, versions, and `more`.
 
     The values of parameters do not count, but numbers and texts in a part do. A user's code counts by its files.
     """
@@ -122,7 +122,7 @@ def fingerprint(module: nn.Module, code: tuple[object, ...], more: str) -> str:
 
 @cache
 def _versions() -> str:
-    """Return the versions of the computing software; of netdfl its files, so that edits invalidate the cache."""
+    """Return the versions of the software that computes; for netdfl a hash of its files."""
     files = (
         (file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in (_PACKAGE / "training").rglob("*.py")
     )
@@ -130,14 +130,14 @@ def _versions() -> str:
 
 
 def own_files() -> list[str]:
-    """Return the files of modules that are neither Python's, nor installed, nor netdfl's."""
+    """Return the files of loaded modules that are a user's own."""
     paths = (str(_PACKAGE), *(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")))
     files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
     return sorted({file for file in files if isinstance(file, str) and not file.startswith(paths)})
 
 
 def _code(owner: Any) -> bytes:
-    """Return the code of a function, or of a class's functions; empty where it is Python's, torch's or netdfl's."""
+    """Return the code of a function, or of a class's functions; empty for Python's, torch's or netdfl's."""
     name = getattr(owner, "__module__", "") or ""
     if name.partition(".")[0] in ("builtins", "torch", "netdfl"):
         return b""

@@ -23,7 +23,7 @@ SAMPLES = "samples"
 
 @dataclass(frozen=True)
 class SampleCounter(StepSolver, Generic[S]):
-    """Any local solver; n_k, one number, is sent along with its model."""
+    """A wrapper of any local solver that sends the number of examples n_k along with its model."""
 
     inner: LocalSolver[S]
 
@@ -45,7 +45,7 @@ class SampleCounter(StepSolver, Generic[S]):
 
 
 class RollbackState(NamedTuple, Generic[S]):
-    """The wrapped solver's state, its state before the last report, and that report's round; -1 before any."""
+    """The wrapped solver's state, its state before the last report, and the round of that report (-1: none)."""
 
     inner: S
     before: S
@@ -54,7 +54,7 @@ class RollbackState(NamedTuple, Generic[S]):
 
 @dataclass(frozen=True)
 class Rollback(StepSolver):
-    """Any local solver, whose lost reports are undone."""
+    """A wrapper of any local solver that undoes the effect of reports that were lost."""
 
     inner: LocalSolver
 
@@ -66,7 +66,7 @@ class Rollback(StepSolver):
     def solve(
         self, state: RollbackState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> StepRequests[tuple[RollbackState, Update]]:
-        """Run the wrapped solver's steps, from its state after the last report that was read."""
+        """Run the wrapped solver's steps, starting from its state after the last report that the server used."""
         lost = received.last_read is not None and received.last_read < state.round
         before = state.before if lost else state.inner
         inner, update = yield from requested(self.inner, before, y, received, weight, data, view)

@@ -45,17 +45,17 @@ CACHE_BYTES = 1_000_000
 
 
 class DivisibleCall(Protocol):
-    """A call that can request its local steps: `LocalRound`."""
+    """A call that can request its local steps separately, such as a `LocalRound`."""
 
     @property
     def data(self) -> LocalData:
         """The training data of the call."""
 
     def __call__(self) -> object:
-        """Compute the call by itself."""
+        """Compute the call directly."""
 
     def solve(self) -> StepRequests[object]:
-        """Compute the call, with its steps requested."""
+        """Compute the call through requests for its steps."""
 
 
 class PendingRound(NamedTuple):
@@ -67,7 +67,7 @@ class PendingRound(NamedTuple):
 
 
 class Service:
-    """A service that computes the given calls together, and never waits for more."""
+    """A service that computes several calls together, and never waits for more to come."""
 
     def __init__(self, batching: Batching = "exact", threads: int | None = None) -> None:
         """Use up to `threads` threads, by default as many as there are cores."""
@@ -77,7 +77,7 @@ class Service:
         self._stacked: dict[int, StackedModel | None] = {}
 
     def compute(self, calls: Sequence[Callable[[], object]]) -> list[CallOutcome]:
-        """Return the outcome of each call, in order. In `exact` batching none depends on the others."""
+        """Return the result or exception of each call, in order. With `exact` batching none depends on the others."""
         outcomes: dict[int, CallOutcome] = {}
         works: dict[Way, list[Work]] = {"stacked": [], "threads": [], "alone": []}
         groups: dict[Hashable, list[PendingRound]] = defaultdict(list)
@@ -121,7 +121,7 @@ class Service:
         return "threads" if on_cpu and large and self.threads > 1 and not _draws(task) else "alone"
 
     def _rows(self, task: Classification) -> StackedModel | None:
-        """Return the task's stacked model; None where stacking is impossible or slower."""
+        """Return the stacked model of a task; None if stacking is impossible or slower."""
         model = task.model
         if not task.in_rows or not isinstance(task.samples, Samples):
             return None
@@ -141,7 +141,7 @@ class Service:
         groups: dict[Hashable, list[PendingRound]],
         singles: list[Work],
     ) -> dict[int, CallOutcome]:
-        """Add the first request of a call to the groups of similar steps, or to `singles`.
+        """Add the first request of a call to a group of similar steps, or to `singles`.
 
         Return the call's outcome where it ends at once, else nothing.
         """
@@ -159,7 +159,7 @@ class Service:
         return {}
 
     def _in_rows(self, group: list[PendingRound]) -> Iterator[Work]:
-        """Yield the parts of a group: one for each thread, or more where a part would not fit."""
+        """Yield the parts of a group to compute: one per thread, or more if a part would not fit in memory."""
         found = split(group[0].steps.data)
         model = self._stacked[id(found[0].task.model)] if found is not None else None
         assert model is not None, "a group is of rounds that can be stacked"
@@ -179,7 +179,7 @@ class Service:
 
 
 def _is_divisible(call: Callable[[], object]) -> TypeGuard[DivisibleCall]:
-    """Whether a call can request its steps. Without `isinstance`, which costs more than a short round."""
+    """Return whether a call can request its steps, without `isinstance`, which is slow."""
     return hasattr(call, "solve") and hasattr(call, "data")
 
 
@@ -198,7 +198,7 @@ def _single(place: int, call: Callable[[], object]) -> dict[int, CallOutcome]:
 
 
 def _together(group: Sequence[PendingRound], model: StackedModel) -> dict[int, CallOutcome]:
-    """Return the outcomes of similar local rounds, computed as rows of one."""
+    """Return the results of similar local rounds, computed together as rows of matrices."""
     try:
         found = run_stacked([each.steps for each in group], model)
     except Exception as error:

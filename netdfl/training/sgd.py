@@ -47,16 +47,16 @@ TINY = 1e-12
 
 
 class NoState(NamedTuple):
-    """The empty state of a part that keeps nothing between rounds."""
+    """The empty state of a part that stores nothing between rounds."""
 
 
 def sam(gradient: Gradient, at: Tensor, rho: float) -> Tensor:
-    """Return the gradient at the point `rho` uphill of `at`, on the same minibatch."""
+    """Return the gradient at the point `rho` uphill from `at`, on the same minibatch."""
     return gradient(along(at, gradient(at), rho))
 
 
 def along(at: Tensor, direction: Tensor, distance: float) -> Tensor:
-    """Return the point `distance` away from `at` in a direction; `at` itself where the direction is zero.
+    """Return the point `distance` away from `at` in a direction; `at` itself if the direction is zero.
 
     Vectors have shape (d,), or (n, d): then each row has a direction of its own.
     """
@@ -73,9 +73,10 @@ def clip(gradient: Tensor, limit: float) -> Tensor:
 
 
 def _measured(x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return `x`, the norm of each row, and None; where the norm's square overflows, both are scaled.
+    """Return `x`, the norm of each row, and a scale; None without one.
 
-    Then the third value is the scale, a power of two. So finite numbers of any size have a finite norm.
+    Both are divided by the scale, a power of two, where the norm's square would overflow. So finite numbers of any size
+    have a finite norm.
     """
     norm = x.norm(dim=-1, keepdim=True)
     if x.is_cpu and finite(norm):
@@ -87,7 +88,7 @@ def _measured(x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
 
 
 def over_path(move: Tensor, path: float) -> Tensor | None:
-    """Return `move` / `path`, the mean direction of steps; `path` is their rate times their number.
+    """Return `move` / `path`, the mean direction of the steps; None if the quotient is not finite.
 
     None where the quotient is no number: the rate is 0, as in some schedules, or too small for the type of `move`. Then
     the round counts as one without steps.
@@ -97,7 +98,7 @@ def over_path(move: Tensor, path: float) -> Tensor | None:
 
 
 class Stateless:
-    """A part of an algorithm that keeps nothing between rounds."""
+    """A part of an algorithm that stores nothing between rounds."""
 
     def init(self, x: Tensor, view: View) -> NoState:
         """Return the empty state."""
@@ -105,12 +106,12 @@ class Stateless:
 
 
 class Memoryless(Stateless, MixingIndependent):
-    """A local solver that keeps nothing between rounds."""
+    """A local solver that stores nothing between rounds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LocalSgd(StepSolver, Memoryless):
-    """K local steps y <- y - lr g(y), with the momentum, SAM's ascent, clipping and weight decay that are given.
+    """Local SGD: K steps y <- y - lr g(y), with optional momentum, SAM's ascent, clipping and weight decay.
 
     A subclass is computed node by node, unless it says `rows = True` itself: its `slope` and `descent` then work on a
     matrix too, each row as if it were alone, and its instances are equal only where they do the same.
@@ -130,11 +131,11 @@ class LocalSgd(StepSolver, Memoryless):
     schedule: Schedule = CONSTANT
 
     def rate(self, view: View) -> float:
-        """Return the step size of the view's round."""
+        """Return the learning rate of the view's round."""
         return self.lr * self.lr_decay**view.round * self.schedule.factor(view.round)
 
     def slope(self, gradient: Gradient, z: Tensor) -> Tensor:
-        """Return the gradient of one step at `z`, shape (d,) or (n, d): SAM's, or the plain one."""
+        """Return the gradient for one step at `z`, shape (d,) or (n, d): SAM's, or the plain one."""
         return sam(gradient, z, self.rho) if self.rho else gradient(z)
 
     def descent(self, gradient: Gradient, z: Tensor, scale: float = 1.0, correction: Tensor | None = None) -> Tensor:
@@ -154,7 +155,7 @@ class LocalSgd(StepSolver, Memoryless):
     def solve(
         self, state: NoState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> StepRequests[tuple[NoState, Update]]:
-        """Request the local steps; `Update.before` is `y` itself, which is not changed."""
+        """Run the local round through requests for its steps; `Update.before` is `y` itself, which is not changed."""
         x, _ = yield self.steps_from(y, weight, data, view)
         return state, Update(y, x)
 
@@ -169,7 +170,7 @@ class LocalSgd(StepSolver, Memoryless):
         scale: float = 1.0,
         correction: Tensor | None = None,
     ) -> LocalSteps:
-        """Return the local steps from `y`, to be computed when called.
+        """Return the local steps from `y`, which are computed when called.
 
         For other solvers: `velocity` is the initial momentum, updated in place by the steps; `scale` and `correction`
         go into every step's `descent`.
@@ -179,7 +180,7 @@ class LocalSgd(StepSolver, Memoryless):
 
 @dataclass(eq=False, slots=True)
 class LocalSteps:
-    """A solver's request: the steps of `sgd` from `y`, which is not changed, at the rate `lr`."""
+    """A solver's request: the steps of `sgd` from `y`, which is not changed, at the learning rate `lr`."""
 
     sgd: LocalSgd
     y: Tensor
@@ -197,7 +198,7 @@ class LocalSteps:
         return plain and self.velocity is None and self.correction is None
 
     def __call__(self) -> StepResult:
-        """Return the vector after the steps, and their number; `y` itself where nothing moves it."""
+        """Compute the steps; return the vector and the number of steps."""
         sgd, velocity, count = self.sgd, self.velocity, 0
         y = self.y.clone() if getattr(self.data, "writes", False) else self.y
         if self._adds_nothing and (rests := getattr(self.data, "rests", None)) is not None and rests(y):
@@ -218,13 +219,13 @@ class LocalSteps:
 
 
 def carried(data: LocalData, y: Tensor, weight: float) -> Tensor:
-    """Return `y`, a push-sum numerator, with the model's own writes at y / w during the last gradient."""
+    """Return `y`, a push-sum numerator, updated by values that the model itself wrote during the last gradient."""
     written: Tensor | None = getattr(data, "written", None)
     return y if written is None else written if weight == 1.0 else written * weight
 
 
 class PlainStart(Stateless):
-    """The start of every method without its own: local training begins at the mixed vector itself."""
+    """The default start of a local round, at the mixed vector itself."""
 
     def begin(self, state: NoState, x: Tensor, view: View) -> tuple[NoState, Tensor]:
         """Return `x` itself."""
@@ -237,7 +238,7 @@ class PlainStart(Stateless):
 
 @dataclass(frozen=True)
 class FixedPoint(Memoryless):
-    """The directions of `sgd` (its SAM, clipping and decay included), all at the round's first z. No momentum."""
+    """A local solver that takes all of a round's gradients at the same point, without momentum."""
 
     sgd: LocalSgd
 

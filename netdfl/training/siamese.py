@@ -34,7 +34,7 @@ TRANSFORMATIONS: tuple[Transformation, ...] = get_args(Transformation)
 def dsa(
     x: Tensor, rng: np.random.Generator, /, *, transformations: tuple[Transformation, ...] = TRANSFORMATIONS
 ) -> Tensor:
-    """Change pictures `x` of shape (N, C, H, W) by one of `transformations`; without any, return `x` itself.
+    """Change pictures `x` of shape (N, C, H, W) by one random transformation; without any, return `x` itself.
 
     The result is of the same shape and differentiable by `x`, any number of times. All random numbers come from `rng`.
     Raises ValueError where `x` holds no pictures.
@@ -50,7 +50,7 @@ def dsa(
 
 
 def colored(x: Tensor, brightness: float, saturation: float, contrast: float) -> Tensor:
-    """Add `brightness`, and multiply by the other two factors. A single channel has no saturation to change."""
+    """Add `brightness`, and scale saturation and contrast. Saturation has no effect on a single channel."""
     x = x + brightness
     gray = x.mean(1, keepdim=True)
     x = (x - gray) * saturation + gray
@@ -84,7 +84,7 @@ def rotated(x: Tensor, degrees: float) -> Tensor:
 
 
 def _seen_through(x: Tensor, matrix: tuple[tuple[float, float], tuple[float, float]]) -> Tensor:
-    """Move the pixel at `matrix` p to p = (right, down) from the middle; bilinear between pixels."""
+    """Map the pixel at `matrix` p to p = (right, down) from the center, bilinear between pixels."""
     from torch.nn.functional import affine_grid, grid_sample
 
     (rr, rd), (dr, dd) = matrix
@@ -111,7 +111,7 @@ def _scale(x: Tensor, rng: np.random.Generator) -> Tensor:
 
 
 def _part_of(x: Tensor, share: float) -> tuple[int, int]:
-    """Return a share of the height and of the width, to the nearest pixel."""
+    """Return a share of the height and width in pixels, rounded."""
     height, width = (int(length * share + 0.5) for length in x.shape[2:])
     return height, width
 

@@ -1,4 +1,4 @@
-"""The local steps of many nodes as one computation on rows: the listing of `netdfl.training.sgd`, n at a time.
+"""The local steps of many nodes as one computation on matrices, one row per node.
 
 Each row has its own data, rate, push-sum weight, momentum, correction and ascent. A node leaves after its last step;
 rows are in order of falling numbers of steps, so the remaining ones are the first rows.
@@ -21,7 +21,7 @@ from netdfl.training.wrapped import Rows, WrappedData
 
 
 def split(data: LocalData) -> tuple[RoundPass, Rows | None] | None:
-    """Return the minibatches under `data`, and the wrap around them; None where these can't be stacked."""
+    """Return the minibatches and the gradient wrapper inside `data`; None if these can't be stacked."""
     if type(data) is RoundPass:
         return data, None
     if type(data) is WrappedData and isinstance(data.wrap, Rows) and type(data.data) is RoundPass:
@@ -30,7 +30,7 @@ def split(data: LocalData) -> tuple[RoundPass, Rows | None] | None:
 
 
 def works_on_rows(steps: LocalSteps) -> bool:
-    """Whether all code of the steps is known to work on rows: netdfl's own, or a class with `rows = True`.
+    """Return whether all code of the steps works on rows: netdfl's own, or classes with `rows = True`.
 
     The attribute is not inherited: an overriding method may take one norm of all rows.
     """
@@ -38,7 +38,7 @@ def works_on_rows(steps: LocalSteps) -> bool:
 
 
 def likeness(steps: LocalSteps) -> Hashable | None:
-    """Return a key that is equal for steps that can be stacked together; None for unstackable steps."""
+    """Return a key that is equal for steps that can be stacked together; None for others."""
     found = split(steps.data)
     if found is None or not works_on_rows(steps):
         return None
@@ -51,7 +51,7 @@ def likeness(steps: LocalSteps) -> Hashable | None:
 
 
 def run_stacked(asked: Sequence[LocalSteps], model: StackedModel) -> list[StepResult | NotFiniteError]:
-    """Return the result of each of `asked`, similar steps, up to rounding; or the error that it raises."""
+    """Compute similar steps together; return each one's result (equal up to rounding) or error."""
     sgd = asked[0].sgd
     numbers = [_split(each)[0].num_steps(epochs=sgd.epochs, steps=sgd.steps) for each in asked]
     order = sorted(range(len(asked)), key=lambda place: -numbers[place])
@@ -69,7 +69,7 @@ def _split(steps: LocalSteps) -> tuple[RoundPass, Rows | None]:
 
 
 class _StackedSteps:
-    """A running computation of stacked steps."""
+    """A computation of stacked steps that is under way."""
 
     def __init__(self, asked: Sequence[LocalSteps], model: StackedModel) -> None:
         self.asked, self.model, self.sgd = asked, model, asked[0].sgd
@@ -93,7 +93,7 @@ class _StackedSteps:
         return self.y.new_tensor(numbers).unsqueeze(1)
 
     def step(self, step: int) -> None:
-        """Run one step of all nodes that still have it."""
+        """Compute step number `step` for all nodes that still have it."""
         rows = self.batches.active[step]
         y = self.y[:rows]
         gradient = self._gradient(step, rows)
@@ -123,7 +123,7 @@ class _StackedSteps:
         return gradient
 
     def finish(self) -> list[StepResult | NotFiniteError]:
-        """Return each node's vector and number of steps, after updating its task's loss and its wrap."""
+        """Return each node's vector and number of steps; update its task's loss and its gradient wrapper."""
         if self.wrap is not None:
             self.wrap.settle(self.wraps)
         return [self._finish(row) for row in range(len(self.asked))]
@@ -145,10 +145,10 @@ def _stack(vectors: Sequence[Tensor | None]) -> Tensor | None:
 
 
 class StackedBatches:
-    """The minibatches of n nodes with one batch size; nodes with most steps come first."""
+    """The minibatches of n nodes with the same batch size, ordered by falling number of steps."""
 
     def __init__(self, drawn: Sequence[DrawnBatches], dtype: torch.dtype) -> None:
-        """Join all nodes' examples; `drawn` is in order of falling steps, `dtype` the model's."""
+        """Join all nodes' examples; `drawn` is ordered by falling number of steps, `dtype` is the model's."""
         self.num_steps = [len(each.sizes) for each in drawn]
         self.x, self.y = torch.cat([each.x for each in drawn]), torch.cat([each.y for each in drawn])
         starts = np.cumsum([0, *(len(each.y) for each in drawn)])

@@ -1,4 +1,4 @@
-"""One model at many flat vectors at once: the gradient of each node's own loss at its own vector."""
+"""One model evaluated at many flat vectors at once, with the gradient of each node's own loss."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ NEAR = 1e-3
 
 
 class StackedModel:
-    """Gradients of `model` for n nodes, as one computation: a perceptron's by formula, all others' by `vmap`."""
+    """The gradients of `model` for n nodes in one computation: by formula for a perceptron, else by `vmap`."""
 
     def __init__(self, model: FlatModel) -> None:
-        """Stack `model`."""
+        """Prepare the stacked computation of `model`."""
         self.model = model
         self._bytes_per_row = 0
         self._device = model.parameters[0].device
@@ -38,7 +38,7 @@ class StackedModel:
         return torch.as_tensor(losses)
 
     def agrees(self, at: Tensor, x: Tensor, y: Tensor) -> bool:
-        """Whether stacked gradients of this model equal the single ones, also for padded minibatches.
+        """Return whether stacked gradients equal single ones, also for padded minibatches.
 
         False for a model that draws at random, or that mixes the examples of a minibatch.
         """
@@ -52,7 +52,7 @@ class StackedModel:
         return agrees
 
     def rows_that_fit(self) -> int:
-        """Return how many nodes fit on the GPU at once, from the memory that `agrees` took."""
+        """Return how many nodes fit on the GPU at once, estimated from the memory that `agrees` used."""
         free, _ = torch.cuda.mem_get_info(self._device)
         return max(1, free // (2 * self._bytes_per_row))
 
@@ -75,7 +75,7 @@ class StackedModel:
 
 
 def _varied(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Return at least four examples, no two equal: mixing of examples only shows on different ones."""
+    """Return at least four different examples, because mixing of examples shows only on different ones."""
     chosen = torch.arange(max(4, len(y)), device=y.device) % len(y)
     scale = torch.linspace(0.5, 1.5, len(chosen), device=x.device, dtype=x.dtype)
     return x[chosen] * scale.view(-1, *(1,) * (x.dim() - 1)), y[chosen]

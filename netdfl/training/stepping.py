@@ -1,4 +1,4 @@
-"""The size of a local step: schedules of the rate, and the choice of optimizer. Does not import torch."""
+"""The size of local steps: learning-rate schedules, and the choice of optimizer. Does not import torch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from netdfl.core.units import Bound, PositiveFloat, PositiveInt
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """The factor on `lr` in a round, beside `lr_decay`.
+    """A learning-rate schedule: the factor on `lr` in each round, in addition to `lr_decay`.
 
     It rises in equal steps over the first `warmup` rounds; then it is 1, or falls by `gamma` after `every` rounds
     (`step`), or along half a cosine to `floor` at the end of `rounds` (`cosine`; by default the scenario's).
@@ -46,7 +46,7 @@ Share = Annotated[float, Bound(ge=0, lt=1)]
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerChoice:
-    """An optimizer of torch.optim in place of plain SGD; `lr` and `weight_decay` are the algorithm's own.
+    """A torch optimizer in place of plain SGD; `lr` and `weight_decay` come from the algorithm's parameters.
 
     `state`: the optimizer's state begins anew every round, or is kept by each node, unmixed.
     """

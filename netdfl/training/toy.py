@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Centers:
-    """The loss of examples that are centers: mean_j 1/2 (x - c_j)' diag(h) (x - c_j)."""
+    """The loss of examples that are centers of quadratics: mean_j 1/2 (x - c_j)' diag(h) (x - c_j)."""
 
     curvature: Tensor
     streams: Streams
@@ -40,7 +40,7 @@ class Centers:
         return 0.5 * (self.curvature * (at - x).square()).sum(1).mean()
 
     def drawing(self, *key: Key) -> AbstractContextManager[None]:
-        """Return a context without an effect: the loss draws no random numbers."""
+        """Return a context without effect, because the loss draws no random numbers."""
         return nullcontext()
 
 
@@ -56,7 +56,7 @@ class Quadratic:
     def __init__(
         self, center: Tensor, start: Tensor, curvature: Tensor, *, node: NodeId, streams: Streams, noise: float = 0.0
     ) -> None:
-        """Take tensors of shape (d,); `noise` is the standard deviation of gradient noise per coordinate."""
+        """Store tensors of shape (d,); `noise` is the standard deviation of gradient noise per coordinate."""
         self.center, self.start, self.curvature = center, start, curvature
         self.dim = center.numel()
         self.node, self.streams, self.noise = node, streams, noise
@@ -65,7 +65,7 @@ class Quadratic:
 
     @cached_property
     def objective(self) -> Centers:
-        """The quadratic with this curvature around any centers."""
+        """The quadratic loss with this curvature around given centers."""
         return Centers(self.curvature, self.streams)
 
     def initial(self) -> Tensor:
@@ -73,7 +73,7 @@ class Quadratic:
         return self.start
 
     def data(self, round: int) -> LocalData:
-        """Return the quadratic, with the noise of (node, round)."""
+        """Return the quadratic for one round, with gradient noise keyed by (node, round)."""
         return _QuadraticRound(self, round)
 
 
@@ -86,7 +86,7 @@ class _QuadraticRound:
         self.rng = task.streams.rng("noise", task.node, round) if task.noise else None
 
     def rests(self, at: Tensor) -> bool:
-        """Whether there is no gradient, so that steps from `at` do not move; then sets the loss to 0."""
+        """Return whether steps from `at` do not move because there is no gradient; if so, set the loss to 0."""
         if self.task.pulls or not finite(at):
             return False
         self.task.last_loss = 0.0
@@ -121,7 +121,7 @@ class _QuadraticRound:
 
 
 def still(start: Tensor, node: NodeId, streams: Streams) -> Quadratic:
-    """Return a quadratic without a gradient: pure consensus on the starting vectors."""
+    """Return a quadratic without gradient, for pure consensus on the starting vectors."""
     nowhere = start.new_zeros(start.shape)
     return Quadratic(nowhere, start, nowhere, node=node, streams=streams)
 
@@ -133,7 +133,7 @@ def _like(drawn: NDArray[np.float64], like: Tensor) -> Tensor:
 
 
 def optimum(tasks: Sequence[Quadratic]) -> Tensor:
-    """Return the minimum of the mean of quadratics, shape (d,); without gradients, the mean of the starts."""
+    """Return the minimum of the mean of quadratics, shape (d,); without gradients, the mean of the starting vectors."""
     if isinstance(tasks[0].start, Vector):  # which nothing pulls
         return vector(np.mean([task.start for task in tasks], axis=0))
     import torch

@@ -1,4 +1,4 @@
-"""A trial of two local steps on a few examples, by every way of computing, compared with plain PyTorch.
+"""A trial of two local steps on a few examples, by each way of computing, compared with plain PyTorch.
 
     autograd    the module on the flat vector: `netdfl.training.flat`
     formula     a perceptron's gradient by its formula: `netdfl.training.perceptron`
@@ -55,7 +55,7 @@ class ModelTrial(NamedTuple):
 
 
 def fit_ways(model: FlatModel, local: object, x: Tree, y: Tree, batch_size: int, *, rows: bool) -> list[str]:
-    """Exclude ways of computing `model` that differ from plain PyTorch on `x` and `y`; return notes of them.
+    """Exclude ways of computing `model` that differ from plain PyTorch on `x` and `y`; return notes for the user.
 
     `local` is the algorithm's local solver; `rows`: nodes may be computed together.
     """
@@ -87,7 +87,7 @@ _NOTES = {
 
 
 def differing(trial: ModelTrial) -> list[str]:
-    """Return the ways that differ from plain PyTorch; also autograd where it would replace them."""
+    """Return the ways of computing that differ from plain PyTorch."""
     wrong: list[str]
     try:
         start, plain = trial.model.flat(), _ended(trial, _PlainModel)
@@ -116,7 +116,7 @@ def _near(ended: Tensor, plain: Tensor, start: Tensor) -> bool:
 
 
 class _PlainModel(FlatModel):
-    """A model with gradients as in plain PyTorch: parameters in their own memory, and `backward`."""
+    """A model with gradients as in plain PyTorch: parameters in separate memory, and `backward`."""
 
     _wrote = False
 
@@ -135,11 +135,13 @@ class _PlainModel(FlatModel):
         return loss.detach()
 
     def written(self, at: Tensor) -> Tensor | None:
-        """Return `at`, the point of the last gradient, if forward wrote there; else None."""
+        """Return `at`, the point of the last gradient, if the forward pass wrote to it; else None."""
         return at if self._wrote else None
 
     def _keep_written(self, at: Tensor, begun: list[Tensor]) -> bool:
-        """Copy to `at` what forward wrote to parameters, as `Embedding(max_norm=...)` does.
+        """Copy to `at` what the forward pass wrote to parameters, as `Embedding(max_norm=...)` does.
+
+        Return whether it did.
 
         Return whether it wrote.
         """
@@ -164,13 +166,13 @@ _By: dict[Way, type[FlatModel]] = {"autograd": _AutogradModel, "formula": FlatMo
 
 
 def _ended(trial: ModelTrial, kind: type[FlatModel]) -> Tensor:
-    """Return the end of two local steps of a model of this class."""
+    """Return the vector after two local steps of a model of this class."""
     ended, _ = _steps(trial, kind)()
     return ended
 
 
 def _in_rows(trial: ModelTrial) -> Tensor | None:
-    """Return the end of a node's two local steps beside another's; None where rows are not used."""
+    """Return the vector after two local steps, computed together with another node; None without stacking."""
     from netdfl.training.stacked import likeness, run_stacked
     from netdfl.training.stacked_model import StackedModel
 
@@ -201,7 +203,7 @@ def _steps(trial: ModelTrial, kind: type[FlatModel]) -> LocalSteps:
 
 
 def _sgd(local: object) -> LocalSgd:
-    """Return the SGD in a solver, for two steps; plain SGD stands for torch's optimizers, which use its gradients."""
+    """Return the SGD settings of a solver, for two trial steps; torch optimizers are replaced by plain SGD."""
     found = local if isinstance(local, LocalSgd) else getattr(local, "sgd", None)
     if not isinstance(found, LocalSgd):
         return LocalSgd(lr=0.1, steps=2)

@@ -18,14 +18,14 @@ W = TypeVar("W", bound="Rows")
 
 @dataclass(frozen=True, eq=False)
 class Rows(ABC):
-    """A `Wrap` of vectors and numbers whose code also works on rows, so that many nodes can be computed at once."""
+    """A gradient wrapper whose code also works on rows, so that many nodes can be computed at once."""
 
     moved: ClassVar[tuple[str, ...]] = ()
     """The vectors that the wrap changes in place."""
 
     @property
     def numbers(self) -> tuple[object, ...]:
-        """The values that must be equal in wraps that are stacked."""
+        """The values that must be equal in wrappers that are stacked together."""
         return tuple(value for _, value in self._fields() if not isinstance(value, Tensor))
 
     @abstractmethod
@@ -33,15 +33,15 @@ class Rows(ABC):
         """Return the wrapped gradient."""
 
     def stacked(self: W, wraps: Sequence[W]) -> W:
-        """Return one wrap of matrices, with a row for each of `wraps`, which are like this one."""
+        """Return one wrapper with matrices that have a row for each of `wraps`."""
         return replace(self, **{name: torch.stack([getattr(each, name) for each in wraps]) for name in self._vectors()})
 
     def first(self: W, num: int) -> W:
-        """Return the first rows of a stacked wrap, as views."""
+        """Return a wrapper with the first rows of this stacked one, as views."""
         return replace(self, **{name: getattr(self, name)[:num] for name in self._vectors()})
 
     def settle(self: W, wraps: Sequence[W]) -> None:
-        """Copy the moved vectors of a stacked wrap back to the `wraps` that it was made of."""
+        """Copy changed vectors of a stacked wrapper back to the single `wraps`."""
         for name in self.moved:
             for row, each in zip(getattr(self, name), wraps, strict=True):
                 getattr(each, name).copy_(row)
@@ -54,10 +54,10 @@ class Rows(ABC):
 
 
 class WrappedData:
-    """A node's data with `wrap` around the gradient of every local step."""
+    """A node's data with the gradient wrapper `wrap` around each local step."""
 
     def __init__(self, data: LocalData, wrap: Wrap) -> None:
-        """Wrap the gradients of `data`; everything else is the data's own."""
+        """Wrap the gradients of `data`; all other methods are the data's own."""
         self.data, self.wrap = data, wrap
         self.objective, self.num_samples, self.shapes = data.objective, data.num_samples, data.shapes
         self.still = int(getattr(data, "still", 0))
@@ -69,13 +69,13 @@ class WrappedData:
 
     @property
     def written(self) -> Tensor | None:
-        """The vector with the model's own writes, from the data; None without any."""
+        """The vector with values that the model itself wrote; None if it wrote none."""
         return getattr(self.data, "written", None)
 
     def steps(self, *, epochs: int | None = None, steps: int | None = None) -> Iterator[Gradient]:
-        """Return the data's steps, wrapped."""
+        """Return the data's steps, each wrapped."""
         return map(self.wrap, self.data.steps(epochs=epochs, steps=steps))
 
     def loss(self, at: Tensor) -> float:
-        """Return the data's loss."""
+        """Return the loss of the wrapped data."""
         return self.data.loss(at)

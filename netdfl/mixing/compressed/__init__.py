@@ -1,1 +1,1 @@
-"""Mixing with compressed messages: differences to references, error feedback, and the effects of loss on them."""
+"""Mixing with compressed messages: differences to reference vectors, error feedback, and the effects of loss."""

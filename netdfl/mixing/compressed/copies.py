@@ -28,7 +28,7 @@ from netdfl.core.types import NodeId
 
 
 class Reference(NamedTuple):
-    """The sender's end of a reference: h, shape (d,), its version, and the mark, a digest of its history."""
+    """The sender's reference vector h, shape (d,), its version, and a digest of its history, the mark."""
 
     vector: Tensor
     version: int = 0
@@ -36,21 +36,21 @@ class Reference(NamedTuple):
 
 
 class PushShare(NamedTuple):
-    """The mass in a message of push-sum: `x` times the sender's reference, and `w` of weight."""
+    """The push-sum mass in a message: the factor `x` of the sender's reference vector, and the weight `w`."""
 
     x: float = 1.0
     w: float = 0.0
 
 
 class DecodedReference(NamedTuple):
-    """A sender's reference at the version of one of its messages, with the share in that message."""
+    """A sender's reference vector at the version of one of its messages, with the share in that message."""
 
     vector: Tensor
     share: PushShare
 
 
 class Pending(NamedTuple):
-    """A waiting difference from the version with mark `after` to the version with `mark`, and its message's share."""
+    """A difference that waits for the version marked `after`, leads to the one marked `mark`, and has a share."""
 
     version: int
     after: int
@@ -60,7 +60,7 @@ class Pending(NamedTuple):
 
 
 class Hole(NamedTuple):
-    """A gap that a resynchronization jumped over: the reference after the missing message.
+    """A gap of versions that a full reference skipped: the reference just after the missing message.
 
     `floor` is the version before the jump.
     """
@@ -72,7 +72,7 @@ class Hole(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """The receiver's end of a reference: h at `version` and `mark`, waiting differences, and the last request.
+    """The receiver's copy of a reference: h at `version` and `mark`, waiting differences, and the last request.
 
     `asked` is the version at which the full reference was last requested, 0 for none. `epoch` counts the sender's
     restarts; differences of one epoch do not fit references of another.
@@ -88,7 +88,7 @@ class Copy(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """The cost of desynchronized references so far.
+    """The counts of references that went out of step because messages were lost.
 
     `gaps` counts differences that could not be decoded on arrival, `lost_w` is the weight of those differences that are
     lost for good, `resyncs` the full references sent and `resync_bytes` their bytes.
@@ -100,12 +100,12 @@ class Tally(NamedTuple):
     resync_bytes: int = 0
 
     def figures(self) -> dict[str, float]:
-        """Return the counts by the names of the record's metrics."""
+        """Return the counts as metrics, by their names in the record."""
         return {"reference_" + name: float(count) for name, count in self._asdict().items()}
 
 
 class Heard(NamedTuple):
-    """A node's copies of the others' references, and requests for full references.
+    """A node's copies of other nodes' references, and its requests for full references.
 
     `start` is the common first reference. `asks` are the nodes to ask in the next message, `owed` the nodes that asked
     this node.
@@ -119,7 +119,7 @@ class Heard(NamedTuple):
 
 
 class CopyStep(NamedTuple):
-    """The effect of one message on a copy."""
+    """The result of applying one message to a copy of a reference."""
 
     copy: Copy
     came: tuple[DecodedReference, ...] = ()
@@ -133,7 +133,7 @@ def holding(copy: Copy, waiting: Pending) -> Copy:
 
 
 def catch_up(copy: Copy, kept: int) -> CopyStep:
-    """Add waiting differences up to the next missing one; discard holes that are too old.
+    """Apply waiting differences up to the next missing one, and discard gaps that are too old.
 
     A waiting difference for the same version of an earlier life is lost.
     """
@@ -156,7 +156,7 @@ def catch_up(copy: Copy, kept: int) -> CopyStep:
 
 
 def split(holes: Iterable[Hole], below: Hole) -> tuple[Hole, ...]:
-    """Return the holes, with the one around the version after `below` split into the parts above and below it."""
+    """Return the gaps of versions, with the gap that contains `below` split into the parts above and below it."""
     found: list[Hole] = []
     for hole in holes:
         spans = hole.floor <= below.version < hole.version
@@ -165,7 +165,7 @@ def split(holes: Iterable[Hole], below: Hole) -> tuple[Hole, ...]:
 
 
 def settle(copy: Copy) -> CopyStep:
-    """Walk back from holes through the waiting differences, h_(v-1) = h_v - C_v, to the next missing one."""
+    """Reconstruct skipped versions backward from gaps, h_(v-1) = h_v - C_v, until a difference is missing."""
     came: list[DecodedReference] = []
     waiting, holes = [*copy.pending], list[Hole]()
     for hole in copy.holes:
@@ -179,10 +179,10 @@ def settle(copy: Copy) -> CopyStep:
 
 
 def follows(copy: Copy, version: int, after: int) -> bool:
-    """Whether the difference from mark `after` to `version` starts at the copy, in number and content."""
+    """Return whether a difference from mark `after` to `version` starts at the copy's version and content."""
     return (version, after) == (copy.version + 1, copy.mark)
 
 
 def weight_of(waiting: Iterable[Pending]) -> float:
-    """Return the weight w of waiting differences."""
+    """Return the total push-sum weight in waiting differences."""
     return sum(each.share.w for each in waiting)

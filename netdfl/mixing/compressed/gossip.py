@@ -43,7 +43,7 @@ from netdfl.training.base import Update
 
 
 class ChocoState(NamedTuple):
-    """The node's own reference, its copies of the others', and gamma."""
+    """The node's own reference vector, its copies of the others', and the step size gamma."""
 
     own: Reference
     heard: Heard
@@ -52,7 +52,7 @@ class ChocoState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Choco(RowMixing):
-    """CHOCO-Gossip after the local round (CHOCO-SGD).
+    """CHOCO-Gossip after the local round, as in CHOCO-SGD.
 
     A neighbor whose copy is not up to date gives its weight to the node itself (`self`: the mean is then not
     preserved), or its last reference stands in (`last`).
@@ -63,18 +63,18 @@ class Choco(RowMixing):
     on_missing: Literal["self", "last"] = "self"
 
     def init(self, x: Tensor, view: View) -> ChocoState:
-        """Return references at the common start, and gamma from a trial."""
+        """Return reference vectors at the common start, and the step size gamma from a trial compression."""
         heard = self.differences.first(x)
         common_start, compressor = self.differences.common_start, self.differences.compressor
         step = first_step_size(self.gamma, compressor, x.numel(), common_start=common_start)
         return ChocoState(heard.start, heard, step)
 
     def figures(self, state: ChocoState) -> Mapping[str, float]:
-        """Return the cost of lost references, and gamma."""
+        """Return metrics: the counts of lost references, and the step size gamma."""
         return {**state.heard.tally.figures(), "gamma": state.step.gamma}
 
     def outgoing(self, state: ChocoState, update: Update, step: int, view: View) -> tuple[ChocoState, Outbox]:
-        """Make x^ <- x^ + C(x - x^), and send the same difference to all neighbors."""
+        """Update the reference, x^ <- x^ + C(x - x^), and send the same compressed difference to all neighbors."""
         own, code = self.differences.send(state.own, update.x, view, step)
         heard, outbox = address(state.heard, state.own, code, {"gamma": state.step.gamma}, view.out_neighbors)
         heard, outbox = ask_others(heard, outbox)
@@ -100,7 +100,7 @@ class Choco(RowMixing):
 
 
 class SqueezeState(NamedTuple):
-    """The error e that is still to be sent; c, which was sent in this step; and gamma."""
+    """The state: e, the error not yet sent; c, the vector sent in this step; and the step size gamma."""
 
     error: Tensor
     said: Tensor
@@ -109,19 +109,22 @@ class SqueezeState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class DeepSqueeze(RowMixing):
-    """Gossip on the decoded vectors of all nodes. A missing neighbor gives its weight to the node itself."""
+    """DeepSqueeze: gossip on the decoded vectors of all nodes, with error feedback.
+
+    The weight of a neighbor without a message goes to the node itself.
+    """
 
     compressor: Compressor
     streams: Streams = field(default_factory=lambda: Streams(0))
     gamma: Gamma = "auto"
 
     def init(self, x: Tensor, view: View) -> SqueezeState:
-        """Return no error, and gamma from a trial."""
+        """Return a state without error, with the step size gamma from a trial compression."""
         nothing = x.new_zeros(x.shape)
         return SqueezeState(nothing, nothing, first_step_size(self.gamma, self.compressor, x.numel()))
 
     def outgoing(self, state: SqueezeState, update: Update, step: int, view: View) -> tuple[SqueezeState, Outbox]:
-        """Send c = C(x + e), the same to all neighbors."""
+        """Compress the vector with its stored error, c = C(x + e), and send c to all neighbors."""
         meant = update.x + state.error
         code = compress(self.compressor, meant, self.streams, view, step)
         said = unpack_encoded(code, self.compressor, meant)
@@ -142,7 +145,10 @@ class DeepSqueeze(RowMixing):
 def lazily(
     x: Tensor, own: Tensor, others: Mapping[NodeId, Tensor], gammas: Mapping[NodeId, float], view: View
 ) -> Tensor:
-    """Return (x - own) + W' (own, others): W' moves a part `gammas[j]` of each neighbor's weight, the rest stays."""
+    """Return (x - own) + W' (own, others), where W' has the part `gammas[j]` of each neighbor's weight.
+
+    The rest of each neighbor's weight goes to `own`.
+    """
     weights, self_weight = row(view, others)
     missing = sum(weight for j, weight in weights.items() if j not in others)
     known = sorted(weights.keys() & others.keys())

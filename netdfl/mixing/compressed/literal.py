@@ -26,24 +26,24 @@ from netdfl.training.base import Update
 
 
 class Said(NamedTuple):
-    """The vector that the node's neighbors decode in this step."""
+    """The vector that this node's neighbors decode in the current step."""
 
     vector: Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
 class LiteralQuantized(RowMixing):
-    """Eq. 7 as printed: differences are averaged, models are not."""
+    """Quantized DFedAvgM by Eq. 7 as printed, which averages differences but not models."""
 
     compressor: Compressor
     streams: Streams = field(default_factory=lambda: Streams(0))
 
     def init(self, x: Tensor, view: View) -> Said:
-        """Return the zero vector."""
+        """Return a zero vector: nothing was sent yet."""
         return Said(x.new_zeros(x.shape))
 
     def outgoing(self, state: Said, update: Update, step: int, view: View) -> tuple[Said, Outbox]:
-        """Send q = C(z - x)."""
+        """Send the compressed move of the local round, q = C(z - x)."""
         code = compress(self.compressor, update.x - update.before, self.streams, view, step)
         return Said(unpack_encoded(code, self.compressor, update.x)), to_all(view, code)
 
@@ -55,10 +55,10 @@ class LiteralQuantized(RowMixing):
 
 @dataclass(frozen=True, kw_only=True)
 class BareModel(LiteralQuantized):
-    """Gossip of compressed models; scenarios get it only by `scheme: unsafe`."""
+    """Gossip of directly compressed models, which a scenario gets only by `scheme: unsafe`."""
 
     def outgoing(self, state: Said, update: Update, step: int, view: View) -> tuple[Said, Outbox]:
-        """Send C(x)."""
+        """Send the compressed model, C(x)."""
         return state, to_all(view, compress(self.compressor, update.x, self.streams, view, step))
 
     def mix(self, state: Said, update: Update, inbox: Inbox, step: int, view: View) -> MixResult:

@@ -48,7 +48,7 @@ from netdfl.training.base import Update
 
 
 class QuantizedState(NamedTuple):
-    """w, gamma, the node's own reference, and its copies of the others'."""
+    """The push-sum weight w, the step size gamma, the node's own reference, and copies of the others' references."""
 
     weight: float
     step: StepSize
@@ -57,7 +57,7 @@ class QuantizedState(NamedTuple):
 
 
 class EdgeState(NamedTuple):
-    """w, gamma, the references of z by receiver, and the copies of the senders' references."""
+    """The push-sum weight w, the step size gamma, references of z by receiver, and copies of others' references."""
 
     weight: float
     step: StepSize
@@ -70,25 +70,25 @@ S = TypeVar("S", QuantizedState, EdgeState)
 
 @dataclass(frozen=True, kw_only=True)
 class ReferencedPushSum(ShareMixing, ABC, Generic[S]):
-    """The common part of both methods; a subclass defines the share of each receiver, and of which reference."""
+    """The base of both methods; a subclass defines each receiver's share, and the reference that it multiplies."""
 
     differences: Differences
     gamma: Gamma = "auto"
 
     @abstractmethod
     def reference(self, state: S, j: NodeId) -> Reference:
-        """Return the reference that node `j` has once all messages to it arrive."""
+        """Return the reference vector that receiver `j` will have once all messages to it arrive."""
 
     @abstractmethod
     def share(self, state: S, j: NodeId, view: View) -> PushShare:
-        """Return the multiple of the reference, and the part of w, that `j` gets in a round."""
+        """Return the share for `j` in a round: a factor of the reference vector, and a part of w."""
 
     def figures(self, state: S) -> Mapping[str, float]:
-        """Return the cost of lost references, and gamma."""
+        """Return metrics: the counts of lost references, and the step size gamma."""
         return {**state.heard.tally.figures(), "gamma": state.step.gamma}
 
     def mix(self, state: S, update: Update, inbox: Inbox, step: int, view: View) -> MixResult:
-        """Subtract the sent shares, and add the received ones, of this round or an earlier one."""
+        """Subtract the sent shares, and add the received ones of this round or earlier ones."""
         heard, came = self.differences.receive(state.heard, inbox, view)
         x, weight = update.x.clone(), state.weight
         for j in view.out_neighbors:
@@ -111,24 +111,24 @@ class ReferencedPushSum(ShareMixing, ABC, Generic[S]):
 
 @dataclass(frozen=True, kw_only=True)
 class QuantizedPushSum(ReferencedPushSum[QuantizedState]):
-    """Push-sum with one reference per node, for static directed graphs. `gamma` damps x and w alike."""
+    """Push-sum with one reference vector per node, for static directed graphs. `gamma` damps x and w alike."""
 
     def init(self, x: Tensor, view: View) -> QuantizedState:
-        """Return weight 1, and references at the common start."""
+        """Return weight 1, and reference vectors at the common start."""
         heard = self.differences.first(x)
         return QuantizedState(1.0, self._first_step(x), heard.start, heard)
 
     def reference(self, state: QuantizedState, j: NodeId) -> Reference:
-        """Return x^, the same for every node."""
+        """Return the node's one reference vector x^."""
         return state.own
 
     def share(self, state: QuantizedState, j: NodeId, view: View) -> PushShare:
-        """Return gamma P_ji, of x^ and of w."""
+        """Return the factor gamma P_ji, for both x^ and w."""
         part = state.step.gamma * view.out_weights[j]
         return PushShare(part, part * state.weight)
 
     def outgoing(self, state: QuantizedState, update: Update, step: int, view: View) -> tuple[QuantizedState, Outbox]:
-        """Make x^ <- x^ + C(x - x^), and send each out-neighbor its share of x^ and w; equal shares are one payload."""
+        """Update the reference, x^ <- x^ + C(x - x^), and send each out-neighbor its share of x^ and w."""
         own, code = self.differences.send(state.own, update.x, view, step)
         shares = {j: self.share(state, j, view) for j in view.out_neighbors}
         heard, outbox = state.heard, dict[NodeId, Payload]()
@@ -142,27 +142,27 @@ class QuantizedPushSum(ReferencedPushSum[QuantizedState]):
 
 @dataclass(frozen=True, kw_only=True)
 class EdgePushSum(ReferencedPushSum[EdgeState]):
-    """Push-sum with a reference of z = x / w per used edge, for graphs of any kind.
+    """Push-sum with a reference vector of z = x / w per used edge, for graphs of any kind.
 
     A reference that was unused for long is far behind: one pass of the compressor leaves more of its difference than
     the whole difference of the round's freshest edge. Such an edge gets further passes.
     """
 
     def init(self, x: Tensor, view: View) -> EdgeState:
-        """Return weight 1 and no edge."""
+        """Return weight 1, and no references."""
         return EdgeState(1.0, self._first_step(x), {}, self.differences.first(x))
 
     def reference(self, state: EdgeState, j: NodeId) -> Reference:
-        """Return h of the edge to `j`."""
+        """Return the reference vector h of the edge to `j`."""
         return state.sent[j]
 
     def share(self, state: EdgeState, j: NodeId, view: View) -> PushShare:
-        """Return gamma P_ji w, of h and of 1."""
+        """Return the factor gamma P_ji w of the reference h, and the same part as weight."""
         part = state.step.gamma * view.out_weights[j] * state.weight
         return PushShare(part, part)
 
     def outgoing(self, state: EdgeState, update: Update, step: int, view: View) -> tuple[EdgeState, Outbox]:
-        """Make h <- h + C(z - h) on each edge, and send it with the edge's share of w."""
+        """Update the reference of each edge, h <- h + C(z - h), and send the difference with the edge's share of w."""
         z = update.x / state.weight if has_mass(state.weight) else state.heard.start.vector
         sent, heard, outbox = dict(state.sent), state.heard, dict[NodeId, Payload]()
         before = {j: sent.get(j) or heard.start for j in view.out_neighbors}
@@ -179,7 +179,7 @@ class EdgePushSum(ReferencedPushSum[EdgeState]):
 def _refused(
     differences: Differences, inbox: Inbox, view: View, reference: Callable[[NodeId], Reference]
 ) -> list[DecodedReference]:
-    """Return the shares in this node's own messages that their receivers refused.
+    """Return the shares in this node's own messages that their receivers refused, to be added back.
 
     Exact if all messages since the first refused one were refused, too; otherwise up to the moves of the reference
     since.
@@ -201,7 +201,7 @@ def _refused(
 def _gain(
     x: Tensor, weight: float, came: Mapping[NodeId, Iterable[DecodedReference]], back: Iterable[DecodedReference]
 ) -> tuple[Tensor, float]:
-    """Add the received shares, in the senders' order, and the refused ones.
+    """Add the received shares, in the order of their senders, and then the refused own ones.
 
     Each product is rounded as its sender rounded it.
     """

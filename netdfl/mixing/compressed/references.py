@@ -96,18 +96,18 @@ class Differences:
     kept: int = KEPT
 
     def first(self, x: Tensor) -> Heard:
-        """Return the state before any message, for a node that starts at `x`."""
+        """Return the state before any message, for a node that starts at the vector `x`."""
         start = x if self.common_start else x.new_zeros(x.shape)
         return Heard(Reference(start, 0, _mark(0, Payload({FULL: from_numpy(as_vector(start))}))), {})
 
     def lossless(self, dim: int) -> bool:
-        """Whether the compressor reproduces every vector of `dim` numbers bit for bit."""
+        """Return whether the compressor reproduces every vector of `dim` numbers exactly."""
         return self.compressor.variance(dim) == 0.0
 
     def send(
         self, reference: Reference, x: Tensor, view: View, step: int, to: NodeId | None = None, within: float = inf
     ) -> tuple[Reference, Payload]:
-        """Move the reference toward `x`, and return the code for the receivers.
+        """Move the reference toward `x`; return the new reference, and the compressed difference for the receivers.
 
         Where one pass of the compressor leaves it further than `within` from `x`, the rest is compressed, too, as long
         as each pass at least halves it, at most `MOST_PASSES` times.
@@ -123,7 +123,10 @@ class Differences:
     def _passes(
         self, start: Tensor, x: Tensor, within: float, view: View, step: int, to: tuple[NodeId, ...]
     ) -> tuple[Payload, Tensor]:
-        """Return C(x - start), with further passes where they are needed and pay, and the vector that this leads to."""
+        """Compress x - start, repeatedly if needed and effective.
+
+        Return the codes, and the vector to which they lead.
+        """
         missing = x - start
         code = compress(self.compressor, missing, self.streams, view, step, *to)
         if within == inf:
@@ -145,7 +148,7 @@ class Differences:
     def receive(
         self, heard: Heard, inbox: Inbox, view: View
     ) -> tuple[Heard, dict[NodeId, tuple[DecodedReference, ...]]]:
-        """Follow the references of all senders in `inbox`.
+        """Update the copies of the senders' references by the messages in `inbox`.
 
         Returns, for each sender, its reference at every message that can be decoded now, including earlier messages
         that had to wait.
@@ -182,7 +185,7 @@ class Differences:
         return self._wait(copy, message.epoch, waiting)
 
     def _wait(self, copy: Copy, epoch: int, waiting: Pending) -> CopyStep:
-        """Keep a difference to an unknown reference; ask again if an answer is overdue."""
+        """Store a difference to an unknown version; request the full reference again if an answer is overdue."""
         gone = 0.0
         if epoch != copy.epoch:
             gone = weight_of(copy.pending)
@@ -218,7 +221,7 @@ class Differences:
 
 
 def _mark(after: int, said: Payload) -> int:
-    """Return the mark that follows `after` with the code `said`, from 1 to 2^63."""
+    """Return the mark of the next version: a hash of the mark `after` and the code `said`, from 1 to 2^63."""
     digest = xxh3_64(seed=after)
     for name, array in sorted(said.arrays.items()):
         digest.update(name.encode())
@@ -237,7 +240,7 @@ def compress(
     number: int = 1,
     of: str = CODE,
 ) -> Payload:
-    """Return C(x), with a random stream by node, round, step, receiver (if there is one) and pass.
+    """Return C(x), with a random stream keyed by node, round, step, pass and, if there is one, receiver.
 
     Raises TrainingError where a number is NaN or infinite.
     """
@@ -249,7 +252,7 @@ def compress(
 
 
 def length(x: Tensor) -> float:
-    """Return |x|, the same on any number of threads."""
+    """Return the norm |x|, with the same digits on any number of threads."""
     vector = as_vector(x)
     return float(np.sqrt(np.einsum("i,i->", vector, vector)))
 
@@ -257,7 +260,7 @@ def length(x: Tensor) -> float:
 def address(
     heard: Heard, before: Reference, code: Payload, meta: Mapping[str, Scalar], to: Iterable[NodeId]
 ) -> tuple[Heard, Outbox]:
-    """Send `code` with `meta` to every node of `to`, with the full reference of `before` to those nodes that asked.
+    """Send `code` with `meta` to every node in `to`; add the full reference `before` for nodes that requested it.
 
     Equal messages are one payload. All name the nodes that this node asks; `ask_others` reaches nodes that are not in
     `to`.
@@ -276,13 +279,13 @@ def address(
 
 
 def ask_others(heard: Heard, outbox: Outbox) -> tuple[Heard, Outbox]:
-    """Add a message for every asked node that gets no other; then no request is left."""
+    """Add a message to every node from which a full reference is requested and that gets no other message."""
     others = {j: Payload(meta={"ask": [j]}) for j in heard.asks if j not in outbox}
     return heard._replace(asks=()), {**outbox, **others}
 
 
 def share_of(message: Message, view: View) -> PushShare:
-    """Return the share in a message. Raises MalformedMessage."""
+    """Return the push-sum share in a message. Raises MalformedMessage."""
     meta, most = message.payload.meta, most_mass(view)
     x = mass(message, "share", most) if "share" in meta else 1.0
     return PushShare(x, mass(message, "w", most) if "w" in meta else 0.0)

@@ -35,14 +35,14 @@ SAID = "said."
 
 
 class HubState(NamedTuple, Generic[S]):
-    """The wrapped aggregation's state, and the copies of the clients' references (EF21)."""
+    """The server's state: the wrapped aggregation's, and copies of the clients' references (EF21)."""
 
     inner: S
     heard: Heard
 
 
 class ClientState(NamedTuple):
-    """e of EF14, or g of EF21 with its version, and whether the server wants g in full."""
+    """A client's state: e (EF14), or g with its version (EF21), and whether the server needs g in full."""
 
     memory: Reference
     heard: Heard
@@ -50,7 +50,7 @@ class ClientState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class CompressedReports(AggregationWrapper):
-    """A wrapper of an aggregation that compresses its reports, by `report_from`. A `StatefulAggregation`."""
+    """A wrapper around an aggregation that compresses its clients' reports."""
 
     differences: Differences
     feedback: Feedback = "plain"
@@ -75,14 +75,14 @@ class CompressedReports(AggregationWrapper):
         }
 
     def notice(self, state: ClientState, inbox: Inbox, view: View) -> ClientState:
-        """Note whether the broadcast requests this client's reference in full."""
+        """Record whether the broadcast requests this client's full reference."""
         owed = tuple(message.src for message in inbox if view.node in some_nodes(message, "ask"))
         return state._replace(heard=state.heard._replace(owed=owed))
 
     def report_from(
         self, state: ClientState, update: Update, received: Received, view: View
     ) -> tuple[ClientState, Outbox, Tensor, Extras]:
-        """Send the wrapped report with the compressed difference in place of the model.
+        """Send the wrapped report, with the compressed difference in place of the model.
 
         Returns the new state, the messages, y^, and the compression error of each extra in `said`.
         """
@@ -95,7 +95,7 @@ class CompressedReports(AggregationWrapper):
         return state, outbox, update.before + said, unsaid
 
     def _encode_changes(self, extras: Extras, view: View) -> tuple[Sequence[Payload], Extras]:
-        """Return the code of each change, and its compression error."""
+        """Return the codes of the reported changes, and their compression errors."""
         how, codes, unsaid = self.differences, [], {}
         for step, name in enumerate(self.said, UP + 1):
             code = compress(how.compressor, extras[name], how.streams, view, step, of=SAID + name)
@@ -104,7 +104,7 @@ class CompressedReports(AggregationWrapper):
         return codes, unsaid
 
     def _encode(self, state: ClientState, difference: Tensor, view: View) -> tuple[ClientState, Outbox, Tensor]:
-        """Return the new state, the code of the difference, and the difference as the server decodes it."""
+        """Compress a difference; return the new state, the messages, and the difference as the server decodes it."""
         if self.feedback == "ef21":
             memory, code = self.differences.send(state.memory, difference, view, UP)
             heard, outbox = address(state.heard, state.memory, code, {}, view.out_neighbors)
@@ -117,7 +117,7 @@ class CompressedReports(AggregationWrapper):
         return state, to_all(view, code), said
 
     def aggregate(self, state: HubState, x: Tensor, inbox: Inbox, view: View) -> tuple[HubState, Tensor]:
-        """Put y^ in place of y in every report that can be decoded, and aggregate these reports."""
+        """Decode each report's model y^ in place of y, where possible, and aggregate these reports."""
         differences, heard = self._decode(state.heard, inbox, view, x)
         if self.feedback == "ef21" and 0 < len(differences) < view.num_nodes and not self.inner.moves_vanish:
             differences = dict.fromkeys(differences, _mean_of_all(heard, view))
@@ -127,7 +127,7 @@ class CompressedReports(AggregationWrapper):
         return HubState(inner, heard), model
 
     def _decoded(self, message: Message, model: Tensor) -> Message:
-        """Return a report with the model y^ and its changes in full, in the form of an uncompressed one."""
+        """Return a report in uncompressed form, with the decoded model y^ and the full changes."""
         compressor = self.differences.compressor
         changes = {name: encoded_vector(message, compressor, model, SAID + name) for name in self.said}
         payload = message.payload
@@ -145,22 +145,22 @@ class CompressedReports(AggregationWrapper):
 
 @dataclass(frozen=True)
 class InnerRefinement:
-    """A refinement of the aggregation inside `CompressedReports`: it works on that aggregation's state."""
+    """A refinement adapted to `CompressedReports`: it works on the state of the wrapped aggregation."""
 
     refinement: Refinement
 
     def alone(self, view: View) -> bool:
-        """Return the inner refinement's answer."""
+        """Return whether the wrapped refinement replaces the whole round."""
         return self.refinement.alone(view)
 
     def refine(self, state: HubState, x: Tensor, objective: Objective, view: View) -> tuple[HubState, Tensor]:
-        """Refine the inner state."""
+        """Refine the model by the wrapped refinement."""
         inner, x = self.refinement.refine(state.inner, x, objective, view)
         return state._replace(inner=inner), x
 
 
 def _mean_of_all(heard: Heard, view: View) -> Tensor:
-    """Return (1/n) sum_i g_i over all n clients, with those clients that did not report."""
+    """Return the mean (1/n) sum_i g_i over all n clients, including those that did not report."""
     known = [heard.copies[j].vector for j in sorted(heard.copies)]
     return torch.stack(known).sum(0) / view.num_nodes
 

@@ -45,7 +45,7 @@ _LEAST_KEPT = 0.002
 
 
 class StepSize(NamedTuple):
-    """gamma, the rounds since its last change, and the last measured distance; -1 before the first."""
+    """The step size gamma, the rounds since its last change, and the last measured distance (-1 before the first)."""
 
     gamma: float
     age: int = 0
@@ -53,7 +53,7 @@ class StepSize(NamedTuple):
 
 
 class CompressionTrial(NamedTuple):
-    """The figures of a compressor on one normal vector.
+    """The measured quality of a compressor on one normal vector.
 
     `kept` is omega = 1 - |x - C(x)|^2 / |x|^2, negative where more energy is added than kept. `part` is the a for which
     a C(x) is nearest to x, <x, C(x)> / |C(x)|^2: below 1 where C is noisy, 1 for a projection.
@@ -64,14 +64,14 @@ class CompressionTrial(NamedTuple):
 
 
 def sample_size(compressor: Compressor, dim: int) -> int:
-    """Return the size of a trial for vectors of `dim` numbers: 4096, or `dim` where the compressor's bound differs."""
+    """Return the length of the trial vector for vectors of `dim` numbers: 4096, or `dim` if the bound differs."""
     few, all = compressor.variance(min(_SAMPLE, dim)), compressor.variance(dim)
     alike = isclose(few, all, rel_tol=_ALIKE) and isclose(1.0 - few, 1.0 - all, rel_tol=_ALIKE)
     return min(dim, _SAMPLE) if alike else dim
 
 
 def trial(compressor: Compressor, dim: int) -> CompressionTrial:
-    """Compress one normal vector in place of vectors of `dim` numbers; the same vector in every call."""
+    """Compress a fixed normal vector that represents vectors of `dim` numbers, and return the measured quality."""
     size = max(1, sample_size(compressor, dim))
     return _known(compressor, size) if isinstance(compressor, Hashable) else _trial(compressor, size)
 
@@ -98,7 +98,7 @@ def first_step_size(gamma: Gamma, compressor: Compressor, dim: int, *, common_st
 
 
 def watch(step: StepSize, own: Tensor, others: Mapping[NodeId, Tensor], weights: Mapping[NodeId, float]) -> StepSize:
-    """Measure the distance to the neighbors' references when it is due; halve gamma where it has exploded."""
+    """Measure the distance to the neighbors' references when due; halve gamma if it has grown too much."""
     step = step._replace(age=step.age + 1)
     if step.age < _FIRST_LOOK or step.age & (step.age - 1):
         return step
@@ -110,7 +110,7 @@ def watch(step: StepSize, own: Tensor, others: Mapping[NodeId, Tensor], weights:
 
 
 def _part(compressor: Compressor, dim: int) -> float:
-    """Return the power of two nearest to the best a for vectors of `dim` numbers, at most 1."""
+    """Return the power of two nearest to the best factor a for vectors of `dim` numbers, at most 1."""
     return float(2.0 ** min(0, round(log2(trial(compressor, dim).part))))
 
 
@@ -119,7 +119,7 @@ _known_part = lru_cache(maxsize=64)(_part)
 
 @dataclass(frozen=True, slots=True)
 class ScaledCompressor(Compressor):
-    """The compressor a C(x), with the power of two nearest to the best a on a normal vector; C itself where that is 1.
+    """The compressor C scaled by a factor a <= 1, the power of two nearest to the best one on a normal vector.
 
     Both ends find a by the same trial. A power of two multiplies without rounding, and machines whose rounding differs
     still find the same one.
@@ -128,25 +128,28 @@ class ScaledCompressor(Compressor):
     inner: Compressor
 
     def part(self, dim: int) -> float:
-        """Return the a for vectors of `dim` numbers, at most 1."""
+        """Return the factor a for vectors of `dim` numbers, at most 1."""
         return _known_part(self.inner, dim) if isinstance(self.inner, Hashable) else _part(self.inner, dim)
 
     def variance(self, dim: int) -> float:
-        """Return ((1 - a) + a sqrt(v))^2, v the inner variance, because |x - a C(x)| <= (1 - a)|x| + a|x - C(x)|."""
+        """Return the bound ((1 - a) + a sqrt(v))^2, where v is the inner variance.
+
+        It follows from |x - a C(x)| <= (1 - a)|x| + a|x - C(x)|.
+        """
         part = self.part(dim)
         return float(((1.0 - part) + part * sqrt(self.inner.variance(dim))) ** 2)
 
     def compress(self, x: Tensor, rng: np.random.Generator) -> EncodedVector:
-        """Return the inner compressor's code; the receiver knows a."""
+        """Return the inner compressor's code, unscaled, because the receiver knows the factor a."""
         return self.inner.compress(x, rng)
 
     def decompress(self, encoded: EncodedVector) -> Tensor:
-        """Return a times the inner compressor's decoded vector."""
+        """Decode by the inner compressor, and multiply by the factor a."""
         said, part = self.inner.decompress(encoded), self.part(encoded.dim)
         return said if part == 1.0 else said * part
 
     def add_to(self, base: Tensor, encoded: EncodedVector) -> Tensor:
-        """Return `base` plus the decoded vector."""
+        """Return `base` plus the decoded, scaled vector."""
         if self.part(base.numel()) == 1.0:
             return add_to(self.inner, base, encoded)
         return base + self.decompress(encoded).to(base.device, base.dtype)

@@ -1,4 +1,4 @@
-"""Random changes of a training batch, on whole tensors. The table is read without importing torch."""
+"""Random augmentations of a training batch, on whole tensors. This table can be read without torch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ else:  # so that a scenario's schema can be made from the signatures without tor
 
 
 def none(x: Tensor, rng: np.random.Generator, /) -> Tensor:
-    """Leave the batch as it is."""
+    """Return the batch unchanged."""
     return x
 
 

@@ -1,4 +1,4 @@
-"""Columns of tables, with masks of their empty cells: of files, data frames, and Hugging Face's datasets."""
+"""Columns of tables with masks of their empty cells, from files, data frames, and Hugging Face datasets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NUMBERS = (Real, Decimal, np.bool_)
 
 @dataclass(frozen=True)
 class Columns:
-    """The table of a file: arrays by name, masked where cells are empty. `as_text`: numbers are text in the file."""
+    """The table of a file: arrays by name, masked at empty cells. `as_text`: the file has numbers as text."""
 
     by_name: Mapping[str, Any]
     file: str
@@ -35,7 +35,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Column:
-    """The cells of one column, and a mask of `empty` cells, whose values mean nothing.
+    """The cells of one column, with a mask of `empty` cells, whose values are undefined.
 
     `unlike` tells why the cells are no numbers, and is empty for numbers; `unsure` tells why numbers are ambiguous.
     """
@@ -46,23 +46,23 @@ class Column:
     unsure: str = ""
 
     def only(self, rows: NDArray[np.int64] | None) -> NDArray[Any]:
-        """Return the values in some rows, or in all; masked where cells are empty."""
+        """Return the values in some rows, or in all; masked at empty cells."""
         values, empty = (self.values, self.empty) if rows is None else (self.values[rows], self.empty[rows])
         return np.ma.masked_array(values, empty) if empty.any() else values
 
 
 def is_frame(data: Any) -> bool:
-    """Whether `data` is a table of pandas or polars."""
+    """Return whether `data` is a table of pandas or polars."""
     return hasattr(data, "columns") and hasattr(data, "dtypes") and hasattr(data, "__getitem__")
 
 
 def is_hugging_face(data: Any) -> bool:
-    """Whether `data` is a `datasets.Dataset`."""
+    """Return whether `data` is a `datasets.Dataset`."""
     return hasattr(data, "column_names") and hasattr(data, "features")
 
 
 def columns_of(data: Any) -> dict[str, Column]:
-    """Return the columns of a table by name; of a `datasets.Dataset` the scalar ones; of anything else none."""
+    """Return the columns of a table by name; only scalar ones of a `datasets.Dataset`; none for other data."""
     if isinstance(data, Columns):
         return _of_file(data)
     if is_frame(data):
@@ -125,12 +125,12 @@ def _kind(value: Any) -> str:
 
 
 def shown(data: Any, name: str) -> Any:
-    """Return the first value of a column of a `datasets.Dataset` that is not empty; None where all are."""
+    """Return the first non-empty value in a column of a `datasets.Dataset`; None if all are empty."""
     return next((value for row in range(len(data)) if (value := data[row][name]) is not None), None)
 
 
 def is_scalar(value: Any) -> bool:
-    """Whether a cell holds one number or word, or nothing."""
+    """Return whether a cell is empty or holds a single number or word."""
     return value is None or isinstance(value, str | int | float)
 
 
@@ -140,7 +140,7 @@ def _listed(found: Sequence[Any]) -> Column:
 
 
 def _of_file(data: Columns) -> dict[str, Column]:
-    """Return the columns of a file; in CSV, columns of text that are numbers are read as numbers."""
+    """Return the columns of a file; text columns of a CSV file are read as numbers if they are numbers."""
     found = {name: of_array(values) for name, values in data.by_name.items()}
     if not data.as_text:
         return found
@@ -154,7 +154,7 @@ def _is_text(column: Column) -> bool:
 
 
 def _words(column: Column) -> list[str]:
-    """Return the distinct texts of the cells, without the ones that stand for unknown values."""
+    """Return the distinct texts in the cells, without those that stand for unknown values."""
     return [word for word in dict.fromkeys(map(str, column.values[~column.empty])) if not _says_nothing(word)]
 
 
@@ -163,14 +163,14 @@ def _says_nothing(word: str) -> bool:
 
 
 def _decimal_comma(column: Column) -> bool:
-    """Whether the column proves decimal commas: all cells permit them, and one can't have thousands marks."""
+    """Return whether a column proves decimal commas: all cells permit them, and one can't have thousands separators."""
     words = _words(column)
     commas = [word for word in words if "," in word]
     return all(_COMMA.fullmatch(word) for word in words) and any(not _THOUSANDS.fullmatch(word) for word in commas)
 
 
 def _read_text(column: Column, by_comma: bool) -> Column:
-    """Read a column of text as numbers; return the column itself where a cell is anything else.
+    """Read a text column as numbers; return the column itself if a cell is anything else.
 
     The result is unsure where `1,234` may be a thousand or one, because no column of the file decides (`by_comma`).
     """
@@ -191,7 +191,7 @@ def _read_text(column: Column, by_comma: bool) -> Column:
 
 
 def _odd(column: Column, words: Sequence[str]) -> str:
-    """Describe the first cell that is no number, with its row."""
+    """Describe the first cell that is not a number, with its row."""
     word = next(word for word in words if not _POINT.fullmatch(word))
     row = next(row for row, cell in enumerate(column.values) if not column.empty[row] and str(cell) == word)
     return f"text, {word!r:.40} in row {row}"

@@ -118,7 +118,7 @@ def cifar100(root: Path, /) -> Dataset:
 
 
 def from_torchvision(name: str, root: Path, *, download: bool = False) -> Dataset:
-    """Load `cifar10` or `cifar100` through torchvision, imported only here: it does not fit every torch.
+    """Load `cifar10` or `cifar100` through torchvision, imported only here, as it does not fit every torch.
 
     Raises:
         DatasetError: torchvision does not import, or the files are missing or damaged.

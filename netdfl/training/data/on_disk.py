@@ -47,7 +47,7 @@ def image_folder(root: Path, /, *, folder: str, size: PositiveInt | None = None)
 
 @dataclass(frozen=True)
 class _Pictures:
-    """Pictures as (channels, height, width) from 0 to 1, with their class."""
+    """Pictures with their classes, as arrays (channels, height, width) with values from 0 to 1."""
 
     files: Sequence[tuple[Path, int]]
     size: int | None
@@ -137,7 +137,7 @@ def _read_csv(file: str, target: str) -> Any:
 
 @contextmanager
 def _in_utf8(file: str) -> Iterator[str]:
-    """Yield the file itself, or a copy where it is in UTF-16, which DuckDB does not read."""
+    """Yield the file itself, or a UTF-8 copy if it is in UTF-16, which DuckDB can't read."""
     with open(file, "rb") as stream:
         if stream.read(2) not in UTF16_MARKS:
             yield file

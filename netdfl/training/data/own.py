@@ -1,4 +1,4 @@
-"""A user's data, in any form that PyTorch projects use, converted to the one form that a fleet shares out.
+"""A user's data in any form that PyTorch projects use, converted to the common form that a fleet needs.
 
     a torch.utils.data.Dataset          of pairs (input, target); of more, the last one is the target
     arrays or tensors                   (inputs, targets)
@@ -83,7 +83,7 @@ class Datasets:
 
 @dataclass(frozen=True, kw_only=True)
 class SharedData:
-    """The fleet's data in one form. `parts` are given where the data come client by client.
+    """The fleet's data in the common form. `parts` are given if the data come client by client.
 
     `labels` are the training targets where these are one class each; `num_classes` is 0 where they are something else.
     `rows` has the index of each example of `train` in the data as given, of `num_given` (None: all of them). `drops`
@@ -105,12 +105,12 @@ class SharedData:
     notes: Sequence[str] = ()
 
     def first(self) -> tuple[Tree, Tree]:
-        """Return two training examples for trials."""
+        """Return two training examples for trial computations."""
         return self.train.take(torch.arange(min(2, len(self.train))))
 
 
 def adapted(found: Any) -> Dataset | Datasets:
-    """Convert the return value of a user's function to a `Dataset` or `Datasets`.
+    """Convert the result of a user's function to a `Dataset` or `Datasets`.
 
     Raises TypeError that names the permitted forms.
     """
@@ -126,7 +126,7 @@ def adapted(found: Any) -> Dataset | Datasets:
 
 
 def shared(given: Datasets) -> SharedData:
-    """Convert `given` to the one form. Raises DatasetError that names the given and the permitted forms."""
+    """Convert `given` to the common form. Raises DatasetError that names the given and the permitted forms."""
     if (given.train is None) == (given.clients is None):
         raise DatasetError("Datasets needs either train, to be shared out, or clients, each client's own")
     found = _read_all(given)
@@ -160,7 +160,7 @@ def shared(given: Datasets) -> SharedData:
 
 
 def _read_all(given: Datasets) -> dict[str, list[ReadExamples]]:
-    """Read everything that is given as examples: `train` or `clients`, and tests.
+    """Read all given data as examples: `train` or `clients`, and test sets.
 
     Raises DatasetError that names the wrong part.
     """
@@ -192,7 +192,7 @@ def _training(found: Mapping[str, list[ReadExamples]]) -> tuple[Examples, Any, d
 
 
 def _by_hand(name: str, values: Any, num: int) -> Column:
-    """Return a column of values that the user gives beside the data.
+    """Return a column of values that the user gives in addition to the data.
 
     Raises DatasetError unless there is one for each example.
     """
@@ -205,7 +205,7 @@ def _by_hand(name: str, values: Any, num: int) -> Column:
 
 
 def with_test(data: SharedData, share: float, rng: np.random.Generator) -> SharedData:
-    """Return `data` with a test set: its own, or `share` of each client's training examples, held out."""
+    """Return `data` with a test set: its own, or a `share` of each client's training examples."""
     if data.test is not None:
         return data
     held: list[NDArray[np.int64]] = []
@@ -233,7 +233,7 @@ def with_test(data: SharedData, share: float, rng: np.random.Generator) -> Share
 
 
 def _read(reader: Callable[[Any], T], data: Any, what: str) -> T:
-    """Return `reader(data)`. Raises DatasetError that names the data `what`."""
+    """Return `reader(data)`; convert errors to a DatasetError that calls the data `what`."""
     try:
         return reader(data)
     except DatasetError:
@@ -294,7 +294,7 @@ def _together(each: Sequence[Examples]) -> tuple[Examples, list[NDArray[np.int64
 
 
 def _labels(train: Examples) -> NDArray[np.int64] | None:
-    """Return the class of every example; None where targets are not one whole number each."""
+    """Return the class of every example; None if targets are not single whole numbers."""
     y = train.y if isinstance(train, Samples) else train.take(torch.arange(1))[1]
     if not isinstance(y, Tensor) or y.is_floating_point() or y.dim() != 1:
         return None
@@ -304,7 +304,7 @@ def _labels(train: Examples) -> NDArray[np.int64] | None:
 
 
 def _most(train: Examples) -> int:
-    """Return the number of classes that whole-numbered targets of any shape show; 0 for real ones."""
+    """Return the number of classes among whole-number targets of any shape; 0 for other targets."""
     _, y = train.take(torch.arange(min(len(train), 4096)))
     whole = isinstance(y, Tensor) and not y.is_floating_point()
     return int(y.max()) + 1 if whole else 0

@@ -139,7 +139,7 @@ PARTITIONS = by_name(iid, dirichlet, dirichlet_per_class, pathological, shards, 
 
 
 def label_counts(labels: Labels, parts: Sequence[Indices], num_classes: int) -> NDArray[np.int64]:
-    """Count the samples of each class at each client; shape (clients, num_classes)."""
+    """Return the number of samples of each class at each client, shape (clients, num_classes)."""
     return np.stack([np.bincount(labels[part], minlength=num_classes) for part in parts]).astype(np.int64)
 
 
@@ -156,7 +156,7 @@ def _sorted(parts: Sequence[Indices]) -> Partition:
 
 
 def _classes(labels: Labels) -> tuple[Indices, Indices, Indices]:
-    """Return the occurring classes, each sample's class by its index among them, and the class sizes."""
+    """Return the occurring classes, the index of each sample's class among them, and the class sizes."""
     classes, class_of, counts = np.unique(labels, return_inverse=True, return_counts=True)
     return classes.astype(np.int64), class_of.astype(np.int64), counts.astype(np.int64)
 
@@ -171,7 +171,7 @@ def _shuffled_by_class(rng: np.random.Generator, class_of: Indices) -> Indices:
 
 
 def _log_gamma(rng: np.random.Generator, alpha: float, shape: tuple[int, int]) -> NDArray[np.float64]:
-    """Draw logarithms of Gamma(alpha): unnormalized Dirichlet mixes that never underflow.
+    """Draw logarithms of Gamma(alpha) variables, which are unnormalized Dirichlet shares without underflow.
 
     Gamma(alpha) = Gamma(alpha + 1) * U^(1 / alpha) in distribution.
     """
@@ -180,7 +180,7 @@ def _log_gamma(rng: np.random.Generator, alpha: float, shape: tuple[int, int]) -
 
 
 def _dealing_order(rng: np.random.Generator, sizes: Indices) -> Indices:
-    """Return the clients in the order of repeated uniform picks among the clients that are not full yet.
+    """Return a sequence of clients as if a random client that is not full were picked each time.
 
     Computed without a loop, with the same distribution: independent unit-rate Poisson arrivals at every client, each
     cut
@@ -193,7 +193,7 @@ def _dealing_order(rng: np.random.Generator, sizes: Indices) -> Indices:
 
 
 def _draw_classes(rng: np.random.Generator, log_mix: NDArray[np.float64], clients: Indices, counts: Indices) -> Indices:
-    """Draw a class for each pick of `clients` in turn, from its mix over the classes still in stock.
+    """Draw a class for each pick of a client in turn, by the client's mix over classes that have samples left.
 
     The set of classes in stock only changes when a class runs out, so the picks up to that point are drawn at once;
     there
@@ -215,7 +215,7 @@ def _draw_classes(rng: np.random.Generator, log_mix: NDArray[np.float64], client
 
 
 def _draw(rng: np.random.Generator, log_mix: NDArray[np.float64], clients: Indices) -> Indices:
-    """Draw a class for each of `clients` by inverting the cumulative mixes, laid end to end, in one search.
+    """Draw a class for each of `clients` by inverting their cumulative mixes in one search.
 
     The uniform numbers have 32 bits, so that client + u is exact.
     """
@@ -247,14 +247,14 @@ def _balanced(rng: np.random.Generator, log_shares: NDArray[np.float64], rows: I
 
 
 def _corner_fill(rows: NDArray[np.float64], columns: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the table with row sums `rows` and column sums `columns` (of equal totals), by interval overlap."""
+    """Return a table with these row and column sums (of equal totals), filled along a staircase."""
     row_ends, column_ends = np.cumsum(rows), np.cumsum(columns)
     low = np.maximum.outer(row_ends - rows, column_ends - columns)
     return np.asarray(np.maximum(np.minimum.outer(row_ends, column_ends) - low, 0.0))
 
 
 def _rounded(rng: np.random.Generator, shares: NDArray[np.float64], rows: Indices, columns: Indices) -> Indices:
-    """Round each of `shares` down or up by one, such that the sums are `rows` and `columns`.
+    """Round each of `shares` down or up so that the row and column sums are `rows` and `columns`.
 
     Serving the classes with most left over first always works out (Gale and Ryser).
     """
@@ -270,7 +270,7 @@ def _rounded(rng: np.random.Generator, shares: NDArray[np.float64], rows: Indice
 def _class_holders(
     rng: np.random.Generator, num_clients: int, classes_per_client: int, num_classes: int
 ) -> list[list[int]]:
-    """Return the clients that hold each class: every client takes the least held classes, ties at random."""
+    """Return the clients that hold each class: each client takes the least held classes, ties at random."""
     if classes_per_client > num_classes:
         raise ValueError(
             f"classes_per_client is {classes_per_client}, the data has {num_classes} classes: use at most {num_classes}"

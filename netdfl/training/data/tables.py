@@ -1,4 +1,4 @@
-"""The one reader of tables as examples: the choice of inputs, the treatment of empty cells, and notices of both.
+"""The reader of tables as examples: choice of inputs, treatment of empty cells, and notices about both.
 
 Tables are CSV and Parquet files, data frames of pandas or polars, and `datasets.Dataset` of Hugging Face. Rows are
 counted from 0, as in `train[0]`.
@@ -37,7 +37,7 @@ class ColumnRequest:
 
 @dataclass(frozen=True)
 class ReadExamples:
-    """Examples as read: the indices of their rows where some are left out, notices, columns, and a name."""
+    """Examples that were read: row indices if some are left out, notices, columns, and a name."""
 
     examples: Examples
     rows: NDArray[np.int64] | None = None
@@ -81,13 +81,13 @@ def from_table(columns: Mapping[str, Column], asked: ColumnRequest, what: str) -
 
 
 def classes_in(tables: Iterable[Mapping[str, Column]], target: str | None) -> list[str]:
-    """Return the words of a target of text in all tables, sorted, so that a class has one number in all."""
+    """Return the sorted words of a text target over all tables, so that each class has the same number in all."""
     columns = [column for table in tables for name, column in table.items() if name == target]
     return sorted({str(value) for column in columns if column.unlike for value in column.values[~column.empty]})
 
 
 def target_of(asked: ColumnRequest, names: Sequence[str], what: str) -> str:
-    """Return the column to predict. Raises DatasetError where there is none."""
+    """Return the name of the column to predict. Raises DatasetError if there is none."""
     if asked.target in names:
         return str(asked.target)
     said = "names no column to predict" if asked.target is None else f"has no column {asked.target!r}"
@@ -95,7 +95,7 @@ def target_of(asked: ColumnRequest, names: Sequence[str], what: str) -> str:
 
 
 def inputs_of(asked: ColumnRequest, usual: list[str], names: Sequence[str], what: str) -> list[str]:
-    """Return the columns to predict from: the requested or the `usual` ones. Raises DatasetError."""
+    """Return the input columns: the requested or the `usual` ones. Raises DatasetError."""
     inputs = usual if asked.inputs is None else list(asked.inputs)
     if missing := [name for name in inputs if name not in names]:
         raise DatasetError(f"{what} has no column {missing[0]!r}: set inputs to some of {', '.join(names)}")
@@ -105,7 +105,7 @@ def inputs_of(asked: ColumnRequest, usual: list[str], names: Sequence[str], what
 
 
 def refuse_empty(empty: NDArray[np.bool_], name: str, what: str, remedy: str) -> None:
-    """Raise DatasetError that names the first row with an empty cell in a needed column."""
+    """Raise DatasetError that names the first row with an empty cell, if any, in a needed column."""
     if empty.any():
         first, many = int(empty.argmax()), int(empty.sum())
         more = f", and so are {many - 1} more of {len(empty)}" if many > 1 else ""
@@ -129,7 +129,7 @@ def _kept(
 
 
 def _filled(column: Column) -> NDArray[Any]:
-    """Return the column's numbers, with the mean of all in its empty cells."""
+    """Return the column's numbers, with their mean in empty cells."""
     if not column.empty.any():
         return column.values
     present = column.values[~column.empty]

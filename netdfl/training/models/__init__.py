@@ -1,1 +1,1 @@
-"""The models of the published settings, and the construction of a model from a seed."""
+"""The models of published experiments, and the construction of a model from a seed."""

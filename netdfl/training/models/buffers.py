@@ -1,4 +1,4 @@
-"""Running statistics of a model, as one vector: the buffers that are means, updated by forward passes in training.
+"""Running statistics of a model as one vector: buffers that are means, updated by training passes.
 
 These are the statistics of torch's normalizing layers, and a buffer of real numbers whose every coordinate b becomes
 c b + s in a forward pass, where 0 < c <= 1, and s depends on the batch alone: for such a buffer, updating the mean of
@@ -29,7 +29,7 @@ BufferPolicy: TypeAlias = Literal["average", "local", "reset"]
 
 
 def applied(module: nn.Module, x: Tree) -> Tree:
-    """Return the module's outputs for inputs: a tensor, several by their order, or several by their names."""
+    """Return the module's outputs for inputs: a tensor, several by position, or several by name."""
     x = as_taken(module, x)
     if isinstance(x, Tensor):
         return module(x)
@@ -37,7 +37,7 @@ def applied(module: nn.Module, x: Tree) -> Tree:
 
 
 def means(module: nn.Module, x: Tree) -> list[str]:
-    """Return the names of the running statistics, found by passes of copies of `module` over `x` in training mode."""
+    """Return the names of the running statistics, found by training passes of copies of `module` over `x`."""
     start = dict(module.named_buffers())
     if not start:
         return []
@@ -60,7 +60,7 @@ def _of_normalizing(module: nn.Module) -> Iterator[str]:
 
 @torch.no_grad()
 def _moved(module: nn.Module, x: Tree, begin: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the buffers after a pass in training mode of a copy whose buffers `begin` have other values."""
+    """Return the buffers after a training pass of a copy whose buffers start at the values `begin`."""
     copy = copied(module)
     known = dict(copy.named_buffers())
     for name, value in begin.items():
@@ -72,16 +72,16 @@ def _moved(module: nn.Module, x: Tree, begin: Mapping[str, Tensor]) -> dict[str,
 
 
 def _is_mean(zero: Tensor, one: Tensor, two: Tensor) -> bool:
-    """Whether c of `netdfl.training.models.buffers` is the same from 0 to 1 as from 1 to 2."""
+    """Return whether a buffer's update is linear: equal slopes from 0 to 1 and from 1 to 2."""
     c, next_c = (one - zero).double(), (two - one).double()
     return bool(torch.isfinite(zero).all() and ((c > 1e-4) & (c < 1 + 1e-4) & ((c - next_c).abs() < 1e-4)).all())
 
 
 class Buffers:
-    """Some buffers of a module, read into one vector and written from one."""
+    """Selected buffers of a module, read into one vector and written from one."""
 
     def __init__(self, module: nn.Module, names: Iterable[str]) -> None:
-        """Select the buffers `names`, in this order."""
+        """Select the buffers with these names, in this order."""
         self.names = tuple(names)
         known = dict(module.named_buffers())
         self._sizes = [known[name].numel() for name in self.names]
@@ -97,18 +97,21 @@ class Buffers:
         return torch.cat(pieces) if pieces else torch.empty(0)
 
     def named(self, vector: Tensor) -> dict[str, Tensor]:
-        """Return the parts of a vector of shape (b,), by the buffers' names."""
+        """Split a vector of shape (b,) into parts, by the buffers' names."""
         return dict(zip(self.names, vector.split(self._sizes), strict=True))
 
     def joined(self, kept: Mapping[str, Tensor]) -> Tensor:
-        """Return the vector of shape (b,) for named parts, or the first values where parts are missing."""
+        """Return the vector of shape (b,) for named parts, with initial values for missing ones."""
         if not set(self.names) <= set(kept):
             return self.start
         return torch.cat([kept[name] for name in self.names])
 
     @torch.no_grad()
     def write(self, module: nn.Module, vector: Tensor) -> None:
-        """Set the buffers. A variance below 0, which some methods produce, is set to 0; counts are rounded."""
+        """Write a vector to the buffers.
+
+        A negative variance, which some methods produce, becomes 0; counts are rounded.
+        """
         known, first = dict(module.named_buffers()), 0
         for name in self.names:
             buffer = known[name]

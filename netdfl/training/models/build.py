@@ -1,4 +1,4 @@
-"""Construction of a model from a seed: equal parameters on every node, and no trace in torch's own state."""
+"""The construction of a model from a seed: equal parameters on every node, without affecting torch's own state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from netdfl.training.models.copying import attributes, check_memory, copied_for_
 
 
 def seeded_module(make: Callable[[], nn.Module], seed: int) -> nn.Module:
-    """Return `make()`, on the CPU, with random draws from `seed`; the process's own streams are restored.
+    """Return the module that `make` builds on the CPU with random draws from `seed`; restore the generators.
 
     Raises ValueError where the result is no module.
     """
@@ -29,7 +29,7 @@ def seeded_module(make: Callable[[], nn.Module], seed: int) -> nn.Module:
 
 
 def settle(module: nn.Module, x: Tree, seed: int) -> Tree:
-    """Run the module on `x` where lazy layers need their shapes, otherwise a copy; return the outputs.
+    """Run the module, or a copy if it has no lazy layers, on `x` and return the outputs.
 
     Raises ValueError where the module does not take the data, has nothing to train, shares its parameters' memory, or
     can't be copied.
@@ -101,7 +101,7 @@ def load_initial(module: nn.Module, path: str | Path) -> None:
 
 
 def _tied(module: nn.Module) -> list[set[str]]:
-    """Return groups of names of one and the same parameter."""
+    """Return groups of names that stand for the same parameter."""
     groups: dict[int, set[str]] = {}
     for name, parameter in module.named_parameters(remove_duplicate=False):
         groups.setdefault(id(parameter), set()).add(name)

@@ -1,4 +1,4 @@
-"""State that a user's code shares between all its modules: attributes of classes, and globals that it names.
+"""State that a user's code shares among all its modules: attributes of classes, and globals.
 
 Copies of a module do not have their own, so nodes of one process would train each other: changes there are refused.
 """
@@ -26,19 +26,19 @@ _NOWHERE = "<nowhere>"
 
 
 class SharedStateWatch:
-    """A detector of changes to the state that all modules of a kind share."""
+    """A detector of changes to state that all modules of a kind share."""
 
     def __init__(self, module: nn.Module) -> None:
-        """Remember the present state."""
+        """Record the current state."""
         self._homes = list(_homes(module))
         self.settle()
 
     def settle(self) -> None:
-        """Take the present state as the unchanged one."""
+        """Record the current state as the unchanged one."""
         self._before = {place: _kept(value) for place, value in self._found()}
 
     def changed(self) -> str | None:
-        """Return a place that has changed; None where none has."""
+        """Return the place of a change; None if nothing has changed."""
         gone = set(self._before)
         for place, value in self._found():
             if not _as_it_was(value, self._before.get(place, NOTHING_THERE)):
@@ -62,7 +62,7 @@ class SharedStateWatch:
 
 
 def _in(home: Mapping[str, Any], names: frozenset[str] | None) -> Iterator[_Named]:
-    """Yield the values of `names` in a namespace; without names, all of a class but its methods."""
+    """Yield the values of `names` in a namespace; without names, all values of a class except its methods."""
     if names is not None:
         yield from ((name, home[name]) for name in names if name in home)
         return
@@ -105,7 +105,7 @@ def _address(tensor: Tensor) -> int:
 
 
 def _homes(module: nn.Module) -> Iterator[tuple[str, Mapping[str, Any], frozenset[str] | None]]:
-    """Yield the namespaces that may hold shared state: a name, a class's or module's namespace, and the names in it.
+    """Yield the namespaces that may hold shared state: a label, the namespace, and the names in it.
 
     None instead of the names stands for all of a class.
     """
@@ -129,7 +129,7 @@ def _homes(module: nn.Module) -> Iterator[tuple[str, Mapping[str, Any], frozense
 
 
 def _namespaces(function: types.FunctionType, names: frozenset[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the globals that a function can read, and the contents of the user's modules that its code names."""
+    """Yield the globals that a function can read, and contents of a user's modules that its code names."""
     home = function.__globals__
     yield str(home.get("__name__", "")), home
     for name in names:
@@ -139,7 +139,7 @@ def _namespaces(function: types.FunctionType, names: frozenset[str]) -> Iterator
 
 
 def _names(code: types.CodeType) -> Iterator[str]:
-    """Yield all names that a function and its inner functions look up: globals, and attributes."""
+    """Yield all names of globals and attributes that a function and its inner functions look up."""
     yield from code.co_names
     for part in code.co_consts:
         if isinstance(part, types.CodeType):
@@ -147,7 +147,7 @@ def _names(code: types.CodeType) -> Iterator[str]:
 
 
 def _is_users_class(kind: type) -> bool:
-    """Whether the class, or one of its methods, is a user's code."""
+    """Return whether a class, or one of its methods, is a user's code."""
     if is_users(getattr(sys.modules.get(kind.__module__), "__file__", None) or _NOWHERE):
         return True
     methods = (getattr(part, "__func__", part) for part in vars(kind).values())

@@ -1,4 +1,4 @@
-"""Faithful copies of modules, and the detection of state that no copy could have for itself."""
+"""Exact copies of modules, and the detection of state that can't be copied."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COPIED_WITH_THE_REST = (nn.Module, dict, list, tuple, set, frozenset, deque, Me
 
 
 def copied(module: nn.Module, *, light: bool = False, shared: set[str] | None = None) -> nn.Module:
-    """Return a deep copy that behaves as `module` does, with its own parameters and state.
+    """Return a deep copy that behaves like `module`, with separate parameters and state.
 
     `deepcopy` omits the gradient hooks that `torch.Tensor.register_hook` adds to parameters, and copies no functions: a
     replaced `forward` of a part that reaches the module by its closure would reach the original. Objects that can't be
@@ -60,7 +60,7 @@ def copied(module: nn.Module, *, light: bool = False, shared: set[str] | None = 
 
 
 def copied_for_each(module: nn.Module, *, light: bool = False, shared: set[str] | None = None) -> nn.Module:
-    """Return `copied(module)`. Raises ValueError, with the module's own error, where that fails."""
+    """Return `copied(module)`. Raises ValueError with the module's own error if that fails."""
     try:
         return copied(module, light=light, shared=shared)
     except Exception as error:  # whatever a user's own __deepcopy__ raises
@@ -70,7 +70,7 @@ def copied_for_each(module: nn.Module, *, light: bool = False, shared: set[str] 
 
 
 def uncompiled(module: nn.Module) -> nn.Module:
-    """Replace the wrappers of `torch.compile` in a module by its own parts, with their original names."""
+    """Replace the wrappers of `torch.compile` in a module by the original parts."""
     for part in list(module.modules()):
         for name, child in list(part.named_children()):
             if (inner := getattr(child, "_orig_mod", None)) is not None and name != "_orig_mod":
@@ -86,7 +86,7 @@ def plain_name(name: str) -> str:
 
 
 def _with_cells_of_its_own(value: FunctionType) -> FunctionType:
-    """Return a copy of a function with new, empty cells."""
+    """Return a copy of a function with new, empty closure cells."""
     cells = tuple(CellType() for _ in value.__closure__ or ())
     copy = FunctionType(value.__code__, value.__globals__, value.__name__, value.__defaults__, cells)
     copy.__kwdefaults__ = value.__kwdefaults__
@@ -95,7 +95,7 @@ def _with_cells_of_its_own(value: FunctionType) -> FunctionType:
 
 
 def _at_the_same(generator: torch.Generator) -> torch.Generator:
-    """Return a generator in the same state, which draws the same numbers."""
+    """Return a copy of a random generator in the same state."""
     copy = torch.Generator(generator.device)
     copy.set_state(generator.get_state())
     return copy
@@ -110,7 +110,7 @@ def _can_be_copied(value: Any, known: dict[int, Any]) -> bool:
 
 
 def attributes(module: nn.Module) -> dict[str, Tensor]:
-    """Return the tensors that are plain attributes of the module's parts."""
+    """Return the tensors that are plain attributes of the module or its parts."""
     return {
         f"{place}.{key}".lstrip("."): value
         for place, part in module.named_modules()
@@ -120,7 +120,7 @@ def attributes(module: nn.Module) -> dict[str, Tensor]:
 
 
 def check_memory(module: nn.Module, but: Collection[str] = ()) -> None:
-    """Refuse parameters that would be treated correctly only by an in-place optimizer or by `backward`.
+    """Check that parameters share no memory and have no hooks that would fail with a flat vector.
 
     A parameter is a view of the node's vector: memory that it shares with another tensor is no longer shared. The
     attributes `but` are exempt, because they are computed anew whenever the module runs.

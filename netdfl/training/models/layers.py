@@ -1,4 +1,4 @@
-"""Layers with the results of torch's, faster on a CPU; and a ResNet-18 of torch's layers, with two norms."""
+"""Layers with the same results as torch's, faster on a CPU; and a ResNet-18 with either of two norms."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch.nn.functional import avg_pool2d, max_pool2d, relu
 
 
 class ChannelsLast(nn.Sequential):
-    """A sequence whose pictures, shape (N, C, H, W), lie in memory with their channels last.
+    """A sequence of layers that stores pictures, shape (N, C, H, W), with channels last in memory.
 
     So torch's max pooling on a CPU takes a tenth of the time. On a GPU pictures stay unchanged.
     """
@@ -23,7 +23,7 @@ class ChannelsLast(nn.Sequential):
 
 
 class PooledConv(nn.Conv2d):
-    """A convolution, the largest of every 2x2 pixels, and ReLU.
+    """A convolution followed by 2x2 max pooling and ReLU.
 
     The bias and ReLU come after the pooling, on a quarter of the numbers: both are monotonic, so the largest is the
     same.
@@ -36,7 +36,7 @@ class PooledConv(nn.Conv2d):
 
 
 class HalvingAverage(nn.Module):
-    """The mean of every 2x2 pixels: pictures (N, C, H, W) of half the height and width, rounded down.
+    """A 2x2 average pooling: (N, C, H, W) to half the height and width, rounded down.
 
     On a CPU it is a product with a constant matrix, which takes an eighth of the time of torch's loop over pixels.
     """
@@ -54,7 +54,7 @@ class HalvingAverage(nn.Module):
 
 
 def normed(channels: int, groups: int | None) -> nn.Module:
-    """Return a layer of group norm; without `groups` of batch norm."""
+    """Return a group norm layer; without `groups`, a batch norm layer."""
     return nn.BatchNorm2d(channels) if groups is None else nn.GroupNorm(groups, channels)
 
 
@@ -83,7 +83,7 @@ class ResidualBlock(nn.Module):
 def resnet18(
     channels: int, num_classes: int, *, small_stem: bool, groups: int | None, width: int = 64
 ) -> nn.Sequential:
-    """Build four stages of two blocks; the small stem is one 3x3 convolution, the large one 7x7 / 2 and max pooling.
+    """Build a ResNet-18 of four stages of two blocks; the small stem is one 3x3 convolution, the large one 7x7.
 
     Without `groups` it has batch norm. The first stage has `width` channels, each further one twice as many.
     """

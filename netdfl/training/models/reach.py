@@ -1,4 +1,4 @@
-"""All objects that a module can reach, place by place: the state that it may keep between calls.
+"""All objects that a module can reach, with their places: the state that it may keep between calls.
 
 Attributes and their contents, hooks, and the closures of functions among these. Excluded are the inner objects of
 torch, and state that all modules of a kind share: classes, and globals.
@@ -32,7 +32,7 @@ _Parts = list[tuple[str, Any]]
 
 
 def places(module: nn.Module) -> Iterator[tuple[str, Any]]:
-    """Yield each reachable object once, with its place; a number or a text at each of its places.
+    """Yield each reachable object once, with its place; numbers and texts at each of their places.
 
     Buffers and parameters come first, by their names. Trained parameters are left out, but not their hooks.
     """
@@ -56,7 +56,7 @@ def places(module: nn.Module) -> Iterator[tuple[str, Any]]:
 
 
 def _parts(place: str, value: Any) -> _Parts:
-    """Return the parts of an object, with their places. Most modules have no hooks."""
+    """Return the parts of an object, with their places."""
     if isinstance(value, nn.Module):
         inside = value._modules, value._parameters, value._buffers, vars(value)
         return [
@@ -90,12 +90,12 @@ def _of_function(place: str, function: types.FunctionType) -> _Parts:
 
 
 def is_filled(cell: types.CellType) -> bool:
-    """Whether a function's cell has contents."""
+    """Return whether a function's closure cell has contents."""
     return bool(cell != _EMPTY)
 
 
 def told(value: Any) -> Any:
-    """Return a value that changes when the object does, apart from its parts."""
+    """Return a value that changes whenever the object itself, apart from its parts, changes."""
     if type(value) in ATOMS or isinstance(value, Tensor | np.ndarray):
         return value
     if isinstance(value, torch.Generator):
@@ -118,7 +118,7 @@ def told(value: Any) -> Any:
 
 
 def same(value: Any, before: Any) -> bool:
-    """Whether two values of `told` are equal, to the bit."""
+    """Return whether two values of `told` are exactly equal."""
     if value is before:
         return True
     if isinstance(value, Tensor):
@@ -139,10 +139,10 @@ def same(value: Any, before: Any) -> bool:
 
 
 class ModuleWatch:
-    """A fast check that nothing was changed, by identities and by the versions of tensors."""
+    """A fast check for changes, by object identities and tensor version counters."""
 
     def __init__(self, module: nn.Module, but: Collection[str]) -> None:
-        """Record all objects in reach of `module`, except the buffers `but`."""
+        """Record all objects that `module` can reach, except the buffers `but`."""
         self._held: list[tuple[Collection[Any], tuple[Any, ...]]] = []
         self._tensors: list[tuple[Tensor, int]] = []
         self._others: list[tuple[Any, Any]] = []
@@ -170,7 +170,7 @@ class ModuleWatch:
             self._others.append((value, then.copy() if isinstance(then, set | np.ndarray) else then))
 
     def untouched(self) -> bool:
-        """Whether nothing has changed."""
+        """Return whether nothing has changed."""
         return (
             all(len(now) == len(then) and all(map(operator.is_, now, then)) for now, then in self._held)
             and all(tensor._version == version for tensor, version in self._tensors)

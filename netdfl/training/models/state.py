@@ -1,4 +1,4 @@
-"""State of a module beside its trained parameters: all reachable objects that change as it runs.
+"""The state of a module besides its trained parameters: all reachable objects that change when it runs.
 
 Nodes of one process share a module until one of them is found to keep state; from then on that node has its own.
 """
@@ -19,10 +19,10 @@ from netdfl.training.models.reach import NOTHING_THERE, places, same, told
 
 
 class OriginalModule:
-    """A module as it was built; it makes equal modules, and finds the changes in another one."""
+    """A module as it was built, which makes equal modules and finds changes in another one."""
 
     def __init__(self, module: nn.Module, but: Collection[str] = ()) -> None:
-        """Copy `module`, and record its state without trained parameters and the buffers `but`.
+        """Copy `module`, and record its state except trained parameters and the buffers `but`.
 
         Raises ValueError where it can't be copied.
         """
@@ -40,19 +40,19 @@ class OriginalModule:
         return ((place, told(value)) for place, value in places(module) if place not in self.but)
 
     def made(self) -> nn.Module:
-        """Return an equal module with its own state. Raises TrainingError where state can't be copied."""
+        """Return an equal module with separate state. Raises TrainingError if some state can't be copied."""
         if self.refusal is not None:
             raise TrainingError(self.refusal)
         return copied(self._module, light=True)
 
     @property
     def refusal(self) -> str | None:
-        """Why no other module can be made, once one has changed shared state; None before."""
+        """The reason why no more modules can be made, once one has changed shared state; None before."""
         what = f"the model keeps {self.leak}, which can't be copied for each node"
         return None if self.leak is None else f"{what}: keep tensors, numbers and containers of these"
 
     def look_for_leaks(self, module: nn.Module) -> None:
-        """Detect a change by `module` to state that all made modules share; none is made afterwards."""
+        """Check whether `module` changed state that all modules share; if so, no more modules are made."""
         for place, value in self._places(module):
             if place in self.shared and not same(value, self._before.get(place, NOTHING_THERE)):
                 self.leak = f"its {place!r}"
@@ -63,7 +63,7 @@ class OriginalModule:
         self._remember()
 
     def changed(self, module: nn.Module) -> str | None:
-        """Return a place where `module` has changed; None where it has not."""
+        """Return the place of a change in `module`; None if there is none."""
         gone = set(self._before)
         for place, value in self._places(module):
             if not same(value, self._before.get(place, NOTHING_THERE)):
@@ -82,7 +82,7 @@ class OriginalModule:
 
     @torch.no_grad()
     def give(self, module: nn.Module, kept: Kept) -> None:
-        """Set the buffers and frozen parameters `kept` of `module`."""
+        """Write the buffers and frozen parameters `kept` to `module`."""
         for name, value in kept.items():
             owner, _, last = name.rpartition(".")
             part = module.get_submodule(owner)

@@ -1,1 +1,1 @@
-"""The parts of a task: its losses and figures, and the contract of a task of one's own."""
+"""The parts of a task: its losses and metrics, and the contract of a user's own task."""

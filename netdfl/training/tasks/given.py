@@ -1,4 +1,4 @@
-"""Models and data that a Python program hands in as objects, under names that a scenario can write.
+"""Models and data that a Python program passes as objects, under names that a scenario can use.
 
     given = handed_in(model=net, data=(train, test))
     netdfl.load({..., "task": {"model": {"name": given.model}, "dataset": {"name": given.dataset}}})
@@ -25,14 +25,14 @@ _MODELS = "a torch.nn.Module, a class of one, or a function that returns one"
 
 
 class ObjectNames(NamedTuple):
-    """The names in a scenario for objects that were handed in; None for missing ones."""
+    """The names in a scenario for objects that a program passed; None for missing ones."""
 
     model: str | None
     dataset: str | None
 
 
 def handed_in(*, model: nn.Module | type[nn.Module] | Factory | None = None, data: object = None) -> ObjectNames:
-    """Register a model and data, and return their names.
+    """Register a model and data under new names, and return the names.
 
     All nodes start from a module's weights; a class or a function makes its own initial ones. `data` is
     `netdfl.Datasets`, any form that it can be made of, or a list with one of these for each client.
@@ -57,7 +57,7 @@ def _maker(model: object) -> Callable[[], Any]:
 
 
 def _by_client(data: object) -> object:
-    """Return data for each client where `data` is a list of more than columns, else `data` itself."""
+    """Return data per client if `data` is a list of datasets, else `data` itself."""
     if isinstance(data, type):
         raise InputError(f"data is the class {data.__name__}: expected data, such as {data.__name__}(...)")
     if not isinstance(data, list) or not data or is_column(data[0]):
@@ -93,7 +93,7 @@ def _named(what: str, make: Callable[[], Any]) -> str:
 
 
 def __getattr__(name: str) -> Callable[[], Any]:
-    """Return the object that was handed in under `name`."""
+    """Return the object that was registered under `name`."""
     if name in _GIVEN:
         return _GIVEN[name]
     if name.rpartition("_")[2].isdigit():

@@ -1,4 +1,4 @@
-"""Losses by name, and the figures that a model is judged by. The tables are read without importing torch.
+"""Losses and metrics of models, by name. The tables can be read without torch.
 
 A loss is a function `(outputs, targets, /)` that returns the mean over the examples of a minibatch; a figure is a
 function of the outputs for all tested examples that returns a number. Outputs and targets must fit:
@@ -56,7 +56,7 @@ LOSSES = by_name(cross_entropy, mse, l1, binary_cross_entropy)
 
 
 def accuracy(outputs: Tensor, targets: Tensor, /) -> float:
-    """The share of classes that are right."""
+    """Return the share of correct classes."""
     right = _classes_second(outputs, targets).argmax(1) == targets
     return float(right[targets != LEFT_OUT].double().mean())
 
@@ -78,12 +78,12 @@ def r2(outputs: Tensor, targets: Tensor, /) -> float:
 
 
 def label_accuracy(outputs: Tensor, targets: Tensor, /) -> float:
-    """The share of several labels that is right, above one half or not."""
+    """Return the share of correct labels among several yes-or-no labels, each predicted if above one half."""
     return float(((_like(outputs, targets) > 0) == (targets > 0.5)).double().mean())
 
 
 def f1(outputs: Tensor, targets: Tensor, /) -> float:
-    """The harmonic mean of precision and recall of several labels, over all labels and examples."""
+    """Return the harmonic mean of precision and recall over all labels and examples."""
     said, true = _like(outputs, targets) > 0, targets > 0.5
     return float(2 * (said & true).sum() / (said.sum() + true.sum()).clamp(min=1))
 
@@ -94,7 +94,7 @@ def perplexity(outputs: Tensor, targets: Tensor, /) -> float:
 
 
 def mean_iou(outputs: Tensor, targets: Tensor, /) -> float:
-    """The intersection over union of pixel classes, the mean over the classes that occur."""
+    """Return the intersection over union of pixel classes, averaged over the classes that occur."""
     said, counted = _classes_second(outputs, targets).argmax(1), targets != LEFT_OUT
     shares = []
     for label in range(_classes_second(outputs, targets).shape[1]):
@@ -117,7 +117,7 @@ USUAL = {
 
 
 def fitting_loss(targets: Tensor) -> str:
-    """Return the name of the loss for some targets, by their type.
+    """Return the name of the loss that suits some targets, judged by their type.
 
     Several columns of only 0 and 1 count as labels.
     """
@@ -128,7 +128,7 @@ def fitting_loss(targets: Tensor) -> str:
 
 
 def check_one_tensor(outputs: object) -> None:
-    """Check that outputs are one tensor, as netdfl's own losses and figures need. Raises ValueError."""
+    """Check that outputs are a single tensor, as netdfl's own losses and metrics need. Raises ValueError."""
     if not hasattr(outputs, "shape"):
         what = f"the model gives {type(outputs).__name__}, where netdfl's own losses and figures take one tensor"
         remedy = "name a loss and metrics of your own that take it, or let the model return the tensor (its .logits)"
@@ -136,7 +136,7 @@ def check_one_tensor(outputs: object) -> None:
 
 
 def _like(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Return outputs in the targets' shape: (N, 1) as (N,). Raises ValueError for another number of outputs."""
+    """Return outputs in the targets' shape: (N, 1) as (N,). Raises ValueError if the counts differ."""
     check_one_tensor(outputs)
     if outputs.shape == targets.shape:
         return outputs
@@ -147,7 +147,7 @@ def _like(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def _classes_second(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Return scores with the axis of classes second, as torch has them. Raises ValueError for other shapes."""
+    """Return scores with the class axis second, as torch needs. Raises ValueError for other shapes."""
     check_one_tensor(outputs)
     shape, wanted = tuple(outputs.shape), tuple(targets.shape)
     if len(shape) == len(wanted) + 1:

@@ -21,7 +21,7 @@ def on_cpu(outputs: Any) -> Any:
 
 
 def together(batches: list[Any]) -> Any:
-    """Join the outputs of minibatches: tensors are concatenated along their first axis.
+    """Join the outputs of minibatches: concatenate tensors along their first axis.
 
     A tensor without an axis, like a minibatch's loss, or one that can't be joined to the others becomes None.
     """
@@ -34,7 +34,7 @@ def _one_after_the_other(found: list[Tensor]) -> Tensor | None:
 
 
 def _of_tensors(same: list[Any], function: Callable[[list[Tensor]], Tensor | None], *, inside: bool = False) -> Any:
-    """Combine outputs of one form: `function` is applied to the list of tensors at each place."""
+    """Combine outputs of the same form by applying `function` to the list of tensors at each place."""
     first = same[0]
     if isinstance(first, Tensor):
         return function(same) if all(isinstance(each, Tensor) for each in same) else None

@@ -1,4 +1,4 @@
-"""The ingredients of training: data in one form, a model that fits them, a loss and figures."""
+"""The ingredients of training: data in the common form, a model that fits, a loss and metrics."""
 
 from __future__ import annotations
 
@@ -81,12 +81,12 @@ def _metrics(task: Any, y: Any) -> Metrics | None:
 
 
 def _apart(judge: Callable[[Any, Any], float]) -> Callable[[Any, Any], float]:
-    """Wrap a user's figure so that it may write to its arguments without an effect on other figures."""
+    """Wrap a user's metric so that it may change its arguments without affecting other metrics."""
     return lambda outputs, targets: judge(*deepcopy((outputs, targets)))
 
 
 def made(recipe: Recipe, data: SharedData, settings: Any, seed: int) -> tuple[FlatModel, Metrics | None]:
-    """Return the model, initialized by `seed`, and its figures; `settings` are `buffers` and `initial`.
+    """Return the model, initialized by `seed`, and its metrics; `settings` are `buffers` and `initial`.
 
     Raises ValueError where model, data and loss do not fit, DatasetError where the targets are wrong.
     """
@@ -133,7 +133,7 @@ class _StandardizedSplit:
         return self.only(slice(None)).to(device)
 
     def spoiled(self, name: str) -> list[NonFiniteExample]:
-        """Return the first examples that are not finite; the sum of all proves that there are none."""
+        """Return the first examples that are not finite; none if the sum of all is finite."""
         if self.x.dtype == np.uint8 or np.isfinite(self.x.sum(dtype=np.float64)):
             return []
         rows = np.flatnonzero(~np.isfinite(self.x).reshape(len(self.x), -1).all(1))
@@ -141,7 +141,7 @@ class _StandardizedSplit:
 
 
 def one_form(data: Dataset | Datasets, share: float, streams: Streams) -> SharedData:
-    """Return data as a fleet shares them out, with their own test set or a `share` of them. Raises DatasetError."""
+    """Return data in the common form, with their own test set or a `share` of them. Raises DatasetError."""
     if isinstance(data, Dataset):
         train, test = (
             _StandardizedSplit(data, data.train_x, data.train_y),
@@ -159,7 +159,7 @@ def one_form(data: Dataset | Datasets, share: float, streams: Streams) -> Shared
 
 
 def _means(module: nn.Module, x: Any) -> list[str]:
-    """Return the names of the module's running statistics. Raises ValueError where it can't be trained on `x`."""
+    """Return the names of the module's running statistics. Raises ValueError if it can't be trained on `x`."""
     try:
         return means(module, x)
     except Exception as error:
@@ -167,12 +167,12 @@ def _means(module: nn.Module, x: Any) -> list[str]:
 
 
 def _raised(error: Exception) -> str:
-    """Return the text of an error, and the place in a user's own code that raised it."""
+    """Return an error's text, with the place in a user's own code that raised it."""
     return named_error(error) + (f" ({own})" if (own := own_place(error)) else "")
 
 
 def refusal(model: FlatModel, x: Any, y: Any) -> str | None:
-    """Return why the model can't be trained on a minibatch, in PyTorch's words; None where it can."""
+    """Return the reason why the model can't be trained on a minibatch, as PyTorch states it; None if it can."""
     try:
         with aside(), torch.no_grad():
             model.loss(applied(copied(model.module).train(), x), y)
@@ -182,7 +182,7 @@ def refusal(model: FlatModel, x: Any, y: Any) -> str | None:
 
 
 def _check_figures(metrics: Metrics, outputs: Any, y: Any) -> None:
-    """Check that netdfl's own figures accept the model's outputs. Raises ValueError."""
+    """Check that netdfl's own metrics accept the model's outputs. Raises ValueError."""
     try:
         metrics(outputs, y)
     except ValueError as error:

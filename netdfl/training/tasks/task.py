@@ -1,4 +1,4 @@
-"""The contract of a task of one's own: a model, data, a loss, and figures of models."""
+"""The contract of a user's own task: a model, data, a loss, and metrics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from netdfl.training.toy import Quadratic as Quadratic
 
 
 class Task(Protocol):
-    """A user's task, where `task: {kind: "mine:MyTask"}` names a class, or a function that returns an object of it.
+    """A user's own task, which a scenario names as `task: {kind: "mine:MyTask"}`.
 
     Every node makes the same task, so its random draws come from the scenario's seed: `model` runs under it.
     """
@@ -20,7 +20,7 @@ class Task(Protocol):
         """Return the model that every node starts from."""
 
     def data(self) -> Any:
-        """Return the data: `netdfl.Datasets`, or a form that it can be made of. Each client gets its part.
+        """Return the data: `netdfl.Datasets`, or a form that converts to it. Each client gets its part.
 
         Given each client's own test examples, its model is judged on them (`mean_personal_...`) beside the test set of
         all.
@@ -30,11 +30,11 @@ class Task(Protocol):
         """Return the mean loss of a minibatch from the model's outputs; local steps minimize it."""
 
     def metrics(self, outputs: Any, targets: Any) -> Mapping[str, float]:
-        """Return figures by name, from the outputs for all tested examples: `mae` becomes `test_mae`."""
+        """Return metrics by name, from the outputs for all test examples: `mae` becomes `test_mae`."""
 
 
 def as_number(found: Any) -> float:
-    """Convert a figure to a float: a number, or a tensor of one. Raises TypeError for anything else."""
+    """Convert a metric to a float: a number, or a tensor of one. Raises TypeError for other values."""
     if isinstance(found, Tensor) and found.numel() == 1:
         return float(found)
     if isinstance(found, bool) or not isinstance(found, int | float):
