@@ -36,7 +36,7 @@ _NO_LINKS += "#   default: {loss: 5%, latency: 20ms, rate: 10Mbit}\n"
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """The settings of a first scenario. `loss`, `latency` and `rate` are written as in a scenario; empty for none."""
+    """The settings of a first scenario. `loss`, `latency` and `rate` are written as in a scenario; empty: none."""
 
     name: str
     nodes: int = 8
@@ -51,7 +51,10 @@ class Draft:
     world: str = "processes"
 
     def text(self, file: str) -> str:
-        """Return the scenario's text with comments, for the given file. Raises ScenarioError for a wrong setting."""
+        """Return the scenario's text with comments, for the file name `file`.
+
+        Raises ScenarioError for a wrong setting.
+        """
         rules = {key: getattr(self, key) for key in ("loss", "latency", "rate") if getattr(self, key)}
         written = ", ".join(f"{key}: {value}" for key, value in rules.items())
         links = _LINKS.format(rules=written) if rules else _NO_LINKS
@@ -61,5 +64,5 @@ class Draft:
 
 
 def _aligned(text: str) -> str:
-    """Align the comments behind the lines of a text."""
+    """Align the comments at the ends of the lines of a text."""
     return re.sub(r"^(\S.*|  .*)  #", lambda found: f"{found[1]:<25} #", text, flags=re.MULTILINE)

@@ -14,7 +14,7 @@ FILE = Path(__file__).parent / f"{SCHEMA.replace('/', '-')}.schema.json"
 
 
 def text() -> str:
-    """Return the schema of a scenario file as JSON, with every part of every table."""
+    """Return the JSON schema of scenario files, including every part of every table."""
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"netdfl scenario ({SCHEMA})",

@@ -1,4 +1,4 @@
-"""The lock of work in the background: one process of a user's on a machine, which others can find and stop.
+"""The lock of background work: one process per user and machine, which others can find and stop.
 
 Benchmarks and the whole test suite stop it first, as it would disturb what they measure.
 """
@@ -23,13 +23,13 @@ _LOOK_S = 0.05
 
 
 def lock_file() -> Path:
-    """Return the lock of this user's work in the background on this machine."""
+    """Return the path of the lock file of this user's background work on this machine."""
     return Path(tempfile.gettempdir()) / f"netdfl-background-{os.getuid()}.lock"
 
 
 @contextmanager
 def in_background(path: Path | None = None) -> Iterator[None]:
-    """Hold the lock and run at the lowest priority. The system releases the lock when this process ends in any way.
+    """Hold the lock inside the context, at the lowest priority. The system releases it when the process ends.
 
     Raises:
         InputError: the work goes on already, or another user's file lies there.
@@ -53,7 +53,7 @@ def in_background(path: Path | None = None) -> Iterator[None]:
 
 
 def stop_background(path: Path | None = None, patience_s: float = PATIENCE_S) -> bool:
-    """End the work in the background, if there is any, and return whether there was. Finished cells are kept.
+    """Stop the background work, if there is any, and return whether there was. Finished cells are kept.
 
     Raises RunError if it has not ended in time.
     """
@@ -72,7 +72,7 @@ def stop_background(path: Path | None = None, patience_s: float = PATIENCE_S) ->
 
 
 def _holder(path: Path) -> int | None:
-    """Return the process that holds the lock; None if nobody does."""
+    """Return the id of the process that holds the lock; None if there is none."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:

@@ -1,4 +1,4 @@
-"""A published table beside its measurements: its rows, as text, CSV, Markdown and JSON."""
+"""The comparison of a published table with measurements: its rows, as text, CSV, Markdown and JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SCHEMA = "netdfl/reproduction/1"
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonRow:
-    """One printed number and its measurement; accuracies in percent, `difference` is measured minus published.
+    """A published number and its measurement; accuracies in percent, `difference` is measured minus published.
 
     `measured` is the mean over the seeds of each run's mean over its last five evaluations, `std` the deviation
     of these means over the seeds; `last` and `best` are means over the seeds of the last and the best evaluation.
@@ -60,7 +60,7 @@ class ComparisonRow:
 def row_of(
     trial: FigureSetup, ran: Sequence[CellResult], rounds_of_paper: int | None = None, why_not: str = ""
 ) -> ComparisonRow:
-    """Return the row of `trial`, measured by the runs `ran`, of which there may be none yet."""
+    """Return the row of the published number `trial`, measured by the runs `ran`, which may be empty."""
     figure = trial.figure
     row = ComparisonRow(
         cell=trial.label,
@@ -114,7 +114,7 @@ def _why_not_counted(ran: CellResult) -> str:
 
 
 def _warned(ran: CellResult) -> list[str]:
-    """Return the warnings that make the measurement of a counted run doubtful."""
+    """Return the warnings of a run that make its measurement doubtful."""
     return [each["text"] for each in (ran.result or {}).get("warnings", ()) if each["kind"] in WARNED]
 
 
@@ -123,7 +123,7 @@ def _why_missing(metric: str) -> str:
 
 
 def _value(metric: str, ran: CellResult) -> float | None:
-    """Return a run's measurement; None if a target was not reached, or no training figures were kept."""
+    """Return a run's measurement of a metric; None if a target was not reached or the metric was not kept."""
     result = ran.result or {}
     if metric in ("train_acc", "gap"):
         trained = ran.kept.get("train_accuracy")
@@ -153,7 +153,7 @@ def _run(ran: CellResult) -> Mapping[str, object]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A table as it was run, with rounds and overrides that differ from the paper's."""
+    """A published table with measurements, and the rounds and overrides that differ from the paper's."""
 
     paper: str
     table: str
@@ -163,18 +163,18 @@ class Comparison:
 
     @property
     def title(self) -> str:
-        """The paper and the table, and the differences from the paper's settings."""
+        """The title: the paper and table, and the differences from the paper's settings."""
         changed = [f"rounds={self.rounds}"] * (self.rounds is not None) + list(self.sets)
         return f"{self.paper} {self.table}" + (f", not as printed: {', '.join(changed)}" if changed else "")
 
     @property
     def measured(self) -> list[ComparisonRow]:
-        """The rows that have runs."""
+        """The rows that have been measured by runs."""
         return [row for row in self.rows if row.runs]
 
     @property
     def missing(self) -> dict[str, list[str]]:
-        """Cells without runs, by reason."""
+        """The labels of cells without runs, by reason."""
         found: dict[str, list[str]] = {}
         for row in self.rows:
             if not row.runs:
@@ -182,7 +182,7 @@ class Comparison:
         return found
 
     def write(self, stem: Path) -> None:
-        """Write STEM.json, STEM.csv and STEM.md. Raises RunError if the disk refuses."""
+        """Write STEM.json, STEM.csv and STEM.md. Raises RunError if a file can't be written."""
         texts = {"json": self._json(), "csv": self._csv(), "md": self.markdown()}
         with writing(f"{stem}.*", RunError, "; the runs are kept"):
             stem.parent.mkdir(parents=True, exist_ok=True)
@@ -204,7 +204,7 @@ class Comparison:
         return out.getvalue()
 
     def markdown(self) -> str:
-        """Return the table, and below it the missing cells with reasons."""
+        """Return the table in Markdown, followed by the missing cells with reasons."""
         text = f"# {self.title}\n\n" + markdown_table(HEADINGS, map(shown, self.measured))
         for reason, cells in self.missing.items():
             text += f"\nNot measured, {reason}: {', '.join(cells)}\n"
@@ -219,7 +219,7 @@ LISTS = ("seeds", "commits", "runs")
 
 
 def shown(row: ComparisonRow) -> list[str]:
-    """Return a row as text, by `HEADINGS`."""
+    """Return the row's values as text, in the order of `HEADINGS`."""
     digits = 0 if row.metric.startswith("rounds_to_") else 2
     return [
         row.cell,

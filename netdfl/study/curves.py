@@ -1,4 +1,4 @@
-"""Figures of a sweep from values recorded each round: curves of a metric, or one metric against another."""
+"""Plots of a sweep from values recorded each round: curves of a metric, or one metric against another."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Recorded = Mapping[tuple[int, int], float | None]
 
 
 class MetricCurve(NamedTuple):
-    """A metric by round: its median, smallest and largest over nodes and seeds; `whole` unless it broke off."""
+    """A metric by round: its median, minimum and maximum over nodes and seeds; `whole` unless it breaks off."""
 
     rounds: tuple[int, ...]
     middle: tuple[float, ...]
@@ -37,7 +37,7 @@ class MetricCurve(NamedTuple):
 
 
 def curve_of(ran: Sequence[CellResult], metric: str) -> MetricCurve:
-    """Return the metric over these runs. It breaks off before a round with an infinite value or a death."""
+    """Return the curve of a metric over these runs, up to the first round with an infinite value or a death."""
     runs = [_recorded(each.path, metric) for each in ran]
     asked = min(int((each.result or {})["rounds"]) for each in ran)
     bad = [round for found in runs for (round, _), value in found.items() if value is None]
@@ -55,7 +55,7 @@ def curve_of(ran: Sequence[CellResult], metric: str) -> MetricCurve:
 
 
 def follows(ran: Sequence[CellResult], y: str, x: str, lag: int) -> tuple[list[float], list[float]]:
-    """Return pairs for every node and round: the value of `x` `lag` rounds before, and of `y`; finite ones only."""
+    """Return finite pairs for every node and round: `x` of `lag` rounds before, and `y`."""
     pairs: list[tuple[float, float]] = []
     for each in ran:
         before, now = _recorded(each.path, x), _recorded(each.path, y)
@@ -65,7 +65,7 @@ def follows(ran: Sequence[CellResult], y: str, x: str, lag: int) -> tuple[list[f
 
 
 def _recorded(path: Path, metric: str) -> Recorded:
-    """Return the metric of the nodes, or of the fleet if nodes do not have it."""
+    """Return the recorded metric of the nodes or, if they lack it, of the fleet."""
     found: dict[tuple[int, int], float | None] = {}
     for row in rows(path, "metrics"):
         if row["name"] == metric:
@@ -80,7 +80,7 @@ def _deaths(path: Path) -> list[int]:
 
 
 def draw_curves(ran: Sequence[CellResult], drawn: FigureSpec, path: Path) -> None:
-    """Draw metrics over rounds to `path`; equal curves become one line, and a cross ends a broken-off curve."""
+    """Draw metrics over rounds to `path`; equal curves are merged, and a cross ends a curve that breaks off."""
     figure, axes = _canvas(drawn)
     curves = {name: curve_of(cells, drawn.y) for name, cells in by_line(ran).items()}
     looks = dict(zip(curves, zip(cycle(COLORS), cycle(STROKES), strict=False), strict=False))
@@ -99,7 +99,7 @@ def draw_curves(ran: Sequence[CellResult], drawn: FigureSpec, path: Path) -> Non
 
 
 def together(curves: Mapping[str, MetricCurve]) -> dict[MetricCurve, list[str]]:
-    """Return the distinct curves, each with the names of its lines."""
+    """Return the distinct curves, each with the names of the lines that have it."""
     names: dict[MetricCurve, list[str]] = {}
     for name, curve in curves.items():
         names.setdefault(curve, []).append(name)
@@ -107,7 +107,7 @@ def together(curves: Mapping[str, MetricCurve]) -> dict[MetricCurve, list[str]]:
 
 
 def draw_points(ran: Sequence[CellResult], drawn: FigureSpec, path: Path, labels: Mapping[str, str]) -> None:
-    """Draw to `path` a metric of the nodes against another of earlier rounds. `labels` are metrics' names in words."""
+    """Draw a metric of the nodes against another of earlier rounds to `path`; `labels` are their names for people."""
     figure, axes = _canvas(drawn)
     metric, _, lag = drawn.x.partition("@")
     for (name, cells), color, marker in zip(by_line(ran).items(), cycle(COLORS), cycle(MARKERS), strict=False):
@@ -119,7 +119,7 @@ def draw_points(ran: Sequence[CellResult], drawn: FigureSpec, path: Path, labels
 
 
 def sent(ran: CellResult, metric: str) -> tuple[list[float], list[float]]:
-    """Return the bytes that all nodes had sent by the end of each round, and the fleet's metric in that round."""
+    """Return the total bytes sent by the end of each round, and the fleet's metric in that round."""
     by_round: dict[int, float] = {}
     for (round, _), nbytes in _recorded(ran.path, "bytes_sent").items():
         by_round[round] = by_round.get(round, 0.0) + (nbytes or 0.0)
@@ -130,13 +130,13 @@ def sent(ran: CellResult, metric: str) -> tuple[list[float], list[float]]:
 
 
 def of_fleet(path: Path, metric: str) -> list[Json]:
-    """Return the finite rows of a fleet's metric; nodes may have a metric of the same name for their own models."""
+    """Return the finite rows of a fleet's metric, without nodes' metrics of the same name."""
     found = (row for row in rows(path, "metrics") if row["name"] == metric and row["node"] is None)
     return [row for row in found if row["value"] is not None]
 
 
 def draw_sent(ran: Sequence[CellResult], drawn: FigureSpec, path: Path) -> None:
-    """Draw to `path` the fleet's metric against the bytes sent so far, a line for each run."""
+    """Draw the fleet's metric against the bytes sent so far to `path`, one line per run."""
     figure, axes = _canvas(drawn)
     for (name, cells), color, marker in zip(by_line(ran).items(), cycle(COLORS), cycle(MARKERS), strict=False):
         for number, each in enumerate(cells):
@@ -149,7 +149,7 @@ def draw_sent(ran: Sequence[CellResult], drawn: FigureSpec, path: Path) -> None:
 
 
 def by_line(ran: Sequence[CellResult]) -> dict[str, list[CellResult]]:
-    """Return the runs with results, by the name of their line."""
+    """Return the runs with results, grouped by the name of their line in the plot."""
     lines: dict[str, list[CellResult]] = {}
     for each in ran:
         if not each.failed:

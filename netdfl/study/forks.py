@@ -1,4 +1,4 @@
-"""The process that forks the cells of a grid: it has imported everything, so a cell costs only its own work.
+"""The process that forks a grid's cells: it has imported everything, so that a cell costs only its own work.
 
 `python -m netdfl.study.forks PID` reads an order from stdin, and writes a line for each ended cell: its path and exit
 code. It dies with process PID, which started it, and its cells with it.
@@ -23,7 +23,7 @@ from netdfl.study.task import run_cell
 
 
 def main() -> None:
-    """Run the cells that stdin orders."""
+    """Run the cells that the order on stdin lists."""
     running: dict[int, CellOrder] = {}
 
     def end(number: int, frame: FrameType | None) -> NoReturn:
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def _run_all(study: StudyOrder, running: dict[int, CellOrder]) -> None:
-    """Run all cells of the order; those that can't end in time are left out, which their line says."""
+    """Run all cells of the order; skip those that can't end in time, and report this."""
     waiting, until = list(study.cells), study.until
     while waiting or running:
         while waiting and len(running) < study.jobs:
@@ -61,7 +61,7 @@ def _say(order: CellOrder, code: int | None) -> None:
 
 
 def _end(running: dict[int, CellOrder]) -> None:
-    """End every cell at once; its nodes die with it. Only containers must be ended by Docker."""
+    """End every running cell at once."""
     for pid, order in running.items():
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM if order.world == "containers" else signal.SIGKILL)
@@ -81,7 +81,7 @@ def _fork(order: CellOrder, jobs: int, manner: Manner) -> int:
 
 
 def _preload(manner: Manner) -> None:
-    """Import modules that cells share, except grpc, after which no process may fork."""
+    """Import modules that cells share, except grpc, because a process must not fork after importing it."""
     from netdfl.worlds import preload
 
     preload.warm()

@@ -1,4 +1,4 @@
-"""The record of a published table's cell: what it keeps beside its result, and which of its rows are not written.
+"""The record of a published table's cell: which data it keeps besides its result, and which rows it omits.
 
 A cell keeps the average model (and the nodes' own models where they are small), the figures of the average model on the
 training data, the commit of netdfl's source, and the CPU time. No figure of a table is made of single messages, so only
@@ -36,13 +36,13 @@ _GIT_S = 20
 
 
 def as_published(scenario: Scenario) -> Scenario:
-    """Return `scenario` with the options of a published cell: models are kept, and single messages are not."""
+    """Return `scenario` with the recording options of a published cell: models are kept, messages are not."""
     evaluation = scenario.evaluation.model_copy(update={"keep_models": True})
     return scenario.model_copy(update={"evaluation": evaluation, "record": Recording(messages="per_link")})
 
 
 def keep(path: Path) -> None:
-    """Write what is kept of the cell that has run in this process, in the run directory `path`.
+    """Write the data kept of the cell that has run in this process to the run directory `path`.
 
     A run without an average model (no node has one, or push-sum weight) keeps its result, and `not_kept` says why.
     Raises RunError if the disk refuses.
@@ -62,7 +62,7 @@ def keep(path: Path) -> None:
 
 
 def kept(path: Path) -> Json:
-    """Return what was kept of the cell in the run directory `path`; empty if it was run otherwise."""
+    """Return the data kept of the cell in the run directory `path`; empty if there are none."""
     try:
         found = json.loads((path / CELL).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -72,7 +72,7 @@ def kept(path: Path) -> Json:
 
 @cache
 def source_commit() -> str:
-    """Return the commit of netdfl's source, with a `+` where the source has changed since; empty outside a clone."""
+    """Return the commit of netdfl's source, with a `+` if the source was changed since; empty outside a clone."""
     try:
         known = _git("ls-files", "--error-unmatch", "__init__.py") and _git("rev-parse", "HEAD")
         return known[:12] + ("+" if _git("status", "--porcelain", "--", ".") else "")

@@ -1,4 +1,4 @@
-"""Learning curves of a sweep: a mean over seeds, its 95 % interval as a band, by round, time and bytes sent."""
+"""Learning curves of a sweep: the mean over seeds with a 95 % band, by round, time and bytes sent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Trace = tuple[Sequence[float], Sequence[float]]
 
 
 class CurveBand(NamedTuple):
-    """A mean curve over seeds with its interval."""
+    """A mean curve over seeds with its confidence band."""
 
     at: tuple[float, ...]
     found: tuple[Estimate, ...]
@@ -38,7 +38,7 @@ def by_round(ran: CellResult, metric: str) -> Trace:
 
 
 def by_time(ran: CellResult, metric: str) -> Trace:
-    """Return the fleet's metric by the seconds of the fleet's clock."""
+    """Return the fleet's metric by seconds of the fleet's clock."""
     found = sorted((row["at_s"], row["round"], row["value"]) for row in of_fleet(ran.path, metric))
     return [x for x, _, _ in found], [y for _, _, y in found]
 
@@ -47,7 +47,7 @@ ABSCISSAS = {"round": by_round, "time (s)": by_time, "bytes sent by all nodes": 
 
 
 def band(traces: Sequence[Trace], metric: str = "", *, log: bool = False) -> CurveBand:
-    """Return the mean of several runs over their common range: at common points, or interpolated.
+    """Return the mean of several runs with a confidence band over their common range.
 
     The interval of a `metric` that is a share ends at 0 and 1.
     """
@@ -63,7 +63,7 @@ def band(traces: Sequence[Trace], metric: str = "", *, log: bool = False) -> Cur
 
 
 def draw_learning(ran: Sequence[CellResult], metric: str, folder: Path, *, log: bool = False) -> None:
-    """Draw `metric` over rounds, time and bytes to `folder`, as PNG and PDF; nothing if no run recorded it."""
+    """Draw `metric` over rounds, time and bytes to `folder`, as PNG and PDF; nothing if it was not recorded."""
     lines = by_line(ran)
     panels = {
         name: bands
@@ -97,5 +97,5 @@ def _draw_bands(axes: Axes, bands: Mapping[str, CurveBand]) -> None:
 
 
 def _moves(bands: Mapping[str, CurveBand]) -> bool:
-    """Return whether a band has more than one abscissa: over perfect links, a simulated fleet takes no time."""
+    """Return whether a band has at least two different positions; over time, a simulated fleet may have one."""
     return any(len(each.at) > 1 and each.at[-1] > each.at[0] for each in bands.values())

@@ -1,4 +1,4 @@
-"""The figures of one cell, as numbers by name."""
+"""The figures of one cell, as named numbers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _WORDS: Mapping[str, str] = {
 
 
 def words(name: str) -> str:
-    """Return a figure's name as a person reads it."""
+    """Return a figure's name as text for people."""
     return _WORDS.get(name, name.replace("_", " "))
 
 
@@ -81,7 +81,7 @@ def figures_of(ran: CellResult) -> dict[str, float]:
 
 
 def _ending(result: Json) -> dict[str, float]:
-    """Return how the run ended, and its warnings, each 0 or 1."""
+    """Return flags, 0 or 1, for the run's outcome and its warnings."""
     stalls, deadlocks = result.get("stalls", ()), result.get("deadlocks", ())
     warned = {caution["kind"] for caution in result.get("warnings", ())}
     return {
@@ -104,7 +104,7 @@ def _pace(path: Path, result: Mapping[str, object]) -> dict[str, float]:
 
 
 def _metrics(path: Path) -> dict[str, float]:
-    """Return the last finite value of each metric of the fleet, and ranges of the nodes' own."""
+    """Return the last finite value of each fleet metric, and ranges of the nodes' own metrics."""
     found: dict[str, float | None] = {}
     nodes: dict[str, list[float]] = {"weight": [], "round_s": []}
     for row in rows(path, "metrics"):
@@ -120,7 +120,7 @@ def _metrics(path: Path) -> dict[str, float]:
 
 
 def _missing(path: Path) -> dict[str, float]:
-    """Return the mean number of awaited neighbors that a node went on without, over finished rounds."""
+    """Return the mean number of neighbors whose message a node lacked at a round's end."""
     rounds = sum(row["name"] == "round_s" for row in rows(path, "metrics"))
     missing = sum(len(row["details"]["awaited"]) for row in rows(path, "events") if row["kind"] == "missing")
     return {"missing": missing / rounds} if rounds else {}

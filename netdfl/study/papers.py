@@ -1,4 +1,4 @@
-"""The papers' settings: the scenario that measures a printed number, and the changes that its cell makes there.
+"""The settings of the papers: the scenario that measures a printed number, with the overrides of its cell.
 
 Settings that all cells share stand in `scenarios/papers/*.yaml`; differences by method, graph, partition, compressor
 and row are here. `docs/reproduction.md` lists departures from the printed settings, and why.
@@ -61,7 +61,10 @@ _DFEDSAM_500: Methods = {**_DFEDSAM, "dispfl": {**_DFEDSAM["dispfl"], "anneal_ro
 
 
 def _oledfl(beta: float, momentum: float) -> Methods:
-    """Return OledFL's methods. Momentum is not stated: as in paper 004, whose decentralized figures are the same."""
+    """Return the settings of OledFL's methods.
+
+    The momentum is not stated; it is as in paper 004, whose decentralized figures are the same.
+    """
     return {
         "fedavg": {},
         "fedsam": {"rho": 0.1},
@@ -93,7 +96,7 @@ def _dfedsgpsm(momentum: float) -> Methods:
 
 
 def _fedsynsam(synthesis: Params) -> Methods:
-    """Return FedSynSAM's methods; lr and rho are tuned in the paper and not printed: these fit its figures."""
+    """Return the settings of FedSynSAM's methods; lr and rho are chosen to fit the paper's figures."""
     return {
         "fedavg": {},
         # "DynaFed" in its tables relies on synthetic examples alone; settings near those of DynaFed's code.

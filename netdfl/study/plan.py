@@ -25,7 +25,7 @@ Cases = dict[str, dict[str, object]]
 
 
 class FigureSpec(Strict):
-    """One figure of a sweep: `y` against `x`, a line for each combination of all else that varies.
+    """The specification of a plot: `y` against `x`, one line for each combination of other varied values.
 
     `panels` names a varied path whose values get a panel each, side by side.
     With `x: round`, `y` is a metric that a run records each round, of the nodes or of the fleet: a line for the median,
@@ -42,7 +42,7 @@ class FigureSpec(Strict):
 
 
 class Sweep(Strict):
-    """One grid: every case, at every combination of varied values, with every seed."""
+    """A grid of runs: every case, at every combination of varied values, with every seed."""
 
     scenario: dict[str, object] = Field(description="The scenario that all cells share.")
     cases: Cases = Field({}, description="By name: what a case overrides.")
@@ -54,7 +54,7 @@ class Sweep(Strict):
 
 
 class StudyFile(Strict):
-    """A study: sweeps by name."""
+    """The contents of a study file: sweeps by name."""
 
     schema_: Literal["netdfl/study/1"] = Field(alias="schema")
     name: str
@@ -63,7 +63,7 @@ class StudyFile(Strict):
 
 @dataclass(frozen=True)
 class GridPlan:
-    """One grid, ready to run. `scenario` is the file; cases and varied values are names with their overrides.
+    """A grid that is ready to run: a scenario file, cases and varied values, with names and overrides.
 
     `learning` are metrics of the fleet that are drawn by round, time and bytes.
     """
@@ -79,7 +79,7 @@ class GridPlan:
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of a grid: its case, its varied values, its seed, and the overrides that set them."""
+    """One run of a grid: its case, varied values and seed, and the overrides that set them."""
 
     case: str
     values: Values
@@ -88,14 +88,14 @@ class Cell:
 
     @property
     def words(self) -> str:
-        """The cell in words."""
+        """A description of the cell for people."""
         return ", ".join(
             [*filter(None, [self.case]), *(f"{path}={value}" for path, value in self.values), f"seed={self.seed}"]
         )
 
 
 def cells_of(plan: GridPlan, first_seed: int, shared: Sequence[str] = ()) -> Iterator[Cell]:
-    """Yield every cell of a grid; seeds count from `first_seed`. The `shared` overrides come before a cell's own."""
+    """Yield every cell of a grid, with seeds from `first_seed`; `shared` overrides precede a cell's own."""
     for case, sets in plan.cases.items():
         for combination in product(*plan.vary.values()):
             values = tuple(zip(plan.vary, combination, strict=True))
@@ -105,7 +105,7 @@ def cells_of(plan: GridPlan, first_seed: int, shared: Sequence[str] = ()) -> Ite
 
 
 def split_values(text: str) -> list[str]:
-    """Split `a,b,{kind: c, d: 1}` at commas outside of brackets and quotes."""
+    """Split `a,b,{kind: c, d: 1}` at commas outside brackets and quotes."""
     parts, depth, quote, current = [], 0, "", ""
     for char in text:
         if quote:
@@ -126,7 +126,7 @@ def split_values(text: str) -> list[str]:
 
 
 def each_value(path: str, values: Sequence[str]) -> dict[str, Sequence[str]]:
-    """Return the override for each value of a path."""
+    """Return the override for each value of a path, by the value's text."""
     return {value: [f"{path}={value}"] for value in values}
 
 
@@ -141,7 +141,7 @@ def parse_vary(text: str) -> tuple[str, list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class AxisPositions:
-    """The positions of values on an axis, by their text.
+    """The positions of values on a plot's axis, by their text.
 
     `ordered`: the values are numbers, or times, rates, sizes, so that a line between two of them has a meaning; between
     categories it has none. `labels`: the axis shows the values' texts.
@@ -177,13 +177,13 @@ _READERS: tuple[Callable[[str], float], ...] = (
 
 
 def is_study(file: Path) -> bool:
-    """Return whether a file is a study and no scenario."""
+    """Return whether a file is a study and not a scenario."""
     data = _read(file)
     return isinstance(data, dict) and data.get("schema") == SCHEMA
 
 
 def load_study(file: Path, folder: Path) -> list[GridPlan]:
-    """Return the grids of a study; their scenarios are written to `folder`. Raises InputError."""
+    """Return the grids of a study; write their scenarios to `folder`. Raises InputError."""
     try:
         study = StudyFile.model_validate(_read(file))
     except ValidationError as exc:
@@ -208,7 +208,7 @@ def _overrides(cases: Cases) -> dict[str, Sequence[str]]:
 
 
 def written(value: object) -> str:
-    """Return `value` as an override writes it."""
+    """Return `value` in the form of an override."""
     return value if isinstance(value, str) else json.dumps(value)
 
 

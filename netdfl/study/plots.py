@@ -1,4 +1,4 @@
-"""A sweep's figures: a line for each case, or points over categories, with 95 % confidence intervals."""
+"""The plots of a sweep: a line per case, or points over categories, with 95 % confidence intervals."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def draw(points: Sequence[GridPoint], drawn: FigureSpec, path: Path) -> None:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure to `path`, a PNG, and beside it as a PDF for papers."""
+    """Write a plot to `path` as PNG, and next to it as PDF for papers."""
     path.parent.mkdir(parents=True, exist_ok=True)
     for ending in (".png", ".pdf"):
         figure.savefig(path.with_suffix(ending))
 
 
 def figure_of(points: Sequence[GridPoint], drawn: FigureSpec) -> Figure:
-    """Return one figure; a line joins ordered values, and none joins categories."""
+    """Return a plot; ordered values are joined by lines, categories are not."""
     panels = _panels(points, drawn)
     num_lines = max(map(len, panels.values()))
     order = [dict(point.values)[drawn.x] for point in points if drawn.x in dict(point.values)]
@@ -98,13 +98,13 @@ def name_y(axes: Axes, drawn: FigureSpec) -> None:
 
 
 def open_frame(axes: Axes) -> None:
-    """Draw a pale grid, and axes on two sides alone."""
+    """Draw a pale grid, and axes on two sides only."""
     axes.grid(alpha=0.2)
     axes.spines[["top", "right"]].set_visible(False)
 
 
 def _panels(points: Sequence[GridPoint], drawn: FigureSpec) -> dict[str, PlotLines]:
-    """Return the lines by panel, headed by its value; one panel without a heading if no path has panels."""
+    """Return the lines of each panel, by the panel's value; a single panel without heading if none varies."""
     grouped: dict[str, list[GridPoint]] = {}
     for point in points:
         rest = tuple((name, value) for name, value in point.values if name != drawn.panels)
@@ -114,7 +114,7 @@ def _panels(points: Sequence[GridPoint], drawn: FigureSpec) -> dict[str, PlotLin
 
 
 def _lines(points: Sequence[GridPoint], drawn: FigureSpec) -> PlotLines:
-    """Return the lines by name: the values of x with estimates of y."""
+    """Return the lines by name, each with values of x and estimates of y."""
     lines: PlotLines = {}
     for point in points:
         found = estimates(point, drawn.y, log=drawn.log)
@@ -127,7 +127,7 @@ def _lines(points: Sequence[GridPoint], drawn: FigureSpec) -> PlotLines:
 
 
 def name_of(case: str, values: Values) -> str:
-    """Return the name of a line: its case, and the other varied values, each with its key unless it speaks by itself.
+    """Return the name of a line: its case, and its other varied values, each with a key unless it is clear.
 
     The key is the last part of the path, or all of it where two paths end alike.
     """
@@ -140,11 +140,11 @@ def name_of(case: str, values: Values) -> str:
 
 
 def _speaks(path: str, value: str) -> bool:
-    """Return whether a value needs no key: the name of a part, as of an algorithm or a graph."""
+    """Return whether a value is clear without its key, such as the name of an algorithm or graph."""
     named = path.rpartition(".")[2] in ("name", "kind") or "." not in path
     return named and is_word(value)
 
 
 def is_word(value: str) -> bool:
-    """Return whether a value is a word that says what it is."""
+    """Return whether a value is a word and not a number."""
     return bool(re.match(r"[A-Za-z]", value)) and value not in ("true", "false", "none", "null")

@@ -1,4 +1,4 @@
-"""The summary of cells by grid point: means with 95 % confidence intervals, and the tables of a sweep.
+"""The summary of cells by grid point: means with 95 % confidence intervals, and a sweep's tables.
 
 Differences between points are tested by paired t-tests over seeds, corrected by Holm.
 """
@@ -40,7 +40,7 @@ class Estimate(NamedTuple):
 
 
 class GridPoint(NamedTuple):
-    """A point of the grid: its case and values, the number of failed cells, and the others' figures, also by seed."""
+    """A point of the grid: its case and values, the number of failed cells, and the figures of others, also by seed."""
 
     case: str
     values: Values
@@ -50,7 +50,7 @@ class GridPoint(NamedTuple):
 
 
 def estimate(numbers: Sequence[float], confidence: float = USUAL) -> Estimate:
-    """Return the mean and its interval by Student's t; the interval of a single number is that number."""
+    """Return the mean and its interval by Student's t; for a single number the interval is that number."""
     mean = fmean(numbers)
     if len(numbers) == 1:
         return Estimate(1, mean, mean, mean)
@@ -68,7 +68,7 @@ def _quantile(freedom: int, confidence: float) -> float:
 
 
 def estimate_share(numbers: Sequence[float]) -> Estimate:
-    """Return the share of ones, with Wilson's interval, which stays within 0 and 1 and is never empty."""
+    """Return the share of ones with Wilson's interval, which stays within 0 and 1 and is never empty."""
     n, p = len(numbers), fmean(numbers)
     middle = (p + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
     half = _Z / (1 + _Z**2 / n) * math.sqrt(p * (1 - p) / n + _Z**2 / (4 * n**2))
@@ -76,7 +76,7 @@ def estimate_share(numbers: Sequence[float]) -> Estimate:
 
 
 def estimate_log(numbers: Sequence[float], confidence: float = USUAL) -> Estimate:
-    """Return the geometric mean and its interval, for errors over several orders of magnitude.
+    """Return the geometric mean and its interval, for errors that span several orders of magnitude.
 
     Numbers below the rounding of numbers around 1 count as that: an error of exactly 0 has no logarithm.
     """
@@ -95,14 +95,14 @@ def estimates(point: GridPoint, name: str, *, log: bool = False, confidence: flo
 
 
 def within(found: Estimate, name: str) -> Estimate:
-    """Return `found` with its interval cut at the figure's limits: an accuracy lies between 0 and 1."""
+    """Return `found` with its interval limited to possible values: an accuracy lies between 0 and 1."""
     if name not in PERCENT:
         return found
     return found._replace(low=min(found.mean, max(0.0, found.low)), high=max(found.mean, min(1.0, found.high)))
 
 
 def points_of(ran: Sequence[CellResult]) -> list[GridPoint]:
-    """Return the cells by their grid points, in the order of the grid."""
+    """Group cells by grid point, in the order of the grid."""
     grouped: dict[tuple[str, Values], list[CellResult]] = {}
     for each in ran:
         grouped.setdefault((each.cell.case, each.cell.values), []).append(each)
@@ -118,12 +118,12 @@ def _point(case: str, values: Values, cells: Sequence[CellResult]) -> GridPoint:
 
 
 def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return the rows below their headings, in Markdown."""
+    """Return the rows as a Markdown table with these headings."""
     return "".join(f"| {' | '.join(line)} |\n" for line in (headings, ["---"] * len(headings), *rows))
 
 
 def write_cells(path: Path, ran: Sequence[CellResult]) -> None:
-    """Write a row for each cell: case, values, seed, exit code, error, figures, run directory."""
+    """Write a CSV row for each cell: case, values, seed, exit code, error, figures, run directory."""
     found = [figures_of(each) if not each.failed else {} for each in ran]
     names = sorted({name for figures in found for name in figures})
     varied = [name for name, _ in ran[0].cell.values] if ran else []
@@ -139,7 +139,7 @@ def write_cells(path: Path, ran: Sequence[CellResult]) -> None:
 
 
 def write_points(path: Path, points: Sequence[GridPoint], logs: frozenset[str]) -> None:
-    """Write a row for each point and figure, with its interval."""
+    """Write a CSV row for each point and figure, with its interval."""
     varied = [name for name, _ in points[0].values] if points else []
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
@@ -154,7 +154,7 @@ def write_points(path: Path, points: Sequence[GridPoint], logs: frozenset[str]) 
 
 
 def deviation_of(point: GridPoint, name: str) -> float | None:
-    """Return the standard deviation over runs; None for a share of runs, and for a single run."""
+    """Return the standard deviation over runs; None for a share of runs, or a single run."""
     numbers = point.figures.get(name, ())
     return None if name in SHARES or len(numbers) < 2 else stdev(numbers)
 
@@ -165,7 +165,7 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """The difference of `first` and `second` in one figure, over their common seeds.
+    """The difference between two points in one figure, over their common seeds.
 
     `mean`, `low` and `high` are the mean of `second - first` and its 95 % interval; for a figure averaged by its
     logarithm, of the quotient. `p` is the p-value of the paired t-test, `p_holm` is corrected for all tested pairs of
@@ -185,7 +185,7 @@ class PairedDifference:
 
     @property
     def holds(self) -> bool:
-        """Whether the difference is significant, or is there in every run without chance."""
+        """Whether the difference is significant, or occurs in every run of a deterministic figure."""
         return self.p_holm < LEVEL
 
 
@@ -209,7 +209,7 @@ def holm(found: Sequence[PairedDifference]) -> list[PairedDifference]:
 
 
 def holm_corrected(p: Sequence[float]) -> list[float]:
-    """Return p-values corrected by Holm: the k-th smallest of m times m - k + 1; they never decrease."""
+    """Return p-values corrected by Holm: the k-th smallest of m times (m - k + 1), made non-decreasing."""
     corrected = [0.0] * len(p)
     most = 0.0
     for rank, index in enumerate(sorted(range(len(p)), key=p.__getitem__)):

@@ -1,4 +1,4 @@
-"""A sweep's table: on the terminal, in Markdown, CSV and LaTeX, with mean, deviation, interval and differences."""
+"""A sweep's table: on the terminal, in Markdown, CSV and LaTeX, with means, intervals and differences."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ LEGEND = (
 
 @dataclass(frozen=True)
 class SweepTable:
-    """The table of a sweep: its points, the shown figures, and the figures averaged by their logarithm."""
+    """The table of a sweep: its points, its figures, and those figures that are averaged by their logarithm."""
 
     points: Sequence[GridPoint]
     names: Sequence[str]
     logs: frozenset[str]
 
     def found(self, name: str) -> list[PairedDifference]:
-        """Return the differences in one figure."""
+        """Return the tested differences in one figure."""
         return differences(self.points, name, log=name in self.logs)
 
     def best(self, name: str) -> set[int]:
-        """Return the points that are best in a figure, or do not differ significantly from the best.
+        """Return the points that are best in a figure, or not significantly different from the best.
 
         The set is empty if that would be all of them.
         """
@@ -75,7 +75,7 @@ class SweepTable:
         return found if len(found) < len(means) else set()
 
     def markdown(self) -> str:
-        """Return the table in Markdown, its legend, and the differences."""
+        """Return the table in Markdown, with its legend and the differences."""
         rows = ([*label, *cells] for label, cells in self._rows(_in_markdown, "**{}**"))
         table = markdown_table([*self._varied(), "runs", *map(words, self.names)], rows)
         lines = [self._sentence(each) for name in self.names for each in self.found(name) if each.tested or each.holds]
@@ -84,7 +84,7 @@ class SweepTable:
         return f"{table}\n{LEGEND}\n{self._log_words()}\n## Which differences hold\n\n{TEST}.\n\n{same}{pairs}\n"
 
     def alike(self) -> list[str]:
-        """Return a sentence for each two points with equal figures, seed by seed: most likely they are one method."""
+        """Return a sentence for each two points with equal figures for every seed, which are probably one method."""
         pairs = [(a, b) for a, b in combinations(self.points, 2) if self._equal(a, b)]
         return [
             f"{called(b)} and {called(a)} are equal in every figure of the table, seed by seed: what is set for both "
@@ -100,7 +100,7 @@ class SweepTable:
         )
 
     def latex(self, title: str) -> str:
-        r"""Return the table in LaTeX, with `booktabs`; bold for the points of `best`."""
+        r"""Return the table in LaTeX (`booktabs`), with the best points in bold."""
         rows = [" & ".join([*map(tex, label), *cells]) for label, cells in self._rows(_in_tex, "\\textbf{{{}}}")]
         heading = " & ".join([*map(tex, self._varied()), "runs", *(tex(words(name)) for name in self.names)])
         columns = "l" * len(self._varied()) + "r" * (1 + len(self.names))
@@ -115,7 +115,7 @@ class SweepTable:
         )
 
     def write_differences(self, path: Path) -> None:
-        """Write a row for each pair and figure."""
+        """Write a CSV row for each pair of points and figure."""
         with path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             head = ["figure", "first", "second", "seeds", "difference", "low", "high", "p", "p_holm", "holds"]
@@ -127,7 +127,7 @@ class SweepTable:
                 writer.writerow([each.figure, *ends, each.seeds, *numbers, each.holds])
 
     def show(self, title: str, console: Console) -> None:
-        """Print a table for each figure, so that nothing is cut on a narrow terminal, and below it what holds."""
+        """Print one table for each figure, and below it the significant differences."""
         for line in self.alike():
             console.print(f"note: {line}", markup=False, highlight=False)
         for name in self.names:
@@ -141,7 +141,7 @@ class SweepTable:
                 console.print(line, markup=False, highlight=False)
 
     def _told(self, name: str) -> list[str]:
-        """Return a sentence for each difference in a figure that holds, or that none of those tested does."""
+        """Return a sentence for each significant difference in a figure, or that there is none."""
         found = self.found(name)
         held, tested = [each for each in found if each.holds], [each for each in found if each.tested]
         if held or not tested:
@@ -154,7 +154,7 @@ class SweepTable:
         return [estimates(point, name, log=name in self.logs) for point in self.points]
 
     def _varied(self) -> list[str]:
-        """Return the headings of the first columns."""
+        """Return the headings of the columns that identify a point."""
         names = [name for name, _ in self.points[0].values] if self.points else []
         return [*(["case"] if any(point.case for point in self.points) or not names else []), *names]
 
@@ -172,7 +172,7 @@ class SweepTable:
             yield self._label(point), [runs(point, list(found.values())), *marked]
 
     def _parts(self, point: GridPoint, name: str, found: Estimate | None) -> tuple[str, str, str]:
-        """Return mean, deviation and interval as text."""
+        """Return the mean, deviation and interval of a figure as text."""
         if found is None:
             return "-", "", ""
         spread = deviation_of(point, name)
@@ -184,14 +184,14 @@ class SweepTable:
         return f"Of {' and '.join(logs)} the geometric mean, without a deviation.\n" if logs else ""
 
     def _sentence(self, each: PairedDifference) -> str:
-        """Return a difference in words."""
+        """Return a difference as a sentence."""
         what = f"{words(each.figure)}, {self._size(each)}"
         if not each.tested:
             return f"{what} in every run"
         return f"{what}, p {each.p:.2g}, corrected {each.p_holm:.2g}: {'holds' if each.holds else 'does not hold'}"
 
     def _size(self, each: PairedDifference) -> str:
-        """Return the two points of a difference and its size, with its interval where chance is involved."""
+        """Return the names of two points and the size of their difference as text, with an interval if random."""
         is_log = each.figure in self.logs
         mean, low, high = (f"{x:.4g}" if is_log else _signed(each.figure, x) for x in (each.mean, each.low, each.high))
         unit = " times as much" if is_log else " points" if each.figure in PERCENT else ""
@@ -208,18 +208,18 @@ def _in_tex(mean: str, deviation: str, interval: str) -> str:
 
 
 def called(point: GridPoint) -> str:
-    """Return a point's name: its case and values."""
+    """Return a point's name, made of its case and values."""
     return name_of(point.case, point.values) or "all"
 
 
 def runs(point: GridPoint, found: Sequence[Estimate | None]) -> str:
-    """Return how many runs count at a point, and how many failed."""
+    """Return a text with the numbers of counted and failed runs at a point."""
     count = max((each.cells for each in found if each is not None), default=0)
     return f"{count} ({point.num_failed} failed)" if point.num_failed else f"{count}"
 
 
 def number(name: str, value: float) -> str:
-    """Return a figure's value as a person reads it."""
+    """Return a figure's value as text for people."""
     if name in PERCENT:
         return f"{100 * value:.1f}%"
     return format_bytes(round(value)) if name == "bytes_sent" else f"{value:.3g}"
@@ -232,5 +232,5 @@ def _signed(name: str, value: float) -> str:
 
 
 def tex(text: str) -> str:
-    """Return `text` for LaTeX, with its special characters escaped."""
+    """Return `text` with the special characters of LaTeX escaped."""
     return "".join(_SPECIAL.get(char, char) for char in text)

@@ -1,4 +1,4 @@
-"""The runs that measure a printed number, or the reason why none can.
+"""The runs that measure a printed number, or the reason why there are none.
 
 The papers' numbers are data, every cell of their tables: `tables.csv` has a row per number, as printed, with errors of
 print named in `notes`.
@@ -24,7 +24,7 @@ _NAMES = {"D-PSGD": "dpsgd", "DynaFed": "dynafed_synonly"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedFigure:
-    """One printed number, with its setting.
+    """A number printed in a paper, with its setting.
 
     `paper` is the paper's number in the collection and its name, `003-FedSynSAM`; `table` is as printed,
     `TII`. `metric` is test_acc, train_acc, gap (all in percent), rounds_to_75 (percent) and the like.
@@ -47,13 +47,13 @@ class PublishedFigure:
 
     @property
     def method(self) -> str:
-        """The catalog's name of the algorithm; FedSynSAM's DynaFed is `dynafed_synonly`."""
+        """The catalog name of the algorithm; FedSynSAM's DynaFed is `dynafed_synonly`."""
         return _NAMES.get(self.algorithm, self.algorithm.lower().replace("-", "_"))
 
 
 @cache
 def figures() -> tuple[PublishedFigure, ...]:
-    """Return all printed numbers, in the order of the papers and their tables."""
+    """Return all printed numbers, in the order of papers and tables."""
     text = files("netdfl.study").joinpath("tables.csv").read_text(encoding="utf-8")
     return tuple(_figure(row) for row in csv.DictReader(text.splitlines()))
 
@@ -87,7 +87,7 @@ def _listed(names: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class FigureSetup:
-    """A printed number with its label, and the scenario and overrides that measure it, or why there are none.
+    """A printed number with its label, and the scenario and overrides that measure it, or the reason for none.
 
     `label` is `dataset/partition/graph/algorithm/compressor/row`, without parts that are the same in the whole table.
     """
@@ -100,7 +100,7 @@ class FigureSetup:
 
 
 def trials(figures: Sequence[PublishedFigure]) -> list[FigureSetup]:
-    """Return a setup for every number of a table, in its order."""
+    """Return a setup for every number of a table, in order."""
     parts = [_parts(figure) for figure in figures]
     varies = [len({part[i] for part in parts}) > 1 for i in range(len(parts[0]))]
     always = (0, 1, 3)
@@ -109,7 +109,7 @@ def trials(figures: Sequence[PublishedFigure]) -> list[FigureSetup]:
 
 
 def _parts(figure: PublishedFigure) -> tuple[str, ...]:
-    """Return the parts of a cell's name. Graphs are named where a method could have several."""
+    """Return the parts of a cell's label. Graphs are included if a method could have several."""
     graph = figure.topology.removeprefix("server, ").partition(",")[0].partition(" (")[0]
     graph = graph if figure.topology in _NAMED_GRAPHS else ""
     row = figure.notes.removeprefix("equal-compute ").partition(":")[0] if _variant(figure) else ""
@@ -135,7 +135,7 @@ def _trial(figure: PublishedFigure, label: str) -> FigureSetup:
 
 
 def _resolve(figure: PublishedFigure) -> tuple[str, tuple[str, ...]]:
-    """Return the scenario file and the overrides of a figure. Raises KeyError with the reason if there are none."""
+    """Return the scenario file and overrides of a figure. Raises KeyError with the reason if there are none."""
     for known in (papers.NOT_HELD.get(figure.dataset), papers.NOT_MEASURED.get(figure.metric)):
         if known:
             raise KeyError(known)
@@ -169,7 +169,7 @@ def _known(table: Mapping[Any, object], key: object, what: str) -> Any:
 
 
 def select(found: Sequence[FigureSetup], globs: Sequence[str]) -> list[FigureSetup]:
-    """Return the setups whose label, or a part of it, matches one of `globs` in any case; all without globs.
+    """Return the setups whose label, or a part of it, matches one of `globs` (any case); all without globs.
 
     Raises InputError for a glob that matches nothing.
     """
@@ -185,11 +185,11 @@ def _matches(trial: FigureSetup, glob: str) -> bool:
 
 
 def _names(label: str) -> Iterator[str]:
-    """Yield the label and every part of it that begins and ends at a slash."""
+    """Yield the label and every part of it between slashes."""
     parts = label.split("/")
     yield from ("/".join(parts[i:j]) for i in range(len(parts)) for j in range(i + 1, len(parts) + 1))
 
 
 def scenario_of(trial: FigureSetup, folder: Path) -> Path:
-    """Return the file of a setup's scenario in `folder`."""
+    """Return the path of a setup's scenario file in `folder`."""
     return folder / f"{trial.file}.yaml"

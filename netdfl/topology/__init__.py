@@ -1,1 +1,1 @@
-"""Graphs, their schedules, mixing weights and neighbor selection: the channels of each round, and their weights."""
+"""Graphs, their schedules, mixing weights and neighbor selection: who sends to whom, and with which weight."""

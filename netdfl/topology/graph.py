@@ -46,7 +46,7 @@ class Graph:
 
     @classmethod
     def undirected(cls, num_nodes: int, links: Iterable[Sequence[int]] | NDArray[np.integer[Any]]) -> Graph:
-        """Make both edges of every link. Raises ValueError as the constructor does."""
+        """Return a graph with both edges of every two-way link. Raises ValueError as the constructor does."""
         pairs = _pairs(links)
         return cls(num_nodes, np.concatenate([pairs, pairs[:, ::-1]]))
 
@@ -150,7 +150,7 @@ def _check(num_nodes: int, pairs: NDArray[np.int64]) -> None:
 
 
 def _distinct(codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return each of `codes` once, sorted; `np.unique` takes four times as long, because it hashes them first."""
+    """Return each of `codes` once, sorted, four times as fast as `np.unique`."""
     ordered = np.sort(codes)
     first = np.ones(len(ordered), bool)
     np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
@@ -158,7 +158,7 @@ def _distinct(codes: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def split(values: NDArray[Any], lengths: NDArray[np.int64]) -> tuple[tuple[Any, ...], ...]:
-    """Split `values` into parts of these `lengths`, as plain numbers."""
+    """Split `values` into parts of these `lengths`, as tuples of plain numbers."""
     flat, ends = tuple(values.tolist()), np.cumsum(lengths).tolist()
     return tuple(flat[start:end] for start, end in zip([0, *ends], ends, strict=False))
 
@@ -172,7 +172,7 @@ def _reached(neighbors: Neighbors) -> set[NodeId]:
 
 
 def count_words(num_nodes: int, num_links: int, *, directed: bool) -> str:
-    """Return a graph's size in words: `8 nodes, 8 edges, each both ways (16 links)`, or `8 nodes, 24 one-way links`."""
+    """Return a graph's size as text: `8 nodes, 8 edges, each both ways (16 links)`, or `8 nodes, 24 one-way links`."""
     nodes = f"{num_nodes:,} node{'s' * (num_nodes != 1)}"
     if directed:
         return f"{nodes}, {num_links:,} one-way link{'s' * (num_links != 1)}"
@@ -182,7 +182,7 @@ def count_words(num_nodes: int, num_links: int, *, directed: bool) -> str:
 
 
 def redrawn_words(every: int, *, chosen: bool = False, server: bool = False) -> str:
-    """Return in words how often a graph is redrawn (0: never), or that a part of it is `chosen` in each round."""
+    """Return a text on how often a graph is redrawn (0: never), or that a part of it is `chosen` in each round."""
     if chosen and not every:
         return "the server draws clients anew every round" if server else "nodes choose among neighbors every round"
     return "static" if not every else "redrawn every round" if every == 1 else f"redrawn every {every} rounds"

@@ -73,7 +73,10 @@ class Network:
         return self.topology.time_varying or chosen or sampled
 
     def graph(self, round: int) -> Graph:
-        """Return the graph of messages in `round`; where receivers don't know senders, no single node can draw it."""
+        """Return the graph of messages in `round`.
+
+        Where receivers don't know their senders, no single node can draw it.
+        """
         if self.server is None:
             return self._selected(round)
         active = self._participants(round)
@@ -93,13 +96,13 @@ class Network:
         return view._replace(may_hear=hears, may_send_to=sends_to)
 
     def senders(self, node: NodeId, round: int) -> tuple[NodeId, ...]:
-        """Return the nodes with an edge to `node` in `round`; where senders choose, those that may choose it."""
+        """Return the nodes with an edge to `node` in `round`; where senders choose, those that may choose `node`."""
         if self.server is None and not self.receivers_know:
             return self._possible(node, round)[0]
         return self.view(node, round).in_neighbors or ()
 
     def matrix(self, round: int) -> Matrix:
-        """Compute M of `round` from the views, shape (n, n), receiver-row convention."""
+        """Return the mixing matrix M of `round`, computed from the views: shape (n, n), one row per receiver."""
         matrix = np.zeros((self.num_nodes, self.num_nodes))
         for node in range(self.num_nodes):
             view = self.view(node, round)

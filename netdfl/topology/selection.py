@@ -1,4 +1,4 @@
-"""Choices in a round: a node's receivers among its neighbors, asking and answering nodes, a server's participants."""
+"""The choices made in a round: a node's receivers, asking and answering nodes, a server's participants."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Selection(Protocol):
     receivers_know: bool
 
     def select(self, node: NodeId, round: int, candidates: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
-        """Return the receivers of `node` among `candidates`, in their order. Repeated calls return the same."""
+        """Return the receivers of `node` among `candidates`, in the same order. Repeated calls return the same."""
 
 
 class AllNeighbors:
@@ -42,12 +42,12 @@ class AllNeighbors:
 
 
 class PrivateSelection:
-    """Another selection's choice, hidden from receivers: for methods that choose again during the run."""
+    """A selection that makes another one's choice, hidden from receivers, for methods that choose again at run time."""
 
     receivers_know = False
 
     def __init__(self, among: Selection) -> None:
-        """Make the choices of `among`."""
+        """Make the choices of the selection `among`."""
         self.select = among.select
 
 
@@ -103,7 +103,7 @@ def sampled(num_clients: int, streams: Streams, /, *, participation: PositiveFlo
 
 
 class Halves:
-    """A `Selection` for two fixed halves of a fleet: active nodes ask passive neighbors, passive nodes ask no one."""
+    """The selection for two fixed halves of a fleet: active nodes ask passive neighbors, passive nodes ask no one."""
 
     def __init__(self, passive: frozenset[NodeId], among: Selection | None = None) -> None:
         """Make all nodes but `passive` active; `among` selects the nodes that they ask."""
@@ -131,5 +131,5 @@ def halves(topology: Topology, among: Selection | None = None) -> Halves:
 
 
 def inside(graph: Graph, split: Halves) -> tuple[Edge, ...]:
-    """Return the links of `graph` with both ends in the same half, each once."""
+    """Return the links of `graph` whose ends are both in the same half, each once."""
     return tuple((a, b) for a, b in graph.edges if a < b and (a in split.passive) == (b in split.passive))

@@ -1,4 +1,4 @@
-"""Spectral figures of a mixing matrix: the sums that it conserves, and how fast it brings nodes together."""
+"""Spectral figures of a mixing matrix: which sums it conserves, and how fast nodes reach consensus."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Spectrum: TypeAlias = NDArray[np.complex128]
 
 @dataclass(frozen=True, slots=True)
 class Stochasticity:
-    """Whether rows and columns of a nonnegative matrix sum to 1, and whether it is symmetric."""
+    """The properties of a nonnegative matrix: whether rows and columns sum to 1, and whether it is symmetric."""
 
     rows: bool
     columns: bool
@@ -27,7 +27,7 @@ class Stochasticity:
 
     @property
     def kind(self) -> Literal["doubly", "row", "column", "none"]:
-        """The kind in one word: doubly stochastic, row stochastic, column stochastic, or none of them."""
+        """The kind of the matrix: doubly stochastic, row stochastic, column stochastic, or none."""
         if self.rows and self.columns:
             return "doubly"
         return "row" if self.rows else "column" if self.columns else "none"
@@ -44,7 +44,7 @@ def stochasticity(matrix: Matrix) -> Stochasticity:
 
 
 def psi(matrix: Matrix) -> float:
-    """Return the 2-norm of M - 11^T/n: the largest factor by which one exchange keeps disagreement.
+    """Return the 2-norm of M - 11^T/n, the largest factor by which one exchange can leave disagreement.
 
     It is max(|lambda_2|, |lambda_n|) where M is symmetric, and 1 means no contraction.
     """
@@ -71,7 +71,7 @@ def _eigenvalues(matrix: Matrix) -> NDArray[np.inexact]:
 
 
 def _projected(mixing: MixingMatrix) -> Matrix:
-    """Project the matrix on at most `_KRYLOV` powers of it on a random vector: Arnoldi's method, shape (k, k)."""
+    """Return the matrix projected on a Krylov space by Arnoldi's method: shape (k, k), k at most `_KRYLOV`."""
     graph, n = mixing.graph, mixing.graph.num_nodes
     basis, small = np.zeros((_KRYLOV + 1, n)), np.zeros((_KRYLOV + 1, _KRYLOV))
     x = np.random.default_rng(0).standard_normal(n)

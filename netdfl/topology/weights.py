@@ -22,7 +22,7 @@ Shares = tuple[tuple[float, ...], ...]
 
 
 class NodeWeights(NamedTuple):
-    """One node's part of M: its diagonal entry, its row (`received`) and its column (`sent`)."""
+    """The entries of the mixing matrix M for one node: its diagonal entry, row (`received`) and column (`sent`)."""
 
     own: float
     received: Mapping[NodeId, float]
@@ -31,14 +31,14 @@ class NodeWeights(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class MixingMatrix:
-    """M in sparse form: `on_edges[e]` is M at (dst, src) of the graph's edge e, `on_self` the diagonal."""
+    """The mixing matrix M in sparse form: `on_edges[e]` is M at (dst, src) of edge e, `on_self` is the diagonal."""
 
     graph: Graph
     on_edges: Vector
     on_self: Vector
 
     def node(self, node: NodeId) -> NodeWeights:
-        """Return the weights that concern `node`."""
+        """Return the row, column and diagonal entry of `node`."""
         own, received, sent = self._by_node
         row = self.graph.in_neighbors(node), received[node]
         column = self.graph.out_neighbors(node), sent[node]
@@ -47,7 +47,7 @@ class MixingMatrix:
 
     @cached_property
     def _by_node(self) -> tuple[list[float], Shares, Shares]:
-        """The weights of all nodes in one pass: own weights, and the weights of in- and out-neighbors."""
+        """The weights of all nodes, computed in one pass: own weights, and weights of in- and out-neighbors."""
         graph = self.graph
         received = split(self.on_edges[graph.by_receiver], graph.in_degrees)
         return self.on_self.tolist(), received, split(self.on_edges, graph.out_degrees)

@@ -1,4 +1,4 @@
-"""Checks of compression: the meaning of `auto` on a graph, unsuitable schemes, and warnings."""
+"""The checks of compression: what `auto` means on a graph, unsuitable schemes, and warnings."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def compression_fits(scenario: Scenario) -> Iterator[CheckFinding]:
 
 
 def _without_gamma(scenario: Scenario, scheme: str) -> tuple[str, str] | None:
-    """Return why the step size gamma has no effect here, and a remedy; None where it has one."""
+    """Return the reason why the step size gamma has no effect here, and a remedy; None if it has one."""
     if scenario.has_server:
         return f"{scenario.algorithm.kind} has a server", "remove it; server_lr is the server's step size"
     if is_literal(scenario):
@@ -61,7 +61,7 @@ def _without_gamma(scenario: Scenario, scheme: str) -> tuple[str, str] | None:
 
 
 def _unsuitable(scenario: Scenario, scheme: str) -> tuple[str, str] | None:
-    """Return why the scheme can't compress for this algorithm, and a remedy; None where it can."""
+    """Return the reason why the scheme can't compress for this algorithm, and a remedy; None if it can."""
     name, traits = scenario.algorithm.kind, scenario.algorithm.traits
     if traits.family not in ("gossip", "server"):
         return f"{name} exchanges whole models, one pair at a time or late", "remove compression"
@@ -87,7 +87,7 @@ def _unsuitable(scenario: Scenario, scheme: str) -> tuple[str, str] | None:
 
 
 def _on_wrong_graph(scenario: Scenario) -> tuple[str, str] | None:
-    """Return why the scheme can't run on this graph, and a remedy; None where it can.
+    """Return the reason why the scheme can't run on this graph, and a remedy; None if it can.
 
     None also where the graph can't be drawn.
     """
@@ -105,7 +105,7 @@ def _on_wrong_graph(scenario: Scenario) -> tuple[str, str] | None:
 
 
 def warnings(scenario: Scenario) -> Iterator[str]:
-    """Yield a sentence for each problem that theory or a trial of the compressor predicts."""
+    """Yield a warning for each problem that theory or a trial of the compressor predicts."""
     compression = scenario.compression
     if compression is None:
         return
@@ -127,7 +127,7 @@ def warnings(scenario: Scenario) -> Iterator[str]:
 
 
 def _lost(scenario: Scenario, compression: CompressionPart) -> tuple[float, float]:
-    """Return the relative error |x - C(x)|^2 / |x|^2 at the model's size, and the share of C(x) under `gamma: auto`."""
+    """Return the relative compression error |x - C(x)|^2 / |x|^2, and the scale of C(x) under `gamma: auto`."""
     from netdfl.mixing.compressed.step_size import ScaledCompressor, sample_size, trial
 
     compressor: Compressor = compression.build()
@@ -137,7 +137,7 @@ def _lost(scenario: Scenario, compression: CompressionPart) -> tuple[float, floa
 
 
 def _parameters(scenario: Scenario) -> int:
-    """Return the number of the model's parameters; 65536 where the task or missing data do not reveal it."""
+    """Return the number of the model's parameters; 65536 if it can't be determined."""
     if not isinstance(scenario.task, Training):
         return int(scenario.task.params.get("dim", _IF_UNKNOWN))
     try:
@@ -147,7 +147,7 @@ def _parameters(scenario: Scenario) -> int:
 
 
 def _less_noise(compression: CompressionPart) -> str:
-    """Return the setting with which the compressor keeps more energy than it adds."""
+    """Return the settings that reduce the compressor's noise to less than the energy it keeps."""
     params = compression.params
     if params.get("unbiased"):
         return "unbiased: false"

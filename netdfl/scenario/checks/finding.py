@@ -9,7 +9,7 @@ from netdfl.scenario.model.schema import Scenario
 
 
 class CheckFinding(NamedTuple):
-    """A mistake (`what`) at `path`, its remedy, and the expected value.
+    """A mistake in a scenario: its description `what`, its place `path`, its remedy, and the expected value.
 
     With `key` the key is at fault instead of its value. A `notice` is reported and refuses nothing.
     """

@@ -1,4 +1,4 @@
-"""Checks of the graph: whether it can be drawn and suits the algorithm; and of augmentation, which needs images."""
+"""The checks of the graph: whether it can be drawn and suits the algorithm; and of augmentation."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _TOLERANCE = 1e-9
 
 
 def somebody_to_talk_to(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that a graph without a server has at least two nodes."""
+    """Check that there are at least two nodes, unless the algorithm has a server."""
     if scenario.nodes == 1 and not scenario.has_server:
         what = f"one node has no neighbors: on {scenario.topology.kind} it would train alone"
         yield CheckFinding(("nodes",), what, "use 2 nodes or more")
 
 
 def server_and_star(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that a server algorithm runs on a star, and no other algorithm does."""
+    """Check that a server algorithm runs on a star graph, and that no other algorithm does."""
     name, graph, path = scenario.algorithm.kind, scenario.topology.kind, ("topology", "kind")
     if scenario.has_server and graph != "star":
         yield CheckFinding(
@@ -62,7 +62,7 @@ def graph_fits(scenario: Scenario) -> Iterator[CheckFinding]:
 
 
 def graph_notices(scenario: Scenario) -> Iterator[str]:
-    """Yield a notice for each thing in the graph's file that the graph leaves out."""
+    """Yield a notice for each element of the graph's file that the graph leaves out."""
     if scenario.topology.params.get("file"):
         yield from build_topology(scenario).notes
 
@@ -82,7 +82,7 @@ def _matrix_suits(scenario: Scenario, topology: Topology, network: Network) -> I
 
 
 def _alternatives(scenario: Scenario, kind: str) -> list[str]:
-    """Return two algorithms for matrices of this kind, whose defaults agree most with the scenario's parameters."""
+    """Return two algorithms that work with matrices of this kind and are closest to the scenario's parameters."""
     own = set(scenario.algorithm.params.items())
 
     def alike(name: str) -> int:

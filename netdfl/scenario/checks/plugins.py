@@ -1,4 +1,4 @@
-"""Trials of a user's own parts: each is built and used once before there is a fleet."""
+"""The trials of a user's own parts: each is built and used once before there is a fleet."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _ROUNDS = 3
 
 
 def own_parts(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Part]]:
-    """Yield every own part below `value`, with the path of the key that names it."""
+    """Yield every user's own part below `value`, with the path of the key that names it."""
     if isinstance(value, Part) and type(value).own:
         yield (*path, type(value).key), value
     children: Mapping[str | int, object] = value if isinstance(value, Mapping) else {}
@@ -54,14 +54,14 @@ def own_parts(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple
 
 
 def without_data(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Yield the mistakes of own parts that need no data."""
+    """Yield the mistakes of a user's own parts that need no data."""
     if any(part.own in _TRIALS for _, part in own_parts(scenario)):
         with ALONE, kept_streams():
             yield from list(_tried(scenario, _TRIALS, scenario))
 
 
 def with_data(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Yield the mistakes of own datasets, partitions, models and augmentations; nothing without the data."""
+    """Yield the mistakes of a user's own datasets, partitions, models and augmentations; nothing without data."""
     task = scenario.task
     if not isinstance(task, Training) or not any(part.own in _DATA_TRIALS for _, part in own_parts(task)):
         return
@@ -106,7 +106,7 @@ def _tried(
 
 @contextmanager
 def _using(part: Part, doing: str) -> Iterator[None]:
-    """Report an exception inside the block as a fault of the part's return value."""
+    """Report an exception inside the context as a fault of the part's return value."""
     try:
         yield
     except OwnPartError:
@@ -163,7 +163,7 @@ def _algorithm(part: Part, scenario: Scenario) -> None:
 
 
 def _trains(algorithm: Algorithm, scenario: Scenario) -> None:
-    """Check the result of one local round on a toy problem.
+    """Check the result of one local round of a user's own algorithm on a toy problem.
 
     An algorithm that fails on this problem for another reason may need another problem, and passes.
     """
@@ -193,7 +193,7 @@ def _compression(part: Part, scenario: Scenario) -> None:
 
 
 def _carried(compressor: Compressor, vector: Tensor) -> None:
-    """Encode the compressor's output as a message of the wire, and decode it again."""
+    """Check that the compressor's output can be sent: encode it as a message, and decode the message."""
     from netdfl.mixing.payloads import pack_encoded, unpack_encoded
     from netdfl.transport import wire
 
@@ -277,7 +277,7 @@ def _model(part: Part, context: WithData) -> CheckFinding | None:
 
 
 def _tried_steps(scenario: Scenario, data: SharedData, model: FlatModel) -> list[str]:
-    """Return the notices of a trial of local steps; empty where the algorithm can't be built."""
+    """Return notices from a trial of local steps; empty if the algorithm can't be built."""
     import torch
 
     from netdfl.training.trial import EXAMPLES, fit_ways
@@ -293,7 +293,7 @@ def _tried_steps(scenario: Scenario, data: SharedData, model: FlatModel) -> list
 
 
 def _gives_probabilities(part: Part, said: Tensor) -> CheckFinding | None:
-    """Return a notice if the model ends in a softmax.
+    """Return a notice if the model's outputs are probabilities already, so it ends in a softmax.
 
     Cross-entropy applies a softmax itself, and with two the gradients nearly vanish.
     """

@@ -1,4 +1,4 @@
-"""Checks of the ways to survive message loss: whether each suits the graph and the algorithm."""
+"""The checks of the ways to survive message loss: whether each suits the graph and the algorithm."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def survives(scenario: Scenario) -> Iterator[CheckFinding]:
 
 
 def catches_up(scenario: Scenario) -> str:
-    """Return why a node that kept its state can't skip missed rounds; empty where it can.
+    """Return the reason why a node that kept its state can't skip missed rounds; empty if it can.
 
     It can where nodes send whole vectors or shares: its vector or mass is valid in any round.
     """
@@ -46,7 +46,7 @@ def catches_up(scenario: Scenario) -> str:
 
 
 def rejoins(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that `rejoin_weight` is only set for push-sum, and `rejoin: catch_up` only where a node can catch up."""
+    """Check that `rejoin_weight` is set only for push-sum, and `rejoin: catch_up` only where rounds can be skipped."""
     why = catches_up(scenario)
     for index, event in enumerate(scenario.events):
         if event.get("rejoin") == "catch_up" and why:
@@ -57,7 +57,7 @@ def rejoins(scenario: Scenario) -> Iterator[CheckFinding]:
 
 
 def automatic(scenario: Scenario) -> tuple[Delivery, str]:
-    """Return the delivery that `auto` stands for, and a notice; the notice is empty for plain delivery."""
+    """Return the delivery that `auto` stands for, and a notice, which is empty for plain delivery."""
     losing = what_loses(scenario) if is_push(scenario) else ""
     if not losing:
         return Plain(), ""
@@ -71,7 +71,7 @@ def automatic(scenario: Scenario) -> tuple[Delivery, str]:
 
 
 def resent_too_late(scenario: Scenario) -> Iterator[str]:
-    """Yield a notice where the deadline is over before a lost message can be sent again and arrive.
+    """Yield a notice if a lost message can't be repeated and arrive before the deadline.
 
     Concerns algorithms that use a message in its own round alone.
     """
@@ -102,7 +102,7 @@ def _mean_latency_ns(scenario: Scenario) -> int:
 
 
 def what_loses(scenario: Scenario) -> str:
-    """Return the link rule or the event that may lose messages; empty where none does."""
+    """Return the link rule or event that may lose messages; empty if there is none."""
     for selector, rules in block(scenario.links).items():
         for key, value in rules.items():
             if _loses(key, value):
@@ -117,7 +117,7 @@ def what_loses(scenario: Scenario) -> str:
 
 
 def _loses(key: str, value: object) -> bool:
-    """Whether a rule drops messages: by loss, detected damage, a bounded queue, or a link that is down."""
+    """Return whether a rule can drop messages: by loss, detected damage, a bounded queue, or a link that is down."""
     if key == "state":
         return value in ("down_drop", "down_reset")
     if key not in SLOTS or (isinstance(value, Mapping) and "scale" in value):

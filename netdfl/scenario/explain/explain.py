@@ -1,4 +1,4 @@
-"""The figures of a fleet before it runs: its graph, weights, traffic, data and events."""
+"""The figures of a fleet before it runs: graph, weights, traffic, data and events."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SPECTRUM_NODES = 1500
 
 @dataclass(frozen=True)
 class NumberRange:
-    """The least, the mean and the greatest of some numbers."""
+    """The minimum, mean and maximum of some numbers."""
 
     min: int
     mean: float
@@ -42,7 +42,7 @@ class NumberRange:
 
     @classmethod
     def of(cls, numbers: NDArray[np.integer]) -> NumberRange:
-        """Summarize `numbers`."""
+        """Compute the minimum, mean and maximum of `numbers`."""
         return cls(int(numbers.min()), round(float(numbers.mean()), 3), int(numbers.max()))
 
 
@@ -112,7 +112,7 @@ class TrafficFacts:
 
 @dataclass(frozen=True)
 class CompressionFacts:
-    """How messages are compressed, and how much a node keeps for it."""
+    """The compression of messages, and the memory that a node needs for it."""
 
     kind: str
     params: Mapping[str, object]
@@ -135,7 +135,7 @@ class LabelTable:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Everything that `netdfl explain` shows."""
+    """All contents of the output of `netdfl explain`."""
 
     scenario: Scenario
     graph: GraphFacts
@@ -252,7 +252,7 @@ def _task(scenario: Scenario) -> TaskFacts:
 
 
 def _traffic(scenario: Scenario, network: Network, rounds: range, task: TaskFacts) -> TrafficFacts:
-    """Compute the traffic from the vectors alone; single numbers and masks beside them are small and left out."""
+    """Compute the traffic from the vectors alone; additional numbers and masks are small and left out."""
     steps = scenario.algorithm.params.get("gossip_steps", 1)
     messages = steps * sum(network.graph(round).num_edges for round in rounds) / len(rounds)
     compression, traits = scenario.compression, scenario.algorithm.traits
@@ -268,7 +268,7 @@ def _traffic(scenario: Scenario, network: Network, rounds: range, task: TaskFact
 
 
 def _frame_bytes(scenario: Scenario, *vectors: Mapping[str, Array]) -> int:
-    """Return the size in bytes of one frame that carries all the vectors."""
+    """Return the size in bytes of a frame that carries all these vectors."""
     arrays = {f"{place}{name}": array for place, vector in enumerate(vectors) for name, array in vector.items()}
     payload = Payload(arrays, {"w": 1.0} if is_push(scenario) else {})
     return frame_size(payload)
@@ -301,7 +301,7 @@ def _compression(scenario: Scenario, network: Network, task: TaskFacts) -> Compr
 
 
 def _labels(scenario: Scenario) -> tuple[LabelTable | None, list[str]]:
-    """Return the label counts of each client where targets are classes, and notices about the data."""
+    """Return the label counts of each client if targets are classes, and notices about the data."""
     from netdfl.training.data.partitions import label_counts
     from netdfl.training.data.sharing import share_out
 

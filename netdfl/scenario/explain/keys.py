@@ -47,7 +47,7 @@ CATALOGUE: Mapping[str, Choices] = {
 
 
 def _rows_of_parts(what: str) -> list[dict[str, object]]:
-    """Return a row for each part of a table: name, help, parameters with defaults, source, full text."""
+    """Return a row for each part in a table: name, help, parameters with defaults, source, full text."""
     choices = CATALOGUE[what]
     return [_part_row(kind, entry, choices.model(kind)) for kind, entry in choices.table().items()]
 
@@ -61,7 +61,7 @@ def _part_row(kind: str, entry: object, model: type[BaseModel]) -> dict[str, obj
 
 
 def _parameters(model: type[BaseModel]) -> dict[str, object]:
-    """Return each parameter's default as a scenario writes it; `required` where there is none."""
+    """Return each parameter's default as a scenario writes it; `required` if there is none."""
     names = set(model.model_fields) - {"kind"}
     if issubclass(model, Part) and model.function is not None:
         names = set(model.parameters.values())
@@ -151,7 +151,7 @@ def rows(what: str) -> list[dict[str, object]]:
 
 
 def _key(name: str, field: FieldInfo) -> list[dict[str, object]]:
-    """Return the rows of a key: the parts to choose from, the key's own keys, or the key itself."""
+    """Return the rows of a key: the parts to choose from, or the keys inside it, or the key itself."""
     if name == "events":
         return [_action(action) for action in EVENT.names()]
     for table, choices in CATALOGUE.items():
@@ -162,7 +162,7 @@ def _key(name: str, field: FieldInfo) -> list[dict[str, object]]:
 
 
 def _action(action: str) -> dict[str, object]:
-    """Return the row of an event: its action's name and the other keys, without those for the time."""
+    """Return the row of an event: the name of its action, and its keys other than times."""
     model = event_model(action)
     own = {key: field for key, field in _fields(model).items() if key not in {action, *WHEN.values()}}
     parameters = {key: _default(key, field, model) for key, field in own.items()}
@@ -170,7 +170,7 @@ def _action(action: str) -> dict[str, object]:
 
 
 def _model(field: FieldInfo) -> type[BaseModel] | None:
-    """Return the model of a key that is a mapping with keys of its own; None for any other key."""
+    """Return the pydantic model of a key whose value is a mapping with fixed keys; None for other keys."""
     if (record := _record(field)) is not None:
         return record_model(record)
     found: object = field.annotation
@@ -202,7 +202,7 @@ def _said_of(name: str, doc: str) -> str:
 
 
 def _default(name: str, field: FieldInfo, model: type[BaseModel]) -> object:
-    """Return a default as a scenario writes it; for a mapping with keys of its own, where its keys are listed."""
+    """Return a default as a scenario writes it; for a mapping with fixed keys, a reference to their list."""
     if field.is_required():
         return "required"
     plain = field.default

@@ -42,7 +42,7 @@ def link_rules(scenario: Scenario, network: Network | None = None) -> list[dict[
 
 
 def keep_order(scenario: Scenario) -> bool:
-    """Whether the rules of all links and events let no message overtake an earlier one of its link."""
+    """Return whether no rule of any link or event lets a message overtake an earlier one of its link."""
     if scenario.world.loss_layer == "packet":
         return True  # packets may overtake each other, but TCP hands messages over in order
     entries = (*block(scenario.links).values(), *scenario.events)
@@ -80,10 +80,10 @@ def _row(of: str, event: int | None, key: str, value: Any) -> dict[str, Any]:
 
 
 class RuleCounter:
-    """The number of links on which each rule acts in the counted rounds."""
+    """A counter of the links on which each rule acts in the counted rounds."""
 
     def __init__(self, scenario: Scenario, network: Network) -> None:
-        """Collect the graphs of `network`; where the graph changes, only of the first `MOST_ROUNDS` rounds."""
+        """Collect the graphs of `network`, at most of the first `MOST_ROUNDS` rounds."""
         self._scenario = scenario
         rounds = range(min(MOST_ROUNDS, scenario.rounds) if network.varies else 1)
         self._varies = network.varies
@@ -102,11 +102,11 @@ class RuleCounter:
         return sum(edge in selector for edge in frozenset().union(*self._of_rounds(event)))
 
     def _decides(self, edge: Edge, key: str) -> str | None:
-        """Return the selector that decides `key` on `edge`: the most specific one, and of equals the last."""
+        """Return the selector that decides rule `key` on `edge`: the most specific one, and among equals the last."""
         return next((of for selector, of, entry in reversed(self._entries) if key in entry and edge in selector), None)
 
     def _of_rounds(self, event: int) -> Iterator[frozenset[Edge]]:
-        """Yield the graphs of the rounds in which an event acts; all for an event at a time."""
+        """Yield the graphs of the rounds in which an event acts; all graphs for an event by time."""
         spans = [each for each in self._spans if each.source == event and each.at_round is not None]
         for round, edges in enumerate(self._edges):
             inside = any(each.holds_in(round) for each in spans)

@@ -10,7 +10,7 @@ _UNIONS = 256
 
 
 def vectors_kept(scenario: Scenario, network: Network) -> int:
-    """Return the most vectors of the model's size that any node keeps for compression by the run's end.
+    """Return the largest number of model-sized vectors that a node keeps for compression until the run's end.
 
     Only the first 256 graphs are counted, so with more graphs the true number may be larger; `counts_all` tells.
     """
@@ -28,14 +28,14 @@ def vectors_kept(scenario: Scenario, network: Network) -> int:
 
 
 def counts_all(scenario: Scenario, network: Network, kept: int) -> bool:
-    """Whether no node can keep more vectors than `kept`, the result of `vectors_kept`."""
+    """Return whether no node can keep more vectors than `kept`, the result of `vectors_kept`."""
     if scheme_of(scenario, network.topology) != "edge":
         return True
     return len(_draws(scenario, network)) <= _UNIONS or kept == 2 * network.num_nodes - 1
 
 
 def _draws(scenario: Scenario, network: Network) -> range:
-    """Return the rounds in which the graph may differ from the round before."""
+    """Return the rounds whose graph may differ from the graph of the round before."""
     if is_static(scenario, network.topology):
         return range(1)
     return range(0, scenario.rounds, network.topology.redraw_every if scenario.topology.selection.kind == "all" else 1)

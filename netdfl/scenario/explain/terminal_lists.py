@@ -46,7 +46,7 @@ def show_lists(found: Mapping[str, Mapping[str, str]], console: Console) -> None
 
 
 def show_parts(what: str, rows: Sequence[Row], console: Console) -> None:
-    """Print a line for each row of a list: its name, its distinguishing columns, and a sentence."""
+    """Print one line for each row of a list: its name, its most important columns, and a sentence."""
     if what == SCENARIOS:
         _show_scenarios(rows, console)
     elif any("family" in row for row in rows):
@@ -96,7 +96,7 @@ def show_part(what: str, row: Row, console: Console) -> None:
 
 
 def example(row: Row) -> str:
-    """Return the lines of a scenario that select an algorithm, with a graph that suits it."""
+    """Return the lines of a scenario that select an algorithm and a graph that suits it."""
     algorithm = f"{{name: {row['name']}, lr: {row['parameters']['lr']}}}" if "lr" in row["parameters"] else row["name"]
     return f"algorithm: {algorithm}\ntopology: {_example_graph(row)}"
 
@@ -129,7 +129,7 @@ def _sentence(row: Row) -> str:
 
 
 def _grid(rows: Sequence[Sequence[str]]) -> Table:
-    """Return a table without lines; the first column is a name, and the last takes the remaining width."""
+    """Return a table without borders; the first column has names, and the last takes the remaining width."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     for _ in rows[0][2:]:

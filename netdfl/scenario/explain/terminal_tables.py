@@ -45,7 +45,7 @@ def show(found: Explanation, console: Console) -> None:
 
 
 def _table(title: str, columns: Sequence[str], rows: Sequence[Iterable[str | Text]]) -> Table:
-    """Return a table of the rows; of many rows only the first `_MOST_ROWS`."""
+    """Return a table of the rows, of many rows only the first `_MOST_ROWS`."""
     table = Table(title=title, title_justify="left")
     for column in columns:
         table.add_column(column, justify="right" if column in ("client", "samples") else "left")
@@ -88,7 +88,7 @@ def _rows(found: Explanation) -> list[tuple[str, str]]:
 
 
 def _bounds(bounds: MemoryBounds) -> str:
-    """Return the most that a real node keeps of what others send."""
+    """Return the memory limits of a real node as text."""
     early = f"{bounds.window} messages of a peer before they are awaited, up to {format_bytes(bounds.peer_bytes)}"
     return f"{early}, {format_bytes(bounds.mailbox_bytes)} of all; {bounds.streams:,} calls over a connection"
 
@@ -113,7 +113,7 @@ def _params(params: Mapping[str, object]) -> str:
 
 
 def _param(value: object) -> str:
-    """Format a parameter; for one with keys of its own, its kind and the values that differ from their defaults."""
+    """Format a parameter; for one with keys inside, its kind and the values that differ from their defaults."""
     if not is_dataclass(value) or isinstance(value, type):
         return str(value)
     (_, kind), *others = asdict(value).items()
@@ -181,7 +181,7 @@ _EventRow: TypeAlias = tuple[tuple[bool, int, int], str, str, str, str, str]
 
 
 def _event_rows(events: Sequence[CompiledEvent]) -> Iterator[_EventRow]:
-    """Yield a sort key and a row for each event: node events one by one, link changes with their end.
+    """Yield a sort key and a row for each event: node events singly, link changes with their end.
 
     An entry that changes links repeatedly is one row.
     """

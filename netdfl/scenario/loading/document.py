@@ -40,7 +40,7 @@ class Document:
     values: dict[Path, SourcePlace] = field(default_factory=dict)
 
     def place(self, path: Path, *, key: bool = False) -> SourcePlace:
-        """Return the place of `path`, or of the nearest enclosing mapping with a place."""
+        """Return the place of `path` in the file, or of the nearest enclosing mapping that has one."""
         for length in range(len(path), -1, -1):
             places = self.keys if key or length < len(path) else self.values
             if found := places.get(path[:length]) or self.values.get(path[:length]):
@@ -48,7 +48,7 @@ class Document:
         return SourcePlace(self.file)
 
     def problem(self, path: Path, what: str, expected: str = "", remedy: str = "", *, key: bool = False) -> Problem:
-        """Create a `Problem` at `path`; `key` points at the key instead of the value."""
+        """Create a `Problem` at `path`; with `key`, the place is the key's, not the value's."""
         return Problem(what, expected, remedy, *self.place(path, key=key))
 
 
@@ -61,7 +61,7 @@ class BoundedComposer(Composer):
     depth = values = 0
 
     def compose_node(self, parent: object, index: object) -> Node | None:
-        """Compose the next node. Raises ValueError beyond the bounds."""
+        """Compose the next YAML node. Raises ValueError for too large or too deep a document."""
         self.values += 1
         if self.values > MOST_VALUES:
             raise ValueError(f"more than {MOST_VALUES:,} keys and values; long tables belong into files beside it")
@@ -104,7 +104,7 @@ def parse(text: str, file: str) -> Document:
 
 
 def item(value: object, key: str | int) -> object:
-    """Return the item of a mapping or a list at `key`; None where there is none."""
+    """Return the item of a mapping or a list at `key`; None if there is none."""
     try:
         return value[key]  # type: ignore[index]
     except (TypeError, KeyError, IndexError):
@@ -125,7 +125,7 @@ class _DocumentReader:
         self.open: list[int] = []
 
     def value(self, node: Node, path: Path) -> object:
-        """Return the plain value of `node`, and keep its place under `path`."""
+        """Return the plain value of the YAML `node`, and store its place in the file under `path`."""
         if len(self.document.values) > MOST_VALUES:
             raise ValueError(f"more than {MOST_VALUES:,} values, counting what aliases stand for")
         mark = node.start_mark
@@ -157,7 +157,7 @@ class _DocumentReader:
         return result
 
     def _key(self, node: Node) -> str:
-        """Return the text of a key; a number, such as a node's, as it is written."""
+        """Return a key as text; a number, such as a node's, keeps its spelling."""
         tag, written = str(node.tag), str(node.value) or "null"
         if not isinstance(node, ScalarNode):
             self._problem(node, "a key that is no text", "write a word before the colon; {...} and [...] are values")

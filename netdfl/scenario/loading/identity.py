@@ -1,4 +1,4 @@
-"""The identity of a scenario: a hash of everything that it sets beside the defaults, and older versions' hashes.
+"""The identity of a scenario: a hash of all non-default settings, and the hashes of older versions.
 
 A key at its default is left out of the hash. So a new key with a default keeps the hashes of existing scenarios, and
 their runs are still found.
@@ -25,7 +25,7 @@ from netdfl.scenario.model.signatures import record_model
 
 
 def _shares_fairly(scenario: Scenario) -> bool:
-    """Whether flows share an uplink or a downlink of the scenario, which served messages one after another before."""
+    """Return whether messages share an uplink or downlink fairly, which older versions did not support."""
     entries = [entry.written() for entry in scenario.links.values()]
     parts = [entry[key] for entry in [*entries, *scenario.events] for key in NODE_KEYS if key in entry]
     said = [part if isinstance(part, Mapping) else vars(part) for part in parts if not isinstance(part, str | None)]
@@ -46,21 +46,21 @@ _LeftOut: TypeAlias = Callable[[type[BaseModel], str], bool]
 
 
 def scenario_hash(scenario: Scenario) -> str:
-    """Return the scenario's sha256: equal for scenarios that differ in spelling and written defaults alone."""
+    """Return the scenario's SHA-256, equal for scenarios that differ only in spelling and in written defaults."""
     said = _said(scenario, _any)
     changed = _changes(scenario)
     return _hash(said | {"changed": changed} if changed else said)
 
 
 def hashes(scenario: Scenario) -> Iterator[str]:
-    """Yield the scenario's hash, then the hashes that earlier versions of netdfl gave it."""
+    """Yield the scenario's hash, then the hashes that earlier versions of netdfl gave to the same scenario."""
     yield scenario_hash(scenario)
     if not _changes(scenario):
         yield from {_hash(_in_turn(_said(scenario, left_out))): None for left_out in (_any, _since_0_2)}
 
 
 def _in_turn(said: Plain) -> Plain:
-    """Return a scenario without `sharing: fifo`, which was how every node's link worked before there was the key."""
+    """Return a scenario without the key `sharing: fifo`, in the form of versions before this key existed."""
     plain = dict(said)
     if "links" in said:
         plain["links"] = {where: _without_fifo(entry) for where, entry in cast(dict[str, Plain], said["links"]).items()}
@@ -79,7 +79,7 @@ def _without_fifo(entry: Plain) -> Plain:
 
 
 def is_of(scenario: Scenario, known: str) -> bool:
-    """Whether a hash or its beginning, kept with a run, belongs to this scenario."""
+    """Return whether a hash, or the beginning of one, belongs to this scenario."""
     return bool(known) and any(each.startswith(known) for each in hashes(scenario))
 
 
@@ -93,7 +93,7 @@ def _hash(said: Plain) -> str:
 
 
 def _said(model: BaseModel, left_out: _LeftOut) -> Plain:
-    """Return the model as plain values, without keys at their default for which `left_out` holds."""
+    """Return the model as plain values, without keys at their default for which `left_out` is true."""
     said: Plain = _without_defaults(model, model.model_dump(mode="json", by_alias=True), left_out)
     if isinstance(model, Scenario):
         said |= {"events": [_event(entry, left_out) for entry in model.events]} if model.events else {}
@@ -101,7 +101,7 @@ def _said(model: BaseModel, left_out: _LeftOut) -> Plain:
 
 
 def _without_defaults(value: Any, plain: Any, left_out: _LeftOut) -> Any:
-    """Return `plain`, the dump of `value`, without values at their default at any depth."""
+    """Return `plain`, the dump of `value`, without values at their default, at any depth."""
     if is_dataclass(value) and not isinstance(value, type) and isinstance(plain, dict):
         model: Any = record_model(cast(Function, type(value)))
         value = model.model_construct(**{name: getattr(value, name) for name in model.model_fields})
@@ -127,7 +127,7 @@ def _keys_said(value: BaseModel, plain: Plain, left_out: _LeftOut) -> Plain:
 
 
 def _may_go(model: type[BaseModel], name: str) -> bool:
-    """Whether a key may be left out at its default.
+    """Return whether a key may be left out of the hash when it has its default.
 
     Not the discriminator, which names the model, nor a key that is dumped only where it is written.
     """
@@ -153,7 +153,7 @@ def _validated(field: FieldInfo) -> object:
 
 
 def _event(entry: Plain, left_out: _LeftOut) -> Plain:
-    """Return an event with its written keys; rules in it are stripped of their defaults."""
+    """Return an event with the keys that were written; defaults inside its rules are removed."""
     return {key: _rule(key, value, left_out) if key in SLOTS else value for key, value in entry.items()}
 
 
@@ -175,7 +175,7 @@ def _any(model: type[BaseModel], name: str) -> bool:
 
 
 def _since_0_2(model: type[BaseModel], name: str) -> bool:
-    """Whether the key is newer than version 0.2.0.
+    """Return whether the key is newer than version 0.2.0.
 
     That version hashed all keys of a user's own part but newer keys of its base.
     """
@@ -186,6 +186,6 @@ def _since_0_2(model: type[BaseModel], name: str) -> bool:
 
 @cache
 def _keys_of_0_2() -> Mapping[str, frozenset[str]]:
-    """Return the keys of each model in version 0.2.0, whose hash covered all keys with their values."""
+    """Return the keys of each model in version 0.2.0, whose hash included defaults."""
     lines = (line.split() for line in _KEYS_OF_0_2.read_text(encoding="utf-8").splitlines())
     return {name.rstrip(":"): frozenset(keys) for name, *keys in lines}

@@ -1,4 +1,4 @@
-"""A walk over a scenario's values beside its schema: writes short forms out, and lists the keys at a path."""
+"""A walk over a scenario's values along its schema: expands short forms, and lists the keys at a path."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from netdfl.scenario.model.signatures import record_of
 
 
 def normalize(document: Document, directory: str) -> None:
-    """Write the short forms of `document` out, in place: `algorithm: dpsgd` as `algorithm: {name: dpsgd}`."""
+    """Expand the short forms in `document`, in place: `algorithm: dpsgd` to `algorithm: {name: dpsgd}`."""
     document.data = _normal(document, Scenario, document.data, (), directory)
 
 
@@ -41,7 +41,7 @@ def _normal(document: Document, annotation: object, value: object, path: Path, d
 
 
 def annotation_at(value: object, path: Path, directory: str) -> tuple[object, object]:
-    """Return the schema's annotation at `path` and the value there; None for an unknown key or no value."""
+    """Return the schema's type annotation at `path`, and the value there; None for an unknown key or no value."""
     annotation: object = Scenario
     for key in path:
         annotation = _child(annotation, value, key, directory)
@@ -50,13 +50,13 @@ def annotation_at(value: object, path: Path, directory: str) -> tuple[object, ob
 
 
 def keys_at(value: object, path: Path, directory: str) -> list[str]:
-    """Return the possible keys of the mapping at `path`; empty where any key may be there, or none."""
+    """Return the possible keys of the mapping at `path`; empty if any key is allowed, or none."""
     model = _model(*annotation_at(value, path, directory), directory)
     return list(fields_of(model)) if model else []
 
 
 def choices_of(annotation: object) -> Choices | None:
-    """Return the choices of an annotation; None where it has none."""
+    """Return the choices that a type annotation allows; None if it has none."""
     marks = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
     return next((mark for mark in marks if isinstance(mark, Choices)), None)
 
@@ -86,7 +86,7 @@ def _model(annotation: object, value: object, directory: str) -> type[BaseModel]
 
 
 def _child(annotation: object, value: object, key: str | int, directory: str) -> object:
-    """Return the annotation of `value[key]`; None where there is none."""
+    """Return the type annotation of `value[key]`; None if there is none."""
     if isinstance(value, Mapping) and (model := _model(annotation, value, directory)):
         return fields_of(model).get(str(key))
     for option in map(_plain, _options(annotation)):

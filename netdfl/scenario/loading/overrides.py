@@ -1,4 +1,4 @@
-"""Overrides by `--set path=value`, and the keys of the file that an override makes invalid."""
+"""Overrides by `--set path=value`, and the keys of the file that an override replaces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Tree = dict[str, object] | list[object]
 
 
 class Override(NamedTuple):
-    """One `--set`: its text, its path, and its value."""
+    """One `--set` override: its text, its path, and its value."""
 
     text: str
     path: Path
@@ -27,7 +27,7 @@ class Override(NamedTuple):
 
 
 def parse_override(text: str) -> Override:
-    """Read `path=value`; the value is YAML. Raises ScenarioError."""
+    """Parse `path=value`, where the value is YAML. Raises ScenarioError."""
     written = f"--set {text}"
     path, equals, value = text.partition("=")
     keys = [key.strip() for key in path.split(".")]
@@ -41,7 +41,7 @@ def parse_override(text: str) -> Override:
 
 
 def on_world(kind: str, others: list[Override]) -> Override:
-    """Return `--on kind` as an override. Raises ScenarioError where one of `others` names another world."""
+    """Return `--on kind` as an override. Raises ScenarioError if one of `others` names another world."""
     for other in others:
         value = other.value.get("kind") if isinstance(other.value, dict) else other.value
         if other.path in (("world",), ("world", "kind")) and value not in (None, kind):
@@ -52,7 +52,7 @@ def on_world(kind: str, others: list[Override]) -> Override:
 
 
 def apply(document: Document, overrides: list[Override], directory: str) -> list[str]:
-    """Write `overrides` into the normalized `document`; return a notice for each key that was dropped.
+    """Write `overrides` into the normalized `document`; return a notice for each key of the file that was dropped.
 
     Where an override names another part (`algorithm.name`, any `kind`), keys of the file beside it are dropped that the
     new part lacks. An override of `local_steps` drops `local_epochs`, and the other way round. Keys that an override
@@ -71,7 +71,7 @@ def apply(document: Document, overrides: list[Override], directory: str) -> list
 
 
 def _fitting(override: Override, data: object) -> Override:
-    """Return the override with numbers as keys of lists only; keys of a mapping are text."""
+    """Return the override with integer keys only where they index lists; keys of mappings are text."""
     path: list[str | int] = []
     for key in override.path:
         path.append(key if isinstance(data, list) else str(key))
@@ -100,7 +100,7 @@ def _write(document: Document, override: Override) -> None:
 
 
 def _step(parent: Tree, key: str | int, override: Override) -> object:
-    """Return the child of `parent` at `key`. Raises ScenarioError where a list has no such item."""
+    """Return the child of `parent` at `key`. Raises ScenarioError if a list has no such item."""
     if isinstance(parent, list):
         if not isinstance(key, int) or key >= len(parent):
             remedy = f"write a number from 0 to {len(parent) - 1}" if parent else "the list is empty"
@@ -136,7 +136,7 @@ _LENGTHS = {"local_epochs": "local_steps", "local_steps": "local_epochs"}
 
 
 def _drop_replaced(document: Document, override: Override, given: set[Path]) -> list[str]:
-    """Drop the file's other key for the length of a local round; return the notices."""
+    """Drop the file's other key for the length of local rounds, which an override replaces; return notices."""
     parent, key = override.path[:-1], str(override.path[-1])
     siblings = item(document.data, "algorithm")
     other = _LENGTHS.get(key, "")

@@ -1,4 +1,4 @@
-"""Scenarios of runs that were recorded by an earlier version: their defaults of that time, written out."""
+"""The scenarios of runs recorded by an earlier version, completed with that version's defaults."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from netdfl.links.spec import NODE_KEYS
 
 
 def complete_recorded(file: Path, data: object) -> None:
-    """Add to the scenario `data` of a run directory what was understood when it ran; leave other files alone.
+    """Complete a recorded scenario with the defaults of the version that ran it; leave other files unchanged.
 
     A recorded scenario has every key of its version. Where a rate of a node's link has no `sharing`, messages went one
     after another.

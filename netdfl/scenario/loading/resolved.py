@@ -1,4 +1,4 @@
-"""A scenario with every default written out, as plain values or as YAML."""
+"""A scenario with every default filled in, as plain values or as YAML."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from netdfl.scenario.model.schema import Scenario
 
 
 def to_plain(scenario: Scenario) -> dict[str, object]:
-    """Return every key with its value, defaults included, as a scenario may write them."""
+    """Return every key with its value, including defaults, in the form of a scenario file."""
     return scenario.model_dump(mode="json", by_alias=True)
 
 

@@ -1,4 +1,4 @@
-"""Scenarios that come with netdfl, by name: `quickstart`, `faults/crash`, `studies/loss`."""
+"""The scenarios that ship with netdfl, by name: `quickstart`, `faults/crash`, `studies/loss`."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from netdfl.core.files import shipped
 
 @cache
 def shipped_scenarios() -> dict[str, Path]:
-    """Return each shipped scenario and study, by its path in `scenarios` without the ending."""
+    """Return each shipped scenario and study, by its path in `scenarios` without the file ending."""
     root = shipped("scenarios")
     files = sorted(root.rglob("*.yaml"), key=lambda file: (len(file.relative_to(root).parts), file))
     return {file.relative_to(root).with_suffix("").as_posix(): file for file in files}
 
 
 def find_scenario(given: str | Path) -> Path:
-    """Return the file at `given`, or else the shipped scenario of this name, or else `given` unchanged."""
+    """Return the file at `given` or, if there is none, the shipped scenario of this name, else `given` itself."""
     path = Path(given)
     return path if path.is_file() else shipped_scenarios().get(path.as_posix(), path)
 
 
 def remedy_for(given: str) -> str:
-    """Return the remedy for a path without a file that names no shipped scenario."""
+    """Return the remedy for a path that is neither a file nor the name of a shipped scenario."""
     near = difflib.get_close_matches(given, list(shipped_scenarios()), n=1, cutoff=0.7)
     if near:
         return f"did you mean {near[0]!r}, which comes with netdfl?"
@@ -32,7 +32,7 @@ def remedy_for(given: str) -> str:
 
 
 def first_sentence(file: Path) -> str:
-    """Return the first sentence of the comment at the head of a scenario."""
+    """Return the first sentence of the comment at the beginning of a scenario file."""
     words: list[str] = []
     for line in file.read_text(encoding="utf-8").splitlines():
         if not line.startswith("#") or (words and line == "#"):

@@ -1,4 +1,4 @@
-"""Pydantic's errors as problems with a place, the expected value, and a remedy."""
+"""The conversion of pydantic's errors to problems with a place, the expected value, and a remedy."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def problems_of(mistakes: Sequence[ErrorDetails], document: Document, directory:
 
 
 def _each_once(found: Mapping[tuple[Path, str], Problem]) -> list[Problem]:
-    """Drop the problem of a missing key where another problem is its misspelling."""
+    """Remove problems of a missing key that another problem explains as a misspelling."""
     meant = {(path[:-1], problem.remedy) for (path, _), problem in found.items() if path}
     return [
         problem
@@ -67,7 +67,7 @@ def _each_once(found: Mapping[tuple[Path, str], Problem]) -> list[Problem]:
 
 
 def _written(loc: tuple[int | str, ...], value: object, kind: str) -> Path:
-    """Return the part of `loc` that the scenario has, without the names that pydantic adds for union options."""
+    """Return the part of `loc` that exists in the scenario, without names that pydantic adds for unions."""
     path: list[int | str] = []
     for key in loc:
         try:
@@ -107,7 +107,7 @@ def _problem(details: ErrorDetails, path: Path, document: Document, directory: s
 
 
 def _quoted(kind: str, value: object) -> str:
-    """Return the remedy for a quoted number, or for a mapping in the place of a list; empty for other mistakes."""
+    """Return the remedy for a number in quotes, or for a mapping instead of a list; empty for other mistakes."""
     if kind in ("int_type", "float_type") and isinstance(value, str):
         with suppress(ValueError):
             float(value)

@@ -1,1 +1,1 @@
-"""Link rules from files: the attributes of a drawn network, or tables of measurements."""
+"""Link rules from files: attributes of a network graph, or tables of measurements."""

@@ -39,7 +39,7 @@ _KNOWN_APART = ("id", "key", "linklabel", "linktype", "linknote", "label", "link
 
 @dataclass
 class MeasuredNetwork:
-    """The measurements of a file: per link, per node, and how each attribute was read.
+    """The measurements in a file: per link, per node, and how each attribute was interpreted.
 
     Where the file has no direction, the measurements of a link hold both ways.
     """
@@ -54,17 +54,17 @@ class MeasuredNetwork:
     notes: Sequence[str] = ()
 
     def at(self, src: int, dst: int) -> LinkMeasurements:
-        """Return the measurements of a link, creating them where there are none."""
+        """Return the measurements of a link, which are created if there are none."""
         key = (src, dst) if self.directed or src < dst else (dst, src)
         return self.facts.setdefault(key, LinkMeasurements())
 
     def at_node(self, node: int) -> NodeMeasurements:
-        """Return the measurements of a node; empty ones where the file has none."""
+        """Return the measurements of a node; empty ones if the file has none."""
         return self.nodes.get(node, NodeMeasurements())
 
 
 def read_graph_file(file: str, *, by_distance: bool, delay_unit: str, rate_unit: str) -> MeasuredNetwork:
-    """Read the links of a graph file; with `by_distance`, distance gives a delay where none is written.
+    """Read the links of a graph file; with `by_distance`, distances give missing delays.
 
     Raises:
         ValueError: The file holds no graph, or an attribute that is no quantity.
@@ -125,7 +125,7 @@ def _read_node(found: MeasuredNetwork, file: str, node: int, data: Json, **units
 
 
 def _add_delays_of_nodes(found: MeasuredNetwork) -> None:
-    """Add the delays of both end nodes to each link's latency, for each direction by itself."""
+    """Add the delays of both end nodes to each link's latency, separately for each direction."""
     if not any(node.delay_s for node in found.nodes.values()):
         return
     if not found.directed:
@@ -137,12 +137,12 @@ def _add_delays_of_nodes(found: MeasuredNetwork) -> None:
 
 
 def places_in(graph: Any) -> dict[int, Place]:
-    """Return the latitude and the longitude of each node of a networkx graph that has both."""
+    """Return the latitude and longitude of each node of a networkx graph that has both."""
     return {node: place for node, data in graph.nodes(data=True) if (place := _place(data)) is not None}
 
 
 def kilometres(a: Place, b: Place) -> float:
-    """Return the great-circle distance in kilometers of two places, each (latitude, longitude) in degrees."""
+    """Return the great-circle distance in kilometers between two places (latitude, longitude) in degrees."""
     (lat1, lon1), (lat2, lon2) = (tuple(map(radians, place)) for place in (a, b))
     half = sin((lat2 - lat1) / 2) ** 2 + cos(lat1) * cos(lat2) * sin((lon2 - lon1) / 2) ** 2
     return 2 * _EARTH_KM * asin(min(1.0, sqrt(half)))

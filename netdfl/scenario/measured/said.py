@@ -1,4 +1,4 @@
-"""Measurements of one link or node, and the names and units that files use for them."""
+"""The measurements of one link or node, and the names and units that files use for them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _NOTHING = {"", "-", "--", "na", "n/a", "nan", "none", "null", "inf", "*", "?", 
 
 @dataclass(frozen=True, slots=True)
 class NamedQuantity:
-    """The quantity of a column or attribute, and the unit at the end of its name."""
+    """The quantity that a column or attribute measures, and the unit at the end of its name."""
 
     what: str
     unit: str = ""
@@ -59,7 +59,7 @@ class NamedQuantity:
 
 @dataclass(slots=True)
 class LinkMeasurements:
-    """All measurements of one link, in the order of the file: seconds one way, bits per second, shares."""
+    """All measurements of one link, in file order: seconds one way, bits per second, or shares."""
 
     latency_s: list[float] = field(default_factory=list)
     rate_bps: list[float] = field(default_factory=list)
@@ -70,7 +70,7 @@ class LinkMeasurements:
         return LinkMeasurements([*self.latency_s], [*self.rate_bps], [*self.loss])
 
     def rules(self) -> dict[str, str]:
-        """Return the keys of a link entry, from the median of each list."""
+        """Return the link rules of a scenario entry, from the median of each list."""
         rules: dict[str, str] = {}
         if self.latency_s:
             rules["latency"] = format_time(round(median(self.latency_s) * 1e9))
@@ -105,12 +105,12 @@ class NodeMeasurements:
     delay_s: dict[str, float] = field(default_factory=dict)
 
     def rules(self) -> dict[str, str]:
-        """Return the keys of a node entry."""
+        """Return the node rules of a scenario entry."""
         return {what: f"{round(rate)}bit" for what, rate in self.rate_bps.items()}
 
 
 def add_at(node: NodeMeasurements, what: NamedQuantity, value: object, *, delay_unit: str, rate_unit: str) -> None:
-    """Add the measurement `value` to a node. Raises ValueError where it is no such quantity."""
+    """Add the measurement `value` to a node. Raises ValueError if it is not a valid quantity."""
     facts = LinkMeasurements()
     is_rate = what.what in (UP, DOWN)
     add(
@@ -129,7 +129,7 @@ def is_number(text: object) -> bool:
 
 
 def is_nothing(text: object) -> bool:
-    """Whether a cell stands for an unknown value."""
+    """Return whether a cell stands for an unknown value."""
     return str(text).strip().lower() in _NOTHING
 
 

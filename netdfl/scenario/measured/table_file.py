@@ -1,4 +1,4 @@
-"""Link measurements from CSV files: square matrices, tables with a pair a line, and lines of iperf."""
+"""Link measurements from CSV files: square matrices, tables with one pair per line, and iperf output."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def read_table_file(file: str, *, values: str, delay_unit: str, rate_unit: str) 
 
 
 class _TableReader:
-    """A reader of the rows of one file, which collects the measurements."""
+    """A reader of a table's rows that collects the measurements."""
 
     def __init__(self, file: str, values: NamedQuantity, delay_unit: str, rate_unit: str) -> None:
         self.file, self.values = file, values
@@ -73,7 +73,7 @@ class _TableReader:
         self.names: Sequence[str] = ()
 
     def pairs(self, rows: Rows, ends: Ends) -> MeasuredNetwork:
-        """Read a table with a pair a line, below a header. Of several lines of one pair the median counts.
+        """Read a table with one pair of nodes per line below a header; use the median of several lines of a pair.
 
         A round trip holds both ways where only one way is measured. Where neither column is named as the source, all
         quantities do.
@@ -95,7 +95,7 @@ class _TableReader:
         return self.found
 
     def _mirror(self, alike: bool, round_trips: bool) -> None:
-        """Copy measurements in one direction to the other: round trips, or everything where ends are `alike`."""
+        """Copy measurements to the opposite direction: round trips, or all if the ends are `alike`."""
         facts = self.found.facts
         for (src, dst), said in list(facts.items()):
             back = facts.get((dst, src), LinkMeasurements())
@@ -132,7 +132,7 @@ class _TableReader:
         return self.found
 
     def iperf(self, rows: Rows) -> MeasuredNetwork:
-        """Read the output of `iperf -y C`, a line per measurement: the rate from the source to the destination."""
+        """Read the output of `iperf -y C`, with one measured rate from source to destination per line."""
         number = _numbers([row[i] for row in rows for i in (_IPERF_SOURCE, _IPERF_TARGET)])
         for line, row in enumerate(rows, start=1):
             ends = number[row[_IPERF_SOURCE]], number[row[_IPERF_TARGET]]
@@ -141,7 +141,7 @@ class _TableReader:
         return self.found
 
     def matrix(self, rows: Rows) -> MeasuredNetwork:
-        """Read a square matrix with a row per source, with or without names in its first row and column."""
+        """Read a square matrix with one row per source, with or without names in its first row and column."""
         head = len(rows) > 1 and len(rows[1]) in (len(rows) - 1, len(rows)) and not _all_values(rows[0])
         head = head or _is_numbered(rows)
         body = rows[1:] if head else rows
@@ -200,7 +200,7 @@ def _places(file: str, heads: Sequence[str], sides: Sequence[str]) -> list[int] 
 
 
 def _named_ends(rows: Rows) -> Ends | None:
-    """Return the two columns of node names in a table with at least one known column; None without them."""
+    """Return the two columns of node names in a table that has a known quantity; None otherwise."""
     if len(rows) < 2 or not any(named(head) for head in rows[0]) or any(len(row) != len(rows[0]) for row in rows):
         return None
     names = [place for place in range(len(rows[0])) if not any(_all_values([row[place]]) for row in rows[1:])]
@@ -209,13 +209,13 @@ def _named_ends(rows: Rows) -> Ends | None:
 
 
 def _one_delay(columns: dict[int, NamedQuantity]) -> dict[int, NamedQuantity]:
-    """Return the columns with one delay only: a latency rather than a round trip, the first rather than others."""
+    """Return the columns with at most one delay: latency rather than round trip, the first rather than others."""
     delays = sorted((what.what == RTT, i) for i, what in columns.items() if what.what in (LATENCY, RTT))
     return {i: what for i, what in columns.items() if what.what not in (LATENCY, RTT) or i == delays[0][1]}
 
 
 def _numbers(names: Sequence[str]) -> dict[str, int]:
-    """Return the node of each name.
+    """Return a node number for each name.
 
     Numbers that cover 0 to n - 1 stand for themselves; other numbers are counted by size, other names by appearance.
     """

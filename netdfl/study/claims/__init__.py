@@ -1,1 +1,1 @@
-"""The papers' claims as data, decided by paired differences over seeds."""
+"""The claims of papers as data, tested by paired differences over seeds."""

@@ -1,4 +1,4 @@
-"""The decision of claims: paired differences over seeds, Student's t, Bonferroni over looks, Holm over claims."""
+"""The testing of claims: paired differences over seeds, Student's t, corrected by Bonferroni and Holm."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Gains: TypeAlias = Mapping[int, float]
 
 @dataclass(frozen=True)
 class Decision:
-    """The state of one claim: the word, the gain with its plain 95 % interval, and the corrected p-values.
+    """The state of one claim: the verdict, the gain with its plain 95 % interval, and the corrected p-values.
 
     `seeds` is the number of seeds that have run; `p` is that of the direction, `p_less` that of a gain below half of
     the printed one (1 where the setting is not the paper's). `why` says on which ground a claim fails.
@@ -33,7 +33,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class _Tests:
-    """The p-values of one claim over its looks, corrected for their number, and the sign where the least one is."""
+    """The p-values of one claim, corrected for its number of looks, with the sign of the smallest one."""
 
     direction: float = 1.0
     sign: float = 0.0
@@ -41,7 +41,7 @@ class _Tests:
 
 
 def decide(rule: Rule, gains: Mapping[str, Gains]) -> dict[str, Decision]:
-    """Return the decision of each claim from its gains by seed; a claim without any is undecided.
+    """Return the decision on each claim from its gains by seed; a claim without gains is undecided.
 
     Seeds count from 0 without a gap: those after a missing one wait for it.
     """
@@ -55,7 +55,7 @@ def decide(rule: Rule, gains: Mapping[str, Gains]) -> dict[str, Decision]:
 
 
 def in_turn(gains: Gains) -> list[float]:
-    """Return the gains of the seeds 0, 1, 2 and so on, up to the first that is missing."""
+    """Return the gains of seeds 0, 1, 2, ... up to the first missing one."""
     found: list[float] = []
     while len(found) in gains:
         found.append(gains[len(found)])

@@ -1,4 +1,4 @@
-"""The claims and their rule, read from `claims.yaml`, and the cells that each needs."""
+"""The claims and their decision rule, read from `claims.yaml`, and the cells that each claim needs."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ WORLD = "world.kind=simulated"
 
 
 class Instead(Strict):
-    """The setting in which a claim is tested where its paper's own is beyond the budget: in words, and as overrides."""
+    """A cheaper setting in which a claim is tested instead of its paper's own: a description, and overrides."""
 
     on: str
     sets: list[str]
 
 
 class Claim(Strict):
-    """A claim that the method of cell `better` is above the method of cell `worse` in `figure`.
+    """A claim that the method of cell `better` exceeds the method of cell `worse` in `figure`.
 
     `paper` is the paper's number, `better` and `worse` are labels of cells in its table; `sets` are
     overrides of both. `figure` is mean_last_5, best, last (of the average model's test accuracy), gap, or
@@ -52,27 +52,27 @@ class Claim(Strict):
 
     @property
     def fewer(self) -> bool:
-        """Whether less of the figure is better."""
+        """Whether a smaller value of the figure is better."""
         return self.figure.startswith(LESS)
 
     @property
     def overrides(self) -> tuple[str, ...]:
-        """The overrides of both cells."""
+        """The overrides that apply to both cells."""
         return (*self.sets, *([] if self.instead is None else self.instead.sets))
 
     @property
     def printed(self) -> float:
-        """The printed gain, positive where the table has the claim, in points or rounds."""
+        """The gain printed in the paper, in points or rounds, positive if it supports the claim."""
         gain: float = self.setup(self.better).figure.value - self.setup(self.worse).figure.value
         return -gain if self.fewer else gain
 
     def setup(self, label: str) -> FigureSetup:
-        """Return the cell with this label in the claim's table."""
+        """Return the cell setup with this label from the claim's table."""
         return _setups(self.paper, self.table)[label]
 
 
 class Rule(Strict):
-    """All claims, and the rule that decides them, as the head of `claims.yaml` says."""
+    """All claims, and the rule that decides them, as read from `claims.yaml`."""
 
     schema_: Literal["netdfl/claims/1"] = Field(alias="schema")
     level: float = Field(gt=0, lt=1)
@@ -83,13 +83,13 @@ class Rule(Strict):
 
     @property
     def budget_s(self) -> float:
-        """The CPU time (s) that all cells may take together."""
+        """The CPU time in seconds that all cells may take together."""
         return parse_time_ns(self.budget) / NS_PER_S
 
 
 @dataclass(frozen=True)
 class WantedCell:
-    """One run that a claim needs: its scenario file, its label and its overrides without the seed."""
+    """A run that a claim needs, without its seed: scenario file, label and overrides."""
 
     file: Path
     label: str
@@ -97,11 +97,11 @@ class WantedCell:
     sets: tuple[str, ...]
 
     def cell(self, seed: int) -> Cell:
-        """Return the cell with this seed."""
+        """Return the cell of this run with a seed."""
         return Cell(self.label, (), seed, (*self.sets, f"seed={seed}"))
 
     def proof(self, rounds: int) -> Cell:
-        """Return the short run of this cell by which a change of the code is judged."""
+        """Return a short version of this run, by which a change of the code is detected."""
         warm = (f"algorithm.warmup_rounds={rounds // 2}",) if self.method in DISTILLING else ()
         return Cell(self.label, (), 0, (*self.sets, *warm, f"rounds={rounds}", "seed=0"))
 

@@ -1,4 +1,4 @@
-"""The table of claims in `docs/reproduction.md`, written from the committed rows."""
+"""The table of claims in `docs/reproduction.md`, generated from the committed rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HEADINGS = (
 
 
 def table(study: ClaimStudy) -> str:
-    """Return the table of all claims in Markdown, with what is spent and what the open ones would cost."""
+    """Return the table of all claims in Markdown, with CPU time spent and needed."""
     decisions = study.decisions()
     rows = [list(_row(study, name, claim, decisions[name])) for name, claim in study.rule.claims.items()]
     spent = f"{study.spent_s() / 3600:.1f} of {study.rule.budget_s / 3600:g} hours of CPU time are spent."
@@ -49,7 +49,7 @@ def _row(study: ClaimStudy, name: str, claim: Claim, decision: Decision) -> Iter
 
 
 def _cost(study: ClaimStudy, name: str, decision: Decision) -> str:
-    """Return the CPU time of a claim's rows, and of its next look where it is open."""
+    """Return the CPU time that a claim's rows took and, if the claim is open, the time of its next look."""
     spent = f"{study.cost_s(name) / 60:.0f} min"
     seeds = study.next_seeds({name: decision}).get(name)
     if seeds is None:
@@ -61,7 +61,7 @@ def _cost(study: ClaimStudy, name: str, decision: Decision) -> str:
 
 
 def filled(text: str, study: ClaimStudy) -> str:
-    """Return a page's `text` with the table between its marks. Raises InputError if it has none."""
+    """Return a page's `text` with the table inserted between its marks. Raises InputError if it has no marks."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
@@ -70,7 +70,7 @@ def filled(text: str, study: ClaimStudy) -> str:
 
 
 def write_or_check(page: Path, study: ClaimStudy, *, check: bool) -> bool:
-    """Write the table into `page`; with `check` leave it, and return whether it is up to date."""
+    """Write the table into `page`, or with `check` leave it; return whether it was up to date."""
     text = page.read_text(encoding="utf-8")
     new = filled(text, study)
     if not check and new != text:

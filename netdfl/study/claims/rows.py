@@ -1,4 +1,4 @@
-"""The rows of finished cells: a small file each, written whole, for a person to commit.
+"""The results of finished cells as small files, one row each, for a person to commit.
 
 ROWS/<cell>.json is one run; ROWS/proofs/<key>.json is the event log of a short run of one method by the code of today.
 A row counts while the proof of its method still has the event log that it had when the row was made: training, mixing
@@ -33,7 +33,7 @@ COMPUTING = ("algorithms", "compression", "mixing", "training")
 
 @dataclass(frozen=True, kw_only=True)
 class CellRow:
-    """One finished run. Accuracies are shares; `course` has one for each round, of the average model.
+    """The result of one finished run. Accuracies are shares; `course` has the average model's for each round.
 
     `proof` is the event log of the short run of its method, `arithmetic` the rounding of its machine; `partition` is a
     hash of the label counts by client.
@@ -60,11 +60,11 @@ class CellRow:
 
     @property
     def name(self) -> str:
-        """The name of the row's file: a hash of its scenario file and overrides."""
+        """The name of the row's file: a hash of the scenario file and overrides."""
         return row_name(self.file, self.sets)
 
     def figure(self, name: str) -> float | None:
-        """Return a figure in points or rounds; None where it was not measured.
+        """Return a figure in points or rounds; None if it was not measured.
 
         A target that was not reached counts as one round more than there were.
         """
@@ -83,7 +83,7 @@ class CellRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """The short run of one method: its event log, the hash of the code that made it last, and its commit."""
+    """The proof of one method: the event log of a short run, and the code version that made it."""
 
     file: str
     method: str
@@ -101,12 +101,12 @@ class Proof:
 
 
 def row_name(file: str, sets: tuple[str, ...]) -> str:
-    """Return the name of a cell's row."""
+    """Return the file name of a cell's row."""
     return sha256("\n".join((file, *sets)).encode()).hexdigest()[:16]
 
 
 def proof_name(file: str, method: str, arithmetic: str) -> str:
-    """Return the name of a method's proof on machines with this arithmetic."""
+    """Return the file name of a method's proof on machines with this floating-point arithmetic."""
     return f"{file}-{method}-{arithmetic[:8]}"
 
 
@@ -125,7 +125,7 @@ class RowFolder:
         return {proof.name: proof for proof in _read(self.path / "proofs", Proof, ("sets",))}
 
     def counted(self) -> dict[str, CellRow]:
-        """Return the rows that count: no later proof of their method has another event log than theirs."""
+        """Return the rows that are valid: their method's event log has not changed since."""
         proofs = self.proofs()
         logs = {name: proof.event_log_hash for name, proof in proofs.items()}
         return {
@@ -135,11 +135,11 @@ class RowFolder:
         }
 
     def add(self, row: CellRow) -> Path:
-        """Write a row, whole or not at all. Raises RunError if the disk refuses."""
+        """Write a row file, completely or not at all. Raises RunError if it can't be written."""
         return self._write(self.path / f"{row.name}.json", asdict(row))
 
     def prove(self, proof: Proof) -> Path:
-        """Write a proof, whole or not at all. Raises RunError if the disk refuses."""
+        """Write a proof file, completely or not at all. Raises RunError if it can't be written."""
         return self._write(self.path / "proofs" / f"{proof.name}.json", asdict(proof))
 
     def _write(self, path: Path, value: Json) -> Path:
@@ -159,7 +159,7 @@ def _read(folder: Path, form: type[_Form], lists: tuple[str, ...]) -> Iterator[_
 
 
 def row_of_run(wanted: WantedCell, ran: CellResult, proof: Proof) -> CellRow:
-    """Return the row of a cell that has run to its end."""
+    """Return the row for a cell that has run to its end."""
     result = ran.result or {}
     found = all_evaluations(open_run(ran.path)).get("test_accuracy", [])
     partition = ran.path / "partition.json"
@@ -185,7 +185,7 @@ def row_of_run(wanted: WantedCell, ran: CellResult, proof: Proof) -> CellRow:
 
 
 def proof_of_run(wanted: WantedCell, ran: CellResult) -> Proof:
-    """Return the proof that a short run gives."""
+    """Return the proof from a finished short run."""
     result = ran.result or {}
     return Proof(
         file=wanted.file.stem,
@@ -201,7 +201,7 @@ def proof_of_run(wanted: WantedCell, ran: CellResult) -> Proof:
 
 @cache
 def computing_code() -> str:
-    """Return a hash of the source that training, mixing and compression consist of."""
+    """Return a hash of the source code of training, mixing and compression."""
     found = sha256()
     for package in COMPUTING:
         for file in sorted((PACKAGE / package).rglob("*.py")):
@@ -211,7 +211,7 @@ def computing_code() -> str:
 
 @cache
 def arithmetic() -> str:
-    """Return a hash of how this machine and its libraries round where models are trained."""
+    """Return a hash that identifies how this machine and its libraries round in training."""
     import torch
 
     from netdfl.worlds.simulated.arithmetic import exact_arithmetic

@@ -1,4 +1,4 @@
-"""The work in the background: cells that decide claims, until all are decided or the budget is spent."""
+"""The background work that runs cells until all claims are decided or the budget is spent."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Method: TypeAlias = tuple[str, str]
 
 @dataclass
 class ClaimStudy:
-    """The claims with the rows that have been made for them."""
+    """The claims, with the rows made for them so far."""
 
     rule: Rule
     rows: RowFolder
@@ -45,11 +45,11 @@ class ClaimStudy:
     cells: Mapping[str, Mapping[str, WantedCell]] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Find the cells of all claims. Raises ValueError."""
+        """Collect the cells of all claims. Raises ValueError."""
         self.cells = {name: cells_of(claim, self.scenarios) for name, claim in self.rule.claims.items()}
 
     def gains(self) -> dict[str, Gains]:
-        """Return the gains of each claim by seed, of the rows that count.
+        """Return the gains of each claim by seed, from valid rows.
 
         A pair counts if both runs passed, have equal partitions, and were made by one arithmetic.
         """
@@ -57,21 +57,21 @@ class ClaimStudy:
         return {name: dict(self._gains(claim, name, counted)) for name, claim in self.rule.claims.items()}
 
     def decisions(self) -> dict[str, Decision]:
-        """Return the decision of each claim."""
+        """Return the decision on each claim."""
         return decide(self.rule, self.gains())
 
     def cost_s(self, name: str) -> float:
-        """Return the CPU time (s) that the rows of a claim took; rows may serve several claims."""
+        """Return the CPU time in seconds that the rows of a claim took; rows may serve several claims."""
         counted = self.rows.counted()
         return sum(row.cpu_s for row in counted.values() if self._is_of(row, name))
 
     def spent_s(self) -> float:
-        """Return the CPU time (s) that all rows and proofs took, those that no longer count too."""
+        """Return the CPU time in seconds that all rows and proofs took, including invalid ones."""
         rows, proofs = self.rows.rows().values(), self.rows.proofs().values()
         return sum(row.cpu_s for row in rows) + sum(proof.cpu_s for proof in proofs)
 
     def estimate_s(self, wanted: WantedCell) -> float | None:
-        """Return the CPU time (s) of one run, from other seeds or from its proof; None where neither has run."""
+        """Return the estimated CPU time in seconds of one run; None if no other seed and no proof has run."""
         alike = [row.cpu_s for row in self.rows.rows().values() if _is_run_of(row, wanted)]
         method = (wanted.file.stem, wanted.method)
         proofs = [each.cpu_s for each in self.rows.proofs().values() if (each.file, each.method) == method]
@@ -80,7 +80,7 @@ class ClaimStudy:
         return fmean(proofs) * load(wanted.file, wanted.sets).rounds / self.rule.proof_rounds
 
     def next_seeds(self, decisions: Mapping[str, Decision]) -> dict[str, range]:
-        """Return, for each claim that is open, the seeds of its next look."""
+        """Return the seeds of the next look at each open claim."""
         gains = self.gains()
         found = {}
         for name, decision in decisions.items():
@@ -91,7 +91,7 @@ class ClaimStudy:
         return found
 
     def missing(self, name: str) -> Iterator[tuple[WantedCell, int]]:
-        """Yield the runs of a claim's next look that have no row that counts, the first seeds first."""
+        """Yield the runs of a claim's next look that have no valid row, lowest seeds first."""
         counted = self.rows.counted()
         for seed in self.next_seeds(self.decisions()).get(name, ()):
             for wanted in self.cells[name].values():
@@ -99,7 +99,7 @@ class ClaimStudy:
                     yield wanted, seed
 
     def unproved(self, methods: Collection[Method]) -> Iterator[WantedCell]:
-        """Yield the first cell of each of these methods whose proof is not of today's code."""
+        """Yield the first cell of each of these methods whose proof was not made by the current code."""
         proofs, here, seen = self.rows.proofs(), arithmetic(), set()
         for wanted in (each for cells in self.cells.values() for each in cells.values()):
             proof = proofs.get(proof_name(*_method(wanted), here))
@@ -109,7 +109,7 @@ class ClaimStudy:
                 yield wanted
 
     def methods_here(self) -> set[Method]:
-        """Return the methods that have rows of this machine's arithmetic."""
+        """Return the methods that have rows made with this machine's arithmetic."""
         return {(row.file, row.method) for row in self.rows.rows().values() if row.arithmetic == arithmetic()}
 
     def _gains(self, claim: Claim, name: str, counted: Mapping[str, CellRow]) -> Iterator[tuple[int, float]]:
@@ -140,7 +140,7 @@ def _comparable(first: CellRow, second: CellRow) -> bool:
 
 @dataclass
 class BackgroundWork:
-    """The work on a study: its runs lie below `out`, `jobs` go at a time, and none starts that can't end by `until`.
+    """The background work on a study: runs below `out`, `jobs` at a time, all of which must end by `until`.
 
     `until` is a time of `time.time`; None for no limit. `say` takes a line for each event.
     """
@@ -154,7 +154,7 @@ class BackgroundWork:
     failed: set[str] = field(default_factory=set)
 
     def work(self) -> None:
-        """Run cells until all claims are decided, the budget is spent, or nothing more can be run in time.
+        """Run cells until all claims are decided, the budget is spent, or no more fit into the time.
 
         Methods that have rows are proved first, if the code has changed. Then each claim in turn gets the seeds of its
         next look, and once all have had theirs, the open ones those of the look after it.
@@ -167,13 +167,13 @@ class BackgroundWork:
         self.say(f"{self.study.spent_s() / 3600:.1f} of {self.study.rule.budget_s / 3600:g} h of CPU time are spent")
 
     def _prove(self, methods: Collection[Method]) -> None:
-        """Make the short runs of these methods that are missing."""
+        """Make the missing short runs of these methods."""
         waiting = [each for each in self.study.unproved(methods) if self._proof_name(each) not in self.failed]
         wanted = {each.proof(self.study.rule.proof_rounds): each for each in waiting}
         self._run(wanted, lambda each: self.out / "proofs" / computing_code(), self._proved)
 
     def _look_further(self, name: str) -> bool:
-        """Make the runs of a claim's next look that the budget has room for; return whether any ended well."""
+        """Make the runs of a claim's next look that the budget permits; return whether any succeeded."""
         missing = list(self.study.missing(name))
         self._prove({_method(each) for each, _ in missing})
         left = self.study.rule.budget_s - self.study.spent_s()
@@ -187,7 +187,7 @@ class BackgroundWork:
         return self._run(wanted, lambda each: self.out / "cells" / self._proof(each).event_log_hash[:12], self._ran)
 
     def _fits(self, wanted: WantedCell, cost: float, left: float) -> bool:
-        """Return whether a run may begin: it was proved, it ends within its own limit, and the budget has room."""
+        """Return whether a run may start: its method is proved, and its cost is within the limits and the budget."""
         return self._proved_here(wanted) and cost <= min(left, MOST_CPU_S)
 
     def _run(
@@ -220,7 +220,7 @@ class BackgroundWork:
         return self.far.finished > before
 
     def _plan(self, found: Sequence[CellResult], waiting: Sequence[CellJob]) -> None:
-        """Write down what is under way, for `netdfl study`."""
+        """Write the plan of the current runs, which `netdfl study` reads."""
         paths = {ran.cell: ran.path for ran in found} | {job.cell: job.path for job in waiting}
         cells = {cell: os.path.relpath(path, self.out) for cell, path in paths.items()}
         if waiting:
@@ -262,7 +262,7 @@ def _why(ran: CellResult) -> str:
 
 
 def check_data(study: ClaimStudy) -> None:
-    """Raise InputError if data that a claim needs is missing."""
+    """Raise InputError if data that a claim needs are missing."""
     for cells in study.cells.values():
         for wanted in cells.values():
             if why := missing_data(load(wanted.file, wanted.sets)):

@@ -1,1 +1,1 @@
-"""Where the runs of a study are made: an interface of three methods, and the processes of this machine as one of it."""
+"""The runners of a study's runs: an interface of three methods, and the local implementation."""
