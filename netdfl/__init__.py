@@ -38,7 +38,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Import what is asked for, when it is asked for."""
+    """Import a public name of the package at its first use."""
     if name not in _HOMES:
         raise AttributeError(f"module 'netdfl' has no attribute {name!r}")
     from importlib import import_module

@@ -1,4 +1,4 @@
-"""The names that parts of one's own are written with: one import for an algorithm, a graph, a compressor.
+"""The names for writing one's own parts: one import for an algorithm, a graph, a compressor.
 
     from netdfl.extend import Algorithm, Exchange, gossip, local_sgd
 
@@ -154,7 +154,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Import what needs torch when it is asked for."""
+    """Import a name that needs torch at its first use."""
     if name not in _WITH_TORCH:
         raise AttributeError(f"module 'netdfl.extend' has no attribute {name!r}")
     return getattr(import_module(_WITH_TORCH[name]), name)

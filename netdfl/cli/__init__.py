@@ -1,4 +1,4 @@
-"""The command line: a table of commands; a command imports its needs inside itself.
+"""The command line: a table of commands, each of which imports its modules only when it is called.
 
 A new command is a function in a module of its own here, and a row of `netdfl.cli.commands.COMMANDS`.
 """
@@ -23,7 +23,7 @@ def main() -> None:
 
 
 def _guarded(app: Callable[[], object]) -> None:
-    """Run `app` and exit. Mistakes are lines on stderr and an exit code, never a stack trace."""
+    """Run `app` and exit. Errors become lines on stderr and an exit code, never a stack trace."""
     try:
         app()
     except InputError as exc:
@@ -52,7 +52,7 @@ def _failed_unexpectedly(error: Exception) -> int:
 
 
 def _failed_together(group: ExceptionGroup[Exception]) -> int:
-    """Print the first error of several nodes, and the number of the others."""
+    """Print the first error of several nodes, and the number of other errors."""
     leaves: list[Exception] = []
     left: list[Exception] = [group]
     while left:

@@ -1,4 +1,4 @@
-"""`python -m netdfl.cli`: the command line, as the processes of nodes and images call it."""
+"""`python -m netdfl.cli`: the command line, in the form that node processes and images call."""
 
 from __future__ import annotations
 

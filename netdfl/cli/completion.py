@@ -1,4 +1,4 @@
-"""Shell completion of arguments: shipped scenarios, worlds, lists, tables. The shell completes other files."""
+"""Shell completion of arguments: shipped scenarios, worlds, lists, tables. The shell completes files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def lists(incomplete: str) -> list[str]:
 
 
 def parts(ctx: Context, incomplete: str) -> list[str]:
-    """Return the names in the list that was typed before."""
+    """Return the names in the list that the previous argument names."""
     from netdfl.scenario.explain.keys import lists, rows
 
     what = ctx.params.get("what") or ""

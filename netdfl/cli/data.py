@@ -58,7 +58,7 @@ def data_convert(
 
 @contextmanager
 def _download_bar() -> Iterator[Callable[[str, int, int | None], None]]:
-    """Yield a callback `(what, done, total)`, one bar for each `what`; an unknown `total` is None."""
+    """Yield a progress callback `(what, done, total)` with one bar for each `what`; `total` None is unknown."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn
 

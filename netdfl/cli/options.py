@@ -42,7 +42,7 @@ Jobs = Annotated[int, typer.Option("--jobs", metavar="N", min=1, help="How many 
 
 
 def load_scenario(file: Path | Mapping[str, object], sets: list[str], on: str | None) -> Any:
-    """Load a scenario for a command, and print what its overrides dropped. Raises ScenarioError."""
+    """Load a scenario for a command, and print which keys its overrides dropped. Raises ScenarioError."""
     from netdfl.scenario.load import load
 
     scenario = load(file, sets, on=on)
@@ -51,7 +51,7 @@ def load_scenario(file: Path | Mapping[str, object], sets: list[str], on: str | 
 
 
 def say_notes(notes: Sequence[str]) -> None:
-    """Print remarks on stderr, beside a command's output."""
+    """Print remarks to stderr, apart from a command's output."""
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
 

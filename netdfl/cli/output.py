@@ -1,4 +1,4 @@
-"""Output that outlives its reader: a run goes on to its verdict where `| head -1` or a closed terminal is gone."""
+"""Output streams that survive their reader, so that a run finishes even if `| head -1` or a terminal is gone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class LastingStream:
     """A text stream that discards its output once its reader is gone."""
 
     def __init__(self, stream: TextIO) -> None:
-        """Write to `stream` while it is read."""
+        """Write to `stream` as long as it has a reader."""
         self._stream = stream
 
     def write(self, text: str) -> int:
@@ -44,7 +44,7 @@ class LastingStream:
         return getattr(self._stream, name)
 
     def _leave(self) -> None:
-        """Redirect the descriptor to nowhere, so that buffered text, and other writers, fail no more."""
+        """Redirect the file descriptor to the null device, so that later writes do not fail."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._stream.fileno())
         os.close(nowhere)
@@ -52,7 +52,7 @@ class LastingStream:
 
 @contextmanager
 def lasting_output() -> Iterator[None]:
-    """Let standard output and error lose their readers within the context without an error."""
+    """Make standard output and error survive the loss of their readers inside the context."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (LastingStream(stream) for stream in before)
     try:
@@ -64,7 +64,7 @@ def lasting_output() -> Iterator[None]:
 
 
 def outliving_its_reader(command: Callable[P, R]) -> Callable[P, R]:
-    """Return `command` with lasting output: it ends as usual even if nobody reads its output any more."""
+    """Return `command` with such output streams, so that it ends normally even without a reader."""
 
     @wraps(command)
     def lasting(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -1,4 +1,4 @@
-"""The command `run`: a scenario is run, resumed, or run twice and compared."""
+"""The command `run`: runs a scenario, resumes a run, or runs a scenario twice to compare."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _run(scenario: Path, sets: list[str], on: str | None, *, out: Path | None, p
 
 
 def _may_be_simulated(scenario: Path, sets: list[str], on: str | None) -> bool:
-    """Guess whether the simulated world is named anywhere, so that a fork server would be loaded in vain."""
+    """Return whether the simulated world may be meant, in which case a fork server would be useless."""
     from netdfl.scenario.loading.shipped import find_scenario
 
     try:
@@ -96,7 +96,7 @@ def _may_be_simulated(scenario: Path, sets: list[str], on: str | None) -> bool:
 
 
 def _resume(path: Path, page: bool, alone: bool) -> int:
-    """Resume the run at `path` unchanged. Raises InputError if something would be changed."""
+    """Resume the run at `path` without changes. Raises InputError if options would change it."""
     if not alone:
         raise InputError(
             "--resume goes on with a run as it was: give no scenario, --set, --on or --out with it; a run "

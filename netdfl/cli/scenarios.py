@@ -1,4 +1,4 @@
-"""The commands that make a scenario, look at it and at what it can name: `new`, `validate`, `explain`, `list`."""
+"""The commands about scenarios: `new`, `validate`, `explain`, `list`."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""`netdfl doctor`: checks whether machines are fit for a fleet, with remedies."""
+"""The command `netdfl doctor`: checks whether machines are suitable for a fleet, with remedies."""

@@ -1,4 +1,4 @@
-"""The judgement of machines for a fleet. Sans-I/O: facts in, findings out."""
+"""The judgement of machines for a fleet, without I/O: facts in, findings out."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True)
 class MachineFinding:
-    """A check of one machine, or between two, with its result; `remedy` says what to do."""
+    """The result of a check of one machine or between two; `remedy` tells the user how to mend it."""
 
     machine: str
     what: str
@@ -40,7 +40,7 @@ class MachineFinding:
 
 @dataclass(frozen=True)
 class MachineFacts:
-    """The facts of each machine (`here` first), the offset of its clock, and the connections between machines."""
+    """The facts about each machine (`here` first), its clock offset, and the connections between machines."""
 
     facts: Mapping[str, Facts]
     ahead_s: Mapping[str, float] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class MachineFacts:
 def judge(
     known: MachineFacts, *, device: str = "auto", wanted: str | None = None, trains: bool = True
 ) -> list[MachineFinding]:
-    """Return all findings. `wanted` is the requested world, `device` the device on which its nodes would compute.
+    """Return all findings. `wanted` is the requested world, `device` the device for its nodes.
 
     PyTorch is needed only if the scenario `trains`.
     """
@@ -148,7 +148,7 @@ def _one(name: str, what: str, good: bool, said: str, remedy: str, bad: Severity
 
 
 def lines(found: Sequence[MachineFinding]) -> Iterator[str]:
-    """Yield a line for each finding, its remedy below it, and at the end the number of bad ones."""
+    """Yield a line for each finding, with its remedy below, and finally the number of bad ones."""
     place = max((len(each.machine) for each in found), default=0)
     what = max((len(each.what) for each in found), default=0)
     for each in found:

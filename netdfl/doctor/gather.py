@@ -1,4 +1,4 @@
-"""The gathering of facts from this machine, and from all machines of an engine."""
+"""The collection of facts from this machine, and from all machines of an engine."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DOCUMENT = {
 
 
 def gather(scenario: Scenario, addresses: Sequence[str] = ()) -> MachineFacts:
-    """Ask this machine, and the machines of the scenario's world. Raises MachineError if the world has none.
+    """Ask this machine and the machines of the scenario's world. Raises MachineError if the world has none.
 
     `addresses` (`host:port`) are addresses of nodes started by hand: names are resolved, and this machine's ports
     tried.
@@ -91,7 +91,7 @@ async def _all(engine: Engine, scenario: Scenario, here: Mapping[str, Any], want
 
 
 async def _to_here(machine: Machine) -> Mapping[str, Any]:
-    """Measure how a machine reaches this one, on which the supervisor would run."""
+    """Measure the connection from a machine to this one, where the supervisor would run."""
     token = token_hex(16)
     try:
         with MeasurementServer("::" if ":" in machine.address else "0.0.0.0", token) as served:

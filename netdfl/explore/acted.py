@@ -49,7 +49,7 @@ def added(one: Acted, other: Acted) -> Acted:
 
 
 def kind_of(event: Event) -> str:
-    """Return the kind of a drawn fault, as `explore.rates` names it."""
+    """Return the kind of a drawn fault, by its name in `explore.rates`."""
     if "crash" in event:
         lost = "crash_lost" if event.get("state") == "lost" else "crash_kept"
         return lost if "restart_after" in event else "crash"
@@ -82,7 +82,7 @@ _IDENTITY = ("step", "attempt", "incarnation")
 
 
 def _is_named(event: Event, action: str, message: MessageRow) -> bool:
-    """Return whether an event that names messages names this one."""
+    """Return whether an event that acts on named messages matches this one."""
     src, _, dst = str(event[action]).partition("->")
     if str(message.src) != src or dst not in ("*", str(message.dst)) or not _is_in_rounds(event, message.round):
         return False
@@ -97,7 +97,7 @@ def _is_in_rounds(event: Event, round: int) -> bool:
 
 
 def _is_cut(event: Json, message: MessageRow) -> bool:
-    """Return whether a link that is down, or a partition, lost this message or delayed it."""
+    """Return whether a cut link or a partition lost or delayed this message."""
     if not _is_between(event, (message.src, message.dst)) or not _is_in_rounds(event, message.round):
         return False
     if "at_round" in event:

@@ -1,4 +1,4 @@
-"""The causes of failures. Many runs with one bug have one cause, whichever nodes the bug hits.
+"""The causes of failures. Runs that fail by the same bug have the same cause, whichever nodes are involved.
 
 A run fails by its verdict, or by a user's predicate over the run.
 """
@@ -39,7 +39,7 @@ class FailureCause(NamedTuple):
 
 
 def cause_of(run: ExploredRun, predicates: Sequence[Predicate] = (), *, verdict: bool = True) -> FailureCause | None:
-    """Return the cause by which `run` is a finding; None if it is none.
+    """Return the cause by which `run` is a finding; None if the run did not fail.
 
     A run is a finding if netdfl broke, a predicate holds or raises, or its verdict is not a good one.
     """
@@ -62,7 +62,7 @@ def is_raised(cause: FailureCause) -> bool:
 
 
 def _broken(error: BaseException) -> FailureCause:
-    """Return the cause for an exception: by a user's own line, or by netdfl's innermost function in its traceback."""
+    """Return the cause for an exception, named by a user's own line or by netdfl's innermost function."""
     if (told := error if isinstance(error, OwnCodeError) else theirs(error)) is not None:
         raised = told.__cause__ or told
         return FailureCause(f"own code {type(raised).__name__} {own_place(raised) or _plain(said(raised))}", str(told))
@@ -87,7 +87,7 @@ def is_stall(key: str) -> bool:
 
 
 def _stall(run: ExploredRun) -> FailureCause | None:
-    """Return the cause for the first unexpected stall that is left, permanent ones first, by its gravest reason.
+    """Return the cause for the most serious unexpected stall that did not end, permanent ones first.
 
     Nodes, their number, round and link do not count.
     """
@@ -102,7 +102,7 @@ def _stall(run: ExploredRun) -> FailureCause | None:
 
 
 def _entry(stall: Finding) -> str:
-    """Return the entry of `expect` about a stall."""
+    """Return the entry of `expect` to which a stall belongs."""
     return "deadlock" if stall.cause is StallCause.DEADLOCK and not stall.suspected else "stall"
 
 
@@ -111,7 +111,7 @@ def _gravity(why: ReasonKind) -> tuple[int, str]:
 
 
 def _variant(stall: Finding) -> str:
-    """Return all reasons of a stall, as `lost:scripted+returned_past`."""
+    """Return all reasons of a stall as one text, such as `lost:scripted+returned_past`."""
     reasons = stall.grounds.reasons
     said = {f"{r.why.value}:{r.loss}" if r.why is ReasonKind.LOST and r.loss else r.why.value for r in reasons}
     return "+".join(sorted(said)) or stall.cause.value
@@ -130,7 +130,7 @@ _WORDS = {
 
 
 def in_words(variant: str) -> str:
-    """Return a variant in words: `a message dropped by name`, and the other reasons."""
+    """Return a variant as text for people: `a message dropped by name`, and the other reasons."""
     return " and ".join(map(_in_words, variant.split("+")))
 
 
@@ -146,7 +146,7 @@ DIED = f"{OF_VERDICT}died "
 
 
 def is_of_words(key: str) -> bool:
-    """Return whether a key consists of a verdict's words, as in netdfl 0.2.0."""
+    """Return whether a key is in the form of netdfl 0.2.0, made of the words of a verdict."""
     return key.startswith(OF_VERDICT) and not key.startswith(DIED) and len(key.split()) > 2
 
 
@@ -164,7 +164,7 @@ def _unmet(run: ExploredRun) -> FailureCause:
 
 
 def _plain(text: str) -> str:
-    """Return a sentence with its numbers, and lists of numbers, replaced by one sign."""
+    """Return a sentence with each number, or list of numbers, replaced by the same placeholder."""
     plain = re.sub(r"[-+]?\d[\d.,]*(e[-+]?\d+)?%?", "#", text)
     return re.sub(r"#((,? and |, |->)#)+", "#", plain)[:200]
 
@@ -174,13 +174,13 @@ VERDICT = "verdict"
 
 @dataclass(frozen=True)
 class Predicate:
-    """A callable `(run) -> bool | str` that is true, or a text, for the runs to be found."""
+    """A user's function `(run) -> bool | str`, which returns true, or a text, for runs that are to be found."""
 
     name: str
     holds: Callable[[ExploredRun], object]
 
     def __call__(self, run: ExploredRun) -> str:
-        """Return the predicate's text about `run`; empty if it does not hold. Raises PredicateError."""
+        """Return the predicate's text about `run`; empty if it is false. Raises PredicateError."""
         try:
             found = self.holds(run)
         except Exception as error:
@@ -194,7 +194,7 @@ class PredicateError(Exception):
     """An error that a predicate raised."""
 
     def __init__(self, name: str, error: Exception) -> None:
-        """Name the predicate and the line that raised `error`."""
+        """Store the predicate's name and the line that raised `error`."""
         place = own_place(error) or _last_line(error)
         super().__init__(f"the predicate {name} raised {type(error).__name__} at {place}: {said(error)}")
 

@@ -1,4 +1,4 @@
-"""`netdfl explore`: search, shrink the findings, write them to files, and print them."""
+"""The command `netdfl explore`: searches, shrinks findings, writes them to files, and prints them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FOUND, INTERRUPTED = 1, 130
 
 
 def explore(exploration: Exploration, budget: Budget, console: Console, *, shrink: bool = True) -> int:
-    """Search, shrink and print; return the exit code: 0 nothing found, 1 something, 130 interrupted."""
+    """Search, shrink and print; return the exit code: 0 for no finding, 1 for some, 130 if interrupted."""
     for kind, why in exploration.left_out.items():
         console.print(f"no {kind}: {why}", style="dim", highlight=False)
     with _progress(console, budget) as show:
@@ -39,7 +39,7 @@ def explore(exploration: Exploration, budget: Budget, console: Console, *, shrin
 
 
 class ShownFinding(NamedTuple):
-    """A finding as it is printed: its file, the sentence about its run, and further sentences about its kind."""
+    """A finding in the form in which it is printed: its file, the sentence about its run, and sentences on its kind."""
 
     path: Path
     sentence: str
@@ -47,7 +47,7 @@ class ShownFinding(NamedTuple):
 
 
 def tell(explored: ExplorationResult, shown: Mapping[str, ShownFinding], console: Console) -> None:
-    """Print the findings, the most frequent first, as their files show them."""
+    """Print the findings, the most frequent first."""
     fresh = f"{explored.num_fresh} of them drawn by themselves"
     more = f"; {explored.refused} could not begin" if explored.refused else ""
     console.print(f"{explored.runs} runs, {fresh}, reached {explored.reached} kinds of moments{more}")
@@ -68,7 +68,7 @@ def tell(explored: ExplorationResult, shown: Mapping[str, ShownFinding], console
 
 
 def _acted(explored: ExplorationResult) -> str:
-    """Return how often each kind of fault had an effect: one that never has proves nothing."""
+    """Return a text on how often each kind of fault had an effect."""
     often = sorted(explored.acted.items(), key=lambda item: (-item[1][0], item[0]))
     each = ", ".join(f"{kind} {acted} of {drawn}" for kind, (drawn, acted) in often)
     return f"faults that acted, of those that were drawn: {each}"
@@ -83,7 +83,7 @@ def _write(
     shrink: bool,
     interrupted: bool,
 ) -> None:
-    """Write a scenario for each finding, with the traceback if netdfl broke; then try remedies and shrink it.
+    """Write a scenario file for each finding, then try remedies and shrink the scenario.
 
     Written findings go into `shown`. Files of earlier findings that no longer exist are removed.
     """
@@ -123,7 +123,7 @@ def _path(exploration: Exploration, place: int, suffix: str = ".yaml") -> Path:
 
 
 def _remove_others(folder: Path, paths: Sequence[Path]) -> None:
-    """Remove files of an earlier search whose findings now have another number, or were merged."""
+    """Remove files of an earlier search whose findings were renumbered or merged."""
     for path in folder.glob("finding-*.yaml"):
         if path not in paths and re.fullmatch(r"finding-\d+", path.stem):
             path.unlink()

@@ -27,12 +27,12 @@ LEAST_NS = 1_000_000
 
 
 def with_events(plain: Plain, events: Sequence[Json]) -> Plain:
-    """Return the scenario with these events."""
+    """Return the scenario with `events` as its only events."""
     return {**plain, "events": [dict(event) for event in events]}
 
 
 def fewer_events(plain: Plain) -> Iterator[Plain]:
-    """Yield the scenario without two events at once, or with one event in place of two.
+    """Yield the scenario without two events, or with two events replaced by one.
 
     One event replaces two that differ in their rounds alone, and lasts for both. Of more than `MOST_PAIRED` events no
     pairs are tried.
@@ -45,7 +45,7 @@ def fewer_events(plain: Plain) -> Iterator[Plain]:
 
 
 def _lasting(one: Json, other: Json) -> Plain | None:
-    """Return one event from the first round of both to the last; None if they differ otherwise, or have clock times."""
+    """Return one event that spans the rounds of both; None if they differ in other respects or use clock times."""
     what, same = ({key: event[key] for key in event if key not in _ROUNDS} for event in (one, other))
     if what != same or not all("at_round" in event for event in (one, other)):
         return None
@@ -58,7 +58,7 @@ def _lasting(one: Json, other: Json) -> Plain | None:
 
 
 def fewer_nodes(plain: Plain) -> Iterator[Plain]:
-    """Yield the scenario with half the clients, with a few fewer, and with one fewer."""
+    """Yield the scenario with half of the clients, with a few fewer, and with one fewer."""
     for many in dict.fromkeys((plain["nodes"] // 2, plain["nodes"] // 4, 2)):
         smaller: Plain | None = plain
         for _ in range(many):
@@ -71,7 +71,7 @@ def fewer_nodes(plain: Plain) -> Iterator[Plain]:
 
 
 def without_node(plain: Plain, gone: int) -> Plain | None:
-    """Return the scenario without a client; later clients move up. None if nodes are named in other ways."""
+    """Return the scenario without a client, with later ones renumbered; None if that is impossible."""
     if plain["nodes"] < 2 or plain.get("groups") or gone >= plain["nodes"]:
         return None
     moved = deepcopy(plain)
@@ -107,7 +107,7 @@ def _without_node(event: Json, gone: int) -> Plain | None:
 
 
 def _rename(text: str, gone: int) -> str | None:
-    """Return a selector with later nodes moved up; None if it names the removed one. Raises ValueError for ranges."""
+    """Renumber the nodes in a selector; None if it names the removed one. Raises ValueError for ranges."""
     if ".." in text or "," in text:
         raise ValueError(text)
     if str(gone) in re.findall(r"\d+", text):
@@ -120,7 +120,7 @@ def _moved(node: int, gone: int) -> int:
 
 
 def with_edges(plain: Plain, edges: Sequence[Edge]) -> Plain:
-    """Return the scenario on a graph of exactly these links; both ways if every link has its reverse."""
+    """Return the scenario on a graph of exactly these edges, undirected if every edge has its reverse."""
     both = all(edge[::-1] in edges for edge in edges)
     listed = [list(edge) for edge in edges if not both or edge[0] < edge[1]]
     kept = {key: plain["topology"][key] for key in ("weights", "selection") if key in plain["topology"]}
@@ -132,7 +132,7 @@ def with_edges(plain: Plain, edges: Sequence[Edge]) -> Plain:
 
 
 def with_rounds(plain: Plain, rounds: int) -> Plain:
-    """Return the scenario with fewer rounds, without events of later rounds, and with none that lasts longer."""
+    """Return the scenario with fewer rounds, without events of later rounds, and with shortened events."""
     events = []
     for event in plain["events"]:
         if event.get("at_round", 0) >= rounds:
@@ -143,7 +143,7 @@ def with_rounds(plain: Plain, rounds: int) -> Plain:
 
 
 def earlier(plain: Plain) -> Iterator[Plain]:
-    """Yield the scenario with all events by rounds moved to begin in round 0 or 1, and each event moved alone."""
+    """Yield the scenario with all events by rounds moved to start in round 0 or 1, and with each moved alone."""
     events = plain["events"]
     first = min((event["at_round"] for event in events if "at_round" in event), default=0)
     for to in (0, 1):
@@ -159,14 +159,14 @@ def earlier(plain: Plain) -> Iterator[Plain]:
 
 
 def _together(plain: Plain) -> Iterator[Plain]:
-    """Yield the scenario with two or three clock events moved into the first rounds at once: they may have to meet."""
+    """Yield the scenario with two or three clock events moved into the first rounds together."""
     forms = [[event, *_by_rounds(event)] for event in plain["events"]]
     if 1 < sum(len(each) > 1 for each in forms) <= MOST_TOGETHER:
         yield from (with_events(plain, events) for events in product(*forms) if list(events) != plain["events"])
 
 
 def _by_rounds(event: Json) -> Iterator[Plain]:
-    """Yield a clock event as an event of one of the first rounds."""
+    """Yield a clock event converted to an event in one of the first rounds."""
     if "at" not in event or "partition" in event or str(event.get("state")) in ("down_hold", "down_reset"):
         return
     left = {key: value for key, value in event.items() if key not in ("at", "for" if "link" in event else "")}
@@ -175,7 +175,7 @@ def _by_rounds(event: Json) -> Iterator[Plain]:
 
 
 def shorter(plain: Plain) -> Iterator[Plain]:
-    """Yield the scenario with one event of a shorter or rounder time, or without one of its keys."""
+    """Yield the scenario with one event shortened or its time rounded, or without one of the event's keys."""
     for place, event in enumerate(plain["events"]):
         for key in (key for key in (*_NAMING, "mode", "state", "for_rounds") if key in event):
             if key != "state" or "link" not in event:
@@ -200,7 +200,7 @@ def _with(plain: Plain, place: int, event: Mapping[str, object]) -> Plain:
 
 
 def single_delays(event: Json, messages: Sequence[MessageRow]) -> Iterator[Plain]:
-    """Yield delays of single messages, by round and link, in place of a delay of all of a node's messages."""
+    """Yield delays of single messages, by round and link, that could replace a delay of all of a node's messages."""
     node, first = int(str(event["delay"]).partition("->")[0]), event.get("at_round", 0)
     sent = {(m.round, m.dst) for m in messages if m.src == node and m.round >= max(first, 0)}
     for round, to in sorted(sent):
@@ -217,7 +217,7 @@ STUDIED = ("algorithm", "wait", "delivery", "compression", "failure_detector", "
 
 
 def keys_of(plain: Plain, but: Sequence[str] = (), path: Path = ()) -> Iterator[Path]:
-    """Yield the paths of keys that might be left out, outer ones first, without the keys in `but`."""
+    """Yield the paths of keys that might be removed, outer ones first, except the keys in `but`."""
     here = _at(plain, path)
     for key, value in here.items():
         if not path and key in but:

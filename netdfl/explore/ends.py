@@ -1,4 +1,4 @@
-"""The settings that end a whole kind of stall, tried in one run of each of its variants."""
+"""The settings that end a whole kind of stall, each tried in one run of each variant."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_TRIED = 4
 
 
 class EndingSettings(NamedTuple):
-    """The settings that end the stall in every one of the runs of `trials`."""
+    """The settings that end the stall in every run of `trials`."""
 
     settings: tuple[str, ...] = ()
     trials: tuple[int, ...] = ()
@@ -39,13 +39,13 @@ class EndingSettings(NamedTuple):
 
 
 def tried_in(found: Discovery) -> Sequence[Trial]:
-    """Return the trials in which settings are tried: the shown one, then one of each variant, frequent ones first."""
+    """Return the trials in which settings are tried: the displayed one, then one per variant, most frequent first."""
     shown = [found.trial, *(found.examples[each] for each, _ in found.variants.most_common())]
     return list({trial.number: trial for trial in shown}.values())[:MOST_TRIED]
 
 
 def find_ends(found: Discovery, scenario: Scenario, executor: Executor) -> EndingSettings:
-    """Return the possible settings of `scenario` that end the stall in all tried trials."""
+    """Return the settings, among those possible in `scenario`, that end the stall in all these trials."""
     trials, allows = tried_in(found), settings_of(scenario)
     shown = [variant(scenario, trial.events, trial.luck) for trial in trials]
     ends = [each for each in SETTINGS if allows(each) and all(_goes_on(one, each, executor) for one in shown)]

@@ -1,4 +1,4 @@
-"""One explored run: the fleet under the supervisor in the simulated world, without files.
+"""One explored run: a fleet under its supervisor in the simulated world, without files.
 
 Parts that runs of one scenario share are made once; the record is held in memory.
 """
@@ -33,12 +33,12 @@ LIMIT_S = 30.0
 
 
 class RunTimeout(SystemExit):
-    """A run that did not end in time. A SystemExit, as these pass through event loops."""
+    """The error for a run that did not end in time. It is a SystemExit because these pass through event loops."""
 
 
 @dataclass(frozen=True)
 class ExploredRun:
-    """One run as a predicate sees it: its record, its stalls, and the verdict with its reasons.
+    """One run in the form that predicates receive: its record, its stalls, and the verdict with its reasons.
 
     `unmet` holds the entry of `expect` behind each reason.
     `broke` is a traceback where netdfl itself broke; then the verdict is `unknown`.
@@ -59,16 +59,16 @@ class ExploredRun:
 
 
 class Executor:
-    """An executor of variants of one scenario. Variants that differ in events, luck and expectations share parts."""
+    """A runner of variants of one scenario, which share the parts that do not differ."""
 
     def __init__(self, limit_s: float = LIMIT_S) -> None:
-        """Prepare; parts are made for the first run. Each run may compute for `limit_s` seconds."""
+        """Prepare to run; each run may compute for `limit_s` seconds."""
         self._limit_s = limit_s
         self._shared: tuple[dict[str, object], Blueprint] | None = None
         self._runs = 0
 
     def run(self, scenario: Scenario) -> ExploredRun:
-        """Run `scenario` to its end, good or bad. Raises InputError if it can't begin."""
+        """Run `scenario` to its end, good or bad. Raises InputError if it can't start."""
         rows = MemoryStore()
         evaluation = scenario.evaluation.model_copy(update={"keep_models": False})
         scenario = scenario.model_copy(update={"checkpoint": Checkpoint(every=None), "evaluation": evaluation})
@@ -117,10 +117,10 @@ class Executor:
         )
 
     def _watch(self, scenario: Scenario, supervisor: Supervisor, world: SimulatedWorld) -> None:
-        """Do nothing; a subclass may replace the supervisor's watch for stalls here."""
+        """Do nothing; a subclass can replace the supervisor's stall watch here."""
 
     def _blueprint(self, scenario: Scenario) -> Blueprint:
-        """Return the parts that all nodes share, made anew only if `scenario` needs other ones."""
+        """Return the parts that all nodes share, created anew only if `scenario` needs different ones."""
         key = {name: getattr(scenario, name) for name in _DECIDES}
         if self._shared is None or self._shared[0] != key:
             self._shared = (key, Blueprint.of(scenario))
@@ -131,12 +131,12 @@ _DECIDES = ("seed", "nodes", "rounds", "task", "algorithm", "topology", "compres
 
 
 def _silent(*said: object) -> None:
-    """Do nothing: nobody watches an explored run."""
+    """Do nothing, because no person watches an explored run."""
 
 
 @contextmanager
 def _limited(limit_s: float) -> Iterator[None]:
-    """Raise `RunTimeout` in computations that take longer, if this is the thread that receives signals."""
+    """Raise `RunTimeout` in a computation that takes too long, if this is the thread that receives signals."""
     if threading.current_thread() is not threading.main_thread() or not limit_s:
         yield
         return

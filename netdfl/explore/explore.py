@@ -36,7 +36,7 @@ BATCH = 32
 
 @dataclass(frozen=True)
 class Budget:
-    """The length of a search: a number of runs, or of seconds of the wall clock; the first to be reached counts."""
+    """The limit of a search: a number of runs, or seconds of real time, whichever is reached first."""
 
     runs: int | None = None
     seconds: float | None = None
@@ -44,7 +44,7 @@ class Budget:
 
 @dataclass
 class Discovery:
-    """One finding: its cause, a trial with the fewest events that shows it, and how often it was met.
+    """One finding: its cause, a trial with the fewest events that shows it, and the number of its occurrences.
 
     `rounds` are the rounds of its occurrences, `variants` counts its variants, `examples` has a trial of each.
     """
@@ -94,7 +94,7 @@ class ExplorationResult:
     acted: Acted = field(default_factory=dict)
 
     def rate(self, found: Discovery) -> RateEstimate:
-        """Return how often a freshly drawn run shows the finding."""
+        """Return the rate at which an independently drawn run shows the finding."""
         return wilson(found.num_fresh, self.num_fresh)
 
     def take(self, trial: Trial, ran: TrialResult) -> None:
@@ -114,7 +114,7 @@ Show = Callable[[ExplorationResult], None]
 
 @dataclass
 class Exploration:
-    """One exploration of `scenario`. The same seed searches in the same way.
+    """One exploration of `scenario`. The same seed leads to the same search.
 
     `stop_on_error`: end when a predicate raises, instead of counting a finding. `guided`: change trials that reached
     something new, instead of drawing each trial afresh. The scenario names the predicates.
@@ -137,7 +137,7 @@ class Exploration:
         self.trial_runner = TrialRunner(self.scenario, self.predicates, self.executor)
 
     def run(self, budget: Budget, show: Show = lambda explored: None) -> ExplorationResult:
-        """Search until the budget is spent, continuing a search in the folder; call `show` after each run."""
+        """Search until the budget is spent, continuing an earlier search in the folder; call `show` after each run."""
         search = Search(self.scenario, self.course, self.rates, self.seed, self.guided)
         explored = ExplorationResult(self.scenario, left_out=self.left_out)
         journal = None if self.folder is None else Journal(self.folder, *self._settings())
@@ -189,7 +189,7 @@ class Exploration:
                 search.learn(trial, done[trial.number].features)
 
     def _repeated(self) -> ExploredRun:
-        """Return the run without drawn faults, which must be the same twice. Raises InputError."""
+        """Return the run without drawn faults, after checking that two runs are equal. Raises InputError."""
         first, again = (self.executor.run(self.scenario) for _ in range(2))
         if first.event_log_hash != again.event_log_hash:
             raise InputError(
@@ -199,7 +199,7 @@ class Exploration:
         return first
 
     def _settings(self) -> list[dict[str, object]]:
-        """Return the settings that must be equal to continue a search, as this and earlier versions write them."""
+        """Return the settings, in the forms of this and earlier versions, that must be equal to continue a search."""
         rest = {
             "parts": _parts(self.scenario),
             "seed": self.seed,
@@ -210,7 +210,7 @@ class Exploration:
 
 
 def check_explorable(scenario: Scenario) -> None:
-    """Raise InputError if runs of `scenario` don't repeat, or can't be made in memory."""
+    """Raise InputError if runs of `scenario` are not repeatable, or can't be made in memory."""
     kind, world = scenario.world.kind, scenario.world
     if not isinstance(world, SimulatedOptions):
         why = "runs on the real clock, and" if not entry_of(scenario).repeatable else "is a world of one's own, and"
@@ -228,7 +228,7 @@ def check_explorable(scenario: Scenario) -> None:
 
 
 def _parts(scenario: Scenario) -> str:
-    """Return a hash of the modules beside the scenario, which its own parts and predicates may use."""
+    """Return a hash of the modules next to the scenario, which its parts and predicates may use."""
     if scenario.file is None:
         return ""
     texts = [path.read_bytes() for path in files_beside(scenario.file) if path.is_file()]
@@ -245,7 +245,7 @@ Z = 1.959964
 
 
 class RateEstimate(NamedTuple):
-    """A rate of `hits` in `runs`, with Wilson's interval of 95 %."""
+    """The rate of `hits` in `runs`, with Wilson's 95 % interval."""
 
     hits: int
     runs: int
@@ -253,7 +253,7 @@ class RateEstimate(NamedTuple):
     high: float
 
     def __str__(self) -> str:
-        """Return the rate in words: `12 of 400 (3.0 %, 1.7 to 5.2)`."""
+        """Return the rate as text: `12 of 400 (3.0 %, 1.7 to 5.2)`."""
         share = self.hits / max(1, self.runs)
         return f"{self.hits} of {self.runs} ({100 * share:.3g} %, {_percent(self.low)} to {_percent(self.high)})"
 
@@ -264,7 +264,7 @@ def _percent(share: float) -> str:
 
 
 def wilson(hits: int, runs: int) -> RateEstimate:
-    """Return the rate of `hits` in `runs` (Wilson 1927); its interval is 0 to 1 if there was no run."""
+    """Return the rate of `hits` in `runs` with Wilson's interval (1927), which is 0 to 1 without any run."""
     if not runs:
         return RateEstimate(hits, runs, 0.0, 1.0)
     share, z2 = hits / runs, Z * Z

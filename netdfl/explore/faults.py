@@ -1,4 +1,4 @@
-"""The fault model: draws faults of a scenario as entries of its `events`, based on a run without faults."""
+"""The fault model: draws faults as entries of a scenario's `events`, based on a run without faults."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NARROW_NODES, NARROW_ROUNDS = 3, 3
 
 @dataclass(frozen=True)
 class Baseline:
-    """The baseline for drawing faults: the messages of a run without faults, and the length of its rounds.
+    """The basis for drawing faults: the messages of a run without faults, and the length of its rounds.
 
     Faults are drawn for the nodes `who`, in the rounds `when`, and for `messages`: at first all there are. They last
     for
@@ -47,7 +47,7 @@ class Baseline:
 
     @classmethod
     def of(cls, run: ExploredRun) -> Baseline:
-        """Return the baseline of a run."""
+        """Return the basis for drawing faults from a run."""
         scenario = run.scenario
         began = [0, *(each.at_ns for each in run.rows.measured if each.name == "round_s")]
         ended = 1 + max((each.round for each in run.rows.measured if each.name == "round_s"), default=0)
@@ -56,14 +56,14 @@ class Baseline:
         return cls(scenario.num_nodes, scenario.rounds, round_ns, tuple(run.rows.messages), everybody, always)
 
     def narrowed(self, rng: Random) -> Baseline:
-        """Return a baseline of one node and some that it talks to, in a few rounds, so that faults meet.
+        """Return a basis with only one node, some neighbors and a few rounds, so that drawn faults interact.
 
         Drawn faults may outlast the run by far, so that nodes that wait for their end run out of patience.
         """
         return self._around(rng.choice(self.who), rng.choice(self.when), rng)
 
     def near(self, events: Sequence[Event], rng: Random) -> Baseline:
-        """Return a narrow baseline around a node and a round of `events`; around any, if `events` name none."""
+        """Return a basis limited to the surroundings of a node and a round in `events`."""
         named = [str(event[key]) for event in events for key in _WHO if key in event]
         nodes = [int(node) for text in named for node in re.findall(r"\d+", text)]
         rounds = [r for event in events if (r := self._round_of(event)) in self.when]
@@ -82,7 +82,7 @@ class Baseline:
         return replace(self, who=who, when=when, messages=near or self.messages, longest=longest)
 
     def moment_ns(self, rng: Random) -> float:
-        """Return any time of the baseline's rounds."""
+        """Draw a time within the basis's rounds."""
         return rng.uniform(self.when.start * self.round_ns, self.when.stop * self.round_ns)
 
 
@@ -101,7 +101,7 @@ def draw_faults(
 
 
 def allowed(scenario: Scenario, course: Baseline) -> tuple[dict[FaultKind, float], dict[FaultKind, str]]:
-    """Return the kinds of faults that the scenario can have, with their rates, and why it can't have the others."""
+    """Return the kinds of faults that are possible in the scenario, with rates, and reasons against the others."""
     rates = scenario.explore.rates
     why = {kind: _refusal(scenario, course, kind) for kind in rates}
     return {kind: rates[kind] for kind in rates if not why[kind]}, {kind: why[kind] for kind in rates if why[kind]}
@@ -122,19 +122,19 @@ def _refusal(scenario: Scenario, course: Baseline, kind: FaultKind) -> str:
 
 
 def _length(course: Baseline, rng: Random, least: float = 0.25, most: float | None = None) -> str:
-    """Draw a time from a quarter of a round to `longest` rounds; all orders of magnitude are equally likely."""
+    """Draw a duration from a quarter of a round to `longest` rounds, uniformly on a logarithmic scale."""
     ns = course.round_ns * math.exp(rng.uniform(math.log(least), math.log(most or course.longest)))
     return format_time(rounded(ns))
 
 
 def rounded(ns: float) -> int:
-    """Round a time to two digits, as people write it."""
+    """Round a time to two digits."""
     digits = max(0, len(str(round(ns))) - 2)
     return max(1, round(round(ns), -digits))
 
 
 def _moment(course: Baseline, rng: Random) -> dict[str, object]:
-    """Draw the beginning of a node's round, or any time of the run."""
+    """Draw the start of a node's round, or any time of the run."""
     if rng.random() < 0.5:
         return {"at_round": rng.choice(course.when)}
     return {"at": format_time(rounded(course.moment_ns(rng)))}
@@ -160,7 +160,7 @@ def _crash_lost(course: Baseline, rng: Random) -> Event:
 
 
 def _cut(course: Baseline, rng: Random) -> Event:
-    """Draw a link that loses everything one way, for some rounds or for a time."""
+    """Draw a one-way outage of a link, for some rounds or for a time."""
     link = _link(course, rng)
     if rng.random() < 0.5:
         return {**_some_rounds(course, rng), "link": link, "state": "down_drop"}
@@ -169,7 +169,7 @@ def _cut(course: Baseline, rng: Random) -> Event:
 
 
 def _partition(course: Baseline, rng: Random) -> Event:
-    """Draw a partition of some nodes from the others, for a time."""
+    """Draw a partition that separates some nodes from the others, for a time."""
     nodes = list(range(course.nodes))
     first, size = rng.choice(course.who), rng.randint(1, max(1, course.nodes // 2))
     part = sorted(nodes[(first + place) % course.nodes] for place in range(size))
@@ -187,18 +187,18 @@ def _slow(course: Baseline, rng: Random) -> Event:
 
 
 def _loss(course: Baseline, rng: Random) -> Event:
-    """Draw the loss of one message of the baseline."""
+    """Draw the loss of one message of the run without faults."""
     return name_message(rng.choice(course.messages), course.messages, "drop")
 
 
 def _delay(course: Baseline, rng: Random) -> Event:
-    """Draw the delay of one message of the baseline."""
+    """Draw the delay of one message of the run without faults."""
     late = name_message(rng.choice(course.messages), course.messages, "delay")
     return {**late, "by": _length(course, rng, 0.01, 4.0)}
 
 
 def name_message(sent: MessageRow, among: Sequence[MessageRow], action: str) -> dict[str, object]:
-    """Return the event about one message, with only as many keys as tell it from others of its link and round."""
+    """Return an event about one message, with just enough keys to identify it among its link and round."""
     event: dict[str, object] = {"at_round": max(0, sent.round), action: f"{sent.src}->{sent.dst}"}
     others = [m for m in among if m.round == sent.round and m.src == sent.src and m.dst == sent.dst]
     if any(m.kind != sent.kind for m in others):

@@ -1,4 +1,4 @@
-"""The features of a run, as a set of numbers: runs that reached the same situations have the same features.
+"""The features of a run, as a set of hashes: runs that reached the same situations have the same features.
 
 Features do not contain names of nodes. They are: how each wait ended, after which wait, and beside which kinds of
 faults of its round; the fate of each message, likewise; the order in which messages came to a node, and the last
@@ -71,7 +71,7 @@ def _waits(run: ExploredRun, faults: Faults) -> Iterator[tuple[object, ...]]:
 
 
 def _in_a_row(run: ExploredRun) -> Iterator[tuple[object, ...]]:
-    """Yield, for each node, pairs of consecutive waits, and the pattern of last senders of up to six waits."""
+    """Yield features of each node's waits: pairs of consecutive waits, and patterns of last senders."""
     of_node: defaultdict[int, list[WaitRecord]] = defaultdict(list)
     for wait in run.rows.waits:
         of_node[wait.node].append(wait)
@@ -85,7 +85,7 @@ def _in_a_row(run: ExploredRun) -> Iterator[tuple[object, ...]]:
 
 
 def renamed(names: Sequence[object]) -> tuple[int, ...]:
-    """Return the pattern with names replaced by 0, 1, ... in the order of their first places."""
+    """Return a pattern with names replaced by 0, 1, ... in the order of their first occurrence."""
     known: dict[object, int] = {}
     return tuple(known.setdefault(name, len(known)) for name in names)
 
@@ -98,7 +98,7 @@ def _fates(run: ExploredRun, faults: Faults) -> Iterator[tuple[object, ...]]:
 
 
 def _orders(run: ExploredRun) -> Iterator[tuple[object, ...]]:
-    """Yield, for each node, features of consecutive messages: kinds, distance in rounds, order of senders."""
+    """Yield features of each node's consecutive messages: kinds, distance in rounds, order of senders."""
     came: defaultdict[int, list[MessageRow]] = defaultdict(list)
     for message in run.rows.messages:
         if message.arrived_ns is not None:
@@ -125,7 +125,7 @@ def _happened(run: ExploredRun, faults: Faults) -> Iterator[tuple[object, ...]]:
 
 
 def _while_down(run: ExploredRun) -> Iterator[tuple[object, ...]]:
-    """Yield events, fates and ends of waits beside the number of nodes down then, or nodes that went or came back."""
+    """Yield events, fates and ends of waits, combined with the number of nodes that are down at that time."""
     changes = sorted((e.at_ns, e.kind, e.node) for e in run.rows.events if e.kind in _DOWN)
     if not changes:
         return

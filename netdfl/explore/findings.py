@@ -1,4 +1,4 @@
-"""The findings of an exploration as scenario files that show them, with sentences about them."""
+"""The findings of an exploration as scenario files that reproduce them, with sentences about them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MOST_LISTED = 5
 
 
 class _KeptFinding(TypedDict):
-    """The kept form of a finding: the shrunk scenario with its trial's number, and the settings that end its stall."""
+    """The stored form of a finding: its shrunk scenario and trial number, and the settings that end its stall."""
 
     trial: int
     scenario: Plain
@@ -47,21 +47,21 @@ class FindingText(NamedTuple):
 
 
 class FindingScenarios:
-    """The findings of an exploration as texts of scenarios. Each is shrunk once; the folder keeps the result."""
+    """The findings of an exploration as scenario texts, each shrunk once and then stored."""
 
     def __init__(self, exploration: Exploration, explored: ExplorationResult) -> None:
-        """Read the kept findings. Raises InputError if the file is damaged."""
+        """Read the stored findings. Raises InputError if the file is damaged."""
         self._exploration, self._explored = exploration, explored
         self._file = None if exploration.folder is None else exploration.folder / SHRUNK
         self._kept = _read(self._file) if self._file is not None and self._file.exists() else {}
         self._ends: dict[str, EndingSettings] = {}
 
     def is_shrunk(self, found: Discovery) -> bool:
-        """Return whether the finding's present trial has been shrunk before."""
+        """Return whether the finding's current trial has been shrunk."""
         return found.cause.key in self._kept and self._kept[found.cause.key]["trial"] == found.trial.number
 
     def written(self, found: Discovery) -> FindingText:
-        """Return the text of the kept shrunk scenario, else of the trial, after one run.
+        """Return the text of the stored shrunk scenario, or else of the trial, after running it once.
 
         Raises InputError if it no longer shows the finding.
         """
@@ -74,7 +74,7 @@ class FindingScenarios:
         return self._text(found, self._shrink(found, self._as_found(found), most_runs=1))
 
     def shrunk(self, found: Discovery, most_runs: int = MOST_RUNS) -> FindingText:
-        """Shrink the finding in at most `most_runs` more runs, and keep the result.
+        """Shrink the finding in at most `most_runs` further runs, and store the result.
 
         Raises InputError if it no longer shows the finding.
         """
@@ -83,11 +83,11 @@ class FindingScenarios:
         return self._text(found, shrunk)
 
     def tell(self, found: Discovery) -> list[str]:
-        """Return sentences about the finding: its frequency, its variants, and the settings that end it, if tried."""
+        """Return sentences about the finding: its frequency, variants, and the settings that end its stall."""
         return tell_of(found, self._explored, self._ends.get(found.cause.key))
 
     def ends(self, found: Discovery) -> EndingSettings | None:
-        """Return the settings that end all runs of a stall, tried once and kept; None if it is no stall."""
+        """Return the settings that end the stall in all its runs, determined once; None if it is no stall."""
         if not is_stall(found.cause.key):
             return None
         key, trials = found.cause.key, tuple(trial.number for trial in tried_in(found))
@@ -144,7 +144,7 @@ _SHORT_LINKS = {"latency": ("dist", "constant", "delay"), "loss": ("model", "ber
 
 
 def write_finding(shrunk: ShrunkScenario, note: str = "") -> str:
-    """Return the YAML of a shrunk finding, headed by the cause, and by the hash that its replay must have."""
+    """Return the YAML of a shrunk finding, with its cause and the hash of its replay in the first lines."""
     text = f"{shrunk.cause.text}{'' if shrunk.cause.text.endswith('.') else '.'}"
     lines = [fill(text, 116, initial_indent="# ", subsequent_indent="# ", break_long_words=False)]
     if note:

@@ -1,4 +1,4 @@
-"""The journal of an exploration on disk: a line for every ended run, so that a search can be continued."""
+"""The journal of an exploration on disk: one line per run, so that a search can be continued."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Journal:
     """The folder of an exploration."""
 
     def __init__(self, folder: Path, settings: dict[str, object], *earlier: dict[str, object]) -> None:
-        """Make the folder, or continue in it if its settings are equal to `settings` or an `earlier` form.
+        """Create the folder, or continue in it if it has the same `settings`, or an `earlier` form of them.
 
         Runs of another version of netdfl are set aside, and run again.
         Raises InputError if the folder belongs to another exploration, or can't be used.
@@ -55,7 +55,7 @@ class Journal:
         write_whole(file, (json.dumps(settings, indent=1) + "\n").encode())
 
     def _set_aside(self, version: str) -> None:
-        """Rename the runs of another version: this one may search, and run, in other ways."""
+        """Rename the journal of another netdfl version, whose runs may differ."""
         runs = self.folder / RUNS
         if runs.exists():
             runs.replace(self.folder / f"runs-{re.sub(r'[^0-9.]', '', version)}.jsonl")
@@ -67,7 +67,7 @@ class Journal:
             os.write(self._fd, (json.dumps(line, separators=(",", ":")) + "\n").encode())
 
     def read(self) -> Iterator[tuple[Trial, TrialResult]]:
-        """Yield the kept trials and results, without a torn last line. Raises InputError for a damaged line."""
+        """Yield the stored trials and results, without an incomplete last line. Raises InputError for a damaged one."""
         text = read_plain(self.folder / RUNS)
         whole = text[: text.rfind("\n") + 1]
         if len(whole) != len(text):
@@ -79,12 +79,12 @@ class Journal:
                 raise InputError(f"{self.folder / RUNS}:{place} is damaged; delete the folder to begin anew") from error
 
     def write(self, name: str, text: str) -> Path:
-        """Write a file beside the runs. Raises RunError on a full disk."""
+        """Write a file next to the journal. Raises RunError on a full disk."""
         path = self.folder / name
         with writing(path, RunError, KEPT):
             write_whole(path, text.encode())
         return path
 
     def close(self) -> None:
-        """Close the file of runs."""
+        """Close the journal's file."""
         os.close(self._fd)

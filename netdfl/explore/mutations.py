@@ -31,7 +31,7 @@ _NODES = ("crash", "pause", "slow_down")
 
 
 def moved(event: Event, course: Baseline, rng: Random) -> Event:
-    """Return the event some rounds earlier or later, of another length, or at a time close by."""
+    """Return the event some rounds earlier or later, with another length, or at a nearby time."""
     changed = dict(event)
     keys = [key for key in ("at_round", "at", "for", "by", "restart_after") if key in event]
     key = rng.choice(keys) if keys else ""
@@ -46,7 +46,7 @@ def moved(event: Event, course: Baseline, rng: Random) -> Event:
 
 
 def later(event: Event, rounds: int, course: Baseline) -> Event:
-    """Return the event moved by `rounds` rounds, but not beyond the first or the last."""
+    """Return the event moved by `rounds` rounds, within the run."""
     changed = dict(event)
     if "at_round" in event:
         changed["at_round"] = at = max(0, min(course.rounds - 1, event["at_round"] + rounds))
@@ -58,7 +58,7 @@ def later(event: Event, rounds: int, course: Baseline) -> Event:
 
 
 def aligned(event: Event, other: Event, rng: Random) -> Event:
-    """Return `event` at the time of `other`, or at its nodes, or both, if their forms allow."""
+    """Return `event` moved to the time of `other`, or to its nodes, or both, if their forms permit."""
     found = dict(event)
     when = next((key for key in ("at_round", "at") if key in other), "")
     if rng.random() < 0.7 and when in event:
@@ -83,7 +83,7 @@ def renamed(event: Event, names: Renaming) -> Event:
 
 
 def symmetries(course: Baseline) -> list[Renaming]:
-    """Return renamings of the nodes that keep the graph of messages: rotations, reflections, exchanges of two."""
+    """Return renamings of nodes that preserve the graph of messages: rotations, reflections, swaps of two."""
     edges = {(m.src, m.dst) for m in course.messages}
     return [names for names in _renamings(course.nodes) if {(names[src], names[dst]) for src, dst in edges} == edges]
 
@@ -99,7 +99,7 @@ def _renamings(nodes: int) -> Iterator[Renaming]:
 
 
 def draw_schedule(course: Baseline, depth: int, most_ns: int, rng: Random) -> list[Event]:
-    """Draw a priority schedule of `depth` that delays no message by more than `most_ns`."""
+    """Draw a priority schedule of this `depth`, with delays of at most `most_ns`."""
     places = list(range(course.nodes))
     rng.shuffle(places)
     widest = most_ns / (course.nodes + depth)
@@ -117,7 +117,7 @@ def draw_schedule(course: Baseline, depth: int, most_ns: int, rng: Random) -> li
 
 
 def is_priority(event: Event) -> bool:
-    """Return whether an event belongs to a priority schedule, and is no fault."""
+    """Return whether an event belongs to a priority schedule and is not a fault."""
     return str(event.get("delay", "")).endswith("->*")
 
 

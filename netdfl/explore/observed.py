@@ -22,7 +22,7 @@ from netdfl.scenario.model.schema import Scenario
 
 
 def facts_of(scenario: Scenario, stalls: Sequence[Finding], unfinished: Sequence[str], length_ns: int) -> RunFacts:
-    """Return the facts for the verdict that are not in the record; the computer's own time does not count."""
+    """Return the facts for the verdict that the record lacks; real time does not count."""
     confirmed = [each for each in stalls if each.cause is Cause.DEADLOCK and not each.suspected and not each.over]
     return RunFacts(
         scenario=scenario.name,
@@ -64,7 +64,7 @@ def observe(rows: MemoryStore) -> Observations:
 
 
 def _count(rows: MemoryStore) -> MessageCounts:
-    """Return the messages by class."""
+    """Return the number of messages in each class."""
     found: Counter[FateClass] = Counter()
     for fate, number in Counter(message.fate for message in rows.messages).items():
         found[Fate.read(fate).counts_as] += number
@@ -72,7 +72,7 @@ def _count(rows: MemoryStore) -> MessageCounts:
 
 
 def _series(rows: MemoryStore) -> Series:
-    """Return every figure of the fleet, in order of rounds."""
+    """Return every metric of the fleet, in the order of rounds."""
     found: dict[str, list[tuple[int, int, float]]] = {}
     for at_ns, node, round, name, value in rows.measured:
         if node is None:
@@ -95,7 +95,10 @@ def _last_losses(rows: MemoryStore) -> list[float]:
 
 
 def _least_weight(rows: MemoryStore) -> HeldWeight | None:
-    """Return the smallest positive push-sum weight of a node; one that rejoins without any has 0 for a while."""
+    """Return the smallest positive push-sum weight of any node.
+
+    Zero is left out, because a node that rejoins without weight has 0 for a while.
+    """
     held = (
         HeldWeight(value, round, node)
         for _, node, round, name, value in rows.measured
@@ -105,7 +108,7 @@ def _least_weight(rows: MemoryStore) -> HeldWeight | None:
 
 
 def lost_weight(rows: MemoryStore) -> float:
-    """Return the push-sum weight that the record counts as lost: given up, or in states that crashes took."""
+    """Return the push-sum weight that was lost, in messages given up or in states lost by crashes."""
     return _given_up(rows) + sum(_lost_by_restarts(rows))
 
 
@@ -137,7 +140,7 @@ def _lost_by_restarts(rows: MemoryStore) -> Iterator[float]:
 
 
 def _outliers(rows: MemoryStore) -> list[Outlier]:
-    """Return the first model and the first weight of each sender that was out of proportion."""
+    """Return the first model and the first weight of each sender that was far larger than usual."""
     found: dict[tuple[str, NodeId], Outlier] = {}
     events = [event for event in rows.events if event.kind == "outlier" and event.node is not None]
     for event in sorted(events, key=lambda each: (each.round, each.at_ns, each.node or 0)):
@@ -174,7 +177,7 @@ def _not_finite(rows: MemoryStore) -> list[tuple[NodeId | None, int]]:
 
 
 def _by_sender(rows: MemoryStore, kind: str) -> list[OddMessages]:
-    """Return the events about odd messages, by their sender and reason."""
+    """Return the events about defective messages, grouped by sender and reason."""
     found: defaultdict[tuple[int | None, FateReason], list[EventRow]] = defaultdict(list)
     for event in rows.events:
         if event.kind == kind:

@@ -1,4 +1,4 @@
-"""The running of trials: in this process, or in processes forked from it, which share its parts."""
+"""The running of trials in this process, or in processes forked from it, which share its parts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from netdfl.scenario.model.schema import Scenario
 
 @dataclass(frozen=True)
 class TrialResult:
-    """The result of a trial. `refused` says why it could not begin; `broke` is a traceback.
+    """The result of a trial. `refused` is the reason why it could not start; `broke` is a traceback.
 
     `acted` counts its faults, and those that had an effect.
     """
@@ -37,7 +37,7 @@ class TrialResult:
 
     @property
     def is_of_old_form(self) -> bool:
-        """Whether the cause consists of a sentence's words, as in netdfl 0.2.0: the trial must run again."""
+        """Whether the cause is in the form of netdfl 0.2.0, so that the trial must be repeated."""
         cause = self.cause
         return cause is not None and ((is_stall(cause.key) and not cause.variant) or is_of_words(cause.key))
 
@@ -68,7 +68,7 @@ _here: TrialRunner | None = None
 
 @contextmanager
 def workers(trial_runner: TrialRunner, jobs: int) -> Iterator[RunAll]:
-    """Give a function that runs trials on `jobs` processes, in any order. Raises RunError if a process dies."""
+    """Yield a function that runs trials on `jobs` processes, in any order. Raises RunError if a process dies."""
     if jobs == 1:
         yield lambda trials: map(trial_runner.run, trials)
         return

@@ -14,7 +14,7 @@ from netdfl.record.base import Store, WaitRecord
 
 
 class MessageRow(NamedTuple):
-    """A message and the text of its fate. Times are nanoseconds; `arrived_ns` is None if it never arrived."""
+    """A message and its fate as text. Times are nanoseconds; `arrived_ns` is None if it never arrived."""
 
     src: NodeId
     dst: NodeId
@@ -30,7 +30,7 @@ class MessageRow(NamedTuple):
 
 
 class MetricRow(NamedTuple):
-    """A number of a round; the `node` None is the fleet."""
+    """A metric of a round; the `node` None is the fleet."""
 
     at_ns: int
     node: NodeId | None
@@ -50,17 +50,17 @@ class EventRow(NamedTuple):
 
 
 class MemoryStore(Store):
-    """A store that keeps all rows in memory, in their order."""
+    """A store that keeps all rows in memory, in order."""
 
     def __init__(self) -> None:
-        """Begin with no rows."""
+        """Start with no rows."""
         self.messages: list[MessageRow] = []
         self.measured: list[MetricRow] = []
         self.events: list[EventRow] = []
         self.waits: list[WaitRecord] = []
 
     def outcome(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:
-        """Keep a row for each message."""
+        """Add a row for each message."""
         edges, (kind, epoch, (round, step), _, attempt), nbytes, sent_ns, arrived_ns, fate = outcome
         text = FATE_TEXTS[fate]
         self.messages += [
@@ -81,7 +81,7 @@ class MemoryStore(Store):
         self.waits.append(waited)
 
     def flush(self) -> None:
-        """Do nothing: rows are in memory at once."""
+        """Do nothing, because rows are in memory already."""
 
     def close(self) -> None:
-        """Do nothing: the rows stay."""
+        """Do nothing, because the rows stay in memory."""

@@ -1,4 +1,4 @@
-"""The search: the choice of the next trials.
+"""The choice of the next trials in a search.
 
 A quarter of the trials is drawn afresh by the scenario's fault model, so that rates can be estimated. A quarter has
 faults close together: of few kinds, at a few nodes that exchange messages, in a few rounds. The others are changes of
@@ -32,7 +32,7 @@ MOST_SYMMETRIC = 64
 
 @dataclass
 class _CorpusEntry:
-    """A trial that reached something new, its features, and how often it was changed since."""
+    """A trial that reached new features, with the number of times it was mutated since."""
 
     trial: Trial
     features: frozenset[int]
@@ -41,7 +41,7 @@ class _CorpusEntry:
 
 @dataclass
 class Search:
-    """The search of one exploration of `scenario`, based on the run without faults in `course`."""
+    """The search of one exploration of `scenario`, based on `course`, a run without faults."""
 
     scenario: Scenario
     course: Baseline
@@ -57,7 +57,7 @@ class Search:
         self._symmetries = symmetries(self.course) if self.course.nodes <= MOST_SYMMETRIC else []
 
     def draw(self, number: int) -> Trial:
-        """Return the trial `number`, based on the features so far."""
+        """Return the trial with this number, based on the features reached so far."""
         rng = Random(self._streams.integer("explore", number))
         how = rng.random() if self.guided else 0.0
         if how < FRESH:
@@ -75,7 +75,7 @@ class Search:
 
     @property
     def num_reached(self) -> int:
-        """The number of features reached."""
+        """The number of features reached so far."""
         return len(self._reached)
 
     def _fresh(self, number: int, rng: Random) -> Trial:
@@ -87,7 +87,7 @@ class Search:
         return Trial(number, possible(self.scenario, events), luck)
 
     def _narrow(self, number: int, rng: Random) -> Trial:
-        """Draw as many faults as allowed, of few kinds, at a few nodes that exchange messages, in a few rounds."""
+        """Draw many faults of few kinds, at a few nodes that exchange messages, within a few rounds."""
         spec, kinds = self.scenario.explore, list(self.rates)
         some = set(rng.choices(kinds, [self.rates[kind] for kind in kinds], k=rng.randint(1, 3))) if kinds else set()
         few = {kind: self.rates[kind] for kind in kinds if kind in some}
@@ -112,12 +112,12 @@ class Search:
         return Trial(number, possible(self.scenario, events), luck, parent.trial.number)
 
     def _energy(self, kept: _CorpusEntry) -> float:
-        """Return the weight of a trial: the rarity of its rarest feature, divided by its number of changes."""
+        """Return the weight for choosing a trial: the rarity of its rarest feature, divided by its mutations."""
         rarest = min((self._reached[each] for each in kept.features), default=1)
         return 1 / (rarest * (1 + kept.changes))
 
     def _change(self, events: list[Event], rng: Random) -> list[Event]:
-        """Add, remove, move or replace a fault, add some of another trial, or rename or move all together."""
+        """Mutate a trial: add, remove, move or replace a fault, add faults of another trial, or rename all."""
         how = rng.random()
         faults = [event for event in events if not is_priority(event)]
         which = faults if faults and rng.random() < 0.7 else events
@@ -140,7 +140,7 @@ class Search:
         return [*events, *rng.sample(other, min(len(other), self.scenario.explore.faults - len(faults)))]
 
     def _drawn(self, beside: Sequence[Event], rng: Random) -> list[Event]:
-        """Draw a new fault; in half of the cases at the time, or at the node, of an existing one."""
+        """Draw a new fault, in half of the cases at the time or node of an existing one."""
         drawn = draw_faults(self.course, self.rates, 1, rng, least=1)
         if beside and rng.random() < 0.5:
             return [aligned(event, rng.choice(beside), rng) for event in drawn]

@@ -49,12 +49,12 @@ class ShrunkScenario:
 
 
 class RunBudgetSpent(Exception):
-    """Raised when shrinking has used all its runs."""
+    """The exception when shrinking has used all its runs."""
 
 
 @dataclass
 class Shrinker:
-    """A shrinker of scenarios whose runs fail by one cause."""
+    """A shrinker of scenarios whose runs fail for the same cause."""
 
     predicates: Sequence[Predicate]
     executor: Executor
@@ -63,7 +63,10 @@ class Shrinker:
     _seen: dict[str, bool] = field(default_factory=dict)
 
     def shrink(self, scenario: Scenario, key: str) -> ShrunkScenario:
-        """Return the smallest variant of `scenario` whose cause is `key`. Raises InputError if its own is not."""
+        """Return the smallest variant of `scenario` whose cause is `key`.
+
+        Raises InputError if its own cause differs.
+        """
         self._key, self._scenario = key, scenario
         self._verdict = VERDICT in scenario.explore.find
         plain = short_plain(scenario)
@@ -78,7 +81,7 @@ class Shrinker:
     # trying
 
     def _shows(self, plain: Plain) -> bool:
-        """Return whether a candidate still shows the finding; the last that does is the best."""
+        """Return whether a candidate still shows the finding; if so, store it as the best so far."""
         text = repr(plain)
         if text in self._seen:
             return self._seen[text]
@@ -106,7 +109,7 @@ class Shrinker:
         return next((candidate for candidate in candidates if self._shows(candidate)), plain)
 
     def _greedily(self, candidates: Callable[[Plain], Iterator[Plain]], plain: Plain) -> Plain:
-        """Replace `plain` by candidates made from it, as long as one shows the finding."""
+        """Replace `plain` repeatedly by a smaller candidate, as long as one shows the finding."""
         while (found := self._first(candidates(plain), plain)) is not plain:
             plain = found
         return plain
@@ -130,7 +133,7 @@ class Shrinker:
         return plain
 
     def _written_out(self, plain: Plain) -> Plain:
-        """Return the scenario without random links, with an event for each lost message."""
+        """Return the scenario without random link rules, with an event for each lost message instead."""
         if "luck" in plain["world"]:
             own = deepcopy(plain)
             del own["world"]["luck"]
@@ -164,7 +167,7 @@ class Shrinker:
         return fewer if len(fewer["events"]) < len(plain["events"]) else plain
 
     def _one_for_two(self, plain: Plain) -> Plain:
-        """Replace two faults by one drawn close to them, if it shows the finding as well."""
+        """Replace two faults by one drawn near them, if it shows the finding as well."""
         if len(plain["events"]) < 2 or not self._shows(plain):  # the run that is looked at is that of `plain`
             return plain
         scenario, rng = beside(self._scenario, plain), Random(len(plain["events"]))
@@ -186,7 +189,7 @@ class Shrinker:
         return self._first((edits.with_rounds(plain, n) for n in sorted(few) if 0 < n < rounds), plain)
 
     def _smaller_graph(self, plain: Plain) -> Plain:
-        """Remove links, if the graph is fixed and the algorithm accepts any."""
+        """Remove links, if the graph is fixed and the algorithm works on any graph."""
         scenario = beside(self._scenario, plain)
         network = build_network(scenario)
         if network.varies or scenario.has_server or scenario.num_nodes > 12:
@@ -203,7 +206,7 @@ class Shrinker:
 
 
 def short_plain(scenario: Scenario) -> Plain:
-    """Return a scenario as plain values, without the keys whose absence means the same."""
+    """Return a scenario as plain values, without keys whose absence has the same meaning."""
     plain = to_plain(scenario)
     return _fewer_keys(plain, _means_the_same(scenario, plain))
 
@@ -221,14 +224,14 @@ def _means_the_same(scenario: Scenario, plain: Plain) -> Callable[[Plain], bool]
 
 
 def beside(scenario: Scenario, plain: Plain) -> Scenario:
-    """Load `plain` as if from the file of `scenario`, with the parts beside that file. Raises InputError."""
+    """Load `plain` as if from the file of `scenario`, with the parts next to that file. Raises InputError."""
     found = load(plain, directory="." if scenario.file is None else str(scenario.file.parent))
     found._file = scenario.file
     return found
 
 
 def _fewer_keys(plain: Plain, holds: Callable[[Plain], bool], but: Sequence[str] = ()) -> Plain:
-    """Remove each key, except those in `but`, whose absence keeps `holds` true."""
+    """Remove each key, except those in `but`, as long as `holds` stays true."""
     for path in list(edits.keys_of(plain, but)):
         without = edits.without_key(plain, path)
         if without is not None and holds(without):
@@ -237,7 +240,7 @@ def _fewer_keys(plain: Plain, holds: Callable[[Plain], bool], but: Sequence[str]
 
 
 def minimize(items: Sequence[T], holds: Callable[[Sequence[T]], bool]) -> list[T]:
-    """Return a minimal part of `items` for which `holds` is still true, found by ddmin; empty if that suffices."""
+    """Return a minimal subset of `items` for which `holds` is still true, found by ddmin."""
     left, parts = list(items), 2
     if left and holds([]):
         return []

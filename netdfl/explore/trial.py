@@ -1,4 +1,4 @@
-"""A trial: one variant of a scenario, made of events added to its own and of the luck of its links."""
+"""A trial: one variant of a scenario, with additional events and another seed for its links."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Event: TypeAlias = Json
 
 @dataclass(frozen=True)
 class Trial:
-    """The trial `number`: drawn `fresh`, drawn with faults close together (`narrow`), or a change of trial `parent`."""
+    """A trial with its number: drawn `fresh`, drawn `narrow` (faults close together), or a mutation of `parent`."""
 
     number: int
     events: tuple[Event, ...] = ()
@@ -27,18 +27,18 @@ class Trial:
 
     @property
     def fresh(self) -> bool:
-        """Whether the trial was drawn by the stated fault model alone, so that it counts for rates."""
+        """Whether the trial was drawn by the fault model alone, so that it counts for rates."""
         return self.parent is None and not self.narrow
 
 
 def variant(scenario: Scenario, events: Sequence[Event], luck: int | None) -> Scenario:
-    """Return `scenario` with these events added to its own, and this luck."""
+    """Return `scenario` with additional events, and with the seed `luck` for its links."""
     world = scenario.world.model_copy(update={"luck": luck}) if luck is not None else scenario.world
     return scenario.model_copy(update={"events": [*scenario.events, *map(dict, events)], "world": world})
 
 
 def possible(scenario: Scenario, events: Sequence[Event]) -> tuple[Event, ...]:
-    """Return the events that fit the scenario's own and each other; of two that conflict, the later is left out."""
+    """Return the events that fit the scenario's own and each other; of two that conflict, drop the later one."""
     left, own = list(events), len(scenario.events)
     while left:
         try:

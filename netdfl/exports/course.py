@@ -1,4 +1,4 @@
-"""A run as spans, instants and counters on tracks, from which every format of a trace is made.
+"""A run as spans, instants and counters on tracks, from which each trace format is made.
 
 The record says how long the training of a round took, but not when it began. The training is drawn in the first time
 without waits that is long enough; the rest of such times counts as mixing and sending.
@@ -33,7 +33,7 @@ class TrackLane(IntEnum):
 
 
 class Track(NamedTuple):
-    """The place where something is drawn; the `node` None is the fleet."""
+    """The track on which an activity or event is drawn; the `node` None is the fleet."""
 
     node: NodeId | None
     lane: TrackLane
@@ -55,7 +55,7 @@ class TraceSpan:
 
 @dataclass(frozen=True, slots=True)
 class TraceInstant:
-    """An event. `leaves` or `comes` is the number of the message whose arrow begins or ends here."""
+    """An event in a trace. `leaves` or `comes` is the number of a message whose arrow begins or ends here."""
 
     track: Track
     at_ns: int
@@ -67,7 +67,7 @@ class TraceInstant:
 
 @dataclass(frozen=True, slots=True)
 class CounterValue:
-    """The value of a counter of the fleet from a moment on."""
+    """The value of a fleet counter from a moment on."""
 
     at_ns: int
     name: str
@@ -75,7 +75,10 @@ class CounterValue:
 
 
 def course(run: Run) -> Iterator[TraceSpan | TraceInstant | CounterValue]:
-    """Yield everything that `run` recorded, in no particular order. Raises InputError if its record is damaged."""
+    """Yield all activities, events and counter values of `run`, in any order.
+
+    Raises InputError if its record is damaged.
+    """
     history, _ = read_history(run)
     yield from _rounds(history)
     for node in sorted({*history.rounds, *history.waits}):
@@ -146,7 +149,7 @@ def _outages(history: History, end_s: float) -> Iterator[TraceSpan]:
 
 
 def _stalled(run: Run, history: History, end_s: float) -> Iterator[TraceSpan]:
-    """Yield waits that never ended, from the snapshots of stalls: the record has only waits that ended."""
+    """Yield waits that never ended, taken from snapshots of stalls, because the record has only finished ones."""
     open_waits: dict[NodeId, TraceSpan] = {}
     for kept in kept_stalls(run.path):
         for now in kept["nodes"] if kept["finding"]["permanent"] else ():
@@ -162,7 +165,7 @@ def _stalled(run: Run, history: History, end_s: float) -> Iterator[TraceSpan]:
 
 
 def _messages(run: Run) -> Iterator[TraceInstant]:
-    """Yield the departure and arrival of each message, linked by an arrow; a lost one is an instant at its sender."""
+    """Yield the departure and arrival of each message, linked by an arrow; a lost one has only its departure."""
     rows = run.rows(
         "SELECT src, dst, kind, round, step, attempt, nbytes, sent_s, arrived_s, fate FROM messages "
         "ORDER BY sent_s, src, dst, round, step, attempt"

@@ -77,7 +77,7 @@ def _pieces(run: Run, what: str, format: str) -> Iterable[bytes]:
 
 
 def _print(run: Run, what: str, format: str) -> None:
-    """Write the bytes to standard output."""
+    """Write the exported bytes to standard output."""
     if what in TABLES:
         with tempfile.TemporaryDirectory(prefix="netdfl-export-") as folder:
             file = export_table(run, what, format, Path(folder) / f"{what}.{format}")
@@ -115,7 +115,10 @@ def export_table(run: Run, table: str, format: str, out: Path | str) -> Path:
 
 
 def graphml(run: Run) -> str:
-    """Return the graph of round 0 with every link that carried a message. Raises InputError if there is no graph."""
+    """Return the graph of round 0, and every link that carried a message, as GraphML.
+
+    Raises InputError if there is no graph.
+    """
     import networkx as nx
 
     written = run.graph

@@ -1,4 +1,4 @@
-"""Traces for other programs: a track a node, with its rounds and messages below, and arrows for messages.
+"""Traces for other programs: one track per node, with rounds, messages below, and arrows for messages.
 
 Perfetto's own form is protobuf. Its schema is large and its package is needed for nothing else, so the few fields in
 use are written here by their numbers; a test reads the result with Perfetto's classes. JSON trace events open in
@@ -23,7 +23,7 @@ _COUNTERS = 1 << 40
 
 
 def packets(name: str, nodes: int, course: Iterable[TraceSpan | TraceInstant | CounterValue]) -> Iterator[bytes]:
-    """Yield the trace of the run `name`, packet by packet."""
+    """Yield the Perfetto trace of the run `name`, packet by packet."""
     yield _described(FLEET, f"fleet {name}", _number(11, _EXPLICIT))
     for number, figure in enumerate(FIGURES):
         track = _number(1, _COUNTERS + number) + _text(2, figure) + _bytes(8, b"")
@@ -38,7 +38,7 @@ def packets(name: str, nodes: int, course: Iterable[TraceSpan | TraceInstant | C
 
 
 def _in_order(course: Iterable[TraceSpan | TraceInstant | CounterValue]) -> Iterator[bytes]:
-    """Yield the packets of events in order of time; at one moment, ends come before begins."""
+    """Yield the packets of events in order of time; at one moment, ends precede begins."""
     made: list[tuple[int, int, int, bytes]] = []
     for number, each in enumerate(course):
         if isinstance(each, TraceSpan):
@@ -73,22 +73,22 @@ def _annotated(key: str, value: object) -> bytes:
 
 
 def _described(track: Track, name: str, more: bytes) -> bytes:
-    """Return the packet with the name and the place of a track."""
+    """Return a packet that describes the name and the place of a track."""
     return _packet(_bytes(60, _number(1, uuid(track)) + _text(2, name) + more))
 
 
 def pid_of(node: NodeId | None) -> int:
-    """Return the number of a node's process in a trace; 1 is the fleet's."""
+    """Return the process id of a node in a trace; 1 is the fleet's."""
     return 1 if node is None else node + 2
 
 
 def tid_of(track: Track) -> int:
-    """Return the number of a track's thread in a trace, different from all threads and processes."""
+    """Return the thread id of a track in a trace, different from all process ids."""
     return (1 << 24) + len(TrackLane) * pid_of(track.node) + track.lane
 
 
 def uuid(track: Track) -> int:
-    """Return the number of a track in a trace."""
+    """Return the unique id of a track in a trace."""
     return (1 << 32) + tid_of(track)
 
 
@@ -117,7 +117,7 @@ _SHOWN_US = 0.001
 
 
 def json_lines(name: str, nodes: int, course: Iterable[TraceSpan | TraceInstant | CounterValue]) -> Iterator[str]:
-    """Yield the trace of the run `name` as text, piece by piece."""
+    """Yield the trace of the run `name` as JSON text, piece by piece."""
     yield '{"displayTimeUnit": "ms", "traceEvents": [\n'
     separator = ""
     for event in (*_named(None, f"fleet {name}"), *(e for n in range(nodes) for e in _named(n, f"node {n}"))):

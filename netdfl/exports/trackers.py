@@ -1,4 +1,4 @@
-"""A run's figures as curves of a tracker: of the fleet, of nodes in small fleets, and means over nodes.
+"""A run's metrics as curves in a tracker: of the fleet, of nodes in small fleets, and means over nodes.
 
 TensorBoard gets event files, after the run or while it goes on. MLflow gets a run of its own: the scenario as
 parameters, the figures as metrics, the verdict as a tag.
@@ -26,7 +26,7 @@ SHARE = 0.02
 
 
 class TensorBoardWriter:
-    """A writer of TensorBoard event files. It writes each point of a run once."""
+    """A writer of TensorBoard event files, which writes each point of a run once."""
 
     def __init__(self, run: Run, folder: Path) -> None:
         """Write event files into `folder`. Raises InputError if tensorboardX is not installed."""
@@ -41,7 +41,7 @@ class TensorBoardWriter:
         self._writer.add_text("scenario", f"```yaml\n{run.scenario_text}\n```", 0)
 
     def catch_up(self, below: int | None = None) -> int:
-        """Write new points; means over nodes for rounds `below` only. Return the number of points."""
+        """Write new points, means over nodes only for rounds `below`; return the number of points."""
         count = 0
         for point in points(self._run, below):
             if (point.curve, point.round) not in self._written:
@@ -57,7 +57,7 @@ class TensorBoardWriter:
 
 
 class TensorBoardDisplay:
-    """A display around another one that writes event files while the fleet runs."""
+    """A display around another one that also writes event files while the fleet runs."""
 
     def __init__(self, run: Run, folder: Path, display: Display) -> None:
         """Write the record of `run` into `folder` as it grows. Raises InputError if tensorboardX is missing."""
@@ -76,7 +76,7 @@ class TensorBoardDisplay:
             self._writer.close()
 
     def update(self, status: FleetStatus) -> None:
-        """Show the fleet, and write new points a few times a minute at most."""
+        """Pass the status on, and write new points at most a few times per minute."""
         self._display.update(status)
         began_s = time.monotonic()
         if began_s >= self._again_s:
@@ -85,7 +85,7 @@ class TensorBoardDisplay:
             self._again_s = began_s + max(EVERY_S, took_s / SHARE)
 
     def note(self, text: str) -> None:
-        """Show a note in the inner display."""
+        """Pass a note on to the inner display."""
         self._display.note(text)
 
 
@@ -111,7 +111,7 @@ class CurvePoint(NamedTuple):
 
 
 def points(run: Run, below: int | None = None) -> Iterator[CurvePoint]:
-    """Yield all points of `run`, by round; means over nodes only for rounds `below`, which all nodes have ended."""
+    """Yield all points of `run`, by round; means over nodes only for rounds `below`, which all have finished."""
     for at_s, round, name, value in run.rows(
         "SELECT at_s, round, name, value FROM metrics WHERE node IS NULL AND value IS NOT NULL ORDER BY round, name"
     ):
@@ -133,7 +133,7 @@ def points(run: Run, below: int | None = None) -> Iterator[CurvePoint]:
 
 
 def missing(package: str, extra: str) -> InputError:
-    """Return the error for a tracker's package that is not installed."""
+    """Return an error for a tracker's package that is not installed."""
     return InputError(f"{package} is not installed: {pip_install(f'netdfl[{extra}]')}")
 
 
@@ -142,7 +142,7 @@ MOST_PARAMETERS = 100
 
 
 def write_mlflow(run: Run, uri: str | None) -> str:
-    """Log `run` to the tracking server or folder `uri`, by default MLflow's own setting; return its id there.
+    """Log `run` to the tracking server or folder `uri`, by default MLflow's own setting; return the run's id.
 
     Raises:
         InputError: mlflow is not installed, or the tracking server refuses.
@@ -174,7 +174,7 @@ def write_mlflow(run: Run, uri: str | None) -> str:
 
 
 def _plain(curve: str) -> str:
-    """Return a name that MLflow accepts."""
+    """Return a curve's name in the form that MLflow accepts."""
     return curve.replace("(", "").replace(")", "")
 
 

@@ -1,4 +1,4 @@
-"""`netdfl measure`: what kind of minimum a run has found, written into the run directory for the report.
+"""The command `netdfl measure`: measures the minimum that a run has found, for the run's report.
 
 Measurements lie in RUN/measures: `sharpness.json`, `landscape.json` with `landscape_lines.png` and
 `landscape_planes.png`, `gap.json`. The average model comes first, then some of the nodes' own.
@@ -38,7 +38,7 @@ MOST_BYTES = 1 << 30
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How finely is measured, on `samples` training examples, for the average and `local` models of single nodes.
+    """The settings of measurements: `samples` training examples, the average model and `local` single models.
 
     `count` largest eigenvalues, `probes` random vectors for the trace; a landscape reaches from -`reach` to `reach`,
     with `points` along a line and `grid` along each side of a plane.
@@ -54,12 +54,12 @@ class Settings:
     seed: int = 0
 
     def generator(self) -> torch.Generator:
-        """Return a new source of random directions, equal for each model."""
+        """Return a new generator of random directions, with the same seed for each model."""
         return torch.Generator().manual_seed(self.seed)
 
 
 def measure(run: TrainedRun, what: str, settings: Settings, say: Callable[[str], None]) -> Path:
-    """Measure one thing of a run's last models; write it, say it, and return its JSON file.
+    """Make one kind of measurement on a run's last models; write and print it, and return its JSON file.
 
     Raises:
         InputError: the run kept no models, or trains none; or there is no such measurement.
@@ -98,7 +98,7 @@ def _surfaces(run: TrainedRun, settings: Settings) -> Mapping[str, LossSurface]:
 
 
 def _spread(num: int, most: int) -> Sequence[int]:
-    """Return at most `most` of `num` places, evenly apart."""
+    """Return at most `most` of the indices below `num`, evenly spaced."""
     return [int(place) for place in np.linspace(0, num - 1, min(num, most))] if num and most else []
 
 

@@ -1,4 +1,4 @@
-"""Eigenvalues by Lanczos and the trace by Hutchinson, of a symmetric matrix that is known by its products alone."""
+"""Eigenvalues by Lanczos and the trace by Hutchinson, of a symmetric matrix given only by its products."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _GONE = 1e-10
 
 
 class Spectrum(NamedTuple):
-    """The largest eigenvalues, the largest first, each with a bound on its error; and the smallest one found.
+    """The largest eigenvalues in falling order, each with an error bound; and the smallest one found.
 
     `basis` has the Lanczos vectors as columns, shape (d, steps), and `covered` is the trace over their span.
     """
@@ -30,7 +30,7 @@ class Spectrum(NamedTuple):
 
 
 class HessianTrace(NamedTuple):
-    """The trace, its standard error, and the number of random vectors."""
+    """The trace of the Hessian, its standard error, and the number of random vectors."""
 
     value: float
     error: float
@@ -71,7 +71,7 @@ def lanczos(product: Product, dim: int, *, count: int, steps: int, generator: to
 
 
 def hutchinson(product: Product, known: Spectrum, *, probes: int, generator: torch.Generator) -> HessianTrace:
-    """Return the trace: exactly over the span of the Lanczos vectors, and by random signs over the rest.
+    """Return the trace: exact on the span of the Lanczos vectors, estimated by random signs elsewhere.
 
     The rest lacks the largest eigenvalues, so a few probes tell it well (Hutch++).
     """

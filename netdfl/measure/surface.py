@@ -20,7 +20,7 @@ class LossSurface:
     """
 
     def __init__(self, module: nn.Module, problem: TrainingProblem, examples: Examples, batch: int = 1024) -> None:
-        """Take over `module`; `problem` has its loss. `batch` examples are taken at a time."""
+        """Take over `module`; `problem` has its loss. `batch` examples are computed at a time."""
         self.module = module.eval()
         self.parameters = [p for p in module.parameters() if p.requires_grad]
         self.sizes = [p.numel() for p in self.parameters]
@@ -29,12 +29,12 @@ class LossSurface:
 
     @property
     def at(self) -> Tensor:
-        """The vector of the module's parameters, a fresh one."""
+        """A copy of the module's parameters as one vector."""
         return flattened(p.detach() for p in self.parameters)
 
     @contextmanager
     def moved_to(self, at: Tensor) -> Iterator[None]:
-        """Set the parameters to `at` inside the block, and back at its end."""
+        """Set the parameters to `at` inside the context, and restore them at its end."""
         before = self.at
         self._set(at)
         try:
@@ -69,7 +69,7 @@ class LossSurface:
         return total
 
     def filters(self, at: Tensor) -> Iterator[Tensor]:
-        """Yield views of `at` by filter, shape (filters, weights); a bias or a scale is one row of its own.
+        """Yield views of `at`, one row per filter, shape (filters, weights); a bias is a single row.
 
         A filter is what makes one output: a row of a linear layer, a kernel of a convolution.
         """
@@ -95,5 +95,5 @@ class LossSurface:
 
 
 def flattened(tensors: object) -> Tensor:
-    """Return tensors as one vector of float64."""
+    """Return tensors joined to one float64 vector."""
     return torch.cat([tensor.reshape(-1).double() for tensor in tensors])  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""The waits of packets in a device before the forwarder reads them, by the time stamps that TCP writes.
+"""The waits of packets in a device before the forwarder reads them, derived from TCP time stamps.
 
 The kernel does not report such waits. But TCP stamps a segment when it hands it to the device (RFC 7323, in
 milliseconds from an origin of each connection's own). So the difference between the reading and the stamp is least for
@@ -20,15 +20,15 @@ Connection = tuple[Edge, bytes]
 
 
 class DeviceQueue:
-    """The waits of the inspected segments, as powers of two of a nanosecond."""
+    """A histogram of the waits of inspected segments, with classes that are powers of two in ns."""
 
     def __init__(self) -> None:
-        """Begin with no waits."""
+        """Start with no waits."""
         self.waits: Counter[int] = Counter()
         self._least_ms: dict[Connection, int] = {}
 
     def look(self, edge: Edge, packet: bytes, read_ns: int) -> None:
-        """Add the wait of `packet`, an IPv4 packet read at `read_ns`; a packet without a time stamp has none."""
+        """Add the wait of `packet`, an IPv4 packet read at `read_ns`; ignore a packet without a time stamp."""
         header = (packet[0] & 15) * 4
         if packet[9] != _TCP or packet[header + 20 : header + 24] != _TIMESTAMP:
             return
@@ -43,7 +43,7 @@ class DeviceQueue:
 
 
 def quantile_ns(counted: Counter[int], share: float) -> int:
-    """Return a bound of the smallest `share` of times; `counted` has them as powers of two. 0 if there are none."""
+    """Return an upper bound for the smallest `share` of times, counted in powers of two; 0 if there are none."""
     left = share * counted.total()
     for bits, count in sorted(counted.items()):
         left -= count

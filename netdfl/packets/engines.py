@@ -1,4 +1,4 @@
-"""The engines that carry out link rules on packets: their abilities, and the choice for a scenario.
+"""The engines that apply link rules to packets: their abilities, and the choice for a scenario.
 
 - `tun`: a forwarder between TUN devices that runs netdfl's own rules; every rule, repeatable fates, and
   as many packets as one core carries.
@@ -30,10 +30,10 @@ CAPACITY_BPS = 400e6
 
 
 class Tun(Forwarder):
-    """The forwarder with devices and namespaces of its own."""
+    """A forwarder that creates its own devices and namespaces."""
 
     def __init__(self, links: Links, events: list[CompiledEvent], num_nodes: int, tcp: str) -> None:
-        """Make a namespace with a device for each of `num_nodes`, whose congestion control is `tcp`.
+        """Create a namespace with a device for each of `num_nodes`; `tcp` is their congestion control.
 
         Raises MachineError.
         """
@@ -44,12 +44,12 @@ class Tun(Forwarder):
         self.places = places(self.namespaces)
 
     def counts(self) -> dict[str, object]:
-        """Return the counts of packets; `unread` were dropped by the kernel, as the forwarder was too slow."""
+        """Return the counts of packets; `unread` ones were dropped by the kernel because the forwarder was too slow."""
         return super().counts() | {"unread": sum(map(dropped, self.namespaces.values()))}
 
 
 def open_engine(scenario: Scenario, *, trusted: bool = False) -> Tun | Netem:
-    """Return the engine for `scenario` with its namespaces; the forwarder if the caller is `trusted` with the load.
+    """Return the engine for `scenario` with its namespaces; always the forwarder if the caller is `trusted`.
 
     Raises MachineError if this machine can't run it.
     """
@@ -85,7 +85,7 @@ def choose(scenario: Scenario, spec: LinksSpec, events: Sequence[CompiledEvent])
 
 
 def asked_bps(scenario: Scenario, spec: LinksSpec) -> float:
-    """Return the total rate (bit/s) of links with a rate when every node sends on all of them.
+    """Return the total rate in bit/s when every node sends on all its rate-limited links.
 
     Links without a rate do not count: they get what the engine has.
     """

@@ -39,24 +39,24 @@ _DATA, _AT = Kind.DATA, StepId(0, 0)
 
 
 class Lane(EdgeState):
-    """One directed edge, and the counts of its packets."""
+    """One directed edge of the forwarder, with the counts of its packets."""
 
     __slots__ = ("delivered", "dropped", "sent", "under_way")
 
     def __init__(self, edge: Edge, path: Path, *, changing: bool) -> None:
-        """Begin with no packets."""
+        """Start with no packets."""
         super().__init__(edge, path, PathPlan.computed(path, changing=changing))
         self.sent = self.delivered = self.under_way = 0
         self.dropped: Counter[FateReason] = Counter()
 
 
 class Forwarder:
-    """The packets of a fleet that are under way."""
+    """The carrier of a fleet's packets, which applies link rules to each."""
 
     name: ClassVar[str] = "tun"
 
     def __init__(self, links: Links, events: Sequence[CompiledEvent], num_nodes: int) -> None:
-        """Carry packets between `num_nodes` nodes, under the clocked ones of `events`."""
+        """Prepare to carry packets between `num_nodes` nodes, with the timed changes in `events`."""
         self._links = links
         self.devices: dict[NodeId, int] = {}
         self.namespaces: dict[NodeId, int] = {}
@@ -77,16 +77,16 @@ class Forwarder:
         self.ended = False
 
     def add(self, node: NodeId, device: int, namespace: int) -> None:
-        """Carry the packets of `device`, a file descriptor; the device of `node` lies in its `namespace`."""
+        """Add `device`, a file descriptor, of `node`, which lies in the node's `namespace`."""
         self.devices[node], self.namespaces[node] = device, namespace
         self._nodes[device], self._routes[device] = node, {}
 
     def now_ns(self) -> int:
-        """The fleet's time."""
+        """Return the fleet's time."""
         return time.monotonic_ns() - self._start_ns
 
     def serve(self, start_ns: int, control: int, obey: Callable[[], None]) -> None:
-        """Carry packets from `start_ns` (of the monotonic clock) until `ended`; call `obey` if `control` is readable.
+        """Carry packets from `start_ns` (monotonic clock) until `ended`; call `obey` when `control` is readable.
 
         Packets sent before the start wait in the devices.
         """
@@ -105,7 +105,7 @@ class Forwarder:
                         self.calls[fd]()
 
     def advance(self, now_ns: int) -> None:
-        """Apply all that is due: scheduled changes, and packets that leave a stage."""
+        """Process all that is due: scheduled changes, and packets that leave a stage."""
         while self._events and (self._events[0].at_ns or 0) <= now_ns:
             event = self._events.popleft()
             at_ns = event.at_ns or 0
@@ -114,7 +114,7 @@ class Forwarder:
         self._engine.run(now_ns)
 
     def counts(self) -> dict[str, object]:
-        """Return the counts of packets, by edge and in all.
+        """Return the counts of packets, by edge and in total.
 
         `strangers` were addressed to no node of the fleet; `late_ns` bounds the lateness of 50 and of 99 in 100
         packets,
@@ -130,12 +130,12 @@ class Forwarder:
         }
 
     def close(self) -> None:
-        """Release the devices and namespaces; those in which no process lives end, with all that is in them."""
+        """Close the devices and namespaces; those without processes cease to exist."""
         for fd in (*self.devices.values(), *self.namespaces.values()):
             os.close(fd)
 
     def _rest(self, timer: NanosecondTimer) -> float:
-        """Return how long to wait for packets: 0 if an event is due soon, else until the timer."""
+        """Return how long to wait for packets, in seconds: 0 if an event is due soon, else until the timer."""
         due = [at for at in (self._engine.next_ns(), self._events[0].at_ns if self._events else None) if at is not None]
         if not due:
             return -1
@@ -166,7 +166,7 @@ class Forwarder:
             self._engine.enter(lane, packet, id, len(packet), 0, clock() - start_ns)
 
     def _route(self, tun: int, packet: bytes) -> Lane | None:
-        """Return the lane of the first packet on an edge; None for a packet to no node of the fleet."""
+        """Return the edge of the first packet between two nodes; None if its address is not a node's."""
         dst = self._by_address.get(packet[16:20]) if packet[0] >> 4 == 4 else None
         src = self._nodes[tun]
         if dst is None or dst == src:
@@ -203,24 +203,24 @@ def _counts(lanes: Sequence[Lane]) -> Json:
 
 
 class NanosecondTimer:
-    """A file descriptor that is readable from a moment of the monotonic clock on, exact to the nanosecond.
+    """A file descriptor that becomes readable at a moment of the monotonic clock, exact to the nanosecond.
 
     epoll's own time-out counts whole milliseconds, and Python has timerfd from 3.13 on only.
     """
 
     def __init__(self) -> None:
-        """Make the timer, not armed."""
+        """Create the timer without setting it."""
         self._libc = ctypes.CDLL(None)
         self.fd: int = self._libc.timerfd_create(time.CLOCK_MONOTONIC, os.O_NONBLOCK | os.O_CLOEXEC)
         self._armed_ns = 0
 
     def arm(self, at_ns: int) -> None:
-        """Become readable at `at_ns`."""
+        """Set the timer: it becomes readable at `at_ns`."""
         if at_ns != self._armed_ns:
             self._armed_ns = at_ns
             self._libc.timerfd_settime(self.fd, 1, struct.pack("qqqq", 0, 0, *divmod(at_ns, 10**9)), None)
 
     def clear(self) -> None:
-        """Become unreadable."""
+        """Clear the timer, so that it is no longer readable."""
         os.read(self.fd, 8)
         self._armed_ns = 0

@@ -1,4 +1,4 @@
-"""The entry process of a container: it makes a TUN device, hands it to the forwarder, and becomes the node.
+"""The entry process of a container: creates a TUN device, hands it to the forwarder, and becomes the node.
 
     python -m netdfl.packets.handover NODE TCP SOCKET COMMAND ...
 Only this process needs NET_ADMIN; the node is unprivileged. The device and its namespace travel as file descriptors
@@ -27,7 +27,7 @@ _NODE = struct.Struct("!I")
 
 
 def main(arguments: list[str]) -> NoReturn:
-    """Prepare the container's network, and become the command."""
+    """Prepare the container's network, then execute the command in place of this process."""
     node, tcp, forwarder, *command = arguments
     try:
         device, namespace = open_device(address_of(int(node)), tcp), open_namespace()
@@ -39,19 +39,19 @@ def main(arguments: list[str]) -> NoReturn:
 
 
 def open_namespace() -> int:
-    """Return a file descriptor of this network namespace."""
+    """Return a file descriptor of the current network namespace."""
     return os.open("/proc/self/ns/net", os.O_RDONLY)
 
 
 def become(uid: int, gid: int) -> None:
-    """Change to this user and group for good."""
+    """Change the process to this user and group permanently."""
     os.setgroups([])
     os.setgid(gid)
     os.setuid(uid)
 
 
 def hand_over(node: NodeId, device: int, namespace: int, forwarder: Path) -> None:
-    """Send the device of `node`, and its namespace, to the socket `forwarder`, once a process listens there.
+    """Send the device and namespace of `node` to the socket `forwarder`, once a process listens there.
 
     The connection stays open as long as this process lives, whatever program it becomes. Raises MachineError.
     """
@@ -68,7 +68,7 @@ def hand_over(node: NodeId, device: int, namespace: int, forwarder: Path) -> Non
 
 
 def take_over(line: socket.socket) -> tuple[NodeId, int, int] | None:
-    """Receive the node, its device and its namespace from `hand_over`; None from a sender of anything else."""
+    """Receive a node, its device and its namespace from `hand_over`; None if the sender sends anything else."""
     with suppress(OSError):
         said, fds, *_ = socket.recv_fds(line, _NODE.size, 2)
         if len(said) == _NODE.size and len(fds) == 2:

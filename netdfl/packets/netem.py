@@ -1,4 +1,4 @@
-"""The kernel's own queueing disciplines as a packet engine: netem for links, tbf and htb for up- and downlinks.
+"""The kernel's queueing disciplines as a packet engine: netem for links, tbf and htb for up- and downlinks.
 
 Every node has a veth into one more namespace, the hub, where a bridge joins them. Packets that leave the hub
 towards node j are sorted by their sender i into classes, and the class of i holds the netem of the link
@@ -33,7 +33,7 @@ _NO_RULE = {key: EffectiveValue("up" if key == "state" else None) for key in LIN
 
 
 def available() -> bool:
-    """Return whether pyroute2 is installed and this kernel has netem; tried in a namespace that is thrown away."""
+    """Return whether pyroute2 is installed and this kernel has netem, tried in a temporary namespace."""
     try:
         from pyroute2 import IPRoute, NetlinkError
     except ImportError:
@@ -55,7 +55,7 @@ def available() -> bool:
 
 
 def leaf(values: Mapping[str, EffectiveValue]) -> dict[str, object]:
-    """Return the netem of a link with the rules `values`.
+    """Return the netem settings of a link with the rules `values`.
 
     Raises ValueError with the name of a rule that netem lacks.
     """
@@ -83,7 +83,7 @@ def leaf(values: Mapping[str, EffectiveValue]) -> dict[str, object]:
 
 
 def unfit(spec: LinksSpec, edges: Sequence[Edge], events: Sequence[CompiledEvent]) -> str:
-    """Return the first rule of these links, or of scheduled changes to them, that netem lacks; empty for none."""
+    """Return the first rule of these links, or of their scheduled changes, that netem lacks; empty if none."""
     try:
         for edge in edges:
             leaf(own_rules(spec, edge).values)
@@ -106,7 +106,7 @@ def _built(value: EffectiveValue) -> Any:
 
 
 def _serial(shape: object) -> tuple[float | None, int]:
-    """Return the rate and the queue's bound in packets. Raises ValueError."""
+    """Return the rate, and the queue limit in packets. Raises ValueError."""
     if shape is None:
         return None, LIMIT
     if not isinstance(shape, Shape) or shape.burst_bytes or shape.queue_bytes is not None or shape.rate_bps == 0:
@@ -115,12 +115,12 @@ def _serial(shape: object) -> tuple[float | None, int]:
 
 
 class Netem:
-    """The links of a fleet in the kernel. They are made in the thread that then lives in the hub."""
+    """The links of a fleet in the kernel, created and changed in one thread, which stays in the hub namespace."""
 
     name: ClassVar[str] = "netem"
 
     def __init__(self, spec: LinksSpec, events: Sequence[CompiledEvent], num_nodes: int, tcp: str) -> None:
-        """Make a namespace for each of `num_nodes`, and the links between all of them, in this thread's namespace.
+        """Create a namespace for each of `num_nodes`, and the links between all of them.
 
         `tcp` names the nodes' congestion control.
         """
@@ -155,7 +155,7 @@ class Netem:
         inside(self.namespaces[node], lambda: _equip(address_of(node), self._tcp, uplink))
 
     def _sort(self, node: NodeId) -> None:
-        """Give every link to `node` its class, and all of them the node's downlink."""
+        """Create the traffic classes of all links to `node`, and the node's downlink."""
         port = self._ports[node]
         downlink, _ = _serial(_built(EffectiveValue(self._spec.node(node).downlink)))
         whole = _UNLIMITED if downlink is None else f"{round(downlink)}bit"
@@ -189,7 +189,7 @@ class Netem:
                 obey()
 
     def apply(self, event: CompiledEvent) -> None:
-        """Apply one change of the schedule."""
+        """Apply one scheduled change."""
         if event.acts_on_links and event.blocks:
             self._overlays.apply(event)
             for edge in self._set:
@@ -199,7 +199,7 @@ class Netem:
                         self._shape(edge, "change", effective(own, self._overlays.on_link(edge)))
 
     def counts(self) -> dict[str, object]:
-        """Return the kernel's counts of packets, by edge and in all."""
+        """Return the kernel's counts of packets, by edge and in total."""
         edges = {}
         for node, port in self._ports.items():
             for queue in self._hub.get_qdiscs(port):
@@ -215,7 +215,7 @@ class Netem:
         return {"edges": edges, "packets": total | {"dropped": {"kernel": dropped}}}
 
     def close(self) -> None:
-        """Release the namespaces; those in which no process lives end, with all that is in them."""
+        """Close the namespaces; those without processes cease to exist."""
         self._hub.close()
         for namespace in self.namespaces.values():
             os.close(namespace)
@@ -223,7 +223,7 @@ class Netem:
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Turn the kernel's refusals within the context into one line. Raises MachineError."""
+    """Convert the kernel's errors inside the context to a MachineError of one line."""
     from pyroute2 import NetlinkError
 
     try:
@@ -236,12 +236,12 @@ def refusals() -> Iterator[None]:
 
 
 def _class(src: NodeId) -> int:
-    """Return the class of packets from `src`; its netem has the same number as its handle."""
+    """Return the traffic class of packets from `src`, which is also the handle of its netem."""
     return _ROOT + src + 2
 
 
 def _equip(address: str, tcp: str, uplink: float | None) -> None:
-    """Set up a node's namespace from within: its address, no offloads, and its uplink."""
+    """Set up a node's namespace from inside: its address, no offloads, and its uplink."""
     from pyroute2 import IPRoute
 
     configure(address, tcp)

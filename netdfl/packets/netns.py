@@ -1,4 +1,4 @@
-"""Linux network namespaces without names: held by a file descriptor, gone with their last holder.
+"""Unnamed Linux network namespaces, which exist as long as a process holds their file descriptor.
 
 They have no files, so there is nothing to clean up: a namespace, and every device in it,
 ends with the process that holds it and the processes that entered it, however those end.
@@ -22,18 +22,18 @@ _REMEDY = "run it as root or with CAP_SYS_ADMIN and CAP_NET_ADMIN, or run it --o
 
 
 def new_namespace() -> int:
-    """Make a namespace; return the file descriptor that holds it. Raises MachineError without the privilege."""
+    """Create a namespace; return a file descriptor that holds it. Raises MachineError without the privilege."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(_unshare).result()
 
 
 def leave_host() -> None:
-    """Move this thread into a new namespace, so that no mistake of it can reach the host's network."""
+    """Move this thread into a new namespace, so that no mistake can affect the host's network."""
     _checked("unshare", _CLONE_NEWNET)
 
 
 def inside(namespace: int, function: Callable[[], T]) -> T:
-    """Call `function` in a thread that has entered `namespace`; a socket that it opens stays in there."""
+    """Call `function` in a thread inside `namespace`; a socket that it opens stays in that namespace."""
 
     def call() -> T:
         _checked("setns", namespace, _CLONE_NEWNET)
@@ -44,7 +44,7 @@ def inside(namespace: int, function: Callable[[], T]) -> T:
 
 
 def enter(path: str) -> None:
-    """Move this thread, and the threads that it will start, into the namespace at `path`. Raises MachineError."""
+    """Move this thread, and threads it starts later, into the namespace at `path`. Raises MachineError."""
     try:
         namespace = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:

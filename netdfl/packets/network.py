@@ -1,4 +1,4 @@
-"""The client of the packet process: one network of namespaces, from its making to its counts in a run."""
+"""The client of the packet process, for one network of namespaces from its creation to its final counts."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from netdfl.scenario.model.schema import Scenario
 
 
 class PacketNetwork:
-    """Namespaces with a scenario's links between them, made and held by a process of their own."""
+    """Namespaces with a scenario's links between them, created and held by a separate process."""
 
     def __init__(self, scenario: Path, directory: Path, *, trusted: bool = False, socket: str = "") -> None:
-        """Begin to make the network of the scenario in the file `scenario`, originally from `directory`.
+        """Start to create the network for the scenario file `scenario`, which was loaded from `directory`.
 
         `trusted` says that the caller keeps the load within the engine's capacity, whatever the sum of the rates.
         Nodes that make their own devices hand them over at `socket`.
@@ -40,7 +40,7 @@ class PacketNetwork:
         self._tell({"scenario": str(scenario), "directory": str(directory), "trusted": trusted, **more})
 
     def ready(self) -> None:
-        """Wait until the network is made. Raises MachineError with what this machine lacks."""
+        """Wait until the network is created. Raises MachineError that names what this machine lacks."""
         answer = self._answer()
         if "error" in answer:
             raise MachineError(answer["error"])
@@ -48,11 +48,11 @@ class PacketNetwork:
         self.places = {int(node): place for node, place in answer["ready"]["places"].items()}
 
     def begin(self, start_ns: int) -> None:
-        """Let packets flow from `start_ns` of the monotonic clock on, which is the schedule's zero."""
+        """Let packets flow from `start_ns` of the monotonic clock on, which is time 0 of the schedule."""
         self._tell({"start_ns": start_ns})
 
     def end(self) -> dict[str, Any]:
-        """Stop; return the counts of packets. Raises RunError if the process is dead."""
+        """Stop the network; return the counts of packets. Raises RunError if the process is dead."""
         self._tell({"stop": True})
         counts: dict[str, object] = self._answer()["counts"]
         return counts
@@ -62,7 +62,7 @@ class PacketNetwork:
         self.process.wait()
 
     def close(self) -> None:
-        """End the process, and with it every device and namespace in which no process lives."""
+        """End the process, and with it devices, and namespaces without other processes."""
         end_child(self.process)
         if self.process.stdout is not None:
             self.process.stdout.close()
@@ -92,10 +92,10 @@ class PacketNetwork:
 
 
 class SupervisedNetwork:
-    """A packet network for one run of `scenario`, with congestion control `tcp`, supervised for its death."""
+    """The packet network of one run of `scenario`, which reports the death of its process."""
 
     def __init__(self, network: PacketNetwork, scenario: Scenario, tcp: str, directory: RunDirectory) -> None:
-        """Take over `network`, which is being made; counts by edge go into `directory`."""
+        """Take over `network`, which is being created; write counts by edge to `directory`."""
         self.network, self._directory = network, directory
         self._emulates = bool(scenario.links)
         self._links: dict[str, object] = {"layer": scenario.world.loss_layer, "tcp": tcp}
@@ -103,7 +103,7 @@ class SupervisedNetwork:
         self._begun = self._ending = False
 
     async def open(self, broke: Callable[[Exception], None]) -> None:
-        """Wait until the network is made; call `broke` if its process dies. Raises MachineError if it can't be made."""
+        """Wait until the network is created; call `broke` if its process dies later. Raises MachineError."""
         await asyncio.to_thread(self.network.ready)
         self._links["engine"] = self.network.engine
         self._watching = asyncio.create_task(self._watch(broke))
@@ -119,7 +119,7 @@ class SupervisedNetwork:
         self._begun = True
 
     async def end(self) -> tuple[Mapping[str, object], str]:
-        """Stop; return the engine with its counts, and what it failed to apply (empty: nothing).
+        """Stop the network; return the engine's counts, and a text on rules it failed to apply (empty: none).
 
         Raises RunError if the process is dead.
         """
@@ -135,10 +135,10 @@ class SupervisedNetwork:
         return self._links | counts, self._missed(counts)
 
     def close(self) -> None:
-        """End the process, whatever happened to the run."""
+        """End the process, in whatever state the run is."""
         self._ending = True
         self.network.close()
 
     def _missed(self, counts: Json) -> str:
-        """Return what the emulation failed to apply; empty if no link has a rate or a delay, or all was well."""
+        """Return a text on what the emulation failed to apply; empty if nothing."""
         return judge_packets(counts) if self._emulates else ""

@@ -1,4 +1,4 @@
-"""The packet process of a fleet in namespaces: it makes them, carries or shapes the packets, and counts them.
+"""The packet process of a fleet in namespaces: creates them, carries or shapes packets, and counts them.
 
 `python -m netdfl.packets.process` reads one JSON command per line and answers in the same way:
     {"scenario": PATH, "directory": DIR, "trusted": false}, or with "socket" where containers hand over devices
@@ -28,7 +28,7 @@ from netdfl.core.types import Json
 
 
 def main() -> None:
-    """Serve one run."""
+    """Serve the network of one run."""
     follow_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -75,7 +75,7 @@ def _open(plan: Json) -> Any:
 
 
 def _hurry() -> None:
-    """Run before all other processes if allowed: a packet that waits for a training process is late."""
+    """Give this process the highest priority if permitted, because packets that wait for it are late."""
     gc.collect()
     gc.freeze()
     with suppress(OSError):
@@ -83,7 +83,7 @@ def _hurry() -> None:
 
 
 def _commands() -> Iterator[Json]:
-    """Yield the supervisor's lines; read unbuffered, so that poll sees the rest."""
+    """Yield the supervisor's commands, read without buffering, so that polling notices further ones."""
     rest = b""
     while data := os.read(0, 1 << 16):
         *lines, rest = (rest + data).split(b"\n")

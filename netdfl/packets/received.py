@@ -1,4 +1,4 @@
-"""The forwarder between containers: every node makes its own TUN device and hands it over here."""
+"""The forwarder between containers: every node creates its own TUN device and hands it over."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _HANDED_OVER_S = 1.0
 
 
 class HandedOverForwarder(Forwarder):
-    """The forwarder with devices that containers hand over, at any time and again after a restart."""
+    """A forwarder whose devices come from containers, at any time and again after a restart."""
 
     def __init__(self, links: Links, events: Sequence[CompiledEvent], num_nodes: int, listener: socket.socket) -> None:
-        """Take devices from `listener`; until then, packets for a node are dropped as `device`."""
+        """Accept devices from `listener`; until then, packets for a node are dropped with the reason `device`."""
         super().__init__(links, events, num_nodes)
         self.lines: dict[int, socket.socket] = {}
         self.listener = listener
         self.calls[listener.fileno()] = self.accept
 
     def accept(self) -> None:
-        """Accept a node's connection and its device; the connection's end shows the node's end."""
+        """Accept a node's connection and its device; the connection's end signals the node's end."""
         line, _ = self.listener.accept()
         line.settimeout(_HANDED_OVER_S)
         taken = take_over(line)
@@ -48,13 +48,13 @@ class HandedOverForwarder(Forwarder):
         self.join(*taken)
 
     def hang_up(self, line: socket.socket) -> None:
-        """Close the connection of a node that ended; its namespace stays, with packets under way to it."""
+        """Close the connection of a node that ended; keep its namespace with packets under way to it."""
         self.poll.unregister(line.fileno())
         del self.lines[line.fileno()], self.calls[line.fileno()]
         line.close()
 
     def join(self, node: NodeId, device: int, namespace: int) -> None:
-        """Carry the packets of `device`, which lies in `namespace`, in place of an earlier device of `node`."""
+        """Carry the packets of `device`, which lies in `namespace`, instead of an earlier device of `node`."""
         if node in self.devices:
             self.poll.unregister(self.devices[node])
             os.dup2(device, self.devices[node], inheritable=False)
@@ -74,21 +74,21 @@ class HandedOverForwarder(Forwarder):
             self.calls[fd] = lambda line=line: self.hang_up(line)  # type: ignore[misc]
 
     def counts(self) -> dict[str, object]:
-        """Return the counts of packets; with `unread` if this process may enter the namespaces."""
+        """Return the counts of packets, with `unread` if this process may enter the namespaces."""
         counted = super().counts()
         with suppress(MachineError):
             counted["unread"] = sum(map(dropped, self.namespaces.values()))
         return counted
 
     def close(self) -> None:
-        """Release the devices, the namespaces and the nodes."""
+        """Close the devices, the namespaces and the connections of nodes."""
         super().close()
         for line in (*self.lines.values(), self.listener):
             line.close()
 
 
 def open_received(scenario: Scenario, path: Path) -> HandedOverForwarder:
-    """Return the forwarder for `scenario`, with its socket at `path`. Raises MachineError for too high rates."""
+    """Return a forwarder for `scenario` that listens at the socket `path`. Raises MachineError for too high rates."""
     spec, events = build_links(scenario), compile_schedule(scenario)
     asked = asked_bps(scenario, spec)
     if asked > CAPACITY_BPS:

@@ -1,4 +1,4 @@
-"""TUN devices: a network interface of one namespace, whose packets a process reads and writes."""
+"""TUN devices: network interfaces of a namespace whose packets a process reads and writes."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ _SET_ADDRESS, _SET_NETMASK, _SET_MTU, _SET_QUEUE = 0x8916, 0x891C, 0x8922, 0x894
 
 
 class NamespaceAddress(TypedDict):
-    """The place of a node: the path of its namespace for `netns.enter`, and its address there."""
+    """The location of a node: the path of its namespace for `netns.enter`, and its address there."""
 
     namespace: str
     address: str
 
 
 def places(namespaces: Mapping[NodeId, int]) -> dict[NodeId, NamespaceAddress]:
-    """Return the paths by which other processes find the namespaces that this one holds."""
+    """Return the paths by which other processes can enter the namespaces that this process holds."""
     own = f"/proc/{os.getpid()}/fd"
     return {node: {"namespace": f"{own}/{fd}", "address": address_of(node)} for node, fd in namespaces.items()}
 
 
 def address_of(node: NodeId) -> str:
-    """Return the address of `node` in its namespace; every run uses the same, as namespaces are separate."""
+    """Return the address of `node` in its namespace, which is the same in every run."""
     return str(_NETWORK[node + 1])
 
 
 def open_tun(namespace: int, node: NodeId, tcp: str) -> int:
-    """Make the device of `node` in `namespace`, with address and route; return its non-blocking file descriptor.
+    """Create the device of `node` in `namespace`, with address and route; return its file descriptor.
 
     `tcp` names the congestion control of the node. The device has no offloads: TCP cuts its
     data into packets of the MTU, each with its checksum, as they would leave a network card. Raises
@@ -73,7 +73,7 @@ def dropped(namespace: int) -> int:
 
 
 def open_device(address: str, tcp: str) -> int:
-    """Make the device in the namespace of this thread, as `open_tun` does."""
+    """Create the device in the current namespace, as `open_tun` does."""
     try:
         tun = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         fcntl.ioctl(tun, _TUNSETIFF, struct.pack("16sH14x", DEVICE.encode(), _IFF_TUN | _IFF_NO_PI))
@@ -87,7 +87,7 @@ def open_device(address: str, tcp: str) -> int:
 
 
 def configure(address: str, tcp: str) -> None:
-    """Give this namespace's device its address, route and MTU, and bring it up; IPv6 is off, as it seeks routers.
+    """Set up the current namespace's device with address, route and MTU, without IPv6.
 
     Raises MachineError if the kernel has no congestion control `tcp`.
     """
@@ -120,7 +120,7 @@ def _raise(control: socket.socket, device: str) -> None:
 
 
 def offloads_off(device: str) -> None:
-    """Have `device` of this namespace carry packets of the MTU, each with its checksum, as a wire would."""
+    """Turn off offloads of `device`, so that its packets have MTU size and a checksum, as on a wire."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         for command in (_SET_TX_CHECKSUM, _SET_GATHER, _SET_TSO, _SET_GSO, _SET_GRO):
             value = array.array("I", [command, 0])
@@ -128,7 +128,7 @@ def offloads_off(device: str) -> None:
 
 
 def _route(address: str, tcp: str) -> None:
-    """Give the route to the fleet its congestion control: the namespace's default may be restricted."""
+    """Set the congestion control of the route to the fleet, because the namespace's default may be restricted."""
     metrics = _attribute(_RTAX_CC, tcp.encode() + b"\0")
     attributes = (
         _attribute(_RTA_DST, _NETWORK.network_address.packed)

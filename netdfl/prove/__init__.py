@@ -1,1 +1,1 @@
-"""Proofs within bounds: every schedule of at most so many faults, played on the node code as it is."""
+"""Proofs within bounds: all schedules with a limited number of faults are played on the real node code."""

@@ -1,4 +1,4 @@
-"""The bound of a proof: how many faults of each kind there may be, and which messages may be lost or late."""
+"""The bound of a proof: how many faults of each kind are permitted, and which messages may be lost or late."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ _PLURALS = _WORDS | {"cut": ("link down", "links down"), "delay": ("delay", "del
 
 @dataclass(frozen=True)
 class FaultBound:
-    """At most `most[kind]` faults of each kind; `messages` are lost or late, up to a round where one is given."""
+    """A bound on faults: `most[kind]` of each kind; only `messages` may be lost or late, by kind and round."""
 
     most: Mapping[BoundedFault, int]
     messages: Mapping[Kind, int | None]
 
     @property
     def faults(self) -> int:
-        """The most faults of all kinds together."""
+        """The largest total number of faults."""
         return sum(self.most.values())
 
     def reaches(self, kind: Kind, round: int) -> bool:
-        """Whether a message of `kind` and `round` may be lost or late."""
+        """Return whether the bound permits that a message of this `kind` and `round` is lost or late."""
         last = self.messages.get(kind, -1)
         return last is None or round <= last
 
     def __str__(self) -> str:
-        """Return the bound in words: `up to 2 losses and 1 crash; messages: data, ack`."""
+        """Return the bound as text: `up to 2 losses and 1 crash; messages: data, ack`."""
         told = [f"{many} {_PLURALS[kind][many != 1]}" for kind, many in self.most.items()]
         kinds = [kind.value + ("" if last is None else f" up to round {last}") for kind, last in self.messages.items()]
         return f"up to {' and '.join(told) or '0 faults'}; messages: {', '.join(kinds)}"
 
 
 def read_bound(faults: str, messages: str = "") -> FaultBound:
-    """Read `loss: 2, crash: 1`, and the kinds of messages: `data, ack, heartbeat: 3`. Raises InputError."""
+    """Parse `loss: 2, crash: 1`, and the kinds of messages: `data, ack, heartbeat: 3`. Raises InputError."""
     most: dict[BoundedFault, int] = {}
     for name, many in _pairs(faults, "--faults"):
         kind = next((each for each in FAULTS if each == name), None)
@@ -70,12 +70,12 @@ def _messages(text: str) -> Mapping[Kind, int | None]:
 
 
 def names_in(text: str) -> list[str]:
-    """Return the names in a list of an option, `stall, finish`."""
+    """Return the names in an option's list, such as `stall, finish`."""
     return [name for name in (each.strip() for each in text.split(",")) if name]
 
 
 def _pairs(text: str, option: str) -> list[tuple[str, int | None]]:
-    """Return the names in `text`, each with its number."""
+    """Return the names in an option's `text`, each with its number, if any."""
     found: list[tuple[str, int | None]] = []
     for part in names_in(text):
         read = re.fullmatch(r"(\w+)(?:\s*:\s*(\d+))?", part)

@@ -1,4 +1,4 @@
-"""`netdfl prove`: play every schedule within a bound, print the answer, and write the counterexample."""
+"""The command `netdfl prove`: plays every schedule within a bound, and prints the answer or a counterexample."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def prove(proof: ScenarioProof, folder: Path, console: Console, *, seconds: floa
 
 
 def tell(answer: ProofAnswer, folder: Path, console: Console) -> int:
-    """Print an answer, with its counterexample in `folder`; return the exit code."""
+    """Print an answer, whose counterexample is in `folder`; return the exit code."""
     path = folder / FILE
     path.unlink(missing_ok=True)
     if answer.progress.broken is not None:

@@ -1,4 +1,4 @@
-"""A counterexample: the schedule that breaks a property, as a scenario file with one sentence about it."""
+"""A counterexample: a schedule that violates a property, as a scenario file with one sentence about it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Counterexample(NamedTuple):
 
 
 def write_counterexample(answer: ProofAnswer) -> Counterexample:
-    """Return the counterexample of an answer, as `netdfl run` shows it."""
+    """Return the counterexample of an answer, in the form for `netdfl run`."""
     assert answer.progress.broken is not None
     faults, name, how = answer.progress.broken
     executor = Executor()
@@ -52,7 +52,7 @@ def _with(scenario: Scenario, events: Sequence[Json]) -> Scenario:
 
 
 def _shorter(events: Sequence[Json], place: int) -> Iterator[list[Json]]:
-    """Yield the events with one key after the other left out of one of them, as far as the last one still does."""
+    """Yield variants of the events with one key removed, as long as the last variant still breaks the property."""
     event = dict(events[place])
     for key in _SHORTER:
         if key in event and ("drop" in event or "delay" in event):
@@ -61,7 +61,7 @@ def _shorter(events: Sequence[Json], place: int) -> Iterator[list[Json]]:
 
 
 def _sentence(run: ExploredRun, name: str, how: str) -> str:
-    """Return the diagnosis of a stall in words, where the run has one; else how the property was broken."""
+    """Return the diagnosis of a stall as text, if the run has one; else how the property was violated."""
     cause = cause_of(run)
     told = cause is not None and is_stall(cause.key) and name != "push-sum weight kept"
     return cause.text if cause is not None and told else how

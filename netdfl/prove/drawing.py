@@ -1,4 +1,4 @@
-"""The draws of a scenario that a proof does not vary: for another seed they would be others."""
+"""The random draws of a scenario that a proof does not vary, so that other seeds may behave differently."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DRAWING = ("random_k", "qsgd", "chain")
 
 
 def is_drawn(scenario: Scenario) -> list[str]:
-    """Return in words what is drawn in `scenario` and decides who sends what, and when it comes."""
+    """Return descriptions of the random draws in `scenario` that affect which messages are sent and when."""
     return list(dict.fromkeys(_drawn(scenario)))
 
 

@@ -1,4 +1,4 @@
-"""The enumeration of every schedule within a bound, by playing each prefix from its start and listing what comes next.
+"""The enumeration of every schedule within a bound, by playing each prefix and listing its possible successors.
 
 A schedule is a set of faults, in the order of their points. What a fault does comes after its point, so the points
 before it are those of the play without it. Schedules are played by their number of faults: the first that breaks a
@@ -38,9 +38,10 @@ CHUNK = 8
 
 
 class Prefix(NamedTuple):
-    """Some faults in order, for which `ways` says in how many ways void faults can stand among them, by their counts.
+    """Some faults in order.
 
-    `alike` are the points of the play without the last fault that lie at its instant.
+    `ways` counts the ways in which void faults, which change nothing, can stand among them, by their numbers. `alike`
+    are the points of the play without the last fault that lie at its instant.
     """
 
     faults: tuple[FaultPoint, ...] = ()
@@ -49,7 +50,7 @@ class Prefix(NamedTuple):
 
 
 class PlayedPrefix(NamedTuple):
-    """The outcome of a prefix's play: the property that it breaks, and how, or else the points that may follow.
+    """The outcome of playing a prefix: the violated property and how, or else the points where faults may follow.
 
     `refused` says that its faults contradict each other, as two crashes of one node at one time do.
     """
@@ -61,7 +62,7 @@ class PlayedPrefix(NamedTuple):
 
 @dataclass(frozen=True)
 class PrefixPlayer:
-    """A player of prefixes, which can be sent to other processes by a fork."""
+    """A player of prefixes, which can be copied to other processes by a fork."""
 
     player: Player
     finder: PointFinder
@@ -69,7 +70,7 @@ class PrefixPlayer:
     seen: Callable[[Play], None] | None = None
 
     def play(self, prefix: Prefix, *, last: bool) -> PlayedPrefix:
-        """Play a prefix; of the `last` ones nothing follows."""
+        """Play a prefix. With `last`, no points for further faults are computed."""
         try:
             play = self.player.play([fault.event for fault in prefix.faults])
         except InputError:
@@ -83,7 +84,7 @@ class PrefixPlayer:
 
 
 def follow(prefix: Prefix, points: Sequence[FaultPoint]) -> Iterator[FaultPoint]:
-    """Yield the points after the last fault, and points of its own instant that are there because of it alone."""
+    """Yield the points for a further fault: those after the last fault, and new ones at its instant."""
     last = prefix.faults[-1] if prefix.faults else None
     for point in points:
         if last is None or point > last or (point.at_ns == last.at_ns and not _is_known(point, prefix)):
@@ -96,7 +97,7 @@ def _is_known(point: FaultPoint, prefix: Prefix) -> bool:
 
 @dataclass(frozen=True)
 class AnsweredPart:
-    """The first `done` prefixes with `depth` faults, all that fit, by which `schedules` were answered."""
+    """The part of a proof that is answered: the first `done` prefixes with `depth` faults, and their schedules."""
 
     depth: int
     done: int
@@ -123,7 +124,7 @@ class ProofProgress:
     inner: tuple[int, int] = (0, 0)
 
     def last_level(self, depth: int) -> AnsweredPart | None:
-        """Return what was answered of the prefixes with `depth` faults; None where none of them was."""
+        """Return the answered part for prefixes with `depth` faults; None if none of them was answered."""
         if len(self.done) != depth + 1 or not self.done[-1]:
             return None
         schedules, refused = self.inner
@@ -135,7 +136,7 @@ Show: TypeAlias = Callable[[ProofProgress], None]
 
 @dataclass
 class Enumeration:
-    """An enumeration of the schedules within `bound`; `void` and `symmetries` switch its reductions."""
+    """An enumeration of the schedules within `bound`; `void` and `symmetries` switch its reductions on."""
 
     bound: FaultBound
     prefix_player: PrefixPlayer
@@ -146,7 +147,7 @@ class Enumeration:
     answered: AnsweredPart | None = None
 
     def run(self, ends_s: float | None = None, show: Show = lambda progress: None) -> ProofProgress:
-        """Play until a property is broken, everything is answered, or the clock is at `ends_s` (monotonic).
+        """Play until a property is violated, every schedule is answered, or the monotonic clock reaches `ends_s`.
 
         What was `answered` before, of the prefixes with most faults, is not played again.
         """
@@ -180,7 +181,7 @@ class Enumeration:
         ends_s: float | None,
         show: Show,
     ) -> bool:
-        """Play the prefixes of one level; return whether to go on with the next."""
+        """Play the prefixes of one level; return whether the next level should follow."""
         last, known = depth == self.bound.faults, 0
         if last and self.answered is not None:
             known = progress.done[-1] = self.answered.done
@@ -206,7 +207,7 @@ class Enumeration:
         return True
 
     def _count(self, prefix: Prefix, played: PlayedPrefix, progress: ProofProgress) -> None:
-        """Count the schedules that a played prefix answers."""
+        """Count the schedules that are answered by a played prefix."""
         progress.done[-1] += 1
         if played.refused:
             progress.refused += 1
@@ -218,7 +219,7 @@ class Enumeration:
         progress.schedules += sum(ways.values()) * self.symmetries.stands_for(prefix.faults)
 
     def _children(self, prefix: Prefix, played: PlayedPrefix) -> Iterator[Prefix]:
-        """Yield the prefixes with one more fault, each with the void faults that can stand before it."""
+        """Yield the prefixes with one more fault, each with the void faults that may precede it."""
         ways = prefix.ways
         for point in self._allowed(prefix, played.points):
             if self._is_void(point):
@@ -238,7 +239,7 @@ class Enumeration:
         return (point for point in points if point.kind not in full)
 
     def _with_one(self, ways: Mapping[Counts, int], prefix: Prefix, point: FaultPoint) -> Mapping[Counts, int]:
-        """Return the ways with or without one more void fault."""
+        """Return the ways with zero or one more void fault at a point."""
         found, place = dict(ways), list(self.bound.most).index(point.kind)
         for counts, many in ways.items():
             more = (*counts[:place], counts[place] + 1, *counts[place + 1 :])
@@ -251,7 +252,7 @@ class Enumeration:
         return all(_num(faults, kind) + void <= many for (kind, many), void in zip(most, counts, strict=True))
 
     def _refuse_many(self, points: Sequence[FaultPoint]) -> None:
-        """Raise InputError if the points of the run without faults alone give too many schedules."""
+        """Raise InputError if the run without faults already leads to too many schedules."""
         num = {kind: sum(point.kind == kind for point in points) for kind in self.bound.most}
         ranges = (range(most + 1) for most in self.bound.most.values())
         total = sum(prod(comb(num[kind], k) for kind, k in zip(num, ks, strict=True)) for ks in product(*ranges))
@@ -273,7 +274,7 @@ _here: PrefixPlayer | None = None
 
 @contextmanager
 def _processes(prefix_player: PrefixPlayer, jobs: int) -> Iterator[PlayAll]:
-    """Give a function that plays prefixes on `jobs` processes, in their order. Raises RunError if a process dies."""
+    """Yield a function that plays prefixes on `jobs` processes, in order. Raises RunError if a process dies."""
     if jobs == 1:
         yield lambda tasks, last: (prefix_player.play(each, last=last) for each in tasks)
         return

@@ -1,4 +1,4 @@
-"""The progress of a proof on disk, so that one that was interrupted goes on where it was."""
+"""The progress of a proof on disk, so that an interrupted one can be continued."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _PARTS = TypeAdapter(dict[str, AnsweredPart])
 
 
 class ProofJournal:
-    """The folder of a proof. What was answered of another proof, or by another netdfl, counts for nothing."""
+    """The folder of a proof. Answers for another proof, or by another version, are ignored."""
 
     def __init__(self, folder: Path, proof: ScenarioProof) -> None:
-        """Read what was answered before; nothing where the file is damaged."""
+        """Read earlier answers; none if the file is damaged."""
         self._file, self._key = folder / FILE, _key(proof)
         try:
             self.answered = _PARTS.validate_json(read_plain(self._file)).get(self._key)
@@ -32,7 +32,7 @@ class ProofJournal:
             self.answered = None
 
     def keep(self, answered: AnsweredPart | None) -> None:
-        """Keep what was answered; None where nothing is left to go on with."""
+        """Store the answered part; None if there is nothing left to continue."""
         if answered is None:
             self._file.unlink(missing_ok=True)
             return
@@ -42,7 +42,7 @@ class ProofJournal:
 
 
 def _key(proof: ScenarioProof) -> str:
-    """Return a hash of everything that a proof's schedules and their order depend on."""
+    """Return a hash of everything that determines a proof's schedules and their order."""
     file = proof.scenario.file
     texts = [] if file is None else [path.read_bytes() for path in files_beside(file) if path.is_file()]
     said = {

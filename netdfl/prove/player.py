@@ -1,4 +1,4 @@
-"""The playing of one schedule: the fleet under faults, played on until nothing can happen any more.
+"""The playing of one schedule: the fleet under faults, until nothing more can happen.
 
 No diagnosis ends a play, so that a stall is a stall because nothing moves, and not because it was called one.
 """
@@ -30,7 +30,7 @@ TIMES = 10
 
 @dataclass(frozen=True)
 class FleetEnd:
-    """The fleet at the end of a play.
+    """The state of the fleet at the end of a play.
 
     `left` nodes live and have not finished; `idle` ones of these have nothing left to do, as their server has finished.
     `away` nodes crashed and stay away. `weight` is the push-sum weight that nodes hold, that is under way, and that is
@@ -47,7 +47,7 @@ class FleetEnd:
 
 @dataclass(frozen=True)
 class Play:
-    """The play of one schedule: the run with its record, and the fleet at its end."""
+    """The play of one schedule: the run with its record, and the fleet's final state."""
 
     events: tuple[Json, ...]
     run: ExploredRun
@@ -55,7 +55,7 @@ class Play:
 
 
 class PatientWatch(ExactWatch):
-    """A watch that ends a run where nothing can happen, or nothing has moved for `quiet_ns` after `past_ns`.
+    """A stall watch that ends a run when nothing can happen, or nothing moved for `quiet_ns` after `past_ns`.
 
     With `acts`, stalls are skipped or their messages sent again as the scenario says.
     """
@@ -80,7 +80,7 @@ class PatientWatch(ExactWatch):
             super()._end()
 
     def _ends(self) -> bool:
-        """Whether a wait has a deadline, so that it ends by itself."""
+        """Return whether a wait has a deadline, so that it ends by itself."""
         hosts = (each.host for each in _nodes(self.world).values() if not each.ended)
         waits = (host.node.waits.current for host in hosts if not host.gate.closed)
         return any(wait is not None and wait.deadline_ns is not None for wait in waits)
@@ -96,7 +96,7 @@ class PatientWatch(ExactWatch):
 
     @override
     def server_done(self) -> None:
-        """Do nothing: clients have all the time that there is."""
+        """Do nothing, because clients have unlimited time here."""
 
     @override
     def finish(self) -> None:
@@ -111,7 +111,7 @@ class PatientWatch(ExactWatch):
 
     @override
     def _end(self) -> None:
-        """Do nothing: a diagnosis ends no play."""
+        """Do nothing, because no diagnosis ends a play."""
 
     def _seen_end(self) -> FleetEnd:
         phases = {node: self.fleet.status.nodes[node].phase for node in self.fleet.nodes}
@@ -125,7 +125,10 @@ class PatientWatch(ExactWatch):
         return FleetEnd(left, idle, by_phase[Phase.DIED], away, self._weight(away), self.moved_ns)
 
     def _weight(self, away: Collection[NodeId]) -> float | None:
-        """Return the weight of the fleet, each share once; a node that stays away keeps what it held at its crash."""
+        """Return the push-sum weight of the whole fleet, counting each share once.
+
+        A node that stays away keeps the weight that it had when it crashed.
+        """
         hosts = {node: each.host for node, each in _nodes(self.world).items()}
         held = [host.node.held_weight for node, host in hosts.items() if node not in away]
         if any(weight is None for weight in held):
@@ -142,7 +145,7 @@ class PatientWatch(ExactWatch):
         return float(sum(held) + sum(at_crash)) + weight_in(message.payload for message in untaken)
 
     def _open(self) -> Sequence[Message]:
-        """Return the messages under way, and those whose fate their senders don't know and have not given up."""
+        """Return the messages under way, and those whose senders do not know their fate and have not given up."""
         flying = [flight.content[0] for flight in _fabric(self.world).flights()]
         nodes = [each.host.node for each in _nodes(self.world).values() if not each.ended]
         unsettled = [m for node in nodes if node.delivery is not None for m in node.delivery.unsettled()]
@@ -161,10 +164,10 @@ def _fabric(world: Any) -> Any:
 
 
 class Player(Executor):
-    """A player of schedules of one scenario, whose parts they share."""
+    """A player of schedules of one scenario, which share the scenario's parts."""
 
     def __init__(self, scenario: Scenario, *, judged: bool = False) -> None:
-        """Play `scenario`; with `judged`, a run has its figures and verdict, for predicates of the user's.
+        """Prepare to play `scenario`; with `judged`, a run gets figures and a verdict, for a user's predicates.
 
         Otherwise the fleet is evaluated after its last round alone.
         """
@@ -177,7 +180,7 @@ class Player(Executor):
         self._watched: PatientWatch | None = None
 
     def play(self, events: Sequence[Json] = ()) -> Play:
-        """Play the scenario with these events added to its own."""
+        """Play the scenario with additional events."""
         self._watched = None
         added = {"events": [*self.scenario.events, *map(dict, events)]}
         run = self.run(self.scenario.model_copy(update=added))
@@ -201,7 +204,7 @@ class Player(Executor):
         supervisor.stalls = self._watched = watch
 
     def _quiet_ns(self, scenario: Scenario) -> int:
-        """Return ten times the longest that a fleet may take over one thing."""
+        """Return ten times the longest duration, in ns, that a single activity of the fleet may have."""
         longest = [self.round_ns]
         if isinstance(scenario.wait.deadline, int):
             longest.append(scenario.wait.deadline)
@@ -218,7 +221,7 @@ class Player(Executor):
 
 
 def _past_ns(scenario: Scenario) -> int:
-    """Return a time past all that is scripted by the clock."""
+    """Return a time, in ns, after all events that are scheduled by the clock."""
     times = [sum(_time(event, key) for key in ("at", "for", "restart_after")) for event in scenario.events]
     return max(times, default=0)
 

@@ -1,4 +1,4 @@
-"""The points of a play at which a fault can act: each message sent, and each instant at which a node talks or hears.
+"""The points of a play at which a fault can act: each message sent, and each instant at which a node acts.
 
 A scripted event acts first at its instant, and what a node sends at once leaves at once. So there are no other points:
 a fault between two of them does what the same fault does at the next one.
@@ -23,7 +23,7 @@ NODES_FIRST, MESSAGES_THEN = 0, 1
 
 @dataclass(frozen=True, order=True)
 class FaultPoint:
-    """One fault that can act from `at_ns` on, with the event that scripts it.
+    """One fault that can act from `at_ns` on, with the scenario event that causes it.
 
     Points are in order of time; at one instant those of nodes and links come before those of messages. `nodes` and
     `rest` tell it from others of its instant, `nodes` by the names that a symmetry exchanges. `void`: in this play the
@@ -40,7 +40,7 @@ class FaultPoint:
 
 
 def sent_in(play: Play, *, copied: bool) -> list[tuple[MessageRow, int]]:
-    """Return the messages of a play in order of sending, each with its number among messages of its name.
+    """Return the messages of a play in order of sending, each numbered among messages of the same name.
 
     `copied`: links duplicate messages, so that copies are left out.
     """
@@ -59,7 +59,7 @@ def sent_in(play: Play, *, copied: bool) -> list[tuple[MessageRow, int]]:
 
 @dataclass(frozen=True)
 class PointFinder:
-    """A finder of the points of plays within `bound`; `round_ns` is the length of a round without faults.
+    """A finder of the points at which faults can act in plays within `bound`.
 
     `crashes` are the keys of the crashes that the scenario can have, `copied` says that links duplicate messages.
     `drops_late`: a late message changes nothing, nor is its arrival an instant that matters. `unweighed`: fates at the
@@ -76,7 +76,7 @@ class PointFinder:
     reads_rows: bool = False
 
     def points(self, play: Play) -> list[FaultPoint]:
-        """Return all points of `play`, in their order."""
+        """Return all points of `play`, in order."""
         sent = sent_in(play, copied=self.copied)
         named = [(row, number) for row, number in sent if self.bound.reaches(row.kind, row.round)]
         found: list[FaultPoint] = []
@@ -100,7 +100,7 @@ class PointFinder:
         return FaultPoint(row.sent_ns, MESSAGES_THEN, "loss", row[:2], _rest(row, number), event, self._is_void(row))
 
     def _is_void(self, row: MessageRow) -> bool:
-        """Whether nobody would notice the loss: the message never came, or came when its receiver had enough."""
+        """Return whether the loss of a message changes nothing, as it never came or was not needed any more."""
         if self.reads_rows:
             return False
         came_late = row.fate == Fate.LATE.text and self.drops_late
@@ -139,7 +139,7 @@ class PointFinder:
                     yield FaultPoint(at_ns, NODES_FIRST, kind, (node,), (number,), event)
 
     def _cuts(self, rows: Sequence[MessageRow]) -> Iterator[FaultPoint]:
-        """Yield each link down for each round in which it carries a message, and from that round on for good."""
+        """Yield outages of each link: for each round in which it carries a message, and from that round on."""
         first: dict[tuple[Edge, int], int] = {}
         for row in rows:
             place = ((row.src, row.dst), row.round)
@@ -153,7 +153,7 @@ class PointFinder:
 
 
 def exact_time(ns: int) -> str:
-    """Return a time as people write it, where that is exact: `10ms`."""
+    """Return a time as exact text: `10ms`."""
     text = format_time(ns)
     return text if parse_time_ns(text) == ns else f"{ns}ns"
 
@@ -171,7 +171,7 @@ def _when(row: MessageRow) -> Json:
 
 
 def _name(row: MessageRow, number: int) -> Json:
-    """Return the keys that tell a message from all others of its link and round."""
+    """Return event keys that identify a message among all others of its link and round."""
     names = {"step": row.step, "attempt": row.attempt, "incarnation": row.epoch, "number": number}
     return {"kind": row.kind.value, **names}
 

@@ -1,4 +1,4 @@
-"""A proof about a scenario: all that is needed for it, its answer, and its words."""
+"""A proof about a scenario: its inputs, its answer, and the text of the answer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REDUCTIONS = ("void", "symmetry")
 
 @dataclass(frozen=True)
 class ProofAnswer:
-    """The answer of a proof. Where `progress` is neither broken nor stopped, every schedule keeps every property."""
+    """The answer of a proof. If `progress` is neither violated nor stopped, all schedules satisfy all properties."""
 
     scenario: Scenario
     bound: FaultBound
@@ -40,16 +40,16 @@ class ProofAnswer:
 
     @property
     def survives(self) -> bool:
-        """Whether every schedule within the bound keeps every property."""
+        """Whether every schedule within the bound satisfies every property."""
         return self.progress.broken is None and not self.progress.stopped
 
     @property
     def faults(self) -> tuple[FaultPoint, ...]:
-        """The faults of the smallest schedule that breaks a property."""
+        """The faults of the smallest schedule that violates a property."""
         return () if self.progress.broken is None else self.progress.broken[0]
 
     def __str__(self) -> str:
-        """Return the answer in sentences, without the counterexample's own."""
+        """Return the answer as sentences, without those about the counterexample."""
         progress, seed = self.progress, f"seed {self.scenario.seed}, these times"
         if self.survives:
             first = f"survives all {progress.schedules:,} schedules (bound: {self.bound}; {seed})"
@@ -61,7 +61,7 @@ class ProofAnswer:
         return "\n".join([first, *self._more()])
 
     def _so_far(self) -> str:
-        """Return how much was answered, by number of faults."""
+        """Return a text on how much was answered, by number of faults."""
         levels = zip(self.progress.levels, self.progress.done, strict=True)
         told = [f"{done:,} of {all_of:,} with {k}" for k, (all_of, done) in enumerate(levels)]
         many = self.progress.schedules
@@ -92,7 +92,7 @@ class ScenarioProof:
         most: int = MOST,
         jobs: int = 1,
     ) -> None:
-        """Make the run without faults. Raises InputError for a scenario about which nothing can be proven.
+        """Make the run without faults. Raises InputError for a scenario that can't be proven.
 
         `without` names reductions that are not used.
         """
@@ -125,7 +125,7 @@ class ScenarioProof:
         return ProofAnswer(self.scenario, self.bound, self.properties, progress, self.drawn)
 
     def _baseline(self) -> Play:
-        """Return the play without faults, which is the same twice and keeps all properties. Raises InputError."""
+        """Return the play without faults, after checking that it is repeatable and satisfies all properties."""
         first, again = self.player.play(), self.player.play()
         if first.run.event_log_hash != again.run.event_log_hash:
             raise InputError(
@@ -138,11 +138,11 @@ class ScenarioProof:
         return first
 
     def _drops_late(self) -> bool:
-        """Return whether a late message changes nothing; where nodes may crash, its arrival is an instant for it."""
+        """Return whether late messages change nothing."""
         return not _uses_late(self.scenario) and not any(self.bound.most.get(kind) for kind in ("crash", "pause"))
 
     def _ways(self) -> list[Json]:
-        """Return how a node can crash here: for good, and with a return one round later, its state kept or lost."""
+        """Return the ways in which a node can crash: for good, or with a return one round later, state kept or lost."""
         back = {"restart_after": exact_time(self.round_ns)}
         ways: list[Json] = [{}, back, {**back, "state": "lost"}]
         return [way for way in ways if not self._problems({"at": "1ns", "crash": 0, **way})]
@@ -152,7 +152,7 @@ class ScenarioProof:
         return bool(find_problems(alone, Document("scenario"), frozenset()))
 
     def _symmetries(self) -> SymmetryGroup:
-        """Return the symmetries that keep all properties; none where numbers, draws or ties decide."""
+        """Return the symmetries that preserve all properties; none if numbers, random draws or ties matter."""
         at_once = any(message.arrived_ns == message.sent_ns for message in self.baseline.run.rows.messages)
         if any(each.numeric for each in self.properties) or self.drawn or at_once:
             return SymmetryGroup()
@@ -160,12 +160,12 @@ class ScenarioProof:
 
 
 def _uses_late(scenario: Scenario) -> bool:
-    """Return whether a late message is answered or mixed."""
+    """Return whether late messages are answered or mixed."""
     return scenario.delivery.kind != "plain" or is_push(scenario) or bool(scenario.wait.stale)
 
 
 def find_reductions(names: Sequence[str]) -> Sequence[str]:
-    """Return the names of reductions. Raises InputError for a name of none."""
+    """Return the reductions with these names. Raises InputError for an unknown name."""
     wrong = [name for name in names if name not in REDUCTIONS]
     if wrong:
         raise InputError(f"--without: {wrong[0]!r} is no reduction; use {', '.join(REDUCTIONS)}")
@@ -173,7 +173,7 @@ def find_reductions(names: Sequence[str]) -> Sequence[str]:
 
 
 def _check(scenario: Scenario) -> None:
-    """Raise InputError for a scenario about which nothing can be proven."""
+    """Raise InputError for a scenario that can't be proven."""
     check_explorable(scenario)
     if isinstance(scenario.task, Train):
         raise InputError(

@@ -1,4 +1,4 @@
-"""The properties that every schedule within a bound is held to, each judged from a play alone."""
+"""The properties that a proof checks in every schedule, each judged by a single play."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Broken: TypeAlias = Callable[[Play], str]
 
 @dataclass(frozen=True)
 class ProvenProperty:
-    """A property by its name in words.
+    """A property with a name in words.
 
     `numeric`: it depends on numbers, so that no symmetry keeps it. `reads_rows`: it may depend on the whole record.
     """
@@ -36,7 +36,7 @@ class ProvenProperty:
 
 
 def broken_by(play: Play, properties: Sequence[ProvenProperty]) -> tuple[str, str] | None:
-    """Return the first property that `play` breaks, and how; None if it keeps all."""
+    """Return the first property that `play` violates, and how; None if it satisfies all."""
     if play.run.error is not None:
         return "no error", f"the run broke: {play.run.error!r}"
     for each in properties:
@@ -48,7 +48,7 @@ def broken_by(play: Play, properties: Sequence[ProvenProperty]) -> tuple[str, st
 def choose_properties(
     scenario: Scenario, names: Sequence[str] = (), *, consensus: float | None = None
 ) -> list[ProvenProperty]:
-    """Return the properties by name, by default all that fit the method. Raises InputError for a name without one.
+    """Return the properties by name, by default all that suit the method. Raises InputError for an unknown one.
 
     A name with a colon is a predicate of the user's, `module:callable`, true or a text for a play that breaks it.
     """
@@ -71,7 +71,7 @@ def choose_properties(
 
 
 def _no_property(scenario: Scenario, name: str) -> str:
-    """Return why `name` is no property of `scenario`."""
+    """Return the reason why `name` is not a property of `scenario`."""
     if name in ("weight", "counted") and not is_push(scenario):
         return f"--properties: {name} is a property of push-sum, and {scenario.algorithm.kind} has no weights"
     if name == "counted":
@@ -101,7 +101,7 @@ DIVERGED = ProvenProperty("no divergence", _diverges, numeric=True)
 
 
 def weight_kept(num_nodes: float) -> ProvenProperty:
-    """Return the property that the push-sum weight of `num_nodes` nodes is kept."""
+    """Return the property that the total push-sum weight of `num_nodes` nodes is conserved."""
 
     def lost(play: Play) -> str:
         weight = play.end.weight
@@ -114,7 +114,7 @@ def weight_kept(num_nodes: float) -> ProvenProperty:
 
 
 def weight_counted(num_nodes: float) -> ProvenProperty:
-    """Return the property that the record counts all push-sum weight that is missing."""
+    """Return the property that the record accounts for all push-sum weight that is missing."""
 
     def uncounted(play: Play) -> str:
         missing = 0.0 if play.end.weight is None else num_nodes - play.end.weight
@@ -127,7 +127,7 @@ def weight_counted(num_nodes: float) -> ProvenProperty:
 
 
 def consensus_below(bound: float) -> ProvenProperty:
-    """Return the property that the last consensus distance is below `bound`."""
+    """Return the property that the final consensus distance is below `bound`."""
 
     def apart(play: Play) -> str:
         told = [each for each in play.run.rows.measured if each.node is None and each.name == "consensus_distance"]

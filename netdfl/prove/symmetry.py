@@ -1,4 +1,4 @@
-"""The symmetries of a fleet: exchanges of nodes under which every schedule has an equal one, of which one is played."""
+"""The symmetries of a fleet: permutations of nodes that map schedules to equivalent ones."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ MOST_NODES = 8
 
 @dataclass(frozen=True)
 class SymmetryGroup:
-    """A group of exchanges of nodes; the exchange of nobody is always one."""
+    """A group of permutations of nodes, including the identity."""
 
     exchanges: Sequence[Exchange] = ()
 
     def stands_for(self, faults: Sequence[FaultPoint]) -> int:
-        """Return for how many schedules one of these faults stands; 0 where an equal one stands for it."""
+        """Return how many equivalent schedules these faults represent; 0 if another one represents them."""
         own, images = tuple(sorted(faults)), set[tuple[FaultPoint, ...]]()
         for exchange in self.exchanges:
             image = tuple(sorted(exchanged(each, exchange) for each in faults))
@@ -37,12 +37,12 @@ class SymmetryGroup:
 
 
 def exchanged(point: FaultPoint, exchange: Exchange) -> FaultPoint:
-    """Return the same fault of the nodes that take the places of its nodes."""
+    """Return the same fault at the nodes to which a permutation maps its nodes."""
     return replace(point, nodes=tuple(exchange[node] for node in point.nodes), event={})
 
 
 def find_symmetries(scenario: Scenario, points: Iterable[FaultPoint]) -> SymmetryGroup:
-    """Return the symmetries of a scenario without faults, whose play has these points."""
+    """Return the symmetries of a scenario, given the fault points of its run without faults."""
     network, num_nodes = build_network(scenario), scenario.num_nodes
     if num_nodes > MOST_NODES or network.varies or scenario.events:
         return SymmetryGroup()

@@ -22,7 +22,7 @@ BY_HAND = FateReason("by_hand")
 
 @dataclass(frozen=True)
 class FleetChange:
-    """A change that can be made to a fleet now.
+    """A change that can be made to a fleet at the current moment.
 
     `check` raises InputError if it can't be made now; `make` makes it, on the fleet's loop.
     """
@@ -36,7 +36,7 @@ class FleetChange:
 
 
 def change_message(action: Literal["drop", "deliver"], edge: Edge, number: int | None = None) -> FleetChange:
-    """Return the change by which a message under way is lost, or arrives now.
+    """Return the change that drops a message under way, or delivers it now.
 
     It is the message `number` on its edge, or the first one there.
     """
@@ -67,7 +67,7 @@ def change_message(action: Literal["drop", "deliver"], edge: Edge, number: int |
 
 
 def change_node(action: Literal["crash", "pause", "resume"], node: NodeId) -> FleetChange:
-    """Return the change by which a running node crashes, pauses, or resumes."""
+    """Return the change that crashes, pauses or resumes a running node."""
 
     def check(playing: Playback) -> None:
         phase = _phase(playing, node)
@@ -83,7 +83,7 @@ def change_node(action: Literal["crash", "pause", "resume"], node: NodeId) -> Fl
 
 
 def restart_now(node: NodeId, state: Literal["kept", "lost"] = "lost") -> FleetChange:
-    """Return the change by which a crashed node restarts."""
+    """Return the change that restarts a crashed node."""
 
     def check(playing: Playback) -> None:
         if _phase(playing, node) is not Phase.CRASHED:

@@ -1,4 +1,4 @@
-"""Checks that a run can be replayed, and that the replay equals the run: every row is sought in its record."""
+"""Checks that a run can be replayed, and that each row of the replay is in the run's record."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _Row: TypeAlias = tuple[object, ...]
 
 
 class ReplayDivergence(NetdflError):
-    """Raised when a replay differs from its run."""
+    """The error for a replay that differs from its run."""
 
 
 class RecordedRows:
-    """The recorded rows of a run, each to be replayed once. `parted` describes the first row that the run lacks.
+    """The recorded rows of a run, each of which the replay must produce once.
 
     If the run recorded only some of its messages, only these are sought.
     """
 
     def __init__(self, run: Run) -> None:
-        """Read messages and metrics of `run`. Raises InputError if its record is damaged."""
+        """Read the messages and metrics of `run`. Raises InputError if its record is damaged."""
         self._run, self._records = run, run.sampling.records
         with run.held():
             messages = run.rows(
@@ -48,7 +48,7 @@ class RecordedRows:
         self.parted = ""
 
     def outcome(self, at_ns: int, outcome: Outcome) -> None:
-        """Check messages that ended in the replay."""
+        """Check messages of the replay whose fate is known against the record."""
         edges, id, nbytes, sent_ns, arrived_ns, fate = outcome
         rest = (id.kind, id.incarnation, *id.at, id.attempt, nbytes, sent_ns, arrived_ns, fate.text)
         for edge in edges:
@@ -57,7 +57,7 @@ class RecordedRows:
                 self.parted = self._of_message(edge, id, (nbytes, arrived_ns, fate))
 
     def metric(self, at_ns: int, node: NodeId | None, round: int, name: str, value: float) -> None:
-        """Check a figure of the replay."""
+        """Check a metric of the replay against the record."""
         finite = value if value - value == 0 else None
         if self._lacks(at_ns, (at_ns, node, round, name, finite)):
             was = self._run.rows(
@@ -70,7 +70,7 @@ class RecordedRows:
             self.parted = f"{name} of {who} in round {round} was {told} in the run, and is {now} played again"
 
     def _lacks(self, at_ns: int, row: _Row) -> bool:
-        """Return whether the run lacks this row although it got that far. Each row is found once."""
+        """Return whether the record lacks this row although it covers its time. Each row is matched once."""
         if self.parted or (self._until_ns is not None and at_ns >= self._until_ns):
             return False
         if not self._left.get(row):
@@ -101,7 +101,7 @@ def _ns(seconds: float | None) -> int | None:
 
 
 def replayable(run: Run) -> Scenario:
-    """Return the scenario of `run`, after checking that nothing has changed since.
+    """Return the scenario of `run`, after checking that neither it nor its code has changed.
 
     Raises:
         InputError: it ran in a real world, or its scenario or a part of it has changed.
@@ -121,7 +121,7 @@ def replayable(run: Run) -> Scenario:
 
 
 def parted_words(run: Run, what: str) -> str:
-    """Return a sentence that a replay of `run` differs at `what`, with possible reasons."""
+    """Return a sentence that a replay of `run` differs in `what`, with possible reasons."""
     others = other_versions(run)
     why = "; ".join(others) if others else "a part of it that does not repeat itself (its task, its data, a rule)"
     return f"{run.path} can't be replayed, for it goes another way: {what}. The reason: {why}"

@@ -1,4 +1,4 @@
-"""The divergence of two runs: the first row of their records that differs, and its consequences by node."""
+"""The divergence of two runs: the first row in which their records differ, and consequences by node."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WAITS = "SELECT until_s, node, round, step, kind, since_s, ended, last_src, mis
 
 
 class RecordRow(NamedTuple):
-    """A row of a run's record: its time, the first node that it concerns (None: the fleet), its subject and text."""
+    """A row of a run's record: its time, the node it concerns (None: the fleet), its subject and text."""
 
     at_s: float
     node: NodeId | None
@@ -37,7 +37,7 @@ class RecordRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """The first event at which two runs diverge, as each run has it; None if a run has no such event."""
+    """The first event at which two runs diverge, in the form it has in each; None if a run lacks it."""
 
     at_s: float
     first: str | None
@@ -46,7 +46,7 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True)
 class Consequence:
-    """The consequences for one node: when and in which round it first diverged, and how far it got.
+    """The consequences of a divergence for one node: when and in which round it began, and figures of both runs.
 
     Each pair holds a figure of both runs: rounds that it ended, messages of its that were lost, seconds that it waited.
     """
@@ -62,7 +62,7 @@ class Consequence:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The differences of two runs. `scenario` holds the lines of it that only one has.
+    """The differences between two runs. `scenario` has the lines that only one scenario has.
 
     `compared` says which messages were compared, if not all were.
     """
@@ -81,7 +81,7 @@ class Difference:
 
     @property
     def text(self) -> str:
-        """The whole difference as text for a terminal."""
+        """The whole difference, as text for a terminal."""
         return "\n".join(_lines(self))
 
     def to_json(self) -> Json:
@@ -90,7 +90,7 @@ class Difference:
 
 
 def diff(first: Run, second: Run) -> Difference:
-    """Compare two runs. Raises InputError if one is no opened run, or its record is damaged."""
+    """Compare two runs. Raises InputError if an argument is not an opened run, or a record is damaged."""
     for run in (first, second):
         if not isinstance(run, Run):
             raise InputError(f"{str(run)[:80]!r} is no opened run: open its directory by netdfl.open_run(path)")
@@ -108,7 +108,7 @@ def diff(first: Run, second: Run) -> Difference:
 
 
 def _common(first: Run, second: Run) -> Sequence[Sampling]:
-    """Return the sampling rules of both runs: only messages that all of them keep can be compared."""
+    """Return the sampling rules of both runs; only messages that both rules keep can be compared."""
     return list({run.sampling: None for run in (first, second) if not run.sampling.is_all})
 
 
@@ -117,7 +117,7 @@ def _compared(first: Run, second: Run) -> str:
 
 
 def _rows(run: Run, common: Sequence[Sampling] = ()) -> list[RecordRow]:
-    """Return all recorded rows of a run in order of time; only the messages that all of `common` keep."""
+    """Return the recorded rows of a run in order of time, with only the messages that all of `common` keep."""
     found = [
         RecordRow(at, src, round, (src, dst, kind, epoch, round, step, attempt), _message(row))
         for row in run.rows(_MESSAGES)
@@ -151,7 +151,7 @@ def _who(node: NodeId | None) -> str:
 
 
 def _without(rows: Sequence[RecordRow], others: Sequence[RecordRow]) -> list[RecordRow]:
-    """Return the rows that have no equal among `others`."""
+    """Return the rows that have no equal row in `others`."""
     left = Counter((row.at_s, row.text) for row in others)
     found = []
     for row in rows:
@@ -168,7 +168,7 @@ def _said(rows: Sequence[RecordRow], began: RecordRow) -> str | None:
 
 
 def _follow(first: Run, second: Run, only: Sequence[Sequence[RecordRow]]) -> Iterator[Consequence]:
-    """Yield the consequences for each node, in the order in which the divergence reached them."""
+    """Yield the consequences for each node, in the order in which the divergence reached the nodes."""
     reached: dict[NodeId, RecordRow] = {}
     for row in sorted((row for rows in only for row in rows), key=lambda row: (row.at_s, row.text)):
         if row.node is not None:
@@ -190,7 +190,7 @@ def _follow(first: Run, second: Run, only: Sequence[Sequence[RecordRow]]) -> Ite
 
 
 def _of_nodes(run: Run) -> dict[NodeId, tuple[int, int, float]]:
-    """Return, by node, the numbers of ended rounds and of lost messages, and the seconds waited."""
+    """Return for each node the number of finished rounds, the number of lost messages, and the seconds waited."""
     graph = run.graph
     rounds = dict(run.rows("SELECT node, count(*) FROM metrics WHERE name = 'round_s' AND node >= 0 GROUP BY node"))
     never = "arrived_s IS NULL AND fate <> 'in_flight'"
@@ -201,7 +201,7 @@ def _of_nodes(run: Run) -> dict[NodeId, tuple[int, int, float]]:
 
 
 def _scenarios(first: Run, second: Run) -> list[str]:
-    """Return the lines of the resolved scenarios that only one has, as a diff writes them."""
+    """Return the lines in which the resolved scenarios differ, in the form of a diff."""
     from difflib import unified_diff
 
     lines = unified_diff(first.scenario_text.splitlines(), second.scenario_text.splitlines(), lineterm="", n=0)

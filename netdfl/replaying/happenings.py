@@ -1,4 +1,4 @@
-"""The happenings in a replayed fleet: the messages of each edge, numbered, and the latest news in words."""
+"""The events in a replayed fleet: the numbered messages of each edge, and the latest events as text."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ LOST = frozenset({FateClass.LOST, FateClass.UNDELIVERABLE, FateClass.REFUSED})
 
 
 class EndedMessage(NamedTuple):
-    """A message that ended: its time of sending, and each of its fates (a duplicate has its own)."""
+    """A message whose fate is known: its time of sending, and all its fates (a duplicate has a second one)."""
 
     sent_ns: int
     fates: tuple[Fate, ...]
 
     @property
     def lost(self) -> bool:
-        """Whether no copy of it arrived."""
+        """Whether no copy of the message arrived."""
         return all(fate.counts_as in LOST for fate in self.fates)
 
 
 class NewsItem(NamedTuple):
-    """A happening in words, with its time."""
+    """An event as text for people, with its time."""
 
     at_ns: int
     text: str
 
 
 class Happenings:
-    """A log of everything recorded. `messages` counts ended messages, `round` is the highest round begun."""
+    """A log of all that is recorded. `messages` counts finished messages, `round` is the highest round begun."""
 
     def __init__(self, record: RecordedRows | None) -> None:
         """Check the replay against `record`, until `record` is set to None."""
@@ -54,7 +54,7 @@ class Happenings:
         self.round = -1
 
     def outcome(self, at_ns: int, outcome: Outcome) -> None:
-        """Note messages that ended."""
+        """Record messages whose fate is known now."""
         if self.record is not None:
             self.record.outcome(at_ns, outcome)
         edges, id, _, sent_ns, _, fate = outcome
@@ -67,17 +67,17 @@ class Happenings:
             self.news.append(NewsItem(at_ns, f"{id.kind} {edge[0]}->{edge[1]} of round {id.at.round}: {fate}"))
 
     def begun(self, at_ns: int, node: NodeId, round: int) -> None:
-        """Note that `node` is in `round`."""
+        """Record that `node` is in `round`."""
         if round > self.round:
             self.round = round
             self.say(at_ns, f"node {node} is the first in round {round}")
 
     def say(self, at_ns: int, text: str) -> None:
-        """Note a text of the supervisor."""
+        """Record a text of the supervisor."""
         self.news.append(NewsItem(at_ns, text))
 
     def numbers(self, edge: Edge, flights: Iterable[FabricFlight]) -> dict[MessageId, int]:
-        """Return the messages of `edge` so far, numbered from 1 in the order of their sending."""
+        """Return the messages of `edge` so far, numbered from 1 in order of sending."""
         sent = {key: ended.sent_ns for key, ended in self.ended[edge].items()}
         for where, (_, (id, _, sent_ns)), _, _ in flights:
             if where.edge == edge and id.kind not in ASIDE:
@@ -108,5 +108,5 @@ class HappeningsRecorder(LoggingRecorder):
 
 
 def seconds(at_ns: int) -> str:
-    """Return a moment of the fleet's time in words: `12.3 s`, with up to nine decimals."""
+    """Return a fleet time as text: `12.3 s`, with up to nine decimals."""
     return f"{at_ns / NS_PER_S:.9f}".rstrip("0").rstrip(".") + " s"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def way_of(flight: FabricFlight) -> tuple[int | None, str]:
-    """Return when a message arrives (None: never, or unknown), and its way in words.
+    """Return the arrival time of a message (None: never, or unknown), and a description of its remaining path.
 
     The remaining stages of its way are tried on copies. Their luck depends on the message's name, so the answer holds
     unless another message enters a queue before it, or the scenario changes the link meanwhile.
@@ -52,7 +52,7 @@ def way_of(flight: FabricFlight) -> tuple[int | None, str]:
 
 
 def _why_held(flight: FabricFlight) -> str:
-    """Return why a message has no time of departure."""
+    """Return the reason why a message has no departure time."""
     if flight.unit is None:
         return "held: its receiver's mailbox is full"
     stage = flight.edge.path.stages[flight.unit.place]
@@ -69,7 +69,7 @@ def _name(stage: LinkRule) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NodeMoment:
-    """One node at the moment. `now` is the diagnosis's view of it: its state, round, step and wait.
+    """One node at a moment. `now` is the diagnosis's view of it: state, round, step and wait.
 
     `unread` are messages in its mailbox, as (src, round, step). `weight` is the push-sum weight that it holds, or None.
     `norm` is the norm of its model at the end of its last round, `distance` the model's distance from the average;
@@ -85,7 +85,7 @@ class NodeMoment:
 
 @dataclass(frozen=True, slots=True)
 class MessageMoment:
-    """A message under way: its number on its edge (None: it is not numbered), and its way."""
+    """A message under way: its number on its edge (None: not numbered), and a description of its path."""
 
     src: NodeId
     dst: NodeId
@@ -101,7 +101,7 @@ class MessageMoment:
 
 @dataclass(frozen=True, slots=True)
 class NextEvent:
-    """An event that is due."""
+    """An event that is due next."""
 
     at_ns: int
     what: str
@@ -109,7 +109,7 @@ class NextEvent:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The whole fleet at `at_ns`.
+    """The whole fleet at the time `at_ns`.
 
     `waits` are the edges of the wait-for graph, (waiting node, awaited node), `findings` the diagnosis.
     `consensus_distance` is defined as in the record, for the models at that moment. `step` counts steps from the start.
@@ -133,7 +133,7 @@ class Moment:
 
 
 def see(playing: Playback) -> Moment:
-    """Return the present moment of `playing`; without nodes before they live."""
+    """Return the current moment of a playback, without nodes if they have not started yet."""
     lives = bool(playing.world.nodes) and playing.supervisor.fleet.start_ns is not None
     snapshot, findings = playing.watch.seen(idle=playing.next_ns is None) if lives else (None, [])
     models = _models(playing) if lives else {}
@@ -173,7 +173,7 @@ def _models(playing: Playback) -> dict[NodeId, tuple[Tensor, float]]:
 def _spread(
     models: Mapping[NodeId, tuple[Tensor, float]],
 ) -> tuple[dict[NodeId, float], dict[NodeId, float], float]:
-    """Return norms, distances from the average model, and the consensus distance as `netdfl.host.judging` has it."""
+    """Return the norms of models, their distances from the average model, and the consensus distance."""
     held = {node: (x.double(), weight) for node, (x, weight) in models.items() if has_mass(weight)}
     if not held:
         return {}, {}, math.nan
@@ -198,7 +198,7 @@ def _flying(playing: Playback) -> list[MessageMoment]:
 
 
 def _coming(playing: Playback) -> list[NextEvent]:
-    """Return the events that are due, by timers and from the network."""
+    """Return the next due events, of timers and of the network."""
     timers = [NextEvent(due.at_ns, _words(due.name)) for due in playing.loop.due()]
     network = [
         NextEvent(each.at_ns, f"{m.kind} {m.src}->{m.dst} {'goes on' if each.stages else 'arrives'}")

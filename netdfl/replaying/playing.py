@@ -1,4 +1,4 @@
-"""One playback of a run's scenario in the simulated world, from its start, which can halt anywhere."""
+"""The playback of a run's scenario in the simulated world from its start, which can stop anywhere."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ Halts = Callable[["Playback"], bool]
 
 
 class DueTimer(NamedTuple):
-    """A timer that is set. Its name is empty if it is asyncio's own."""
+    """A timer that is set. Its name is empty if asyncio set it."""
 
     at_ns: int
     name: TimerName | tuple[()]
 
 
 class SteppedLoop(VirtualLoop):
-    """A loop that asks `halts` whenever no task can run, before the next due event; `steps` counts these.
+    """A loop that calls `halts` between events, when no task can run, to decide whether to stop; `steps` counts.
 
     One step is everything that the network has due at the next instant, or all timers of one kind there, with all tasks
     that they wake.
     """
 
     def __init__(self, seed: int = 0) -> None:
-        """Begin as a `VirtualLoop` that does not halt by itself."""
+        """Start like a `VirtualLoop` that never stops by itself."""
         super().__init__(seed)
         self.halts: Callable[[], bool] = lambda: False
         self.steps = 0
 
     def due(self) -> list[DueTimer]:
-        """Return all timers that are set, in their order."""
+        """Return all timers that are set, in order."""
         return [
             DueTimer(when[0], timer.name if isinstance(timer, NamedTimer) else ())
             for when in sorted(self._timers)
@@ -59,7 +59,7 @@ class SteppedLoop(VirtualLoop):
         ]
 
     def next_ns(self) -> int | None:
-        """Return when the next event is due; None if none ever is."""
+        """Return the time of the next due event; None if there is none."""
         times = [when[0] for when, timers in self._timers.items() if not all(each._cancelled for each in timers)]
         network = self.source.next_ns()
         return min(times if network is None else [*times, network], default=None)
@@ -79,7 +79,7 @@ class SteppedLoop(VirtualLoop):
 
 
 class _OneInstant:
-    """A source that gives one instant of another source, and then nothing more."""
+    """A source that offers a single instant of another source."""
 
     def __init__(self, source: Source) -> None:
         self._source, self._over = source, False
@@ -93,7 +93,7 @@ class _OneInstant:
 
 
 class _ReplayWorld(SimulatedWorld):
-    """The simulated world on a loop that can stop, recorded by `happenings` too."""
+    """The simulated world on a loop that can stop, which also records into `happenings`."""
 
     loop: SteppedLoop
 
@@ -108,7 +108,7 @@ class _ReplayWorld(SimulatedWorld):
 
 
 class _ReplaySupervisor(Supervisor):
-    """A supervisor that keeps the ended fleet until it is released."""
+    """A supervisor that keeps the fleet after the run's end until it is released."""
 
     happenings: Happenings
     hold: asyncio.Event
@@ -136,13 +136,13 @@ class _ReplaySupervisor(Supervisor):
 
 
 class Playback:
-    """A replayed fleet, halted at a moment of its virtual time, that can go on.
+    """A replayed fleet, stopped at a moment of its virtual time, which can continue.
 
     `marks` are the numbers of the event loop's steps at which rounds began and messages ended.
     """
 
     def __init__(self, scenario: Scenario, directory: RunDirectory, record: RecordedRows | None) -> None:
-        """Begin in the new `directory`, before anything happens. Raises the errors of the world."""
+        """Start in the new `directory`, before the first event. Raises the errors of the world."""
         self.scenario, self.directory = scenario, directory
         self.happenings = Happenings(record)
         self.world = _ReplayWorld(WorldConfig(scenario, directory, self._say), self.happenings)
@@ -161,7 +161,7 @@ class Playback:
 
     @property
     def now_ns(self) -> int:
-        """The fleet's time."""
+        """The current fleet time in nanoseconds."""
         return self.loop.now_ns
 
     @property
@@ -176,20 +176,20 @@ class Playback:
 
     @property
     def watch(self) -> ExactWatch:
-        """The watch for stalls."""
+        """The supervisor's stall watch."""
         watch = self.supervisor.stalls
         assert isinstance(watch, ExactWatch)
         return watch
 
     @property
     def next_ns(self) -> int | None:
-        """The time of the next due event."""
+        """The time of the next due event, in nanoseconds."""
         return self.loop.next_ns()
 
     # going on
 
     def go(self, halts: Halts) -> None:
-        """Continue until `halts` holds, the run ends, or Ctrl-C.
+        """Continue until `halts` returns true, the run ends, or Ctrl-C is pressed.
 
         Raises:
             ReplayDivergence: the replay differs from the run.
@@ -205,11 +205,11 @@ class Playback:
             raise ReplayDivergence(record.parted)
 
     def wait_until(self, at_ns: int) -> None:
-        """Let time pass up to `at_ns`, if nothing is due before."""
+        """Let time pass up to `at_ns`, provided that no event is due before."""
         self.loop.now_ns = max(self.loop.now_ns, at_ns)
 
     def do(self, change: Callable[[], None]) -> None:
-        """Make `change` at this moment, with its immediate consequences. Raises its errors."""
+        """Make `change` at the current moment, with its immediate consequences. Raises its errors."""
         errors: list[Exception] = []
 
         def carefully() -> None:
@@ -225,13 +225,13 @@ class Playback:
             raise errors[0]
 
     def finish(self) -> FleetOutcome:
-        """Take down the fleet, which has ended; return how the run ended."""
+        """Close the fleet after its end; return the outcome."""
         self.supervisor.hold.set()
         self._run()
         return self._task.result()
 
     def close(self) -> None:
-        """Take down the fleet at any moment."""
+        """Close the fleet at any moment."""
         if not self._task.done():
             self.happenings.record = None
             self.supervisor.interrupt()

@@ -1,4 +1,4 @@
-"""The prompt of `netdfl replay`: commands, one a line, typed or piped."""
+"""The prompt of `netdfl replay`: one command per line, typed or piped."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _BY = ("event", "message", "round")
 
 
 class Prompt(cmd.Cmd):
-    """An interpreter of commands for one replay, until `quit` or the end of its input."""
+    """A command interpreter for one replay, until `quit` or the end of the input."""
 
     def __init__(self, replay: Replay, stdin: IO[str] | None = None, stdout: IO[str] | None = None) -> None:
-        """Read commands about `replay`. Piped commands are printed, so that the output reads like a session."""
+        """Read commands about `replay`. Piped commands are printed too, so that the output reads like a session."""
         super().__init__(stdin=stdin, stdout=stdout)
         self.replay = replay
         source = stdin or sys.stdin
@@ -31,7 +31,7 @@ class Prompt(cmd.Cmd):
 
     @property
     def prompt(self) -> str:  # type: ignore[override]
-        """The fleet's time."""
+        """The prompt text, which shows the fleet's time."""
         return f"({seconds(self.replay.moment.at_ns)}) "
 
     def cmdloop(self, intro: object = None) -> None:
@@ -51,7 +51,7 @@ class Prompt(cmd.Cmd):
         return line
 
     def onecmd(self, line: str) -> bool:
-        """Carry out a command; print a mistake as a sentence."""
+        """Execute a command; print a mistake as a sentence."""
         try:
             return bool(super().onecmd(line))
         except (InputError, NetdflError, ValueError) as error:
@@ -60,11 +60,11 @@ class Prompt(cmd.Cmd):
             return False
 
     def emptyline(self) -> bool:
-        """Go on by one event."""
+        """Continue by one event."""
         return self.do_step("")
 
     def default(self, line: str) -> None:
-        """Raise InputError: there is no such command."""
+        """Raise InputError for an unknown command."""
         raise InputError(f"{line.split()[0]!r} is no command; `help` lists them")
 
     # looking
@@ -181,7 +181,7 @@ class Prompt(cmd.Cmd):
         self.say(what(self.replay.moment))
 
     def _here(self) -> None:
-        """Print the fleet's present state, and the last happening."""
+        """Print the fleet's current state, and its last event."""
         moment = self.replay.moment
         last = f"; {moment.news[-1].text}" if moment.news else ""
         self.say(text.headline(moment) + last)

@@ -1,4 +1,4 @@
-"""`netdfl.replay`: a simulated run played again, held at a moment, inspected, changed, and continued."""
+"""The function `netdfl.replay`: a simulated run repeated, stopped at a moment, inspected, changed, and continued."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class _MadeChange:
 
 
 class Replay:
-    """A run played again, at one moment of its virtual time. Going back plays it again from its start.
+    """A run that is repeated, stopped at one moment of its virtual time. Going back repeats it from its start.
 
     The replay is compared with the run's record, row by row, until something is changed.
     """
 
     def __init__(self, run: Run, scenario: Scenario, out: Path | None = None) -> None:
-        """Begin to play `scenario`, the scenario of `run`; into the new directory `out`, or a temporary one."""
+        """Start to play `scenario`, with which `run` was made, into the new directory `out` or a temporary one."""
         self.run, self.scenario, self.out = run, scenario, out
         self.changes: list[_MadeChange] = []
         self._moment: Moment | None = None
@@ -60,7 +60,7 @@ class Replay:
         self._playing = self._play()
 
     def _play(self) -> Playback:
-        """Return a new playback, at its start."""
+        """Return a new playback, stopped at its start."""
         if self.out is None:
             folder = tempfile.mkdtemp(prefix="netdfl-replay-")
             self._removing = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
@@ -80,7 +80,7 @@ class Replay:
 
     @contextmanager
     def _parting(self) -> Iterator[None]:
-        """Add the run and possible reasons to a divergence within the context."""
+        """Add the run and possible reasons to a divergence error inside the context."""
         try:
             yield
         except ReplayDivergence as parted:
@@ -90,7 +90,7 @@ class Replay:
 
     @property
     def moment(self) -> Moment:
-        """The present moment, with all that can be seen."""
+        """The current moment, with all that can be inspected."""
         if self._moment is None:
             self._moment = see(self._playing)
         return self._moment
@@ -112,7 +112,7 @@ class Replay:
 
     @property
     def flying(self) -> Sequence[MessageMoment]:
-        """Every message under way, with the effect of its link on it."""
+        """Every message under way, with the effect that its link will have on it."""
         return self.moment.flying
 
     @property
@@ -122,23 +122,23 @@ class Replay:
 
     @property
     def waits(self) -> Sequence[Edge]:
-        """The wait-for graph: (waiting node, awaited node)."""
+        """The edges of the wait-for graph: (waiting node, awaited node)."""
         return self.moment.waits
 
     @property
     def waiting(self) -> Sequence[WaitingStatus]:
-        """The waits that a live view would show: the longest that have lasted half a second or more."""
+        """The waits that a live view would show: the longest ones of at least half a second."""
         return self._playing.watch.waiting()
 
     @property
     def findings(self) -> Sequence[Finding]:
-        """The diagnosis of this moment."""
+        """The diagnosis of the current moment."""
         return self.moment.findings
 
     # going on and back
 
     def until(self, what: str | float | StopPoint) -> Self:
-        """Go on to a moment, or back to an earlier one.
+        """Continue to a moment, or go back to an earlier one.
 
         Args:
             what: Seconds, or words: `12.3s`, `round 7`, `lost 2->3 #5`, `sent 2->3`, `crash 4`, `stall`, `end`.
@@ -161,7 +161,7 @@ class Replay:
         return self
 
     def step(self, by: By = "event", count: int = 1) -> Self:
-        """Go on by `count` events, ends of messages, or beginnings of rounds."""
+        """Continue by `count` events, finished messages, or starts of rounds."""
         _check_steps(by, count)
         if by == "event":
             return self.to_step(self._playing.steps + count)
@@ -171,7 +171,7 @@ class Replay:
         return self
 
     def back(self, by: By = "event", count: int = 1) -> Self:
-        """Go back by `count` events, messages or rounds, by playing the run again from its start."""
+        """Go back by `count` events, messages or rounds, by repeating the run from its start."""
         _check_steps(by, count)
         now = self._playing.steps
         if by == "event":
@@ -190,7 +190,7 @@ class Replay:
         return self
 
     def _again(self, halts: Halts, keep: list[_MadeChange]) -> None:
-        """Play from the start, make the changes in `keep` again, and then go on until `halts` holds."""
+        """Play from the start, repeat the changes in `keep`, and continue until `halts` returns true."""
         if self.out is not None:
             raise InputError(f"what is played goes to {self.out}, and can't be taken back: replay without --out")
         self.close()
@@ -210,28 +210,28 @@ class Replay:
     # changing one thing
 
     def drop(self, edge: str | Edge, number: int | None = None) -> Self:
-        """Lose a message that is under way: `drop("2->3 #5")`; without a number, the first on that edge."""
+        """Drop a message under way: `drop("2->3 #5")`; without a number, the first one on that edge."""
         return self._change(change_message("drop", *_message(edge, number)))
 
     def deliver(self, edge: str | Edge, number: int | None = None) -> Self:
-        """Let a message that is under way arrive now; without a number, the first on that edge."""
+        """Deliver a message under way now; without a number, the first one on that edge."""
         return self._change(change_message("deliver", *_message(edge, number)))
 
     def crash(self, node: NodeId) -> Self:
-        """Let a node crash now; it does not restart by itself."""
+        """Crash a node now; it does not restart by itself."""
         return self._change(change_node("crash", node))
 
     def restart(self, node: NodeId, state: Literal["kept", "lost"] = "lost") -> Self:
-        """Let a crashed node restart, with the state of its last ended round, or without."""
+        """Restart a crashed node, with the state of its last finished round or without."""
         expect(state in ("kept", "lost"), "state", state, "'kept' or 'lost'")
         return self._change(restart_now(node, state))
 
     def pause(self, node: NodeId) -> Self:
-        """Let a node pause."""
+        """Pause a node."""
         return self._change(change_node("pause", node))
 
     def resume(self, node: NodeId) -> Self:
-        """Let a paused node continue."""
+        """Resume a paused node."""
         return self._change(change_node("resume", node))
 
     def _change(self, change: FleetChange) -> Self:
@@ -257,7 +257,7 @@ class Replay:
     # the end
 
     def finish(self) -> FinishedRun:
-        """Go on to the end, take the fleet down, and judge the replayed run.
+        """Continue to the end, close the fleet, and judge the replayed run.
 
         Its record exists as long as the returned run, or stays in `out`.
         Raises:
@@ -288,7 +288,7 @@ class Replay:
             )
 
     def close(self) -> None:
-        """Take the fleet down, and remove its files unless they are in `out`."""
+        """Close the fleet, and remove its files unless they are in `out`."""
         self._closing()
         if self._finished is None and self._removing is not None:
             self._removing()
@@ -310,7 +310,7 @@ class Replay:
 
 
 def replay(run: Any, *, out: Path | str | None = None) -> Replay:
-    """Play a simulated run again, held at its start: `netdfl.replay("runs/x/latest").until("12.3s")`.
+    """Repeat a simulated run, stopped at its start: `netdfl.replay("runs/x/latest").until("12.3s")`.
 
     Args:
         run: A run directory, or the result of `netdfl.run` or `netdfl.open_run`.

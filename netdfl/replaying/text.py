@@ -29,19 +29,19 @@ def headline(moment: Moment) -> str:
 
 
 def nodes_text(moment: Moment) -> str:
-    """Return a line per node."""
+    """Return a table with a line per node."""
     return table(NODE_HEAD, [_node(node) for node in moment.nodes], "nodes")
 
 
 def flying_text(moment: Moment) -> str:
-    """Return a line per message under way."""
+    """Return a table with a line per message under way."""
     if not moment.flying:
         return "no message is under way"
     return table(FLIGHT_HEAD, [_flight(message) for message in moment.flying], "messages")
 
 
 def coming_text(moment: Moment, most: int = MOST_ROWS) -> str:
-    """Return the next due events."""
+    """Return a table of the next due events."""
     if not moment.coming:
         return "nothing is due"
     rows = [f"  {seconds(event.at_ns):>14}  {event.what}" for event in moment.coming[:most]]
@@ -62,7 +62,7 @@ def waits_text(moment: Moment) -> str:
 
 
 def news_text(moment: Moment, most: int = 10) -> str:
-    """Return the last happenings."""
+    """Return the latest events as lines."""
     return "\n".join(f"  {seconds(news.at_ns):>14}  {news.text}" for news in list(moment.news)[-most:])
 
 
@@ -75,7 +75,7 @@ def moment_html(moment: Moment) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], what: str = "rows") -> str:
-    """Return a table with columns of least width, without columns that are empty in every row."""
+    """Return a table of minimal width, without columns that are empty in every row."""
     shown = rows[:MOST_ROWS]
     kept = [i for i in range(len(head)) if any(row[i] for row in shown)]
     lines = [[head[i] for i in kept], *([row[i] for i in kept] for row in shown)]

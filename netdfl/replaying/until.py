@@ -1,4 +1,4 @@
-"""Moments to stop at: a time, a round, the end of a message, a crash, a stall, the end of the run."""
+"""The moments to stop at: a time, a round, the fate of a message, a crash, a stall, the end of the run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OTHER = re.compile(r"(round|crash)\s+(\d+)")
 
 @dataclass(frozen=True)
 class StopPoint:
-    """A moment at which a playback stops. `at_ns` is its time, if it is one.
+    """A moment at which a playback stops. `at_ns` is its time, if it is a time.
 
     `from_here` returns the condition to halt, counted from now on; it raises InputError if the moment can't come.
     `lies_behind` tells whether it has passed, so that it must be sought from the start; a recurring one never has.
@@ -33,7 +33,7 @@ class StopPoint:
 
 
 def at_time(at_ns: int) -> StopPoint:
-    """Return the moment after everything due up to `at_ns`."""
+    """Return the moment after all events that are due up to `at_ns`."""
 
     def come(playing: Playback) -> bool:
         due = playing.next_ns
@@ -43,7 +43,7 @@ def at_time(at_ns: int) -> StopPoint:
 
 
 def _in_round(round: int) -> StopPoint:
-    """Return the moment when the first node has begun `round`."""
+    """Return the moment at which the first node has begun `round`."""
 
     def come(playing: Playback) -> bool:
         return playing.happenings.round >= round
@@ -53,7 +53,7 @@ def _in_round(round: int) -> StopPoint:
 
 @dataclass(frozen=True)
 class _MessageStop:
-    """The moment when a message of `edge` is sent, or ends: the one of that `number`, or the next one."""
+    """The moment at which a message of `edge` is sent, or gets its fate: the numbered one, or the next."""
 
     edge: Edge
     what: str = ""
@@ -70,7 +70,7 @@ class _MessageStop:
         return lambda playing: self._count(playing) > before
 
     def _count(self, playing: Playback) -> int:
-        """Return the number of messages so far that count toward the moment."""
+        """Return the number of messages so far that match this stop point."""
         if self.what == "sent":
             return self._sent(playing)
         ended = playing.happenings.ended.get(self.edge, {})
@@ -99,7 +99,7 @@ class _MessageStop:
 
 
 def _at_crash(node: NodeId) -> StopPoint:
-    """Return the moment when `node` has crashed."""
+    """Return the moment at which `node` has crashed."""
 
     def from_here(playing: Playback) -> Halts:
         check_node(playing, node)
@@ -109,18 +109,18 @@ def _at_crash(node: NodeId) -> StopPoint:
 
 
 def _at_stall(playing: Playback) -> Halts:
-    """Return the condition that the diagnosis has found a new stall."""
+    """Return a condition that is true when the diagnosis has found a new stall."""
     before = len(playing.watch.history.findings)
     return lambda playing: len(playing.watch.history.findings) > before
 
 
 def _at_end(playing: Playback) -> Halts:
-    """Return the condition that the run has ended; the fleet is kept."""
+    """Return a condition that is true when the run has ended; the fleet is kept."""
     return lambda playing: playing.ended
 
 
 def check_node(playing: Playback, node: NodeId) -> None:
-    """Raise InputError if there is no such node."""
+    """Raise InputError if there is no node with this id."""
     expect(is_whole(node, 0), "node", node, "the number of a node")
     num_nodes = playing.scenario.num_nodes
     if not 0 <= node < num_nodes:
@@ -145,7 +145,7 @@ def read_until(text: str) -> StopPoint:
 
 
 def read_edge(text: str) -> tuple[Edge, int | None]:
-    """Parse an edge, and a number of a message on it: `2->3 #5`. Raises InputError."""
+    """Parse an edge, optionally with the number of a message: `2->3 #5`. Raises InputError."""
     found = _MESSAGE.fullmatch(text.strip())
     if found is None or found[1]:
         raise InputError(f"{text!r} names no message; write it like 2->3 #5")

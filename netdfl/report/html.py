@@ -1,4 +1,4 @@
-"""The report: one self-contained HTML page about one run, with its data inside: no build step, nothing to load.
+"""The report: one self-contained HTML page about one run, without a build step or anything to load.
 
 netdfl's own scripts are ES modules that import each other by name; here each becomes a function that returns its
 exports, after the modules that it needs.
@@ -32,7 +32,7 @@ _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|class) (\w+))", r
 
 @cache
 def script(entry: str = "main.js") -> str:
-    """Return the libraries, then the modules that `entry` needs, then `entry`."""
+    """Return the JavaScript of the page: the libraries, then the modules that `entry` needs, then `entry`."""
     libraries = [_read(f"vendor/{name}") for name in LIBRARIES]
     own = [_as_function(name) for name in _in_order(entry.removesuffix(".js"), set())]
     return "\n".join([*libraries, '(() => {\n"use strict";\nconst modules = {};', *own, "})();"])
@@ -45,7 +45,7 @@ def style() -> str:
 
 
 def digest(text: str) -> str:
-    """Return the name that a content security policy gives to an inline text that it allows."""
+    """Return the hash by which a content security policy allows an inline script or style."""
     return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
 
 
@@ -86,7 +86,7 @@ def render(run: Run) -> str:
 
 
 def fill(data: Json, policy: str, live: str = "", entry: str = "main.js") -> str:
-    """Return the page around `data`, under a content security `policy`; `live` is the address of later data."""
+    """Return the page with `data`, under a content security `policy`; later data come from the address `live`."""
     page = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True)
     # Cytoscape and uPlot set styles of single elements, which needs no leave; the one sheet and script have digests.
     policy += f"; script-src {digest(script(entry))}; style-src {digest(style())}"
@@ -105,5 +105,5 @@ def fill(data: Json, policy: str, live: str = "", entry: str = "main.js") -> str
 
 
 def _inert(text: str) -> str:
-    """Return JSON that ends no element of the page, whatever its texts hold."""
+    """Return JSON that can't end an HTML element of the page, whatever its texts contain."""
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

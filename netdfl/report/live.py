@@ -27,10 +27,10 @@ MISHAPS = tuple(name for name in NOT_DELIVERED if name != FateClass.UNFINISHED)
 
 
 class PlainView:
-    """A view with a line per evaluation, at most one per second of the run. It is entered for the run's time."""
+    """A live view that prints one line per evaluation, at most one per second. It is a context manager."""
 
     def __init__(self, console: Console) -> None:
-        """Print to `console`."""
+        """Prepare to print to `console`."""
         self.console = console
         self._evaluated = -1
         self._printed_s = float("-inf")
@@ -42,7 +42,7 @@ class PlainView:
         pass
 
     def update(self, status: FleetStatus) -> None:
-        """Print a line if there is a new evaluation and the last line is a second old."""
+        """Print a line if there is a new evaluation and the last line is at least a second old."""
         round = -1 if status.evaluation is None else status.evaluation.round
         if round == self._evaluated or status.elapsed_s - self._printed_s < LEAST_GAP_S:
             return
@@ -56,7 +56,7 @@ class PlainView:
         say(self.console, text)
 
     def summary(self, result: Json, run_path: Path) -> None:
-        """Print the verdict, the main figures and the paths of the rest; call it after the view was left."""
+        """Print the verdict, the main figures and the paths of files, after the view was closed."""
         head, lines, rows = summary(result, run_path)
         verdict = result["verdict"]
         say(self.console, f"{verdict}  {head}", first=(verdict, COLORS[verdict]))
@@ -67,10 +67,10 @@ class PlainView:
 
 
 class LiveView(PlainView):
-    """A panel that is redrawn in place, below the notes."""
+    """A live view with a panel that is redrawn in place, below the notes."""
 
     def __init__(self, console: Console) -> None:
-        """Draw on `console`, a terminal."""
+        """Prepare to draw on `console`, a terminal."""
         super().__init__(console)
         self._live = Live(console=console, transient=True, auto_refresh=False)
         self._curves = Curves()
@@ -94,7 +94,7 @@ class LiveView(PlainView):
         self._live.update(drawn, refresh=True)
 
     def _fold(self) -> None:
-        """Adapt to a narrower terminal, which has folded the drawn lines: they are erased as they are now."""
+        """Adapt to a narrower terminal, which has wrapped the drawn lines, so that they can be erased."""
         width = self.console.width
         if width < self._width and self._lengths:
             rows = sum(max(1, -(-length // width)) for length in self._lengths)
@@ -109,7 +109,7 @@ def open_view(console: Console | None = None) -> PlainView:
 
 
 def describe(status: FleetStatus) -> dict[str, str]:
-    """Return the main facts about a running fleet, as words; unknown ones are left out."""
+    """Return the main facts about a running fleet as text; unknown ones are left out."""
     told: dict[str, str] = {}
     if (evaluation := status.evaluation) is not None:
         if evaluation.test_accuracy is not None:
@@ -127,13 +127,13 @@ def describe(status: FleetStatus) -> dict[str, str]:
 
 
 def _messages(counts: MessageCounts) -> str:
-    """Return the numbers of messages sent and not delivered, without those under way."""
+    """Return a text with the numbers of messages sent and not delivered, without those under way."""
     told = [f"{count:,} {name}" for name, count in asdict(counts).items() if name in MISHAPS and count]
     return ", ".join([f"{counts.sent:,} sent", *told])
 
 
 def summary_text(result: Json, run_path: Path) -> str:
-    """Return the summary that a command prints at a run's end, without colors."""
+    """Return the summary at a run's end as text without colors."""
     head, lines, rows = summary(result, run_path)
     return "\n".join([f"{result['verdict']}  {head}", *_below(lines, rows)])
 
@@ -147,7 +147,7 @@ def _rows(rows: dict[str, str]) -> list[str]:
 
 
 def summary(result: Json, run_path: Path) -> tuple[str, list[str], dict[str, str]]:
-    """Return a headline of a run, the reasons and remarks about its verdict, and its figures by name."""
+    """Return a headline for a run, the reasons and remarks about its verdict, and its figures by name."""
     messages = result["messages"]
     average, local = result["test_accuracy"]["average_model"], result["test_accuracy"]["mean_local"]
     head = f"{result['scenario']}: {result['nodes']} nodes, {result['rounds']} rounds of {result['algorithm']}"
@@ -173,20 +173,20 @@ def summary(result: Json, run_path: Path) -> tuple[str, list[str], dict[str, str
 
 
 def _times(result: Json) -> dict[str, str]:
-    """Return the use of the time, and the length of rounds."""
+    """Return texts on the use of the time, and on the length of rounds."""
     spent = result.get("time")
     return {} if spent is None else {"time": spent["text"], "a round": round_words(spent)}
 
 
 def _took(result: Json) -> str:
-    """Return the length of a run, and in the simulated world its virtual time."""
+    """Return the duration of a run as text, in the simulated world with its virtual time."""
     virtual = result.get("virtual_duration_s")
     real = duration(result["duration_s"])
     return real if virtual is None else f"{real}; {duration(virtual)} in virtual time"
 
 
 def say(console: Console, text: str, *, first: tuple[str, str] | None = None, hang: int = 0) -> None:
-    """Print as given: no markup, no highlighting; on a terminal folded between words, never within a path.
+    """Print text without markup or highlighting, on a terminal wrapped between words but never within a path.
 
     `first` are the text's first letters and their style; lines after the first begin with `hang` blanks.
     """
@@ -198,7 +198,7 @@ def say(console: Console, text: str, *, first: tuple[str, str] | None = None, ha
 
 
 def fold(text: str, width: int, hang: int = 0) -> str:
-    """Break the lines of `text` between words at `width`; a longer word stays whole."""
+    """Wrap the lines of `text` between words at `width`; a longer word stays whole."""
     folded = partial(
         wrap,
         width=max(width, hang + 10),

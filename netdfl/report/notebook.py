@@ -1,4 +1,4 @@
-"""A run in a notebook: its progress while it runs, and its summary."""
+"""The display of a run in a notebook: its progress, and its summary."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_NEWS = 5
 
 
 def in_notebook() -> bool:
-    """Return whether this process is a Jupyter kernel, which shows HTML, and not one of its workers."""
+    """Return whether this process is a Jupyter kernel, which can display HTML, and not one of its workers."""
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     alone = parent_process() is None and current_thread() is main_thread()
@@ -27,10 +27,10 @@ def in_notebook() -> bool:
 
 
 class NotebookView:
-    """A view in one output of a cell, redrawn as the fleet goes on."""
+    """A live view in one output of a notebook cell, which is redrawn."""
 
     def __init__(self) -> None:
-        """Prepare; nothing is shown before the view is entered."""
+        """Prepare; nothing is displayed before the context is entered."""
         self._shown: Any = None
         self._curves = Curves()
         self._news: list[str] = []
@@ -47,13 +47,13 @@ class NotebookView:
         self._draw(self._last)
 
     def update(self, status: FleetStatus) -> None:
-        """Show the present status."""
+        """Display the current status."""
         self._curves.add(status.evaluation)
         self._last = progress_html(status, self._curves)
         self._draw(self._last)
 
     def note(self, text: str) -> None:
-        """Show a note."""
+        """Display a note."""
         self._news = [*self._news, text][-MOST_NEWS:]
         self._draw(self._last)
 
@@ -64,7 +64,7 @@ class NotebookView:
 
 
 def progress_html(status: FleetStatus, curves: Curves) -> str:
-    """Return a bar of rounds, and the present figures."""
+    """Return a progress bar of rounds and the current figures, as HTML."""
     done = f"{status.rounds_done} of {status.rounds} rounds, {duration(status.elapsed_s)}"
     bar = f'<progress max="{status.rounds}" value="{status.rounds_done}"></progress> {escape(done)}'
     rows = list(curves.beside(describe(status)).items())
@@ -73,7 +73,7 @@ def progress_html(status: FleetStatus, curves: Curves) -> str:
 
 
 def summary_html(result: Json, run_path: Path) -> str:
-    """Return the summary of a run."""
+    """Return the summary of a run as HTML."""
     head, lines, rows = summary(result, run_path)
     why = "".join(f"<div>{escape(line)}</div>" for line in lines)
     return f"<p><b>{escape(result['verdict'])}</b> {escape(head)}</p>{why}{_table(list(rows.items()))}"

@@ -1,4 +1,4 @@
-"""The terminal's panel of a running fleet: bars, curves of a few characters, waiting nodes."""
+"""The terminal panel of a running fleet: bars, small text curves, waiting nodes."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ KEYS = "Ctrl-C ends the run, judges and keeps it; a second one leaves at once"
 
 @dataclass
 class Curves:
-    """The evaluations so far, as curves."""
+    """The evaluations so far, to be drawn as small curves."""
 
     seen: list[EvaluationStatus] = field(default_factory=list)
 
     def add(self, evaluation: EvaluationStatus | None) -> None:
-        """Keep an evaluation once."""
+        """Add an evaluation, unless it was added before."""
         if evaluation is not None and (not self.seen or self.seen[-1].round != evaluation.round):
             self.seen.append(evaluation)
 
     def beside(self, told: dict[str, str]) -> dict[str, str]:
-        """Return `told` with curves of accuracy and loss, where there are at least two values."""
+        """Return `told` with added curves of accuracy and loss, if there are at least two values."""
         accuracy = [each.test_accuracy for each in self.seen if each.test_accuracy is not None]
         loss = [each.test_loss for each in self.seen if each.test_loss is not None]
         found = [("accuracy", accuracy, share), ("loss", loss, figure)]
@@ -45,7 +45,7 @@ class Curves:
 
 
 def sparkline(values: Sequence[float], width: int = MOST_POINTS) -> str:
-    """Return a curve of at most `width` characters, from the lowest to the highest value.
+    """Return a text curve of at most `width` characters, scaled from the lowest to the highest value.
 
     A blank stands for a value that is not finite.
     """
@@ -62,7 +62,7 @@ def sparkline(values: Sequence[float], width: int = MOST_POINTS) -> str:
 
 
 def panel(status: FleetStatus, told: dict[str, str], curves: Curves | None = None) -> RenderableType:
-    """Lay out a status for a terminal: a title, the bar of rounds, the facts in `told`, curves, waits, keys.
+    """Lay out a status for a terminal: title, progress bar, the facts in `told`, curves, waits, keys.
 
     Each is one line, cut at the terminal's width.
     """
@@ -82,7 +82,7 @@ def panel(status: FleetStatus, told: dict[str, str], curves: Curves | None = Non
 
 
 def waits(wait: WaitingStatus, now_s: float) -> str:
-    """Return a wait in words: `waits in round 7 for 2 and 5, since 4.2 s (1.3 s)`."""
+    """Return a wait as text: `waits in round 7 for 2 and 5, since 4.2 s (1.3 s)`."""
     named = some(wait.awaited, MOST_NAMED) or "whoever sends"
     lasts = duration(max(0.0, now_s - wait.since_s))
     return f"waits in round {wait.round} for {named}, since {duration(wait.since_s)} ({lasts})"

@@ -1,4 +1,4 @@
-"""Numbers as people read them, and the use of a run's time in words; a missing number is a dash.
+"""Numbers as text for people, and texts on the use of a run's time; a missing number is a dash.
 
 The time comes from `time` in `result.json`, and from the rounds of each node.
 """
@@ -43,18 +43,18 @@ def share(value: float | None) -> str:
 
 
 def figure(value: float | None) -> str:
-    """Return a number with three digits."""
+    """Return a number as text with three digits."""
     return "–" if value is None else f"{value:.3g}"
 
 
 def some(items: Sequence[object], most: int = 8) -> str:
-    """Return the first items of a list: `4, 5, 6 and 40 more`."""
+    """Return the first items of a list as text: `4, 5, 6 and 40 more`."""
     shown = ", ".join(map(str, items[:most]))
     return shown if len(items) <= most else f"{shown} and {len(items) - most} more"
 
 
 def not_delivered(messages: Json) -> str:
-    """Return the undelivered messages by class and reason: `168 lost (loss), 310 late (290 deadline, 20 went on)`.
+    """Return the undelivered messages as text: `168 lost (loss), 310 late (290 deadline, 20 went on)`.
 
     `messages` is the entry of `result.json`; the text is `none` if all were delivered.
     """
@@ -69,7 +69,7 @@ def not_delivered(messages: Json) -> str:
 
 
 def _why(reasons: Mapping[str, int], total: int) -> str:
-    """Return reasons in parentheses; a single one without its number."""
+    """Return reasons in parentheses, each with its number unless there is only one."""
     words = [reason.replace("_", " ") for reason in reasons]
     if len(words) == 1 and sum(reasons.values()) == total:
         return f" ({words[0]})"
@@ -78,7 +78,7 @@ def _why(reasons: Mapping[str, int], total: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time in words: `40 ms`, `3.2 s`, `48 s`, `2 min 5 s`, `3 h 12 min`."""
+    """Return a duration as text: `40 ms`, `3.2 s`, `48 s`, `2 min 5 s`, `3 h 12 min`."""
     if seconds < 0.0995:
         return f"{1000 * seconds:.2g} ms" if seconds else "0 s"
     if seconds < 10:
@@ -97,7 +97,7 @@ def warnings(result: Json) -> Iterator[str]:
 
 
 def remarks(result: Json) -> Iterator[str]:
-    """Yield a run's remarks beside its verdict: mass lost, or new; events that never happened; the record's form."""
+    """Yield remarks on a run besides its verdict: push-sum mass lost or new, events that never happened, sampling."""
     if "recorded" in result:
         yield f"the record: {result['recorded']['text']}"
     if "kept_as_lines" in result:
@@ -118,7 +118,7 @@ HONEST = ("hello_first", "stale_epoch", "overloaded")
 
 
 def _refused(result: Json) -> Iterator[str]:
-    """Yield who sent what was refused; what was not finite is among the warnings already."""
+    """Yield sentences about refused messages and their senders, except those that a warning names already."""
     made = any(each["kind"] == "weight_made" for each in result.get("warnings", ()))
     for each in result.get("refused", ()):
         passed_on = made and " in place of w from " in each.get("text", "")  # by whoever got weight that was made up
@@ -130,7 +130,7 @@ ROUNDED = 1e-6
 
 
 def _weight(result: Json) -> Iterator[str]:
-    """Yield the push-sum weight that the nodes lack at the end, where no warning names it already."""
+    """Yield a sentence if nodes hold less push-sum weight at the end than at the start, unless a warning says so."""
     held, told = result.get("weight_sum"), {each["kind"] for each in result.get("warnings", ())}
     if held is not None and held < 1 - ROUNDED and "weight_lost" not in told:
         lost = not_delivered(result["messages"])
@@ -154,7 +154,7 @@ def _unreached(found: Json) -> str:
 
 
 def _action(event: Json) -> str:
-    """Return an event's action in words: `crash`, `restart`; for links the entry, as `partition 0..3 | 4..7`."""
+    """Return an event's action as text: `crash`, `restart`; for links the entry, such as `partition 0..3 | 4..7`."""
     if event["action"] not in ("set", "unset") or "entry" not in event:
         return str(event["action"]).replace("_", " ")
     return f"{event['entry'].replace('_', ' ')} {event.get('where', '')}".rstrip()
@@ -173,7 +173,7 @@ def _lost_state(restart: Mapping[str, object]) -> str:
 
 
 def own_figures(result: Json) -> list[tuple[str, float, str]]:
-    """Return the task's own figures: name, last value of the average model, and a text on local models.
+    """Return the task's own metrics: name, last value of the average model, and a text about local models.
 
     The loss is one of them where no accuracy is measured.
     """
@@ -210,7 +210,7 @@ def part_rows(spent: Json) -> list[list[str]]:
 
 
 def round_words(spent: Json) -> str:
-    """Return the lengths of rounds: `1.05 s at the median, 31 s at most (round 3); deadlines of 2 s to 34 s`."""
+    """Return the length of rounds as text: `1.05 s at the median, 31 s at most (round 3); deadlines of 2 s to 34 s`."""
     lengths = [value for value in spent["rounds"]["median_s"] if value is not None]
     longest = max((value, -round) for round, value in enumerate(spent["rounds"]["longest_s"]) if value is not None)
     limits = [value for value in spent["rounds"]["deadline_s"] if value is not None]
@@ -227,7 +227,7 @@ NO_TIME = "Rounds took no virtual time: the scenario has neither compute time no
 
 
 class NodeTime(NamedTuple):
-    """Seconds of one node's mean round: the whole round, its training, its waiting."""
+    """The mean round of one node in seconds: the whole round, its training, its waiting."""
 
     node: int
     train: float
@@ -236,7 +236,7 @@ class NodeTime(NamedTuple):
 
 
 def say_rounds(times: Sequence[NodeTime]) -> str:
-    """Return a sentence on the mean round of the median node and of the slowest."""
+    """Return a sentence about the mean round of the median node and of the slowest."""
     slowest = max(times, key=lambda each: each.whole)
     if not slowest.whole:
         return f"{NO_TIME}."

@@ -1,4 +1,4 @@
-"""The check that a scenario is repeatable: two runs in the simulated world, and the first differing event.
+"""The check that a scenario is repeatable: two runs in the simulated world, compared event by event.
 
 The second run is in another process with another `PYTHONHASHSEED` and another number of threads.
 """
@@ -67,7 +67,7 @@ def run_logged(scenario: Scenario, out: Path) -> str:
 
 
 def _run_elsewhere(scenario: Scenario, file: Path, out: Path, sets: list[str]) -> list[str]:
-    """Return the hash of a run in another process, and the places there that draw unseeded random numbers."""
+    """Run the scenario in another process; return the log's hash, and places that draw unseeded random numbers."""
     seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
     parts = [str(scenario.file.parent)] if scenario.file is not None else []
     path = os.pathsep.join([*parts, *filter(None, [os.environ.get("PYTHONPATH")])])

@@ -1,4 +1,4 @@
-"""Displays of a running fleet: none, or one that also announces scheduled changes of links."""
+"""Displays of a running fleet: a silent one, or one that also announces scheduled link changes."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from netdfl.scenario.model.schema import Scenario
 
 
 class SilentDisplay:
-    """A display that shows nothing."""
+    """A display that does nothing."""
 
     def update(self, status: FleetStatus) -> None:
-        """Show nothing."""
+        """Do nothing."""
 
     def note(self, text: str) -> None:
-        """Show nothing."""
+        """Do nothing."""
 
 
 def announcing(display: Display, scenario: Scenario) -> Display:
-    """Return `display` with announcements of the scheduled changes of links."""
+    """Return `display` with added announcements of the scheduled link changes."""
     changes = link_changes(compile_schedule(scenario))
     return AnnouncingDisplay(display, changes) if changes else display
 
 
 def say_layer(scenario: Scenario, display: Display) -> None:
-    """Note that links act on packets, if the scenario has rules for links and leaves the layer to its world."""
+    """Note that links act on packets, if the scenario has link rules and leaves the layer to its world."""
     world = scenario.world
     written = (scenario.links or scenario.events) and "loss_layer" not in world.model_fields_set
     if written and world.loss_layer == "packet":
@@ -41,7 +41,7 @@ def say_layer(scenario: Scenario, display: Display) -> None:
 
 
 class Announcement(NamedTuple):
-    """A text to show at a time (ns), or in a round: when the first node begins it, or (`ends`) the last node does."""
+    """A text to show at a time (ns) or in a round: when the first node begins or (`ends`) the last node does."""
 
     at: int
     ends: bool
@@ -49,7 +49,7 @@ class Announcement(NamedTuple):
     words: str
 
     def has_come(self, status: FleetStatus) -> bool:
-        """Return whether it is time to show the text."""
+        """Return whether the text is due."""
         if not self.by_round:
             return self.at <= status.elapsed_s * NS_PER_S
         if self.ends:
@@ -58,22 +58,22 @@ class Announcement(NamedTuple):
 
 
 class AnnouncingDisplay:
-    """A display around another one that announces scheduled changes of links when they happen."""
+    """A display around another one that announces scheduled link changes when they happen."""
 
     def __init__(self, display: Display, changes: Sequence[LinkChange]) -> None:
-        """Announce the begin and the end of each of `changes` in `display`."""
+        """Prepare to announce the begin and the end of each of `changes` in `display`."""
         self._display = display
         self._due = sorted(chain.from_iterable(map(_turns, changes)), key=lambda turn: (turn.by_round, turn.at))
 
     def update(self, status: FleetStatus) -> None:
-        """Announce changes since the last call, and show the fleet."""
+        """Announce changes since the last call, and pass the status on."""
         for turn in [turn for turn in self._due if turn.has_come(status)]:
             self._due.remove(turn)
             self._display.note(turn.words)
         self._display.update(status)
 
     def note(self, text: str) -> None:
-        """Show a note in the inner display."""
+        """Pass a note on to the inner display."""
         self._display.note(text)
 
 

@@ -1,4 +1,4 @@
-"""The models that a run kept, as modules of PyTorch and as files that need no netdfl."""
+"""The models that a run kept, as PyTorch modules and as files that can be used without netdfl."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TrainedRun(Run):
     """A run with the models that it kept at its end."""
 
     def model(self, node: int | None = None) -> nn.Module:
-        """Return the average of the last models, as the run judged it, or the model of `node`; in evaluation mode.
+        """Return the average of the last models, as the run evaluated it, or the model of `node`, as a module.
 
         A push-sum model is divided by its weight; with a server, the average is the server's model. The scenario's own
         modules
@@ -40,7 +40,7 @@ class TrainedRun(Run):
         return problem.module(x, node, kept, alone=self._alone)
 
     def _vector(self, node: int | None) -> tuple[Tensor, Mapping[str, Tensor]]:
-        """Return the parameters of the average model or of a node's, and the buffers that it keeps."""
+        """Return the parameters of the average model or of a node's, and the buffers that stay at the node."""
         if node is None:
             return self._average()
         last = self._last(node)
@@ -49,7 +49,7 @@ class TrainedRun(Run):
         return last.x / last.weight if last.weight != 1 else last.x, last.kept
 
     def train_figures(self, node: int | None = None) -> Mapping[str, float]:
-        """Return the figures of a model (`model`) on all clients' training examples, without augmentation.
+        """Return figures of a model on all clients' training examples, without augmentation.
 
         `train_accuracy`, and the loss as `train_loss`; of a task with figures of its own these, each after `train_`.
         Raises InputError as `model` does.
@@ -59,7 +59,7 @@ class TrainedRun(Run):
         return problem.evaluate_trained(x, kept, alone=self._alone)
 
     def test_figures(self, node: int | None = None) -> Mapping[str, float]:
-        """Return the figures of a model (`model`) on the test set, each after `test_`.
+        """Return figures of a model on the test set, each with the prefix `test_`.
 
         Raises InputError as `model` does.
         """
@@ -69,7 +69,7 @@ class TrainedRun(Run):
 
     @property
     def nodes_with_models(self) -> list[int]:
-        """The nodes whose own last models were kept."""
+        """The nodes whose last models were saved."""
         return self._with_a_model
 
     @property
@@ -83,7 +83,7 @@ class TrainedRun(Run):
         return problem
 
     def keep_average(self, most_bytes: int) -> None:
-        """Keep the average model; remove the nodes' own models where they take more than `most_bytes` together.
+        """Save the average model; remove the nodes' own models if they exceed `most_bytes` in total.
 
         Raises InputError as `model` does, and RunError if the disk refuses.
         """
@@ -103,7 +103,7 @@ class TrainedRun(Run):
 
     @property
     def _alone(self) -> bool:
-        """Whether only one node has a model to average."""
+        """Whether only one node has a model."""
         return len(self._with_a_model) == 1 and not self._blueprint.scenario.has_server
 
     @property
@@ -121,7 +121,7 @@ class TrainedRun(Run):
             raise InputError(f"the model of {self.path} can't be built: {error}") from error
 
     def _average(self) -> tuple[Tensor, Mapping[str, Tensor]]:
-        """Return the average, and the buffers that the first node keeps for itself."""
+        """Return the average model, and the buffers that stay at the first node."""
         from netdfl.host.judging import averaged
         from netdfl.host.models import read_snapshot
 
@@ -165,7 +165,7 @@ def open_run(path: Path | str) -> TrainedRun:
 
 
 def export_model(run: TrainedRun, folder: Path, node: int | None = None) -> str:
-    """Write the model as `model.safetensors` and as a `state_dict` (`model.pt`); return how to load them.
+    """Write the model as `model.safetensors` and as a `state_dict` (`model.pt`); return loading instructions.
 
     Raises:
         InputError: there is no such model, or the files can't be written.

@@ -1,4 +1,4 @@
-"""Preparations of a run: checks of the machine, and files that are written before it starts.
+"""The preparations of a run: checks of the machine, and files that are written before it starts.
 
 A run is refused before its round 0 if the disk or the machine lacks something that its scenario needs. The sources of
 the run are recorded, so that a later replay can tell whether they have changed.
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def prepare(scenario: Scenario, directory: RunDirectory) -> None:
-    """Write the files that precede a run: the resolved scenario, its sources, and the graph of round 0."""
+    """Write the files that precede a run: the resolved scenario, hashes of its sources, and the graph of round 0."""
     directory.write("scenario.yaml", to_yaml(scenario))
     if scenario.file is not None and not (directory.path / ORIGIN).exists():
         directory.write_json(ORIGIN, {"directory": str(scenario.file.parent)})
@@ -83,7 +83,7 @@ _VERSIONS = ("netdfl", "torch", "numpy")
 
 
 class Provenance(TypedDict):
-    """Form of `provenance.json`: versions of packages, digests of the resolved scenario and the user's modules."""
+    """The form of `provenance.json`: versions of packages, hashes of the scenario and the user's modules."""
 
     versions: dict[str, str]
     scenario: str
@@ -94,7 +94,7 @@ _FORM: TypeAdapter[Provenance] = TypeAdapter(Provenance)
 
 
 def write_provenance(scenario: Scenario, directory: RunDirectory) -> None:
-    """Write the sources of the run in `directory`, which must hold its scenario already."""
+    """Write the provenance of the run in `directory`, which must hold its scenario already."""
     came = Path.cwd() if scenario.file is None else scenario.file.parent
     modules = {str(file): _digest(file) for file in imported_from(str(came)) if file.is_file()}
     text = read_plain(directory.path / "scenario.yaml")
@@ -103,7 +103,7 @@ def write_provenance(scenario: Scenario, directory: RunDirectory) -> None:
 
 
 def what_changed(run: Run) -> list[str]:
-    """Return the sources of `run` that have changed, in words; nothing if they were not recorded.
+    """Return the sources of `run` that have changed, as text; none if they were not recorded.
 
     Raises:
         InputError: `provenance.json` is damaged.
@@ -124,7 +124,7 @@ def what_changed(run: Run) -> list[str]:
 
 
 def other_versions(run: Run) -> list[str]:
-    """Return the packages with another version than `run` had: `torch is 2.11, and was 2.12`."""
+    """Return the packages whose version differs from the run's: `torch is 2.11, and was 2.12`."""
     made = read_form(run.path / PROVENANCE, _FORM)
     was: Mapping[str, str] = {} if made is None else made["versions"]
     now = _versions()
@@ -178,7 +178,7 @@ def _problems(scenario: Scenario, notes: list[str]) -> Iterator[Problem]:
 
 
 def _try_steps(scenario: Scenario, problem: TaskOfFleet) -> list[str]:
-    """Take the two trial steps of a run now; return remarks that loading has not given yet."""
+    """Compute the two trial steps of a run; return remarks that are new."""
     from netdfl.host.blueprint import make_algorithm
 
     if (fit_ways := getattr(problem, "fit_ways", None)) is None:

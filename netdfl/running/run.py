@@ -96,7 +96,7 @@ def _expect_shown(page: object, view: object) -> None:
 
 @contextmanager
 def _held(directory: RunDirectory) -> Iterator[None]:
-    """Hold the directory's lock; remove the directory if the run is refused before anything was recorded."""
+    """Hold the directory's lock; remove the directory if the run is refused before any row was recorded."""
     try:
         with hold(directory.path):
             yield
@@ -119,7 +119,7 @@ def _run_in(
 
 
 def _view_here() -> AbstractContextManager[Display]:
-    """Return the default view: the output of the cell in a notebook, nothing elsewhere."""
+    """Return the default view: the output of the cell in a notebook, none elsewhere."""
     if "IPython" in sys.modules:
         from netdfl.report.notebook import NotebookView, in_notebook
 

@@ -1,4 +1,4 @@
-"""The supervision of one fleet in its scenario's world, from its start to its end."""
+"""The supervision of a fleet in its scenario's world, from its start to its end."""
 
 from __future__ import annotations
 

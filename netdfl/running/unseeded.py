@@ -1,4 +1,4 @@
-"""Places where a user's code draws random numbers without a seed, from the operating system.
+"""The detection of places where a user's code draws random numbers without a seed.
 
 The generators of numpy, Python and torch get such numbers in a few places, which are watched while a scenario runs.
 """
@@ -18,7 +18,7 @@ from netdfl.core.whose import own_place_here
 
 @contextmanager
 def watched() -> Iterator[list[str]]:
-    """Give the list of places (`file:line`) where a user's code has drawn unseeded numbers, in order, each once."""
+    """Yield a list that collects the places (`file:line`) where a user's code draws unseeded numbers."""
     found: list[str] = []
     for module in ("torch", "torch.random"):
         importlib.import_module(module)  # before it is watched: it takes chance itself
@@ -43,7 +43,7 @@ class _RandomStateMeta(type(np.random.RandomState)):  # type: ignore[misc]
 
 
 class _RandomState(np.random.RandomState, metaclass=_RandomStateMeta):
-    """A replacement of numpy's class that notes whether a seed was given."""
+    """A replacement of numpy's class that records whether a seed was given."""
 
     def __init__(self, seed: Any = None) -> None:
         if seed is None:
@@ -57,7 +57,7 @@ class _RandomState(np.random.RandomState, metaclass=_RandomStateMeta):
 
 
 def _asked_for() -> Iterator[tuple[Any, str, Callable[..., bool]]]:
-    """Yield functions that return random numbers, or do so if they get no seed, with a test of their arguments."""
+    """Yield functions that return unseeded random numbers, with a test of their arguments."""
     yield importlib.import_module("numpy.random.bit_generator"), "randbits", lambda *args: True
     yield random, "_urandom", lambda *args: True  # of SystemRandom, and so of `secrets`
     yield importlib.import_module("os"), "urandom", lambda *args: True

@@ -1,4 +1,4 @@
-"""Stalls of a fleet without a supervisor, found from two accounts that each node keeps of itself."""
+"""The stalls of a fleet without a supervisor, found from two accounts that each node writes about itself."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ TOGETHER_NS = 5 * NS_PER_S
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """One node's accounts, when its present wait had become long, and when it ended; equal while it lives."""
+    """One node's two accounts: when its last wait had become long, and when it ended; the same one while it runs."""
 
     quiet: Account
     last: Account
 
     @classmethod
     def of(cls, quiet: Account | None, last: Account) -> Self:
-        """Return the accounts of a node; without an account of a long wait, it was at work."""
+        """Return the accounts of a node; without one of a long wait, the node was working."""
         return cls(replace(last, state=State.RUNNING, wait=None) if quiet is None else quiet, last)
 
     @classmethod
@@ -59,7 +59,7 @@ def find_stalls(
     detector: str,
     allows: Allows = lambda setting: True,
 ) -> tuple[list[Finding], Snapshot]:
-    """Return the stalls that held the fleet when its last nodes were stopped, and the snapshot that shows them.
+    """Return the stalls in which the fleet was stopped, and the snapshot that shows them.
 
     A node without an account, or with one from long before the others', counts as dead.
     """
@@ -78,7 +78,7 @@ def find_stalls(
 
 
 def read_probed(run: Run, finished: Collection[NodeId]) -> list[Finding]:
-    """Return the deadlocks that nodes found by probes; over where all their nodes have `finished` since."""
+    """Return the deadlocks that nodes found by probes; they are over if all their nodes have `finished` since."""
     rows = run.rows("SELECT at_s, round, details FROM events WHERE kind = 'probed' ORDER BY at_s, node")
     found: dict[Any, Finding] = {}
     for at_s, round, details in rows:

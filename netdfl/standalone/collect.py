@@ -1,4 +1,4 @@
-"""`netdfl collect`: the records of a fleet without a supervisor become one run, judged like any other.
+"""The command `netdfl collect`: makes one run of the records of a fleet without a supervisor, and judges it.
 
 The source files are not changed. Models are read one after the other, so at most two are in memory.
 """
@@ -55,7 +55,7 @@ _PHASES: Mapping[NodeStage, Phase] = {
 
 
 class NodeFolder(NamedTuple):
-    """One node's folder, and its last record of itself."""
+    """One node's folder, and the last record that the node wrote about itself."""
 
     folder: Path
     record: NodeRecord
@@ -71,7 +71,7 @@ def collect(
     links: Mapping[str, Any] | None = None,
     deaths: Mapping[NodeId, str] | None = None,
 ) -> FinishedRun:
-    """Make one run directory of the nodes' folders, anywhere below `folder`, and judge it.
+    """Create one run directory from the nodes' folders, found anywhere below `folder`, and judge it.
 
     Args:
         folder: Holds a folder of each node, and may hold the scenario.
@@ -138,7 +138,7 @@ def _gather(
 
 
 def find_parts(folder: Path) -> dict[NodeId, NodeFolder]:
-    """Return every node's folder below `folder`. Raises InputError if they are not of one fleet."""
+    """Return every node's folder below `folder`. Raises InputError if they belong to different fleets."""
     parts: dict[NodeId, NodeFolder] = {}
     for path in sorted(folder.rglob(NODE_FILE)):
         check_plain(path.parent)
@@ -158,7 +158,7 @@ def find_parts(folder: Path) -> dict[NodeId, NodeFolder]:
 
 
 def _load(folder: Path, parts: Mapping[NodeId, NodeFolder]) -> Scenario:
-    """Return the scenario as it ran: the one in `folder`, unless the nodes changed it."""
+    """Return the scenario as it ran: the file in `folder`, unless the nodes used a changed one."""
     first = next(iter(parts.values()))
     given = folder / "scenario.yaml"
     if given.is_file():
@@ -181,14 +181,14 @@ def _copy(parts: Mapping[NodeId, NodeFolder], target: Path) -> None:
 
 
 def _duration_s(parts: Mapping[NodeId, NodeFolder]) -> float:
-    """Return the time from the common start to the end of the last node; of finished nodes, if there are any."""
+    """Return the seconds from the common start to the end of the last node, or of the last finished one."""
     records = [part.record for part in parts.values()]
     ended = [record for record in records if record.stage is NodeStage.FINISHED] or records
     return max(record.at_s or 0.0 for record in ended)
 
 
 def _judge_models(blueprint: Blueprint, found: Run, store: StoreWriter, parts: Mapping[NodeId, NodeFolder]) -> None:
-    """Record the figures of every round's average model, at the time when its last node had ended the round."""
+    """Record the figures of every round's average model, at the time when the last node ended the round."""
     ended = dict(found.rows("SELECT round, max(at_s) FROM metrics WHERE name = 'round_s' GROUP BY round"))
     with _one_thread(blueprint):
         for round in filter(blueprint.evaluates, range(blueprint.scenario.rounds)):
@@ -206,7 +206,7 @@ def _judge_models(blueprint: Blueprint, found: Run, store: StoreWriter, parts: M
 
 @contextmanager
 def _one_thread(blueprint: Blueprint) -> Iterator[None]:
-    """Let torch compute with one thread, as in other worlds' evaluations, so that the figures are the same."""
+    """Limit torch to one thread, as other worlds do for evaluation, so that the figures are the same."""
     if blueprint.plain:
         yield
         return
@@ -238,7 +238,7 @@ def _find_deaths(
 
 
 def _cause(blueprint: Blueprint, part: NodeFolder | None) -> str:
-    """Return why a node counts as dead; empty if it does not, or if its own record says so already."""
+    """Return the reason why a node counts as dead; empty if it does not, or if its own record states it."""
     if part is None:
         return "it left no record"
     record = part.record
@@ -250,7 +250,7 @@ def _cause(blueprint: Blueprint, part: NodeFolder | None) -> str:
 
 
 def _links(folder: Path, scenario: Scenario, directory: RunDirectory) -> dict[str, Any]:
-    """Return the layer of links, and the counts of the process that forwarded packets."""
+    """Return the layer of links, and the packet counts of the forwarder."""
     links: dict[str, Any] = {"layer": scenario.world.loss_layer}
     if (folder / PACKETS).is_file():
         counted = read_form(folder / PACKETS, RESULT)
@@ -262,7 +262,7 @@ def _links(folder: Path, scenario: Scenario, directory: RunDirectory) -> dict[st
 def _find_stalls(
     blueprint: Blueprint, directory: RunDirectory, parts: Mapping[NodeId, NodeFolder], note: Callable[[str], None]
 ) -> tuple[list[Finding], bool]:
-    """Return the stalls of stopped nodes, and whether they were permanent: then stopping broke nothing."""
+    """Return the stalls of stopped nodes, and whether they were permanent, so that stopping changed nothing."""
     stopped = [node for node, part in parts.items() if part.record.stage is NodeStage.STOPPED]
     if not stopped:
         return [], False
@@ -278,7 +278,7 @@ def _find_stalls(
 
 
 def _unfinished(blueprint: Blueprint, parts: Mapping[NodeId, NodeFolder]) -> list[str]:
-    """Return sentences about clients that ended with their server, though they could have gone on."""
+    """Return sentences about clients that ended with their server, although they could have continued."""
     server, rounds = blueprint.network.server, blueprint.scenario.rounds
     if server is None:
         return []
@@ -299,7 +299,7 @@ def _unfinished(blueprint: Blueprint, parts: Mapping[NodeId, NodeFolder]) -> lis
 def _describe(
     blueprint: Blueprint, directory: RunDirectory, parts: Mapping[NodeId, NodeFolder], found: Run, duration_s: float
 ) -> None:
-    """Write the files that a supervisor writes beside the store: `fleet.json`, `partition.json`, `events.jsonl`."""
+    """Write the files that a supervisor would write next to the store: `fleet.json` and others."""
     scenario = blueprint.scenario
     ((nbytes,),) = found.rows("SELECT coalesce(sum(nbytes), 0)::BIGINT FROM round_totals")
     status = FleetStatus(

@@ -1,4 +1,4 @@
-"""`netdfl credentials`: a file for each node of a fleet without a supervisor, which proves its identity.
+"""The command `netdfl credentials`: a file for each node without a supervisor, which proves its identity.
 
 Each also has the secret of the fleet, as has a file for nodes that talk in plain text.
 
@@ -36,7 +36,7 @@ _SECRET_IN = re.compile(_SECRET.format("([0-9a-f]{64})"))
 def write_credentials(
     scenario: Scenario, folder: Path, *, mounted: bool = False, tls: bool | None = None
 ) -> list[Path]:
-    """Write the file of each node of `scenario`, and `fleet.secret`, into the new `folder`, which its owner can enter.
+    """Write the file of each node of `scenario`, and `fleet.secret`, into the new `folder`, for its owner only.
 
     `tls`: only the first, or only the second, which nodes need that talk in plain text.
     `mounted`: each will be mounted into a container, whose user is another. Raises InputError.
@@ -54,7 +54,7 @@ def write_credentials(
 
 
 def bundles(num_nodes: int, secret: str) -> dict[NodeId, str]:
-    """Return the contents of each node's file, by an authority that is thrown away, with the fleet's `secret`."""
+    """Return the contents of each node's file, signed by a temporary authority, with the fleet's `secret`."""
     from netdfl.transport.security.authority import Authority
 
     authority = Authority.make(secrets.token_hex(8))

@@ -1,4 +1,4 @@
-"""`netdfl testbed --for kubernetes`: a folder of manifests by which a cluster runs the fleet by itself.
+"""The command `netdfl testbed --for kubernetes`: manifests by which a cluster runs the fleet.
 
 An Indexed Job has a pod for each node, which others find by the names of a headless Service. The scenario comes
 from a ConfigMap, each node's credentials from a Secret of which its container sees one file. All write
@@ -56,7 +56,7 @@ def write_manifests(scenario: Scenario, folder: Path, *, tls: bool = True) -> Pa
 
 
 def _on_messages(scenario: Scenario) -> Scenario:
-    """Return the scenario with links on messages: pods of several machines share no packet forwarder."""
+    """Return the scenario with links that act on messages, because pods share no packet forwarder."""
     world = scenario.world
     if not acts_on_packets(scenario):
         return scenario
@@ -69,15 +69,15 @@ def _on_messages(scenario: Scenario) -> Scenario:
 
 
 class Manifests:
-    """The objects of one fleet, all named after its scenario."""
+    """The Kubernetes objects of one fleet, all named after its scenario."""
 
     def __init__(self, scenario: Scenario, image: str, *, tls: bool) -> None:
-        """Describe containers that run `image`."""
+        """Describe the objects for containers that run `image`."""
         self.scenario, self.image, self.tls = scenario, image, tls
         self.name = dns_label(scenario.name)
 
     def volume(self) -> Manifest:
-        """Return the volume to which all nodes write, from any machine."""
+        """Return the volume to which all nodes write, on any machine."""
         asked = {"requests": {"storage": "10Gi"}}
         spec = {"accessModes": ["ReadWriteMany"], "resources": asked}
         return self._object("v1", "PersistentVolumeClaim", "record", spec)
@@ -96,14 +96,14 @@ class Manifests:
         return self._object("v1", "ConfigMap", "scenario") | {"binaryData": data}
 
     def secret(self) -> Manifest:
-        """Return the credentials of all nodes; in plain text the secret of the fleet."""
+        """Return the credentials of all nodes; without TLS, the secret of the fleet."""
         secret = secrets.token_hex(32)
         made = bundles(self.scenario.num_nodes, secret) if self.tls else {}
         files = {f"{node}.pem": text for node, text in made.items()} or {FLEET_SECRET: secret}
         return self._object("v1", "Secret", "credentials") | {"type": "Opaque", "stringData": files}
 
     def service(self) -> Manifest:
-        """Return the service that gives nodes names, also before they are ready."""
+        """Return the service that gives the nodes names, even before they are ready."""
         spec = {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
@@ -113,7 +113,7 @@ class Manifests:
         return self._object("v1", "Service", "", spec)
 
     def policy(self) -> Manifest:
-        """Return the policy that closes the fleet's ports to others, in networks that enforce policies."""
+        """Return the network policy that closes the fleet's ports to other pods."""
         others = {"podSelector": {"matchLabels": self._labels("node")}}
         spec = {
             "podSelector": {"matchLabels": self._labels("node")},
@@ -123,7 +123,7 @@ class Manifests:
         return self._object("networking.k8s.io/v1", "NetworkPolicy", "", spec)
 
     def job(self) -> Manifest:
-        """Return the job of the nodes.
+        """Return the job that runs the nodes.
 
         A node that was killed or evicted restarts and rejoins; a failed one does not.
         """
@@ -155,7 +155,7 @@ class Manifests:
         return self._object("batch/v1", "Job", "collect", {"backoffLimit": 0, "template": template})
 
     def copying(self) -> Manifest:
-        """Return a pod from which the run can be copied."""
+        """Return a pod from which a user can copy the run."""
         pod = self._pod("copy", self._container("copy", ["sleep", "3600"]))
         return self._object("v1", "Pod", "copy", pod["spec"])
 
@@ -232,7 +232,7 @@ class Manifests:
         return {"metadata": {"labels": self._labels(part)}, "spec": spec}
 
     def readme(self) -> str:
-        """Return instructions for the folder."""
+        """Return the instructions for using the folder."""
         secret = "kubectl apply -f credentials.yaml\n    "
         build = f"docker build -t {self.image} image" if not self.scenario.world.image else ""  # type: ignore[attr-defined]
         proof = (

@@ -47,7 +47,7 @@ PATIENCE_S = 10.0
 
 
 def live(request: Request) -> int:
-    """Run the node of `request`; return its exit code. Raises InputError if it could not begin."""
+    """Run the node of `request`; return its exit code. Raises InputError if it could not start."""
     keep_freed()
     blueprint = Blueprint.of(_without_oracle(request.scenario))
     if not blueprint.plain:
@@ -64,14 +64,14 @@ def live(request: Request) -> int:
 
 
 def _without_oracle(scenario: Scenario) -> Scenario:
-    """Replace the oracle by heartbeats: there is no supervisor to tell the nodes which nodes are gone."""
+    """Replace the oracle by heartbeats, because without a supervisor nobody tells the nodes who is gone."""
     if scenario.failure_detector.kind != "oracle":
         return scenario
     return scenario.model_copy(update={"failure_detector": Heartbeat.model_validate({})})
 
 
 def say_what_is_missing(blueprint: Blueprint) -> None:
-    """Print which parts of the scenario no process carries out."""
+    """Print which parts of the scenario nodes without a supervisor do not carry out."""
     scenario: Any = blueprint.scenario
     if scenario.world.loss_layer == "packet" and (scenario.links or scenario.events):
         print("links act on packets: this process applies none, something below it must", file=sys.stderr)
@@ -102,7 +102,7 @@ async def _live(request: Request, blueprint: Blueprint, directory: RunDirectory,
 
 
 class _StopSignals:
-    """Handlers of Ctrl-C, SIGTERM and SIGHUP.
+    """The handlers of Ctrl-C, SIGTERM and SIGHUP.
 
     Before the start they cancel the waiting task, later they stop the node.
     """
@@ -116,7 +116,7 @@ class _StopSignals:
 
 
 class StandaloneNode:
-    """One life of one node without a supervisor. It is its own controller, and keeps a journal."""
+    """One life of one node without a supervisor, which controls itself and keeps a journal."""
 
     launched = False
 
@@ -128,7 +128,7 @@ class StandaloneNode:
         beginning: RunIdentity,
         worker: ThreadWorker,
     ) -> None:
-        """Prepare the node; nothing runs yet."""
+        """Prepare the node without starting it."""
         self.request, self.start, self.blueprint, self.epoch = request, start, blueprint, beginning.life.epoch
         me = Identity(request.node, self.epoch, beginning.run_id, start.scenario_hash)
         self.meeting = Rendezvous(me, request.peers, start.versions)
@@ -166,7 +166,7 @@ class StandaloneNode:
         self.interrupted = False
 
     async def live(self, stopping: _StopSignals) -> int:
-        """Run from listening to the end; return the exit code. Raises InputError if the node could not begin."""
+        """Run from opening the port to the end; return the exit code. Raises InputError if the node could not start."""
         self.record.address = await self.living.transport.start()
         try:
             if not self.epoch:  # what a later life begins from is kept until it has begun
@@ -184,7 +184,7 @@ class StandaloneNode:
         return self.exit_code(code)
 
     def begin_together(self) -> None:
-        """Set the other nodes' addresses, and begin at the agreed start."""
+        """Set the other nodes' addresses, and start at the agreed time."""
         assert self.meeting.start_ns is not None
         self.meeting.phase, self.meeting.on_restart = RUNNING, self.on_restart
         self.record.start_monotonic_ns = self.meeting.start_ns
@@ -201,7 +201,7 @@ class StandaloneNode:
         self.write(NodeStage.RUNNING)
 
     def go_on_without_who_is_done(self) -> None:
-        """Do not wait for nodes that had finished when this life began.
+        """Stop waiting for nodes that had finished when this life began.
 
         Their messages reached an earlier life, or never will. A node that sends unacknowledged messages again is
         awaited
@@ -214,7 +214,7 @@ class StandaloneNode:
                     self.hear_finished(peer, owes=False)
 
     def hear_finished(self, peer: NodeId, owes: bool) -> None:
-        """Note that `peer` has finished; `owes`: it still sends this node unacknowledged messages."""
+        """Record that `peer` has finished; `owes`: it still sends this node unacknowledged messages."""
         if not owes and peer not in self.host.node.waits.gone:
             self.host.tell("gone", peer=peer, detector="finished")
             self.host.node.waits.set_gone(peer)
@@ -225,7 +225,7 @@ class StandaloneNode:
         return delivery is not None and any(each[0] == peer for each in delivery.due_again)
 
     def tell_of_last_life(self) -> None:
-        """Record an unplanned end of the last life, which no other process has recorded."""
+        """Record that the last life ended unplanned, which no other process has recorded."""
         before = self.start.before
         if before is None:
             self.host.tell("died", reason="its record is gone, and it began again")
@@ -235,12 +235,12 @@ class StandaloneNode:
             self.living.store.event(at_ns, self.request.node, before.round, "died", reason=reason)
 
     def interrupt(self) -> None:
-        """Leave after SIGTERM or Ctrl-C, and keep the record."""
+        """Leave after SIGTERM or Ctrl-C, keeping the record."""
         self.interrupted = True
         self.stopped.set()
 
     def exit_code(self, code: int) -> int:
-        """Return the exit code of the process."""
+        """Return the exit code for the process."""
         if self.record.stage is NodeStage.FINISHED:
             return ExitCode.PASS
         if code:
@@ -250,11 +250,11 @@ class StandaloneNode:
     # what a supervisor would do
 
     async def dismissed(self) -> None:
-        """Return when this node is stopped, or no longer needed."""
+        """Return when this node is stopped or no longer needed."""
         await _first(self.stopped.wait(), self.over())
 
     async def over(self) -> None:
-        """Return when all nodes are done; clients of a server are done when the server is."""
+        """Return when all nodes are done; a server's clients are done when the server is."""
         server = self.blueprint.network.server
         if server is None or server == self.request.node:
             await self.done.wait()
@@ -265,7 +265,7 @@ class StandaloneNode:
         await self.farewell()
 
     async def server_done(self, server: NodeId) -> None:
-        """Return some time after the server is done: once nothing is left to do, or the time is up."""
+        """Return when, after the server is done, this client has nothing left to do or its time is over."""
         await self.confirmed(server)
         done_ns, pace = self.clock.now_ns(), Pace([self.request.node])
         pace.at(self.request.node, self.host.round, done_ns)
@@ -275,7 +275,7 @@ class StandaloneNode:
                 return
 
     async def confirmed(self, server: NodeId) -> None:
-        """Return when the server itself says that it is done, at its own address, or has said so and answers no more.
+        """Return when the server at its own address confirms that it is done, or no longer answers after that.
 
         Whoever calls could say so in its name.
         """
@@ -296,11 +296,11 @@ class StandaloneNode:
             await asyncio.sleep(FAREWELL_S)
 
     async def farewell(self) -> None:
-        """Tell all nodes that this one is done, and stay until they are done, or do not answer."""
+        """Tell all nodes that this one is done, and stay until they are done or no longer answer."""
         await asyncio.gather(*(self.see_off(node, line) for node, line in self.start.lines.items()))
 
     async def see_off(self, peer: NodeId, line: Line) -> None:
-        """Tell `peer` that this node is done; return when the peer is done too, or given up."""
+        """Tell `peer` that this node is done; return when the peer is done too, or is given up."""
         told, silent_since, finished = False, None, self.meeting.finished[peer]
         while not (told and finished.is_set()):
             call = self.meeting.call()
@@ -318,7 +318,7 @@ class StandaloneNode:
             await asyncio.sleep(FAREWELL_S)
 
     def patience_s(self, peer: NodeId) -> float:
-        """Return the seconds that `peer` may be silent; more if it is scheduled to return."""
+        """Return the seconds that `peer` may be silent, more if it is scheduled to return."""
         now = self.clock.now_ns()
         due = [
             event.after_ns if event.at_ns is None else event.at_ns - now
@@ -328,7 +328,7 @@ class StandaloneNode:
         return PATIENCE_S + max([0, *due]) / NS_PER_S
 
     def on_restart(self, node: NodeId, epoch: int) -> None:
-        """Connect anew to `node`, which has restarted."""
+        """Reconnect to `node`, which has restarted."""
         self.living.transport.set_peer(node, self.request.peers[node], epoch)
 
     # what goes to a supervisor elsewhere
@@ -350,7 +350,7 @@ class StandaloneNode:
                 pass  # nobody else needs to know it
 
     def note_progress(self, progress: Progress) -> None:
-        """Note the progress of this node."""
+        """Record the progress of this node."""
         self.notice_wait()
         if progress.ended:
             self.done.set()
@@ -358,7 +358,7 @@ class StandaloneNode:
             self.write(self.record.stage)
 
     def notice_wait(self) -> None:
-        """Keep an account of the present wait, once it has become long."""
+        """Save an account of the current wait once it has become long."""
         wait = self.host.node.waits.current
         if wait is None or self.clock.now_ns() - wait.since_ns < QUIET_NS:
             self.quiet = None
@@ -367,11 +367,11 @@ class StandaloneNode:
             Accounts(self.quiet, self.quiet).write(self.request.directory)
 
     def account(self) -> Account:
-        """Return an account of what this node does now."""
+        """Return an account of this node's current activity."""
         return Account.from_json(self.host.account(stack=stack_of(self.host.gate.coroutine)).to_json())
 
     def write(self, stage: NodeStage) -> None:
-        """Write `node.json` as of now."""
+        """Write the current state to `node.json`."""
         self.record.stage, self.record.round = stage, self.host.round
         loss = self.host.node.task.last_loss
         self.record.loss = loss if isfinite(loss) else None
@@ -380,7 +380,7 @@ class StandaloneNode:
         self.record.write(self.request.directory)
 
     def note_end(self) -> None:
-        """Record how this life ended, before the node leaves the network."""
+        """Record how this life ended, before leaving the network."""
         if self.host.crash is not None:
             crash = self.host.crash
             self.record.crash = cast(CrashForm, crash.details() | {"at_ns": crash.at_ns})
@@ -391,16 +391,19 @@ class StandaloneNode:
         Accounts.of(self.quiet, self.account()).write(self.request.directory)
 
     async def flushed(self) -> None:
-        """Return at once: reports are written immediately."""
+        """Return immediately, because reports are written at once."""
 
     async def part(self, code: int, crash: Crashed | None) -> None:
-        """End the process as a crash would; a signal to itself would not reach the first process of a container."""
+        """End the process as a crash would.
+
+        A signal to itself would not reach the first process of a container.
+        """
         if crash is not None:
             os._exit(KILLED)
 
 
 def _num_gpus(blueprint: Blueprint) -> int:
-    """Return the number of GPUs here; 0 if nothing needs torch, which may not be installed then."""
+    """Return the number of GPUs here; 0 if nothing needs torch, which may then be missing."""
     if blueprint.plain:
         return 0
     import torch
@@ -409,7 +412,7 @@ def _num_gpus(blueprint: Blueprint) -> int:
 
 
 async def _first(*works: Coroutine[Any, Any, Any]) -> None:
-    """Return when the first of `works` does, and cancel the others."""
+    """Return when the first of `works` returns, and cancel the others."""
     tasks = [asyncio.create_task(work) for work in works]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""The packet forwarder of a testbed, between its containers.
+"""The packet forwarder between the containers of a testbed.
 
 `python -m netdfl.standalone.packets FOLDER` serves a testbed: packets pass freely until the nodes have
 agreed on their start; then they meet the links of FOLDER/scenario.yaml, until no node is left.
@@ -31,7 +31,7 @@ _LOOK_NS, _LEFT_ALONE_NS = 50_000_000, 5_000_000_000
 
 
 def main(arguments: list[str]) -> int:
-    """Serve the testbed in a folder. Returns the exit code."""
+    """Serve the testbed in a folder; return the exit code."""
     folder = Path(arguments[0])
     try:
         serve(folder)
@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
 
 
 def serve(folder: Path) -> None:
-    """Forward packets until no node is left; then write the counts. Raises InputError."""
+    """Forward packets until no node is left, then write the counts. Raises InputError."""
     text = (folder / "scenario.yaml").read_text(encoding="utf-8")
     scenario = loads(text, file="scenario.yaml", directory=str(folder))
     ruled = open_received(scenario, folder / NETWORK / SOCKET)
@@ -67,20 +67,20 @@ def _stop(*forwarders: Forwarder) -> None:
 
 
 class ForwarderMonitor:
-    """A monitor that checks, while packets are forwarded, whether the nodes have begun and ended."""
+    """A monitor that checks, while packets are forwarded, whether the nodes have started and ended."""
 
     def __init__(self, folder: Path, forwarder: HandedOverForwarder, start_ns: int | None = None) -> None:
-        """Watch the nodes of `folder`, which write down their start on the monotonic clock."""
+        """Watch the nodes of `folder`, which record their start on the monotonic clock."""
         self.folder, self.forwarder, self.start_ns = folder, forwarder, start_ns
         self.came, self.seen_ns, self.timer = start_ns is not None, time.monotonic_ns(), NanosecondTimer()
 
     def until(self, over: Callable[[], bool]) -> None:
-        """Forward until `over`, or until all nodes left."""
+        """Forward packets until `over` returns true, or until all nodes have left."""
         self.timer.arm(time.monotonic_ns() + _LOOK_NS)
         self.forwarder.serve(self.start_ns or time.monotonic_ns(), self.timer.fd, lambda: self.look(over))
 
     def look(self, over: Callable[[], bool]) -> None:
-        """End the forwarder if it is time to; else look again soon, and not later than the start."""
+        """End the forwarder if `over` returns true or all have left; else schedule the next check."""
         self.timer.clear()
         now_ns = time.monotonic_ns()
         if self.forwarder.lines:
@@ -93,7 +93,7 @@ class ForwarderMonitor:
         self.timer.arm(min(soon, self.start_ns) if self.start_ns is not None and self.start_ns > now_ns else soon)
 
     def find_start(self) -> int | None:
-        """Return the start that the nodes agreed on, once a node has written it down."""
+        """Return the start on which the nodes agreed, once a node has recorded it."""
         for path in (self.folder / NODES).iterdir():
             with suppress(InputError):
                 record = NodeRecord.read(path)

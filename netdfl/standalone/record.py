@@ -1,4 +1,4 @@
-"""`node.json`: the record that a manually started node keeps, for its next life and for `netdfl collect`."""
+"""The record `node.json` of a manually started node, for its next life and for `netdfl collect`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class NodeStage(StrEnum):
 
 @with_config(OPEN)
 class CrashForm(TypedDict):
-    """Form of a scripted crash: its time, and its entry of `events`."""
+    """The form of a scheduled crash: its time, and its entry of `events`."""
 
     at_ns: Nanoseconds
     source: Count
@@ -43,7 +43,9 @@ class CrashForm(TypedDict):
 
 @dataclass(kw_only=True)
 class NodeRecord:
-    """One node of one run. `run_id` is hexadecimal, `epoch` counts restarts, `round` is the last that it began.
+    """The record of one node in one run.
+
+    `run_id` is hexadecimal, `epoch` counts restarts, `round` is the last one begun.
 
     `start_monotonic_ns` is the fleet's start by the machine's monotonic clock, for processes beside the node;
     `at_s` is the time of writing, in seconds since that start. `versions` are the node's, `crash` holds the details of
@@ -73,12 +75,12 @@ class NodeRecord:
         return read_form(directory / NODE_FILE, TypeAdapter(cls))
 
     def planned_return(self, events: Sequence[CompiledEvent]) -> Return | None:
-        """Return when the schedule restarts the node; None if it crashed unscripted or never returns."""
+        """Return when the schedule restarts the node; None if it crashed unplanned or never returns."""
         if self.stage is not NodeStage.CRASHED or self.crash is None:
             return None
         how = self.crash
         return find_return(events, self.node, how["at_ns"], source=how["source"], at_round=how["at_round"])
 
     def write(self, directory: Path) -> None:
-        """Write the record, whole or not at all. Raises RunError."""
+        """Write the record, completely or not at all. Raises RunError."""
         RunDirectory(directory).write_json(NODE_FILE, asdict(self))

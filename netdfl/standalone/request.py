@@ -1,4 +1,4 @@
-"""`netdfl node`: one node of a fleet without a supervisor, on any machine.
+"""The command `netdfl node`: runs one node of a fleet without a supervisor, on any machine.
 
 Nothing here imports torch or grpc; modules that do are imported once the input is known to be sound.
 """
@@ -53,7 +53,7 @@ class Request:
 
     @property
     def first(self) -> NodeId:
-        """The node to which all others report before the start: the one with the lowest number."""
+        """The node with the lowest number, to which all others report before the start."""
         return min(self.peers)
 
 
@@ -92,7 +92,7 @@ def make_request(
     secret: Path | None = None,
     open_to_all: bool = False,
 ) -> Request:
-    """Check the arguments of the command line. Raises InputError."""
+    """Check the command-line arguments; return the request. Raises InputError."""
     host, port = split_address(listen)
     _check_talk(credentials, tls, secret, open_to_all, host)
     addresses = _addresses(scenario, node, peers)
@@ -116,14 +116,14 @@ def make_request(
 
 
 def _proofs(credentials: Path | None, secret: Path | None, node: NodeId) -> tuple[Authority | None, str]:
-    """Return the authority and the fleet's secret, from whichever file is given. Raises InputError."""
+    """Return the authority and the fleet's secret, from the file that is given. Raises InputError."""
     if credentials is not None:
         return read_credentials(credentials, node)
     return None, "" if secret is None else read_secret(secret)
 
 
 def _check_talk(credentials: Path | None, tls: bool, secret: Path | None, open_to_all: bool, host: str) -> None:
-    """Raise InputError if it is unclear whether nodes prove their identity, or that they are of one fleet."""
+    """Raise InputError if the options do not state how nodes prove their identity or their fleet."""
     if tls and credentials is None:
         raise InputError(
             "nodes that nobody looks after prove to each other who they are: make a file for each by "
@@ -150,7 +150,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _addresses(scenario: Scenario, node: NodeId, peers: Path) -> Mapping[NodeId, str]:
-    """Return the address of every node of `scenario`, `node` among them. Raises InputError."""
+    """Return the address of every node of `scenario`, including `node`. Raises InputError."""
     if scenario.world.kind not in WORLDS:
         raise InputError(
             f"a node by hand runs on the real clock, and {scenario.name} is of the world {scenario.world.kind}; "

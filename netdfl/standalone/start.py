@@ -1,4 +1,4 @@
-"""The start of a node without a supervisor: which run and which life this is, and when the fleet starts.
+"""The start of a node without a supervisor: which run and life this is, and when the fleet starts.
 
 The node with the lowest number draws the run and its start, once all are ready. A restarted node asks any node that
 answers.
@@ -41,11 +41,11 @@ _MEANT = {
 
 
 class NothingToRun(InputError):
-    """Raised when this node's part in the run is over, by the scenario or its own failure: nothing is left to run."""
+    """The error for a node whose part in the run is over, by the scenario or its own failure."""
 
 
 class RunIdentity(NamedTuple):
-    """The run, and the life of the node."""
+    """The id of the run, and the number of this life of the node."""
 
     run_id: bytes
     life: Life = Life()
@@ -61,7 +61,7 @@ class StartNegotiation:
         events: Sequence[CompiledEvent],
         versions: Versions = {},  # noqa: B006
     ) -> None:
-        """Start the timeout. The node runs on `versions`."""
+        """Start the timer of the timeout. `versions` are the node's software versions."""
         self.request, self.scenario_hash, self.events, self.versions = request, scenario_hash, events, versions
         self.credentials = request.certify(0)  # for asking: which life this is, the others tell
         self.lines = {
@@ -84,7 +84,7 @@ class StartNegotiation:
     # which life this is
 
     async def find_beginning(self) -> RunIdentity:
-        """Learn the run from the others, or draw it. Raises InputError, MachineError."""
+        """Learn the run from the other nodes, or create it. Raises InputError, MachineError."""
         before = self.before
         if before is not None and before.stage is NodeStage.FINISHED:
             raise InputError(
@@ -102,7 +102,7 @@ class StartNegotiation:
         return await (self._draw() if self.request.node == self.request.first else self._ask_first())
 
     async def _draw(self) -> RunIdentity:
-        """Draw the run, unless this first node lost its record and the others have begun already."""
+        """Create the run, unless this first node lost its record and the others have started already."""
         replies = await self._ask_all()
         if any(reply.start_ns is not None for reply in replies.values()):
             return await self._return_empty(replies)
@@ -119,7 +119,7 @@ class StartNegotiation:
             await self._pause(f"{self._who([self.request.first])} does not answer")
 
     async def _live_again(self, before: NodeRecord) -> RunIdentity:
-        """Rejoin the run of the node's record."""
+        """Rejoin the run that the node's record names."""
         epoch, run_id = before.epoch + 1, bytes.fromhex(before.run_id)
         back = before.planned_return(self.events)
         if before.stage is NodeStage.CRASHED and back is None:
@@ -135,13 +135,13 @@ class StartNegotiation:
         return RunIdentity(run_id, Life(epoch, _afresh(before.round, replies, 0 if back is None else back.weight)))
 
     async def _return_empty(self, replies: Mapping[NodeId, Reply]) -> RunIdentity:
-        """Rejoin the run without a record, in a life that no other node has seen."""
+        """Rejoin the run without a record, in a life that no other node knows."""
         known = [r.answer.known_epoch for r in replies.values() if r.answer.HasField("known_epoch")]
         run_id = next(reply.answer.run_id for reply in replies.values() if reply.start_ns is not None)
         return RunIdentity(run_id, Life(max(known, default=0) + 1, _afresh(0, replies)))
 
     async def _running(self, run_id: bytes) -> dict[NodeId, Reply]:
-        """Return the answers of nodes that run now; at least one."""
+        """Return the answers of nodes that are running now, at least one."""
         while True:
             replies = await self._ask_all(run_id)
             if running := {node: reply for node, reply in replies.items() if reply.start_ns is not None}:
@@ -154,7 +154,7 @@ class StartNegotiation:
     # when the fleet starts
 
     async def agree(self, meeting: Meeting, neighbors: Collection[NodeId], *, again: bool) -> None:
-        """Wait for the others, and set `meeting.start_ns`; in a first life, all `neighbors` must answer.
+        """Wait for the other nodes, and set `meeting.start_ns`; in a first life, all `neighbors` must answer.
 
         Raises:
             MachineError: the start timeout is over; the message names the missing or unreachable nodes.
@@ -173,7 +173,7 @@ class StartNegotiation:
             meeting.start_ns = await self._start_of_first(meeting)
 
     async def _reach(self, neighbors: Collection[NodeId], meeting: Meeting) -> None:
-        """Return when every neighbor has answered once: a wrong address shows here, not in the first round."""
+        """Return when every neighbor has answered once, so that a wrong address is noticed before the start."""
         left = set(neighbors)
         while left:
             left -= (await self._ask_all(meeting.me.run_id, left)).keys()
@@ -182,7 +182,7 @@ class StartNegotiation:
                 await self._pause(f"{self._who(sorted(left))} did not come, or can't be reached from here{why}")
 
     async def _start_of_first(self, meeting: Meeting) -> int:
-        """Ask the first node until shortly before the start; the fastest answer is the most exact."""
+        """Ask the first node until shortly before the start; return the start by the fastest answer."""
         best: Reply | None = None
         what = f"{self._who([self.request.first])} does not answer"
         while best is None or time.monotonic_ns() < (best.start_ns or 0) - LAST_ASKED_NS:
@@ -202,7 +202,7 @@ class StartNegotiation:
         return best.start_ns
 
     def _tell_versions(self, software: Mapping[NodeId, Versions]) -> None:
-        """Print which nodes run on other versions than this node: the first node does this for all."""
+        """Print which nodes use other software versions than this node, which does so for all."""
         others = {f"node {node}": theirs for node, theirs in sorted(software.items())}
         for sentence in told(others, f"node {self.request.node}", self.versions):
             print(sentence, file=sys.stderr)
@@ -231,7 +231,7 @@ class StartNegotiation:
     # asking
 
     async def _ask(self, peer: NodeId, meeting: Meeting | None = None, run_id: bytes = b"") -> Reply | None:
-        """Return one other node's answer; None if there is none. Raises InputError if it refuses this node."""
+        """Return another node's answer; None if it does not answer. Raises InputError if it refuses this node."""
         me = Identity(self.request.node, 0, run_id, self.scenario_hash)
         call = make_call(me, versions=self.versions) if meeting is None else meeting.call()
         try:
@@ -253,7 +253,7 @@ class StartNegotiation:
         return {node: reply for node, reply in zip(asked, replies, strict=True) if reply is not None}
 
     async def _pause(self, what: str) -> None:
-        """Wait for the next attempt. Raises MachineError if the start timeout is over."""
+        """Wait before the next attempt. Raises MachineError if the start timeout is over."""
         if time.monotonic_ns() > self.until_ns:
             raise MachineError(
                 f"node {self.request.node} gave up after {self.request.start_timeout_ns / NS_PER_S:g} s: {what}"
@@ -266,7 +266,7 @@ class StartNegotiation:
         return f"{self._who(missing)} did not come{_why(missing, refused)}"
 
     def _say_unreached(self) -> str:
-        """Return why the first node does not start though all have reported: it can't reach a neighbor yet."""
+        """Return a text on why the first node does not start although all have reported."""
         where = self.request.peers.get(self.request.node, f"{self.request.host}:{self.request.port}")
         return (
             f"{self._who([self.request.first])} has heard of all nodes and can't reach one of its neighbors; "

@@ -1,4 +1,4 @@
-"""`netdfl testbed`: a folder for any Docker host, where `docker-compose up` runs the fleet by itself."""
+"""The command `netdfl testbed`: a folder in which `docker-compose up` runs the fleet on any Docker host."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _services(scenario: Scenario, image: str, label: str, tls: bool) -> tuple[di
 
 
 def node_command(node: str, out: str, tls: bool) -> list[str]:
-    """Return the command in the container of a node, which writes to `out`; also outside of Compose."""
+    """Return the command for the container of a node, which writes to `out`."""
     files = [f"--scenario={HOME}/scenario.yaml", f"--peers={HOME}/peers.yaml", f"--out={out}"]
     where = f"{MOUNTED}/{target(tls)}"
     proof = [f"--credentials={where}"] if tls else ["--no-tls", f"--secret={where}"]
@@ -108,12 +108,15 @@ def node_command(node: str, out: str, tls: bool) -> list[str]:
 
 
 def target(tls: bool) -> str:
-    """Return the name under which a container finds its proof."""
+    """Return the path at which a container finds its credentials or secret."""
     return SECRET if tls else FLEET_SECRET
 
 
 def known_of(folder: Path) -> dict[str, Any]:
-    """Return facts about the testbed in `folder` for `collect`: links, and deaths of containers. Raises InputError."""
+    """Return facts for `collect` about the testbed in `folder`: links, and deaths of containers.
+
+    Raises InputError.
+    """
     if not (folder / ABOUT).is_file():
         return {}
     with damaged(folder / ABOUT, "read"):

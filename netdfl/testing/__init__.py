@@ -1,4 +1,4 @@
-"""Conformance suites and toy problems for authors of their own parts; a search for runs that fail, and proofs."""
+"""Conformance suites and toy problems for authors of own parts; a search for failing runs, and proofs."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def prove(
 
 
 def _told(exploration: Exploration, explored: ExplorationResult) -> str:
-    """Return the text of all causes with their counts, and the scenario of the first."""
+    """Return a text with all causes and their counts, and the scenario of the first."""
     from netdfl.core.errors import InputError
     from netdfl.explore.explore import by_rate
     from netdfl.explore.findings import FindingScenarios

@@ -28,7 +28,7 @@ _DIMS = (0, 1, 2, 7, 64, 513, 1000)
 
 
 def check_compressor(make: Make, *, dim: int = 700, draws: int = 400, seed: int = 0) -> None:
-    """Run every check of this module on the compressor that `make` returns."""
+    """Run every check in this module on the compressor that `make` returns."""
     for each in (check_round_trip, check_zero, check_owns_memory, check_repeatable, check_refuses_non_finite):
         each(make, seed=seed)
     check_any_size(make, seed=seed)
@@ -49,7 +49,7 @@ def _contents(
 
 
 def check_round_trip(make: Make, *, seed: int = 0) -> None:
-    """Check that any dimension and floating dtype decodes to a finite flat vector as long; nbytes counts the arrays."""
+    """Check that vectors of any dimension and floating dtype decode to finite flat vectors of the same length."""
     for dim in _DIMS:
         for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
             x = _gaussian(dim, seed, dtype)
@@ -112,7 +112,7 @@ def check_refuses_non_finite(make: Make, *, seed: int = 0) -> None:
 
 
 def check_any_size(make: Make, *, dim: int = 300, seed: int = 0) -> None:
-    """Check that a finite vector decodes to finite numbers, or is a ValueError at its sender."""
+    """Check that a finite vector decodes to finite numbers, or raises ValueError at its sender."""
     for dtype in (torch.float32, torch.float64):
         limits = torch.finfo(dtype)
         pattern = torch.linspace(-1.0, 1.0, dim, dtype=dtype)
@@ -186,7 +186,7 @@ def check_decodes_or_refuses(compressor: Compressor, encoded: EncodedVector) -> 
 
 
 def damage(encoded: EncodedVector, rng: np.random.Generator) -> Iterator[EncodedVector]:
-    """Yield encodings that a hostile or broken peer might send in place of `encoded`."""
+    """Yield damaged encodings that a hostile or broken peer might send instead of `encoded`."""
     for dim in (0, encoded.dim - 1, encoded.dim + 1, 2 * encoded.dim, -1):
         yield replace(encoded, dim=dim)
     yield replace(encoded, arrays={**encoded.arrays, "extra": Array("uint8", (3,), memoryview(b"abc"))})

@@ -48,14 +48,14 @@ EXCHANGE = Exchange(wait=WaitPolicy(announce=True))
 
 @dataclass(frozen=True)
 class SmallFleet:
-    """A small network and the nodes' tasks on it."""
+    """A small network, and the tasks of its nodes."""
 
     network: Network
     tasks: Mapping[NodeId, Quadratic]
 
     @property
     def server(self) -> NodeId | None:
-        """The server, if there is one."""
+        """The server's id; None if there is no server."""
         return self.network.server
 
 
@@ -63,7 +63,7 @@ ContractCheck = Callable[[Entry], None]
 
 
 def network_for(entry: Entry, streams: Streams) -> Network:
-    """Return a network that fits the entry: directed and redrawn for column weights, half the clients of a star."""
+    """Return a network that suits the entry: directed and redrawn for column weights, a star for a server."""
     if "server" in entry.needs:
         star = TOPOLOGIES["star"](NODES + 1, streams)
         return Network(star, server=NODES, participants=sampled(NODES, streams, participation=0.5))
@@ -77,7 +77,7 @@ def network_for(entry: Entry, streams: Streams) -> Network:
 
 
 def consensus_fleet(entry: Entry, seed: int = 0) -> SmallFleet:
-    """Return nodes that start apart, without a gradient."""
+    """Return nodes that start at different vectors, without a gradient."""
     streams = Streams(seed)
     network = network_for(entry, streams)
     return SmallFleet(network, {i: consensus(i, streams, dim=DIM) for i in range(network.num_nodes)})
@@ -172,7 +172,7 @@ def mixes_as_the_matrix(entry: Entry) -> None:
 
 
 def _beside(alg: Algorithm, state: NodeState, fleet: SmallFleet, view: View) -> Extras:
-    """Return the vectors that the solver sends beside the model; without masks, so that every coordinate counts."""
+    """Return the vectors that the solver sends besides the model, without masks, so that all coordinates count."""
     _, update = state.train(alg, fleet.tasks[view.node].data(view.round), view)
     return {name: value for name, value in update.extras.items() if value.is_floating_point()}
 
@@ -259,7 +259,7 @@ def same_seed_same_result(entry: Entry) -> None:
 
 
 def _in_words(check: ContractCheck) -> ContractCheck:
-    """Let an error inside the algorithm fail the check in a sentence, with the place in its author's file."""
+    """Convert an error inside the algorithm to a failed check, with the place in its author's file."""
 
     @wraps(check)
     def checking(entry: Entry) -> None:
@@ -302,7 +302,7 @@ def _run(alg: Algorithm, fleet: SmallFleet, num_rounds: int) -> States:
 
 
 def _after(alg: Algorithm, fleet: SmallFleet, num_rounds: int) -> States:
-    """Return the states after some rounds by hand, in which all nodes are in the same round.
+    """Return the states after some rounds computed step by step, with all nodes in the same round.
 
     `same_seed_same_result` holds the loop to these rounds.
     """
@@ -334,7 +334,7 @@ def _conserved(alg: Algorithm, fleet: SmallFleet, states: States) -> tuple[Tenso
 
 
 def _gap(alg: Algorithm, fleet: SmallFleet, states: States) -> float:
-    """Return the mean loss at the average model above its optimum, without the server's quadratic."""
+    """Return the mean loss of the average model minus the minimum, without the server's quadratic."""
     x, w = _conserved(alg, fleet, states)
     tasks = [task for i, task in fleet.tasks.items() if i != fleet.server]
     best = optimum(tasks)
@@ -347,7 +347,7 @@ def _same(expected: States, got: States, what: str) -> None:
 
 
 def equal(a: Any, b: Any) -> bool:
-    """Compare types, structure, numbers and the bits of tensors; NaN equals NaN."""
+    """Return whether types, structure, numbers and the bits of tensors are equal; NaN equals NaN."""
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         return list(a) == list(b) and all(equal(a[key], b[key]) for key in a)
     if type(a) is not type(b):

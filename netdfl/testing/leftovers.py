@@ -25,7 +25,7 @@ _DOCKERS = re.compile(r"docker0|br-[0-9a-f]{12}|veth[0-9a-f]{7}")
 
 
 def left_over(look: Look, before: Found, most_s: float = MOST_S) -> dict[str, set[str]]:
-    """Return the new findings of `look`, compared with `before`, once there are none or `most_s` are over."""
+    """Return the new findings of `look` compared to `before`, once there are none or after `most_s` seconds."""
     until = time.monotonic() + most_s
     while left := _new(look(), before):
         if time.monotonic() > until:
@@ -48,7 +48,7 @@ def _new(now: Found, before: Found) -> dict[str, set[str]]:
 
 
 def marked(mark: str) -> set[int]:
-    """Return the processes with `MARK=mark` in their environment, which children inherit."""
+    """Return the ids of processes with `MARK=mark` in their environment, which children inherit."""
     found = set()
     for path in Path("/proc").glob("[0-9]*"):
         try:
@@ -60,7 +60,7 @@ def marked(mark: str) -> set[int]:
 
 
 def network() -> dict[str, set[str]]:
-    """Return the devices, named namespaces and routes of this machine's network, except for Docker's."""
+    """Return the devices, named namespaces and routes of this machine's network, except Docker's."""
     named = Path("/run/netns")
     return {
         "devices": {name for name in os.listdir("/sys/class/net") if not _DOCKERS.match(name)},
@@ -70,7 +70,7 @@ def network() -> dict[str, set[str]]:
 
 
 def containers() -> dict[str, set[str]]:
-    """Return the containers and networks that runs made, by their common label."""
+    """Return the containers and networks that runs created, found by their common label."""
     labelled = ["--filter", "label=netdfl.launcher", "--format"]
     listed = {
         "containers": ["docker", "ps", "--all", *labelled, "{{.Names}}"],
@@ -83,7 +83,7 @@ def containers() -> dict[str, set[str]]:
 
 
 def own() -> dict[str, set[str]]:
-    """Return the threads and sockets of this process, except for one thread of gRPC's, which it keeps for all runs."""
+    """Return the threads and sockets of this process, except one thread that gRPC keeps."""
     names = [each.name for each in threading.enumerate()]
     polling = [name for name in names if GRPCS in name]
     sockets = sum(name.startswith("socket:") for name in _open_files())

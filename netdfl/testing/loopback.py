@@ -21,10 +21,10 @@ ViewOf = Callable[[NodeId, int], View]
 
 
 class SilentRecorder:
-    """A `Store` that keeps nothing."""
+    """A `Store` that discards all rows."""
 
     def event(self, *said: object, **details: object) -> None:
-        """Keep nothing."""
+        """Discard an event."""
 
     outcome = metrics = wait = flush = close = event
 
@@ -37,20 +37,20 @@ class InlineWorker:
         return function(*args)
 
     def spare(self, numel: int) -> bool:
-        """Return true: all work is inline."""
+        """Return true, because all work is inline."""
         return True
 
 
 @dataclass
 class Loopback:
-    """Perfect links of `node`, in a fleet whose mailboxes are `sinks`: a message that is not `lost` arrives at once."""
+    """The perfect links of `node` in a fleet with mailboxes `sinks`: messages arrive at once unless `lost`."""
 
     sinks: dict[NodeId, Sink]
     node: NodeId
     lost: Callable[[Message], bool]
 
     def attach(self, sink: Sink) -> None:
-        """Make the node reachable."""
+        """Register the node's sink, so that messages can be delivered."""
         self.sinks[self.node] = sink
 
     async def send(self, multicasts: Sequence[Multicast]) -> None:
@@ -61,21 +61,21 @@ class Loopback:
         await asyncio.sleep(0)
 
     async def aclose(self) -> None:
-        """Do nothing: no message is in flight."""
+        """Do nothing, because no message is under way."""
 
 
 @dataclass
 class LastState:
-    """A keeper of the node's state at the end of every round."""
+    """A recorder of the node's state at the end of every round."""
 
     states: list[NodeState] = field(default_factory=list)
     weights: list[float] = field(default_factory=list)
 
     async def begin_round(self, round: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     async def end_round(self, state: NodeState, view: View, weight: float) -> None:
-        """Keep the state."""
+        """Store the state."""
         self.states.append(state)
         self.weights.append(weight)
 

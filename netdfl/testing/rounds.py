@@ -1,4 +1,4 @@
-"""Rounds of a whole fleet by hand: without a loop, without messages in flight, without time.
+"""Rounds of a whole fleet computed step by step: without a loop, messages under way, or time.
 
 An algorithm's parts are called in the order of its family's loop, for all nodes at once, over links that lose nothing.
 So a test can look between two steps, and the loop's result can be compared.
@@ -39,12 +39,12 @@ def play_rounds(alg: Algorithm, states: States, tasks: Tasks, view_of: ViewOf, n
 
 
 def in_step(alg: Algorithm) -> bool:
-    """Whether every node's round waits for its neighbors' messages, so that rounds by hand equal the loop."""
+    """Return whether rounds wait for neighbors' messages, so that computing them step by step equals the loop."""
     return alg.family in ("gossip", "server") or (alg.family == "overlap" and alg.mixing.lag == 0)
 
 
 def exchange(alg: Algorithm, states: States, updates: Updates, views: Views) -> tuple[States, Updates]:
-    """Make all mixing steps of one gossip round on the given updates."""
+    """Make all mixing steps of one gossip round, starting from the given updates."""
     round = next(iter(views.values())).round
     for step in range(alg.mixing.num_steps(round, next(iter(views.values())))):
         sent = {i: s.outgoing(alg, updates[i], step, views[i]) for i, s in states.items()}

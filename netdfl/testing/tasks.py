@@ -36,12 +36,12 @@ def check_task(make: Callable[[], Task], *, share: float = 0.2) -> None:
 
 
 def starts_alike(first: FlatModel, again: FlatModel) -> None:
-    """Check that the model starts from the same parameters when one seed makes it twice, because all nodes do."""
+    """Check that the model has the same initial parameters when it is made twice from one seed."""
     assert torch.equal(first.flat(), again.flat()), "two nodes start apart: draw at random in model() alone, by torch"
 
 
 def reads_alike(first: Samples, again: Samples) -> None:
-    """Check that the data are the same each time they are made, because all nodes share out the same data."""
+    """Check that the data are the same each time they are made, because all nodes must get the same."""
     pairs = zip(leaves((first.x, first.y)), leaves((again.x, again.y)), strict=True)
     assert all(torch.equal(one, other) for one, other in pairs), (
         "two nodes read other data: draw it by a seed of its own"

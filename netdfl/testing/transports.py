@@ -1,4 +1,4 @@
-"""The conformance suite of transports: behavior that every world has in common, under a real or a virtual clock.
+"""The conformance suite of transports: behavior common to all worlds, on a real or virtual clock.
 
     @pytest.mark.parametrize("check", TRANSPORT_CHECKS)
     async def test_conformance(check):
@@ -28,7 +28,7 @@ PATIENCE_S = 60.0
 
 
 class LedgerRow(NamedTuple):
-    """A ledger's row of one message at its end."""
+    """The final row of a ledger about one message."""
 
     message: Message
     nbytes: int
@@ -39,7 +39,7 @@ class LedgerRow(NamedTuple):
 
 @dataclass(eq=False)
 class KeptLedger:
-    """A ledger that keeps everything that transports report."""
+    """A ledger that stores everything that transports report."""
 
     handed: list[Message] = field(default_factory=list)
     rows: list[LedgerRow] = field(default_factory=list)
@@ -47,11 +47,11 @@ class KeptLedger:
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def sent(self, multicast: Multicast, nbytes: int, at_ns: int) -> None:
-        """Keep the messages."""
+        """Store the messages."""
         self.handed += multicast.messages
 
     def settled(self, outcome: Outcome, payloads: Sequence[Payload]) -> None:
-        """Keep a row for each message."""
+        """Store a row for each message."""
         edges, (kind, incarnation, (round, step), _, attempt), nbytes, sent_ns, arrived_ns, fate = outcome
         for (src, dst), payload in zip(edges, payloads, strict=True):
             message = Message(src, dst, kind, incarnation, round, step, attempt, payload)
@@ -59,22 +59,22 @@ class KeptLedger:
         self._changed.set()
 
     def refused(self, edge: Edge | None, reason: str, what: str) -> None:
-        """Keep the refusal."""
+        """Store the refusal."""
         self.refusals.append((edge, reason, what))
         self._changed.set()
 
     async def until_settled(self, count: int) -> None:
-        """Return when `count` rows are there; TimeoutError after a minute."""
+        """Return when there are `count` rows. Raises TimeoutError after a minute."""
         await _until(self._changed, self.rows, count)
 
     async def until_refused(self, count: int) -> None:
-        """Return when `count` refusals are there; TimeoutError after a minute."""
+        """Return when there are `count` refusals. Raises TimeoutError after a minute."""
         await _until(self._changed, self.refusals, count)
 
 
 @dataclass(eq=False)
 class KeptSink:
-    """A mailbox that keeps arrivals, up to `capacity` messages; without a capacity it is never full."""
+    """A mailbox that stores up to `capacity` messages; without a capacity it is never full."""
 
     capacity: int | None = None
     messages: list[Message] = field(default_factory=list)
@@ -82,7 +82,7 @@ class KeptSink:
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def deliver(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
-        """Accept as many messages as there is room for. Raises TypeError for a message that is not in a list."""
+        """Accept as many messages as there is room for. Raises TypeError for a message outside a list."""
         if isinstance(messages, Message):
             raise TypeError("a sink takes all that comes at one instant: `fates = sink.deliver([message])`")
         room = len(messages) if self.capacity is None else max(0, self.capacity - len(self.messages))
@@ -92,23 +92,23 @@ class KeptSink:
         return [*[Fate.DELIVERED] * len(taken), *[None] * (len(messages) - len(taken))]
 
     def when_room(self, callback: Callable[[], None]) -> None:
-        """Call back at `make_room`."""
+        """Store the callback for `make_room`."""
         self._callbacks.append(callback)
         self._changed.set()
 
     def make_room(self) -> None:
-        """Remove the capacity, and call back the waiting senders."""
+        """Remove the capacity limit, and call the stored callbacks."""
         self.capacity = None
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             asyncio.get_running_loop().call_soon(callback)
 
     async def until(self, count: int) -> None:
-        """Return when `count` messages have arrived; TimeoutError after a minute."""
+        """Return when `count` messages have arrived. Raises TimeoutError after a minute."""
         await _until(self._changed, self.messages, count)
 
     async def until_waiting(self, count: int = 1) -> None:
-        """Return when `count` messages wait for room; TimeoutError after a minute."""
+        """Return when `count` messages wait for room. Raises TimeoutError after a minute."""
         await _until(self._changed, self._callbacks, count)
 
 
@@ -120,7 +120,7 @@ async def _until(changed: asyncio.Event, kept: Sequence[object], count: int) -> 
 
 
 def vector_payload(values: np.ndarray[Any, Any], meta: Mapping[str, Scalar] | None = None) -> Payload:
-    """Return a payload with a snapshot of one numpy array, under the name `x`."""
+    """Return a payload with a copy of one numpy array, under the name `x`."""
     data = memoryview(values.tobytes())
     return Payload({"x": Array(values.dtype.name, values.shape, data)}, meta or {})
 
@@ -195,7 +195,7 @@ async def payloads_are_immutable(fleet: FleetFactory) -> None:
 
 
 async def writes_one_exact_row_per_message(fleet: FleetFactory) -> None:
-    """Check that every message is handed to the ledger and settled once, with its frame's length and its times."""
+    """Check that every message is reported when sent and when its fate is known, with its exact size and times."""
     async with _attached(fleet, 3) as (transports, _, ledger):
         sent = [data_message((0, 1 + i % 2), i, vector_payload(np.ones(37 * i, np.float16))) for i in range(20)]
         await transports[0].send(unicasts(sent))
@@ -209,7 +209,7 @@ async def writes_one_exact_row_per_message(fleet: FleetFactory) -> None:
 
 
 async def full_mailbox_slows_the_sender(fleet: FleetFactory) -> None:
-    """Check that a sender is held back while the receiver's mailbox is full, and that no message is lost."""
+    """Check that a sender waits while the receiver's mailbox is full, and that no message is lost."""
     most = 4096
     sink = KeptSink(capacity=1)
     async with _attached(fleet, 3, {1: sink}) as (transports, sinks, _):

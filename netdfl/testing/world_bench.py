@@ -1,4 +1,4 @@
-"""The bench on which the suite of worlds runs its fleets: each once for all of its checks, and some at once.
+"""The test bench for the suite of worlds: runs each fleet once for all its checks, and some concurrently.
 
 It uses only what every user has: `netdfl.run`, the command line, and run directories.
 """
@@ -35,7 +35,7 @@ Keys: TypeAlias = dict[str, Any]
 
 
 class CommandOutput(NamedTuple):
-    """An ended run of the command line: its exit code, its output, its run directory."""
+    """A finished call of the command line: its exit code, its output, its run directory."""
 
     code: int
     text: str
@@ -48,19 +48,19 @@ class CommandOutput(NamedTuple):
 
 
 class RunningCommand(NamedTuple):
-    """A run of the command line that has not ended."""
+    """A call of the command line that is still running."""
 
     process: subprocess.Popen[str]
     path: Path
 
     def until_round(self, round: int) -> None:
-        """Return once every node is in `round` or later."""
+        """Wait until every node is in `round` or later."""
         process = self.process
         met = lambda: min(rounds_of(self.path), default=-1) >= round  # noqa: E731
         until(met, lambda: process.poll() is not None, process.communicate)
 
     def end(self, how: signal.Signals) -> CommandOutput:
-        """Send a signal to the command alone, and wait for its end."""
+        """Send a signal to the command's process only, and wait for its end."""
         self.process.send_signal(how)
         return self.wait()
 
@@ -71,19 +71,19 @@ class RunningCommand(NamedTuple):
 
 
 def kill_process(path: Path, node: NodeId) -> None:
-    """Kill the process of a node, found in `fleet.json`."""
+    """Kill the process of a node, which is found by `fleet.json`."""
     (pid,) = (each["pid"] for each in nodes_of(path) if each["node"] == node)
     os.kill(pid, signal.SIGKILL)
 
 
 def nothing_more() -> Found:
-    """Return no findings of its own, for a world that leaves nothing special."""
+    """Return no findings, for a world without leftovers of its own."""
     return {}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The way in which fleets are run in one world.
+    """The options for running fleets in one world.
 
     `world` is the section of that name in every scenario, with `on_messages` if links must lose whole messages. With
     `fleets_at_once`, one process may run two fleets at a time. A fleet of small models takes seconds for
@@ -101,7 +101,7 @@ class Options:
 
 
 class Bench:
-    """A bench that runs fleets in one world, in `with Bench(...) as bench`; `left` has the leftovers of each run."""
+    """A test bench that runs fleets in one world, used as `with Bench(...) as bench`; `left` has the leftovers."""
 
     def __init__(self, options: Options) -> None:
         """Prepare to run fleets by `options`."""
@@ -113,7 +113,7 @@ class Bench:
         self._environment = {MARK: self._mark, "TMPDIR": str(self.folder / "tmp")}
 
     def __enter__(self) -> Self:
-        """Mark all processes that are started from now on."""
+        """Mark all processes that are started from now on, by an environment variable."""
         (self.folder / "tmp").mkdir()
         self._outside = ExitStack()
         self._outside.enter_context(patch.dict(os.environ, self._environment))
@@ -130,7 +130,7 @@ class Bench:
     # fleets by netdfl.run
 
     def fleets(self, plays: Mapping[str, Keys]) -> dict[str, FinishedRun]:
-        """Run scenarios, at once if one process may; each only at the first request."""
+        """Run scenarios, concurrently if one process may; each only once, at the first request."""
         due = {name: keys for name, keys in plays.items() if name not in self._fleets}
         threads = len(due) if self.options.fleets_at_once else 1
         if due:
@@ -140,7 +140,7 @@ class Bench:
 
     @contextmanager
     def going(self, plays: Mapping[str, Keys]) -> Iterator[dict[str, Future[FinishedRun]]]:
-        """Run scenarios at once while the caller does something to them."""
+        """Run scenarios concurrently while the caller acts on them."""
         with self.looking(" and ".join(plays)), ThreadPoolExecutor(len(plays)) as pool:
             yield {name: pool.submit(self._play, name, keys) for name, keys in plays.items()}
 
@@ -160,7 +160,7 @@ class Bench:
         return file
 
     def start(self, name: str, file: Path, *options: str, out: Path | None = None) -> RunningCommand:
-        """Begin to run a scenario file by the command line."""
+        """Start a run of a scenario file by the command line."""
         path = out or self.folder / name
         command = [sys.executable, "-m", "netdfl", "run", str(file), f"--out={path}", *options]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -170,7 +170,7 @@ class Bench:
 
     @contextmanager
     def looking(self, name: str, but_for: Collection[str] = ()) -> Iterator[None]:
-        """Note under `name` the new findings after the block, except for these kinds."""
+        """Record under `name` the new findings after the context, except these kinds."""
 
         def look() -> Found:
             return {kind: what for kind, what in self._found().items() if kind not in but_for}
@@ -195,7 +195,7 @@ class Bench:
 
 
 def until(met: Callable[[], object], ended: Callable[[], bool], said: Callable[[], object] = str) -> None:
-    """Return when `met`. Raises AssertionError if the run `ended` before, with the text of `said`, or after minutes."""
+    """Return when `met` is true. Raises AssertionError if the run `ended` before, or after some minutes."""
     latest = time.monotonic() + PATIENCE_S
     while not met():
         assert not ended(), f"the run ended before anything could happen to it: {said()}"
@@ -211,7 +211,7 @@ def nodes_of(path: Path) -> Sequence[Json]:
 
 
 def rounds_of(path: Path) -> list[int]:
-    """Return the present round of each node, from `fleet.json`."""
+    """Return the current round of each node, from `fleet.json`."""
     return [node["round"] for node in nodes_of(path)]
 
 

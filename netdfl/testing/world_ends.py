@@ -208,7 +208,7 @@ def kept_models(path: Path) -> dict[str, tuple[float, list[float]]]:
 
 
 def _killed(bench: Bench) -> Path:
-    """Return a run whose command was killed in its middle."""
+    """Return a run whose command was killed in the middle."""
     with bench.looking("killed", but_for=bench.options.a_kill_leaves):
         running = bench.start("killed", bench.file("killed", _resumed(bench)), "--no-page")
         running.until_round(6)
@@ -240,7 +240,7 @@ def _refusal(path: Path) -> str:
 
 @contextmanager
 def _small_disk(disk: Path) -> Iterator[Path]:
-    """Make a disk that is soon full. Raises SkipTest without the permission to mount one."""
+    """Mount a disk that is soon full. Raises SkipTest without permission to mount one."""
     disk.mkdir()
     if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", disk]).returncode:
         raise SkipTest("mounting a small disk needs root on Linux")

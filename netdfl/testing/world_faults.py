@@ -211,7 +211,7 @@ def stall_skipped(bench: Bench) -> None:
 
 
 def _lossy(bench: Bench, plays: Mapping[str, Keys]) -> Mapping[str, Keys]:
-    """Return the scenario with links that lose whole messages, on any layer on which this world's links act."""
+    """Return the scenario with links that lose whole messages, on whichever layer this world's links act."""
     return {name: keys | {"world": bench.world | bench.options.on_messages} for name, keys in plays.items()}
 
 

@@ -50,7 +50,7 @@ WORLD_CHECKS: tuple[Check, ...] = (
 
 
 class WorldDifference(NamedTuple):
-    """A difference of a world from others, with its reason; `instead` is the check in its place, None to skip it."""
+    """A difference of a world from others, with its reason; `instead` replaces the check, None skips it."""
 
     why: str
     instead: Check | None = None
@@ -63,7 +63,7 @@ def name_of(check: Check) -> str:
 
 @dataclass(frozen=True)
 class TestedWorld:
-    """A world, the way to run its fleets, and its differences from others."""
+    """A world under test, the options for its fleets, and its differences from other worlds."""
 
     __test__ = False  # the name looks like a test class to pytest
 
@@ -72,7 +72,7 @@ class TestedWorld:
     differs: Mapping[Check, WorldDifference] = field(default_factory=dict)
 
     def hold(self, check: Check, bench: Bench) -> None:
-        """Run `check` on this world, or the check in its place. Raises AssertionError; SkipTest for a skipped one."""
+        """Run `check` on this world, or its replacement. Raises AssertionError; SkipTest for a skipped one."""
         row = self.differs.get(check)
         if row is None:
             check(bench)

@@ -1,1 +1,1 @@
-"""Runs as pages at an address of this machine: served from run directories, which stay the only source."""
+"""Runs as web pages at an address of this machine, served directly from run directories."""

@@ -1,4 +1,4 @@
-"""`python -m netdfl.web RUN`: the server beside a run; it prints its address, and ends with its standard input."""
+"""`python -m netdfl.web RUN`: the page server next to a run; it prints its address and ends with its standard input."""
 
 import sys
 from pathlib import Path

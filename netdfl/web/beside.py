@@ -1,4 +1,4 @@
-"""A server beside a run, in a process of its own, so that pages cost the run's own process nothing."""
+"""A page server next to a run, in a separate process, so that pages do not slow down the run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from netdfl.web.serving import MISSING, show
 
 
 class RunPageServer:
-    """A server of one run's page, from when its directory exists; `note` is called with the address."""
+    """The page server of one run, started once the run's directory exists; `note` is called with the address."""
 
     def __init__(self, note: Callable[[str], None]) -> None:
         """Prepare; `begin` starts the server. Raises InputError if Starlette or uvicorn is not installed."""
@@ -51,7 +51,7 @@ class RunPageServer:
             self._note(f"there is no page: {line.removeprefix('! ')}")
 
     def stay(self, say: Callable[[str], None]) -> None:
-        """Keep the page until Ctrl-C, if a person sits at the terminal."""
+        """Keep serving the page until Ctrl-C, if the terminal is interactive."""
         if self.address and self._process is not None and sys.stdin.isatty() and sys.stdout.isatty():
             say(f"  page       {self.address} (until Ctrl-C; report.html is the same page)")
             try:
@@ -63,7 +63,7 @@ class RunPageServer:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """End the server once each page has got its last data."""
+        """Stop the server once each open page has received the last data."""
         if self._process is None:
             return
         end_child(self._process, 10)

@@ -1,4 +1,4 @@
-"""Connections without a whole request are closed.
+"""The closing of connections on which no complete request arrives in time.
 
 uvicorn closes a connection that is silent after an answer, but waits without end for the first request and for the
 rest of a begun one: any client could hold as many connections as the process may open.
@@ -19,22 +19,22 @@ BEGUN = (h11.IDLE, h11.SEND_BODY)
 
 
 class ImpatientProtocol(H11Protocol):
-    """uvicorn's protocol, but it waits at most `REQUEST_S` for a whole request."""
+    """The protocol of uvicorn with a limit, `REQUEST_S`, on the wait for a complete request."""
 
     _late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Wait for the first request."""
+        """Start the time limit for the first request."""
         super().connection_made(transport)
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """Take data, and wait for the rest of the request."""
+        """Take data, and start the time limit for the rest of the request."""
         super().data_received(data)
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop waiting."""
+        """Cancel the time limit."""
         super().connection_lost(exc)
         self._stop_waiting()
 

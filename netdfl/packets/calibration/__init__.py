@@ -1,1 +1,1 @@
-"""Calibration of the tcp link model: messages are timed over real TCP in namespaces, and the model is fitted."""
+"""The calibration of the TCP link model: messages are timed over real TCP, and the model is fitted."""

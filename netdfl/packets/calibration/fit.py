@@ -1,4 +1,4 @@
-"""The fit of the tcp link model to times measured over real TCP, and the comparison of its predictions."""
+"""The fit of the TCP link model to times measured over real TCP, and a comparison with its predictions."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def fit(times: Times) -> TcpTable:
 
 
 def _slices(latest_first: Sequence[float], later: Sequence[float]) -> tuple[int, ...]:
-    """Return mean times between each share of `later` ones and the next, in microseconds; `later` falls from 1."""
+    """Return mean times in microseconds for each slice of the messages; `later` has the slices' falling borders."""
     count, sums = len(latest_first), [0.0, *accumulate(latest_first)]
 
     def latest(share: float) -> float:
@@ -97,7 +97,7 @@ def write(table: TcpTable, file: Path) -> None:
 
 
 class ComparedShare(NamedTuple):
-    """A share of messages, measured and predicted, with the standard error of the difference of two measurements.
+    """A share of messages, measured and predicted, with the standard error of the difference.
 
     Messages of one connection resemble each other, so the `error` comes from the differences between connections. It
     would be `least` if messages were independent, and is never below it.
@@ -110,7 +110,7 @@ class ComparedShare(NamedTuple):
 
     @classmethod
     def of(cls, connections: Sequence[Sequence[bool]], predicted: float) -> ComparedShare:
-        """Return the share of true values among the messages of all connections, beside the predicted one."""
+        """Return the share of true values among all connections' messages, with the predicted share."""
         shares = [fmean(each) for each in connections]
         measured, count = fmean(_all(connections)), len(_all(connections))
         middle = (measured + predicted) / 2
@@ -120,12 +120,12 @@ class ComparedShare(NamedTuple):
 
     @property
     def kept(self) -> bool:
-        """Whether the two differ by at most three standard errors."""
+        """Whether measurement and prediction differ by at most three standard errors."""
         return abs(self.measured - self.predicted) <= 3 * self.error
 
 
 class FitRow(NamedTuple):
-    """One cell: measured and predicted seconds, and shares.
+    """The comparison for one cell: measured and predicted seconds, and shares of messages.
 
     `late` is the share of messages that met a time-out, `dead` of those that never arrived. Means are over the `came`
     measured messages that arrived.
@@ -141,12 +141,12 @@ class FitRow(NamedTuple):
 
     @property
     def jump(self) -> bool:
-        """Whether the median falls on the jump between messages with and without a time-out."""
+        """Whether the median lies between messages with a time-out and messages without one, so can't be compared."""
         return abs(self.late.measured - 0.5) <= 3 * self.late.least
 
     @property
     def few(self) -> bool:
-        """Whether too few messages arrived to compare means."""
+        """Whether too few messages arrived for comparing means."""
         return self.came < MEAN_NEEDS
 
     @property
@@ -161,7 +161,7 @@ class FitRow(NamedTuple):
 
     @property
     def alone(self) -> FitRow:
-        """The row as if messages of one connection were independent of each other."""
+        """The row computed as if messages of one connection were independent of each other."""
         late, dead = (share._replace(error=share.least) for share in (self.late, self.dead))
         return self._replace(late=late, dead=dead)
 
@@ -174,7 +174,7 @@ def _off(measured: float, predicted: float) -> float:
 
 
 def compare(table: TcpTable, times: Times) -> list[FitRow]:
-    """Return the predictions of `table` beside the measurements, cell by cell. A median is dead if half are."""
+    """Return the predictions of `table` and the measurements, cell by cell."""
     return [_row(table, cell, connections) for cell, connections in times.items()]
 
 
@@ -197,7 +197,7 @@ def _all(connections: Sequence[Sequence[T]]) -> list[T]:
 
 
 def markdown(rows: Sequence[FitRow]) -> str:
-    """Return the comparison as a table of a page, with a summary."""
+    """Return the comparison as a Markdown table with a summary."""
     lines = [
         "| size | loss | RTT | rate | messages | median, s | model | mean, s | model | late | model | dead | model | |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
@@ -220,7 +220,7 @@ def _line(row: FitRow) -> str:
 
 
 def put(text: str, page: Path) -> None:
-    """Replace the text between the lines of `page` that mark the calibration."""
+    """Replace the text between the calibration marks in the file `page`."""
     begin, end = ("<!-- calibration: begin -->", "<!-- calibration: end -->")
     before, found, rest = page.read_text(encoding="utf-8").partition(begin)
     _, closed, after = rest.partition(end)
@@ -230,7 +230,7 @@ def put(text: str, page: Path) -> None:
 
 
 def predict(table: TcpTable, cell: CalibrationCell, count: int = _DRAWS) -> list[float]:
-    """Return the seconds that `count` messages of `cell` take in the simulated world, each on an idle link."""
+    """Return the seconds that `count` messages of `cell` take in simulation, each on an idle link."""
     shape, delay = serial(rate=cell.rate_bps), constant(delay=cell.rtt_ns // 2)
     stage = Tcp(1, table, Bernoulli(0, probability=cell.loss), shape, delay)
     times, apart_ns = [], 1000 * NS_PER_S
@@ -247,13 +247,13 @@ def _excess_ns(cell: CalibrationCell, times: Sequence[float]) -> list[float]:
 
 
 def _late(table: TcpTable, cell: CalibrationCell, times: Sequence[float]) -> list[bool]:
-    """Return which messages met a time-out: their excess is at least 0.9 of one."""
+    """Return which messages had a time-out: their excess delay is at least 0.9 time-outs."""
     timeout_ns = table.timeout_ns + table.timeout_rtts * cell.rtt_ns
     return [each > 0.9 * timeout_ns for each in _excess_ns(cell, times)]
 
 
 def _timeout_ns(times: Times, rtt_ns: int) -> float:
-    """Return the first time-out after the loss of a message's only segment."""
+    """Return the first time-out, in ns, after the loss of a message's only segment."""
     guess_ns = 200_000_000 + rtt_ns
     late = [
         each

@@ -55,7 +55,7 @@ links:
 
 
 class CalibrationCell(NamedTuple):
-    """One row of the table: its conditions; `rtt_ns` is twice the one-way latency."""
+    """The conditions of one row in the table; `rtt_ns` is twice the one-way latency."""
 
     nbytes: int
     loss: float
@@ -85,7 +85,7 @@ Times = Mapping[CalibrationCell, Sequence[Sequence[float]]]
 
 
 def measured(seed: int, scale: float = 1.0, file: Path | None = None) -> Times:
-    """Return the measurements of the whole grid, from `file` if it exists, else measured and written there."""
+    """Return the measurements of the whole grid, from `file` if it exists, else measured and saved there."""
     if file is not None and file.exists():
         return {CalibrationCell(*cell): some for cell, some in json.loads(file.read_text(encoding="utf-8"))}
     times = measure(GRID, seed, scale)
@@ -183,7 +183,7 @@ def _times(network: PacketNetwork, src: int, nbytes: int, count: int) -> list[fl
 
 
 def _timed(out: socket.socket, into: socket.socket, nbytes: int) -> float:
-    """Return the seconds that one message takes, after the pause; infinite if it takes too long."""
+    """Return the seconds that one message takes, after a pause; infinite if it takes too long."""
     time.sleep(PAUSE_S)
     began = time.monotonic_ns()
     sending = threading.Thread(target=_send, args=(out, bytes(nbytes)), daemon=True)
@@ -196,7 +196,7 @@ def _timed(out: socket.socket, into: socket.socket, nbytes: int) -> float:
 
 
 def _connection(network: PacketNetwork, src: int) -> tuple[socket.socket, socket.socket]:
-    """Return both ends of a connection from `src` to the next node, after any number of attempts."""
+    """Return both ends of a connection from `src` to the next node, retrying as often as needed."""
     while True:
         with suppress(TimeoutError, ConnectionError):
             return _attempt(network, src)

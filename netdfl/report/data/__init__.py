@@ -1,4 +1,4 @@
-"""The page's data of a run, in plain form: the same for the written file and the served page."""
+"""The data of a run's page, in plain form, which are the same for the written file and the served page."""
 
 from netdfl.report.data.whole import SCHEMA, page_data
 

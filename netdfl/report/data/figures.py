@@ -1,4 +1,4 @@
-"""Figures by round: of the fleet, their spread over its nodes, of each node, and the use of each node's time."""
+"""Figures by round: of the fleet, their spread over nodes, of each node, and the use of each node's time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_OWN = 6
 
 
 def own_of_nodes(run: Run) -> list[str]:
-    """Return the task's own figures of single nodes, without accuracy."""
+    """Return the names of a task's own metrics that single nodes have, without accuracy."""
     rows = run.rows(
         "SELECT DISTINCT name FROM metrics WHERE node IS NOT NULL AND name LIKE 'test@_%' ESCAPE '@' "
         f"AND name <> 'test_accuracy' ORDER BY name LIMIT {MOST_OWN}"
@@ -23,7 +23,7 @@ def own_of_nodes(run: Run) -> list[str]:
 
 
 def node_matrices(run: Run, frame: Frame) -> Made:
-    """Return, by metric, the values of each shown node in each kept round, node after node."""
+    """Return, by metric, the values of each displayed node in each kept round, node after node."""
     kept = [*KEPT, *own_of_nodes(run)]
     table = run.columns(
         "SELECT node, round, list_position(?, name) - 1 AS metric, value, at_s FROM metrics "
@@ -52,7 +52,7 @@ def node_matrices(run: Run, frame: Frame) -> Made:
 
 
 def _places(shown: object, size: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return the place of each number below `size` among the shown ones; -1 if it is not shown."""
+    """Return the index of each number below `size` among the displayed ones; -1 if it is not displayed."""
     places = np.full(max(1, size), -1)
     numbers = np.asarray(shown, dtype=int)
     places[numbers] = np.arange(len(numbers))
@@ -63,7 +63,7 @@ SPENT = ("compute", "link", "late", "behind", "rest")
 
 
 def time_by_node(run: Run, frame: Frame) -> Made | None:
-    """Return the seconds that each shown node spent, over all its rounds, by use.
+    """Return the seconds that each displayed node spent over all rounds, by use.
 
     The uses are computing; waiting for a message on a link; waiting in vain until a deadline, or for a lost message;
     waiting for nodes that had not sent yet; and anything else. None in a sampled record: the message that ended a wait
@@ -99,7 +99,7 @@ MOST_POINTS = 1000
 
 
 def fleet_curves(run: Run, frame: Frame) -> Made:
-    """Return, by name, the fleet's figures: round, time, bytes sent until then, value."""
+    """Return the fleet's metrics by name, each as (round, time, bytes sent until then, value)."""
     rows = run.rows(
         "SELECT name, round, at_s, value FROM metrics WHERE node IS NULL AND value IS NOT NULL "
         "ORDER BY name, at_s, round"
@@ -123,7 +123,7 @@ def fleet_curves(run: Run, frame: Frame) -> Made:
 
 
 def spreads(run: Run) -> Made:
-    """Return, by name, the spread of the nodes' figures by round: mean, median, extremes, and the extremes' nodes."""
+    """Return the spread of the nodes' metrics by round: mean, median, extremes, and the nodes with extremes."""
     rows = run.rows(
         "SELECT name, round, median(at_s), avg(value), median(value), min(value), max(value), "
         "arg_min(node, (value, node)), arg_max(node, (value, -node)) FROM metrics "

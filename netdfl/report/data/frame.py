@@ -1,4 +1,4 @@
-"""The frame of the page's data: how many nodes, which of them are shown, and at which moments.
+"""The frame of the page's data: the number of nodes, the displayed ones, and the displayed moments.
 
 Columns of numbers are shortened to the digits that a picture shows and made ready for JSON.
 """
@@ -27,7 +27,7 @@ FIGURE, TIME = 4, 7
 
 
 def shorten(values: Floats | Sequence[float | None], digits: int = FIGURE) -> Plain:
-    """Return numbers with `digits` digits, whole ones as integers; None for a missing or infinite one."""
+    """Round numbers to `digits` digits, whole ones to integers; None for missing or infinite ones."""
     given = np.asarray(values, dtype=float)
     size = np.abs(given)
     usual = (size > SMALLEST) & (size < LARGEST)
@@ -53,12 +53,12 @@ def _short(value: float, digits: int) -> float | int | None:
 
 
 def whole(values: Floats | Sequence[float]) -> Plain:
-    """Return counts and numbers of nodes, exactly."""
+    """Return integers exactly."""
     return [int(value) if math.isfinite(value) else None for value in np.asarray(values, dtype=float).tolist()]
 
 
 class TextColumn:
-    """Texts that stand in a column many times: each is kept once, and its place stands for it."""
+    """A column of repeated texts, in which each distinct text is stored once and referred to by its index."""
 
     def __init__(self) -> None:
         self._places: dict[str, int] = {}
@@ -69,7 +69,7 @@ class TextColumn:
         return list(self._places)
 
     def places(self, texts: Iterable[str]) -> list[int]:
-        """Return the places of texts among the distinct ones."""
+        """Return the indices of texts among the distinct ones."""
         return [self._places.setdefault(text, len(self._places)) for text in texts]
 
 
@@ -82,7 +82,7 @@ MOST_CELLS = 60_000
 
 @dataclass(frozen=True)
 class Frame:
-    """The frame of a page. `nodes` are shown; `rounds` are those for which each node's figures are kept.
+    """The frame of a page: the displayed `nodes`, and the `rounds` for which each node's figures are kept.
 
     `moments` are the positions of the time slider: seconds since the start, or, where no time passed, numbers of ended
     rounds (`by_round`).
@@ -101,7 +101,7 @@ class Frame:
         return len(self.nodes) == self.num_nodes
 
     def to_json(self) -> Made:
-        """Return the frame as the page reads it."""
+        """Return the frame as data for the page."""
         return {
             "num_nodes": self.num_nodes,
             "num_rounds": self.num_rounds,
@@ -113,7 +113,7 @@ class Frame:
 
 
 def find_frame(run: Run) -> Frame:
-    """Return the frame for the size of `run`."""
+    """Return the frame that suits the size of `run`."""
     ((highest, rounds, end_s),) = run.rows(
         "SELECT coalesce(max(n), 0), coalesce(max(r) + 1, 0), coalesce(max(t), 0) FROM ("
         "SELECT max(node) AS n, max(round) AS r, max(at_s) AS t FROM metrics "
@@ -131,7 +131,7 @@ def find_frame(run: Run) -> Frame:
 
 
 def _moments(rounds: int, end_s: float) -> Floats:
-    """Return moments that JSON keeps to the last digit, so that counts up to a moment agree with the page."""
+    """Return moments with few digits, so that JSON holds them exactly and counts agree with the page."""
     if end_s <= 0:
         found = np.unique(np.linspace(0, rounds, min(rounds, MOST_MOMENTS) + 1).round())
     else:

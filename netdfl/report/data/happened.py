@@ -1,4 +1,4 @@
-"""Happenings of a run: events, waits, outages of nodes, the ends of logs, and scheduled changes of links.
+"""The events of a run: events, waits, outages of nodes, ends of logs, and scheduled changes of links.
 
 Changes of links are spans of time for charts, and in lists a row for each, or for many.
 """
@@ -24,7 +24,7 @@ SCHEDULED = "(node IS NULL AND details->>'where' IS NOT NULL)"
 
 @dataclass(slots=True)
 class LinkEventBand:
-    """The changes of links by one entry of `events`: their spans of time, and their rows for the list of events."""
+    """The link changes of one entry of `events`: their time spans, and their rows in the list of events."""
 
     kind: str
     places: list[str] = field(default_factory=list)
@@ -33,11 +33,11 @@ class LinkEventBand:
 
     @property
     def name(self) -> str:
-        """The entry in words: `partition 0..3 | 4..7`."""
+        """The entry as text: `partition 0..3 | 4..7`."""
         return f"{self.kind} {gather_places(self.places)}"
 
     def listed(self) -> list[tuple[float, list[str]]]:
-        """Return the rows of the list, each behind its time; many become one."""
+        """Return the rows for the list, each with its time; many rows are merged into one."""
         if len(self.rows) <= 2 * APART:
             return self.rows
         at_s, (_, _, round, kind, _) = self.rows[0]
@@ -46,7 +46,7 @@ class LinkEventBand:
 
 
 def find_bands(run: Run) -> list[LinkEventBand]:
-    """Return the bands of `run`, in order of their entries."""
+    """Return the link changes of `run`, in the order of their entries."""
     rows = run.rows(
         f"SELECT at_s, round, kind, details FROM events WHERE {SCHEDULED} ORDER BY at_s, NOT ends_with(kind, ?), kind",
         [ENDS],
@@ -78,7 +78,7 @@ MOST_NAMES = 12
 
 
 def bands(run: Run) -> list[Made]:
-    """Return the scheduled changes of links: kind, place, and spans of time (None: to the end)."""
+    """Return the scheduled link changes: kind, place, and time spans (None: to the end)."""
     return [
         {"kind": band.kind, "name": band.name[:120], "spans": [list(span) for span in joined(band.spans)]}
         for band in find_bands(run)
@@ -86,7 +86,7 @@ def bands(run: Run) -> list[Made]:
 
 
 def joined(spans: list[tuple[float, float | None]], most: int = 400) -> list[tuple[float, float | None]]:
-    """Join spans that meet, as a trace has; too many to draw become one from the first to the last."""
+    """Join adjacent time spans; if there are too many to draw, return one from the first to the last."""
     made: list[tuple[float, float | None]] = []
     for begin, end in spans:
         if made and made[-1][1] == begin:
@@ -100,7 +100,7 @@ def joined(spans: list[tuple[float, float | None]], most: int = 400) -> list[tup
 
 
 def events(run: Run) -> list[Made]:
-    """Return events in order of time; equal events of many nodes, in one round or with one text, become one."""
+    """Return events in order of time; equal events of many nodes in the same round are merged into one."""
     rows = run.rows(
         f"SELECT at_s, node, round, kind, details FROM events WHERE kind NOT IN ? AND NOT {SCHEDULED} "
         "ORDER BY at_s, node NULLS FIRST, round, kind, CAST(details AS VARCHAR) LIMIT 100000",
@@ -131,12 +131,12 @@ def _told(details: Made) -> str:
 
 
 def event_counts(run: Run) -> Made:
-    """Return how often each kind of event happened."""
+    """Return the number of events of each kind."""
     return dict(run.rows("SELECT kind, count(*) FROM events GROUP BY kind ORDER BY kind"))
 
 
 def outages(run: Run) -> list[Made]:
-    """Return the times in which nodes were down, or paused (an end of None: until the run's end)."""
+    """Return the times in which nodes were down or paused (end None: until the run's end)."""
     return [
         {"node": node, "why": kind, "since": begin, "until": None if end == math.inf else end}
         for node, kind, begin, end in sorted(read_outages(run.rows), key=lambda outage: outage[0])
@@ -144,7 +144,7 @@ def outages(run: Run) -> list[Made]:
 
 
 def waits(run: Run, frame: Frame) -> Made:
-    """Return the waits that took time: node, awaited nodes, begin, end; of very many, the longest."""
+    """Return the waits that took time: node, awaited nodes, begin, end; if there are very many, the longest."""
     shown = None if frame.shows_all else list(frame.nodes)
     rows = run.rows(
         "SELECT node, since_s, until_s, round, ended, last_src, CAST(missing AS VARCHAR), deadline_s FROM waits "
@@ -172,7 +172,7 @@ MOST_NODES, MOST_TEXT = 64, 4000
 
 
 def logs(run: Run, frame: Frame) -> Made:
-    """Return the last lines of each node's log in a small fleet, without empty logs."""
+    """Return the last lines of each node's log, for a small fleet, without empty logs."""
     if frame.num_nodes > MOST_NODES or not (run.path / "logs").is_dir():
         return {}
     found: Made = {}

@@ -77,7 +77,7 @@ def _asked(target: Made) -> str:
 
 
 def _judged(result: Made) -> Iterator[tuple[str, str, str]]:
-    """Yield the figures of the average model: on a test set, or on a problem with a known answer."""
+    """Yield the figures of the average model, on a test set or on a problem with a known solution."""
     if result.get("error") is not None:
         yield "error of the average model", figure(result["error"]), "per coordinate"
         return

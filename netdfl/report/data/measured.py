@@ -1,4 +1,4 @@
-"""The report's sections on what `netdfl measure` found: sharpness, landscape, gap; nothing where it was not asked."""
+"""The report's sections on results of `netdfl measure`: sharpness, landscape, gap; none if not measured."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SHARPNESS = ("model", "largest eigenvalues of the Hessian", "smallest found", "
 
 
 def sharpness(run: Run) -> Section | None:
-    """Return the curvature of the average model and of some nodes' own."""
+    """Return a section on the curvature of the average model and of some nodes' own."""
     models = _models(run, "sharpness")
     try:
         rows = [_curved(name, each) for name, each in models.items()]
@@ -41,7 +41,7 @@ def _curved(name: str, of: Mapping[str, Any]) -> Sequence[str]:
 
 
 def landscape(run: Run) -> Section | None:
-    """Return the pictures of the loss around the average model and some nodes' own."""
+    """Return a section with plots of the loss around the average model and some nodes' own."""
     found = [(title, _png(run.path / "measures" / f"{name}.png")) for name, title in PICTURES.items()]
     pictures = [Picture(title, data) for title, data in found if data]
     lede = "Directions are normalized by filter, so that models of different size can be compared; the model is at 0."
@@ -49,7 +49,7 @@ def landscape(run: Run) -> Section | None:
 
 
 def gap(run: Run) -> Section | None:
-    """Return the figures on training and test data, and their differences."""
+    """Return a section on the figures on training and test data, and their differences."""
     models = _models(run, "gap")
     try:
         names = list(dict.fromkeys(name for each in models.values() for name in each))
@@ -65,7 +65,7 @@ def gap(run: Run) -> Section | None:
 
 
 def _number(name: str, value: float) -> str:
-    """Return a figure as people read it: an accuracy as a percentage, a gap of two in points."""
+    """Return a figure as text for people: an accuracy as a percentage, a gap between two in points."""
     if not name.endswith("accuracy"):
         return figure(value)
     return f"{100 * value:+.1f} points" if name.startswith("gap_") else f"{100 * value:.1f}%"
@@ -80,7 +80,7 @@ def _models(run: Run, what: str) -> Mapping[str, Any]:
 
 
 def _png(path: Path) -> str:
-    """Return a picture as the text of an address that holds it; empty where there is none."""
+    """Return a picture as a data URL; empty if there is none."""
     try:
         data = read_plain_bytes(path, MOST_BYTES)
     except (OSError, InputError):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under a head; `folded` hides them until the reader asks."""
+    """A table with a head; `folded` hides the rows until the reader opens them."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -18,7 +18,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture and the words for those who can't see it; `source` is an address that holds all of it (`data:`)."""
+    """A picture and a text alternative; `source` is a data URL."""
 
     words: str
     source: str
@@ -26,7 +26,7 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A title, a sentence, tables, pictures."""
+    """A section of the report: a title, a sentence, tables, pictures."""
 
     title: str
     lede: str = ""

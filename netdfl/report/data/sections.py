@@ -1,4 +1,4 @@
-"""The report's sections: each reads a run and says one thing about it, or nothing.
+"""The report's sections: each reads a run and reports on one subject, or returns None.
 
 A section is a function from a run to a `Section` or None. To add one, write it and name it in
 `SECTIONS`; the page shows them in that order.
@@ -35,7 +35,7 @@ STALL_STATES = (("suspected", "suspected"), ("over", "over"), ("permanent", "for
 
 
 def deaths(run: Run) -> Section | None:
-    """Return the unplanned deaths of nodes: round, reason, and the nodes that waited for them."""
+    """Return a section on unplanned deaths of nodes: round, reason, and the nodes that waited."""
     rows = []
     for death in find_deaths(run):
         waiters = [f"node {w['node']} (round {w['round']})" for w in death["waited_for_by"]]
@@ -45,7 +45,7 @@ def deaths(run: Run) -> Section | None:
 
 
 def stalls(run: Run) -> Section | None:
-    """Return the stalls of the fleet: cause, state, round, times, sentence."""
+    """Return a section on stalls of the fleet: cause, state, round, times, sentence."""
     result = run.result if run.finished else {}
     listed = [*result.get("deadlocks", ()), *result.get("stalls", ())]
     if not listed:
@@ -77,7 +77,7 @@ JUDGED = {
 
 
 def learning(run: Run) -> Section | None:
-    """Return the fleet's figures by round."""
+    """Return a section on the fleet's metrics by round."""
     measured = all_evaluations(run)
     told = [*JUDGED, *(name for name in measured if is_measured(name) and name not in JUDGED)]
     series = {name: {e.round: e.value for e in measured[name]} for name in told if name in measured}
@@ -111,7 +111,7 @@ def _judged(name: str, value: float | None) -> str:
 
 
 def time_spent(run: Run) -> Section | None:
-    """Return the use of the nodes' time: training, waiting, the rest."""
+    """Return a section on the use of the nodes' time: training, waiting, the rest."""
     rows = run.rows(
         "SELECT node, coalesce(favg(value) FILTER (name = 'train_s'), 0), "
         "coalesce(favg(value) FILTER (name = 'wait_s'), 0), favg(value) FILTER (name = 'round_s') "
@@ -131,7 +131,7 @@ def time_spent(run: Run) -> Section | None:
 
 
 def graph_and_links(run: Run) -> Section | None:
-    """Return the graph, and the traffic of its links."""
+    """Return a section on the graph and the traffic of its links."""
     tables, lede = [], ""
     if (graph := run.graph) is not None:
         died = sorted({death["node"] for death in find_deaths(run)})
@@ -149,7 +149,7 @@ def graph_and_links(run: Run) -> Section | None:
 
 
 def _link_table(traffic: Made) -> Table:
-    """Return the links, with a column for each class of messages that occurs."""
+    """Return a table of links, with a column for each class of messages that occurs."""
     classes, total = [name for name in NOT_DELIVERED if name in traffic], traffic["total"]
     delays = traffic.get("median") or [None] * len(traffic["src"])
     rows = [
@@ -172,7 +172,7 @@ def _part(number: int, of: int) -> str:
 
 
 def _network_table(ways: Sequence[Json]) -> Table:
-    """Return the network between the fleet's machines, as measured before the run."""
+    """Return a table of the network between the fleet's machines, as measured before the run."""
     rows = [
         [
             f"{way.get('src')} → {way.get('dst')}",
@@ -200,7 +200,7 @@ def _rule_table(rules: Sequence[Json]) -> Table:
 
 
 def _fate_table(run: Run) -> Table:
-    """Return every class of messages that occurs, with its meaning, and its reasons below it."""
+    """Return a table of each class of messages that occurs, with its meaning and its reasons."""
     found = count_messages(run)
     rows = []
     for name in FateClass:
@@ -214,7 +214,7 @@ def _fate_table(run: Run) -> Table:
 
 
 def labels(run: Run) -> Section | None:
-    """Return the distribution of the data over clients."""
+    """Return a section on the distribution of the data over clients."""
     partition = run.partition
     if partition is None:
         return None
@@ -230,7 +230,7 @@ def labels(run: Run) -> Section | None:
 
 
 def timeline(run: Run) -> Section | None:
-    """Return all events in order of time; equal events of many nodes are one row."""
+    """Return a section with all events in order of time; equal events of many nodes are one row."""
     of_links = [row for band in find_bands(run) for row in band.listed()]
     heaps = events(run)
     told = [(heap["at_s"], [f"{heap['at_s']:.3f} s", *_heap(heap)]) for heap in heaps]

@@ -14,7 +14,7 @@ MOST_STALLS = 20
 
 
 def stalls(run: Run) -> list[Made]:
-    """Return each kept stall, with its wait-for graph."""
+    """Return each stored stall, with its wait-for graph."""
     result = run.result if run.finished else {}
     last: dict[tuple[object, ...], Made] = {
         (each.get("cause"), each.get("round"), tuple(each.get("roots", ()))): each

@@ -81,7 +81,7 @@ def links(run: Run, most: int | None = None) -> Made:
 
 
 def rules(run: Run, traffic: Made) -> list[Made]:
-    """Return the rules of links, in words, each with the places in `traffic` of the links that it names (None: all)."""
+    """Return the rules of links as text, each with indices in `traffic` of the links it applies to (None: all)."""
     told = run.result.get("link_rules") if run.finished else None
     if not told:
         return []
@@ -111,7 +111,7 @@ def _named(of: str, edges: dict[tuple[int, int], int], groups: Groups, size: int
 
 
 def messages(run: Run, frame: Frame) -> Made:
-    """Return the messages in order of sending; of too many, some of the lost ones and fewer of the others.
+    """Return the messages in order of sending; if there are too many, a selection with more of the lost ones.
 
     `every` is 1 where all are there; `recorded` says which ones a sampled record has.
     """

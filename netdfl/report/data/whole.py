@@ -23,7 +23,7 @@ MOST_CLASSES = 50
 
 
 def page_data(run: Run, *, tolerant: bool = False) -> Made:
-    """Return the page's data of `run`, in plain JSON; parts that the run lacks are empty or None.
+    """Return the page's data of `run`, in plain JSON; missing parts are empty or None.
 
     If `tolerant`, a part whose files are damaged counts as missing, and `troubles` says why.
     Raises:
@@ -46,7 +46,7 @@ def page_data(run: Run, *, tolerant: bool = False) -> Made:
 
 
 def _parts(run: Run, frame: Frame, made: Made) -> dict[str, tuple[Callable[[], object], object]]:
-    """Return, for each part, the function that makes it, and the value used if that fails.
+    """Return for each part the function that makes it, and the value used if that fails.
 
     Some functions read parts that were `made` before.
     """
