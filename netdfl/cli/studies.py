@@ -11,7 +11,7 @@ from netdfl.cli import completion
 from netdfl.cli.options import Jobs, ScenarioFile, Sets, World, load_scenario
 
 Where = Annotated[
-    str, typer.Option("--runner", metavar="RUNNER", help="What makes the runs: local, ray, or module:callable.")
+    str, typer.Option("--runner", metavar="RUNNER", help="What makes the runs: local, slurm, ray, or module:callable.")
 ]
 AtOnce = Annotated[
     int | None,

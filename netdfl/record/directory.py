@@ -5,12 +5,13 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Self
+from typing import IO, Self
 
 from netdfl.core.errors import InputError, RunError
 from netdfl.core.files import PRIVATE, open_append, write_whole, writing
@@ -20,6 +21,8 @@ from netdfl.record.store import STORE
 CHECKPOINTS = "checkpoints"
 EVENTS = "events.jsonl"
 LOCK = ".lock"
+TIMES, MOMENT_S = 4, 0.05
+"""How often a lock is tried: who only looks whether it is held (`is_held`) has it for a moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,15 +149,22 @@ def hold(path: Path) -> Iterator[None]:
     with writing(path / LOCK, RunError):
         file = os.fdopen(open_append(path / LOCK), "a")
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise InputError(f"{path}: this run is still going on; wait until it ends, or stop it first") from error
+        if not any(map(_locked, [file] * TIMES)):
+            raise InputError(f"{path}: this run is still going on; wait until it ends, or stop it first")
         _held[path] = file.fileno()
         try:
             yield
         finally:
             del _held[path]
+
+
+def _locked(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        time.sleep(MOMENT_S)
+        return False
+    return True
 
 
 _held: dict[Path, int] = {}

@@ -21,6 +21,7 @@ from netdfl.report.live import say as print_plain
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.identity import is_of
 from netdfl.scenario.model.schema import Scenario
+from netdfl.study.bar import bar_of
 from netdfl.study.cells import CellJob, CellResult, StudyProgress, finished, look, run_all
 from netdfl.study.compare import HEADINGS, LISTS, SCHEMA, TERMINAL, WORDS, Comparison, ComparisonRow, row_of, shown
 from netdfl.study.plan import Cell
@@ -110,10 +111,10 @@ def reproduce(
         say(ran)
     paths = {ran.cell: ran.path.name for ran in found} | {job.cell: job.path.name for job in waiting}
     table = book.stem.with_name(f"{book.stem.name}.md")
-    StudyPlan(book.stem.name, jobs, out / "cells", paths, table, is_sweep=False).write(
-        out / TABLES / f"{book.stem.name}.json"
-    )
-    run_all(waiting, jobs, done, far, "published", make_runner=make_runner, needs=needs)
+    plan = StudyPlan(book.stem.name, jobs, out / "cells", paths, table, is_sweep=False)
+    plan.write(out / TABLES / f"{book.stem.name}.json")
+    with bar_of(plan, console):
+        run_all(waiting, jobs, done, far, "published", make_runner=make_runner, needs=needs)
     comparison = book.write()
     _show(comparison, console)
     print_plain(console, f"written: {book.stem}.md, .csv, .json")

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from netdfl.core.errors import InputError
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.shipped import find_scenario
+from netdfl.study.bar import bar_of
 from netdfl.study.cells import CellJob, CellResult, check_values, look, run_all
 from netdfl.study.cells import StudyProgress as Far
 from netdfl.study.outcome import WARNED
@@ -147,22 +147,19 @@ def _cells(plan: GridPlan, seeds: int | None, sets: Sequence[str]) -> list[Cell]
 
 def _run(grid: _Grid, jobs: int, console: Console, far: Far, make_runner: Callable[[], Runner], needs: RunNeeds) -> int:
     plan, cells, known, waiting, out = grid
-    as_progress(grid, jobs).write(out / FILE)
+    progress = as_progress(grid, jobs)
+    progress.write(out / FILE)
     found: dict[Cell, CellResult] = {}
-    columns = (TextColumn(f"{plan.name}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, auto_refresh=False, disable=not console.is_terminal) as progress:
-        task = progress.add_task(plan.name, total=len(cells))
 
-        def done(ran: CellResult) -> None:
-            found[ran.cell] = ran
-            far.finished += not ran.failed
-            progress.advance(task)
-            progress.refresh()
-            if ran.failed:
-                console.print(f"failed: {ran.cell.words}: {ran.text or f'exit code {ran.exit_code}'}", markup=False)
+    def done(ran: CellResult) -> None:
+        found[ran.cell] = ran
+        far.finished += not ran.failed
+        if ran.failed:
+            console.print(f"failed: {ran.cell.words}: {ran.text or f'exit code {ran.exit_code}'}", markup=False)
 
-        for each in known:
-            done(each)
+    for each in known:
+        done(each)
+    with bar_of(progress, console):
         run_all(waiting, jobs, done, far, make_runner=make_runner, needs=needs)
     (out / "cells").mkdir(parents=True, exist_ok=True)
     return write_results([found[cell] for cell in cells], plan, out, console)

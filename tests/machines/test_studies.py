@@ -16,12 +16,13 @@ from typing import Any
 
 import pytest
 
-from tests.machines import ray_cluster
+from tests.machines import ray_cluster, slurm_cluster
 from tests.machines.separated import Separated, ip
 from tests.warm import warm_python
 
-CLUSTERS: Mapping[str, Any] = {"ray": ray_cluster}
+CLUSTERS: Mapping[str, Any] = {"slurm": slurm_cluster, "ray": ray_cluster}
 PATIENCE_S = 200
+DISK_NBYTES = 64 << 20
 PARTS = '''
 """A dataset that a machine of the cluster reads once the gate is open."""
 
@@ -60,8 +61,20 @@ DIFFERS = ("duration_s", "versions", "wall", "cpu")
 """Figures of a run's own time and place."""
 
 
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Path]:
+    """A small disk that machines see under the same name, and may write to, if they begin after it."""
+    path = Path("/dev/shm") / f"netdfl-study-{os.getpid()}"
+    path.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_NBYTES}", "tmpfs", str(path)]
+    subprocess.run(mount, check=True, capture_output=True, timeout=60)
+    yield path
+    subprocess.run(["umount", "--lazy", str(path)], check=True, capture_output=True, timeout=60)
+    path.rmdir()
+
+
 @pytest.fixture(scope="module", params=CLUSTERS)
-def cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
+def cluster(request: pytest.FixtureRequest, shared: Path) -> Iterator[Any]:
     kind = CLUSTERS[request.param]
     if reason := kind.missing():
         pytest.skip(reason)
@@ -71,9 +84,9 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder that machines may share: they see it under the same name, and may write there."""
-    path = Path("/dev/shm") / f"netdfl-study-{os.getpid()}"
+def folder(shared: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A folder on the small disk."""
+    path = shared / f"{len(request.node.name)}"
     path.mkdir()
     yield path
     shutil.rmtree(path)
@@ -82,17 +95,17 @@ def folder() -> Iterator[Path]:
 class Study:
     """A sweep in `folder`, on a cluster or here; the gate keeps its runs in their middle."""
 
-    def __init__(self, folder: Path, cluster: Any = None) -> None:
+    def __init__(self, folder: Path, cluster: Any = None, name: str = "") -> None:
         """Write its scenario."""
         self.cluster, self.gate = cluster, folder / "gate"
-        self.file, self.out = folder / "trained.yaml", folder / (cluster.kind if cluster else "local")
+        self.file, self.out = folder / "trained.yaml", folder / (name or (cluster.kind if cluster else "local"))
         machines = cluster.machines.names[0].rpartition("-")[0] if cluster else "no machine"
         (folder / "parts.py").write_text(PARTS.format(gate=str(self.gate), machines=machines))
         self.file.write_text(json.dumps(SCENARIO))
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Start the command."""
-        runner = ["--runner", self.cluster.kind] if self.cluster else []
+        runner = ["--runner", self.cluster.kind, "--memory", "200MiB"] if self.cluster else []
         command = ["-m", "netdfl", "sweep", str(self.file), "--out", str(self.out), "--seeds", "2", *runner, *words]
         environment = dict(getattr(self.cluster, "environment", os.environ))
         if self.cluster and self.cluster.kind == "ray":
@@ -145,12 +158,19 @@ def until(holds: Callable[[], object], study: subprocess.Popen[str] | None = Non
         time.sleep(0.1)
 
 
-def test_runs_of_an_engine_are_those_of_this_machine_though_a_worker_is_killed(cluster: Any, folder: Path) -> None:
+def test_a_run_whose_worker_is_killed_is_made_elsewhere_and_all_are_those_of_this_machine(
+    cluster: Any, folder: Path
+) -> None:
     study = Study(folder, cluster)
     study.gate.touch()
     going = study.start()
-    until(lambda: len(set(tasks(cluster).values())) == 2, going)
-    os.kill(min(tasks(cluster)), signal.SIGKILL)
+    until(lambda: len(tasks(cluster)) == 2, going)
+    before = tasks(cluster)
+    killed = min(before)
+    os.kill(killed, signal.SIGKILL)
+    until(lambda: len(tasks(cluster).keys() - {killed}) == 2, going)
+    (again,) = tasks(cluster).keys() - before.keys()
+    assert tasks(cluster)[again] != before[killed]
     study.gate.unlink()
     said, _ = going.communicate(timeout=PATIENCE_S)
     assert going.returncode == 0, said
@@ -171,5 +191,42 @@ def test_ctrl_c_leaves_nothing_behind_and_the_same_command_goes_on(cluster: Any,
     assert said.endswith("0 of 2 runs are finished; repeat the command to go on from there\n")
     until(lambda: not tasks(cluster))
     study.gate.unlink()
+    study.run()
+    assert len(study.hashes) == 2
+
+
+GRID = ("--seeds", "3", "--vary", "rounds=2,3", "--vary", "algorithm.lr=0.05,0.1")
+
+
+@pytest.mark.soak  # each run imports torch
+def test_two_studies_of_twelve_runs_at_once_though_a_machine_is_killed(cluster: Any, folder: Path) -> None:
+    one, other, local = Study(folder, cluster, "one"), Study(folder, cluster, "other"), Study(folder)
+    going = [one.start(*GRID), other.start(*GRID)]
+    until(lambda: one.hashes and len(set(tasks(cluster).values())) == 2, going[0])
+    killed = cluster.machines.names[0]
+    cluster.machines.kill(killed)
+    cluster.boot(killed)
+    for each in going:
+        said, _ = each.communicate(timeout=PATIENCE_S)
+        assert each.returncode == 0, said
+    local.run(*GRID)
+    assert len(local.hashes) == 12
+    assert one.hashes == other.hashes == local.hashes
+
+
+@pytest.mark.soak
+def test_a_disk_that_is_full_ends_runs_and_the_same_command_goes_on(cluster: Any, folder: Path) -> None:
+    study, ballast = Study(folder, cluster), folder / "ballast"
+    study.gate.touch()
+    going = study.start()
+    until(lambda: len(tasks(cluster)) == 2, going)
+    with suppress(OSError), ballast.open("wb") as file:
+        while file.write(bytes(1 << 12)):
+            file.flush()
+    study.gate.unlink()
+    said, _ = going.communicate(timeout=PATIENCE_S)
+    assert going.returncode in (1, 4), said
+    assert "Traceback" not in said
+    ballast.unlink()
     study.run()
     assert len(study.hashes) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import signal
 import subprocess
 import time
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from netdfl.core.errors import InputError
-from netdfl.record.directory import hold
+from netdfl.record.directory import LOCK, hold
 from netdfl.running.run import resume
 from tests.warm import warm_python
 
@@ -51,3 +52,13 @@ def test_a_directory_is_held_once(tmp_path: Path) -> None:
     (tmp_path / "scenario.yaml").write_text(SCENARIO)
     with hold(tmp_path), pytest.raises(InputError, match="still going on"):
         resume(tmp_path)
+
+
+def test_who_only_looks_whether_a_run_goes_on_keeps_nobody_from_beginning_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (tmp_path / LOCK).open("w") as looked:
+        fcntl.flock(looked, fcntl.LOCK_SH)
+        monkeypatch.setattr(time, "sleep", lambda seconds: fcntl.flock(looked, fcntl.LOCK_UN))
+        with hold(tmp_path):
+            pass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 from netdfl.cli.commands import make_app
 from netdfl.core.errors import InputError
 from netdfl.record.directory import hold
+from netdfl.study.bar import bar_of, words_of
 from netdfl.study.plan import Cell
 from netdfl.study.progress import FILE, StudyPlan, StudyState, duration, plans_of, show
 from netdfl.study.sweep import sweep
@@ -158,3 +160,25 @@ def test_a_sweep_leaves_its_plan_and_half_of_its_runs_make_a_table(tmp_path: Pat
     assert done.stdout.startswith("ring: 3 of 4 runs finished, 1 queued; nothing runs")
     assert (out / "ring" / "table.md").read_text() != whole
     assert figure.exists()
+
+
+def test_the_bar_tells_what_runs_waits_and_failed_and_the_time_left(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, 0, 1, 2, 3)
+    a_run(tmp_path, 0, 100)
+    a_run(tmp_path, 1, 100, code=4)
+    path = under_way(tmp_path, 2, 5, 50.0)
+    assert words_of(StudyState.of(plan)) == "2 queued, 1 failed"
+    with hold(path):
+        assert words_of(StudyState.of(plan)) == "1 running, 1 queued, 1 failed, about 2 min left"
+        said = StringIO()
+        with bar_of(plan, Console(file=said, force_terminal=True, width=150)):
+            pass
+    assert "1/4" in said.getvalue()
+    assert "1 running, 1 queued, 1 failed, about 2 min left" in said.getvalue()
+
+
+def test_the_bar_says_nothing_where_nobody_looks(tmp_path: Path) -> None:
+    said = StringIO()
+    with bar_of(plan_of(tmp_path, 0), Console(file=said)):
+        pass
+    assert said.getvalue() == ""

@@ -129,7 +129,7 @@ def test_runners_are_named_or_imported(tmp_path: Path, monkeypatch: pytest.Monke
     assert find_runner("local") is LocalRunner
     assert find_runner("tests.study.test_runners:OneAtATime").__name__ == "OneAtATime"
     for name, words in {
-        "lokal": "expected local, ray, or module:callable of your own",
+        "lokal": "expected local, slurm, ray, or module:callable of your own",
         "nowhere:Runner": "can't be imported: No module named 'nowhere'",
         "mine:Absent": "can't be imported",
         "mine:Half": "lacks ended, stop: a runner has start, ended and stop",
@@ -143,7 +143,7 @@ def test_the_command_takes_a_runner_by_its_name(file: Path, tmp_path: Path) -> N
     words = ["sweep", str(file), "--set", "rounds=1", "--out", str(tmp_path / "out")]
     done = CliRunner().invoke(make_app(), [*words, "--runner", "lokal"])
     assert isinstance(done.exception, InputError)
-    assert "--runner lokal: expected local, ray" in str(done.exception)
+    assert "--runner lokal: expected local, slurm, ray" in str(done.exception)
     assert not (tmp_path / "out").exists()
 
 

@@ -13,8 +13,9 @@ from netdfl.core.units import parse_size_bytes
 from netdfl.study.runners.base import USUAL, RunNeeds, Runner
 from netdfl.study.runners.local import LocalRunner
 from netdfl.study.runners.ray import RayRunner
+from netdfl.study.runners.slurm import SlurmRunner
 
-RUNNERS: Mapping[str, Callable[[], Runner]] = {"local": LocalRunner, "ray": RayRunner}
+RUNNERS: Mapping[str, Callable[[], Runner]] = {"local": LocalRunner, "slurm": SlurmRunner, "ray": RayRunner}
 
 
 def find_runner(name: str) -> Callable[[], Runner]:
