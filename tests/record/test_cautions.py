@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from html import unescape
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -177,3 +178,20 @@ def test_a_bound_that_is_no_number_is_refused() -> None:
     for wrong, words in (("few", "is no share"), ("120%", "percentage")):
         with pytest.raises(ScenarioError, match=words):
             loads(PLAIN_PUSH_SUM, [f"expect.late={{at_most: {wrong}}}"])
+
+
+def test_each_kind_of_warning_is_in_the_table_of_the_page_of_results() -> None:
+    page = (Path(__file__).parents[2] / "docs/results.md").read_text(encoding="utf-8")
+    assert [kind for kind in CautionKind if f"| `{kind}` |" not in page] == []
+
+
+def test_weight_that_nobody_began_with_is_told_and_what_returning_nodes_bring_is_not() -> None:
+    heavy = ["node 1 sent node 0 push-sum weight of 11 in round 0"]
+    assert kinds(weight=1.1, heavy=heavy) == ["weight_made", "outlier"]
+    assert kinds(weight=1.1, made=0.1, heavy=heavy) == kinds(weight=1.0 + 1e-9, heavy=heavy) == []
+
+
+def test_a_long_model_is_told_of_a_run_that_broke_and_an_absurd_one_of_every_run() -> None:
+    assert kinds(outliers=["long"]) == []
+    assert kinds(absurd=["absurd"]) == ["outlier"]
+    assert kinds(outliers=["long"], not_finite=["NaN"]) == ["not_finite", "outlier"]
