@@ -57,7 +57,8 @@ def read_sndlib(file: str, text: bytes) -> Any:
 def modules_words(file: str, graph: Any) -> list[str]:
     """Return a note on links of an SNDlib network that have no rate; none for other graphs."""
     bare = graph.graph.get(MODULES, 0)
-    what = f"{bare} of its links have no installed capacity; modules to choose from are no rate"
+    have = "has" if bare == 1 else "have"
+    what = f"{bare} of its links {have} no installed capacity; modules to choose from are no rate"
     return [f"{file}: {what}"] if bare else []
 
 

@@ -83,7 +83,7 @@ def test_a_network_of_sndlib_gives_rates_and_where_asked_delays_by_distance(tmp_
     assert found.facts[0, 1].rate_bps == [622e6]
     assert found.facts[0, 1].latency_s[0] == pytest.approx(163e3 / 2e8, rel=0.02)
     assert found.facts[1, 2].rate_bps == []
-    assert any("1 of its links have no installed capacity" in note for note in found.notes)
+    assert any("1 of its links has no installed capacity" in note for note in found.notes)
     told = scenario(tmp_path, "net.xml", TRIANGLE, topology={"kind": "graphml", "file": str(tmp_path / "net.xml")})
     assert sorted(told.links) == ["0--1"]
 

@@ -35,9 +35,22 @@ def test_the_root_tells_a_network_of_sndlib_whatever_its_files_name(name: str, t
     assert (found.nodes[0]["Longitude"], found.nodes[0]["Latitude"]) == ("14.29", "48.31")
     assert [(a, b, data) for a, b, data in found.edges(data=True)] == [(0, 1, {"capacity": "622.0"}), (1, 2, {})]
     assert graph_words(file, found) == [
-        f"{file}: 1 of its links have no installed capacity; modules to choose from are no rate"
+        f"{file}: 1 of its links has no installed capacity; modules to choose from are no rate"
     ]
     assert graphml(3, Streams(0), file=file).graph(0).edges == ((0, 1), (1, 0), (1, 2), (2, 1))
+
+
+def test_the_note_counts_links_without_capacity_and_is_silent_where_there_are_none(tmp_path: Path) -> None:
+    bare = read_graph(written(tmp_path, TRIANGLE.replace("622.0", "0.0")))
+    assert graph_words("f", bare) == [
+        "f: 2 of its links have no installed capacity; modules to choose from are no rate"
+    ]
+    installed = (
+        TRIANGLE.replace("additionalModules", "preInstalledModule")
+        .replace("<addModule>", "")
+        .replace("</addModule>", "")
+    )
+    assert graph_words("f", read_graph(written(tmp_path, installed))) == []
 
 
 def test_places_on_a_screen_are_no_places_on_earth(tmp_path: Path) -> None:
