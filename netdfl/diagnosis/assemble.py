@@ -124,7 +124,7 @@ class _Fleet:
         )
 
     def wait(self, node: NodeId, wait: WaitAccount) -> WaitNow:
-        """Return the wait of a snapshot. If its sources are not known, any node may end it."""
+        """Return a node's wait in the form of the snapshot. If its sources are unknown, any node may end it."""
         anyone = sorted((set(self.accounts) | set(self.down)) - {node})
         sources = anyone if wait.sources is None else wait.sources
         return WaitNow(
@@ -174,7 +174,7 @@ class _Fleet:
         return AwaitedMessage(AwaitedFate.MISSED if giver.epoch else AwaitedFate.NEVER)
 
     def unsent(self, edge: Edge, slot: StepId, wait: WaitAccount) -> AwaitedMessage:
-        """Return the fate of the message that `wait` lacks and that `edge` has not sent yet.
+        """Return the fate of a message that `wait` lacks and that has not been sent over `edge` yet.
 
         Sending it is in vain if the events of the scenario will lose its first attempt and every repetition.
         """
@@ -187,7 +187,7 @@ class _Fleet:
         return AwaitedMessage(in_vain=all(map(self.schedule.will_lose, copies)))
 
     def reply(self, edge: Edge, giver: Account, slot: StepId) -> AwaitedMessage:
-        """Return the fate of a reply over `edge`, or of its request. A node that serves answers any request it gets."""
+        """Return the fate of a reply over `edge`, or of the request for it."""
         reply, request = LogicalId(Kind.REPLY, slot), LogicalId(Kind.REQUEST, slot)
         known = self.sent(edge, reply) or self.sent(edge[::-1], request, arrived=False)
         lost = known is not None and known.fate is AwaitedFate.LOST
@@ -206,7 +206,7 @@ class _Fleet:
         return AwaitedMessage(AwaitedFate.IN_FLIGHT if serves else AwaitedFate.UNSENT)
 
     def is_lost_request(self, edge: Edge, giver: Account, slot: StepId) -> bool:
-        """Whether the request for a reply over `edge` came to an earlier life of the asked node.
+        """Return whether the request for a reply over `edge` reached only an earlier life of the asked node.
 
         If so, it was sent and is not under way, but the present life neither keeps it nor has answered it.
         """
@@ -220,7 +220,7 @@ class _Fleet:
     def sent(
         self, edge: Edge, id: LogicalId, *, any_epoch: bool = False, arrived: bool = True
     ) -> AwaitedMessage | None:
-        """Return the fate of a message; None if it was not sent, or if its fate is not known.
+        """Return the fate of a sent message; None if it was not sent, or if its fate is unknown.
 
         With `arrived`, a message that arrived counts as in flight: it came after its receiver gave its account. A loss
         in an earlier life of the sender counts only with `any_epoch`; otherwise this life sends the message again.
@@ -247,7 +247,7 @@ class _Fleet:
         return None
 
     def lost(self, edge: Edge, id: MessageId, sent_ns: int, reason: FateReason, again: bool = False) -> AwaitedMessage:
-        """Return the fate of a lost message: the event that lost it, and whether a copy would be lost too."""
+        """Return the fate of a lost message: which event lost it, and whether a copy would be lost too."""
         life, attempts = id.incarnation, range(id.attempt, id.attempt + MOST_RESENDS + 1)
         copies = [Transit(*edge, id.kind, *id.at, attempt, 0, incarnation=life) for attempt in attempts]
         copies[0].number = ANY_NUMBER
@@ -270,19 +270,19 @@ class _Fleet:
         )
 
     def came_back_ns(self, edge: Edge, sent_ns: int) -> int:
-        """Return when a message sent at `sent_ns` could first have arrived: its link up and its receiver back."""
+        """Return when a message sent at `sent_ns` could first have arrived, with its link up and its receiver back."""
         account = self.accounts.get(edge[1])
         back_ns = account.born_ns if account is not None and account.epoch else sent_ns
         return max(self.schedule.healed_ns(edge, sent_ns, self.at_ns), back_ns, sent_ns)
 
     def is_shut(self, edge: Edge) -> bool:
-        """Whether messages sent now can't arrive, as the receiver has crashed or the link is down for good."""
+        """Return whether messages sent now can't arrive: the receiver has crashed, or the link is down for good."""
         outage, down = self.schedule.edge(edge, self.at_ns), self.down.get(edge[1])
         is_crashed = down is not None and down.state is State.CRASHED
         return is_crashed or (not outage.up and outage.heals_ns is None)
 
     def forgotten(self, edge: Edge, id: LogicalId) -> AwaitedMessage | None:
-        """Return the fate of a message of which only the sending is known. It has not come, so it was lost."""
+        """Return the fate of a message that is known only to have been sent. It did not arrive, so it was lost."""
         account, receiver = self.accounts[edge[0]], self.accounts.get(edge[1])
         count = account.edges.get(edge[1])
         lives = [] if count is None else [e for e in range(account.epoch + 1) if count.was_sent(id, e)]
@@ -298,22 +298,22 @@ class _Fleet:
         return self.lost(edge, MessageId(id.kind, lives[-1], id.at, id.part, 0), self.at_ns, reason)
 
     def lives(self, node: NodeId) -> bool:
-        """Whether `node` lives, or will live again."""
+        """Return whether `node` is alive or will restart."""
         down = self.down.get(node)
         return down is None or down.state is not State.CRASHED or down.back_ns is not None
 
     def is_down_for_good(self, node: NodeId) -> bool:
-        """Whether `node` is down and never returns, so that no message of it comes."""
+        """Return whether `node` is down and never returns, so that it sends nothing more."""
         return node in self.down and self.down_node(node).is_down_for_good
 
     def again(self, edge: Edge, id: LogicalId) -> bool:
-        """Whether the sender will send a message again, or for a reply, whether its request will be sent again."""
+        """Return whether the sender will repeat a message or, for a reply, whether its request will be repeated."""
         if id.kind is Kind.REPLY:
             edge, id = edge[::-1], id._replace(kind=Kind.REQUEST)
         return self.lives(edge[0]) and (edge[1], id) in self.accounts[edge[0]].again
 
     def forgot(self, node: NodeId, arrived_ns: int | None) -> bool:
-        """Whether a message that arrived at `arrived_ns` came to an earlier life of `node`, and was lost with it."""
+        """Return whether a message that arrived at `arrived_ns` was lost with an earlier life of `node`."""
         account = self.accounts[node]
         return account.epoch > 0 and arrived_ns is not None and arrived_ns < account.born_ns
 

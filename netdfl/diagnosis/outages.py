@@ -1,4 +1,4 @@
-"""Outages of links by the schedule: which edges are down at a time, when they heal, and which event lost a message.
+"""Outages of links by the schedule: which edges are down when, and which event lost a message.
 
 A diagnosis asks this about the past and the future, so it goes by the compiled schedule and not by the links
 themselves. Links that are down may divide a fleet into sides; `divides` finds them.
@@ -32,7 +32,7 @@ BY_LINKS = -1
 
 
 class EdgeOutage(NamedTuple):
-    """The outage of an edge, or its absence.
+    """The state of an edge at a time: whether it is up or down, and until when.
 
     Attributes:
         up: whether the edge is up.
@@ -48,7 +48,7 @@ class EdgeOutage(NamedTuple):
 
 
 class Outages:
-    """The outages of links by the compiled schedule. Those that go by rounds show only in the messages they drop."""
+    """The outages of links by the compiled schedule."""
 
     def __init__(
         self, events: Sequence[CompiledEvent], base: Callable[[Edge], LinkSpec] = lambda edge: LinkSpec()
@@ -73,13 +73,13 @@ class Outages:
         return bool(self._on_links or self._drops)
 
     def ends_ns(self, node: NodeId, now_ns: int) -> int | None:
-        """Return when `node` will crash next by the clock; None if no event says so."""
+        """Return when `node` will next crash by the clock; None if no event says so."""
         times = self._crashes.get(node, [])
         after = bisect_right(times, now_ns)
         return times[after] if after < len(times) else None
 
     def edge(self, edge: Edge, now_ns: int) -> EdgeOutage:
-        """Return the outage of `edge` at `now_ns`."""
+        """Return the state of `edge` at `now_ns`."""
         overlays = Overlays()
         state = base = self._base(edge).state
         holds = state == "down_hold"
@@ -99,13 +99,13 @@ class Outages:
         return EdgeOutage() if state == "up" else EdgeOutage(False, None, holds, _last(downs))
 
     def healed_ns(self, edge: Edge, after_ns: int, now_ns: int) -> int:
-        """Return when `edge` last came up after `after_ns`; `after_ns` itself if it has been up since."""
+        """Return the last time after `after_ns` at which `edge` came up; `after_ns` itself if it was up throughout."""
         times = {at_ns for at_ns, _ in self._by_clock if after_ns < at_ns <= now_ns}
         up = (ns for ns in sorted(times, reverse=True) if self.edge(edge, ns).up and not self.edge(edge, ns - 1).up)
         return next(up, after_ns)
 
     def loser(self, message: Transit, now_ns: int) -> int | None:
-        """Return the event that surely loses `message` if it is sent at `now_ns`, or `BY_LINKS`; None: it may pass."""
+        """Return the event that certainly loses `message` if sent at `now_ns`, or `BY_LINKS`; None: it may arrive."""
         edge, round = (message.src, message.dst), message.round
         lost = {STANDING: BY_LINKS} if _is_certain(self._base(edge).loss, message) else {}
         for event in self._on_links:
@@ -118,7 +118,7 @@ class Outages:
         return next(reversed(lost.values()), None)
 
     def resetter(self, message: Transit, sent_ns: int) -> int | None:
-        """Return the event that reset the link of `message`, sent at `sent_ns`, before or while it was under way."""
+        """Return the event that reset the link of `message`, sent at `sent_ns`, while the message was on it."""
         lost = self.loser(message, sent_ns)
         if lost is not None:
             return lost
@@ -128,22 +128,22 @@ class Outages:
         return next((event.source for event in resets), None)
 
     def dropper(self, message: Transit, now_ns: int) -> int | None:
-        """Return the event that drops `message` by name if it is sent at `now_ns`."""
+        """Return the event that drops `message` by its name if it is sent at `now_ns`."""
         edge = (message.src, message.dst)
         meant = (e for e in self._drops if any(edge in block for block in e.blocks))
         return next((e.source for e in meant if named_by(e).matches(message, now_ns)), None)
 
     def passes_ns(self, copies: Sequence[Transit], now_ns: int) -> int | None:
-        """Return the first time from now on at which some of `copies` would pass; None: never."""
+        """Return the first time from `now_ns` on at which some of `copies` would arrive; None: never."""
         later = (at_ns for at_ns, _ in self._by_clock if at_ns > now_ns)
         return next((ns for ns in (now_ns, *later) if not all(self.is_lost(copy, ns) for copy in copies)), None)
 
     def is_lost(self, message: Transit, now_ns: int) -> bool:
-        """Whether `message` would surely be lost if it were sent at `now_ns`."""
+        """Return whether `message` would certainly be lost if it were sent at `now_ns`."""
         return any(found is not None for found in (self.loser(message, now_ns), self.dropper(message, now_ns)))
 
     def will_lose(self, message: Transit) -> bool:
-        """Whether `message` will surely be lost whenever it is sent: by its round or name, or by the link itself."""
+        """Return whether `message` will be lost whenever it is sent: by its round or name, or by the link's rules."""
         edge = (message.src, message.dst)
         if any(edge in block for event in self._on_links if event.at_ns is not None for block in event.blocks):
             return False  # events by the clock may end, or begin
@@ -154,7 +154,7 @@ class Outages:
 
 
 def _follow(downs: dict[int, int], event: CompiledEvent) -> None:
-    """Update the entries that hold a link down, by cause."""
+    """Update the scenario entries that hold a link down, by cause, after an event."""
     downs.pop(event.cause, None)
     if event.parameters.get("state", "up") != "up":
         downs[event.cause] = event.source
@@ -165,7 +165,7 @@ def _last(downs: dict[int, int]) -> int | None:
 
 
 def _holds(event: CompiledEvent, round: int, now_ns: int) -> bool:
-    """Whether an event has come by `now_ns`, or acts on messages of `round`."""
+    """Return whether an event has happened by `now_ns` or, if by rounds, acts on messages of `round`."""
     return event.holds_in(round) if event.at_ns is None else event.at_ns <= now_ns
 
 
@@ -175,7 +175,7 @@ def _loses(event: CompiledEvent, message: Transit) -> bool:
 
 
 def _is_certain(loss: object, message: Transit) -> bool:
-    """Whether a rule surely loses `message`."""
+    """Return whether a loss rule certainly loses `message`."""
     if isinstance(loss, dict) and "scale" in loss:
         return False
     part = choose("loss", loss)
@@ -186,7 +186,7 @@ def _is_certain(loss: object, message: Transit) -> bool:
 
 
 def divides(snapshot: Snapshot, edges: Sequence[Edge]) -> Divide | None:
-    """Return the sides that `edges`, all of them down, divide; None if they divide nothing."""
+    """Return the groups of nodes that `edges`, all of them down, separate; None if they separate none."""
     one_way, sides = _one_way(snapshot, edges), _sides(snapshot, edges)
     if one_way:
         return Divide(tuple(edges), (tuple(sorted(one_way[0])), tuple(sorted(one_way[1]))), one_way=True)
@@ -194,7 +194,7 @@ def divides(snapshot: Snapshot, edges: Sequence[Edge]) -> Divide | None:
 
 
 def _sides(snapshot: Snapshot, edges: Sequence[Edge]) -> list[set[NodeId]] | None:
-    """Return the parts into which `edges` and other edges that are down divide the nodes; None if there is one part."""
+    """Return the groups of nodes that edges which are down separate; None if there is only one group."""
     graph: nx.Graph[NodeId] = nx.Graph()
     graph.add_nodes_from(snapshot.nodes)
     graph.add_edges_from(edge for edge, now in snapshot.edges.items() if now.up and edge not in edges)
@@ -207,7 +207,7 @@ def _sides(snapshot: Snapshot, edges: Sequence[Edge]) -> list[set[NodeId]] | Non
 
 
 def _one_way(snapshot: Snapshot, edges: Sequence[Edge]) -> tuple[set[NodeId], set[NodeId]] | None:
-    """Return the two sides of a one-way cut: `edges` all lead from one to the other, and no other edge there is up."""
+    """Return the two groups of a one-way cut, where `edges` lead from one to the other and no edge there is up."""
     sources, sinks = {src for src, _ in edges}, {dst for _, dst in edges}
     beside = [edge for edge, now in snapshot.edges.items() if now.up and edge not in edges]
     if not sources.isdisjoint(sinks) or any(src in sources and dst in sinks for src, dst in beside):

@@ -1,4 +1,4 @@
-"""The reasons of waits: why an awaited node does not send its message, read from a snapshot as typed values."""
+"""The reasons for waits: why an awaited node does not send its message, read from a snapshot."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _LOST = {LOST_BY_GONE: ReasonKind.RECEIVER_DOWN, LOST_BY_RESTART: ReasonKind.REC
 
 
 def wait_of(snapshot: Snapshot, node: NodeId) -> WaitNow:
-    """Return the wait of a node that waits."""
+    """Return the wait of `node`, which must be waiting."""
     wait = snapshot.nodes[node].wait
     assert wait is not None, f"node {node} does not wait"
     return wait
@@ -67,23 +67,23 @@ def awaited_of(snapshot: Snapshot, pair: Edge) -> AwaitedMessage:
 
 
 def path_of(snapshot: Snapshot, pair: Edge) -> Edge:
-    """Return the edge on which the awaited message of `pair` is, was lost, or would come."""
+    """Return the edge on which the awaited message of `pair` is under way, was lost, or would come."""
     return awaited_of(snapshot, pair).edge or (pair[1], pair[0])
 
 
 def edge_of(snapshot: Snapshot, pair: Edge) -> EdgeNow:
-    """Return the state of the edge that `path_of` returns."""
+    """Return the state of the edge that `path_of` returns for `pair`."""
     return snapshot.edge(*path_of(snapshot, pair))
 
 
 def cause_of(snapshot: Snapshot, waiter: NodeId, source: NodeId) -> Cause | None:
-    """Return the cause for which `source` keeps `waiter` waiting; None if `source` waits itself."""
+    """Return the cause by which `source` keeps `waiter` waiting; None if `source` itself waits."""
     why = why_of(snapshot, waiter, source)
     return None if why is ReasonKind.WAITING else CAUSES[why]
 
 
 def why_of(snapshot: Snapshot, waiter: NodeId, source: NodeId) -> ReasonKind:
-    """Return the reason for which `source` keeps `waiter` waiting.
+    """Return the reason why `source` keeps `waiter` waiting.
 
     A message that was lost in an outage, of its link or of the asked node, counts as lost. There are two exceptions:
     the outage never ends, or the message will be sent again. Then the outage is the reason. So is an outage of the
@@ -116,21 +116,21 @@ def why_of(snapshot: Snapshot, waiter: NodeId, source: NodeId) -> ReasonKind:
 
 
 def _is_by_outage(giver: NodeNow, awaited: AwaitedMessage, *, asked: bool) -> bool:
-    """Whether an outage of `giver` is the reason for a lost message: it was `asked` and is down, or must send again."""
+    """Return whether an outage of `giver` explains a lost message: it is down, or must send again."""
     if asked:
         return awaited.reason == LOST_BY_GONE and (awaited.resent or giver.back_ns is None)
     return awaited.resent
 
 
 def _is_for_longer(giver: NodeNow, edge: EdgeNow) -> bool:
-    """Whether `giver` is down, and at least as long as its link: without a sender the link does not matter."""
+    """Return whether `giver` is down for at least as long as its link, so that the link does not matter."""
     if giver.state not in DOWN:
         return False
     return giver.back_ns is None or (edge.heals_ns is not None and giver.back_ns > edge.heals_ns)
 
 
 def _never(snapshot: Snapshot, wait: WaitNow, awaited: AwaitedMessage, state: State) -> ReasonKind:
-    """Return the reason for which a message was never sent."""
+    """Return the reason why a message was never sent."""
     if wait.need > len(snapshot.nodes):
         return ReasonKind.UNKNOWN_SENDERS
     if awaited.reason == TAKEN_FOR_GONE:
@@ -142,7 +142,7 @@ def _never(snapshot: Snapshot, wait: WaitNow, awaited: AwaitedMessage, state: St
 
 
 def reasons_of(snapshot: Snapshot, pairs: Iterable[Edge]) -> tuple[Reason, ...]:
-    """Return the reason of each wait in `pairs`, which are (waiter, source)."""
+    """Return the reason for each wait in `pairs`, which are (waiter, source)."""
     return tuple(_reason(snapshot, pair) for pair in pairs)
 
 
@@ -169,13 +169,13 @@ def _reason(snapshot: Snapshot, pair: Edge) -> Reason:
 
 
 def grounds_of(snapshot: Snapshot, reasons: Sequence[Reason]) -> Grounds:
-    """Return the grounds of the sentence about the waits with these `reasons`."""
+    """Return the data for a sentence about the waits with these `reasons`."""
     room = all(wait_of(snapshot, each.waiter).what is WaitKind.ROOM for each in reasons)
     return Grounds(at_ns=snapshot.at_ns, reasons=tuple(reasons), room=room, divides=tuple(_divides(snapshot, reasons)))
 
 
 def _divides(snapshot: Snapshot, reasons: Sequence[Reason]) -> Iterator[Divide]:
-    """Yield the sides between which the links of a clause are down, or were down when they lost messages."""
+    """Yield the groups of nodes between which links are down, or were when they lost messages."""
     for group in clauses(reasons):
         cut = group[0].why is ReasonKind.CUT or (
             group[0].why in NOT_COME and all(each.event is not None for each in group)

@@ -65,7 +65,7 @@ class AwaitedFate(StrEnum):
 
 
 def reason_of_loss(fate: Fate) -> FateReason:
-    """Return the reason of a loss: of a drop its reason alone, of any other fate its whole text."""
+    """Return the reason for a loss: the reason alone if a link dropped the message, else its fate's full text."""
     return fate.reason if fate.kind is FateKind.DROPPED else FateReason(fate.text)
 
 
@@ -82,7 +82,7 @@ MOST_RESENDS = 10
 
 @dataclass(frozen=True, slots=True)
 class AwaitedMessage:
-    """An awaited message.
+    """A message that a node waits for, and its fate.
 
     Attributes:
         fate: its fate.
@@ -115,7 +115,7 @@ class AwaitedMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitNow:
-    """The wait of a node: for `need` messages of the nodes in `have` and `awaited`.
+    """The wait of a node at the moment of a snapshot, for `need` messages of nodes in `have` and `awaited`.
 
     Attributes:
         round: the round of the awaited messages.
@@ -154,7 +154,7 @@ class WaitNow:
 
     @property
     def missing(self) -> frozenset[NodeId]:
-        """The awaited nodes that are not gone; if there are none, the wait is over."""
+        """The awaited nodes that are not gone. If there are none, the wait is over."""
         return frozenset(self.awaited) - self.gone
 
 
@@ -198,13 +198,13 @@ class NodeNow:
 
     @property
     def is_down_for_good(self) -> bool:
-        """Whether the node is down and never returns, so that no message of it will come."""
+        """Whether the node is down and never returns, so that it sends nothing more."""
         return self.state in DOWN and self.back_ns is None
 
 
 @dataclass(frozen=True, slots=True)
 class MessageNow:
-    """A message of an edge and its fate; `arrived_ns` is None if it did not arrive."""
+    """A sent message and its fate; `arrived_ns` is None if it did not arrive."""
 
     src: NodeId
     dst: NodeId
@@ -278,7 +278,7 @@ class Snapshot:
     core_links: Mapping[int, str] = field(default_factory=dict)
 
     def edge(self, src: NodeId, dst: NodeId) -> EdgeNow:
-        """Return the edge from `src` to `dst`; if it is not known, an unused edge that is up."""
+        """Return the edge from `src` to `dst`; if unknown, an unused edge that is up."""
         return self.edges.get((src, dst), _UNUSED)
 
     @property

@@ -1,4 +1,4 @@
-"""The grounds of a finding, as typed values: the reason of each wait, and the other contents of its sentence.
+"""The data of a finding's sentence, as typed values: the reason for each wait, and further contents.
 
 There is no text for people here. `sentences.py` makes the sentence from these values when a finding is shown, so that
 findings are compared and grouped by values.
@@ -15,7 +15,7 @@ from netdfl.core.types import Edge, Json, NodeId
 
 
 class ReasonKind(StrEnum):
-    """The kind of a reason for which a node does not send a message that another one awaits.
+    """The kind of reason why a node does not send a message that another node awaits.
 
     - The node is down: `CRASHED`, `PAUSED`, `STOPPED`, `STANDING` (nothing can wake it), or `SILENT` (its event loop
       does not answer). `CUT`: its link is down.
@@ -96,7 +96,7 @@ class Reason:
 
     @property
     def is_request(self) -> bool:
-        """Whether the message is the waiter's own request, and not the reply."""
+        """Whether the message is the waiter's own request, and not the reply to it."""
         return self.edge[0] == self.waiter
 
     def to_json(self) -> Json:
@@ -108,7 +108,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """The need of a node in a knot: `short` messages of `awaited` (empty: not known), or `room` in their mailboxes."""
+    """The need of a node in a circle of waits: `short` messages of `awaited` (empty: unknown), or `room` there."""
 
     node: NodeId
     round: int
@@ -123,7 +123,7 @@ FEW_LINKS = 2
 
 @dataclass(frozen=True, slots=True)
 class Divide:
-    """A division of the fleet by links that are down: two or more sides, or `one_way` from the first to the second."""
+    """A division of the fleet by links that are down: two or more groups, or `one_way` from first to second."""
 
     edges: tuple[Edge, ...]
     sides: tuple[tuple[NodeId, ...], ...]
@@ -132,7 +132,7 @@ class Divide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grounds:
-    """The contents of a finding's sentence.
+    """The data from which a finding's sentence is made.
 
     Attributes:
         at_ns: the time of the look.
@@ -171,7 +171,7 @@ _PLACES = (
 
 
 def clause_of(reason: Reason) -> tuple[int, Hashable]:
-    """Return the key by which reasons share a clause: its place in the sentence, and the kind and end of an outage."""
+    """Return the key by which reasons share a clause: the clause's place, and the kind and end of an outage."""
     place = next((number for number, whys in enumerate(_PLACES) if reason.why in whys), len(_PLACES))
     match place:
         case 0:
@@ -184,7 +184,7 @@ def clause_of(reason: Reason) -> tuple[int, Hashable]:
 
 
 def clauses(reasons: Iterable[Reason]) -> list[list[Reason]]:
-    """Return the reasons of each clause, in the order of the sentence."""
+    """Return the reasons grouped by clause, in the order of the sentence."""
     groups: defaultdict[tuple[int, Hashable], list[Reason]] = defaultdict(list)
     for each in reasons:
         groups[clause_of(each)].append(each)

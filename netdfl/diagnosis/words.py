@@ -1,4 +1,4 @@
-"""The phrases of a diagnosis's sentences. Each docstring shows phrases that the function returns."""
+"""The phrases of a diagnosis's sentences. Each docstring shows examples of what the function returns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_NAMES = 8
 
 
 def listed(items: Iterable[object], last: str = "and", most: int = MOST_NAMES) -> str:
-    """Return `4`, `4 and 5`, `4, 5 and 6`, `0, 1, 2 and 40 more`."""
+    """Return a list as text: `4`, `4 and 5`, `4, 5 and 6`, `0, 1, 2 and 40 more`."""
     words = [str(item) for item in items]
     if len(words) > most:
         words = [*words[: most - 1], f"{len(words) - most + 1} more"]
@@ -21,35 +21,35 @@ def listed(items: Iterable[object], last: str = "and", most: int = MOST_NAMES) -
 
 
 def nodes(ids: Collection[NodeId]) -> str:
-    """Return `node 4`, `nodes 4 and 5`."""
+    """Return node ids as text: `node 4`, `nodes 4 and 5`."""
     return f"node{'s' if len(ids) > 1 else ''} {listed(sorted(ids))}"
 
 
 def seconds(ns: int) -> str:
-    """Return `1.25 s`."""
+    """Return a duration as text: `1.25 s`."""
     return f"{ns / NS_PER_S:.4g} s"
 
 
 def rounds(numbers: Collection[int]) -> str:
-    """Return `round 3`, `rounds 3 to 5`."""
+    """Return round numbers as text: `round 3`, `rounds 3 to 5`."""
     low, high = min(numbers), max(numbers)
     return f"round {low}" if low == high else f"rounds {low} to {high}"
 
 
 def behind(waiters: Sequence[NodeId], roots: Sequence[NodeId]) -> str:
-    """Return `; 4, 5 and 6 wait behind it`, or an empty text."""
+    """Return a phrase about nodes that wait behind others: `; 4, 5 and 6 wait behind it`, or an empty text."""
     if not waiters:
         return ""
     return f"; {listed(waiters)} wait{'s' if len(waiters) == 1 else ''} behind {'it' if len(roots) == 1 else 'them'}"
 
 
 def for_whom(wait: WaitNow) -> str:
-    """Return the lack of a wait: `1`, `1 or 2`, `1 and 2`, `2 of 1, 2 and 5`."""
+    """Return the nodes for which a wait needs messages, as text: `1`, `1 or 2`, `1 and 2`, `2 of 1, 2 and 5`."""
     return lacking(sorted(wait.awaited), wait.short, room=wait.what is WaitKind.ROOM)
 
 
 def lacking(sources: Sequence[NodeId], short: int, *, room: bool) -> str:
-    """Return the lack of a node that needs messages of `short` of `sources`, or `room` in their mailboxes."""
+    """Return a phrase: the node lacks messages of `short` of `sources`, or `room` in their mailboxes."""
     if room:
         return f"room at {listed(sources)}"
     if short >= len(sources):
@@ -58,12 +58,12 @@ def lacking(sources: Sequence[NodeId], short: int, *, room: bool) -> str:
 
 
 def arrows(edges: Iterable[Edge]) -> str:
-    """Return `2->3 and 3->2`."""
+    """Return edges as text: `2->3 and 3->2`."""
     return listed(f"{src}->{dst}" for src, dst in edges)
 
 
 def entry(events: Collection[int | None]) -> str:
-    """Return ` (events[2])` if all of `events` are that one entry of the scenario, else an empty text."""
+    """Return ` (events[2])` if all of `events` are the same entry of the scenario, else an empty text."""
     known = {event for event in events if event is not None}
     return f" (events[{min(known)}])" if len(known) == len(events) == 1 else ""
 
@@ -79,13 +79,13 @@ def core_links(names: Collection[str], *, past: bool = False) -> str:
 
 
 def until(ends_ns: Sequence[int | None], never: str = "for good") -> str:
-    """Return `until 20 s`, or `never` if one of the outages has no end."""
+    """Return the end of outages as text: `until 20 s`, or `never` if one of them has no end."""
     known = [ns for ns in ends_ns if ns is not None]
     return f"until {seconds(max(known))}" if len(known) == len(ends_ns) else never
 
 
 def back(ends_ns: Sequence[int | None], *, many: bool, hoped: bool) -> str:
-    """Return `returns at 12 s`, or `does not return`; with `hoped`, `may return until 12 s`."""
+    """Return a phrase about a return: `returns at 12 s`, `does not return`; with `hoped`, `may return until 12 s`."""
     known = [ns for ns in ends_ns if ns is not None]
     if len(known) < len(ends_ns):
         return f"{'do' if many else 'does'} not return"
@@ -95,7 +95,7 @@ def back(ends_ns: Sequence[int | None], *, many: bool, hoped: bool) -> str:
 
 
 def span(ids: Collection[NodeId]) -> str:
-    """Return `node 4`, `nodes 0 to 3 and 6`: three or more in a row by their ends."""
+    """Return node ids as text, three or more in a row by their ends: `node 4`, `nodes 0 to 3 and 6`."""
     rows = groupby(enumerate(sorted(ids)), lambda each: each[1] - each[0])  # in a row, both go up by one
     runs = [[node for _, node in row] for _, row in rows]
     parts: list[object] = [part for run in runs for part in ([f"{run[0]} to {run[-1]}"] if len(run) > 2 else run)]

@@ -88,7 +88,10 @@ def needs_torch(scenario: Scenario) -> bool:
 
 
 def resending(scenario: Scenario) -> ResendPolicy | None:
-    """Return the rule for sending unacknowledged messages again; None if the delivery has no acknowledgements."""
+    """Return the policy for repeating unacknowledged messages.
+
+    None if the scenario's delivery has no acknowledgements.
+    """
     delivery = scenario.delivery
     if not isinstance(delivery, AcknowledgedDelivery):
         return None
@@ -109,7 +112,7 @@ class Blueprint:
 
     @classmethod
     def of(cls, scenario: Scenario) -> Blueprint:
-        """Build the blueprint of `scenario`. Raises InputError where parts of the scenario do not fit."""
+        """Build the blueprint of `scenario`. Raises InputError if parts of the scenario do not fit together."""
         streams = Streams(scenario.seed)
         try:
             network = build_network(scenario)
@@ -137,7 +140,7 @@ class Blueprint:
         return by_node(self.schedule)
 
     def events_of(self, node: NodeId) -> list[CompiledEvent]:
-        """Return the scheduled events that take effect at `node`, as `netdfl.host.injection` defines them."""
+        """Return the scheduled events that act at `node`."""
         return self._by_node.get(node, [])
 
     def keeps_state(self, node: NodeId) -> bool:
@@ -150,18 +153,18 @@ class Blueprint:
 
     @property
     def emulates_messages(self) -> bool:
-        """Whether links act on messages above the real transport: rules exist, and packets do not carry them out."""
+        """Whether link rules act on whole messages above the real transport, and not on packets."""
         scripted = any(event.acts_on_links or event.names_messages for event in self.schedule)
         layer = self.scenario.world.loss_layer
         return layer == "message" and (bool(self.scenario.links) or scripted)
 
     @property
     def node_ids(self) -> range:
-        """All nodes; a server is the last."""
+        """The ids of all nodes; a server has the last one."""
         return range(self.network.num_nodes)
 
     def possible_neighbors(self, node: NodeId) -> frozenset[NodeId]:
-        """Return the nodes with which `node` may ever exchange messages: all, where the graph varies."""
+        """Return the nodes with which `node` may ever exchange messages; all nodes if the graph varies."""
         if self.network.topology.time_varying:
             return frozenset(self.node_ids) - {node}
         edges = self.network.topology.graph(0).edges
@@ -169,13 +172,13 @@ class Blueprint:
 
     @cached_property
     def _links_used(self) -> frozenset[Edge] | None:
-        """The links of a graph with one-way links; None if every link works both ways."""
+        """The edges of a graph that has one-way edges; None if every edge works in both directions."""
         topology = self.network.topology
         return used_links(self.scenario, topology) if topology.directed else None
 
     @cached_property
     def mutual(self) -> Mapping[NodeId, Sequence[NodeId]] | None:
-        """The nodes to which links work both ways, by node; None: all nodes. Cached: it visits every link."""
+        """The nodes with edges in both directions, by node; None: all nodes. Cached, because it visits every edge."""
         links = used_links(self.scenario, self.network.topology)
         if links is None:
             return None
@@ -186,7 +189,7 @@ class Blueprint:
         return found
 
     def admission(self, node: NodeId, mailbox: Mailbox) -> Admission:
-        """Return the admission of messages to `node`, whose parts have said what they take from its `mailbox`."""
+        """Return the check of messages to `node`; `mailbox` must know its handlers already."""
         bilateral = self.algorithm.family == "bilateral"
         asked = {
             Kind.DATA: True,
@@ -202,12 +205,12 @@ class Blueprint:
         return Admission(self.scenario.rounds, senders, self.possible_neighbors(node), asked, mailbox.handles)
 
     def can_ask(self, node: NodeId, peers: Iterable[NodeId]) -> bool:
-        """Return whether links work both ways between `node` and all `peers`, so that questions get answers."""
+        """Return whether edges lead in both directions between `node` and all `peers`, so that queries get answers."""
         links = self._links_used
         return links is None or all((node, peer) in links and (peer, node) in links for peer in peers)
 
     def joining(self, node: NodeId, round: int, weight: int) -> JoinPlan:
-        """Return how `node`, which lost its state, joins in `round` or later: its round, peers and weight.
+        """Return the plan by which `node`, which lost its state, joins in `round` or later.
 
         It asks the peers in order, beginning with the next higher id.
         """
@@ -217,33 +220,36 @@ class Blueprint:
         return JoinPlan(round=round, peers=tuple(peers), weight=weight if is_push(self.scenario) else None)
 
     def held_weight(self, node: Node) -> float | None:
-        """Return the push-sum weight that is the node's alone, for a crash's event; None if it has no meaning."""
+        """Return the push-sum weight that only this node holds, for the record of a crash.
+
+        None if it has no meaning.
+        """
         summed = self.scenario.delivery.kind == "running_sums"
         return node.held_weight if is_push(self.scenario) and not summed else None
 
     @property
     def push(self) -> bool:
-        """Whether messages are shares of mass."""
+        """Whether messages carry shares of push-sum mass."""
         return self.algorithm.family != "server" and bool(self.algorithm.mixing.push)
 
     @property
     def evaluated(self) -> range:
-        """The nodes whose models are averaged and judged: all, or the server alone."""
+        """The nodes whose models are averaged and evaluated: all, or only the server."""
         server = self.network.server
         return range(self.network.num_nodes) if server is None else range(server, server + 1)
 
     def view(self, node: NodeId, round: int, gone: frozenset[NodeId]) -> View:
-        """Return the view that `node` has of `round`, without the peers that it takes for gone."""
+        """Return the view of `round` that `node` has, without peers that it considers gone."""
         view = self.network.view(node, round)
         return without(view, gone, keep="columns" if self.push else "rows") if gone else view
 
     def evaluates(self, round: int) -> bool:
-        """Return whether models are judged at the end of `round`."""
+        """Return whether models are evaluated at the end of `round`."""
         every = self.scenario.evaluation.every
         return (round + 1) % every == 0 or round + 1 == self.scenario.rounds
 
     def keeps_models(self, round: int) -> bool:
-        """Return whether every node's model is kept at the end of `round`.
+        """Return whether every node's model is saved at the end of `round`.
 
         Only the last round's models are kept, where the scenario asks or all are small.
         """
@@ -258,7 +264,7 @@ class Blueprint:
         return isinstance(self.scenario.task, Training) and nbytes <= KEPT_BYTES
 
     def mailbox(self) -> Mailbox:
-        """Make the mailbox of one node; in the simulated world all messages are in one memory anyway."""
+        """Create the mailbox of a node; in the simulated world its size in bytes is not limited."""
         stale, bounds = self.algorithm.wait.stale, self.bounds
         if self.scenario.world.kind == "simulated":
             return Mailbox(keep_late=self.push, stale=stale)
@@ -271,7 +277,7 @@ class Blueprint:
 
     @cached_property
     def bounds(self) -> MemoryBounds:
-        """The most that a real node keeps of what others send."""
+        """The memory limits of a real node for data that others send."""
         return bounds_of(self.scenario, self.network, self.problem.dim)
 
     def node(
@@ -291,7 +297,7 @@ class Blueprint:
         still: Callable[[], bool],
         epoch: int = 0,
     ) -> Node:
-        """Build one node, ready to run. What comes for it goes to `sink`, which stands before its `mailbox`."""
+        """Build a node that is ready to run. Its messages go to `sink`, which passes them on to its `mailbox`."""
         task = self.problem.idle() if node == self.network.server else self.problem.task(node, device)
         return Node(
             id=node,

@@ -38,32 +38,32 @@ if TYPE_CHECKING:
 
 
 class NodeTransport(Transport, Protocol):
-    """A transport with the further methods that a real node's host needs."""
+    """A transport with the additional methods that a real node's host needs."""
 
     async def start(self) -> str:
-        """Listen; return the address. Raises MachineError."""
+        """Start to listen; return the address. Raises MachineError."""
         ...
 
     def begin(self) -> None:
-        """Note that the fleet's time has begun."""
+        """Signal that the fleet's time has begun."""
         ...
 
     def set_peer(self, node: NodeId, address: str, epoch: int = 0) -> None:
-        """Reach `node` at `address` from now on."""
+        """Send to `node` at `address` from now on."""
         ...
 
     def set_gone(self, node: NodeId) -> None:
-        """Give up `node` until the next `set_peer`."""
+        """Mark `node` as gone until the next `set_peer`."""
         ...
 
     async def hand_over(self) -> None:
-        """Let sent messages go, settle the others as `in_flight`, and send no more: a crash follows."""
+        """Let sent messages leave, give the others the fate `in_flight`, and send no more, because a crash follows."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """The address of a real node, `host:port` (port 0: any), and the run whose messages it accepts.
+    """The address of a real node, `host:port` (port 0: any), and the identity of the run whose messages it accepts.
 
     Calls prove the fleet's `secret`; None: it has none.
 
@@ -90,7 +90,7 @@ def make_transport(
     ledger: Ledger,
     services: Sequence[Service] = (),
 ) -> tuple[NodeTransport, Meter]:
-    """Return the transport of `node` in its life `epoch`, and the meter of its emulated links.
+    """Return the transport of `node` in its life `epoch`, and the delay meter of its emulated links.
 
     Its server answers `services` too.
     """
@@ -151,7 +151,7 @@ _DIGITS = 16
 
 
 class PausableSink:
-    """A sink in front of a mailbox. While it is closed it takes no messages, and senders keep theirs."""
+    """A sink in front of a mailbox. While it is closed it takes no messages, and they wait at their senders."""
 
     def __init__(
         self,
@@ -171,23 +171,23 @@ class PausableSink:
         self.closed = False
 
     def prepare(self, round: int) -> None:
-        """Find out who may send in `round` and the next one."""
+        """Look up the nodes that may send in `round` and the next one."""
         if self._admission is not None:
             self._admission.prepare(round)
 
     def close(self) -> None:
-        """Take no messages from now on."""
+        """Close the sink: take no messages until it is opened."""
         self.closed = True
 
     def open(self) -> None:
-        """Take messages again."""
+        """Open the sink: take messages again."""
         self.closed = False
         waiters, self._waiters = self._waiters, []
         for callback in waiters:
             callback()
 
     def deliver(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
-        """Take the messages, or none while closed."""
+        """Pass the messages to the mailbox; take none while closed."""
         if self.closed:
             return [None] * len(messages)
         for message in messages:
@@ -213,7 +213,7 @@ class PausableSink:
         return NOT_ADMITTED
 
     def when_room(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when the mailbox has room, or the sink opens."""
+        """Call `callback` once the mailbox has room, or the sink opens."""
         if self.closed:
             self._waiters.append(callback)
         else:

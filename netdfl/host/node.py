@@ -60,7 +60,7 @@ EXIT_TRAINING, EXIT_DISK = 5, 4
 
 @dataclass(frozen=True, kw_only=True)
 class NodeParts:
-    """The parts that a world gives to a node.
+    """The parts that a world gives to a node's host.
 
     `recorder` records what the node does, `journal` what happens to it. `report` sends reports to the supervisor.
     `elsewhere` takes changes of links at the begin of this node's rounds. `begins`, used where time is virtual, is
@@ -85,7 +85,7 @@ class NodeParts:
 
 
 def most_kept(blueprint: Blueprint) -> int:
-    """Return how many of its messages a node keeps, to send one again where that ends a stall."""
+    """Return the number of sent messages that a node keeps, so that it can repeat one to end a stall."""
     return MOST_KEPT if blueprint.scenario.wait.on_stall == "resend" else 0
 
 
@@ -98,7 +98,7 @@ class NodeHost:
     def __init__(
         self, blueprint: Blueprint, node: NodeId, life: Life, parts: NodeParts, crashed: Callable[[], None]
     ) -> None:
-        """Prepare the node; nothing runs yet. `crashed` is called when the schedule has the node crash."""
+        """Prepare the node without starting it. `crashed` is called when the schedule makes the node crash."""
         self.blueprint, self.id, self.life, self.parts = blueprint, node, life, parts
         self.clock, self.report, self.worker = parts.clock, parts.report, parts.worker
         self.worker.factor = 1.0
@@ -138,7 +138,7 @@ class NodeHost:
         self.parts.ledger.refused((message.src, self.id), FOREIGN, why, message.round)
 
     def _events(self) -> list[CompiledEvent]:
-        """Return the scheduled events of this node, with changes of links if they act in this process."""
+        """Return the scheduled events of this node, including link changes if they are applied in this process."""
         own = self.blueprint.events_of(self.id)
         return own if self.parts.elsewhere is not None else [event for event in own if not event.acts_on_links]
 
@@ -148,7 +148,7 @@ class NodeHost:
     # its course
 
     def begin(self, start: Start) -> None:
-        """Begin to run: the fleet's time has begun now, or earlier if this is a later life."""
+        """Start the life: the fleet's time has begun now, or earlier if this is a later life."""
         self.node.catch_up, self.node.without = start.catch_up, start.without
         if self._remembered is not None:
             recall(self.node, self._remembered)
@@ -159,7 +159,7 @@ class NodeHost:
         self.started.set()
 
     async def live(self) -> None:
-        """Run every remaining round. Raises TrainingError, RunError."""
+        """Run every remaining round. Raises TrainingError or RunError."""
         try:
             await self.gate.run(self.node.run())
         finally:
@@ -170,14 +170,14 @@ class NodeHost:
         self.progress()
 
     def beside(self) -> Iterator[Callable[[], Coroutine[Any, Any, None]]]:
-        """Yield the coroutines that run beside the node from the common start on."""
+        """Yield the coroutines that run concurrently with the node, from the common start on."""
         if self.node.heartbeats is not None:
             yield self.node.heartbeats.run
         if self.probing is not None:
             yield self.probing.run
 
     def fall_silent(self) -> None:
-        """End this life: cancel its events, and send nothing again."""
+        """Cancel the events of this life, and repeat no more messages."""
         self.injection.end()
         if self.node.delivery is not None:
             self.node.delivery.close()
@@ -194,12 +194,12 @@ class NodeHost:
         return EXIT_TRAINING if kind == "training_error" else 1
 
     def told(self, error: BaseException) -> BaseException:
-        """Return the error to report: where a user's own code raised it, one that says so."""
+        """Return the error to report: an OwnCodeError if a user's own code raised it, else the error itself."""
         return theirs(error, f"round {self.round}: ") or error
 
     @property
     def round(self) -> int:
-        """The current round, or the one to begin with; after the last round, the last."""
+        """The current round, or the first one before the start; after the end, the last round."""
         if self.node.round >= 0 or self.node.kept is None:
             return max(self.node.round, 0)
         return min(self.node.kept.round, self.node.num_rounds - 1)
@@ -226,14 +226,14 @@ class NodeHost:
     # hooks
 
     async def begin_round(self, round: int) -> None:
-        """Carry out the events scripted for this node's round."""
+        """Carry out the events scheduled for this round of the node."""
         if self.parts.begins is not None:
             self.parts.begins(round, self._train_loss)
         self.door.prepare(round)
         await self.injection.begin_round(round)
 
     async def end_round(self, state: NodeState, view: View, weight: float) -> None:
-        """Keep the state if it may be needed, and hand over the model if it is judged or kept."""
+        """Store the state if it may be needed, and hand over the model if it is to be evaluated or saved."""
         cpu_s, self.worker.cpu_s = self.worker.cpu_s, None
         if cpu_s is not None and self.parts.device == "cpu":
             self.parts.recorder.metrics(self.clock.now_ns(), self.id, view.round, {"train_cpu_s": cpu_s})
@@ -248,7 +248,7 @@ class NodeHost:
     # orders
 
     def obey(self, order: Order) -> None:
-        """Carry out one order; the driver handles `Stop`."""
+        """Carry out an order; the order `Stop` is handled by the driver."""
         match order:
             case Peers(addresses):
                 self._meet(addresses)
@@ -264,9 +264,9 @@ class NodeHost:
                 self._recover(order)
 
     def _meet(self, addresses: Mapping[NodeId, str]) -> None:
-        """Set the addresses of the other nodes.
+        """Store the addresses of the other nodes.
 
-        Nodes missing from the first list are gone: a resumed run left them down.
+        A node that the first list lacks was down when the run was resumed, so it is gone.
         """
         for node, address in addresses.items():
             if node != self.id:
@@ -277,20 +277,20 @@ class NodeHost:
         self._has_met = True
 
     def _lose(self, node: NodeId) -> None:
-        """Neither wait for `node` nor send to it, until it returns."""
+        """Stop waiting for `node` and sending to it, until it returns."""
         if self.started.is_set():
             self.tell("gone", peer=node)
         self.node.waits.set_gone(node)
         self.parts.transport.set_gone(node)
 
     def _welcome(self, back: Returned) -> None:
-        """Reach a returned node at its new address."""
+        """Resume exchange with a returned node at its new address."""
         self.tell("returned", peer=back.node)
         self.parts.transport.set_peer(back.node, back.address, back.epoch)
         self.node.waits.set_returned(back.node)
 
     def _recover(self, order: Recover) -> None:
-        """Stop waiting for some nodes, and send some messages again if they are still kept."""
+        """Stop waiting for some nodes, and repeat some messages if they are still kept."""
         if order.skip:
             self.node.waits.skip(frozenset(order.skip))
         for again in order.again:
@@ -300,7 +300,7 @@ class NodeHost:
                 task.add_done_callback(self._sending.discard)
 
     def account(self, *, ended: bool = False, flying: Flying | None = None, stack: str = "") -> Account:
-        """Return an account of what the node does now, made by `give_account`."""
+        """Return an account of the node's current activity, for the diagnosis."""
         return give_account(
             self.node,
             self.parts.outgoing,
@@ -315,7 +315,7 @@ class NodeHost:
     # what the schedule does
 
     def happen(self, event: CompiledEvent) -> None:
-        """Carry out an event."""
+        """Carry out a scheduled event."""
         match event.action:
             case "crash":
                 self._crash(event)
@@ -331,7 +331,7 @@ class NodeHost:
                 self.parts.elsewhere(event)
 
     def _crash(self, event: CompiledEvent) -> None:
-        """Stop for good: neither compute, nor read, nor send."""
+        """Stop this life for good: no computing, reading or sending."""
         if self.crash is None:
             self.crash = Crashed(
                 at_ns=self.clock.now_ns() if event.at_ns is None else event.at_ns,
@@ -354,7 +354,7 @@ class NodeHost:
             self.gate.open()
 
     def _stand(self) -> None:
-        """Neither compute nor read, and lose nothing."""
+        """Pause: stop computing and reading, without losing anything."""
         self.gate.close()
         self.worker.pause()
         self.door.close()
@@ -399,7 +399,7 @@ class NodeHost:
         self.node.waits.set_returned(peer)
 
     def _make_probing(self) -> DeadlockProber | None:
-        """Return the probing of deadlocks, if the scenario asks for it or no supervisor watches the fleet."""
+        """Return a prober for deadlocks, if the scenario asks for one or no supervisor watches the fleet."""
         wait = self.blueprint.scenario.wait
         after_ns = wait.probes if isinstance(wait.probes, int) else None
         if wait.probes == "auto" and not self.parts.launched:

@@ -50,7 +50,7 @@ Fuse: TypeAlias = Callable[[Sequence[Stage]], tuple[LinkRule, ...]]
 
 @dataclass(slots=True)
 class _NodeStage:
-    """A node's uplink or downlink, which all its links share, with the value that is set."""
+    """A node's uplink or downlink, shared by all its links, with its current value."""
 
     stage: NodeLink
     value: EffectiveValue
@@ -87,7 +87,7 @@ class CoreLinks(Protocol):
 
 
 class Links:
-    """Every path of a fleet. A path is made at its first use, with the changes that are in force then.
+    """The paths of a whole fleet. A path is built at its first use, including the changes in force at that time.
 
     An instance can be pickled, with the state of every rule.
     """
@@ -186,26 +186,29 @@ class Links:
         return self._between(edge, own, (), tuple)
 
     def _over_uplink(self, edge: Edge, uplink: SharedLink, own: tuple[Stage, ...]) -> tuple[LinkRule, ...]:
-        """Return the stages of all edges of a node with the same entries: on graphs that change, these are many."""
+        """Return the stages behind an uplink that all edges of a node with the same scenario entries share.
+
+        On graphs that change there are many such edges.
+        """
         alike = edge[0], self._spec.entries(edge)
         if alike not in self._over_uplinks:
             self._over_uplinks[alike] = (FairStage(self._network, edge, [uplink], judges=()), *own)
         return self._over_uplinks[alike]
 
     def forget(self, src: NodeId, dst: NodeId) -> None:
-        """Discard the path from `src` to `dst`, whose stages all rest; the next use makes a new one."""
+        """Discard the path from `src` to `dst`, whose stages hold nothing; the next use builds a new one."""
         self._paths.pop((src, dst), None)
         self._values.pop((src, dst), None)
 
     def _alike(self, edge: Edge) -> tuple[Stage, ...] | None:
-        """Return the own stages of all links with the same entries as `edge`; None where each link needs its own."""
+        """Return the stages that all links with the same entries as `edge` share; None if each link needs its own."""
         entries = self._spec.entries(edge)
         if entries not in self._stateless:
             self._stateless[entries] = same_for_all(*self._own_rules(edge))
         return self._stateless[entries]
 
     def apply(self, event: CompiledEvent, now_ns: int) -> list[StageOutcome]:
-        """Make a `set` or `unset` at a time; return its effect on the units in the stages, in order.
+        """Apply a `set` or `unset` event at `now_ns`; return its effect on the units in the stages, in order.
 
         Events by round are part of the paths from the start, and crashes and pauses of nodes do not change links: both
         have no effect here.
@@ -269,7 +272,7 @@ class Links:
         return path
 
     def _between(self, edge: Edge, own: Sequence[Stage], last: Sequence[LinkRule], fuse: Fuse) -> Path:
-        """Return the path over the link's `own` stages and the up- and downlink of its ends."""
+        """Return the path: the sender's uplink, the link's stages `own`, the receiver's downlink, the stages `last`."""
         uplink, downlink = self._node_stage(edge[0], "uplink"), self._node_stage(edge[1], "downlink")
         way = None if self._core is None else self._core.way(edge)
         core: Sequence[SharedLink] = () if way is None else way.links
@@ -285,12 +288,12 @@ class Links:
         return path
 
     def shared_downlink(self, node: NodeId) -> SharedLink | None:
-        """Return the downlink of `node`, if flows share it."""
+        """Return the downlink of `node` if its messages share the rate; else None."""
         link = self._node_stage(node, "downlink")
         return link if isinstance(link, SharedLink) else None
 
     def _own_rules(self, edge: Edge) -> OwnRules:
-        """Return the rules of `edge` before any event, made once for all links with the same entries."""
+        """Return the rules of `edge` before any event, cached for all links with the same entries."""
         entries = self._spec.entries(edge)
         rules = self._rules.get(entries)
         if rules is None:
@@ -315,6 +318,6 @@ class Links:
         return _NodeStage(stage, value)
 
     def _is_fair(self, node: NodeId, key: str) -> bool:
-        """Whether flows share a node's link; a link that only events give a rate is as the first of them says."""
+        """Return whether messages share a node's link; if only events set its rate, the first of them decides."""
         said = getattr(self._spec.node(node), key) or self._node_changes.get((node, key))
         return getattr(said and said.build(), "sharing", None) == "fair"

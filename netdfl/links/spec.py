@@ -26,7 +26,7 @@ from netdfl.links.selectors import Groups, Selector, is_edges, nearest, parse_ed
 
 @dataclass(frozen=True, slots=True)
 class LinkKey:
-    """The definition of a link's key.
+    """The definition of one rule that a link can have, such as `loss` or `latency`.
 
     `table` holds the functions by name, `key` is the scenario's key for this name, `default` the name without it, and
     `short` the parameter that the short form sets.
@@ -56,16 +56,16 @@ LINK_KEYS = ("state", *(name for name in SLOTS if name not in NODE_KEYS))
 
 @runtime_checkable
 class Buildable(Protocol):
-    """A part of a link in the form of the scenario's own model."""
+    """A part of a link as the scenario's own model describes it."""
 
     def maker(self) -> Callable[..., object]:
-        """Return a function from a context to the part with its parameters from the scenario."""
+        """Return a function that builds the part with the scenario's parameters, given a context."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LinkPart:
-    """A part of a link with its parameters read. Two are equal if their slots are and both `means` are.
+    """A part of a link (such as its loss or its latency) with its checked parameters.
 
     A loss model has a state, so `build` makes one for each link; all links share the other parts.
     """
@@ -81,7 +81,7 @@ class LinkPart:
 
 
 def choose(slot: str, value: object) -> LinkPart | None:
-    """Return the part that `value` means for the key `slot`; None for `none` or null.
+    """Return the part that `value` describes for the rule `slot`; None for `none` or null.
 
     `value` is the short form (`5%`, `20ms`, `10Mbit`), a mapping, or a part that was read already. Raises ValueError
     with the key's name for a value without a meaning, and for parameters out of range.
@@ -117,7 +117,7 @@ def read_parameters(function: Callable[..., object], written: Mapping[str, objec
 
 @cache
 def _model_of(function: Callable[..., object]) -> type[BaseModel]:
-    """Make a model of the parameters that a scenario can write."""
+    """Return a pydantic model of the function's parameters that a scenario can set."""
     written = (p for p in inspect.signature(function, eval_str=True).parameters.values() if p.kind is p.KEYWORD_ONLY)
     fields: dict[str, Any] = {p.name: (p.annotation, ... if p.default is p.empty else p.default) for p in written}
     return create_model(function.__name__, __config__={"extra": "forbid"}, **fields)
@@ -125,7 +125,7 @@ def _model_of(function: Callable[..., object]) -> type[BaseModel]:
 
 @dataclass(frozen=True, slots=True)
 class LinkSpec:
-    """The rules of one link; None for a key without a rule."""
+    """The rules of one link, by their names; None where the link has no such rule."""
 
     state: str = "up"
     loss: LinkPart | None = None
@@ -138,7 +138,7 @@ class LinkSpec:
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """The rules that all links of one node share."""
+    """The rules of one node's uplink and downlink, which all its links share."""
 
     uplink: LinkPart | None = None
     downlink: LinkPart | None = None
@@ -150,7 +150,7 @@ class LinksSpec:
     __slots__ = ("_all_entries", "_for_all", "_links", "_nodes", "groups", "num_nodes")
 
     def __init__(self, block: Mapping[str, Mapping[str, object]], groups: Groups, num_nodes: int) -> None:
-        """Read all of `block`. Raises ValueError that begins with the entry's selector."""
+        """Parse `block`. Raises ValueError with a message that begins with the faulty entry's selector."""
         self.groups = groups
         self.num_nodes = num_nodes
         self._links: list[tuple[Selector, dict[str, object]]] = []
@@ -183,7 +183,7 @@ class LinksSpec:
 
     @property
     def is_uniform(self) -> bool:
-        """Whether every entry applies to all links and nodes."""
+        """Whether every entry applies to all links or all nodes."""
         return len(self._links) == self._for_all and all(rank == 0 for rank, _, _ in self._nodes)
 
     @property
@@ -192,7 +192,7 @@ class LinksSpec:
         return any(entry.get("downlink") is not None for _, _, entry in self._nodes)
 
     def entries(self, edge: Edge) -> tuple[int, ...]:
-        """Return the numbers of the entries that apply to `edge`, in the order in which they override one another."""
+        """Return the numbers of the entries that apply to `edge`, later ones overriding earlier ones."""
         if len(self._links) == self._for_all:
             return self._all_entries
         return tuple(number for number, (selector, _) in enumerate(self._links) if edge in selector)

@@ -101,7 +101,7 @@ class RefusalLimiter:
         self._seen: Counter[tuple[NodeId | None, FateReason]] = Counter()
 
     def count(self, reason: FateReason, src: NodeId | None = None) -> int:
-        """Count one refusal of `src` (None: a stranger).
+        """Count one refusal of `src` (None: a stranger); return how many refusals a row is now due for, 0 for no row.
 
         Return how many refusals a row is now due for, 0 for no row.
         """

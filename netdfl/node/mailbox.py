@@ -89,7 +89,7 @@ class Mailbox:
         self._other: dict[Kind, Callable[[Message], Fate | None]] = {}
 
     def on(self, kind: Kind, handler: Callable[[Message], Fate | None]) -> None:
-        """Pass messages of `kind` to `handler` instead of storing them.
+        """Pass messages of `kind` to `handler` instead of storing them. A handler returns None to make the sender wait.
 
         A handler returns None to make the sender wait.
         """

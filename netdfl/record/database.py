@@ -54,7 +54,7 @@ _LOCKED = ("autoinstall_known_extensions", "autoload_known_extensions", "enable_
 
 
 def connect(store: Path, writes: Path | None = None) -> DuckDBPyConnection:
-    """Open an empty database that may read the folder `store`, write the file `writes`, and open nothing else."""
+    """Open an empty database that may read only the folder `store`, and write only the file `writes`."""
     import duckdb
 
     database = duckdb.connect()
@@ -66,7 +66,10 @@ def connect(store: Path, writes: Path | None = None) -> DuckDBPyConnection:
 
 
 def most_memory(store: Path) -> int:
-    """Return the bytes of memory in which the tables of a store are read: few bytes can stand for very many rows."""
+    """Return the bytes of memory to allow for reading the tables of a store.
+
+    Few bytes on disk can stand for very many rows.
+    """
     return LEAST_MEMORY + MEMORY_A_BYTE * sum(file.stat().st_size for file in store.glob("*") if file.is_file())
 
 
@@ -91,23 +94,23 @@ def _locked(database: DuckDBPyConnection) -> DuckDBPyConnection:
 
 
 def _hide_progress(database: DuckDBPyConnection) -> None:
-    """Show no progress of slow queries: it would stand amid a command's own output.
+    """Turn off DuckDB's progress bar for slow queries, which would appear amid a command's output.
 
-    Where progress is off already, set nothing: in Jupyter without ipywidgets DuckDB refuses even that setting.
+    If progress is off already, set nothing: in Jupyter without ipywidgets DuckDB refuses even that setting.
     """
     if database.execute("SELECT current_setting('enable_progress_bar')").fetchall() != [(False,)]:
         database.execute("SET enable_progress_bar = false")
 
 
 class RowFiles(NamedTuple):
-    """The files with a table's rows: JSON lines, and segments in Parquet."""
+    """The files with a table's rows: JSON lines, and segments as Parquet files."""
 
     lines: Sequence[Path]
     segments: Sequence[Path]
 
 
 def view(table: TableName | TotalsName, pieces: RowFiles, num_nodes: int) -> str:
-    """Return a query for the rows of `table` in `pieces`: whole rows of nodes below `num_nodes`.
+    """Return an SQL query for the rows of `table` in `pieces`, limited to nodes below `num_nodes`.
 
     A torn line is read as a row of nulls; a number that does not fit its column is read as null.
     """
@@ -181,7 +184,7 @@ _SOUND: Mapping[TableName | TotalsName, str] = {
 
 
 def quoted(text: str) -> str:
-    """Return `text` as a literal of SQL."""
+    """Return `text` as a literal in SQL."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -190,5 +193,5 @@ def _literals(files: Sequence[Path]) -> str:
 
 
 def _literal(file: Path) -> str:
-    """Return a path as a literal of SQL, with the characters of a glob pattern escaped."""
+    """Return a path as a string literal in SQL, with the special characters of glob patterns escaped."""
     return quoted(str(file).replace("[", "[[]").replace("*", "[*]").replace("?", "[?]"))

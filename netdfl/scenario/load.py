@@ -1,4 +1,4 @@
-"""Load a scenario: YAML, overrides, schema, checks. All mistakes are reported at once, with place and remedy."""
+"""The loading of scenarios: YAML, overrides, schema, checks. All mistakes are reported at once."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def load(
 
 
 def _plain(value: object) -> object:
-    """Convert a Python value to the value that YAML would give: text keys, lists, paths as text."""
+    """Convert a Python value to the form that YAML would give: text keys, lists, paths as text."""
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple | range):
@@ -163,7 +163,7 @@ def _with_underlay(
 
 
 def _with_links(scenario: Scenario, document: Document) -> tuple[Scenario, list[str]]:
-    """Return the scenario with the links of its `links_from` file, and notices. Raises ScenarioError."""
+    """Return the scenario with link rules from its `links_from` file, and notices. Raises ScenarioError."""
     from netdfl.scenario.measured.apply import with_links
 
     try:
@@ -173,6 +173,6 @@ def _with_links(scenario: Scenario, document: Document) -> tuple[Scenario, list[
 
 
 def _without(data: dict[str, object], wrong: frozenset[str], directory: str) -> Scenario:
-    """Return the scenario with stand-ins for its wrong keys, so that its other keys can be checked as well."""
+    """Return the scenario with placeholders for its wrong keys, so that its other keys can be checked as well."""
     left = {key: value for key, value in data.items() if key not in wrong}
     return Scenario.model_validate({**_STAND_INS, **left}, context={"directory": directory})

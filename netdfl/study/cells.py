@@ -1,4 +1,4 @@
-"""The running of cells, each in a process of its own, several at a time; finished ones are kept.
+"""The running of a study's cells, each in a separate process, several at a time; finished ones are kept.
 
 Ctrl-C and SIGTERM end a study at once: first its runs, then itself, with a sentence on its progress.
 """
@@ -28,7 +28,7 @@ from netdfl.study.runners.local import LocalRunner
 
 @dataclass(frozen=True)
 class CellResult:
-    """The result of a cell: its run directory, its exit code, its result (None if it left none), its last words."""
+    """The result of a cell: run directory, exit code, contents of its result (None if missing), last output."""
 
     cell: Cell
     path: Path
@@ -40,18 +40,18 @@ class CellResult:
 
     @property
     def failed(self) -> bool:
-        """Whether the cell has no figures: it could not be run, or broke."""
+        """Whether the cell has no figures, because it could not run or failed."""
         return self.result is None or self.exit_code in (UNUSABLE, BROKE)
 
     @property
     def refused(self) -> bool:
-        """Whether the cell's scenario was refused, so that it never began."""
+        """Whether the cell's scenario was refused, so that it never started."""
         return self.result is None and self.exit_code == UNUSABLE
 
 
 @dataclass(frozen=True)
 class CellJob:
-    """A cell that has to run: its scenario file, its world, and its run directory."""
+    """A cell that must be run: its scenario file, its world, and its run directory."""
 
     scenario: Path
     cell: Cell
@@ -62,7 +62,7 @@ class CellJob:
 
 
 def look(scenario: Path, cells: Sequence[Cell], folder: Path) -> tuple[list[CellResult], list[CellJob]]:
-    """Return the cells that have run, or can't be run, and those that have to run."""
+    """Return the cells that have run or can't be run, and the cells that must be run."""
     found: list[CellResult] = []
     waiting: list[CellJob] = []
     for cell in cells:
@@ -81,13 +81,13 @@ def look(scenario: Path, cells: Sequence[Cell], folder: Path) -> tuple[list[Cell
 
 
 def _place(folder: Path, scenario: Scenario) -> Path:
-    """Return the cell's run directory, which may have the name that an earlier version gave it."""
+    """Return the cell's run directory, whose name may come from an earlier version."""
     known = [folder / each[:16] for each in hashes(scenario)]
     return next((path for path in known if path.exists()), known[0])
 
 
 def check_values(looked: Sequence[CellResult], cells: Sequence[Cell]) -> None:
-    """Raise InputError if a case, or a value that varies, is refused in each of its `cells`: it is a mistake.
+    """Raise InputError if a case, or a varied value, is refused in all of its `cells`, as it must be a mistake.
 
     A value that is refused in some of them conflicts with another value, and is reported when the others run.
     """
@@ -106,7 +106,7 @@ def check_values(looked: Sequence[CellResult], cells: Sequence[Cell]) -> None:
 
 
 def finished(cell: Cell, path: Path) -> CellResult | None:
-    """Return the result of the cell that has run at `path`; None if it has not, or not to its end."""
+    """Return the result of the cell that ran at `path`; None if it has not run to its end."""
     try:
         result = json.loads((path / "result.json").read_text(encoding="utf-8"))
         code = int(path_beside(path, "exit").read_text(encoding="utf-8"))
@@ -164,7 +164,7 @@ def run_all(
 
 
 def _check_places(runner: Runner, waiting: Sequence[CellJob]) -> None:
-    """Raise InputError where fleets would span machines of an engine, from within a run that a runner places."""
+    """Raise InputError if a runner on several machines would start fleets that span machines themselves."""
     spanning = sorted({job.world for job in waiting} & {"slurm", "ray"})
     if spanning and not isinstance(runner, LocalRunner):
         raise InputError(
@@ -187,7 +187,7 @@ SHOW_CURSOR = b"\x1b[?25h"
 
 @dataclass
 class StudyProgress:
-    """The progress of a study, and what runs its cells while it does."""
+    """The progress of a study, and the runner of its cells."""
 
     finished: int = 0
     total: int = 0
@@ -195,14 +195,14 @@ class StudyProgress:
 
     @property
     def words(self) -> str:
-        """The message for a user who interrupts the study."""
+        """The message to a user who interrupts the study."""
         far = f"{self.finished} of {self.total} runs are finished" if self.total else "nothing has been run yet"
         return f"interrupted: {far}; repeat the command to go on from there"
 
 
 @contextmanager
 def ended_by_signals() -> Iterator[StudyProgress]:
-    """End this process at Ctrl-C and SIGTERM, with exit code 130, after the runs of the study have ended.
+    """Make Ctrl-C and SIGTERM end the study's runs, and then this process with exit code 130.
 
     The handler itself ends the process: an exception could get lost in the middle of an import, or be shown.
     """

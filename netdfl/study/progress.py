@@ -1,4 +1,4 @@
-"""How far a study is: `netdfl study DIR`, while its runs come in or afterwards.
+"""The progress of a study, for `netdfl study DIR`, while it runs or afterwards.
 
 A sweep or a reproduction writes its plan beside its runs: which cells it has, and where their runs go. All else is
 read off the runs, so that nothing must be asked of the process that makes them.
@@ -48,7 +48,7 @@ class StudyPlan:
     learning: Sequence[str] = ()
 
     def write(self, file: Path) -> None:
-        """Write the plan. Raises RunError if the disk refuses."""
+        """Write the plan. Raises RunError if it can't be written."""
         data = {
             "schema": SCHEMA,
             "name": self.name,
@@ -95,7 +95,7 @@ def _cell(data: Mapping[str, Any]) -> Cell:
 
 
 def plans_of(folder: Path) -> list[tuple[Path, StudyPlan]]:
-    """Return the plans below `folder`, a folder of a sweep, of one grid or of tables. Raises InputError."""
+    """Return the plans found below `folder`, the folder of a sweep, grid or tables. Raises InputError."""
     files = sorted({*folder.glob(FILE), *folder.glob(f"*/{FILE}"), *folder.glob(f"{TABLES}/*.json")})
     if not files:
         raise InputError(f"{folder} has no study: name the --out of netdfl sweep or reproduce")
@@ -104,7 +104,7 @@ def plans_of(folder: Path) -> list[tuple[Path, StudyPlan]]:
 
 @dataclass(frozen=True)
 class CellState:
-    """The state of one cell; `share` of its rounds are done, `seconds` is how long it took, or is likely to take."""
+    """The state of one cell: `share` of its rounds done, and `seconds`, its actual or estimated duration."""
 
     cell: Cell
     state: State
@@ -122,7 +122,7 @@ class StudyState:
 
     @classmethod
     def of(cls, plan: StudyPlan) -> StudyState:
-        """Look at the runs."""
+        """Determine the states from the plan's run directories."""
         return cls(plan, [_state(cell, plan.folder / run) for cell, run in plan.cells.items()])
 
     def num(self, state: State) -> int:
@@ -159,7 +159,7 @@ class StudyState:
         return max(max(left), sum(left) / (self.plan.jobs or max(1, self.num("running"))))
 
     def lines(self) -> Iterator[str]:
-        """Yield the state in words."""
+        """Yield lines of text that describe the state."""
         numbers = {state: self.num(state) for state in ("failed", "running", "queued")}
         rest = "".join(f", {number} {state}" for state, number in numbers.items() if number)
         yield f"{self.plan.name}: {self.num('finished')} of {len(self.cells)} runs finished{rest}{self._left()}"
@@ -193,7 +193,7 @@ def _state(cell: Cell, path: Path) -> CellState:
 
 
 def _so_far(path: Path) -> tuple[float, float | None]:
-    """Return the share of rounds that a run under way has done, and how long it will take in all (s), if it knows."""
+    """Return the share of rounds that an unfinished run has done, and its estimated total duration in seconds."""
     try:
         status = json.loads((path / "fleet.json").read_text(encoding="utf-8"))
         share = min(1.0, status["rounds_done"] / status["rounds"])
@@ -204,7 +204,7 @@ def _so_far(path: Path) -> tuple[float, float | None]:
 
 
 def duration(seconds: float) -> str:
-    """Return a time in words, no finer than it is known: `40 s`, `12 min`, `3.5 h`."""
+    """Return a duration as text, rounded coarsely: `40 s`, `12 min`, `3.5 h`."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
@@ -218,7 +218,7 @@ def show(
     follow: bool = False,
     wait: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Say how far the studies in `folder` are; with `follow`, again whenever a run begins or ends, until all are over.
+    """Print the progress of the studies in `folder`; with `follow`, repeat it until all have ended.
 
     `tables` writes the tables and figures of a sweep that is not over, from the runs so far. Raises InputError.
     """

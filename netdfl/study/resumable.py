@@ -63,7 +63,7 @@ def drop_checkpoints(path: Path) -> None:
 
 
 def _resumed(path: Path) -> FinishedRun | None:
-    """Resume an interrupted run; return None if it left no checkpoints."""
+    """Resume an interrupted run; return None if it has no checkpoints."""
     if not any((path / CHECKPOINTS).glob("*.safetensors")):
         return None
     try:
@@ -74,7 +74,7 @@ def _resumed(path: Path) -> FinishedRun | None:
 
 
 def rounds_between(scenario: Scenario, disk: Path, jobs: int) -> int | None:
-    """Return the number of local rounds in a checkpoint of this run; None if it writes none or sets the number.
+    """Return the number of local rounds per checkpoint for this run; None if netdfl should not set it.
 
     A run writes checkpoints if it trains a model in the simulated world, if resuming is exact (not with
     `batching: auto`), and if all of them take less than half of the free space on `disk`, shared
@@ -96,7 +96,7 @@ def _is_simulated(scenario: Scenario) -> bool:
 
 
 def _bytes_per_round(scenario: Scenario) -> int:
-    """Return the bytes on disk of one local round of all nodes that train, by their first state."""
+    """Return the bytes on disk that one local round of all nodes takes, estimated from their first state."""
     blueprint = Blueprint.of(scenario)
     task = blueprint.problem.task(0, "cpu")
     assert isinstance(task, Classification)

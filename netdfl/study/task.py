@@ -55,7 +55,7 @@ def run_cell(order: CellOrder, jobs: int, manner: Manner) -> NoReturn:
 
 
 def main(file: str, number: str, parent: str = "") -> NoReturn:
-    """Make one run of the order in `file`."""
+    """Make run `number` of the order in `file`."""
     if parent:
         die_with_parent(int(parent))
     order = StudyOrder.of_json(Path(file).read_text(encoding="utf-8"))

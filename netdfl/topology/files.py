@@ -69,7 +69,7 @@ class Ends:
 
 
 def ends_of(heads: Sequence[str]) -> Ends | None:
-    """Find the columns that name a link's ends: `src` and `dst`, `from_city` and `to_city`, `asn1` and `asn2`, ..."""
+    """Find the two columns that name a link's ends: `src` and `dst`, `from_city` and `to_city`, ..."""
     plain = [re.sub(r"[\W_]", "", head.lower()) for head in heads]
     found = [*_matching(plain, _ENDS, False), *_numbered_ends(plain), *_matching(plain, _SAME, True)]
     return min(found, key=lambda ends: (ends.alike, ends.source), default=None)
@@ -92,7 +92,7 @@ def _numbered_ends(plain: Sequence[str]) -> Iterator[Ends]:
 
 
 def read_graph(file: str) -> Any:
-    """Read a file as a networkx graph with nodes 0 to n - 1: by name if these are the names, else in the file's order.
+    """Read a file as a networkx graph with nodes 0 to n - 1, renumbered if they have other names.
 
     Links of a node with itself, which some formats demand, are left out; `self_loops` counts them.
 
@@ -113,7 +113,7 @@ def read_graph(file: str) -> Any:
 
 
 def self_loops(graph: Any) -> int:
-    """Return how many links of a node with itself were left out when the graph was read."""
+    """Return the number of self loops that were left out when the graph was read."""
     return int(graph.graph.get(_LOOPS, 0))
 
 
@@ -128,7 +128,7 @@ def names_in(graph: Any) -> dict[int, str]:
 
 
 def loops_words(file: str, count: int) -> list[str]:
-    """Return a note on links of nodes with themselves that were left out; none for a count of 0."""
+    """Return a note on self loops that were left out; none for a count of 0."""
     said = f"{count} self-loop{'s are' if count > 1 else ' is'} left out: a node always keeps a share of its own"
     return [f"{file}: {said}"] if count else []
 
@@ -153,7 +153,7 @@ def _json(file: str, text: str) -> Any:
 
 
 def is_node_link(data: object) -> bool:
-    """Whether plain values are a graph in the form of networkx and D3."""
+    """Return whether plain values are a graph in the node-link format of networkx and D3."""
     return isinstance(data, dict) and "nodes" in data and ("links" in data or "edges" in data)
 
 
@@ -166,7 +166,7 @@ def _node_link(file: str, data: Mapping[str, Any]) -> Any:
 
 
 def _gml(text: str) -> Any:
-    """Parse a GML text; parallel links are allowed, because files of the Topology Zoo do not announce theirs."""
+    """Parse a GML text; parallel links are allowed, because files of the Topology Zoo do not declare theirs."""
     if not re.search(r"^\s*multigraph\b", text, flags=re.MULTILINE):
         text = re.sub(r"^(\s*graph\s*\[)", r"\1\n  multigraph 1", text, count=1, flags=re.MULTILINE)
     return nx.parse_gml(text, label="id")
@@ -184,7 +184,7 @@ def _numbered(graph: Any) -> Any:
 
 @dataclass(frozen=True)
 class Edges:
-    """The edges in a file, whether they have a direction, and notes on the file."""
+    """The edges in a file, whether they are directed, and notes for the user."""
 
     pairs: list[list[int]]
     directed: bool = False
@@ -192,7 +192,7 @@ class Edges:
 
 
 def read_edges(file: str, num_nodes: int) -> Edges:
-    """Read the edges of a file: one per line, in its first two columns or below headings that name the ends; or JSON.
+    """Read the edges of a file: one per line, in the first two columns or in columns with known headings; or JSON.
 
     Raises ValueError, with file and line, for other contents and for a file that can be read in two ways.
     """
@@ -240,7 +240,7 @@ def _cells(line: str, mark: str | None) -> list[str]:
 
 
 def _node(cell: str) -> int | None:
-    """Parse the number of a node; pandas writes `3.0` in a column with holes."""
+    """Parse the number of a node, also in the form `3.0`, which pandas writes in columns with empty cells."""
     return int(float(cell)) if re.fullmatch(r"-?\d+(\.0*)?", cell) else None
 
 
@@ -249,7 +249,7 @@ def _node_at(row: Sequence[str], place: int) -> int | None:
 
 
 def _columns(file: str, head: Sequence[str] | None, rows: Sequence[Sequence[str]], num_nodes: int) -> tuple[int, int]:
-    """Choose the two columns of ends. Raises ValueError if a column may be line numbers or nodes."""
+    """Choose the two columns of node numbers. Raises ValueError if a column may be line numbers or nodes."""
     width = min((len(row) for row in rows), default=0)
     if head is not None:
         if (ends := ends_of(head)) is not None:

@@ -52,7 +52,7 @@ def make_app(folder: RunFolder, token: str, *, write: bool = False) -> Starlette
 
 
 class _Pages:
-    """The answers of each address."""
+    """The handlers of the server's routes."""
 
     def __init__(self, folder: RunFolder, token: str, write: bool) -> None:
         self._folder, self._token, self._write = folder, token, write
@@ -157,6 +157,6 @@ def _none() -> Response:
 
 
 def _empty(title: str) -> dict[str, object]:
-    """Return a page without data: it gets them from its address."""
+    """Return a page without data, which it loads from its address."""
     head = {"title": title, "subtitle": "", "verdict": "opening", "reasons": [], "numbers": [], "footer": ""}
     return {"head": head}

@@ -34,7 +34,7 @@ class RunFolder:
         self._look()
 
     def find(self, name: str) -> Path | None:
-        """Return the run with a page's `name`; None if there is none."""
+        """Return the directory of the run with a page's `name`; None if there is none."""
         if name not in self._paths:
             self._look()
         path = self._paths.get(name)

@@ -33,19 +33,19 @@ HEADERS = (
 
 
 class RequestGuard:
-    """A filter that passes a request to `app` if its `Host` and `Origin` are ours and its path begins with the secret.
+    """A filter that passes on only requests with the right `Host`, `Origin` and secret path.
 
     A foreign page that was led to this port by a name of its own has another `Host`; one that sends a request here
     has another `Origin`.
     """
 
     def __init__(self, app: ASGIApp, port: int, token: str) -> None:
-        """Guard `app`, which answers at `port`."""
+        """Guard the application `app`, which is reachable at `port`."""
         self._app, self._token = app, token
         self._hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost")}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or refuse."""
+        """Pass a request on to the application, or refuse it."""
         if scope["type"] != "http":
             return
         refused = self._refused(scope)
@@ -108,7 +108,7 @@ def serve(
 
 
 def serve_beside(root: Path, say: Callable[[str], None]) -> None:
-    """Serve until the standard input ends, and then until each page has got its last data."""
+    """Serve until standard input ends, and then until each open page has received the last data."""
     asyncio.run(_serve(root, 0, say, False, sys.stdin.fileno()))
 
 
@@ -155,7 +155,7 @@ async def _serve(
 
 
 async def _made(root: Path) -> None:
-    """Wait until a starting run has written its first files."""
+    """Wait until a run that is starting has written its first files."""
     from netdfl.collection.finding import is_run
 
     for _ in range(600):
@@ -165,7 +165,7 @@ async def _made(root: Path) -> None:
 
 
 def _ended(server: Server, fd: int) -> None:
-    """End the server at the end of its input."""
+    """Stop the server when its standard input ends."""
     if not os.read(fd, 1 << 10):
         server.should_exit = True
         asyncio.get_running_loop().remove_reader(fd)

@@ -1,4 +1,4 @@
-"""Updates about a run, as often as a small share of a processor allows."""
+"""Updates about a run, sent as often as a small share of a processor permits."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ Event: TypeAlias = bytes
 
 
 def event(name: str, data: bytes) -> Event:
-    """Return an event in the form that browsers read; JSON has no line breaks."""
+    """Return a server-sent event in the form that browsers read."""
     return b"event: " + name.encode() + b"\ndata: " + data + b"\n\n"
 
 
 class RunFeed:
-    """The updates of one run, read once for all pages that show it, and only while there is one."""
+    """The updates of one run, read once for all open pages, and only while there are any."""
 
     def __init__(self, path: Path) -> None:
-        """Watch the run at `path`, which is read when the first page asks."""
+        """Prepare to watch the run at `path`, which is first read when a page asks."""
         self._path = path
         self._parts: dict[str, bytes] = {}
         self._status: bytes | None = None
@@ -50,7 +50,7 @@ class RunFeed:
         self._reading: asyncio.Task[None] | None = None
 
     async def events(self) -> AsyncIterator[Event]:
-        """Yield all known data, then updates, until the run is over and all data were sent."""
+        """Yield all known data, then updates, until the run has ended and all data were sent."""
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
         for known in (self._status and event("status", self._status), self._parts and self._whole(), self._trouble):
             if known:
@@ -94,7 +94,7 @@ class RunFeed:
                 self._say(event("status", text))
 
     async def _tell_data(self) -> None:
-        """Send the parts that have changed since the last time; for an unreadable run, the reason."""
+        """Send the parts of the data that have changed; for an unreadable run, the reason."""
         seen = _sizes(self._path)
         if seen == self._seen:
             return
@@ -128,7 +128,7 @@ def _joined(parts: dict[str, bytes], *, part: bool) -> Event:
 
 
 def _sizes(path: Path) -> object:
-    """Return a value that changes when the run's files change."""
+    """Return a value that changes whenever the run's files change."""
     found = []
     for file in sorted((*path.glob("*"), *path.glob("store/*"), *path.glob("stalls/*"))):
         with suppress(OSError):
@@ -145,7 +145,7 @@ MOST_LETTERS = 2000
 
 
 def log_tail(run: Path, node: int) -> str | None:
-    """Return the end of a node's log; None if it has none, or no plain file. Raises InputError."""
+    """Return the end of a node's log; None if it has none, or not a plain file. Raises InputError."""
     path = run / "logs" / f"{node:03d}.log"
     try:
         return read_plain(path)[-MOST_LOG:]

@@ -132,7 +132,8 @@ class StallMonitor(Protocol):
 class VirtualWorld(Protocol):
     """The additional interface of a world in virtual time, whose complete state is known at any moment.
 
-    Set `begins` before it opens: it is called with each round that a node begins, and the node's last train loss.
+    Set `begins` before the world is opened. The world calls it with each round that a node begins, and with the node's
+    last training loss.
     """
 
     begins: Callable[[NodeId, int, float | None], None]

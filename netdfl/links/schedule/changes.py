@@ -1,4 +1,4 @@
-"""The scheduled changes of links in words, each with its end: a partition is one change, not fourteen links."""
+"""The scheduled link changes as texts for people, where a partition is one change, not fourteen links."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ APART = 4
 
 @dataclass(frozen=True, slots=True)
 class LinkChange:
-    """A change from `begin` to before `end` (None: for good), in ns or rounds; it stands for `times` changes.
+    """A link change from `begin` to before `end` (None: no end), in ns or rounds; counts as `times` changes.
 
     `entry` is the action of entry `source`, by its name in the scenario.
     """
@@ -30,7 +30,7 @@ class LinkChange:
 
     @property
     def when(self) -> str:
-        """The span in words: `20s to 30s`, `round 4 to 5`, `from 20s`."""
+        """The time span as text: `20s to 30s`, `round 4 to 5`, `from 20s`."""
         if self.by_round:
             last = None if self.end is None else self.end - 1
             return f"round {self.begin}" + ("" if last == self.begin else " on" if last is None else f" to {last}")
@@ -41,13 +41,13 @@ class LinkChange:
 
     @property
     def words(self) -> str:
-        """The change in words: `partition 0..3 | 4..7: state down_drop`."""
+        """The change as text: `partition 0..3 | 4..7: state down_drop`."""
         often = f", {self.times:,} times" if self.times > 1 else ""
         return f"{self.entry} {self.where}" + (f": {self.what}" if self.what else "") + often
 
 
 def link_changes(events: Sequence[CompiledEvent]) -> list[LinkChange]:
-    """Return a compiled schedule's changes in order of beginning; an entry with more than `APART` is one change."""
+    """Return the link changes of a compiled schedule in order; an entry with more than `APART` counts as one change."""
     found: list[LinkChange] = []
     going_on: dict[tuple[object, ...], int] = {}
     for event in events:
@@ -99,6 +99,6 @@ def _as_one(group: Sequence[LinkChange]) -> LinkChange:
 
 
 def gather_places(places: Sequence[str]) -> str:
-    """Return the places of many changes in words, or their number."""
+    """Return a text that lists the places of many changes, or their number if there are too many."""
     distinct = list(dict.fromkeys(places))
     return ", ".join(distinct) if len(distinct) <= MOST else f"{len(distinct):,} places"

@@ -44,7 +44,7 @@ _MOST = 500_000
 
 
 class ScheduleError(ValueError):
-    """All faulty entries of a schedule: `problems` holds (index of the entry, its fault)."""
+    """An error with all faulty entries of a schedule: `problems` has the index and the fault of each."""
 
     def __init__(self, problems: Sequence[tuple[int, str]]) -> None:
         """Keep `problems` in the order of the entries."""
@@ -59,7 +59,7 @@ class _ReadEntry(Entry):
 
 
 def compile_events(entries: Sequence[Mapping[str, object]], facts: Facts) -> list[CompiledEvent]:
-    """Return the flat schedule of `entries`: by time, then by round; at one moment, ends come before beginnings.
+    """Compile `entries` to a flat list, sorted by time, then by round; at one moment, ends come before beginnings.
 
     Raises ScheduleError with every entry that is wrong by itself, or, where none is, every one that does not fit the
     others.
@@ -121,7 +121,7 @@ def _meet(first: Block, second: Block) -> bool:
 
 
 def _cross(first: Sequence[Block], second: Sequence[Block]) -> bool:
-    """Whether each partition keeps a pair of nodes together that the other one parts; one way, it parts none."""
+    """Return whether two partitions conflict: each separates a pair of nodes that the other keeps together."""
     one, two = ({node: place for place, block in enumerate(cut) for node in block.src} for cut in (first, second))
     both = sorted(one.keys() & two.keys())
     pairs = {(one[a] == one[b], two[a] == two[b]) for a, b in combinations(both, 2)}
@@ -166,21 +166,21 @@ def _never_sent(events: Sequence[CompiledEvent], facts: Facts) -> Iterable[tuple
 
 
 def _covers(later: CompiledEvent, event: CompiledEvent) -> bool:
-    """Whether `later` acts on all places of `event` (each of its blocks within one of the later)."""
+    """Return whether `later` acts on all links of `event`: each block of `event` lies within a block of `later`."""
     return set(event.nodes) <= set(later.nodes) and all(
         any(_is_within(block, wide) for wide in later.blocks) for block in event.blocks
     )
 
 
 def _is_within(block: Block, wide: Block) -> bool:
-    """Whether `wide` contains each link of `block`; no node has a link with itself."""
+    """Return whether `wide` contains each link of `block`; no node has a link to itself."""
     src = block.src - block.dst if len(block.dst) == 1 else block.src
     dst = block.dst - block.src if len(block.src) == 1 else block.dst
     return src <= wide.src and dst <= wide.dst
 
 
 def _random_lives(entries: Sequence[_ReadEntry]) -> Iterable[tuple[int, str]]:
-    """Yield the entries that crash or restart nodes while another entry does so at random times."""
+    """Yield the entries that crash or restart nodes while another entry crashes the same ones at random times."""
     lives = [entry for entry in entries if entry.action in ("churn", "crash", "restart")]
     for first, second in combinations(lives, 2):
         churn, other = (first, second) if first.action == "churn" else (second, first)
@@ -193,6 +193,6 @@ def _random_lives(entries: Sequence[_ReadEntry]) -> Iterable[tuple[int, str]]:
 
 
 def _lasting(entry: _ReadEntry) -> Sequence[Span]:
-    """Return the spans in which `entry` has its nodes down; a restart is a moment."""
+    """Return the time spans during which `entry` acts on nodes; a restart counts as a moment."""
     moments = [event.at_ns for event in entry.events if event.at_ns is not None]
     return entry.when if entry.action == "churn" else [Span(at_ns, at_ns + 1) for at_ns in moments]

@@ -1,4 +1,4 @@
-"""The shared parts of a schedule's actions: changes are read, and the events of a span are made."""
+"""The common parts of a schedule's actions: reading changes, and making the events of a time span."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ class Entry:
         return self.facts.core.crossing(text)
 
     def nodes(self, written: NodesText) -> tuple[NodeId, ...]:
-        """Return the nodes that `written` names, in ascending order. Raises ValueError for none."""
+        """Return the nodes that `written` names, in ascending order. Raises ValueError if it names none."""
         nodes = tuple(sorted(parse_nodes(written, self.facts.groups, self.facts.num_nodes)))
         if not nodes:
             raise ValueError(f"{written!r} names no node; name one or more, like 3 or 0..2, or remove the event")
         return nodes
 
     def end_of(self, span: Span) -> int:
-        """Return the end of a span in time, at the latest the run's. Raises ValueError where neither is known."""
+        """Return the end of a time span, limited by the run's end. Raises ValueError if neither end is known."""
         stop = span.end if span.end is not None else self.facts.end_ns
         if span.by_round or stop is None:
             raise ValueError("it needs a time to begin and one to end; give from: 0s and to: 60s")
         return stop
 
     def outages(self, place: Edge, up_ns: int, down_ns: int) -> Iterator[tuple[int, int]]:
-        """Yield random outages in the spans, from a stream of the entry and the link or node, which begins up."""
+        """Yield random outages as (begin, end) in ns, keyed by the entry and the link or node, which starts up."""
         rng = self.facts.streams.rng("events", self.source, *place)
         for span in self.when:
             stop = self.end_of(span)
@@ -80,7 +80,10 @@ class Entry:
             yield replace(event, action="unset", at_ns=span.end)
 
     def set_links(self, span: Span, blocks: Sequence[Block], changes: Json) -> Compiled:
-        """Make `changes` on links for the span. Raises ValueError for one that can't go by rounds, or has no effect."""
+        """Return the events that make `changes` on links for a span of time or rounds.
+
+        Raises ValueError for a change that can't depend on rounds, or that has no effect.
+        """
         places = tuple(blocks)
         if span.end is not None and changes.get("state") == "up":
             raise ValueError(
@@ -119,7 +122,7 @@ def _plain_rate(change: object) -> bool:
 
 
 def follows_trace(change: object, key: str) -> bool:
-    """Whether a change of a rate (`key`) gives it a trace."""
+    """Return whether a change replaces the rate under `key` by a trace."""
     part = None if isinstance(change, Mapping) and "scale" in change else choose(key, change)
     return part is not None and not isinstance(part.build(), Shape)
 
@@ -131,7 +134,7 @@ def is_plain_latency(change: object) -> bool:
 
 
 def is_zero_rate(change: object, key: str = "rate") -> bool:
-    """Whether a compiled change of a rate (`key`) stops the link."""
+    """Return whether a compiled change sets the rate under `key` to zero, which stops the link."""
     if isinstance(change, Mapping) and "scale" in change:
         return bool(change["scale"] == 0)
     part = choose(key, change)
@@ -139,7 +142,7 @@ def is_zero_rate(change: object, key: str = "rate") -> bool:
 
 
 def read_changes(written: Mapping[str, object], allowed: Sequence[str]) -> dict[str, object]:
-    """Check the changes of an entry; return them, with relative ones (`x2`) in the form `{scale: 2.0}`."""
+    """Check the changes of an entry; return them, with relative changes (`x2`) as `{scale: 2.0}`."""
     changes: dict[str, object] = {}
     for key, value in written.items():
         changes[key] = value

@@ -1,4 +1,4 @@
-"""A compiled event: a change of links or nodes, with its time and its entry in the scenario. Plain data."""
+"""A compiled event: a change of links or nodes, with its time and the scenario entry it comes from. Plain data."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class CompiledEvent:
     _parts: dict[str, LinkPart | None] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def part(self, key: str) -> LinkPart | None:
-        """Return the link part (a loss rule, a delay, a rate) that the event sets under `key`, parsed once.
+        """Return the link part (loss rule, delay, rate) that the event sets under `key`, parsed once.
 
         None if the event lacks the key, or if its value takes the link's rule away.
         """
@@ -58,7 +58,7 @@ class CompiledEvent:
 
     @property
     def acts_on_links(self) -> bool:
-        """Whether the event sets or ends changes, of links or of a node's up- and downlink."""
+        """Whether the event sets or ends changes of links, or of a node's uplink or downlink."""
         return self.action in ("set", "unset")
 
     @property
@@ -68,16 +68,16 @@ class CompiledEvent:
 
     @property
     def names_messages(self) -> bool:
-        """Whether the event concerns messages by name."""
+        """Whether the event names single messages."""
         return self.action in ("drop", "delay")
 
     def holds_in(self, round: int) -> bool:
-        """Whether an event by rounds acts on the messages of `round`."""
+        """Return whether an event by rounds acts on the messages of `round`."""
         return (self.at_round or 0) <= round and (self.until_round is None or round < self.until_round)
 
     @property
     def order(self) -> tuple[bool, int, int, bool, int]:
-        """The place in a schedule: by time, then rounds; at one moment, ends come before beginnings."""
+        """The sort key in a schedule: by time, then rounds; at one moment, ends come before beginnings."""
         by_round = self.at_round is not None
         moment = self.at_round if self.at_round is not None else self.at_ns or 0
         ends = self.action in _ENDS or (self.action == "slow_down" and self.parameters["factor"] == 1)
@@ -111,7 +111,7 @@ MOST = 3
 
 
 def name_nodes(nodes: Collection[NodeId]) -> str:
-    """Return nodes in words: `0..3`, or `0,2,5`."""
+    """Return a text that names nodes: `0..3`, or `0,2,5`."""
     named = sorted(nodes)
     if len(named) > 1 and named == list(range(named[0], named[-1] + 1)):
         return f"{named[0]}..{named[-1]}"
@@ -119,7 +119,7 @@ def name_nodes(nodes: Collection[NodeId]) -> str:
 
 
 def name_place(blocks: Sequence[Block], nodes: Sequence[NodeId] = (), entry: str = "") -> str:
-    """Return a place in words: `0..3 | 4..7` for a `partition`, `0--1` for both ways, `0->1` for one, `node 3`."""
+    """Return a text for a place: `0..3 | 4..7` for a `partition`, `0--1` for both ways, `0->1` for one, `node 3`."""
     if nodes:
         return name_nodes(nodes) if entry == "node" else f"node {name_nodes(nodes)}"
     if entry == "partition" and len(blocks) > 1:
@@ -131,7 +131,7 @@ def name_place(blocks: Sequence[Block], nodes: Sequence[NodeId] = (), entry: str
 
 
 def name_change(parameters: Mapping[str, object]) -> str:
-    """Return changes in words: `state down_drop`, `latency x2`."""
+    """Return a text for changes: `state down_drop`, `latency x2`."""
     return ", ".join(f"{name} {_value(value)}" for name, value in parameters.items())
 
 

@@ -1,4 +1,4 @@
-"""The path of an edge some of whose links are shared: which stages a message meets, and in which order.
+"""The path of an edge with shared links: which stages a message passes, and in which order.
 
 Uplink, the link's own rate and downlink are crossed at once, so they are one stage. Where the own rate follows a trace,
 that stage stays between them, and they are crossed one after another. A model of TCP comes behind, for its excess.
@@ -80,7 +80,7 @@ def fair_path(
 
 
 def _rate_of(stage: Rate | Tcp) -> tuple[Shape, float]:
-    """Return the rate of a link's own stage, and the factor on it."""
+    """Return the rate parameters of a link's own stage, and the factor on the rate."""
     if isinstance(stage, Rate):
         return stage.shape, stage.scale
     return Shape(stage.rate if stage.rate < UNLIMITED_BPS else None), stage.scales["rate"]

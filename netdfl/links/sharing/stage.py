@@ -39,7 +39,7 @@ ASIDE = (Kind.HEARTBEAT, Kind.PROBE)
 
 
 class FairStage:
-    """The shared links of one edge's way as one stage, which a message leaves when its last byte has passed them all.
+    """The shared links of one edge as one stage, which a message leaves when its last byte has passed all of them.
 
     Edges of one node whose ways differ in nothing may have one stage. Each has flows of its own all the same.
 
@@ -74,7 +74,7 @@ class FairStage:
         over_tcp: bool = False,
         shares_bps: dict[UnitName, float] | None = None,
     ) -> None:
-        """Let messages of `edge` cross `links`; `rounds` has another rate of `own` for the messages of some rounds.
+        """Let messages of `edge` cross `links`; for some rounds, `rounds` gives another rate of the link `own`.
 
         With `over_tcp`, the headers of packets count. `shares_bps` keeps the mean rate of each message that left.
         """
@@ -87,7 +87,7 @@ class FairStage:
         self.over_tcp, self.shares_bps = over_tcp, shares_bps
 
     def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
-        """Let `unit` wait for its turn; drop it where the first link's queue is full."""
+        """Queue `unit` until its turn; drop it if the queue of the first link is full."""
         first = self.links[0]
         if first.is_full(unit.nbytes):
             return (Drop(unit, QUEUE),)
@@ -101,7 +101,7 @@ class FairStage:
         return ()
 
     def left(self, unit: Transit, now_ns: int) -> None:
-        """End the transfer of `unit` at `now_ns`, which may lie ahead of the time of other changes."""
+        """End the transfer of `unit` at `now_ns`, possibly later than the time of other changes."""
         flow = self.flows[_place(unit)]
         flow.end_at(now_ns)
         self.network.ends(flow)
@@ -109,27 +109,27 @@ class FairStage:
             self.shares_bps[unit.name] = 8e9 * self._line_bytes(unit) / (now_ns - flow.began_ns)
 
     def retimed(self, now_ns: int) -> Sequence[StageOutcome]:
-        """Return the new departures of the whole network, once for all that happened at this instant."""
+        """Return the new departures of the whole network, computed once for all changes at this instant."""
         return self.network.retimed(now_ns)
 
     @property
     def again_ns(self) -> int | None:
-        """The next instant at which shares change though nothing begins or ends."""
+        """The next instant at which shares change without a start or end of a flow."""
         return self.network.again_ns
 
     def waits(self, unit: Transit) -> bool:
-        """Whether `unit` waits for the messages before it."""
+        """Return whether `unit` still waits for earlier messages of its connection."""
         flow = self.flows.get(_place(unit))
         return flow is not None and unit is not flow.unit
 
     def __deepcopy__(self, memo: object) -> FairStage:
-        """Return a stage without messages, for trials: when a message leaves this one depends on all others."""
+        """Return a copy without messages, used to try out the path: departures here depend on all other messages."""
         alone = FairStage(FairNetwork(), self.edge, [SharedLink(link.order, Shape(None)) for link in self.links])
         alone.stopped = self.stopped
         return alone
 
     def withdraw(self, unit: Transit) -> None:
-        """Forget `unit`, which was taken off the link by force."""
+        """Remove `unit`, which was taken off the link."""
         flow = self.flows.get(_place(unit))
         if flow is None:
             return
@@ -142,12 +142,12 @@ class FairStage:
     # turns
 
     def go_on(self, flow: Flow) -> None:
-        """Let the next message of `flow` begin, if none goes and the link does not hold."""
+        """Start the next message of `flow`, unless one is under way or the link is held."""
         if flow.unit is None and flow.waiting and not self.stopped:
             self.network.starts(flow)
 
     def begin(self, flow: Flow, now_ns: int) -> Iterator[StageOutcome]:
-        """Let the next message of `flow` go over the links that it crosses; yield what becomes of it or its copy."""
+        """Start the transfer of the next message of `flow`; yield outcomes if it is lost or duplicated."""
         unit = flow.turn()
         over_uplink = self.judges is not None
         first = self.links[:1] if over_uplink and not unit.copy else ()
@@ -175,7 +175,7 @@ class FairStage:
         return on_the_line_bytes(unit.nbytes) if self.over_tcp else unit.nbytes
 
     def refuse(self, flow: Flow, now_ns: int) -> Iterator[StageOutcome]:
-        """Let the message that goes be lost, as the queue of a link behind the uplink has no room for it."""
+        """Drop the current message of `flow`, because a link after the uplink has a full queue."""
         unit = flow.unit
         if unit is None or flow.is_over(now_ns):
             return
@@ -189,7 +189,10 @@ class FairStage:
         self.network.crosses(flow)
 
     def _judge(self, unit: Transit, now_ns: int) -> tuple[FateReason | None, Transit | None]:
-        """Return why `unit` is lost, or None, and its copy, or None. A copy meets only the rules behind its making."""
+        """Apply the link's own rules to `unit`; return the reason if it is lost, and its copy if it is duplicated.
+
+        The copy meets only the rules after the one that made it.
+        """
         copy, behind = None, not unit.copy
         for stage in self.judges or ():
             if isinstance(stage, Duplicate):
@@ -201,7 +204,7 @@ class FairStage:
         return None, copy
 
     def _of_round(self, unit: Transit, links: Sequence[SharedLink]) -> Sequence[SharedLink]:
-        """Return `links` with the own rate of the unit's round, where the schedule gives it one."""
+        """Return `links`, with the link's own rate replaced where the schedule sets one for the unit's round."""
         piece = self.rounds.at(unit.of_round) if self.rounds is not None else None
         if piece is None or self.own is None:
             return links
@@ -212,7 +215,7 @@ class FairStage:
         return [alone if link is self.own else link for link in links]
 
     def end(self, flow: Flow) -> None:
-        """Let the message that goes end; the next one of its flow is due."""
+        """End the transfer of the current message of `flow`, and start the next one."""
         unit = flow.unit
         assert unit is not None
         self.network.frees(flow)
@@ -229,7 +232,7 @@ class FairStage:
     # changes
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Take new rules; a link that holds stops its flows, one that is reset drops their messages."""
+        """Apply new rules to the stage; a held link stops its flows, and a reset drops their messages."""
         outcomes: list[StageOutcome] = []
         for judge in self.judges or ():
             outcomes += judge.changed(event, now_ns)
@@ -289,7 +292,7 @@ class FairStage:
 
 
 def _place(unit: Transit) -> tuple[NodeId, bool]:
-    """Return the connection of `unit` among its sender's connections."""
+    """Return the key of the unit's connection among its sender's: the receiver, and whether it is for heartbeats."""
     return unit.dst, unit.kind in ASIDE
 
 
@@ -301,12 +304,12 @@ def _instead(
 
 
 class LostOnes(Stage):
-    """The stage behind a `FairStage` with judges: drops the messages that these found lost, each for its reason."""
+    """The stage after a `FairStage` that drops the messages which its rules found lost, each with its reason."""
 
     __slots__ = ("fates",)
 
     def __init__(self, fates: dict[UnitName, FateReason]) -> None:
-        """Drop the messages in `fates`."""
+        """Drop the messages in `fates`, each for the reason given there."""
         self.fates = fates
 
     def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:

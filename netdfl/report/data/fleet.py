@@ -21,7 +21,7 @@ MOST_EDGES = 20_000
 
 
 def fleet(run: Run, frame: Frame) -> Made:
-    """Return positions of the shown nodes in a square from -1 to 1, the links of round 0, and words about both."""
+    """Return positions of the displayed nodes in a square from -1 to 1, the links of round 0, and texts on both."""
     graph = run.graph
     shown = set(frame.nodes)
     edges = [] if graph is None else [edge for edge in graph["edges"] if edge[0] in shown and edge[1] in shown]
@@ -54,7 +54,7 @@ def graph_words(graph: GraphForm) -> str:
 
 
 def _degrees(graph: GraphForm) -> list[list[int]]:
-    """Return how many nodes have how many outgoing links: pairs of degree and number."""
+    """Return the distribution of out-degrees, as pairs of degree and number of nodes."""
     out = np.bincount([edge[0] for edge in graph["edges"]] or [0], minlength=graph["num_nodes"])
     if not graph["edges"]:
         out[:] = 0
@@ -70,7 +70,7 @@ Edges = Sequence[Sequence[int]]
 
 
 def place_nodes(nodes: Sequence[int], edges: Edges, graph: GraphForm | None) -> tuple[Floats, str]:
-    """Return positions in a square from -1 to 1, equal for equal graphs, and a remark on them."""
+    """Return positions in a square from -1 to 1, the same for equal graphs, and a remark about them."""
     count, given = len(nodes), graph or GraphForm(num_nodes=1, edges=[])
     known = given.get("places") or ()
     if any(place is not None for place in known):
@@ -93,7 +93,7 @@ def place_nodes(nodes: Sequence[int], edges: Edges, graph: GraphForm | None) -> 
 
 
 def _geography(nodes: Sequence[int], where: Sequence[Sequence[float] | None], edges: Edges) -> Floats:
-    """Return positions as on a map, north up; a node of unknown place is put amid its neighbors."""
+    """Return positions as on a map, north up; a node without a place is put among its neighbors."""
     rows = {node: row for row, node in enumerate(nodes)}
     earth = np.asarray([(math.nan, math.nan) if at is None else at for at in where], dtype=float)
     earth[:, 1] = _unwrapped(earth[:, 1])
@@ -107,7 +107,7 @@ def _geography(nodes: Sequence[int], where: Sequence[Sequence[float] | None], ed
 
 
 def _unwrapped(longitudes: Floats) -> Floats:
-    """Return longitudes from the widest gap between them on, so that the Pacific divides no fleet around it."""
+    """Return longitudes shifted so that the widest gap between them is at the edge of the map."""
     known = np.sort(longitudes[~np.isnan(longitudes)])
     gaps = np.append(known[1:], known[0] + 360) - known
     first = known[(int(np.argmax(gaps)) + 1) % len(known)]
@@ -116,7 +116,7 @@ def _unwrapped(longitudes: Floats) -> Floats:
 
 
 def _apart(at: Floats) -> Floats:
-    """Put nodes of one place beside each other."""
+    """Move nodes with the same position apart."""
     _, which, numbers = np.unique(at.round(2), axis=0, return_inverse=True, return_counts=True)
     for place in np.flatnonzero(numbers > 1):
         rows = np.flatnonzero(which.ravel() == place)
@@ -131,7 +131,7 @@ def _disjoint(groups: Mapping[str, Sequence[int]], num_nodes: int) -> Mapping[st
 
 
 def _by_site(nodes: Sequence[int], sites: Mapping[str, Sequence[int]]) -> Floats:
-    """Return positions in a heap for each site, around a circle; nodes without a site are the last heap."""
+    """Return positions in clusters around a circle, one cluster for each site and one for other nodes."""
     site_of = {node: place for place, group in enumerate(sites.values()) for node in group}
     mine = np.asarray([site_of.get(node, len(sites)) for node in nodes])
     heaps = np.unique(mine)
@@ -150,14 +150,14 @@ def _circle(count: int) -> Floats:
 
 
 def _disc(count: int) -> Floats:
-    """Return positions like the seeds of a sunflower: each about as far from its neighbors."""
+    """Return positions in a sunflower pattern, with about equal distances."""
     numbers = np.arange(count)
     radius, angles = np.sqrt((numbers + 0.5) / count), numbers * math.pi * (3 - math.sqrt(5))
     return np.stack([radius * np.cos(angles), radius * np.sin(angles)], axis=1)
 
 
 def _springs(count: int, edges: Sequence[tuple[int, int]], steps: int = 80) -> Floats:
-    """Return positions by Fruchterman and Reingold's forces from a circle on: links attract, all nodes repel."""
+    """Return positions by the forces of Fruchterman and Reingold: links attract, all nodes repel."""
     at, length = _circle(count), 1.5 / math.sqrt(count)
     src, dst = (np.asarray(ends, dtype=int) for ends in zip(*(edges or [(0, 0)]), strict=True))
     for step in range(steps):

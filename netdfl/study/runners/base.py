@@ -1,4 +1,4 @@
-"""The interface of runners: what makes the runs of a study, on this machine or elsewhere.
+"""The interface of runners, which make the runs of a study on this machine or elsewhere.
 
 A study gives its runner all cells at once. Each cell is one run, with a directory of its own, and beside it its `.log`
 and its `.exit`: they are all that it leaves. `python -m netdfl.study.task FILE NUMBER` makes one run of an order that
@@ -38,7 +38,7 @@ USUAL = RunNeeds()
 
 @dataclass(frozen=True)
 class CellOrder:
-    """One run to be made: scenario file, overrides, run directory, world, and about what it costs (CPU s)."""
+    """A run to be made: scenario file, overrides, run directory, world, and estimated cost in CPU seconds."""
 
     scenario: Path
     sets: tuple[str, ...]
@@ -61,7 +61,7 @@ class StudyOrder:
     needs: RunNeeds = USUAL
 
     def to_json(self) -> str:
-        """Return the order as text, for another process."""
+        """Return the order as JSON text, for another process."""
         return json.dumps(asdict(self), default=str)
 
     @classmethod
@@ -76,19 +76,19 @@ class StudyOrder:
 
 
 class Runner(Protocol):
-    """A place where the runs of one study are made. One object serves one order."""
+    """A maker of a study's runs. Each object handles one order."""
 
     def start(self, order: StudyOrder) -> None:
-        """Begin with the runs. Raises InputError or RunError where that is impossible."""
+        """Start the runs. Raises InputError or RunError if that is impossible."""
         ...
 
     def ended(self) -> Iterator[tuple[Path, int | None]]:
-        """Yield the directory of each run that has ended, in any order, with its exit code, until none is left.
+        """Yield the directory and exit code of each run that has ended, in any order, until none is left.
 
         None for a run that was not begun, as it could not have ended in time. A run that is never named has failed.
         """
         ...
 
     def stop(self) -> None:
-        """End all runs at once and leave nothing behind. May come at any time, from a signal handler too."""
+        """End all runs at once and clean up; may be called at any time, also in a signal handler."""
         ...

@@ -256,7 +256,7 @@ def _corner_fill(rows: NDArray[np.float64], columns: NDArray[np.float64]) -> NDA
 def _rounded(rng: np.random.Generator, shares: NDArray[np.float64], rows: Indices, columns: Indices) -> Indices:
     """Round each of `shares` down or up so that the row and column sums are `rows` and `columns`.
 
-    Serving the classes with most left over first always works out (Gale and Ryser).
+    The rows are served in turn, first the columns with the most left over, which always succeeds (Gale and Ryser).
     """
     table = np.floor(shares).astype(np.int64)
     left = rows - table.sum(axis=1)

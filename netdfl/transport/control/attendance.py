@@ -57,7 +57,10 @@ def control_channels(secret: FleetSecret, credentials: Credentials | None = None
 
 @dataclass(eq=False)
 class Attendee:
-    """A node that attends, at the supervisor. `hello` is its first report; `orders` are not sent yet."""
+    """A node with an open control stream, as the supervisor sees it.
+
+    `hello` is the node's first report; `orders` are queued orders that are not sent yet.
+    """
 
     hello: Hello
     orders: asyncio.Queue[Order] = field(default_factory=asyncio.Queue)
@@ -137,7 +140,7 @@ class ControlServer:
         self._epochs[node] = epoch
 
     def dismiss(self, node: NodeId, epoch: int) -> None:
-        """Take life `epoch` of `node` for ended, though it may only be cut off: end its stream and refuse it."""
+        """Treat life `epoch` of `node` as ended, even if only its connection failed: close its stream, refuse it."""
         self.expect(node, epoch + 1)
         heard, hearing = self._hearing.get(node, (epoch + 1, None))
         if hearing is not None and heard <= epoch:
@@ -188,7 +191,10 @@ class ControlServer:
         return ""
 
     async def _refuse(self, context: Any, told: str, reason: str) -> None:
-        """Abort a call that is not of this fleet; `reason` is for the record. Raises the error of the abort."""
+        """Abort a call from outside this fleet: the caller gets `told`, the record `reason`.
+
+        Always raises gRPC's abort error.
+        """
         self._refused(f"{plainly(reason, 500)} (from {caller(str(context.peer()))})")
         await context.abort(grpc.StatusCode.PERMISSION_DENIED, told)
 
@@ -216,7 +222,7 @@ class ControlClient:
         on_lost: Callable[[str], None],
         channels: Channels,
     ) -> ControlClient:
-        """Attend at the supervisor's `address`, on one of `channels`.
+        """Open the control stream to the supervisor at `address`, on one of `channels`.
 
         `on_order` gets each order; `on_lost` is called once, with the reason, if the stream ends before `aclose`. Both
         run on the event loop and must not block.
@@ -250,7 +256,7 @@ class ControlClient:
         await self._reports.join()
 
     async def aclose(self) -> None:
-        """Send the queued reports, and leave when the supervisor has read them or is gone, however busy it is.
+        """Send the queued reports, then close the stream once the supervisor has read them or is gone.
 
         Otherwise the supervisor would learn that this process has ended before it learns why.
         """
@@ -276,7 +282,7 @@ class ControlClient:
 
 
 async def _send_all(queue: asyncio.Queue[_T], write: Callable[[_T], Awaitable[None]]) -> None:
-    """Write the items of `queue` in order. Writes to a stream that has ended do nothing; its reader reports the end."""
+    """Write the items of `queue` in order; skip writes to a stream that has ended, as its reader reports the end."""
     while True:
         item = await queue.get()
         with suppress(grpc.RpcError, asyncio.InvalidStateError):
@@ -285,7 +291,7 @@ async def _send_all(queue: asyncio.Queue[_T], write: Callable[[_T], Awaitable[No
 
 
 async def _refusal(call: Any) -> str:
-    """Return why `call` was refused, once it has written all; empty where gRPC has lost the reason behind a write."""
+    """Return the reason why `call` was refused, after all its writes; empty if gRPC lost the reason."""
     with suppress(grpc.RpcError, asyncio.InvalidStateError):
         await call.done_writing()
     return "" if await call.code() is grpc.StatusCode.INTERNAL else str(await call.details())

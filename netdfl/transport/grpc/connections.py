@@ -30,7 +30,7 @@ CALLEE = "netdfl-callee"
 
 
 def for_node(node: NodeId) -> tuple[str, str]:
-    """Return the metadata that directs a call to `node`."""
+    """Return the gRPC metadata that directs a call to `node` among the nodes of a shared port."""
     return CALLEE, str(node)
 
 
@@ -52,9 +52,10 @@ class ServedNode:
 
 
 class Port:
-    """A server and the nodes behind it. Each call names its node in the metadata, and proves the fleet's secret.
+    """A server port that several nodes of a process may share.
 
-    Strangers are counted at the first node. With a `guard` the port speaks TLS, for one node.
+    Each call names its node in the metadata, and proves the fleet's secret. A refused call is counted at the first
+    node. With a `guard`, the port speaks TLS and serves one node.
     """
 
     def __init__(self, options: GrpcOptions, guard: Guard | None = None, secret: FleetSecret = OPEN) -> None:
@@ -68,7 +69,9 @@ class Port:
         self._opening = asyncio.Lock()
 
     async def enter(self, node: ServedNode, address: str) -> str:
-        """Add `node`; the first one opens the port at `address`. Returns the address with the port that was drawn.
+        """Add `node` to the port; the first node opens it at `address`.
+
+        Returns the address with the actual port number.
 
         Raises:
             RuntimeError: the address can't be listened on.
@@ -109,7 +112,7 @@ class Port:
         return NOT_OF_THIS_FLEET if callee is None else ""
 
     def _asked(self, metadata: Mapping[str, str | bytes]) -> ServedNode | None:
-        """Return the node that a call is for; None if it is not behind this port."""
+        """Return the node that a call's metadata names; None if this port does not serve it."""
         return self._known.get(str(metadata.get(CALLEE, "")))
 
     def _refused(self, what: str) -> None:
@@ -130,10 +133,10 @@ class _Reception(grpc.GenericRpcHandler):  # type: ignore[misc]
 
 
 class SharedChannel:
-    """A channel to an address, and the count of its users."""
+    """A gRPC channel to an address, closed when its last user leaves."""
 
     def __init__(self, channel: grpc.aio.Channel, let_go: Callable[[], object]) -> None:
-        """Begin without users; `let_go` is called after the last one."""
+        """Start without users; call `let_go` after the last user has left."""
         self.channel, self._let_go, self._users = channel, let_go, 0
 
     def use(self) -> Self:
@@ -142,7 +145,7 @@ class SharedChannel:
         return self
 
     def release(self) -> bool:
-        """Remove one user; return whether it was the last one, which must close the channel."""
+        """Remove one user; return whether it was the last one, in which case the caller must close the channel."""
         self._users -= 1
         if not self._users:
             self._let_go()
@@ -155,18 +158,19 @@ class SharedChannel:
 
 
 class Channels:
-    """Channels, one for each address; with credentials one for each node, which the certificate at the end names.
+    """The gRPC channels of a process, one for each address.
 
-    The calls over them prove the fleet's `secret`.
+    With credentials there is one for each node, whose certificate must name this node. The calls over them prove the
+    fleet's `secret`.
     """
 
     def __init__(self, options: Options, credentials: Credentials | None = None, secret: FleetSecret = OPEN) -> None:
-        """Begin without channels."""
+        """Start without channels."""
         self.credentials, self._options, self._secret = credentials, options, secret
         self._open: dict[tuple[str, NodeId | None], SharedChannel] = {}
 
     def to(self, address: str, callee: NodeId) -> SharedChannel:
-        """Return the channel for calls of `callee` at `address`; its user must release it."""
+        """Return the channel for calls to node `callee` at `address`; the user must release it afterwards."""
         key = address, None if self.credentials is None else callee
         shared = self._open.get(key)
         if shared is None:
@@ -175,12 +179,12 @@ class Channels:
         return shared.use()
 
     def metadata(self, address: str, callee: NodeId) -> Metadata:
-        """Return the metadata of each call of `callee` at `address`."""
+        """Return the metadata that each call to node `callee` at `address` needs."""
         return for_node(callee), *self._secret.proof(callee, address)
 
 
 class SharedNetwork:
-    """A port, and separate channels for messages and heartbeats: a heartbeat must not wait behind a model."""
+    """A server port, with separate channels for messages and heartbeats, so that no heartbeat waits behind a model."""
 
     def __init__(
         self,
@@ -189,7 +193,7 @@ class SharedNetwork:
         guard: Guard | None = None,
         secret: FleetSecret = OPEN,
     ) -> None:
-        """Prepare the network of one process in plain text; with `credentials` and `guard`, the network of one node."""
+        """Prepare the network of a process in plain text; with `credentials` and `guard`, the TLS network of a node."""
         self.port = Port(options, guard, secret)
         self.messages = Channels(options.channel(), credentials, secret)
         self.heartbeats = Channels(options.channel(), credentials, secret)

@@ -21,7 +21,7 @@ _ANSWERS: Mapping[str, Callable[[str], Any]] = {
 
 
 class Gatekeeper(grpc.aio.ServerInterceptor):  # type: ignore[misc]
-    """The check of every call at a server, before anything of the call is read."""
+    """The check of every call at a server, before any data of the call is read."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Gatekeeper(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         self._objection, self._refused, self._guard = objection, refused, guard
 
     async def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
-        """Let a call through, or refuse it."""
+        """Let a call proceed, or refuse it with the reason of the objection."""
         told: Iterable[tuple[str, str | bytes]] = handler_call_details.invocation_metadata or ()
         reason = self._objection(dict(told))
         if not reason and (handler := await continuation(handler_call_details)) is not None:

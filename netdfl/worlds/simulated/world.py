@@ -64,10 +64,10 @@ T = TypeVar("T")
 
 
 class SimulatedWorld:
-    """One fleet's virtual world."""
+    """The virtual world of one fleet."""
 
     def __init__(self, config: WorldConfig, loop: type[VirtualLoop] = VirtualLoop) -> None:
-        """Prepare without building. Raises MachineError for a scenario with a GPU on a machine without one."""
+        """Store the settings. Raises MachineError for a scenario with a GPU on a machine without one."""
         scenario = config.scenario
         if config.forkserver is not None:
             config.forkserver.close()
@@ -96,7 +96,7 @@ class SimulatedWorld:
         return self._recorder
 
     def run(self, course: Callable[[], Coroutine[object, object, T]], interrupt: Callable[[], None]) -> T:
-        """Run a supervisor's `course` on the virtual loop."""
+        """Run the supervisor's coroutine `course` on the virtual loop."""
 
         def run() -> T:
             with (
@@ -112,7 +112,7 @@ class SimulatedWorld:
         return outside_loops(run)
 
     def _plain(self) -> bool:
-        """Whether no tensor is torch's."""
+        """Whether no vector is a torch tensor."""
         shared = self._shared
         return is_plain(self.scenario, make_algorithm(self.scenario)) if shared is None else shared.plain
 
@@ -168,7 +168,7 @@ class SimulatedWorld:
         return OpenResult(blueprint.problem.partition(), blueprint.problem.notes)
 
     def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
-        """Break the run by an error in a callback, which asyncio would only print."""
+        """End the run with the error of a callback, which asyncio would only print."""
         error = context.get("exception")
         if isinstance(error, Exception) and "handle" in context:
             self.news.broke(error)
@@ -176,17 +176,17 @@ class SimulatedWorld:
             loop.default_exception_handler(context)
 
     def launch(self, nodes: Sequence[NodeId], life: Life) -> None:
-        """Begin a life of each of `nodes`."""
+        """Start a life of each of `nodes`."""
         for node in nodes:
             self.nodes[node].live(life)
 
     def begin(self, at_ns: int) -> int:
-        """Begin the schedule. Virtual time stands still until something waits, so the fleet's time 0 is now."""
+        """Start the schedule; the fleet's time 0 is now, because virtual time stands still until something waits."""
         self._changes.begin()
         return time.monotonic_ns()
 
     def order(self, node: NodeId, order: Order) -> None:
-        """Pass an order to a node, or judge models here, as this process is the evaluator, too."""
+        """Pass an order to a node, or evaluate models in this process, which is also the evaluator."""
         if node != EVALUATOR:
             if not isinstance(order, Peers):  # the fabric needs no addresses
                 self.nodes[node].order(order)
@@ -196,7 +196,7 @@ class SimulatedWorld:
             self.news.report(EVALUATOR, Evaluated(order.round, judge(self.blueprint, read)))
 
     async def aclose(self, grace_s: float) -> Figures:
-        """End all tasks, settle the messages in flight, and return the figures of the run."""
+        """End all tasks, give messages under way their fate, and return the world's final report."""
         self.loop.source = NoSource()
         for simulated in self.nodes.values():
             await simulated.cleared()
@@ -217,7 +217,7 @@ class SimulatedWorld:
     # its present state
 
     def watched_by(self, monitor: StallMonitor) -> None:
-        """Let `monitor` look at its times, and whenever nothing can run.
+        """Call `monitor` at the times of its looks, and whenever nothing can run.
 
         Where ending a wait makes nothing ready, as the node waits for something else, too, `monitor` looks again.
         """
@@ -230,7 +230,7 @@ class SimulatedWorld:
         self.loop.source, self.loop.on_idle = _MonitoredSource(self.fabric, self.loop, monitor), idle
 
     def accounts(self) -> dict[NodeId, Account]:
-        """Return the account of every node, with its messages in flight from the fabric."""
+        """Return the account of every node, including its messages under way in the fabric."""
         flying: defaultdict[NodeId, defaultdict[NodeId, list[tuple[MessageId, int]]]]
         flying = defaultdict(lambda: defaultdict(list))
         for edge, (_, sending), _, _ in self.fabric.flights():
@@ -246,7 +246,7 @@ class SimulatedWorld:
         return sum(each.bytes_sent for each in ledgers), MessageCounts.total(each.counts for each in ledgers)
 
     def waits(self) -> dict[NodeId, WaitInBrief]:
-        """Return the present waits of all nodes that wait for messages."""
+        """Return the current waits of all nodes that wait for messages."""
         found = {i: wait_in_brief(each.host.node) for i, each in self.nodes.items() if not each.ended}
         return {node: wait for node, wait in found.items() if wait is not None}
 
@@ -255,12 +255,12 @@ class SimulatedWorld:
         return stack_of(self.nodes[node].host.gate.coroutine)
 
     def can_send_again(self, node: NodeId, sent: PeerMessage) -> bool:
-        """Return whether `node` still keeps a message that it sent."""
+        """Return whether `node` still keeps a sent message, so that it can repeat it."""
         return self.nodes[node].parts.outgoing.can_send_again(sent)
 
 
 def _nobody(node: NodeId, round: int, train_loss: float | None) -> None:
-    """Do nothing, where no replay listens to the beginnings of rounds."""
+    """Do nothing; used where no replay observes the starts of rounds."""
 
 
 def _service(blueprint: Blueprint) -> SequentialService | Service:
@@ -272,7 +272,10 @@ def _service(blueprint: Blueprint) -> SequentialService | Service:
 
 
 def _size_of(scenario: Scenario) -> Callable[[Payload], int]:
-    """Return a function for the bytes of a message: its frame's, or more where it stands for a larger one in a task."""
+    """Return a function from a message's contents to its size in bytes.
+
+    The size is the frame's; in a task of kind `sized`, it is that of the larger message for which the small one stands.
+    """
     task = scenario.task
     if isinstance(task, Train) or task.kind != "sized":
         return frame_size
@@ -287,7 +290,7 @@ def _size_of(scenario: Scenario) -> Callable[[Payload], int]:
 
 
 class _MonitoredSource:
-    """The fabric as the loop's `Source`, with the times of the monitor's looks while anything else is due."""
+    """A `Source` that combines the due times of the fabric with the times of the monitor's looks."""
 
     def __init__(self, fabric: Fabric, loop: VirtualLoop, monitor: StallMonitor) -> None:
         self._fabric, self._loop, self._monitor = fabric, loop, monitor
