@@ -39,6 +39,7 @@ COMMANDS: Mapping[str, Commands] = {
         "export": results.export,
         "replay": results.replay,
         "diff": results.diff,
+        "blame": results.blame,
         "query": runs.query,
     },
     "Fleets that nobody looks after, and machines": {
@@ -54,7 +55,7 @@ COMMANDS: Mapping[str, Commands] = {
     },
 }
 #: Commands whose work counts, whether somebody reads their output to its end or not.
-LASTING = ("run", "sweep", "deadline", "quorum", "reproduce", "explore", "prove", "serve", "node", "collect")
+LASTING = ("run", "sweep", "deadline", "quorum", "reproduce", "explore", "prove", "blame", "serve", "node", "collect")
 #: Commands of two words: the first, what it is for, the second and its function.
 GROUPS: Mapping[str, tuple[str, Commands]] = {
     "claims": (

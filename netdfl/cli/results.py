@@ -1,4 +1,4 @@
-"""The commands that show a finished run, play it again, compare two: `report`, `export`, `serve`, `replay`, `diff`."""
+"""The commands about finished runs: `report`, `measure`, `export`, `serve`, `replay`, `diff` and `blame`."""
 
 from __future__ import annotations
 
@@ -149,6 +149,54 @@ def diff(
     else:
         print(found.text)
     raise typer.Exit(0 if found.equal else 1)
+
+
+Target = Annotated[
+    str | None,
+    typer.Option("--target", metavar="TARGET", help="end, bytes, accuracy, 'accuracy: 90%' or 'consensus: 0.01'."),
+]
+ByMessage = Annotated[bool, typer.Option("--messages", help="Blame each lost message, not the losses of its link.")]
+TableRuns = Annotated[int, typer.Option("--runs", metavar="N", min=0, help="The most candidates with a run each.")]
+SetRuns = Annotated[int, typer.Option("--set-runs", metavar="N", min=0, help="The most runs for the set.")]
+BlameOut = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="By default blamed/NAME.")]
+
+
+def blame(
+    run: RunPath,
+    target: Target = None,
+    messages: ByMessage = False,
+    runs: TableRuns = 200,
+    set_runs: SetRuns = 200,
+    out: BlameOut = None,
+) -> None:
+    """Say which nodes, links and events cost a simulated run its time: what it had taken without each of them.
+
+    Each candidate is taken out under the same luck, and the run is played again: a node's slowness, a link's losses or
+    extra delay, an up- or downlink's rate, an event. Below the table stands a set that explains nine tenths of the gap
+    to the run without any of them, none of which can be left out. The scenario without it is written. What was played
+    is kept, so that the command goes on where it was interrupted (130).
+
+    Examples:
+        netdfl blame runs/quickstart/latest
+        netdfl blame runs/mine/latest --target 'accuracy: 90%' --messages
+    """
+    from rich.console import Console
+
+    from netdfl.blame.command import blame as blame_run
+    from netdfl.blame.run import BlameLimits, open_blame
+    from netdfl.blame.targets import read_target
+
+    chosen = None if target is None else read_target(target)
+    folder = out or Path("blamed") / _name_of(run)
+    limits = BlameLimits(runs, set_runs)
+    asked = open_blame(run, chosen, messages=messages, folder=folder, limits=limits)
+    raise typer.Exit(blame_run(asked, folder, Console()))
+
+
+def _name_of(run: Path) -> str:
+    """Return the name under which what is known of a run is kept: its scenario's, and its own."""
+    path = run.resolve()
+    return f"{path.parent.name}-{path.name}"
 
 
 Web = Annotated[

@@ -11,6 +11,7 @@ from netdfl.links.rules.latency import Delay
 from netdfl.links.rules.loss import Bernoulli, DropList, Trace
 from netdfl.links.rules.mahimahi import Opportunities
 from netdfl.links.rules.rate import Shape
+from netdfl.links.rules.recorded import RecordedLoss
 
 _TRACE_BITS = 8 * 1500
 
@@ -24,6 +25,8 @@ def figures(part: object) -> Mapping[str, object]:
     """
     if isinstance(part, DropList):
         return {"messages": len(part.messages)}
+    if isinstance(part, RecordedLoss):
+        return {"messages": sum(each.lost for each in part.messages)}
     if isinstance(part, Delay):
         return _given(mean_ns=part.mean_ns)
     if isinstance(part, Shape):

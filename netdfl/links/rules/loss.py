@@ -10,7 +10,7 @@ memory draw by name alone, and their links may be dropped while they rest.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -20,6 +20,7 @@ from netdfl.core.types import Kind
 from netdfl.core.units import NonNegativeInt, Probability
 from netdfl.links.rules.base import DROPPED, LinkEvent, RoundValues, Stage, StageOutcome, Transit
 from netdfl.links.rules.keyed_random import count_uniform, unit_uniform
+from netdfl.links.rules.recorded import RecordedLoss
 
 _DATA = Kind.DATA
 
@@ -228,9 +229,10 @@ class Loss(Stage):
         return self.rounds is None and (self.model is None or not getattr(self.model, "remembers", True))
 
 
-LOSSES: Mapping[str, type[Bernoulli] | type[GilbertElliott] | type[DropList] | type[Trace]] = {
+LOSSES: Mapping[str, Callable[..., LossModel]] = {
     "bernoulli": Bernoulli,
     "gilbert_elliott": GilbertElliott,
     "drop_list": DropList,
     "trace": Trace,
+    "recorded": RecordedLoss,
 }

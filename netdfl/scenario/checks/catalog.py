@@ -45,8 +45,9 @@ def nodes_exist(scenario: Scenario) -> Iterator[CheckFinding]:
     named: list[tuple[tuple[str, ...], list[int]]] = [(("groups", name), of) for name, of in scenario.groups.items()]
     if isinstance(died, list):
         named.append((("expect", "died"), died))
-    if isinstance(world, SimulatedOptions) and world.stragglers is not None:
-        named.append((("world", "stragglers", "nodes"), world.stragglers.nodes))
+    if isinstance(world, SimulatedOptions):
+        named.append((("world", "as_others"), world.as_others))
+        named += [(("world", "stragglers", "nodes"), slow.nodes) for slow in (world.stragglers,) if slow is not None]
     for path, nodes in named:
         if missing := sorted({node for node in nodes if node >= scenario.num_nodes}):
             what = f"node {missing[0]} does not exist" + (f", nor do {len(missing) - 1} more" if missing[1:] else "")

@@ -134,8 +134,8 @@ def _no_packet(key: str, value: object) -> str:
     rule: Mapping[str, object] = value if isinstance(value, Mapping) else {}
     if isinstance(value, Part):
         rule = {"model": value.kind, **value.params}
-    if key == "loss" and rule.get("model") == "drop_list":
-        return "a packet has no name: drop_list loses messages"
+    if key == "loss" and (model := rule.get("model")) in ("drop_list", "recorded"):
+        return f"a packet has no name: {model} loses messages"
     if key == "corrupt" and rule.get("mode") == "deliver":
         return "TCP's checksum finds damaged packets: corrupt can't deliver them"
     if key == "state" and value == "down_hold":

@@ -140,6 +140,9 @@ class SimulatedOptions(WorldOptions):
         {"kind": "constant"}, validate_default=True, description="What a local round takes in virtual time."
     )
     stragglers: Stragglers | None = Field(None, description="Nodes that compute slower than the others.")
+    as_others: Nodes = Field(
+        [], description="Nodes whose local rounds take the median of what those of the others take in that round."
+    )
     luck: int | None = Field(
         None, ge=0, description="The seed of luck on links alone, where another one is wanted than all else has."
     )

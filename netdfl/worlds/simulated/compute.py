@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Literal, TypeAlias
@@ -152,6 +152,26 @@ def slow_nodes(
     count = round(fraction * num_nodes)
     drawn = streams.rng("stragglers").permutation(num_nodes)[:count].tolist()
     return dict.fromkeys(sorted({*drawn, *nodes}), factor)
+
+
+def slowed(times: ComputeTime, factors: Mapping[NodeId, float]) -> ComputeTime:
+    """Return the times of nodes of which some take `factors` as long."""
+    return lambda node, round: round_ns(factors.get(node, 1.0) * times(node, round))
+
+
+def as_others(times: ComputeTime, nodes: Collection[NodeId], clients: Sequence[NodeId]) -> ComputeTime:
+    """Return times in which each of `nodes` takes the median of the clients that are not among them.
+
+    Where all clients are among them, it is the median of all.
+    """
+    others = [node for node in clients if node not in nodes] or clients
+
+    def take(node: NodeId, round: int) -> int:
+        if node not in nodes:
+            return times(node, round)
+        return round_ns(median(times(each, round) for each in others))
+
+    return take
 
 
 def round_ns(ns: float) -> int:

@@ -12,10 +12,11 @@ from netdfl.worlds.simulated.compute import (
     COMPUTE_FILE,
     ComputeTime,
     MeasurementRequest,
+    as_others,
     record,
     replay,
-    round_ns,
     slow_nodes,
+    slowed,
     time_ns,
 )
 
@@ -34,7 +35,10 @@ def compute_time(blueprint: Blueprint, directory: RunDirectory) -> ComputeTime:
         model(node, 0)  # so that a missing time raises its error before the run
     slow = slow_nodes(streams, blueprint.scenario.nodes, **world.stragglers.model_dump()) if world.stragglers else {}
     found = model
-    return (lambda node, round: round_ns(slow.get(node, 1.0) * found(node, round))) if slow else found
+    if slow:
+        found = slowed(found, slow)
+    clients = [node for node in blueprint.node_ids if node != blueprint.network.server]
+    return as_others(found, world.as_others, clients) if world.as_others else found
 
 
 def measure(blueprint: Blueprint, node: NodeId) -> int:

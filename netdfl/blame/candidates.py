@@ -1,0 +1,134 @@
+"""Candidates: all that may have cost a run its time, each of which can be taken out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from netdfl.core.fates import CORRUPT, LOSS, Fate
+from netdfl.core.types import Edge, NodeId
+from netdfl.explore.rows import MessageRow
+from netdfl.links.rules.latency import Delay
+from netdfl.links.spec import LinkPart, LinksSpec
+from netdfl.scenario.build import build_links
+from netdfl.scenario.model.schema import Scenario
+from netdfl.worlds.simulated.compute import ComputeTime
+
+CandidateKind: TypeAlias = Literal["slowness", "loss", "message", "delay", "event", "bottleneck"]
+BY_LUCK = Fate.dropped(LOSS).text
+_RULE_OF = {BY_LUCK: "loss", Fate.dropped(CORRUPT).text: "corrupt"}
+_MENDS = ("heal", "restart", "resume")
+"""Events that end what others began."""
+LEAST_DRAW = 2.0**-53
+"""The least number that a keyed draw gives."""
+MessageName: TypeAlias = tuple[Any, ...]
+"""A message's link, kind, life of the sender, round, step and attempt, and its number among messages of that name."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A possible cause. `place` is a node, a link, a message's name, or the index of an event."""
+
+    kind: CandidateKind
+    place: tuple[Any, ...]
+    text: str
+
+
+def find_candidates(
+    scenario: Scenario,
+    rows: Sequence[MessageRow],
+    compute: ComputeTime,
+    clients: Sequence[NodeId],
+    *,
+    messages: bool = False,
+) -> list[Candidate]:
+    """Return all candidates of a run with these messages; with `messages`, each lost message in place of its link."""
+    links = build_links(scenario)
+    edges = sorted({row[:2] for row in rows})
+    return [
+        *_slow(compute, clients, scenario.rounds),
+        *(_messages if messages else _losses)(links, rows),
+        *_delays(links, edges),
+        *_bottlenecks(links, edges),
+        *_events(scenario.events),
+    ]
+
+
+def _slow(compute: ComputeTime, clients: Sequence[NodeId], rounds: int) -> Iterator[Candidate]:
+    """Yield each client that takes longer than the median of the others in some round."""
+    found: set[NodeId] = set()
+    for round in range(rounds if len(clients) > 1 else 0):
+        times = sorted((compute(node, round), node) for node in clients)
+        found.update(node for place, (took, node) in enumerate(times) if took > _median_without(times, place))
+    yield from (Candidate("slowness", (node,), f"the slowness of node {node}") for node in sorted(found))
+
+
+def _median_without(times: Sequence[tuple[int, NodeId]], gone: int) -> float:
+    """Return the median of sorted times but one."""
+    middle = [place + (place >= gone) for place in ((len(times) - 2) // 2, (len(times) - 1) // 2)]
+    return sum(times[place][0] for place in middle) / 2
+
+
+def _losses(links: LinksSpec, rows: Sequence[MessageRow]) -> Iterator[Candidate]:
+    """Yield each link that lost or damaged messages by its own rules, and not by an event's."""
+    lost = sorted({(row[:2], row.fate) for row in rows if row.fate in _RULE_OF})
+    edges = dict.fromkeys(edge for edge, fate in lost if getattr(links.link(edge), _RULE_OF[fate]) is not None)
+    yield from (Candidate("loss", edge, f"the losses on {edge[0]}->{edge[1]}") for edge in edges)
+
+
+def _messages(links: LinksSpec, rows: Sequence[MessageRow]) -> Iterator[Candidate]:
+    for name, row in named(rows):
+        if row.fate == BY_LUCK and links.link((row.src, row.dst)).loss is not None:
+            yield Candidate("message", name, f"the loss of {words_of(name)}")
+
+
+def named(rows: Sequence[MessageRow]) -> Iterator[tuple[MessageName, MessageRow]]:
+    """Yield each message with its name, in order of sending."""
+    numbers: dict[tuple[Any, ...], int] = {}
+    for row in sorted(rows, key=lambda row: (row.sent_ns, row.src, row.dst, row.kind, row.round, row.step)):
+        name = row[:7]
+        number = numbers[name] = numbers.get(name, -1) + 1
+        yield (*name, number), row
+
+
+def words_of(name: MessageName) -> str:
+    """Return a message's name in words."""
+    src, dst, kind, life, round, step, attempt, number = name
+    more = [f"step {step}"] if step else []
+    more += [f"attempt {attempt}"] if attempt else []
+    more += [f"life {life}"] if life else []
+    more += [f"number {number}"] if number else []
+    return f"{kind} {src}->{dst} of round {round}" + (f" ({', '.join(more)})" if more else "")
+
+
+def _delays(links: LinksSpec, edges: Sequence[Edge]) -> Iterator[Candidate]:
+    for edge in edges:
+        rules = links.link(edge)
+        if rules.reorder is not None or delay_of(rules.latency).quantile is not None:
+            yield Candidate("delay", edge, f"the extra delay of {edge[0]}->{edge[1]}")
+
+
+def delay_of(latency: LinkPart | None) -> Delay:
+    """Return the distribution of a link's latency."""
+    built = None if latency is None else latency.build()
+    return built if isinstance(built, Delay) else Delay(fifo=True)
+
+
+def least_ns(delay: Delay) -> int:
+    """Return the least delay that a rule can give."""
+    return delay.constant_ns if delay.quantile is None else int(delay.quantile(LEAST_DRAW))
+
+
+def _bottlenecks(links: LinksSpec, edges: Sequence[Edge]) -> Iterator[Candidate]:
+    for key, end in (("uplink", 0), ("downlink", 1)):
+        for node in sorted({edge[end] for edge in edges}):
+            if getattr(links.node(node), key) is not None:
+                yield Candidate("bottleneck", (node, key), f"the {key} of node {node}")
+
+
+def _events(events: Sequence[Mapping[str, Any]]) -> Iterator[Candidate]:
+    for index, event in enumerate(events):
+        if not any(key in event for key in _MENDS):
+            told = ", ".join(f"{key}: {value}" for key, value in event.items())
+            yield Candidate("event", (index,), f"events[{index}] ({told})")

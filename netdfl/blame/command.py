@@ -1,0 +1,84 @@
+"""`netdfl blame`: play a run without each candidate, print the table and the set, and write the scenario without it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from netdfl.blame.blaming import Blame, Show
+from netdfl.blame.run import RunBlame
+from netdfl.blame.told import aligned, sentences_of, table_of
+from netdfl.core.files import write_whole, writing
+from netdfl.explore.shrink import beside, short_plain
+from netdfl.scenario.loading.resolved import plain_to_yaml
+
+DONE, INTERRUPTED = 0, 130
+FILE = "without.yaml"
+
+
+def blame(asked: RunBlame, folder: Path, console: Console) -> int:
+    """Say what is played, play it, print what it came to, and write the scenario without the set; return the code."""
+
+    def say(line: str) -> None:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+    for line in beforehand(asked):
+        say(line)
+    code = DONE
+    try:
+        with _progress(console) as show:
+            asked.play(show)
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    for line in aligned(table_of(asked.blame)):
+        say(line)
+    if code == INTERRUPTED:
+        say("interrupted: what was played is kept; repeat the command to go on from there")
+        return code
+    for line in sentences_of(asked.blame):
+        say(line)
+    if asked.blame.found:
+        say(f"netdfl run {_write(asked, asked.blame, folder)}")
+    return code
+
+
+def beforehand(asked: RunBlame) -> Iterator[str]:
+    """Yield what is played, and of what, before it is."""
+    found, target = asked.blame, asked.blame.target
+    cost = target.cost(found.base)
+    took = f"not by the end of the run, {found.base.end_ns / 1e9:g} s" if cost is None else target.told(cost)
+    yield f"{target.name}: {took}"
+    many = len(found.candidates)
+    yield (
+        f"{many} candidate{'s' * (many != 1)}: {len(asked.likely) + 1} runs for the table, "
+        f"at most {asked.limits.set_runs} for the set"
+    )
+
+
+def _write(asked: RunBlame, found: Blame, folder: Path) -> Path:
+    """Write the scenario without the set."""
+    scenario = asked.player.scenario
+    plain = short_plain(beside(scenario, asked.player.variants.without(found.found or ())))
+    path = folder / FILE
+    members = "".join(f"# - {each.text}\n" for each in found.found or ())
+    text = f"# {scenario.name}, seed {scenario.seed}, under the same luck without:\n{members}{plain_to_yaml(plain)}"
+    with writing(path, more="; name another folder with --out DIR"):
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(path, text.encode())
+    return path
+
+
+@contextmanager
+def _progress(console: Console) -> Iterator[Show]:
+    columns = (TextColumn("playing {task.fields[what]}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("", total=None, what="")
+
+        def show(what: str, done: int, of: int) -> None:
+            progress.update(task, completed=done, total=of, what=what)
+
+        yield show

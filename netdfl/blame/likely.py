@@ -1,0 +1,76 @@
+"""The order in which candidates are tried: first what lies on the run's critical path, and took the most time there."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from netdfl.blame.candidates import Candidate
+from netdfl.core.types import Kind, NodeId
+from netdfl.explore.rows import MemoryStore, MessageRow
+from netdfl.record.base import WaitEnd, WaitRecord
+
+
+def by_likelihood(candidates: Sequence[Candidate], rows: MemoryStore) -> list[Candidate]:
+    """Return the candidates in order: events and bottlenecks, then by their time on the path, the most first."""
+    times = _times(rows)
+
+    def time_of(candidate: Candidate) -> float:
+        if candidate.kind in ("event", "bottleneck"):
+            return float("inf")
+        place = candidate.place[:2] if candidate.kind == "message" else candidate.place
+        return times[place]
+
+    return sorted(candidates, key=time_of, reverse=True)
+
+
+def _times(rows: MemoryStore) -> dict[tuple[NodeId, ...], float]:
+    """Return the nanoseconds on the path of each link and node: what was waited for, and what was computed."""
+    found: dict[tuple[NodeId, ...], float] = defaultdict(float)
+    for node, busy_ns, wait, came in _path(rows):
+        found[node,] += busy_ns
+        if wait is not None:
+            for src in wait.missing if came is None else (came.src,):
+                found[src, node] += wait.until_ns - wait.since_ns
+    return found
+
+
+def _path(rows: MemoryStore) -> Iterator[tuple[NodeId, int, WaitRecord | None, MessageRow | None]]:
+    """Yield the path from the last wait back: a node, how long it was busy, the wait before, and what ended that wait.
+
+    The first part of the path has no wait before it.
+    """
+    waits: dict[NodeId, list[WaitRecord]] = defaultdict(list)
+    for each in sorted(rows.waits, key=lambda each: each.until_ns):
+        waits[each.node].append(each)
+    messages: Mapping[tuple[object, ...], MessageRow] = {
+        (m.src, m.dst, m.kind, m.round, m.step, m.arrived_ns): m for m in rows.messages
+    }
+    node = max(waits, key=lambda node: waits[node][-1].until_ns, default=None)
+    at_ns = max((wait.until_ns for wait in rows.waits), default=0)
+    while node is not None:
+        if (wait := _last(waits[node], at_ns)) is None:
+            yield node, at_ns, None, None
+            return
+        came = _message(wait, messages) if wait.ended is WaitEnd.CAME else None
+        yield node, at_ns - wait.until_ns, wait, came
+        node, at_ns = (node, wait.since_ns) if came is None else (came.src, came.sent_ns)
+
+
+def _last(waits: list[WaitRecord], at_ns: int) -> WaitRecord | None:
+    """Return the last wait that was over by `at_ns`, and forget it and all later ones, so that the walk ends."""
+    while waits:
+        wait = waits.pop()
+        if wait.until_ns <= at_ns:
+            return wait
+    return None
+
+
+def _message(wait: WaitRecord, messages: Mapping[tuple[object, ...], MessageRow]) -> MessageRow | None:
+    if wait.last_src is None:
+        return None
+    for kind in (wait.kind, Kind.NOTICE):
+        found = messages.get((wait.last_src, wait.node, kind, wait.round, wait.step, wait.until_ns))
+        if found is not None:
+            return found
+    return None

@@ -1,0 +1,114 @@
+"""The playing of a run's scenario without some candidates, each set once: what was played before is read back."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection
+from dataclasses import asdict, replace
+from hashlib import sha256
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import override
+
+from netdfl.blame.candidates import Candidate
+from netdfl.blame.outcome import PlayOutcome, outcome_of
+from netdfl.blame.removal import Counterfactuals
+from netdfl.core.errors import RunError
+from netdfl.core.files import open_append, read_plain, version_of, writing
+from netdfl.explore.edits import Plain
+from netdfl.explore.execute import Executor, ExploredRun
+from netdfl.explore.shrink import beside
+from netdfl.host.blueprint import Blueprint, make_algorithm
+from netdfl.scenario.model.schema import Scenario
+
+PLAYS = "plays.jsonl"
+_OUTCOME = TypeAdapter(PlayOutcome)
+
+
+class VariantExecutor(Executor):
+    """An executor of scenarios that have the same task, data and graph, which are made once."""
+
+    def __init__(self) -> None:
+        """Prepare; a play may take as long as it likes."""
+        super().__init__(limit_s=0)
+        self.blueprint: Blueprint | None = None
+
+    @override
+    def _blueprint(self, scenario: Scenario) -> Blueprint:
+        if self.blueprint is None:
+            self.blueprint = Blueprint.of(scenario)
+        return replace(self.blueprint, scenario=scenario, algorithm=make_algorithm(scenario))
+
+
+class PlayJournal:
+    """The plays that a folder has, by what was played; lines that can't be read count for nothing."""
+
+    def __init__(self, folder: Path | None) -> None:
+        """Read what was played before; None keeps nothing."""
+        self._folder = folder
+        self.plays: dict[str, PlayOutcome] = {}
+        if folder is not None and (folder / PLAYS).exists():
+            for line in read_plain(folder / PLAYS).splitlines():
+                self._read(line)
+
+    def _read(self, line: str) -> None:
+        try:
+            key, found = json.loads(line)
+            self.plays[key] = _OUTCOME.validate_python(found)
+        except (ValueError, TypeError, ValidationError):
+            pass
+
+    def keep(self, key: str, outcome: PlayOutcome) -> None:
+        """Keep a play. Raises InputError where the disk refuses it."""
+        self.plays[key] = outcome
+        if self._folder is None:
+            return
+        with writing(self._folder / PLAYS, more="; name another folder with --out DIR"):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            file = open_append(self._folder / PLAYS)
+            try:
+                os.write(file, (json.dumps([key, asdict(outcome)], separators=(",", ":")) + "\n").encode())
+            finally:
+                os.close(file)
+
+
+class CounterfactualPlayer:
+    """A player of a run's scenario without some of its candidates. `played` counts the runs that it made."""
+
+    def __init__(
+        self, scenario: Scenario, executor: VariantExecutor, variants: Counterfactuals, journal: PlayJournal, parts: str
+    ) -> None:
+        """Take what was made for the run itself; `parts` is a hash of the modules beside its scenario."""
+        self.scenario, self.variants = scenario, variants
+        self._executor, self._journal = executor, journal
+        self._salt = f"{version_of('netdfl')} {parts}"
+        self.played = 0
+
+    def known(self, candidates: Collection[Candidate]) -> bool:
+        """Whether the scenario without `candidates` was played already."""
+        return self._key(self.variants.without(candidates)) in self._journal.plays
+
+    def play(self, candidates: Collection[Candidate]) -> PlayOutcome:
+        """Return the outcome without `candidates`. Raises RunError where netdfl itself broke."""
+        plain = self.variants.without(candidates)
+        key = self._key(plain)
+        if key not in self._journal.plays:
+            self.played += 1
+            self._journal.keep(key, self._run(plain))
+        return self._journal.plays[key]
+
+    def _run(self, plain: Plain) -> PlayOutcome:
+        run = checked(self._executor.run(beside(self.scenario, plain)))
+        return outcome_of(run, self.variants.drawn(run.rows.messages))
+
+    def _key(self, plain: Plain) -> str:
+        return sha256(f"{self._salt} {json.dumps(plain, sort_keys=True, default=str)}".encode()).hexdigest()
+
+
+def checked(run: ExploredRun) -> ExploredRun:
+    """Return a run that came to its end. Raises RunError for one that broke."""
+    if run.broke:
+        raise RunError(f"a play of {run.scenario.name} broke: {run.broke.strip().splitlines()[-1]}")
+    return run

@@ -1,0 +1,166 @@
+"""The scenario without some candidates, under the same luck: a file like any other, which everybody can run.
+
+What is drawn by name stays as it is by itself. Losses of rules that count are written out by each message's name, and
+a message that the run did not have is lost by a keyed draw at the rule's mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from netdfl.blame.candidates import BY_LUCK, Candidate, MessageName, delay_of, least_ns, named
+from netdfl.core.types import Edge
+from netdfl.explore.edits import Plain
+from netdfl.explore.rows import MessageRow
+from netdfl.links.rules.figures import figures
+from netdfl.links.rules.loss import Bernoulli
+from netdfl.links.rules.recorded import RecordedLoss
+from netdfl.links.schedule.compile import ScheduleError
+from netdfl.links.spec import LinkPart, choose
+from netdfl.scenario.build import build_links, compile_schedule
+from netdfl.scenario.loading.resolved import to_plain
+from netdfl.scenario.model.schema import Scenario
+
+_DRAWN_BY_INDEX = ("random", "churn")
+"""Actions that draw by the index of their entry."""
+_NOTHING = {"at_round": 0, "drop": "0->1", "incarnation": 1_000_000}
+"""An event that never acts, in place of one before an entry whose draws go by its index."""
+
+
+class Counterfactuals:
+    """The scenarios that a run's scenario becomes without some of its candidates."""
+
+    def __init__(self, scenario: Scenario, rows: Sequence[MessageRow]) -> None:
+        """Take the scenario of the run, and the messages that it had."""
+        self.scenario, self._links = scenario, build_links(scenario)
+        self._of_edge: dict[Edge, list[tuple[MessageName, bool]]] = {}
+        for name, row in named(rows):
+            self._of_edge.setdefault((row.src, row.dst), []).append((name, row.fate == BY_LUCK))
+
+    @cached_property
+    def _plain(self) -> Plain:
+        """The scenario with the losses of rules that count written out."""
+        plain = to_plain(self.scenario)
+        links: dict[str, Plain] = {key: dict(entry) for key, entry in plain["links"].items()}  # type: ignore[attr-defined]
+        for entry in links.values():
+            part = choose("loss", entry.get("loss"))
+            if counts(part):
+                entry["loss"] = _recorded((), mean_of(part))
+        plain["links"] = links
+        for edge in self.counting:
+            _set(plain, edge, {"loss": _recorded(self._of_edge[edge], mean_of(self._links.link(edge).loss))})
+        return plain
+
+    @cached_property
+    def counting(self) -> dict[Edge, frozenset[MessageName]]:
+        """The links with messages whose loss goes by a rule that counts, each with its messages."""
+        return {
+            edge: frozenset(name for name, _ in fates)
+            for edge, fates in self._of_edge.items()
+            if counts(self._links.link(edge).loss)
+        }
+
+    def without(self, candidates: Collection[Candidate]) -> Plain:
+        """Return the scenario without `candidates`."""
+        if not candidates:
+            return to_plain(self.scenario)
+        plain = {**self._plain, "links": {key: dict(entry) for key, entry in self._plain["links"].items()}}
+        slow = sorted(each.place[0] for each in candidates if each.kind == "slowness")
+        if slow:
+            plain["world"] = {**plain["world"], "as_others": sorted({*plain["world"]["as_others"], *slow})}
+        for edge, changes in self._on_links(candidates):
+            _set(plain, edge, changes)
+        for each in candidates:
+            if each.kind == "bottleneck":
+                node, key = each.place
+                plain["links"][str(node)] = {**plain["links"].pop(str(node), {}), key: None}
+        gone = {each.place[0] for each in candidates if each.kind == "event"}
+        plain["events"] = self._events_without(gone)
+        return plain
+
+    def drawn(self, rows: Sequence[MessageRow]) -> int:
+        """Return how many messages of a play had their loss drawn anew."""
+        played = (name for name, row in named(rows) if (row.src, row.dst) in self.counting)
+        return sum(name not in self.counting[name[:2]] for name in played)
+
+    def _on_links(self, candidates: Collection[Candidate]) -> Iterator[tuple[Edge, Plain]]:
+        kept: dict[Edge, set[MessageName]] = {}
+        for each in sorted(candidates, key=lambda each: each.kind != "message"):
+            if each.kind == "loss":
+                yield each.place[:2], {"loss": None, "corrupt": None}
+            elif each.kind == "delay":
+                least = least_ns(delay_of(self._links.link(each.place[:2]).latency))
+                yield each.place[:2], {"latency": f"{least}ns", "reorder": None}
+            elif each.kind == "message":
+                kept.setdefault(each.place[:2], set()).add(each.place)
+        for edge, names in kept.items():
+            yield edge, {"loss": self._kept(edge, names)}
+
+    def _kept(self, edge: Edge, names: Collection[MessageName]) -> Plain:
+        """Return the link's loss without the losses of `names`."""
+        part = self._links.link(edge).loss
+        fates = [(name, lost and name not in names) for name, lost in self._of_edge[edge]]
+        if part is not None and isinstance(part.build(0), Bernoulli):
+            of = {name[:-1] for name in names}
+            fates = [(name, lost) for name, lost in fates if name[:-1] in of]
+        return _recorded(fates, mean_of(part))
+
+    def _events_without(self, gone: Collection[int]) -> list[dict[str, Any]]:
+        """Return the events but `gone`, nor those that make no sense any more, such as a heal of what did not break."""
+        gone, events = set(gone), self.scenario.events
+        while True:
+            kept = [index for index in range(len(events)) if index not in gone]
+            last = max((i for i in kept if any(key in events[i] for key in _DRAWN_BY_INDEX)), default=-1)
+            places = [index for index in range(len(events)) if index not in gone or index < last]
+            left = [dict(_NOTHING if index in gone else events[index]) for index in places]
+            try:
+                compile_schedule(self.scenario.model_copy(update={"events": left}))
+            except ScheduleError as error:
+                wrong = {places[place] for place, _ in error.problems} - gone
+                if not wrong:
+                    raise
+                gone |= wrong
+            else:
+                return left
+
+
+def counts(part: LinkPart | None) -> bool:
+    """Whether the fates of a loss are written out by name: where it goes by which messages came before."""
+    model = None if part is None else part.build(0)
+    return model is not None and bool(getattr(model, "remembers", True))
+
+
+def mean_of(part: LinkPart | None) -> float:
+    """Return the share of messages that a loss loses in the long run; 0 where it is not known."""
+    model = None if part is None else part.build(0)
+    if isinstance(model, RecordedLoss):
+        return model.otherwise
+    share = figures(model).get("stationary_loss")
+    return float(share) if isinstance(share, int | float) else 0.0
+
+
+def _recorded(fates: Sequence[tuple[MessageName, bool]], otherwise: float) -> Plain:
+    messages = [_fate(name, lost) for name, lost in fates]
+    return {"model": "recorded", "messages": messages, "otherwise": otherwise}
+
+
+def _fate(name: MessageName, lost: bool) -> dict[str, object]:
+    _, _, kind, life, round, step, attempt, _ = name
+    said = {"round": round, "lost": lost, "step": step, "kind": kind.value, "attempt": attempt, "incarnation": life}
+    usual: Mapping[str, object] = {"lost": False, "step": 0, "kind": "data", "attempt": 0, "incarnation": 0}
+    return {key: value for key, value in said.items() if key not in usual or usual[key] != value}
+
+
+def _set(plain: Plain, edge: Edge, changes: Plain) -> None:
+    """Set rules of one link, which go before those of every other entry."""
+    links, (src, dst) = plain["links"], edge
+    of_link = (f"{src}->{dst}", f"{src}--{dst}", f"{dst}--{src}")
+    rules: Plain = {}
+    for selector, entry in links.items():
+        if selector.replace(" ", "") in of_link:
+            rules |= entry
+    for selector in [selector for selector in links if selector.replace(" ", "") == of_link[0]]:
+        del links[selector]
+    links[of_link[0]] = rules | changes

@@ -1,0 +1,122 @@
+"""The blame of one run from its directory: played again, checked against its record, and played without candidates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+from netdfl.blame.blaming import MOST_CANDIDATES, SET_RUNS, Blame, Show, fill, find_set
+from netdfl.blame.candidates import Candidate, find_candidates
+from netdfl.blame.likely import by_likelihood
+from netdfl.blame.outcome import outcome_of
+from netdfl.blame.player import CounterfactualPlayer, PlayJournal, VariantExecutor, checked
+from netdfl.blame.removal import Counterfactuals
+from netdfl.blame.targets import TARGETS, BlameTarget, default_target
+from netdfl.core.errors import InputError
+from netdfl.record.directory import RunDirectory
+from netdfl.record.run import Run, open_run
+from netdfl.replaying.checking import replayable
+from netdfl.scenario.load import load
+from netdfl.scenario.model.parts import Part
+from netdfl.scenario.model.plugins import files_beside
+from netdfl.scenario.model.schema import Scenario
+from netdfl.scenario.model.world import SimulatedOptions
+from netdfl.worlds.simulated.compute import COMPUTE_FILE
+from netdfl.worlds.simulated.measuring import compute_time
+
+
+class BlameLimits(NamedTuple):
+    """At most so many candidates have a run of their own, and so many runs are made for the set."""
+
+    candidates: int = MOST_CANDIDATES
+    set_runs: int = SET_RUNS
+
+
+LIMITS = BlameLimits()
+
+
+@dataclass
+class RunBlame:
+    """A run that is blamed. `likely` are the candidates that get a run of their own, the likeliest first."""
+
+    blame: Blame
+    player: CounterfactualPlayer
+    likely: list[Candidate]
+    limits: BlameLimits
+
+    def play(self, show: Show = lambda what, done, of: None) -> Blame:
+        """Fill the table, then find the set. KeyboardInterrupt passes; what was played until then is kept."""
+        fill(self.blame, self.player, self.likely, show)
+        find_set(self.blame, self.player, show, self.limits.set_runs)
+        return self.blame
+
+
+def open_blame(
+    path: Path,
+    target: BlameTarget | None = None,
+    *,
+    messages: bool = False,
+    folder: Path | None = None,
+    limits: BlameLimits = LIMITS,
+) -> RunBlame:
+    """Play the run at `path` once more, and find its candidates.
+
+    Raises:
+        InputError: It ran on the real clock, or does not repeat itself, or its target is a figure that it lacks.
+    """
+    run = open_run(path)
+    scenario = blamable(run)
+    chosen = target or default_target(scenario)
+    executor = VariantExecutor()
+    base = checked(executor.run(scenario))
+    if run.finished and run.result.get("event_log_hash") != base.event_log_hash:
+        raise InputError(f"{path} goes another way when it is played again; `netdfl replay {path}` says where")
+    outcome = outcome_of(base)
+    if chosen.figure and chosen.figure not in outcome.figures:
+        raise InputError(f"{path} has no figure {chosen.figure}; choose another --target: {TARGETS}")
+    assert executor.blueprint is not None
+    blueprint = executor.blueprint
+    compute = compute_time(blueprint, RunDirectory(run.path, kept=False))
+    clients = [node for node in blueprint.node_ids if node != blueprint.network.server]
+    candidates = find_candidates(scenario, base.rows.messages, compute, clients, messages=messages)
+    variants = Counterfactuals(scenario, base.rows.messages)
+    player = CounterfactualPlayer(scenario, executor, variants, PlayJournal(folder), _parts(scenario))
+    likely = by_likelihood(candidates, base.rows)[: limits.candidates]
+    return RunBlame(Blame(chosen, outcome, candidates), player, likely, limits)
+
+
+def blamable(run: Run) -> Scenario:
+    """Return the scenario of a run that can be blamed. Raises InputError."""
+    scenario = load(run.path / "scenario.yaml")
+    if not isinstance(scenario.world, SimulatedOptions):
+        raise InputError(
+            f"{run.path} can't be blamed: it ran in the world {scenario.world.kind}, where no other run has the same "
+            f"luck; play its scenario first: netdfl run {run.path / 'scenario.yaml'} --on simulated"
+        )
+    scenario = replayable(run)
+    if scenario.batching == "auto" or scenario.device.startswith("cuda"):
+        raise InputError(f"{run.path} can't be blamed: it trained with {_not_exact(scenario)}, whose digits may differ")
+    return _with_measured(scenario, run.path / COMPUTE_FILE)
+
+
+def _not_exact(scenario: Scenario) -> str:
+    return "task.batching: auto" if scenario.batching == "auto" else f"task.device: {scenario.device}"
+
+
+def _with_measured(scenario: Scenario, file: Path) -> Scenario:
+    """Return the scenario with the compute times that its run measured, if it did."""
+    world = scenario.world
+    assert isinstance(world, SimulatedOptions)
+    compute: Part = world.compute
+    if compute.kind != "measured" or compute.params.get("file") or not file.is_file():
+        return scenario
+    measured = compute.model_copy(update={"file": str(file)})
+    return scenario.model_copy(update={"world": world.model_copy(update={"compute": measured})})
+
+
+def _parts(scenario: Scenario) -> str:
+    """Return a hash of the modules beside the scenario."""
+    files = [] if scenario.file is None else [path for path in files_beside(scenario.file) if path.is_file()]
+    return sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()

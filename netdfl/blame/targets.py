@@ -1,0 +1,101 @@
+"""Targets: what a run is asked to have cost. A cost is less the better, and None where the target is not reached."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite
+
+from netdfl.blame.outcome import Evaluated, PlayOutcome
+from netdfl.core.errors import InputError
+from netdfl.core.units import format_time, parse_probability
+from netdfl.scenario.model.schema import Scenario, Target
+
+TARGETS = "end, bytes, accuracy, 'accuracy: 90%' or 'consensus: 0.01'"
+_NAMES = {"accuracy": "test_accuracy", "consensus": "consensus_distance"}
+_RISING = ("test_accuracy",)
+
+
+@dataclass(frozen=True)
+class BlameTarget:
+    """A target: `end` and `bytes`, the last value of `figure`, or the time until `figure` is within its bounds."""
+
+    name: str
+    figure: str = ""
+    at_least: float | None = None
+    at_most: float | None = None
+
+    @property
+    def is_time(self) -> bool:
+        """Whether costs are nanoseconds."""
+        return self.name == "end" or self.at_least is not None or self.at_most is not None
+
+    def cost(self, outcome: PlayOutcome) -> float | None:
+        """Return the cost of a play: nanoseconds, bytes, or a last accuracy below zero; None: not reached."""
+        if self.name == "end":
+            return outcome.end_ns if outcome.whole else None
+        if self.name == "bytes":
+            return outcome.nbytes
+        if not self.is_time:
+            values = outcome.figures.get(self.figure, ())
+            return -values[-1].value if values else None
+        reached = self.reached(outcome)
+        return None if reached is None else reached.at_ns
+
+    def reached(self, outcome: PlayOutcome) -> Evaluated | None:
+        """Return the first evaluation within the bounds."""
+        return next((each for each in outcome.figures.get(self.figure, ()) if self._holds(each.value)), None)
+
+    def _holds(self, value: float) -> bool:
+        return (self.at_least is None or value >= self.at_least) and (self.at_most is None or value <= self.at_most)
+
+    def told(self, cost: float) -> str:
+        """Return a cost in words."""
+        if self.is_time:
+            return format_time(int(cost))
+        return f"{int(cost):,} bytes" if self.name == "bytes" else f"{-cost:.2%}"
+
+    def gain_told(self, gain: float, of: float) -> str:
+        """Return a gain in words, and its share `of` what the run cost."""
+        if not self.is_time and self.name != "bytes":
+            return f"{100 * gain:+.2f} points"
+        size = self.told(abs(gain))
+        share = f", {100 * abs(gain) / of:.3g} %" if of else ""
+        return "nothing" if not gain else f"{size} {'less' if gain > 0 else 'more'}{share}"
+
+
+def read_target(text: str) -> BlameTarget:
+    """Read a target as it is written on the command line. Raises InputError."""
+    name, _, bound = (part.strip() for part in text.partition(":"))
+    if name in ("end", "bytes") and not bound:
+        return BlameTarget(name)
+    if name == "accuracy" and not bound:
+        return BlameTarget(name, _NAMES[name])
+    figure = _NAMES.get(name)
+    if figure is None or not bound:
+        raise InputError(f"--target {text!r} is no target; use {TARGETS}")
+    try:
+        value = parse_probability(bound) if figure in _RISING else float(bound)
+    except ValueError as error:
+        raise InputError(f"--target {text!r}: {error}; use {TARGETS}") from error
+    if not isfinite(value):
+        raise InputError(f"--target {text!r} has no finite bound; use {TARGETS}")
+    return _bounded(figure, value)
+
+
+def default_target(scenario: Scenario) -> BlameTarget:
+    """Return the first target that the scenario reports; the end of the run where it reports none."""
+    targets: Sequence[float | Target] = scenario.report.targets
+    if not targets:
+        return BlameTarget("end")
+    first = targets[0]
+    if isinstance(first, Target):
+        bound = f"at least {first.at_least:g}" if first.at_least is not None else f"at most {first.at_most:g}"
+        return BlameTarget(f"{first.metric} of {bound}", first.metric, first.at_least, first.at_most)
+    return _bounded("test_accuracy", first)
+
+
+def _bounded(figure: str, value: float) -> BlameTarget:
+    if figure in _RISING:
+        return BlameTarget(f"an accuracy of {100 * value:g} %", figure, at_least=value)
+    return BlameTarget(f"a consensus distance of {value:g}", figure, at_most=value)

@@ -1,0 +1,114 @@
+"""A blame in words: the table by gain, the set, and a sentence where effects don't add up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from netdfl.blame.blaming import Blame, BlameRow
+from netdfl.blame.outcome import PlayOutcome
+from netdfl.core.units import format_time
+
+HEADING = ("without", "takes", "gain")
+
+
+def table_of(blame: Blame) -> list[tuple[str, ...]]:
+    """Return the lines of the table, its heading first; for a figure's target the time to the run's own round too."""
+    reached = blame.target.reached(blame.base) if blame.target.figure and blame.target.is_time else None
+    more = () if reached is None else (f"to round {reached.round}",)
+    lines: list[tuple[str, ...]] = [(*HEADING, *more)]
+    for row in blame.ordered():
+        last = () if reached is None else (_to_round(blame, row, reached.round, reached.at_ns),)
+        lines.append((row.candidate.text, _takes(blame, row.outcome, row.why), _gain(blame, row.outcome), *last))
+    return lines
+
+
+def sentences_of(blame: Blame) -> Iterator[str]:
+    """Yield what is said below the table."""
+    if blame.left:
+        yield (
+            f"{blame.left} more candidates have no run of their own: those that the critical path says are likely came "
+            "first (--runs N plays more)"
+        )
+    yield f"without any candidate: {_takes(blame, blame.bare)} ({_gain(blame, blame.bare)})"
+    drawn = max((row.outcome.drawn for row in blame.rows if row.outcome is not None), default=0)
+    if drawn:
+        yield (
+            f"up to {drawn} messages of a play were not in the run, over links whose losses count: each was lost by a "
+            "draw of its own, at the rule's mean"
+        )
+    yield from _of_the_set(blame)
+
+
+def _of_the_set(blame: Blame) -> Iterator[str]:
+    if not blame.has_gap:
+        yield "no gap: nothing that could be taken out would have made it better"
+        return
+    if not blame.found or blame.without is None:
+        return
+    members = "; ".join(each.text for each in blame.found)
+    takes = f"{_takes(blame, blame.without)}, {_gain(blame, blame.without)}"
+    yield f"explains nine tenths of the gap: {members} (without {_them(blame)}: {takes})"
+    if not blame.minimal:
+        yield f"not minimal: all {blame.set_runs} runs for the set were made; --set-runs N allows more"
+    elif len(blame.found) > 1:
+        yield "none of these can be left out"
+    if told := _not_added_up(blame):
+        yield told
+
+
+def _them(blame: Blame) -> str:
+    return "it" if blame.found is not None and len(blame.found) == 1 else "them"
+
+
+def _not_added_up(blame: Blame) -> str:
+    """Return a sentence where the gains of the set's members don't add up to its own; empty where they do."""
+    found, whole = blame.found or (), blame.gain(blame.without)
+    gains = [blame.alone(each) for each in found]
+    if len(found) < 2 or whole is None:
+        return ""
+    alone = [gain for gain in gains if gain is not None]
+    if blame.target.cost(blame.base) is None:
+        return "" if alone else "Effects don't add up: without any one of these alone the target is not reached."
+    if len(alone) < len(found) or sum(alone) == whole:
+        return ""
+    told = blame.target
+    both = "both" if len(found) == 2 else f"all {len(found)}"
+    if not any(alone):
+        return f"Effects don't add up: one of these out gains nothing, {both} out gain {told.told(whole)}."
+    return (
+        f"Effects don't add up: one by one these gain {_size(blame, sum(alone))} in all, "
+        f"{both} out together {_size(blame, whole)}."
+    )
+
+
+def _size(blame: Blame, gain: float) -> str:
+    return blame.target.gain_told(gain, 0)
+
+
+def _takes(blame: Blame, outcome: PlayOutcome | None, why: str = "") -> str:
+    if outcome is None:
+        return f"can't be: {why}"
+    cost = blame.target.cost(outcome)
+    return f"not by {format_time(outcome.end_ns)}" if cost is None else blame.target.told(cost)
+
+
+def _gain(blame: Blame, outcome: PlayOutcome | None) -> str:
+    gain, before = blame.gain(outcome), blame.target.cost(blame.base)
+    if gain is None:
+        return "none" if before is None else "lost"
+    if before is None:
+        return f"reached; the run had not by {format_time(blame.base.end_ns)}"
+    return blame.target.gain_told(gain, before)
+
+
+def _to_round(blame: Blame, row: BlameRow, round: int, at_ns: int) -> str:
+    """Return what a play is earlier at the round in which the run itself reached the target."""
+    values = () if row.outcome is None else row.outcome.figures.get(blame.target.figure, ())
+    then = next((each.at_ns for each in values if each.round == round), None)
+    return "not by its end" if then is None else blame.target.gain_told(at_ns - then, at_ns)
+
+
+def aligned(lines: Sequence[tuple[str, ...]]) -> list[str]:
+    """Return the lines of a table with their columns below each other."""
+    widths = [max(len(line[place]) for line in lines) for place in range(len(lines[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]

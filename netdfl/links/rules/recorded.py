@@ -1,0 +1,61 @@
+"""Loss as a run had it: the fate of each message by its whole name, and a keyed draw for those that it did not have.
+
+Relies on: messages of one name that enter the link in the order in which they did in the run.
+
+Why: A rule that counts, like a burst's chain, gives its fates to whichever messages come. Where a run is played again
+with one thing changed, other messages come, and each that the run had keeps its fate by its name.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from netdfl.core.types import Kind
+from netdfl.core.units import NonNegativeInt, Probability
+from netdfl.links.rules.base import Transit
+from netdfl.links.rules.keyed_random import unit_uniform
+
+_Name: TypeAlias = tuple[Kind, int, int, int, int]
+
+
+@dataclass(frozen=True)
+class RecordedFate:
+    """Whether one message was lost. Of messages with one name, the first has the first fate, and so on."""
+
+    round: int
+    lost: bool = False
+    step: NonNegativeInt = 0
+    kind: Kind = Kind.DATA
+    attempt: NonNegativeInt = 0
+    incarnation: NonNegativeInt = 0
+
+
+class RecordedLoss:
+    """Lose the messages that a run lost, keep those that it did not, and lose others `otherwise`, by a keyed draw.
+
+    The draw is that of `bernoulli` on the same link.
+    """
+
+    __slots__ = ("_fates", "messages", "otherwise", "seed")
+
+    def __init__(self, seed: int, /, *, messages: list[RecordedFate], otherwise: Probability = 0.0) -> None:
+        """Take the fates in the order of sending, and the probability with which any other message is lost."""
+        self.seed, self.messages, self.otherwise = seed, tuple(messages), otherwise
+        self._fates = fates_by_name(messages)
+
+    def lost(self, unit: Transit) -> bool:
+        """Return the next fate of the unit's name; else draw."""
+        fates = self._fates.get((unit.kind, unit.incarnation, unit.round, unit.step, unit.attempt))
+        return fates.popleft() if fates else unit_uniform(self.seed, unit) < self.otherwise
+
+
+def fates_by_name(messages: Sequence[RecordedFate]) -> dict[_Name, deque[bool]]:
+    """Return the fates of each name, in their order."""
+    found: dict[_Name, deque[bool]] = {}
+    for each in messages:
+        name = each.kind, each.incarnation, each.round, each.step, each.attempt
+        found.setdefault(name, deque()).append(each.lost)
+    return found

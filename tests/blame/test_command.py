@@ -1,0 +1,118 @@
+"""`netdfl blame`: what it prints, what it keeps, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from netdfl.blame.player import PLAYS
+from netdfl.blame.run import BlameLimits
+from netdfl.blame.targets import read_target
+from netdfl.cli.commands import make_app
+from netdfl.core.errors import InputError
+from netdfl.explore.execute import Executor, ExploredRun
+from netdfl.scenario.load import load
+from netdfl.scenario.model.schema import Scenario
+from tests.blame.fleets import RING, blamed, found, listed, opened
+from tests.blame.test_closed_forms import SLOW
+
+TWO = RING | SLOW | {"links": RING["links"] | {"0->1": listed(4), "2->1": listed(4)}}
+
+
+def test_the_command_prints_the_table_and_writes_a_scenario_that_takes_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(RING | SLOW, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    printed = CliRunner().invoke(make_app(), ["blame", "run", "--out", "blamed"])
+    assert printed.exit_code == 0
+    assert "the slowness of node 2  75ms   130ms less, 63.4 %" in printed.output
+    assert "1 candidate: 2 runs for the table, at most 200 for the set" in printed.output
+    assert printed.output.index("1 candidate") < printed.output.index("without  ")
+    assert printed.output.splitlines()[-1] == "netdfl run blamed/without.yaml"
+    assert Executor().run(load(tmp_path / "blamed" / "without.yaml")).length_ns == 75 * 10**6
+
+
+def test_what_was_played_is_kept_over_an_interruption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened(TWO, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    play, plays = Executor.run, []
+
+    def stops(self: Executor, scenario: Scenario) -> ExploredRun:
+        if len(plays) == 3:
+            raise KeyboardInterrupt
+        plays.append(scenario)
+        return play(self, scenario)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Executor, "run", stops)
+        printed = CliRunner().invoke(make_app(), ["blame", "run", "--out", "blamed"])
+    assert printed.exit_code == 130
+    assert "repeat the command to go on" in printed.output
+    again = opened(TWO, tmp_path, folder=tmp_path / "blamed")
+    whole = again.play()
+    fresh = opened(TWO, tmp_path, folder=None)
+    assert found(fresh.play()) == found(whole)
+    assert again.player.played == fresh.player.played - 2
+    with (tmp_path / "blamed" / PLAYS).open("a") as file:
+        file.write('["torn')
+    third = opened(TWO, tmp_path, folder=tmp_path / "blamed")
+    third.play()
+    assert third.player.played == 0
+
+
+def test_the_runs_for_the_set_are_bounded_and_then_it_is_not_said_to_be_minimal(tmp_path: Path) -> None:
+    whole = blamed(TWO, tmp_path)
+    few = blamed(TWO, tmp_path, limits=BlameLimits(set_runs=0))
+    assert whole.minimal
+    assert few.set_runs == 0
+    assert not few.minimal
+    assert few.without == few.bare
+
+
+def test_candidates_beyond_the_number_of_runs_are_the_less_likely_ones_and_are_counted(tmp_path: Path) -> None:
+    """The loss that ended the run by a deadline comes before one that nobody waited for at the end."""
+    few = blamed(TWO, tmp_path, limits=BlameLimits(candidates=1))
+    assert [row.candidate.text for row in few.rows] == ["the slowness of node 2"]
+    assert few.left == 2
+
+
+def test_a_run_of_a_real_world_is_refused_with_the_command_that_plays_it_first(tmp_path: Path) -> None:
+    opened(RING, tmp_path)
+    file = tmp_path / "run" / "scenario.yaml"
+    file.write_text("schema: netdfl/1\nname: ring\nnodes: 4\nrounds: 1\nalgorithm: dpsgd\ntopology: ring\n")
+    with pytest.raises(InputError, match=rf"netdfl run {file} --on simulated"):
+        opened(RING, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("end", "end"),
+        ("bytes", "bytes"),
+        ("accuracy", "accuracy"),
+        ("accuracy: 90%", "an accuracy of 90 %"),
+        ("consensus: 0.01", "a consensus distance of 0.01"),
+    ],
+)
+def test_targets_are_read(text: str, name: str) -> None:
+    assert read_target(text).name == name
+
+
+@pytest.mark.parametrize("text", ["", "end: 3", "speed", "consensus", "accuracy: 2", "consensus: nan", "accuracy: x"])
+def test_what_is_no_target_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="--target"):
+        read_target(text)
+
+
+def test_a_figure_that_the_run_lacks_is_no_target(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no figure test_accuracy"):
+        opened(RING, tmp_path, read_target("accuracy: 90%"))
+
+
+def test_there_is_no_gap_where_nothing_costs_anything(tmp_path: Path) -> None:
+    blame = blamed(RING, tmp_path)
+    assert not blame.has_gap
+    assert blame.found is None
