@@ -21,6 +21,7 @@ GENERATED = "transport/v1"
 CLEAN = frozenset(
     {
         "algorithms",
+        "blame",
         "cli",
         "collection",
         "compression",

@@ -87,6 +87,11 @@ def open_blame(
     return RunBlame(Blame(chosen, outcome, candidates), player, likely, limits)
 
 
+def default_folder(path: Path) -> Path:
+    """Return the folder for what is played of the run at `path`: `blamed/NAME`, by its scenario. Raises InputError."""
+    return Path("blamed") / load(open_run(path).path / "scenario.yaml").name
+
+
 def blamable(run: Run) -> Scenario:
     """Return the scenario of a run that can be blamed. Raises InputError."""
     scenario = load(run.path / "scenario.yaml")

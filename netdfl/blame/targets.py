@@ -57,11 +57,16 @@ class BlameTarget:
 
     def gain_told(self, gain: float, of: float) -> str:
         """Return a gain in words, and its share `of` what the run cost."""
+        if not gain:
+            return "nothing"
         if not self.is_time and self.name != "bytes":
-            return f"{100 * gain:+.2f} points"
-        size = self.told(abs(gain))
+            return self.size(gain)
         share = f", {100 * abs(gain) / of:.3g} %" if of else ""
-        return "nothing" if not gain else f"{size} {'less' if gain > 0 else 'more'}{share}"
+        return f"{self.size(abs(gain))} {'less' if gain > 0 else 'more'}{share}"
+
+    def size(self, gain: float) -> str:
+        """Return a gain in words, without a word of its direction where it is one of time or bytes."""
+        return self.told(gain) if self.is_time or self.name == "bytes" else f"{100 * gain:+.2f} points"
 
 
 def read_target(text: str) -> BlameTarget:

@@ -74,15 +74,9 @@ def _not_added_up(blame: Blame) -> str:
     told = blame.target
     both = "both" if len(found) == 2 else f"all {len(found)}"
     if not any(alone):
-        return f"Effects don't add up: one of these out gains nothing, {both} out gain {told.told(whole)}."
-    return (
-        f"Effects don't add up: one by one these gain {_size(blame, sum(alone))} in all, "
-        f"{both} out together {_size(blame, whole)}."
-    )
-
-
-def _size(blame: Blame, gain: float) -> str:
-    return blame.target.gain_told(gain, 0)
+        return f"Effects don't add up: one of these out gains nothing, {both} out gain {told.size(whole)}."
+    each = told.size(sum(alone))
+    return f"Effects don't add up: one by one these gain {each} in all, {both} together {told.size(whole)}."
 
 
 def _takes(blame: Blame, outcome: PlayOutcome | None, why: str = "") -> str:

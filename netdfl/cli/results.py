@@ -183,20 +183,14 @@ def blame(
     from rich.console import Console
 
     from netdfl.blame.command import blame as blame_run
-    from netdfl.blame.run import BlameLimits, open_blame
+    from netdfl.blame.run import BlameLimits, default_folder, open_blame
     from netdfl.blame.targets import read_target
 
     chosen = None if target is None else read_target(target)
-    folder = out or Path("blamed") / _name_of(run)
+    folder = out or default_folder(run)
     limits = BlameLimits(runs, set_runs)
     asked = open_blame(run, chosen, messages=messages, folder=folder, limits=limits)
     raise typer.Exit(blame_run(asked, folder, Console()))
-
-
-def _name_of(run: Path) -> str:
-    """Return the name under which what is known of a run is kept: its scenario's, and its own."""
-    path = run.resolve()
-    return f"{path.parent.name}-{path.name}"
 
 
 Web = Annotated[

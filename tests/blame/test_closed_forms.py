@@ -26,7 +26,7 @@ def test_a_slow_node_costs_each_cycle_what_it_takes_more_than_the_others(tmp_pat
 
 @pytest.mark.parametrize("messages", [False, True])
 def test_one_loss_costs_one_deadline_less_the_latency(tmp_path: Path, messages: bool) -> None:
-    blame = blamed(RING | {"links": RING["links"] | {"0->1": RING["links"]["default"] | listed(4)}}, tmp_path, messages=messages)
+    blame = blamed(RING | {"links": RING["links"] | {"0->1": listed(4)}}, tmp_path, messages=messages)
     text = "the loss of data 0->1 of round 4" if messages else "the losses on 0->1"
     assert gains(blame) == {text: DEADLINE - LATENCY}
     assert found(blame) == [text]

@@ -1,4 +1,4 @@
-"""A run without a candidate has the luck of the run: nothing else changes, and every message keeps its fate by its name."""
+"""A run without a candidate has the luck of the run: every message keeps its fate by its name."""
 
 from __future__ import annotations
 

@@ -84,6 +84,14 @@ def test_the_page_on_proving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     runpy.run_path("test_gossip.py")["test_it_survives_any_single_loss"]()
 
 
+def test_the_page_on_blame(tmp_path: Path) -> None:
+    for block in blocks(ROOT / "docs" / "blame.md"):
+        if block.file:
+            (tmp_path / block.file).write_text(block.text, encoding="utf-8")
+        else:
+            check_console(block.text, tmp_path)
+
+
 @pytest.mark.parametrize("name", ["tutorial", "own_parts", "own_algorithm", "replay"])
 def test_every_block_of_the_page(name: str, tmp_path: Path) -> None:
     page = blocks(ROOT / "docs" / f"{name}.md")
