@@ -30,7 +30,7 @@ class BlameRow:
 
 @dataclass
 class Blame:
-    """What is known of a run so far.
+    """The findings about a run so far.
 
     `bare` is the run without any candidate. `found` is the set: None where there is no gap, or before it was sought.
     It is `minimal` where no member can be left out. `left` counts candidates without a run of their own.
@@ -60,7 +60,7 @@ class Blame:
 
     @property
     def gap(self) -> float | None:
-        """What the run without any candidate is better by; None where that one does not reach the target."""
+        """The gain of the run without any candidate; None where it does not reach the target."""
         return self.gain(self.bare)
 
     def explains(self, outcome: PlayOutcome) -> bool:

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from netdfl.explore.execute import ExploredRun
 
 
-class Evaluated(NamedTuple):
-    """The value of a figure in one round, and when it was evaluated."""
+class FigureAt(NamedTuple):
+    """A figure in one round: its value, and when it was evaluated."""
 
     round: int
     at_ns: int
@@ -20,7 +20,7 @@ class Evaluated(NamedTuple):
 
 @dataclass(frozen=True)
 class PlayOutcome:
-    """What a play came to.
+    """The outcome of a play.
 
     `whole` says that every node that should finish did. `drawn` counts the messages whose loss was drawn anew, as the
     run did not have them and their link's rule counts.
@@ -29,17 +29,17 @@ class PlayOutcome:
     end_ns: int
     whole: bool
     nbytes: int
-    figures: Mapping[str, Sequence[Evaluated]] = field(default_factory=dict)
+    figures: Mapping[str, Sequence[FigureAt]] = field(default_factory=dict)
     drawn: int = 0
     log_hash: str = ""
 
 
 def outcome_of(run: ExploredRun, drawn: int = 0) -> PlayOutcome:
     """Return the outcome of a run in memory."""
-    found: dict[str, list[Evaluated]] = {}
+    found: dict[str, list[FigureAt]] = {}
     for at_ns, node, round, name, value in run.rows.measured:
         if node is None and isfinite(value):
-            found.setdefault(name, []).append(Evaluated(round, at_ns, value))
+            found.setdefault(name, []).append(FigureAt(round, at_ns, value))
     return PlayOutcome(
         end_ns=run.length_ns,
         whole=not run.unfinished and not any(not each.over and not each.suspected for each in run.stalls),

@@ -154,7 +154,7 @@ def _fate(name: MessageName, lost: bool) -> dict[str, object]:
 
 
 def _set(plain: Plain, edge: Edge, changes: Plain) -> None:
-    """Set rules of one link, which go before those of every other entry."""
+    """Set rules of one link, which override every other entry."""
     links, (src, dst) = plain["links"], edge
     of_link = (f"{src}->{dst}", f"{src}--{dst}", f"{dst}--{src}")
     rules: Plain = {}

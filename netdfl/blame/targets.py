@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 
-from netdfl.blame.outcome import Evaluated, PlayOutcome
+from netdfl.blame.outcome import FigureAt, PlayOutcome
 from netdfl.core.errors import InputError
 from netdfl.core.units import format_time, parse_probability
 from netdfl.scenario.model.schema import Scenario, Target
@@ -42,7 +42,7 @@ class BlameTarget:
         reached = self.reached(outcome)
         return None if reached is None else reached.at_ns
 
-    def reached(self, outcome: PlayOutcome) -> Evaluated | None:
+    def reached(self, outcome: PlayOutcome) -> FigureAt | None:
         """Return the first evaluation within the bounds."""
         return next((each for each in outcome.figures.get(self.figure, ()) if self._holds(each.value)), None)
 
