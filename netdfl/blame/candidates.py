@@ -130,5 +130,5 @@ def _bottlenecks(links: LinksSpec, edges: Sequence[Edge]) -> Iterator[Candidate]
 def _events(events: Sequence[Mapping[str, Any]]) -> Iterator[Candidate]:
     for index, event in enumerate(events):
         if not any(key in event for key in _MENDS):
-            told = ", ".join(f"{key}: {value}" for key, value in event.items())
+            told = ", ".join(f"{key}: {value}" for key, value in event.items()).replace("'", "")
             yield Candidate("event", (index,), f"events[{index}] ({told})")

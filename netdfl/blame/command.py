@@ -18,6 +18,8 @@ from netdfl.scenario.loading.resolved import plain_to_yaml
 
 DONE, INTERRUPTED = 0, 130
 FILE = "without.yaml"
+SLOW_S = 1.0
+"""Seconds of a run from which on the command says how long runs take."""
 
 
 def blame(asked: RunBlame, folder: Path, console: Console) -> int:
@@ -41,6 +43,9 @@ def blame(asked: RunBlame, folder: Path, console: Console) -> int:
         return code
     for line in sentences_of(asked.blame):
         say(line)
+    store = asked.player.executor.store
+    if store.recalled:
+        say(f"{store.recalled:,} of {store.recalled + store.trained:,} local rounds were not trained again")
     if asked.blame.found:
         say(f"netdfl run {_write(asked, asked.blame, folder)}")
     return code
@@ -57,6 +62,12 @@ def beforehand(asked: RunBlame) -> Iterator[str]:
         f"{many} candidate{'s' * (many != 1)}: {len(asked.likely) + 1} runs for the table, "
         f"at most {asked.limits.set_runs} for the set"
     )
+    if asked.play_s >= SLOW_S:
+        yield f"a run takes up to {asked.play_s:.0f} s on this machine"
+    executor = asked.player.executor
+    if executor.trains:
+        room = f"up to {executor.store.most_bytes >> 20} MiB of memory"
+        yield f"local rounds that don't change are not trained again; they lie in {room}"
 
 
 def _write(asked: RunBlame, found: Blame, folder: Path) -> Path:

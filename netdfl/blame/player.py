@@ -15,13 +15,16 @@ from typing_extensions import override
 from netdfl.blame.candidates import Candidate
 from netdfl.blame.outcome import PlayOutcome, outcome_of
 from netdfl.blame.removal import Counterfactuals
-from netdfl.core.errors import RunError
+from netdfl.blame.store import LocalRoundStore
+from netdfl.core.errors import InputError, RunError
 from netdfl.core.files import open_append, read_plain, version_of, writing
 from netdfl.explore.edits import Plain
-from netdfl.explore.execute import Executor, ExploredRun
+from netdfl.explore.execute import Executor, ExploredRun, RunTimeout
 from netdfl.explore.shrink import beside
 from netdfl.host.blueprint import Blueprint, make_algorithm
 from netdfl.scenario.model.schema import Scenario
+from netdfl.supervisor.supervisor import Supervisor
+from netdfl.worlds.simulated.world import SimulatedWorld
 
 PLAYS = "plays.jsonl"
 _OUTCOME = TypeAdapter(PlayOutcome)
@@ -30,10 +33,25 @@ _OUTCOME = TypeAdapter(PlayOutcome)
 class VariantExecutor(Executor):
     """An executor of scenarios that have the same task, data and graph, which are made once."""
 
-    def __init__(self) -> None:
-        """Prepare; a play may take as long as it likes."""
-        super().__init__(limit_s=0)
+    def __init__(self, limit_s: float = 0) -> None:
+        """Prepare; each run may compute for `limit_s` seconds (0: as long as it likes)."""
+        super().__init__(limit_s)
         self.blueprint: Blueprint | None = None
+        self.store = LocalRoundStore()
+
+    def allow(self, limit_s: float) -> None:
+        """Let each later run compute for `limit_s` seconds."""
+        self._limit_s = limit_s
+
+    @property
+    def trains(self) -> bool:
+        """Whether the runs train anything that is worth remembering."""
+        return self.blueprint is not None and not self.blueprint.plain
+
+    @override
+    def _watch(self, scenario: Scenario, supervisor: Supervisor, world: SimulatedWorld) -> None:
+        if self.trains:
+            world.remembers = self.store
 
     @override
     def _blueprint(self, scenario: Scenario) -> Blueprint:
@@ -82,7 +100,7 @@ class CounterfactualPlayer:
     ) -> None:
         """Take what was made for the run itself; `parts` is a hash of the modules beside its scenario."""
         self.scenario, self.variants = scenario, variants
-        self._executor, self._journal = executor, journal
+        self.executor, self._journal = executor, journal
         self._salt = f"{version_of('netdfl')} {parts}"
         self.played = 0
 
@@ -100,7 +118,7 @@ class CounterfactualPlayer:
         return self._journal.plays[key]
 
     def _run(self, plain: Plain) -> PlayOutcome:
-        run = checked(self._executor.run(beside(self.scenario, plain)))
+        run = checked(self.executor.run(beside(self.scenario, plain)))
         return outcome_of(run, self.variants.drawn(run.rows.messages))
 
     def _key(self, plain: Plain) -> str:
@@ -108,7 +126,9 @@ class CounterfactualPlayer:
 
 
 def checked(run: ExploredRun) -> ExploredRun:
-    """Return a run that came to its end. Raises RunError for one that broke."""
+    """Return a run that came to its end. Raises InputError for one without an end, and RunError for one that broke."""
+    if isinstance(run.error, RunTimeout):
+        raise InputError(str(run.error))
     if run.broke:
         raise RunError(f"a play of {run.scenario.name} broke: {run.broke.strip().splitlines()[-1]}")
     return run

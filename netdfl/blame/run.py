@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from time import monotonic
 from typing import NamedTuple
 
 from netdfl.blame.blaming import MOST_CANDIDATES, SET_RUNS, Blame, Show, fill, find_set
@@ -15,6 +16,7 @@ from netdfl.blame.player import CounterfactualPlayer, PlayJournal, VariantExecut
 from netdfl.blame.removal import Counterfactuals
 from netdfl.blame.targets import TARGETS, BlameTarget, default_target
 from netdfl.core.errors import InputError
+from netdfl.explore.execute import LIMIT_S
 from netdfl.record.directory import RunDirectory
 from netdfl.record.run import Run, open_run
 from netdfl.replaying.checking import replayable
@@ -35,16 +37,22 @@ class BlameLimits(NamedTuple):
 
 
 LIMITS = BlameLimits()
+TIMES = 20
+"""A play that computes for so many times as long as the run itself counts as one without an end."""
 
 
 @dataclass
 class RunBlame:
-    """A run that is blamed. `likely` are the candidates that get a run of their own, the likeliest first."""
+    """A run that is blamed. `likely` are the candidates that get a run of their own, the likeliest first.
+
+    `play_s` is how long this computer took to play the run once.
+    """
 
     blame: Blame
     player: CounterfactualPlayer
     likely: list[Candidate]
     limits: BlameLimits
+    play_s: float = 0.0
 
     def play(self, show: Show = lambda what, done, of: None) -> Blame:
         """Fill the table, then find the set. KeyboardInterrupt passes; what was played until then is kept."""
@@ -70,7 +78,10 @@ def open_blame(
     scenario = blamable(run)
     chosen = target or default_target(scenario)
     executor = VariantExecutor()
+    began_s = monotonic()
     base = checked(executor.run(scenario))
+    play_s = monotonic() - began_s
+    executor.allow(max(LIMIT_S, TIMES * play_s))
     if run.finished and run.result.get("event_log_hash") != base.event_log_hash:
         raise InputError(f"{path} goes another way when it is played again; `netdfl replay {path}` says where")
     outcome = outcome_of(base)
@@ -84,7 +95,7 @@ def open_blame(
     variants = Counterfactuals(scenario, base.rows.messages)
     player = CounterfactualPlayer(scenario, executor, variants, PlayJournal(folder), _parts(scenario))
     likely = by_likelihood(candidates, base.rows)[: limits.candidates]
-    return RunBlame(Blame(chosen, outcome, candidates), player, likely, limits)
+    return RunBlame(Blame(chosen, outcome, candidates), player, likely, limits, play_s)
 
 
 def default_folder(path: Path) -> Path:

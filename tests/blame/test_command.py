@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,10 @@ from typer.testing import CliRunner
 from netdfl.blame.player import PLAYS
 from netdfl.blame.run import BlameLimits
 from netdfl.blame.targets import read_target
+from netdfl.blame.told import table_of
 from netdfl.cli.commands import make_app
 from netdfl.core.errors import InputError
-from netdfl.explore.execute import Executor, ExploredRun
+from netdfl.explore.execute import Executor, ExploredRun, RunTimeout
 from netdfl.scenario.load import load
 from netdfl.scenario.model.schema import Scenario
 from tests.blame.fleets import RING, blamed, found, listed, opened
@@ -110,6 +112,23 @@ def test_what_is_no_target_is_refused(text: str) -> None:
 def test_a_figure_that_the_run_lacks_is_no_target(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no figure test_accuracy"):
         opened(RING, tmp_path, read_target("accuracy: 90%"))
+
+
+def test_a_play_without_an_end_is_a_row_that_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = opened(TWO, tmp_path)
+    play = Executor.run
+
+    def endless(self: Executor, scenario: Scenario) -> ExploredRun:
+        done = play(self, scenario)
+        error = RunTimeout("the run was not over after 30 s") if not scenario.world.as_others else None
+        return done if error is None else replace(done, broke="Traceback", error=error)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Executor, "run", endless)
+        blame = asked.play()
+    lines = [line[1] for line in table_of(blame)[1:]]
+    assert lines.count("can't be: the run was not over after 30 s") == 2
+    assert blame.has_gap
 
 
 def test_there_is_no_gap_where_nothing_costs_anything(tmp_path: Path) -> None:

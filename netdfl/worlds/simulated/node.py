@@ -32,13 +32,16 @@ from netdfl.worlds.base import BackgroundTasks, WorldListener
 from netdfl.worlds.simulated.compute import ComputeTime
 from netdfl.worlds.simulated.ledger import FleetLedger
 from netdfl.worlds.simulated.loop import VirtualClock
-from netdfl.worlds.simulated.replay import Memory, RememberingWorker
+from netdfl.worlds.simulated.replay import Memory, RememberingWorker, RoundMemory
 from netdfl.worlds.simulated.training import Training, VirtualWorker
 
 
 @dataclass(frozen=True, kw_only=True)
 class SimulationContext:
-    """The parts that all nodes of a simulated fleet share. `models` has models to evaluate, by round and node."""
+    """The parts that all nodes of a simulated fleet share.
+
+    `models` has models to evaluate, by round and node. `remembers`, if given, is asked for every local round.
+    """
 
     blueprint: Blueprint
     directory: RunDirectory
@@ -52,6 +55,7 @@ class SimulationContext:
     models: dict[tuple[int, NodeId], ModelSnapshot]
     news: WorldListener
     begins: Callable[[NodeId, int, float | None], None]
+    remembers: RoundMemory | None = None
 
 
 class SimulatedNode:
@@ -83,9 +87,12 @@ class SimulatedNode:
     def _make_worker(self) -> VirtualWorker:
         context, every = self._context, self._blueprint.scenario.checkpoint.every
         worker = VirtualWorker(self.id, context.training, context.compute)
-        if every is not None:
+        memory = context.remembers
+        if memory is None and every is not None:
+            memory = Memory(context.directory.path / CHECKPOINTS, self.id, every)
+        if memory is not None:
             worker = RememberingWorker(self.id, context.training, context.compute)
-            worker.memory = Memory(context.directory.path / CHECKPOINTS, self.id, every)
+            worker.memory = memory
             worker.task = lambda: self.host.node.task
         worker.round = lambda: self.host.node.round
         return worker

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from netdfl.algorithms.base import LocalRound, NodeState
 from netdfl.core.errors import InputError, RunError
@@ -40,6 +40,14 @@ class Trained(NamedTuple):
     statistics: Mapping[str, Tensor] | None = None
 
 
+class RoundMemory(Protocol):
+    """A memory of local rounds, which is asked for each of them."""
+
+    def solve(self, round: LocalRound, task: Task) -> StepRequests[tuple[NodeState, Update]]:
+        """Return the outcome of a local round: remembered, or solved by `round`."""
+        ...
+
+
 class Memory:
     """The local rounds of one node on disk: reads those that are there, and writes later ones, `every` to a file."""
 
@@ -61,17 +69,14 @@ class Memory:
             self._read = self._load(number // self.every, round.state)
         if self._read:
             self.num_read += 1
-            return _recalled(self._read[number % self.every], round.state, task)
+            return recalled(self._read[number % self.every], round.state, task)
         after, update = yield from round.solve()
         if self.num_read and round.state.statistics is None and after.statistics is not None:
             raise InputError(
                 f"{self.folder} is of a netdfl that left out what models keep in their buffers; "
                 "delete it, and its local rounds are trained again"
             )
-        extras = dict(update.extras)
-        self._fresh.append(
-            Trained(after.start, after.local, update.x, extras, update.loss, task.last_loss, after.statistics)
-        )
+        self._fresh.append(trained_of(after, update, task))
         if len(self._fresh) == self.every:
             self._save(number // self.every)
         return after, update
@@ -94,7 +99,14 @@ class Memory:
         self._fresh = []
 
 
-def _recalled(trained: Trained, state: NodeState, task: Task) -> tuple[NodeState, Update]:
+def trained_of(after: NodeState, update: Update, task: Task) -> Trained:
+    """Return what is to be remembered of a local round that `task` has computed."""
+    extras = dict(update.extras)
+    return Trained(after.start, after.local, update.x, extras, update.loss, task.last_loss, after.statistics)
+
+
+def recalled(trained: Trained, state: NodeState, task: Task) -> tuple[NodeState, Update]:
+    """Return the outcome of a local round from `state` that was remembered, and leave `task` as it was left then."""
     task.last_loss = trained.last_loss  # type: ignore[misc]
     after = state._replace(start=trained.start, local=trained.local, statistics=trained.statistics)
     return after, Update(state.x, trained.x, trained.extras, trained.loss)
@@ -102,9 +114,9 @@ def _recalled(trained: Trained, state: NodeState, task: Task) -> tuple[NodeState
 
 @dataclass(frozen=True)
 class StoredLocalRound:
-    """A `LocalRound` that reads its outcome from disk, or computes and stores it."""
+    """A `LocalRound` that reads its outcome from a memory, or computes and stores it."""
 
-    memory: Memory
+    memory: RoundMemory
     round: LocalRound
     task: Task
 
@@ -114,19 +126,19 @@ class StoredLocalRound:
         return self.round.data
 
     def __call__(self) -> tuple[NodeState, Update]:
-        """Return the outcome, from disk or computed by the round itself."""
+        """Return the outcome, remembered or computed by the round itself."""
         with self.round.drawing():
             return alone(self.solve())
 
     def solve(self) -> StepRequests[tuple[NodeState, Update]]:
-        """Return the outcome from disk, or compute it by requests for training steps."""
+        """Return the outcome from the memory, or compute it by requests for training steps."""
         return self.memory.solve(self.round, self.task)
 
 
 class RememberingWorker(VirtualWorker):
-    """A worker in virtual time that reads or stores its local rounds through a `Memory`."""
+    """A worker in virtual time that reads or stores its local rounds through a memory."""
 
-    memory: Memory
+    memory: RoundMemory
     task: Callable[[], Task]
 
     async def run(self, what: str, function: Callable[..., T], *args: Any) -> T:

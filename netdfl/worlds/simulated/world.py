@@ -55,6 +55,7 @@ from netdfl.worlds.simulated.ledger import FleetLedger
 from netdfl.worlds.simulated.loop import NoSource, VirtualClock, VirtualLoop
 from netdfl.worlds.simulated.measuring import compute_time
 from netdfl.worlds.simulated.node import SimulatedNode, SimulationContext
+from netdfl.worlds.simulated.replay import RoundMemory
 from netdfl.worlds.simulated.training import Training
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ class SimulatedWorld:
         self.clock = VirtualClock(self.loop)
         self.nodes: dict[NodeId, SimulatedNode] = {}
         self.begins: Callable[[NodeId, int, float | None], None] = _nobody
+        self.remembers: RoundMemory | None = None
         self._models: dict[tuple[int, NodeId], ModelSnapshot] = {}
         self._stack = ExitStack()
 
@@ -162,6 +164,7 @@ class SimulatedWorld:
             models=self._models,
             news=news,
             begins=self.begins,
+            remembers=self.remembers,
         )
         self.nodes = {node: SimulatedNode(context, node) for node in blueprint.node_ids}
         news.report(EVALUATOR, Hello(node=EVALUATOR, role="evaluator"))
