@@ -234,7 +234,7 @@ class _PathWalk:
                 stopped = min(left, seconds)
                 yield Leg(TimeUse.BEHIND, stopped, (node,), why)
                 left -= stopped
-        yield Leg(TimeUse.LINKS, left, begin=sent)
+        yield Leg(TimeUse.LINKS, left, (src, dst), begin=sent)
 
     def _kept_waiting(self, asked: NodeId, since: float, replied: float) -> bool:
         """Return whether the node `asked` waited itself before it replied."""

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from statistics import median
 
 from netdfl.core.types import NodeId
+from netdfl.record.bottleneck import Bottleneck, PathMessage, SharedRates, find_bottleneck
 from netdfl.record.critical_path import Leg, TimeUse, critical_path
 from netdfl.record.forms import read_nodes
 from netdfl.record.history import EndedRound, History, LagReason, NodeOutage, TimedWait, read_outages, read_stops
@@ -87,7 +88,9 @@ def seconds(value: float) -> str:
     return f"{hours} h {left} min" if hours else f"{minutes} min {rest} s"
 
 
-def find_time_spent(run: Run, total_s: float, num_rounds: int) -> dict[str, object] | None:
+def find_time_spent(
+    run: Run, total_s: float, num_rounds: int, shared_rates: SharedRates | None = None
+) -> dict[str, object] | None:
     """Return the use of the `total_s` seconds of `run` as in `result.json`; None where no round ended.
 
     `text` is the summary in one sentence. `compute_s`, `links_s` (delay, queues), `resending_s` (until a lost message
@@ -95,7 +98,8 @@ def find_time_spent(run: Run, total_s: float, num_rounds: int) -> dict[str, obje
     (after the last action of any node) add up to `total_s`; `behind` lists the nodes that were waited for. `rounds`
     holds, by round, the length at the median and at the slowest node, and the deadline in force (None: none).
     `links_parted_s` is the part of `links_s` during partitions. In a sampled record the message that ended a wait may
-    have no row: then all parts are 0 and the sentence says so.
+    have no row: then all parts are 0 and the sentence says so. With `shared_rates`, `bottleneck` has the shared link
+    over which most of the path's time went, its seconds, and the number of links that share it; `text` names it, too.
     """
     history, deadlines = read_history(run)
     rounds = _rounds(history, deadlines, num_rounds)
@@ -109,15 +113,36 @@ def find_time_spent(run: Run, total_s: float, num_rounds: int) -> dict[str, obje
             behind.setdefault(leg.nodes[0], NodeLag(leg.nodes[0])).add(leg)
     parted_s = _parted(run, path)
     nodes = sorted(behind.values(), key=lambda each: (-each.seconds, each.node))
+    narrow = None if shared_rates is None else _bottleneck(run, path, shared_rates)
     untold = f"{seconds(total_s)}; not told what for: {run.sampling.words}"
     return {
-        "text": _sentence(total_s, spent, nodes, path, parted_s) if run.sampling.is_all else untold,
+        "text": _sentence(total_s, spent, nodes, path, parted_s) + _over(narrow, total_s)
+        if run.sampling.is_all
+        else untold,
         "total_s": total_s,
         **{f"{cause}_s": value for cause, value in spent.items()},
         "links_parted_s": parted_s,
         "behind": [each.to_json() for each in nodes],
         "rounds": rounds,
+        **({} if narrow is None else {"bottleneck": narrow._asdict()}),
     }
+
+
+def _bottleneck(run: Run, path: Sequence[Leg], shared_rates: SharedRates) -> Bottleneck | None:
+    messages = (
+        PathMessage((leg.nodes[0], leg.nodes[1]), leg.begin, leg.seconds)
+        for leg in path
+        if leg.cause is TimeUse.LINKS and len(leg.nodes) == 2
+    )
+    return find_bottleneck(messages, run.rows(_ARRIVED), shared_rates)
+
+
+def _over(narrow: Bottleneck | None, total_s: float) -> str:
+    """Return `; 62 % of the time went over paris->zurich, shared by 14 links`, or nothing for a small share."""
+    if narrow is None or narrow.seconds <= LEAST_SHARE * total_s:
+        return ""
+    shared = f", shared by {narrow.links} links" if narrow.links > 1 else ""
+    return f"; {100 * narrow.seconds / total_s:.0f} % of the time went over {narrow.link}{shared}"
 
 
 def _sentence(
@@ -218,6 +243,7 @@ _WAITS = (
     "AND m.round = w.round AND m.step = w.step AND m.kind IN (w.kind, 'notice') "
     "WHERE w.since_s >= 0 AND w.until_s > w.since_s GROUP BY ALL ORDER BY w.until_s, w.node"
 )
+_ARRIVED = "SELECT src, dst, nbytes, sent_s, arrived_s FROM messages WHERE arrived_s IS NOT NULL"
 _STARVED = "SELECT node, round, min(value) FROM metrics WHERE name = 'train_cpu_s' AND node IS NOT NULL GROUP BY ALL"
 _GONE = (
     "SELECT node, CAST(details->>'peer' AS INTEGER) AS peer, min(at_s) FROM events WHERE kind = 'gone' "

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from netdfl.core.fates import FateReason, MessageCounts
 from netdfl.core.types import Json, NodeId
 from netdfl.core.versions import Versions, deciding, mixed
+from netdfl.record.bottleneck import SharedRates
 from netdfl.record.cautions import Caution, HeldWeight, RunFigures, by_kind, find_cautions
 from netdfl.record.evaluated import Series, last_of, values_of
 from netdfl.record.judge import FIGURES, Evidence, Judgement, is_measured, judge
@@ -46,7 +47,8 @@ class RunFacts:
     layer on which links act and the device that applies them, `link_rules` the effect of each rule. `resumed` has an
     entry for each resumption of real nodes. `unfinished` holds sentences about nodes that should have finished and did
     not. `software` holds the versions of each node, where they may differ from this process's. `event_log_hash` and
-    `virtual_duration_s` exist in the simulated world alone.
+    `virtual_duration_s` exist in the simulated world alone. `shared_rates` returns the links of an underlay
+    that an edge crosses.
     """
 
     scenario: str
@@ -73,6 +75,7 @@ class RunFacts:
     interrupted: bool = False
     delivery: str = "plain"
     software: Mapping[NodeId, Versions] = field(default_factory=dict)
+    shared_rates: SharedRates | None = None
 
 
 class OddMessages(NamedTuple):

@@ -20,6 +20,7 @@ from netdfl.record.result import Summary, summarize, unjudged
 from netdfl.record.run import Run
 from netdfl.record.verdict import RunFacts
 from netdfl.running.models import TrainedRun, open_run
+from netdfl.scenario.build import shared_rates
 from netdfl.scenario.explain.link_rules import link_rules
 from netdfl.scenario.model.schema import Scenario
 
@@ -79,6 +80,7 @@ def facts_of(scenario: Scenario, duration_s: float, **more: Any) -> RunFacts:
         tags=scenario.report.tags,
         delivery=scenario.delivery.kind,
         link_rules=link_rules(scenario),
+        shared_rates=shared_rates(scenario),
         **more,
     )
 

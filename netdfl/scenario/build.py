@@ -5,8 +5,8 @@ Also decide which compression scheme and which delivery `auto` stands for on a g
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from typing import Any, TypeVar
 
 from netdfl.algorithms.exchange import Delivery, Scheme
@@ -16,7 +16,7 @@ from netdfl.core.types import Edge
 from netdfl.links.schedule.compile import ScheduleError, compile_events
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.schedule.when import Facts
-from netdfl.links.spec import LinksSpec
+from netdfl.links.spec import NODE_KEYS, LinksSpec
 from netdfl.scenario.model.links import block
 from netdfl.scenario.model.schema import Scenario
 from netdfl.topology.base import Topology
@@ -127,6 +127,26 @@ def build_underlay(scenario: Scenario) -> Underlay | None:
 def build_links(scenario: Scenario) -> LinksSpec:
     """Return the rules of every link and node. Raises ValueError for an entry without a meaning."""
     return LinksSpec(block(scenario.links), scenario.groups, scenario.num_nodes)
+
+
+def shared_rates(scenario: Scenario) -> Callable[[Edge], Mapping[str, float]] | None:
+    """Return a function from a link to the shared links on its way, by name with their rates; None without underlay.
+
+    Rates and ways are those before any event.
+    """
+    underlay = build_underlay(scenario)
+    if underlay is None:
+        return None
+    links = build_links(scenario)
+
+    def rates(edge: Edge) -> Mapping[str, float]:
+        found = {link.name: link.figures.rate_bps for link in underlay.way(edge)}
+        for node, key in zip(edge, NODE_KEYS, strict=True):
+            part = getattr(links.node(node), key)
+            found[f"the {key} of node {node}"] = None if part is None else getattr(part.build(), "rate_bps", None)
+        return {name: rate for name, rate in found.items() if rate}
+
+    return cache(rates)
 
 
 def _weights(scenario: Scenario, topology: Topology) -> Weights:

@@ -1,0 +1,76 @@
+"""The summary names the shared link over which the time of a run went, and how many links share it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import netdfl
+from netdfl.record.bottleneck import Bottleneck, PathMessage, find_bottleneck
+from netdfl.scenario.build import shared_rates
+from netdfl.scenario.load import load
+
+ROOT = Path(__file__).resolve().parents[2]
+RATES = {(0, 1): {"a->b": 8.0, "up": 16.0}, (2, 1): {"a->b": 8.0}, (0, 3): {"up": 16.0}, (4, 5): {}}
+BASE: dict[str, Any] = {"schema": "netdfl/1", "name": "u", "nodes": 4, "rounds": 5, "world": "simulated"}
+BASE |= {"task": {"kind": "sized", "bytes": "1MB"}, "algorithm": "dpsgd", "topology": "full"}
+TWO = {"links": {"a--b": {"rate": "8Mbit"}}, "place": {"0..1": "a", "2..3": "b"}}
+
+
+def rates(edge: tuple[int, int]) -> Mapping[str, float]:
+    return RATES[edge]
+
+
+def test_time_counts_for_the_link_with_the_most_to_carry_meanwhile() -> None:
+    messages = [(0, 1, 2, 0.0, 4.0), (2, 1, 1, 0.0, 4.0), (0, 3, 9, 4.0, 8.0)]
+    # 3 s of a->b and 1 of up in the first four seconds, 4.5 of up in the others
+    path = [PathMessage((0, 1), 0.0, 3.0), PathMessage((0, 3), 4.0, 2.5)]
+    assert find_bottleneck(path, messages, rates) == Bottleneck("a->b", 3.0, 2)
+    assert find_bottleneck(path[1:], messages, rates) == Bottleneck("up", 2.5, 2)
+    # what lies across the border counts by its part: of 9 bytes a half, which is more than the third byte of 0->1
+    assert find_bottleneck([PathMessage((0, 1), 3.5, 2.5)], messages, rates) == Bottleneck("up", 2.5, 2)
+
+
+def test_without_messages_over_shared_links_there_is_no_bottleneck() -> None:
+    assert find_bottleneck([], [(0, 1, 2, 0.0, 4.0)], rates) is None
+    assert find_bottleneck([PathMessage((4, 5), 0.0, 1.0)], [(4, 5, 2, 0.0, 1.0)], rates) is None
+    assert find_bottleneck([PathMessage((0, 1), 0.0, 1.0)], [(0, 1, 2, 1.0, 1.0)], rates) is None
+
+
+def test_an_edge_has_the_core_links_of_its_way_and_the_access_links_that_have_a_rate() -> None:
+    found = shared_rates(load(BASE | {"underlay": TWO, "links": {"default": {"uplink": "9Mbit"}}}))
+    assert found is not None
+    assert found((0, 2)) == {"a->b": 8e6, "the uplink of node 0": 9e6}
+    assert found((3, 2)) == {"the uplink of node 3": 9e6}
+    assert shared_rates(load(BASE)) is None
+
+
+@pytest.mark.parametrize(
+    ("links", "said"),
+    [
+        ({}, "; 100 % of the time went over a->b, shared by 4 links"),
+        ({"0": {"uplink": "1Mbit"}}, "; 100 % of the time went over the uplink of node 0, shared by 3 links"),
+    ],
+)
+def test_the_summary_names_it(links: dict[str, Any], said: str, tmp_path: Path) -> None:
+    run = netdfl.run(load(BASE | {"underlay": TWO, "links": links}), out=tmp_path / "run", page=False)
+    assert said in run.result["time"]["text"]
+    assert run.result["time"]["bottleneck"]["seconds"] == pytest.approx(run.result["time"]["links_s"])
+
+
+def test_a_small_share_and_a_run_without_an_underlay_are_not_told(tmp_path: Path) -> None:
+    slow = {"world": {"kind": "simulated", "compute": "10000s"}, "underlay": TWO}
+    run = netdfl.run(load(BASE | slow), out=tmp_path / "slow", page=False)
+    assert "went over" not in run.result["time"]["text"]
+    assert run.result["time"]["bottleneck"]["links"] == 4
+    run = netdfl.run(load(BASE | {"links": {"default": {"rate": "8Mbit"}}}), out=tmp_path / "plain", page=False)
+    assert "bottleneck" not in run.result["time"]
+
+
+def test_the_shipped_example_is_rerouted_and_names_its_bottleneck(tmp_path: Path) -> None:
+    run = netdfl.run(load(ROOT / "scenarios/studies/shared_core.yaml"), out=tmp_path / "run", page=False)
+    assert run.result["verdict"] in ("done", "pass")
+    assert "% of the time went over paris->zurich, shared by 6 links" in run.result["time"]["text"]
