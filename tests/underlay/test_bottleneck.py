@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -51,14 +52,17 @@ def test_an_edge_has_the_core_links_of_its_way_and_the_access_links_that_have_a_
 @pytest.mark.parametrize(
     ("links", "said"),
     [
-        ({}, "; 100 % of the time went over a->b, shared by 4 links"),
-        ({"0": {"uplink": "1Mbit"}}, "; 100 % of the time went over the uplink of node 0, shared by 3 links"),
+        ({}, r"; \d+ % of the time went over (a->b|b->a), shared by 4 links"),
+        ({"0": {"uplink": "1Mbit"}}, r"; \d+ % of the time went over the uplink of node 0, shared by 3 links"),
     ],
 )
 def test_the_summary_names_it(links: dict[str, Any], said: str, tmp_path: Path) -> None:
     run = netdfl.run(load(BASE | {"underlay": TWO, "links": links}), out=tmp_path / "run", page=False)
-    assert said in run.result["time"]["text"]
-    assert run.result["time"]["bottleneck"]["seconds"] == pytest.approx(run.result["time"]["links_s"])
+    time = run.result["time"]
+    assert re.search(said, time["text"])
+    share = 100 * time["bottleneck"]["seconds"] / time["total_s"]
+    assert share >= 50
+    assert f"; {share:.0f} % of the time went over {time['bottleneck']['link']}, " in time["text"]
 
 
 def test_a_small_share_and_a_run_without_an_underlay_are_not_told(tmp_path: Path) -> None:
