@@ -36,7 +36,7 @@ class Bottleneck(NamedTuple):
 
 
 class _Load:
-    """What a shared link carried: for each message its time, and the seconds that its bytes take of the link."""
+    """The load of a shared link: for each message its time, and the seconds that its bytes take of the link."""
 
     def __init__(self, rows: Sequence[tuple[float, float, float]]) -> None:
         self._sent, self._arrived, self._takes = (np.array(column) for column in zip(*rows, strict=True))
