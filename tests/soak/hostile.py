@@ -52,7 +52,11 @@ evaluation: {{every: {rounds}, local: none}}
 ROUNDS_A_SECOND = 5
 FIGURES = ("test_accuracy", "test_loss", "consensus_distance")
 MOST_MB = 20.0
-"""What strangers (10 MB) and one member (10 MB, its models are small) may cost a process."""
+"""What strangers (10 MB) and one member (10 MB, its models are small) may cost a process of a node.
+
+The supervisor, to which strangers alone come, shares its process with this soak. `tests.soak.floods` measures each
+flood of a process that does nothing else.
+"""
 UNANSWERED = {NO_CONNECTION, "CANCELLED", "Stream removed (Deadline Exceeded)", "DEADLINE_EXCEEDED", UNHEARD}
 """What gRPC says to strangers of whom there are too many."""
 AS_NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
