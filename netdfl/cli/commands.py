@@ -146,4 +146,4 @@ def common(
         bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Take the options before a command."""
+    """Handle the options before a command, such as `--version`."""

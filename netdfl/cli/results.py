@@ -221,7 +221,7 @@ def serve(
 
 
 def beside(wanted: bool, view: Any) -> AbstractContextManager[Any]:
-    """Return the server beside a run, if `wanted`. Raises InputError if it is not installed."""
+    """Return the page server of a run, if `wanted`. Raises InputError if it is not installed."""
     if not wanted:
         return nullcontext()
     from netdfl.web.beside import RunPageServer

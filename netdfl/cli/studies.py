@@ -1,4 +1,4 @@
-"""The commands that make many runs: `sweep`, `reproduce`, `study`, `explore`, which looks for failures, and `prove`."""
+"""The commands that make many runs: `sweep`, `reproduce`, `study`, `explore` and `prove`."""
 
 from __future__ import annotations
 

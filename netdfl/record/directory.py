@@ -27,7 +27,7 @@ TIMES, MOMENT_S = 4, 0.05
 
 @dataclass(frozen=True, slots=True)
 class RunDirectory:
-    """The directory to which one run writes. Every file but the store appears whole or not at all.
+    """The directory to which one run writes. Each file except the store's appears complete or not at all.
 
     `page` is true where the run ends with a report; a run that is not `kept` writes nothing.
     """
@@ -40,7 +40,7 @@ class RunDirectory:
     def create(
         cls, root: Path | str, scenario_name: str, seed: int, out: Path | str | None = None, *, overwrite: bool = False
     ) -> Self:
-        """Make `root/<scenario>/<UTC time>-<seed>/` and point the link `latest` at it; or make `out`.
+        """Create `root/<scenario>/<UTC time>-<seed>/` and point the link `latest` at it; or create `out`.
 
         With `overwrite`, an ended run in `out` is removed first; any other content is kept, and refused.
         Raises:
@@ -65,7 +65,7 @@ class RunDirectory:
         return any(file.stat().st_size for file in (self.path / STORE).glob("*"))
 
     def abandon(self) -> None:
-        """Remove all files of a refused run, and point `latest` at the run before it again."""
+        """Remove all files of a run that was refused, and point `latest` at the previous run again."""
         for each in self.path.iterdir():
             shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
         link = self.path.parent / "latest"
@@ -74,7 +74,7 @@ class RunDirectory:
             point_latest(self.path)
 
     def write(self, name: str, text: str) -> Path:
-        """Write the file `name` (such as `scenario.yaml`) atomically. Raises RunError if the disk refuses."""
+        """Write the file `name` (such as `scenario.yaml`) atomically. Raises RunError if that fails."""
         target = self.path / name
         if self.kept:
             with writing(target, RunError, "; everything recorded so far is kept"):
@@ -86,7 +86,7 @@ class RunDirectory:
         return self.write(name, dump_json(value, indent=1) + "\n")
 
     def write_events(self, events: Sequence[Mapping[str, object]]) -> Path:
-        """Write the compiled list of scripted events, one a line, as `events.jsonl`."""
+        """Write the compiled list of scripted events as `events.jsonl`, one event per line."""
         return self.write(EVENTS, "".join(dump_json(event) + "\n" for event in events))
 
 
@@ -101,7 +101,7 @@ def _make_empty(path: Path) -> Path:
 
 
 def _remove_run(path: Path) -> None:
-    """Empty `path` if it is the directory of an ended run. Raises InputError if the run goes on."""
+    """Empty `path` if it is the directory of a finished run. Raises InputError if the run still goes on."""
     if path.is_symlink() or not all((path / name).exists() for name in (LOCK, "scenario.yaml")):
         return
     with hold(path):
@@ -110,7 +110,7 @@ def _remove_run(path: Path) -> None:
 
 
 def _make_new(parent: Path, name: str) -> Path:
-    """Make `parent/name`, or `parent/name-2` and so on where another run of this second has that name."""
+    """Create `parent/name`, or `parent/name-2` and so on if another run started in this second has that name."""
     parent.mkdir(parents=True, exist_ok=True)
     number = 1
     while True:
@@ -140,7 +140,7 @@ def _point(link: Path, target: str) -> None:
 
 @contextmanager
 def hold(path: Path) -> Iterator[None]:
-    """Hold the lock of the run directory `path`. The system releases it when this process ends in any way.
+    """Hold the lock of the run directory `path`; the system releases it when this process ends in any way.
 
     Raises:
         InputError: another process holds the lock: its run is still going on.
@@ -172,7 +172,7 @@ _held: dict[Path, int] = {}
 
 
 def place_of(path: Path) -> Path:
-    """Return the current path of the held run directory `path`, which may have been moved.
+    """Return the current path of the run directory `path`, whose lock is held and which may have been moved.
 
     Raises RunError if it was removed.
     """
@@ -194,7 +194,7 @@ def _is_same(file: Path, descriptor: int) -> bool:
 
 
 def is_held(path: Path) -> bool:
-    """Return whether a process of this machine holds the run directory `path`: its run is still going on."""
+    """Return whether a process on this machine holds the lock of the run directory `path`: the run goes on."""
     try:
         fd = os.open(path / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

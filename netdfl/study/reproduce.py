@@ -1,4 +1,4 @@
-"""`netdfl reproduce`: run the cells of a published table, resume them, and set both side by side."""
+"""The command `netdfl reproduce`: runs the cells of a published table, and compares both."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ class Reproduction:
 
     @property
     def extra(self) -> tuple[str, ...]:
-        """The overrides of every cell."""
+        """The overrides that apply to every cell."""
         rounds = () if self.rounds is None else (f"rounds={self.rounds}",)
         return (*rounds, *self.sets, f"world.kind={self.world}")
 
 
 @dataclass
 class _FigureRuns:
-    """A trial with its cells, or the reason why there are none, and the results so far."""
+    """The runs for one published number: its cells, or the reason why there are none, and results so far."""
 
     trial: FigureSetup
     rounds_of_paper: int | None = None
@@ -122,7 +122,7 @@ def reproduce(
 
 
 def _open(request: Reproduction, out: Path) -> _TableState:
-    """Return the requested table, with the results of earlier calls. Raises InputError."""
+    """Return the state of the requested table, with results of earlier calls. Raises InputError."""
     figures = published(request.paper, request.table)
     if not request.scenarios.is_dir():
         raise InputError(f"{request.scenarios} is no directory; name that of the papers' scenarios with --scenarios")
@@ -134,7 +134,7 @@ def _open(request: Reproduction, out: Path) -> _TableState:
 
 
 def _work(trial: FigureSetup, request: Reproduction) -> _FigureRuns:
-    """Return the cells that have to run for `trial`, or why none can."""
+    """Return the cells to run for a published number, or the reason why there are none."""
     work = _FigureRuns(trial)
     if trial.why_not:
         return work
@@ -155,7 +155,7 @@ def _work(trial: FigureSetup, request: Reproduction) -> _FigureRuns:
 def _look(
     works: Sequence[_FigureRuns], request: Reproduction, folder: Path, book: _TableState
 ) -> tuple[list[CellResult], list[CellJob]]:
-    """Return the existing runs of `works`, and those to be made, each once; `book` notes their users.
+    """Return the existing runs of `works`, and the runs to be made, each once; record in `book` who uses them.
 
     Cells of two scenario files may have the same overrides, and cells of one file the same run.
     """
@@ -174,7 +174,7 @@ def _rounds(file: Path) -> int:
 
 
 def missing_data(scenario: Scenario) -> str:
-    """Return why the scenario's data can't be had; empty if they can."""
+    """Return the reason why the scenario's data are not available; empty if they are."""
     dataset: Any = getattr(scenario.task, "dataset", None)
     return "" if dataset is None else _missing(type(dataset).function, json.dumps(dataset.params), data_root())
 
@@ -190,7 +190,7 @@ def _missing(load_data: Callable[..., object], params: str, root: Path) -> str:
 
 @dataclass
 class _TableState:
-    """The state of the table, in memory and on disk."""
+    """The state of a reproduced table, in memory and on disk."""
 
     request: Reproduction
     paper: str
@@ -202,7 +202,7 @@ class _TableState:
     users: dict[Cell, list[_FigureRuns]] = field(default_factory=dict)
 
     def join(self) -> None:
-        """Add results of earlier calls with other seeds, if they are still valid and lie in `cells/`."""
+        """Add results of earlier calls with other seeds, if they are still valid and their runs exist."""
         for work in self.works:
             asked = {cell.seed for cell in work.cells}
             row = self._known.get(work.trial.label)
@@ -212,13 +212,13 @@ class _TableState:
                     work.ran += filter(None, [finished(cell, self.out / "cells" / run["run"])])
 
     def take(self, ran: CellResult) -> None:
-        """Add a result to every row that it measures."""
+        """Add a run's result to every row that it measures."""
         for work in self.users[ran.cell]:
             work.ran.append(ran)
 
     @property
     def stem(self) -> Path:
-        """The table's files without their suffixes; one name for each way to run it."""
+        """The path of the table's files without suffix, different for each set of options."""
         name = f"{self.paper.partition('-')[0]}-{self.table}"
         if self.request.rounds is not None:
             name += f"-{self.request.rounds}-rounds"
@@ -228,7 +228,7 @@ class _TableState:
         return self.out / name
 
     def write(self) -> Comparison:
-        """Write the table; cells outside of this call keep their earlier row."""
+        """Write the table; rows of cells outside this call stay as they were."""
         rows = {work.trial.label: work.row for work in self.works}
         both = [rows.get(trial.label) or self.earlier.get(trial.label) for trial in self.every]
         found = tuple(row for row in both if row is not None)
@@ -238,7 +238,7 @@ class _TableState:
 
     @cached_property
     def _known(self) -> Mapping[str, ComparisonRow]:
-        """The rows of the last call by their cell."""
+        """The rows of the last call, by cell."""
         try:
             table = json.loads(self.stem.with_name(f"{self.stem.name}.json").read_text(encoding="utf-8"))
             rows = table["rows"] if table["schema"] == SCHEMA else []
@@ -249,7 +249,7 @@ class _TableState:
 
     @cached_property
     def earlier(self) -> Mapping[str, ComparisonRow]:
-        """Rows of cells outside of this call, without those whose scenario has changed since."""
+        """The rows of cells outside this call, without those whose scenario has changed."""
         asked = {work.trial.label for work in self.works}
         rows = {trial: self._known[trial.label] for trial in self.every if trial.label in self._known.keys() - asked}
         return {trial.label: row for trial, row in rows.items() if all(self._run_holds(run, trial) for run in row.runs)}
@@ -292,7 +292,7 @@ def _show(comparison: Comparison, console: Console) -> None:
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
-    """Parse seeds: `3` means 0, 1 and 2; `4,7` means these two, and `4,` means one. Raises InputError."""
+    """Parse seeds: `3` means 0, 1 and 2; `4,7` means 4 and 7; `4,` means 4. Raises InputError."""
     try:
         numbers = [int(part) for part in text.split(",") if part.strip()]
     except ValueError:

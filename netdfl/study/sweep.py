@@ -1,4 +1,4 @@
-"""`netdfl sweep`: run a grid, resume it, and summarize it in one table and figures."""
+"""The command `netdfl sweep`: runs a grid, resumes it, and summarizes it in a table and plots."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def sweep(
 
 
 class _Grid(NamedTuple):
-    """The cells of a plan, those that have run or can't be run, and those that have to run, below `out`."""
+    """The cells of a plan: those that have run or can't be run, and those that must be run below `out`."""
 
     plan: GridPlan
     cells: Sequence[Cell]
@@ -96,7 +96,7 @@ class _Grid(NamedTuple):
 
 
 def as_progress(grid: _Grid, jobs: int) -> StudyPlan:
-    """Return what `netdfl study` needs to know of a grid."""
+    """Return the data about a grid that `netdfl study` needs."""
     paths = {each.cell: each.path.name for each in grid.known} | {job.cell: job.path.name for job in grid.waiting}
     plan, cells = grid.plan, {cell: paths[cell] for cell in grid.cells}
     folder, table = grid.out / "cells", grid.out / "table.md"
@@ -104,7 +104,7 @@ def as_progress(grid: _Grid, jobs: int) -> StudyPlan:
 
 
 def write_so_far(folder: Path, study: StudyState) -> None:
-    """Write the tables and figures of a sweep's grid that is under way, from the runs that have finished."""
+    """Write the tables and plots of an unfinished grid from the runs so far."""
     plan = study.plan
     grid = GridPlan(plan.name, folder / FILE, {}, {}, 0, plan.figures, plan.learning)
     write_results(study.finished, grid, folder, Console(quiet=True))
@@ -127,7 +127,7 @@ def _plan_of(file: Path, vary: Sequence[str]) -> GridPlan:
 
 
 def _with_own_figures(plan: GridPlan, points: Sequence[GridPoint]) -> GridPlan:
-    """Return `plan` with the figures of a scenario's own task, such as `test_mae`; a study names its figures."""
+    """Return `plan` with additional plots of the figures that a scenario's own task defines, such as `test_mae`."""
     if not plan.learning:
         return plan
     own = _own(points)
@@ -166,7 +166,7 @@ def _run(grid: _Grid, jobs: int, console: Console, far: Far, make_runner: Callab
 
 
 def write_results(ran: Sequence[CellResult], plan: GridPlan, out: Path, console: Console) -> int:
-    """Write the tables and figures of these cells, of a grid that may have others; return how many failed."""
+    """Write the tables and plots of these cells of a grid; return how many failed."""
     points = points_of(ran)
     plan = _with_own_figures(plan, points)
     write_cells(out / "cells.csv", ran)
@@ -210,21 +210,21 @@ def _draw(ran: Sequence[CellResult], points: Sequence[GridPoint], plan: GridPlan
 
 
 def _worth_showing(points: Sequence[GridPoint], figures: Sequence[FigureSpec]) -> list[str]:
-    """Return the figures of tables: the drawn ones, or the usual ones, without those that are 0 in every run."""
+    """Return the figures to put into tables: those plotted, or the usual ones that are not always 0."""
     asked = dict.fromkeys(drawn.y for drawn in figures)
     known = {name for point in points for name, values in point.figures.items() if any(values)}
     return [name for name in (asked or [*_own(points), *SHOWN]) if name in known]
 
 
 def name_run(cell: Cell) -> str:
-    """Return the name of a cell's run: `dfedavg_loss-10%_seed-0`."""
+    """Return the name of a cell's run, such as `dfedavg_loss-10%_seed-0`."""
     values = [value if is_word(value) else f"{path.rpartition('.')[2]}-{value}" for path, value in cell.values]
     plain = [re.sub(r"[^\w.%+]+", "-", each).strip("-") for each in (cell.case, *values, f"seed-{cell.seed}")]
     return "_".join(filter(None, plain))[:200]
 
 
 def link_runs(ran: Sequence[CellResult], folder: Path) -> None:
-    """Make `folder` with a link to each run that has a result; existing links stay."""
+    """Create `folder` with a link to each run that has a result; keep existing links."""
     folder.mkdir(parents=True, exist_ok=True)
     for each in ran:
         if not each.failed:

@@ -29,7 +29,7 @@ ANY_NUMBER = -1
 
 @dataclass(slots=True, eq=False)
 class Transit:
-    """A unit on its way over one directed edge, a message or a packet, with all that a rule may know about it.
+    """A unit (a message or a packet) on its way over one directed edge, with the data that rules may use.
 
     Random draws are keyed by (kind, round, step, attempt, copy) on the edge, so two algorithms meet the same channel.
     `incarnation`, the sender's life, and `number`, the place among the messages of an edge that agree in all of that,
@@ -53,12 +53,12 @@ class Transit:
 
     @property
     def name(self) -> UnitName:
-        """The unit's name on its edge."""
+        """The unit's name, which is unique on its edge."""
         return self.kind, self.incarnation, self.round, self.step, self.attempt, self.number, self.copy
 
     @property
     def of_round(self) -> int:
-        """The message's round; -1 (none) for a heartbeat, whose `round` is its number."""
+        """The round of the message; -1 for a heartbeat, whose field `round` holds its number."""
         return -1 if self.kind is Kind.HEARTBEAT else self.round
 
 
@@ -76,7 +76,7 @@ class Departure:
 
 @dataclass(slots=True, eq=False)
 class Drop:
-    """The outcome that `unit` ends in this stage. `reason` is for the record: `loss`, `queue`, `down`, `corrupt`."""
+    """The outcome that `unit` is dropped in this stage; `reason` (`loss`, `queue`, `down`, `corrupt`) is recorded."""
 
     unit: Transit
     reason: FateReason
@@ -84,7 +84,7 @@ class Drop:
 
 @dataclass(slots=True, eq=False)
 class Hold:
-    """The outcome that `unit` stays in the stage until a later outcome; an earlier departure of it is void."""
+    """The outcome that `unit` stays in the stage until a later outcome, which cancels an earlier departure time."""
 
     unit: Transit
 
@@ -102,14 +102,14 @@ LinkEvent: TypeAlias = Json
 
 
 class LinkRule(Protocol):
-    """One stage of a path. Its parameters are validated where it is built."""
+    """One stage of a path. Its parameters are checked where it is built."""
 
     def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
-        """Take `unit` at `now_ns`; return the outcomes. Empty: the unit is held until `changed` returns more."""
+        """Take `unit` at `now_ns`; return the outcomes. No outcome: the unit is held until `changed` releases it."""
         ...
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Apply a scheduled change; return the outcomes for units in the stage."""
+        """Apply a scheduled change; return the outcomes for the units in the stage."""
         ...
 
 
@@ -122,25 +122,25 @@ class RetimingStage(LinkRule, Protocol):
     """
 
     def left(self, unit: Transit, now_ns: int) -> None:
-        """Forget `unit`, which has departed."""
+        """Remove `unit`, which has departed, from the stage."""
         ...
 
     def withdraw(self, unit: Transit) -> None:
-        """Forget `unit`, which was taken away."""
+        """Remove `unit`, which was taken off the link, from the stage."""
         ...
 
     def retimed(self, now_ns: int) -> Sequence[StageOutcome]:
-        """Return the new departures, once for all units that entered, left or changed at this instant."""
+        """Return the new departures, computed once for all units that entered, left or changed at this instant."""
         ...
 
     @property
     def again_ns(self) -> int | None:
-        """The next instant at which departures change though no unit enters, leaves or changes; None: never."""
+        """The next instant at which departures change even if no unit enters, leaves or changes; None: never."""
         ...
 
 
 class Stage:
-    """A stage that decides about each unit alone: it returns a time of departure, drops the unit or holds it.
+    """A stage that treats each unit independently: returns its departure time, drops it or holds it.
 
     `advance` is the fast form of `enter`, for `fuse`: it returns the departure of `unit` (never before `now_ns`),
     `DROPPED`, or `HELD`. It keeps no record of units in flight, so a fused stage can't call back a unit that it let go;
@@ -167,17 +167,17 @@ class Stage:
         return ()
 
     def rests(self, now_ns: int) -> bool:
-        """Whether the stage remembers nothing that matters from now on, so that a new one would behave alike."""
+        """Return whether the stage has no state that matters from `now_ns` on, so that a new one would act the same."""
         return False
 
 
 def resets(event: LinkEvent) -> bool:
-    """Whether `event` resets the link, so that every stage of it drops its units."""
+    """Return whether `event` resets the link, so that each of its stages drops its units."""
     return event.get("state") == "down_reset"
 
 
 class DelayStage(Stage):
-    """A stage that knows a unit's departure as soon as it enters. A reset drops the units that have not left."""
+    """A stage that knows a unit's departure time when it enters. A reset drops the units that have not left."""
 
     __slots__ = ("_limit", "_under_way")
     instant: ClassVar[bool] = False
@@ -187,7 +187,7 @@ class DelayStage(Stage):
         self._limit = 64
 
     def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
-        """Take `unit` at `now_ns`. Units that have left are forgotten, at amortized constant cost."""
+        """Take `unit` at `now_ns`, and remove units that have left."""
         at_ns = self.advance(unit, now_ns)
         if at_ns == DROPPED:
             return (Drop(unit, self.reason),)
@@ -205,17 +205,17 @@ class DelayStage(Stage):
         return [Drop(unit, RESET) for at_ns, unit in units if at_ns > now_ns]
 
     def rests(self, now_ns: int) -> bool:
-        """Whether all units have left."""
+        """Return whether all units have left."""
         return all(at_ns <= now_ns for at_ns, _ in self._under_way)
 
 
 class RoundValues(Generic[T]):
-    """Values by the round of messages, for `at_round` on links; None where the value by the clock applies."""
+    """Rule values that depend on a message's round, for `at_round` events; None where the clock's value applies."""
 
     __slots__ = ("_starts", "_values")
 
     def __init__(self, pieces: Sequence[tuple[int, T | None]]) -> None:
-        """Take pieces (first round, value); each lasts until the next one's first round."""
+        """Store pairs of a first round and a value; each value lasts until the first round of the next pair."""
         self._starts = [start for start, _ in pieces]
         self._values = [value for _, value in pieces]
 

@@ -25,7 +25,7 @@ C = TypeVar("C")
 
 @dataclass(frozen=True, slots=True)
 class Duplication:
-    """The probability that a unit arrives twice."""
+    """The parameter of duplication: the probability that a unit arrives twice."""
 
     probability: float
 
@@ -37,7 +37,7 @@ def duplicate(*, probability: Probability) -> Duplication:
 
 @dataclass(frozen=True, slots=True)
 class Corruption:
-    """The probability that a unit is damaged, and whether the receiver detects the damage."""
+    """The parameters of corruption: the probability of damage, and whether the receiver detects it."""
 
     probability: float
     detected: bool
@@ -50,7 +50,7 @@ def corrupt(*, probability: Probability, mode: Literal["detect", "deliver"] = "d
 
 @dataclass(frozen=True, slots=True)
 class Reordering:
-    """The probability that a unit is held back, and for how long."""
+    """The parameters of reordering: the probability that a unit is held back, and for how long."""
 
     probability: float
     delay_ns: int
@@ -64,84 +64,84 @@ def reorder(*, probability: Probability, delay: TimeNs = 10_000_000) -> Reorderi
 
 
 class Disorder(Stage, Generic[C]):
-    """A stage that holds no units and acts by its `config`; a change acts on units that enter after it."""
+    """A stage that holds no units and acts by its `config`; a new `config` acts on units that enter later."""
 
     __slots__ = ("config", "seed")
     key: ClassVar[str]
 
     def __init__(self, seed: int, config: C) -> None:
-        """Take the edge's `seed`."""
+        """Store the edge's random `seed` and the parameters."""
         self.seed = seed
         self.config = config
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Take a new `config`, by the stage's `key`."""
+        """Replace the parameters by new ones, if the event has any for this stage."""
         self.config = event.get(self.key, self.config)
         return ()
 
 
 class Duplicate(Disorder[Duplication]):
-    """The stage of `duplicate`."""
+    """The stage that duplicates units."""
 
     __slots__ = ()
     key: ClassVar[str] = "duplicate"
 
     def copies(self, unit: Transit) -> Sequence[Transit]:
-        """Return `unit`, followed by its copy where it is duplicated."""
+        """Return `unit`, followed by its copy if it is duplicated."""
         if unit_uniform(self.seed, unit) >= self.config.probability:
             return (unit,)
         return (unit, replace(unit, copy=unit.copy + 1))
 
     def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
-        """Pass `unit`, and a copy behind it with the probability."""
+        """Pass `unit` and, with the rule's probability, a copy right after it."""
         return [Departure(each, now_ns) for each in self.copies(unit)]
 
 
 class Corrupt(Disorder[Corruption]):
-    """The stage of `corrupt`, which marks units as damaged."""
+    """The stage that damages units by marking them as corrupt."""
 
     __slots__ = ()
     key: ClassVar[str] = "corrupt"
 
     def advance(self, unit: Transit, now_ns: int) -> int:
-        """Mark `unit` with the rule's probability."""
+        """Mark `unit` as damaged with the rule's probability."""
         if unit_uniform(self.seed, unit) < self.config.probability:
             unit.corrupted = True
         return now_ns
 
 
 class Checksum(Stage):
-    """The last stage of a path whose corruption is detected. Damaged units are dropped here (`corrupt`)."""
+    """The last stage of a path with detected corruption, which drops damaged units."""
 
     __slots__ = ("corrupt",)
     reason: ClassVar[FateReason] = CORRUPT
 
     def __init__(self, corrupt: Corrupt) -> None:
-        """Check the units that `corrupt` marks."""
+        """Drop the units that the stage `corrupt` marked."""
         self.corrupt = corrupt
 
     def advance(self, unit: Transit, now_ns: int) -> int:
-        """Drop a damaged `unit` where the rule detects damage."""
+        """Drop `unit` if it is damaged and the rule detects damage."""
         return DROPPED if unit.corrupted and self.corrupt.config.detected else now_ns
 
 
 class Reorder(DelayStage):
-    """The stage of `reorder`. A change does not move units that are held back already."""
+    """The stage that holds back units. A changed rule does not affect units that are already held back."""
 
     __slots__ = ("config", "seed")
 
     def __init__(self, seed: int, config: Reordering) -> None:
-        """Take the edge's `seed`."""
+        """Store the edge's random `seed` and the parameters."""
         super().__init__()
         self.seed, self.config = seed, config
 
     def advance(self, unit: Transit, now_ns: int) -> int:
-        """Return `now_ns`, or with the rule's probability `now_ns` plus the delay."""
+        """Return `now_ns`, or with the rule's probability `now_ns` plus the rule's delay."""
         config = self.config
         return now_ns + config.delay_ns if unit_uniform(self.seed, unit) < config.probability else now_ns
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Take a new `reorder`; drop the units that are held back at a reset."""
+        """Replace the rule's parameters; at a reset, drop the units that are held back."""
         self.config = event.get("reorder", self.config)
         return super().changed(event, now_ns)
 

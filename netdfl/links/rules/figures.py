@@ -54,7 +54,7 @@ def _burst(lost: float, starts: float) -> float | None:
 
 
 def say(found: Mapping[str, object]) -> str:
-    """Return the `figures` of a rule in words."""
+    """Return the `figures` of a rule as a text for people."""
     words: Mapping[str, Callable[[Any], str]] = {
         "stationary_loss": lambda share: f"loses {100 * share:.3g}%",
         "mean_burst": lambda burst: "without end" if burst is None else f"{burst:.3g} in a row",

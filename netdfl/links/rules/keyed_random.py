@@ -39,7 +39,7 @@ def unit_uniform(seed: int, unit: Transit) -> float:
 
 
 def count_uniform(seed: int, count: int) -> float:
-    """Draw the `count`-th number of a chain from the open interval (0, 1)."""
+    """Draw the number with index `count` of a random sequence, from the open interval (0, 1)."""
     return ((xxh3_64_intdigest(_pack_count(count), seed) >> 12) + 0.5) * _ULP
 
 

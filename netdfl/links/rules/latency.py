@@ -143,7 +143,7 @@ LATENCIES = by_name(constant, uniform, normal, lognormal, exponential, pareto, e
 
 
 class Latency(DelayStage):
-    """The stage of `latency`: each unit leaves after its own delay.
+    """The stage that delays each unit by its own latency.
 
     A change acts on units that enter after it: a unit under way keeps its delay, and in `fifo` order no later unit
     overtakes it. A reset drops the units under way.
@@ -152,7 +152,10 @@ class Latency(DelayStage):
     __slots__ = ("_last_ns", "delay", "rounds", "scale", "seed")
 
     def __init__(self, seed: int, delay: Delay, rounds: RoundValues[tuple[Delay | None, float]] | None = None) -> None:
-        """Draw from `delay`. For some rounds `rounds` has another delay (None: the clock's), and a factor on it."""
+        """Draw delays from `delay`.
+
+        For some rounds, `rounds` gives another delay (None: `delay`) and a factor on it.
+        """
         super().__init__()
         self.seed = seed
         self.delay = delay
@@ -181,11 +184,11 @@ class Latency(DelayStage):
         return (self.delay, self.scale * scale) if delay is None else (delay, scale)
 
     def rests(self, now_ns: int) -> bool:
-        """Whether all units have left, so that a new unit can't overtake any."""
+        """Return whether all units have left, so that a new unit can't overtake any."""
         return self._last_ns <= now_ns and super().rests(now_ns)
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Take a new `latency` or `latency_scale`; drop the units under way at a reset."""
+        """Apply a new `latency` or `latency_scale`; at a reset, drop the units under way."""
         self.delay, self.scale = event.get("latency", self.delay), event.get("latency_scale", self.scale)
         if resets(event):
             self._last_ns = now_ns

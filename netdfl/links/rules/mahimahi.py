@@ -24,7 +24,7 @@ _MOST = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class Opportunities:
-    """Ascending moments in ns at which 1500 bytes may leave; repeated, by default with the last one as period."""
+    """Ascending times in ns at which 1500 bytes may leave, repeated with a period, by default the last time."""
 
     at_ns: tuple[int, ...]
     queue_bytes: int | None = None
@@ -40,7 +40,7 @@ class Opportunities:
         object.__setattr__(self, "period_ns", max(self.period_ns, self.at_ns[-1]))
 
     def at(self, index: int) -> int:
-        """Return the time of opportunity `index`, counted through the repetitions."""
+        """Return the time of opportunity number `index`, counting on through the repetitions."""
         cycle, place = divmod(index, len(self.at_ns))
         return cycle * self.period_ns + self.at_ns[place]
 
@@ -111,7 +111,7 @@ def shared_mahimahi(
 
 
 class TraceRate(Stage):
-    """A stage that serves units in order, each at the opportunity that carries its last byte.
+    """A stage that serves units in order, each at the trace's opportunity that carries its last byte.
 
     An opportunity without a waiting unit is lost; one that a unit does not fill goes on to the next in the queue.
     Events can't change its rate; a reset drops the units in the stage.
@@ -122,7 +122,7 @@ class TraceRate(Stage):
     instant: ClassVar[bool] = False
 
     def __init__(self, opportunities: Opportunities) -> None:
-        """Begin before the first opportunity."""
+        """Start before the first opportunity of the trace."""
         self.opportunities = opportunities
         self._index = -1  # the opportunity in use
         self._left = 0  # bytes that it can still carry
@@ -172,7 +172,7 @@ class TraceRate(Stage):
 
 
 def rate_stage(config: Shape | Opportunities) -> Rate | TraceRate:
-    """Return the stage that serves by `config`."""
+    """Return the stage for a rate: a constant one, or one from a trace."""
     return Rate(config) if isinstance(config, Shape) else TraceRate(config)
 
 

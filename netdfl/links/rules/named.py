@@ -1,4 +1,4 @@
-"""The actions `drop` and `delay` of the schedule: messages that an event names vanish, or come later."""
+"""The stages for the schedule's actions `drop` and `delay`: lose or delay the messages that an event names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from netdfl.links.rules.base import (
 
 @dataclass(frozen=True, slots=True)
 class NamedMessages:
-    """Messages by name: by round or time of entry into the link; of any kind, step and attempt unless given.
+    """The messages that a `drop` or `delay` event names: by round or time of entry, optionally by kind, step, attempt.
 
     `incarnation` is the life of the sender, `number` the place among messages of the link that agree in kind, life,
     round, step and attempt, as acknowledgements of one message do. `by_ns` is the added delay; None for a loss.
@@ -42,7 +42,7 @@ class NamedMessages:
     number: int | None = None
 
     def matches(self, unit: Transit, now_ns: int) -> bool:
-        """Whether `unit`, which enters at `now_ns`, is named; a heartbeat only by its kind."""
+        """Return whether `unit`, which enters at `now_ns`, is named; a heartbeat only by its kind."""
         round = unit.of_round if self.kind is None else unit.round
         return (
             (self.at_round is None or round >= self.at_round)
@@ -58,18 +58,18 @@ class NamedMessages:
 
 
 class MessageNumbers(Stage):
-    """The stage that numbers the messages of which some are named by their number, the first of a link's own stages."""
+    """The first stage of a link, which numbers messages where an event names some by number."""
 
     __slots__ = ("counts", "named")
 
     def __init__(self, named: Sequence[NamedMessages]) -> None:
-        """Number the messages that one of `named` matches but for its number."""
+        """Number the messages that one of `named` matches apart from the number."""
         self.named = tuple(replace(each, number=None) for each in named if each.number is not None)
         self.counts: Counter[tuple[object, ...]] = Counter()
         """How many transmissions were numbered, by their identity without the number."""
 
     def advance(self, unit: Transit, now_ns: int) -> int:
-        """Pass `unit` with its number."""
+        """Set the number of `unit`, and pass it."""
         unit.number = 0
         if any(each.matches(unit, now_ns) for each in self.named):
             identity = (unit.kind, unit.incarnation, unit.round, unit.step, unit.attempt)
@@ -85,7 +85,7 @@ class NamedLoss(Stage):
     reason: ClassVar[FateReason] = SCRIPTED
 
     def __init__(self, named: Sequence[NamedMessages]) -> None:
-        """Drop each message that one of `named` matches."""
+        """Drop the messages that any of `named` matches."""
         self.named = tuple(named)
 
     def advance(self, unit: Transit, now_ns: int) -> int:
@@ -103,7 +103,7 @@ class NamedDelay(DelayStage):
     __slots__ = ("_last_ns", "named")
 
     def __init__(self, named: Sequence[NamedMessages]) -> None:
-        """Delay each message that one of `named` matches."""
+        """Delay the messages that any of `named` matches."""
         super().__init__()
         self.named = tuple(named)
         self._last_ns = LONG_AGO

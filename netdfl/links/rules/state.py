@@ -29,7 +29,7 @@ class LinkState(Stage):
     reason: ClassVar[FateReason] = DOWN
 
     def __init__(self, state: StateName = "up", rounds: RoundValues[StateName] | None = None) -> None:
-        """Begin in `state`; `rounds` overrides it for the messages of some rounds."""
+        """Start in `state`; for the messages of some rounds, `rounds` gives another state."""
         self.state = state
         self.rounds = rounds
         self.held: list[Transit] = []
@@ -47,7 +47,7 @@ class LinkState(Stage):
         return DROPPED
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Take a new `state`; release or drop the held units."""
+        """Apply a new `state`; release or drop the held units."""
         self.state = event.get("state", self.state)
         if self.state == "down_hold" or not self.held:
             return ()

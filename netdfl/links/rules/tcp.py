@@ -71,7 +71,7 @@ class TcpTable:
         return cls(**plain | {rows: tuple(map(tuple, data[rows])) for rows in ("excess_us", "single_us")})
 
     def curve(self, nbytes: int, loss: float, rtt_ns: float, rate_bps: float) -> tuple[list[float], float]:
-        """Return the excess of a message above one segment, in ns by slice, and the share of messages that arrive.
+        """Return a message's excess delay above one segment, in ns per slice, and the share of messages that arrive.
 
         The slices begin at `levels`. Linear in size, loss and round-trip time, also beyond the table; in the rate's
         logarithm within the table.
@@ -84,7 +84,7 @@ class TcpTable:
         return list(accumulate((max(0.0, each) for each in found), max)), min(1.0, 1 - dead)
 
     def _corners(self, nbytes: int, loss: float, rtt_ns: float, rate_bps: float) -> Iterator[tuple[int, float]]:
-        """Yield the rows of the table around a message, with their weights in the interpolation; no row of weight 0."""
+        """Yield the table rows around a message, each with a positive weight in the interpolation."""
         rate = min(max(rate_bps, self.rates_bps[0]), self.rates_bps[-1])
         axes = (
             _weights(self.sizes, nbytes),
@@ -101,7 +101,7 @@ class TcpTable:
                 yield place, weight
 
     def one_segment(self, u: float, loss: float, rtt_ns: float) -> float:
-        """Return the excess of a message of one segment at the quantile `u`, in ns; beyond `depths` it doubles."""
+        """Return the excess delay of a one-segment message at the quantile `u`, in ns; it doubles beyond `depths`."""
         if not loss:
             return 0.0
         if loss >= 1:
@@ -116,7 +116,7 @@ class TcpTable:
 
 
 def _weights(axis: Sequence[float], x: float) -> list[tuple[int, float]]:
-    """Return the two points of `axis` around `x`, or nearest to it, with their shares in a linear interpolation."""
+    """Return the two points of `axis` around or nearest to `x`, with their weights in a linear interpolation."""
     left = min(max(bisect_right(axis, x) - 1, 0), len(axis) - 2)
     share = (x - axis[left]) / (axis[left + 1] - axis[left])
     return [(left, 1 - share), (left + 1, share)]
@@ -124,12 +124,12 @@ def _weights(axis: Sequence[float], x: float) -> list[tuple[int, float]]:
 
 @cache
 def default_table() -> TcpTable:
-    """Return the table that ships with netdfl."""
+    """Return the table of TCP delays that ships with netdfl."""
     return TcpTable.of(json.loads(TABLE.read_text(encoding="utf-8")))
 
 
 class Tcp(DelayStage):
-    """The stage of a link's loss, rate and latency for messages over TCP.
+    """The stage that combines a link's loss, rate and latency into the delay of messages over TCP.
 
     Messages stay in order, and none is lost but dead ones. A message's bytes wait for earlier bytes at the link's rate.
     A change acts on messages that enter after it; a reset drops the messages under way. A message that would never
@@ -140,7 +140,7 @@ class Tcp(DelayStage):
     reason: ClassVar[FateReason] = FateReason("dead")
 
     def __init__(self, seed: int, table: TcpTable, loss: object, rate: object, delay: Delay) -> None:
-        """Take the edge's `seed`. Raises ValueError for a loss or a rate from a trace."""
+        """Store the edge's random `seed`, and the link's rules. Raises ValueError for a loss or rate from a trace."""
         super().__init__()
         self.seed = seed
         self._table = table
@@ -192,7 +192,7 @@ class Tcp(DelayStage):
         return slices[bisect_right(self._table.levels, u / coming) - 1] if u < coming else math.inf
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Take new parameters; drop the messages under way at a reset."""
+        """Apply new parameters; at a reset, drop the messages under way."""
         self._take(event)
         if resets(event):
             self._free_ns = self._last_ns = now_ns
@@ -200,7 +200,7 @@ class Tcp(DelayStage):
 
 
 class TcpBehindShares(Tcp):
-    """The model behind links that flows share, which have carried a message's bytes and headers: the excess alone.
+    """The TCP stage after shared links, which have already carried a message's bytes: adds only the excess delay.
 
     `shares_bps` holds, by the message's name, the mean rate that it had there.
     """
@@ -208,7 +208,7 @@ class TcpBehindShares(Tcp):
     __slots__ = ("shares_bps",)
 
     def __init__(self, stage: Tcp, shares_bps: dict[UnitName, float]) -> None:
-        """Take the parameters of `stage`, which no message has entered."""
+        """Copy the parameters of `stage`, which has seen no message yet."""
         super().__init__(stage.seed, stage._table, None, Shape(None), stage.delay)
         self.loss, self.rate, self.scales, self.shares_bps = stage.loss, stage.rate, stage.scales, shares_bps
 
@@ -219,12 +219,12 @@ class TcpBehindShares(Tcp):
 
 
 def on_the_line_bytes(nbytes: int) -> int:
-    """Return a message's bytes with the headers of its packets."""
+    """Return a message's size in bytes including the headers of its packets."""
     return nbytes + -(-nbytes // SEGMENT) * HEADERS
 
 
 def on_the_line_ns(nbytes: int, rate_bps: float) -> int:
-    """Return the time that a message's bytes and the headers of its packets take at a rate."""
+    """Return the time in ns that a message and the headers of its packets take at `rate_bps`."""
     return math.ceil(on_the_line_bytes(nbytes) * _NS_BITS / rate_bps)
 
 

@@ -45,7 +45,7 @@ def contact_plan(
 
 
 def _gaps(contacts: Sequence[tuple[int, int]], span: Span) -> Iterator[tuple[int, int | None]]:
-    """Yield the spans without a contact; `contacts` count from the start of `span`."""
+    """Yield the parts of `span` without a contact; contact times count from the start of `span`."""
     down = span.start
     for start, end in contacts:
         begin = span.start + start if span.end is None else min(span.start + start, span.end)
@@ -109,7 +109,7 @@ def _time(row: Json, name: str) -> int:
 
 
 def absences_of(file: str, entry: Entry, nodes: Sequence[NodeId]) -> Iterator[tuple[NodeId, int, int | None]]:
-    """Yield the absences of `nodes` within the spans, from the rows of a CSV file; without an end: for good.
+    """Yield the absences of `nodes` within the entry's spans, read from a CSV file; end None: the node stays away.
 
     Raises ValueError for a file that can't be read so, and where a node would leave twice.
     """

@@ -40,9 +40,9 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A span from `start` to before `end` (None: for good), in nanoseconds, or in rounds where `by_round`.
+    """A span from `start` to before `end` (None: no end), in nanoseconds, or in rounds if `by_round`.
 
-    `for_ns` bounds a span that begins with a node's round and lasts a time.
+    `for_ns` is the length of a span that begins with a node's round and lasts a time.
     """
 
     start: int
@@ -51,7 +51,7 @@ class Span:
     for_ns: int | None = None
 
     def overlaps(self, other: Span) -> bool:
-        """Whether both spans have a moment, or a round, in common."""
+        """Return whether both spans have a moment, or a round, in common."""
         return (
             self.by_round == other.by_round
             and (other.end is None or self.start < other.end)
@@ -74,7 +74,7 @@ def spans(
     every_rounds: PositiveInt | None = None,
     count: PositiveInt | None = None,
 ) -> list[Span]:
-    """Return the spans of an event, counted from the fleet's common start, or by the rounds of its messages or node.
+    """Return the time spans of an event, counted from the fleet's start, or in rounds of its messages or node.
 
     `at` (or `from`) begins it; `for` or `to` ends it; without these it lasts. `every` repeats it `count` times, or
     until `to`, or the end of the run. `at_round`, `for_rounds`, `to_round` and `every_rounds` are the same in rounds;
@@ -142,7 +142,7 @@ KEYS: Mapping[str, str] = {
 
 
 def split(entry: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
-    """Split `entry` into its keys of time, by the names of `spans`' parameters, and the others."""
+    """Split `entry` into its keys about time, the parameters of `spans`, and all other keys."""
     names = {written: name for name, written in KEYS.items()}
     when = {names[key]: value for key, value in entry.items() if key in names}
     return when, {key: value for key, value in entry.items() if key not in names}

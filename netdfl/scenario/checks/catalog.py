@@ -103,18 +103,18 @@ def figures_come(scenario: Scenario) -> Iterator[CheckFinding]:
 
 
 def _has_figure(task: object, stem: str) -> bool:
-    """Whether the task may measure the figure. The figures of a user's own task are only known when it runs."""
+    """Return whether the task may measure the figure. The figures of a user's own task are unknown before the run."""
     return isinstance(task, Training) and (not isinstance(task, Train) or stem in _figures(task))
 
 
 def _figures(task: Train) -> list[str]:
-    """Return the figures that models are judged by: the named metrics, or else all known ones."""
+    """Return the names of the figures by which models are evaluated: the named metrics, or else all known ones."""
     named = [part.kind.rpartition(":")[2].rpartition(".")[2] for part in task.metrics]
     return ["loss", *(named or METRICS.names())]
 
 
 def local_sample(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that the sample of tested local models is no larger than their number."""
+    """Check that the sample of evaluated local models is no larger than their number."""
     local = scenario.evaluation.local
     if isinstance(local, int) and local > scenario.nodes:
         there_are = f"there are {scenario.nodes}"
@@ -133,7 +133,7 @@ def compute_can_be(scenario: Scenario) -> Iterator[CheckFinding]:
 
 
 def sizes_are_claimed(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that messages of claimed size meet only simulated links, and no compression."""
+    """Check that messages of a claimed size are used only with simulated links and without compression."""
     if scenario.task.kind != "sized":
         return
     if not isinstance(scenario.world, SimulatedOptions):
@@ -176,7 +176,7 @@ CHECKS: tuple[tuple[Check, str], ...] = (
 
 
 def find_problems(scenario: Scenario, document: Document, wrong: frozenset[str] = frozenset()) -> list[Problem]:
-    """Return every mistake that the checks find, skipping checks that read a key listed in `wrong`."""
+    """Return every mistake that the checks find; skip checks that read a key in `wrong`."""
     found: list[CheckFinding] = []
     if wrong.isdisjoint(("nodes", "seed", "algorithm")):
         found += without_data(scenario)
@@ -188,7 +188,7 @@ def find_problems(scenario: Scenario, document: Document, wrong: frozenset[str] 
 
 
 def find_problems_with_data(scenario: Scenario, document: Document) -> tuple[list[Problem], list[str]]:
-    """Return the mistakes of own parts that act on the data, and notices. Empty without the data."""
+    """Return the mistakes of a user's own parts when applied to the data, and notices; empty if the data is missing."""
     found = list(with_data(scenario))
     notices = dict.fromkeys(f"{each.what}; {each.remedy}" for each in found if each.notice)
     return _placed((each for each in found if not each.notice), document), list(notices)

@@ -1,4 +1,4 @@
-"""Checks of links and events: rules that can't be built, or that can't act on packets."""
+"""The checks of links and events: rules that can't be built, or that can't act on packets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _AT_MESSAGES = "use another rule, or world.loss_layer: message"
 
 
 def links_mean_something(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that every entry of `links` names existing nodes and suitable keys, and its rules build."""
+    """Check that every entry of `links` names existing nodes and valid keys, and that its rules can be built."""
     for selector, entry in block(scenario.links).items():
         wrong = {key: found for key, part in entry.items() if (found := _unbuildable(key, part))}
         for key, found in wrong.items():
@@ -31,7 +31,7 @@ def links_mean_something(scenario: Scenario) -> Iterator[CheckFinding]:
 
 
 def _unbuildable(key: str, part: object) -> str:
-    """Return why a rule of a link can't be built; empty where it can."""
+    """Return the reason why a rule of a link can't be built; empty if it can."""
     try:
         if isinstance(part, Part):
             part.build(*((0,) if key == "loss" else ()))
@@ -51,7 +51,7 @@ def messages_exist(scenario: Scenario) -> Iterator[CheckFinding]:
 
 
 def events_can_be(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that every event names existing things, and no two events contradict each other."""
+    """Check that events name existing nodes and links, and that no two events contradict each other."""
     try:
         compile_schedule(scenario)
     except ScheduleError as exc:
@@ -60,7 +60,7 @@ def events_can_be(scenario: Scenario) -> Iterator[CheckFinding]:
 
 
 def layer_exists(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that links act on packets only in a world with a network of its own, or with a model of TCP."""
+    """Check that links act on packets only in a world with network devices, or with a TCP model."""
     world = scenario.world
     if world.loss_layer == "packet" and not isinstance(world, PacketOptions) and world.kind != "simulated":
         what = f"{world.kind} has no packets, its links act on messages"
@@ -83,7 +83,7 @@ def core_is_carried(scenario: Scenario) -> Iterator[CheckFinding]:
 
 
 def sharing_notices(scenario: Scenario) -> Iterator[str]:
-    """Yield a notice where `sharing: fifo` is asked of a network of packets."""
+    """Yield a notice if `sharing: fifo` is set for links that act on packets."""
     if scenario.world.loss_layer != "packet" or scenario.world.kind == "simulated":
         return
     rules = [(where, key, entry.get(key)) for where, entry in block(scenario.links).items() for key in NODE_KEYS]
@@ -99,7 +99,7 @@ def _in_turn(rule: object) -> bool:
 
 
 def packets_can(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that no rule or event at packet level needs whole messages or a sender that learns of a loss."""
+    """Check that no rule or event for packets requires whole messages, or a sender that learns of losses."""
     if scenario.world.loss_layer != "packet":
         return
     for selector, entry in block(scenario.links).items():
@@ -130,7 +130,7 @@ def _no_model(scenario: Scenario, key: str) -> str:
 
 
 def _no_packet(key: str, value: object) -> str:
-    """Return why a rule can't act at packet level; empty where it can."""
+    """Return the reason why a rule can't act on packets; empty if it can."""
     rule: Mapping[str, object] = value if isinstance(value, Mapping) else {}
     if isinstance(value, Part):
         rule = {"model": value.kind, **value.params}

@@ -15,7 +15,7 @@ class AlgorithmPart(Part):
 
     @property
     def traits(self) -> Entry:
-        """The algorithm's row of the catalog.
+        """The algorithm's entry in the catalog, which describes its properties.
 
         A user's plain function counts as gossip without requirements on the graph.
         """
@@ -25,7 +25,7 @@ class AlgorithmPart(Part):
 
 
 def algorithms() -> Mapping[str, Entry]:
-    """Return the rows of the catalog of algorithms."""
+    """Return the catalog of algorithms, by name."""
     return cast(Mapping[str, Entry], ALGORITHMS.table())
 
 

@@ -1,4 +1,4 @@
-"""Choices: a place of the scenario for one of the parts of a table, or for a user's own."""
+"""The choices of a scenario: places for one of the parts in a table, or for a user's own."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _ELSEWHERE = {
 
 
 def nearest(word: object, known: list[str]) -> str:
-    """Return the remedy for a misspelt word: the nearest known one, or the list of all."""
+    """Return the remedy for a misspelled word: the most similar known one, or the list of all."""
     if (other := _ELSEWHERE.get(str(word))) in known:
         return f"did you mean {other!r}?"
     plain = {_plain(each): each for each in sorted(known, reverse=True)}
@@ -63,7 +63,7 @@ def _plain(word: str) -> str:
 
 @dataclass(frozen=True)
 class Choices:
-    """A reader of mappings with a discriminator, `key`, which validates the model of the named part.
+    """A choice among parts: reads a mapping whose `key` names the part, and validates it by the part's model.
 
     `table` returns the parts: functions, catalog entries with a `build`, or ready models. `default` is the kind of a
     mapping that names none. `short` is the (kind, parameter) of a bare value, such as `loss: 5%`. An `optional` choice
@@ -83,7 +83,7 @@ class Choices:
     own: type[Part] | None = None
 
     def passes(self, value: object) -> bool:
-        """Whether `value` names no part: `none` for an optional choice, or text that matches `also`."""
+        """Return whether `value` names no part: `none` for an optional choice, or text that matches `also`."""
         if self.optional and (value is None or value == "none"):
             return True
         return self.also is not None and isinstance(value, str) and re.fullmatch(self.also, value) is not None
@@ -121,7 +121,7 @@ class Choices:
 
     @property
     def open(self) -> bool:
-        """Whether a part may be a user's own."""
+        """Whether the part may be a user's own."""
         return self.what in CONTRACTS
 
     def _made(self, kind: str, entry: object) -> type[Choice]:
@@ -153,7 +153,7 @@ class Choices:
         return model
 
     def validate(self, value: object, info: ValidationInfo) -> object:
-        """Read one mapping or short form. Raises ValidationError with places relative to it."""
+        """Validate a mapping or short form. Raises ValidationError with paths relative to it."""
         if isinstance(value, Choice):
             return value
         if self.passes(value):
@@ -181,7 +181,7 @@ class Choices:
         )
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        """Validate by `validate`; dump the chosen model."""
+        """Build a pydantic schema that validates by `validate` and dumps the chosen model."""
 
         def dump(value: object, info: core_schema.SerializationInfo) -> object:
             if isinstance(value, Choice):
@@ -195,7 +195,7 @@ class Choices:
     def __get_pydantic_json_schema__(
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Accept any of the table's models, a model's name, a short form, or an own part."""
+        """Return a JSON schema for each model of the table, a model's name, a short form, or a user's own part."""
         options = [self._json_schema(kind) for kind in self.names()]
         options.append({"enum": [*self.names(), *(["none", None] if self.optional else [])]})
         if self.open:
@@ -207,7 +207,7 @@ class Choices:
         return {"anyOf": options}
 
     def _json_schema(self, kind: str) -> JsonSchemaValue:
-        """Return the schema of one part; its key is required, unless the part is the default."""
+        """Return the JSON schema of one part; its key is required unless the part is the default."""
         schema = inlined(self.model(kind).model_json_schema(by_alias=True))
         if kind != self.default and self.key in schema["properties"] and self.key not in schema.get("required", []):
             schema["required"] = [*schema.get("required", []), self.key]
@@ -220,7 +220,7 @@ def listed(module: str, name: str) -> Callable[[], Table]:
 
 
 def inlined(schema: JsonSchemaValue, known: Mapping[str, JsonSchemaValue] = MappingProxyType({})) -> JsonSchemaValue:
-    """Return a JSON schema with its references replaced by their definitions, and without generated titles."""
+    """Return a JSON schema with references replaced by their definitions and without generated titles."""
     known = {**known, **schema.get("$defs", {})}
     target = known[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else {}
 
@@ -237,7 +237,7 @@ def inlined(schema: JsonSchemaValue, known: Mapping[str, JsonSchemaValue] = Mapp
 
 
 def refused(what: str, expected: str = "", remedy: str = "") -> PydanticCustomError:
-    """Create an error that `problems` turns into a `Problem` with these texts."""
+    """Create a validation error that `problems` converts to a `Problem` with these texts."""
     return PydanticCustomError("refused", "{what}", {"what": what, "expected": expected, "remedy": remedy})
 
 
@@ -249,7 +249,7 @@ def _is_path(kind: object) -> TypeGuard[str]:
 
 
 def _lacks(exc: BaseException, path: str) -> str:
-    """Return the names to suggest where the module of `path` was found without the attribute; empty otherwise."""
+    """Return similar names if the module of `path` was found but lacks the attribute; else empty."""
     module, _, name = path.partition(":")
     found = getattr(exc, "obj", None)
     if not isinstance(exc, AttributeError) or not isinstance(found, ModuleType) or name.partition(".")[0] != exc.name:

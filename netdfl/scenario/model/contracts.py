@@ -1,4 +1,4 @@
-"""Contracts of a user's own parts: the context of the call, and the type of the result."""
+"""The contracts of a user's own parts: the arguments netdfl passes, and the type of the result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from netdfl.scenario.model.signatures import plain_signature
 
 @dataclass(frozen=True)
 class Contract:
-    """The call of one kind of part, and the type of its result, as `module:name` or `module:name|name`.
+    """The contract of one kind of part: how it is called, and the type of its result.
 
     `context` has the names of the positional-only arguments that netdfl passes; the scenario's parameters come by
     keyword. `help` describes the context. With `bare`, a part may also take no context, as a plain class or factory
@@ -105,7 +105,7 @@ CONTRACTS: Mapping[str, Contract] = {
 
 
 def check_signature(function: Function, contract: Contract) -> str:
-    """Return the fault of the arguments that `function` takes; empty where there is none."""
+    """Return an error text if `function` can't take the contract's arguments; else empty."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -120,7 +120,7 @@ def check_signature(function: Function, contract: Contract) -> str:
 
 
 def is_bare(function: Function, contract: Contract) -> bool:
-    """Whether `function` takes none of its contract's context, as the contract permits."""
+    """Return whether `function` takes none of the arguments that netdfl passes, where the contract permits that."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -133,14 +133,14 @@ def is_bare(function: Function, contract: Contract) -> bool:
 
 @cache
 def prepared(function: Function, what: str) -> Function:
-    """Return `function` with the parameters that a scenario writes for it, as netdfl's own parts of that kind have."""
+    """Return `function` with the additional parameters that a scenario can write for this kind of part."""
     name = CONTRACTS[what].prepare
     return resolve_name(name)(function) if name else function
 
 
 @cache
 def guarded(function: Function, path: str, what: str) -> Function:
-    """Wrap `function` so that every exception and every result of another type is an OwnPartError."""
+    """Wrap `function` so that exceptions and results of another type raise OwnPartError."""
     contract = CONTRACTS[what]
     bare = is_bare(function, contract)
 
@@ -170,13 +170,13 @@ def guarded(function: Function, path: str, what: str) -> Function:
 
 
 def misfit(what: str, path: str, did: str, function: Function, remedy: str = "") -> OwnPartError:
-    """Create the error for an own part's wrong behavior (`did`); the default remedy is the part's signature."""
+    """Create an error for a user's part that behaved wrongly (`did`); the default remedy is the right signature."""
     place = f" ({where})" if (where := defined_at(function)) else ""
     return OwnPartError(f"the {what} {path!r} {did}{place}", remedy or _remedy(what, path))
 
 
 def broken(what: str, path: str, exc: Exception, function: Function, doing: str = "") -> OwnPartError:
-    """Create the error for an own part that raised `exc`, or whose result raised it while `doing` something."""
+    """Create an error for a user's part that raised `exc`, or whose result raised it while `doing` something."""
     inside, where = own_place(exc), defined_at(function)
     text = f"the {what} {path!r} raised {named_error(exc, doing)}"
     text += f" ({inside or where})" if inside or where else ""

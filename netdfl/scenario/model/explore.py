@@ -1,4 +1,4 @@
-"""The block `explore`: the variation of `netdfl explore` from run to run, and what counts as found."""
+"""The block `explore`: how `netdfl explore` varies each run, and which outcomes it searches for."""
 
 from __future__ import annotations
 

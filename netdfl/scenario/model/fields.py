@@ -1,4 +1,4 @@
-"""The base of every model of the scenario's schema, and the types of values with units."""
+"""The base of all models in the scenario schema, and the types of values with units."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 class Strict(BaseModel):
-    """A mapping of the scenario: unknown keys are errors, nothing is coerced, nothing changes later."""
+    """A mapping in a scenario: immutable, with no unknown keys and no type coercion."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -53,14 +53,14 @@ class Strict(BaseModel):
 
 
 class Choice(Strict):
-    """A mapping whose discriminator (`kind`, `name`, `model`, `dist`) decides its other keys."""
+    """A mapping in which one key (`kind`, `name`, `model`, `dist`) decides the other keys."""
 
     key: ClassVar[str] = "kind"
     kind: str
 
 
 def by_kind(*models: type[Choice]) -> dict[str, type[Choice]]:
-    """Return the models by their kind."""
+    """Return the models by their `kind`."""
     return {model.model_fields["kind"].default: model for model in models}
 
 
@@ -75,7 +75,7 @@ def _number(value: float | int, unit: str) -> str:
 
 
 def quantity(parse: Callable[[object], T], write: Callable[[T], object], schema: JsonSchemaValue) -> tuple[Mark, ...]:
-    """Return the pydantic marks of a value that `parse` reads and `write` writes."""
+    """Return the pydantic annotations of a value that `parse` reads and `write` writes."""
 
     def written(value: T) -> object:
         if not isinstance(value, int | float):  # another option of a union
@@ -103,12 +103,12 @@ QUANTITIES: dict[str, tuple[Mark, ...]] = {
 
 
 def plain(parse: Callable[[object], T], write: Callable[[T], object], schema: JsonSchemaValue) -> tuple[Mark, ...]:
-    """Return the pydantic marks of a value of several types, such as a time or a word."""
+    """Return the pydantic annotations of a value with several forms, such as a time or a word."""
     return (PlainValidator(parse), PlainSerializer(write, when_used="json"), WithJsonSchema(schema))
 
 
 def parse_time_or(value: object, words: str, without_end: str) -> int:
-    """Read a time above 0.
+    """Parse a time above 0, for a key that also permits `words`.
 
     Raises ValueError that mentions the permitted `words`, or with the text `without_end` for a time of 0 or less.
     """
@@ -122,12 +122,12 @@ def parse_time_or(value: object, words: str, without_end: str) -> int:
 
 
 def written_time(value: int | str | None) -> str:
-    """Format a time, or the word in its place; None is `none`."""
+    """Format a time, or the word in its place; None becomes `none`."""
     return format_time(value) if isinstance(value, int) else value or "none"
 
 
 def parse_share(value: object) -> float:
-    """Read a share from 0 to 1, or a percentage such as `90%`. Raises ValueError."""
+    """Parse a share from 0 to 1, or a percentage such as `90%`. Raises ValueError."""
     try:
         return parse_probability(value)
     except ValueError:
@@ -171,7 +171,7 @@ _NODES = re.compile(r"^\s*(\d+)\s*(?:\.\.\s*(\d+)\s*)?$")
 
 
 def parse_nodes(value: object) -> list[int]:
-    """Read node numbers: `3`, `0..7` (both ends included), or a list of these. Raises ValueError."""
+    """Parse node numbers: `3`, `0..7` (both ends included), or a list of these. Raises ValueError."""
     if isinstance(value, list):
         return [node for item in value for node in parse_nodes(item)]
     match = _NODES.match(str(value)) if isinstance(value, int | str) and not isinstance(value, bool) else None

@@ -42,7 +42,7 @@ class Entry(Strict):
     state: StateName = Field("up", description="Whether the link is up, or down in one of three ways.")
 
     def written(self) -> dict[str, object]:
-        """Return the keys that the scenario wrote, as `links.spec` takes them."""
+        """Return the keys that the scenario wrote, in the form of `links.spec`."""
         return {name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set}
 
     @model_serializer(mode="wrap")
@@ -66,7 +66,7 @@ else:
 
 
 def block(links: Mapping[str, Entry]) -> dict[str, dict[str, object]]:
-    """Return the block `links` as `netdfl.links.spec.LinksSpec` takes it."""
+    """Return the block `links` in the form of `netdfl.links.spec.LinksSpec`."""
     return {selector: entry.written() for selector, entry in links.items()}
 
 
@@ -75,27 +75,27 @@ _CHANGES: Mapping[str, tuple[str, ...]] = {"link": LINK_KEYS, "node": NODE_KEYS,
 
 
 class EventChoices(Choices):
-    """A reader of events: the keys for the time, the key that names the action, and the action's own keys.
+    """A choice among events: reads the time keys, the key that names the action, and the action's keys.
 
     The result is the entry as plain values, as `links.schedule` takes it.
     """
 
     def normal(self, value: object) -> object:
-        """Return the value unchanged: events have no short form."""
+        """Return the value unchanged, because events have no short form."""
         return value
 
     def kind_of(self, value: object) -> object:
-        """Return the action whose key the entry has; None without one."""
+        """Return the action that the entry names by a key; None if it names none."""
         return next((key for key in value if key in ACTIONS), None) if isinstance(value, Mapping) else None
 
     def model(self, kind: object, directory: str = ".") -> type[BaseModel]:
-        """Return the model of an event with the action `kind`. Raises PydanticCustomError for no action."""
+        """Return the model of an event with the action `kind`. Raises PydanticCustomError if no action is named."""
         if not isinstance(kind, str):
             raise refused("an event without an action", "expected one of " + ", ".join(self.names()))
         return event_model(kind)
 
     def validate(self, value: object, info: ValidationInfo) -> dict[str, object]:
-        """Read one entry. Raises ValidationError, or PydanticCustomError where no action is named."""
+        """Validate one entry. Raises ValidationError, or PydanticCustomError if no action is named."""
         if not isinstance(value, Mapping):
             raise refused(f"{value!r} is not an event", "a mapping, like {at: 20s, crash: 4}")
         kind = self.kind_of(value)
@@ -112,7 +112,7 @@ EVENT = EventChoices("event", lambda: ACTIONS)
 
 @cache
 def event_model(action: str) -> type[BaseModel]:
-    """Return the model of an event with this action."""
+    """Return the pydantic model of an event with this action."""
     function = ACTIONS[action]
     fields = dict(field_of(spans, parameter) for parameter in signature_of(spans))
     fields |= dict(field_of(function, parameter) for parameter in signature_of(function))

@@ -1,4 +1,4 @@
-"""Pydantic models made from the signatures of parts: plain functions with typed keyword parameters."""
+"""Pydantic models made from the signatures of parts, which are functions with typed keyword parameters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from netdfl.scenario.model.signatures import field_of, signature_of, summary
 
 
 class Part(Choice):
-    """A part as the scenario names it: its kind, and its parameters.
+    """A part that a scenario names: its kind, and its parameters.
 
     `entry` is the row of the table, `parameters` maps the function's parameters to fields of the model. `own` is the
     part's role for a user's own part, and empty otherwise.
@@ -27,13 +27,13 @@ class Part(Choice):
     @model_validator(mode="before")
     @classmethod
     def _complete(cls, given: object) -> object:
-        """Apply the function's own `complete` to the given keys, where it has one."""
+        """Let the part's function complete the given keys, if it has a function `complete`."""
         complete = getattr(cls.function, "complete", None)
         return complete(given) if complete is not None and isinstance(given, dict) else given
 
     @property
     def params(self) -> dict[str, Any]:
-        """The function's keyword parameters, in base units."""
+        """The keyword parameters for the part's function, in base units."""
         return {name: getattr(self, field) for name, field in self.parameters.items()}
 
     def build(self, *context: object) -> Any:
@@ -41,14 +41,14 @@ class Part(Choice):
         return self.maker()(*context)
 
     def maker(self) -> Callable[..., Any]:
-        """Return a function of the context that makes the part with the scenario's parameters, any number of times."""
+        """Return a function that builds the part with the scenario's parameters from a given context."""
         function = type(self).function
         assert function is not None, f"{self.kind} has no function"
         return partial(function, **self.params)
 
 
 def builder(entry: object) -> Function:
-    """Return the function behind a table's row: the row itself, or its `build`."""
+    """Return the function behind a table entry: the entry itself, or its `build`."""
     return getattr(entry, "build", entry)  # type: ignore[arg-type]
 
 

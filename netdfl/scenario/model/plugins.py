@@ -1,4 +1,4 @@
-"""Import of a user's own parts: the modules beside a scenario.
+"""The import of a user's own parts from modules next to a scenario file.
 
 Each folder has its own modules, under a name in `sys.modules` that no other folder has. So two scenarios may each
 have a `parts.py`, and a module is found even where it has the name of one in Python's library.
@@ -27,7 +27,7 @@ ORIGIN = "origin.json"
 
 
 class Origin(TypedDict):
-    """`origin.json` of a run: the folder of the scenario."""
+    """The form of `origin.json` in a run, which has the folder of the scenario."""
 
     directory: str
 
@@ -62,7 +62,7 @@ def _module(name: str, directory: str) -> ModuleType:
 
 
 def places(directory: str) -> Sequence[Path]:
-    """Return the folders that may hold own modules: `directory`, the origin of a run in it, the working directory."""
+    """Return the folders that may hold a user's modules: `directory`, its run's origin, the working directory."""
     here = Path(directory).resolve()
     origin = here / ORIGIN
     came = read_form(origin, _CAME)
@@ -70,7 +70,7 @@ def places(directory: str) -> Sequence[Path]:
 
 
 def files_beside(scenario: Path) -> list[Path]:
-    """Return the files that a scenario's parts may import: all modules of its folder, and imported packages."""
+    """Return the files that a scenario's parts may import: all modules in its folder, and imported packages."""
     folder = scenario.resolve().parent
     home = f"{_home(folder)}."
     imported = {name.split(".")[1] for name in list(sys.modules) if name.startswith(home)}
@@ -78,14 +78,14 @@ def files_beside(scenario: Path) -> list[Path]:
 
 
 def imported_from(directory: str) -> list[Path]:
-    """Return the files of all own modules that were imported for the scenario in `directory`."""
+    """Return the files of all user modules that were imported for the scenario in `directory`."""
     homes = tuple(f"{_home(folder)}." for folder in places(directory))
     modules = [module for name, module in list(sys.modules.items()) if name.startswith(homes)]
     return sorted({Path(file) for module in modules if (file := getattr(module, "__file__", None)) is not None})
 
 
 def _is_in(folder: Path, name: str) -> bool:
-    """Whether `folder` has the module, and an ordinary import would not find it there."""
+    """Return whether `folder` has the module and an ordinary import would not find it there."""
     place = folder.joinpath(*name.split("."))
     if not place.with_name(f"{place.name}.py").is_file() and not (place / "__init__.py").is_file():
         return False
@@ -93,7 +93,7 @@ def _is_in(folder: Path, name: str) -> bool:
 
 
 def _found_anyway(top: str) -> Path | None:
-    """Return the folder of the module that `import top` finds; None without a module, or without a file."""
+    """Return the folder of the module that `import top` would find; None if there is none."""
     known = sys.modules.get(top)
     spec = PathFinder.find_spec(top) if known is None else known.__spec__
     files = [*(spec.submodule_search_locations or ()), spec.origin or ""] if spec else []
@@ -102,7 +102,7 @@ def _found_anyway(top: str) -> Path | None:
 
 @cache
 def _home(folder: Path) -> str:
-    """Return the name of a package that stands for `folder`, so that imports of its modules search it alone."""
+    """Return the name of an artificial package for `folder`, so that imports search only this folder."""
     name = HOME + sha256(str(folder).encode()).hexdigest()[:12]
     package = ModuleType(name)
     package.__path__ = [str(folder)]
@@ -114,12 +114,12 @@ def _home(folder: Path) -> str:
 
 
 class _Finder(MetaPathFinder):
-    """A finder of the modules in the packages that stand for folders, at any depth."""
+    """A finder of modules in the artificial packages that stand for folders, at any depth."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find the module in its folder, with a loader that lets it import its neighbors."""
+        """Find a module in its folder, with a loader that lets it import modules next to it."""
         if not fullname.startswith(HOME):
             return None
         importlib.invalidate_caches()
@@ -133,7 +133,7 @@ class _Loader(SourceFileLoader):
     """A loader of modules whose imports search their own folder first, at import time and later."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Run a user's module; what it imports is looked for beside it first, and belongs to it alone."""
+        """Run a user's module so that its imports first search its own folder."""
         home = module.__name__.partition(".")[0]
         own = {**vars(builtins), "__import__": _importer(home)}
         module.__dict__["__builtins__"] = own

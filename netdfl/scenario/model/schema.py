@@ -114,7 +114,7 @@ class Expectation(Strict):
     @model_validator(mode="before")
     @classmethod
     def _measured(cls, data: object) -> object:
-        """Accept figures of a task's own beside the known keys; any other key is an error."""
+        """Accept known keys and names of a task's own figures; raise an error for any other key."""
         for key, value in data.items() if isinstance(data, dict) else ():
             if key not in cls.model_fields and not (isinstance(key, str) and is_measured(key)):
                 error = InitErrorDetails(type="extra_forbidden", loc=(key,), input=value)
@@ -132,12 +132,12 @@ class Expectation(Strict):
 
     @property
     def bounded(self) -> list[str]:
-        """The names of the bounded figures, a task's own among them."""
+        """The names of all figures with bounds, including a task's own."""
         known = [name for name in FIGURES if getattr(self, name, None) is not None]
         return [*known, *(self.model_extra or ())]
 
     def entries(self) -> dict[str, object]:
-        """Return the written expectations as `record.judge` takes them."""
+        """Return the written expectations in the form of `record.judge`."""
         return self.model_dump(exclude_none=True)
 
 
@@ -155,7 +155,7 @@ else:
 
 
 class Evaluation(Strict):
-    """When the average model is tested, and how many local ones."""
+    """The settings for evaluating the average model, and a number of local ones."""
 
     every: int = Field(
         1, ge=1, description="Rounds between evaluations; by default 1 up to 50 rounds, else about 50 evaluations."
@@ -233,12 +233,12 @@ class Recording(Strict):
 
     @property
     def sampling(self) -> Sampling:
-        """The choice of messages in the form that a store takes."""
+        """The choice of messages to record, in the form that a store needs."""
         return Sampling.of(self.messages)
 
 
 class Checkpoint(Strict):
-    """How often a node's whole state is saved."""
+    """The interval at which a node's whole state is saved."""
 
     every: int | None = Field(None, ge=1, description="Rounds between checkpoints; none by default.")
 
@@ -303,7 +303,7 @@ class Scenario(Strict):
     @model_validator(mode="before")
     @classmethod
     def _what_follows(cls, data: object) -> object:
-        """Fill in two defaults: about fifty evaluations, and a longer keepalive on lossy packets."""
+        """Fill in two defaults that depend on other keys: about fifty evaluations, and a longer keepalive."""
         if not isinstance(data, dict):
             return data
         rounds, world = data.get("rounds"), WORLD.normal(data.get("world"))
@@ -319,27 +319,27 @@ class Scenario(Strict):
 
     @property
     def file(self) -> Path | None:
-        """The file that the scenario was read from; None without a file."""
+        """The file from which the scenario was read; None if there was none."""
         return self._file
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Side effects of overrides, and likely mistakes, a sentence each."""
+        """Notices about side effects of overrides and likely mistakes, one sentence each."""
         return self._notices
 
     @property
     def has_server(self) -> bool:
-        """Whether the algorithm has a server; it is the last node then."""
+        """Whether the algorithm has a server, which is then the last node."""
         return self.algorithm.traits.family == "server"
 
     @property
     def device(self) -> str:
-        """The device of the nodes: auto, cpu, cuda or cuda:N."""
+        """The device for training: auto, cpu, cuda or cuda:N."""
         return self.task.device if isinstance(self.task, Training) else "cpu"
 
     @property
     def batching(self) -> Literal["exact", "auto"]:
-        """How nodes that share a process train together."""
+        """The policy for training together nodes that share a process."""
         return self.task.batching if isinstance(self.task, Training) else "exact"
 
     @property

@@ -1,4 +1,4 @@
-"""Types and parameters of a plain function or dataclass in pydantic's terms."""
+"""The types and parameters of a plain function or dataclass in pydantic's form."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FOLDER = "folder"
 
 
 def about(thing: object) -> str:
-    """Return the docstring without indentation; a method's has its equations, messages, state and source."""
+    """Return the docstring of a part without indentation, for its full help text."""
     return inspect.cleandoc(getattr(thing, "__doc__", None) or "")
 
 
@@ -42,7 +42,7 @@ def summary(thing: object) -> str:
 
 
 def readable(annotation: object) -> object:
-    """Return the pydantic form of a parameter's type: quantities are parsed, bounds and dataclasses checked."""
+    """Return a parameter's type for pydantic: quantities are parsed, bounds and dataclasses checked."""
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         marks = [m for mark in args[1:] for m in (QUANTITIES[mark.name] if isinstance(mark, Quantity) else (mark,))]
@@ -61,13 +61,13 @@ def _generic(origin: Any, args: tuple[object, ...]) -> object:
 
 
 def signature_of(function: Function) -> Iterator[inspect.Parameter]:
-    """Return the parameters that a scenario may write: all but positional-only ones, which are context."""
+    """Return the parameters that a scenario can write: all except positional-only ones, which netdfl passes."""
     hidden = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return (p for p in inspect.signature(function).parameters.values() if p.kind not in hidden)
 
 
 def _type_of(function: Function, parameter: inspect.Parameter) -> object:
-    """Return the parameter's type. Raises TypeError where there is none, or it can't be evaluated."""
+    """Return the parameter's type. Raises TypeError if it has none, or it can't be evaluated."""
     where = f"parameter {parameter.name!r} of {function.__module__}.{function.__qualname__}"
     if parameter.annotation is parameter.empty:
         raise TypeError(f"{where} has no type; annotate it, so that the scenario can check it")
@@ -87,7 +87,7 @@ def _type_of(function: Function, parameter: inspect.Parameter) -> object:
 def field_of(
     function: Function, parameter: inspect.Parameter, base: type[BaseModel] = Choice
 ) -> tuple[str, Definition]:
-    """Return the model's field for one parameter: its attribute's name, and (type, Field).
+    """Return the pydantic field for a parameter: its name, and (type, Field).
 
     A parameter named `path` or `file` is a file, one named `folder` a folder, relative to the scenario's. The scenario
     omits a trailing underscore that avoids a keyword of Python (`from_`).
@@ -104,7 +104,7 @@ def field_of(
 
 
 def plain_signature(function: Function) -> inspect.Signature:
-    """Return the parameters of a class or factory that a scenario can write.
+    """Return a class's or factory's parameters that a scenario can write.
 
     For classes that were not written for scenarios. A parameter without a type has the type of its default, or any.
     A parameter whose type no scenario can write, a module for example, stays at its default.
@@ -136,10 +136,10 @@ def _writable(kind: object) -> bool:
 
 
 class Record:
-    """A mark for `Annotated[SomeDataclass, Record()]`: the fields of the dataclass are the mapping's keys."""
+    """A type annotation for a dataclass: its fields are the keys of a mapping in the scenario."""
 
     def __get_pydantic_core_schema__(self, source: Function, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        """Validate by the model of the dataclass and create one; dump it by that model."""
+        """Build a pydantic schema that creates the dataclass from a mapping, and dumps it as one."""
         model = record_model(source)
 
         def make(value: BaseModel) -> object:
@@ -158,13 +158,13 @@ class Record:
 
 @cache
 def record_model(cls: Function) -> type[BaseModel]:
-    """Create the strict model of a dataclass's fields."""
+    """Create the pydantic model of a dataclass's fields."""
     fields = dict(field_of(cls, parameter) for parameter in signature_of(cls))
     return make_model(cls.__name__, Strict, summary(cls), fields)
 
 
 def record_of(annotation: object) -> type[BaseModel] | None:
-    """Return the model behind an annotation that is marked as a `Record`; None for any other."""
+    """Return the model behind an annotation that is marked as a `Record`; None for others."""
     args = get_args(annotation)
     if get_origin(annotation) is Annotated and any(isinstance(mark, Record) for mark in args[1:]):
         return record_model(args[0])

@@ -42,7 +42,7 @@ MODELS = Choices("model", listed("netdfl.training.models.catalog", "MODELS"), "n
 
 
 class DatasetPart(Part):
-    """A dataset, and how its training samples are shared out over the clients."""
+    """A dataset, and the partition of its training samples over the clients."""
 
     key: ClassVar[str] = "name"
     partition: Annotated[Part, PARTITIONS] = Field(
@@ -81,12 +81,12 @@ class Training(Part):
 
     @property
     def split(self) -> Any:
-        """The part with the keys `partition`, `test` and `client_test`."""
+        """The part that has the keys `partition`, `test` and `client_test`."""
         return self
 
     @property
     def settings(self) -> Any:
-        """The part with the keys `buffers` and `initial`."""
+        """The part that has the keys `buffers` and `initial`."""
         return self
 
 
@@ -109,17 +109,17 @@ class Train(Training):
 
     @property
     def split(self) -> DatasetPart:
-        """The dataset, which has the keys for its division."""
+        """The dataset, which has the keys `partition`, `test` and `client_test`."""
         return self.dataset
 
     @property
     def settings(self) -> ModelPart:
-        """The model, which has the keys for its buffers and initial weights."""
+        """The model, which has the keys `buffers` and `initial`."""
         return self.model
 
 
 class OwnTask(Training):
-    """A task of one's own, and how its data are shared out."""
+    """A user's own task, and the partition of its data over the clients."""
 
     partition: Annotated[Part, PARTITIONS] = Field(
         {"kind": "iid"}, validate_default=True, description="Which client gets which samples."

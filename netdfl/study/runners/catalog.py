@@ -1,4 +1,4 @@
-"""The runners by name, and runners of the user's own."""
+"""The runners by name, and a user's own runners."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RUNNERS: Mapping[str, Callable[[], Runner]] = {"local": LocalRunner, "slurm": Sl
 
 
 def find_runner(name: str) -> Callable[[], Runner]:
-    """Return what makes a runner: one of `RUNNERS`, or `module:callable` of one's own. Raises InputError."""
+    """Return the factory of a runner: one of `RUNNERS`, or a user's `module:callable`. Raises InputError."""
     if name in RUNNERS:
         return RUNNERS[name]
     module, colon, attribute = name.partition(":")

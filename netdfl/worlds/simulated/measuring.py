@@ -1,4 +1,4 @@
-"""The choice of the time that local rounds take in a simulated run: a model, or measurements before the run."""
+"""The choice of the time that local rounds take in a simulated run: a model, or measurements."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from netdfl.worlds.simulated.compute import (
 
 
 def compute_time(blueprint: Blueprint, directory: RunDirectory) -> ComputeTime:
-    """Return the time of local rounds by the scenario's model, which may ask for measurements on this machine first."""
+    """Return the duration of local rounds by the scenario's model, which may ask for measurements on this machine."""
     world: Any = blueprint.scenario.world
     streams = blueprint.streams
     model: ComputeTime | MeasurementRequest = world.compute.build(streams)
