@@ -352,10 +352,13 @@ def fabricated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_page_without_data_shows_no_empty_boxes(folder: Path, browser: Any) -> None:
     with started("serve", folder / "lossy", "--no-browser") as (address, _):
         page = browser.new_page()
-        page.route("**/events", lambda route: None)  # the answer never comes
+        held: list[Any] = []
+        page.route("**/events", lambda route: held.append(route))  # the answer never comes
         page.goto(address)
         page.get_by_text("waiting for the first figures").wait_for()
         assert page.locator("h2").filter(visible=True).count() == 0
         assert page.locator("canvas").filter(visible=True).count() == 0
         assert page.inner_text("#verdict").lower() == "opening"
+        for each in held:
+            each.abort()
         page.close()
