@@ -260,7 +260,7 @@ def test_what_is_shown_stands_in_the_address_and_a_reload_keeps_it(folder: Path,
     page.get_by_role("combobox", name="by", exact=True).select_option("time")
     page.get_by_role("combobox", name="smoothing", exact=True).select_option("3")
     said = page.inner_text("#moment")
-    page.wait_for_function("location.hash.includes('at=')")
+    page.wait_for_url(re.compile("at="))
     again = opened(page.url)
     assert again.inner_text("#moment") == said
     assert "Link 0 → 1" in again.inner_text("#panel")
