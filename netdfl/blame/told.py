@@ -9,6 +9,8 @@ from netdfl.blame.outcome import PlayOutcome
 from netdfl.core.units import format_time
 
 HEADING = ("without", "takes", "gain")
+MOST_TOLD = 12
+"""The most members of a set that are named; the scenario file names all."""
 
 
 def table_of(blame: Blame) -> list[tuple[str, ...]]:
@@ -45,7 +47,9 @@ def _of_the_set(blame: Blame) -> Iterator[str]:
         return
     if not blame.found or blame.without is None:
         return
-    members = "; ".join(each.text for each in blame.found)
+    members = "; ".join(each.text for each in blame.found[:MOST_TOLD])
+    if (more := len(blame.found) - MOST_TOLD) > 0:
+        members += f"; and {more} more"
     takes = f"{_takes(blame, blame.without)}, {_gain(blame, blame.without)}"
     yield f"explains nine tenths of the gap: {members} (without {_them(blame)}: {takes})"
     if not blame.minimal:

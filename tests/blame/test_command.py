@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from netdfl.blame import told
 from netdfl.blame.player import PLAYS
 from netdfl.blame.run import BlameLimits
 from netdfl.blame.targets import read_target
-from netdfl.blame.told import table_of
+from netdfl.blame.told import sentences_of, table_of
 from netdfl.cli.commands import make_app
 from netdfl.core.errors import InputError
 from netdfl.explore.execute import Executor, ExploredRun, RunTimeout
@@ -65,13 +66,19 @@ def test_what_was_played_is_kept_over_an_interruption(tmp_path: Path, monkeypatc
     assert third.player.played == 0
 
 
-def test_the_runs_for_the_set_are_bounded_and_then_it_is_not_said_to_be_minimal(tmp_path: Path) -> None:
+def test_the_runs_for_the_set_are_bounded_and_then_it_is_not_said_to_be_minimal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = blamed(TWO, tmp_path)
     few = blamed(TWO, tmp_path, limits=BlameLimits(set_runs=0))
     assert whole.minimal
     assert few.set_runs == 0
     assert not few.minimal
     assert few.without == few.bare
+    monkeypatch.setattr(told, "MOST_TOLD", 2)
+    assert any("; and 1 more (without them" in line for line in sentences_of(few))
+    monkeypatch.setattr(told, "MOST_TOLD", 3)
+    assert not any(" more (without them" in line for line in sentences_of(few))
 
 
 def test_candidates_beyond_the_number_of_runs_are_the_less_likely_ones_and_are_counted(tmp_path: Path) -> None:
