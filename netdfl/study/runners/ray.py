@@ -123,22 +123,26 @@ class RayStudy:
         self._data: dict[str, list[Any]] = {}
 
     def run(self) -> Iterator[tuple[Path, int | None]]:
-        """Make the runs, and yield the directory and exit code of each that has ended."""
+        """Make the runs, and yield the directory and exit code of each that ended. Raises RunError on a full disk."""
+        with writing(self._order.cells[0].path.parent, RunError, "; runs that have ended are kept"):
+            try:
+                yield from self._run()
+            finally:
+                self._leave()
+
+    def _run(self) -> Iterator[tuple[Path, int | None]]:
         waiting, most = list(self._order.cells), self._order.jobs or len(self._order.cells)
-        try:
-            while waiting or self._under_way:
-                while waiting and len(self._under_way) < most:
-                    cell = waiting.pop(0)
-                    if self._order.until is not None and time.time() + cell.cost_s > self._order.until:
-                        yield cell.path, None
-                    else:
-                        self._send(_RunTask(cell, load(cell.scenario, cell.sets)))
-                if self._under_way:
-                    ready, _ = _ray("").wait(list(self._under_way), num_returns=1)
-                    for stream in ready:
-                        yield from self._hear(stream)
-        finally:
-            self._leave()
+        while waiting or self._under_way:
+            while waiting and len(self._under_way) < most:
+                cell = waiting.pop(0)
+                if self._order.until is not None and time.time() + cell.cost_s > self._order.until:
+                    yield cell.path, None
+                else:
+                    self._send(_RunTask(cell, load(cell.scenario, cell.sets)))
+            if self._under_way:
+                ready, _ = _ray("").wait(list(self._under_way), num_returns=1)
+                for stream in ready:
+                    yield from self._hear(stream)
 
     def _send(self, sent: _RunTask) -> None:
         needs = self._order.needs
@@ -198,7 +202,8 @@ class RayStudy:
         for stream, sent in self._under_way.items():
             with suppress(Exception):
                 _ray("").cancel(stream)
-            sent.held.close()
+            with suppress(OSError):  # a file whose last part finds no room
+                sent.held.close()
             if not (sent.cell.path / "result.json").exists():
                 shutil.rmtree(sent.cell.path, ignore_errors=True)
         until = time.monotonic() + LEAVE_S
