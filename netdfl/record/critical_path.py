@@ -30,7 +30,7 @@ SLOW = 2.0
 
 
 class TimeUse(StrEnum):
-    """The cause of a part of a run's time."""
+    """The use of a part of a run's time."""
 
     COMPUTE = "compute"
     LINKS = "links"
@@ -43,7 +43,7 @@ class TimeUse(StrEnum):
 
 
 class Leg(NamedTuple):
-    """A part of the path. `nodes` are the nodes that were waited for, or whose messages were.
+    """A part of the critical path. `nodes` are the nodes that were waited for, or that sent the messages.
 
     `rounds` says how many rounds they were behind, `times` how many times the usual their training took. `begin` is the
     start of a part on links, in seconds.
@@ -64,7 +64,7 @@ Moment: TypeAlias = tuple[float, NodeId]
 
 
 def critical_path(history: History, total_s: float) -> list[Leg]:
-    """Return the parts of the path from the end back to the start.
+    """Return the parts of the critical path, from the run's end back to its start.
 
     Their seconds add up to `total_s`, or to the recorded length of the run. In a round that never ended, time of
     unknown
@@ -85,7 +85,7 @@ class _PathWalk:
         return self._history.usual()
 
     def legs(self, total_s: float) -> Iterator[Leg]:
-        """Yield the parts of the path, the last part first."""
+        """Yield the parts of the critical path, the last one first."""
         ends = self._history.ends()
         if not ends:
             return
@@ -99,7 +99,7 @@ class _PathWalk:
             at, node = yield from self._waited(node, wait)
 
     def _unfinished(self, ends: Sequence[Moment], total_s: float) -> Iterator[Leg]:
-        """Yield the time from the last recorded moment to the end of the run, in which a node might have continued."""
+        """Yield the time from the last recorded action of any node to the end of the run."""
         last = ends[0][0]
         if total_s <= last:
             return
@@ -116,7 +116,7 @@ class _PathWalk:
         return self._history.outages[node][-1].end < inf
 
     def _stragglers(self, ends: Sequence[Moment]) -> Legs[Moment]:
-        """Yield the time in which the fleet waited for nodes that were rounds behind when the others had ended."""
+        """Yield the time in which finished nodes waited for nodes that were several rounds behind."""
         for (end, node), (others, _) in pairwise(ends):
             lag = self._final - self._history.round_at(node, others)
             why = self._why_behind(node, end)
@@ -128,7 +128,7 @@ class _PathWalk:
     # a node is busy
 
     def _busy(self, node: NodeId, begin: float, end: float) -> Iterator[Leg]:
-        """Yield what `node` did in a time without waits; it may have been down for a part of that time."""
+        """Yield the parts of a time in which `node` did not wait: training, outages, and other."""
         up = begin
         for outage in self._history.outages.get(node, ()):
             first, last = max(outage.begin, up), min(outage.end, end)
@@ -161,7 +161,7 @@ class _PathWalk:
             yield from self._held_up(node, begin, end, other)
 
     def _held_up(self, node: NodeId, begin: float, end: float, other: float) -> Iterator[Leg]:
-        """Yield a time in which `node` neither trained nor waited for a message.
+        """Yield the parts of a time in which `node` neither trained nor waited for a message.
 
         While the process of another node is stopped, that node is blamed: its full mailbox blocks sends to it.
         """
@@ -178,7 +178,7 @@ class _PathWalk:
             yield Leg(TimeUse.REST, other - seconds)
 
     def _ended(self, node: NodeId, at: float) -> bool:
-        """Return whether the work of `node` at that time belongs to a round that it ended."""
+        """Return whether the work of `node` at a time belongs to a round that the node finished."""
         rounds = self._history.rounds.get(node, ())
         place = bisect_left(rounds, at, key=lambda each: each.end)
         return place < len(rounds) and rounds[place].begin < at
@@ -198,7 +198,7 @@ class _PathWalk:
     # a node waits
 
     def _waited(self, node: NodeId, wait: TimedWait) -> Legs[Moment]:
-        """Yield the causes of a wait of `node`; return the moment at which the chain continues."""
+        """Yield the causes of a wait of `node`; return the moment and node at which the chain of causes continues."""
         src, sent, arrived = wait.last_src, wait.last_sent, wait.arrived
         if wait.ended == WaitEnd.CAME and src is not None and sent is not None and arrived is not None:
             arrived = max(wait.since, min(arrived, wait.until))
@@ -227,7 +227,7 @@ class _PathWalk:
         return first, src
 
     def _on_link(self, src: NodeId, dst: NodeId, sent: float, arrived: float) -> Iterator[Leg]:
-        """Yield a message's time on its link, without the time in which the process at either end was stopped."""
+        """Yield a message's time on its link, without times in which the process of sender or receiver was stopped."""
         left = arrived - sent
         for node in (dst, src):
             for why, seconds in self._history.stops(node, sent, arrived).items():
@@ -237,12 +237,12 @@ class _PathWalk:
         yield Leg(TimeUse.LINKS, left, (src, dst), begin=sent)
 
     def _kept_waiting(self, asked: NodeId, since: float, replied: float) -> bool:
-        """Return whether the node `asked` waited itself before it replied."""
+        """Return whether the node `asked` was itself waiting before it replied."""
         wait = self._history.last_wait(asked, replied)
         return wait is not None and wait.until > since
 
     def _missed(self, waiter: NodeId, wait: TimedWait) -> Leg:
-        """Return the cause of a wait that ended without messages of some nodes, or with an unrecorded message."""
+        """Return the cause of a wait that ended without some messages, or by a message that has no record row."""
         seconds = wait.until - wait.since
         if wait.ended == WaitEnd.CAME:
             return Leg(TimeUse.LINKS, seconds, begin=wait.since)
@@ -256,7 +256,9 @@ class _PathWalk:
         return Leg(TimeUse.DEADLINES if wait.ended == WaitEnd.DEADLINE else TimeUse.LOST, seconds, without)
 
     def _blame(self, waiter: NodeId, node: NodeId, wait: TimedWait) -> tuple[LagReason, int] | None:
-        """Return why `node` could send nothing to `waiter`, and how many rounds it was behind; None if it could.
+        """Return the reason why `node` sent nothing to `waiter`, and by how many rounds it was behind.
+
+        None without one.
 
         It was down, or behind since an outage, or taken for gone, or had itself taken the waiter for gone.
         """
@@ -272,6 +274,6 @@ class _PathWalk:
         return (LagReason.GONE, 0) if wait.ended == WaitEnd.GONE else None
 
     def _why_behind(self, node: NodeId, at: float) -> LagReason:
-        """Return the reason of the longest outage of `node` before `at`."""
+        """Return the reason for the longest outage of `node` before the time `at`."""
         outages = [each for each in self._history.outages.get(node, ()) if each.end > 0 and each.begin < at]
         return max(outages, key=lambda each: min(each.end, at) - each.begin).why if outages else LagReason.UNKNOWN

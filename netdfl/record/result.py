@@ -46,7 +46,7 @@ def _by_sender(run: Run, kind: str) -> list[OddMessages]:
 
 
 class StoredRecord(NamedTuple):
-    """The stored record of a run: the observations for its verdict, and the rest of `result.json`."""
+    """The stored record of a run: the observations for its verdict, and further entries of `result.json`."""
 
     observed: Observations
     messages: MessageTotals
@@ -129,7 +129,7 @@ def _parsed(text: str | None) -> list[Any]:
 
 
 def summarize(run: Run, facts: RunFacts) -> Summary:
-    """Compute the contents of `result.json`, with the verdict, from the record of `run`.
+    """Compute the contents of `result.json`, including the verdict, from the record of `run`.
 
     It makes many queries: hold the run's tables first.
     """
@@ -163,7 +163,7 @@ def summarize(run: Run, facts: RunFacts) -> Summary:
 
 
 def unjudged(facts: RunFacts, why: str, status: Mapping[str, Any]) -> Summary:
-    """Return the contents of `result.json` for a run whose record could not be read, and the reason `why`.
+    """Return the contents of `result.json` for a run whose record could not be read, for the reason `why`.
 
     `status` is the contents of `fleet.json`. Unknown entries are None, or empty.
     """
@@ -231,7 +231,7 @@ def _what_ran(facts: RunFacts) -> dict[str, object]:
 
 
 def _where_it_applies(facts: RunFacts) -> dict[str, object]:
-    """Return entries of runs that were resumed, are simulated, or had nodes on other machines."""
+    """Return the entries that exist only for runs that were resumed, are simulated, or used several machines."""
     found = {
         "resumed": [dict(each) for each in facts.resumed] or None,
         "virtual_duration_s": facts.virtual_duration_s,
@@ -242,7 +242,7 @@ def _where_it_applies(facts: RunFacts) -> dict[str, object]:
 
 
 def _recorded(run: Run) -> dict[str, object]:
-    """Return which messages are recorded, if not all are."""
+    """Return an entry that says which messages were recorded, if not all were."""
     if run.sampling.is_all:
         return {}
     ((rows,),) = run.rows("SELECT count(*) FROM messages")
@@ -250,7 +250,10 @@ def _recorded(run: Run) -> dict[str, object]:
 
 
 def _least_weight(run: Run) -> HeldWeight | None:
-    """Return the smallest positive push-sum weight of a node; one that rejoins without any has 0 for a while."""
+    """Return the smallest positive push-sum weight of any node.
+
+    Zero is left out, because a node that rejoins without weight has 0 for a while.
+    """
     rows = run.rows(
         "SELECT value, round, node FROM metrics WHERE name = 'weight' AND node IS NOT NULL AND value > 0 "
         "ORDER BY value, round, node LIMIT 1"
@@ -263,7 +266,7 @@ def _scalar(run: Run, sql: str) -> Any:
 
 
 def _chance(run: Run) -> float:
-    """Return the accuracy of a guess; 0 where there are no classes."""
+    """Return the accuracy of guessing; 0 for data without classes."""
     partition = run.partition
     return 1 / len(partition["classes"]) if partition is not None and partition["classes"] else 0.0
 

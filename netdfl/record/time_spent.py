@@ -23,7 +23,7 @@ MOST_PARTS = 4
 
 @dataclass
 class NodeLag:
-    """The time that the fleet spent waiting for one node. `rounds` and `times` are the maxima over its legs."""
+    """The time that the fleet spent waiting for one node. `rounds` and `times` are the maxima over path parts."""
 
     node: NodeId
     seconds: float = 0.0
@@ -34,7 +34,7 @@ class NodeLag:
     _of: dict[LagReason, float] = field(default_factory=dict)
 
     def add(self, leg: Leg) -> None:
-        """Add one leg; the reason with the most seconds is the reason of all."""
+        """Add one part of the critical path; the reason with the most seconds becomes the node's reason."""
         self.seconds += leg.seconds
         self.by_deadline_s += leg.seconds if leg.by_deadline else 0.0
         self.rounds, self.times = max(self.rounds, leg.rounds), max(self.times, leg.times)
@@ -46,7 +46,7 @@ class NodeLag:
         return {name: value for name, value in asdict(self).items() if name != "_of"}
 
     def words(self) -> str:
-        """Return a phrase: `290 s waiting for node 3, which was 9 rounds behind after its crash`."""
+        """Return a phrase for people: `290 s waiting for node 3, which was 9 rounds behind after its crash`."""
         after = {
             LagReason.CRASH: " after its crash",
             LagReason.PAUSE: " after its pause",
@@ -78,7 +78,7 @@ NOTHING = "none: the scenario has neither compute time nor delays"
 
 
 def seconds(value: float) -> str:
-    """Return a time in words: `32 ms`, `4.21 s`, `16 min 41 s`, `2 h 41 min`."""
+    """Return a duration as text: `32 ms`, `4.21 s`, `16 min 41 s`, `2 h 41 min`."""
     if value < 0.9995:  # above, three digits of milliseconds would be 1e+03
         return f"{value * 1e3:.3g} ms"
     if value < 1000:
@@ -165,7 +165,7 @@ def _sentence(
 
 
 def _parted(run: Run, path: Sequence[Leg]) -> float:
-    """Return the seconds of the path's time on links that fell into partitions."""
+    """Return the seconds of the critical path that messages spent on links while a partition was active."""
     rows = run.rows("SELECT at_s, kind = 'partition' FROM events WHERE node IS NULL AND kind LIKE 'partition%'")
     parted, began, depth = 0.0, 0.0, 0
     legs = [(leg.begin, leg.begin + leg.seconds) for leg in path if leg.cause is TimeUse.LINKS]
@@ -177,7 +177,7 @@ def _parted(run: Run, path: Sequence[Leg]) -> float:
 
 
 def _what(cause: TimeUse, path: Sequence[Leg], parted: str) -> str:
-    """Return the cause of a part of the time, in words."""
+    """Return a phrase that names one cause of a part of the run's time."""
     nodes = sorted({node for leg in path if leg.cause is cause for node in leg.nodes})
     whose = "" if not nodes or len(nodes) > 2 else f" of node{'s' * (len(nodes) > 1)} {' and '.join(map(str, nodes))}"
     return {
@@ -211,7 +211,7 @@ def _rounds(
 
 
 def read_history(run: Run) -> tuple[History, dict[int, list[float]]]:
-    """Return the history for the critical path, and the deadlines of each round's waits."""
+    """Return a run's history for the critical path, and the deadlines of each round's waits."""
     waits: defaultdict[NodeId, list[TimedWait]] = defaultdict(list)
     deadlines: defaultdict[int, list[float]] = defaultdict(list)
     for node, deadline_s, text, *row in run.rows(_WAITS):

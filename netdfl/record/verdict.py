@@ -93,7 +93,7 @@ class OddMessages(NamedTuple):
     what: str = ""
 
     def sentence(self, done: str) -> str:
-        """Return a sentence that names the sender and what it sent, and says what was `done` with the messages."""
+        """Return a sentence that names the sender and what it sent; `done` tells what happened to the messages."""
         if self.src is None:
             calls = f"{self.messages:,} call{'s' * (self.messages != 1)}"
             return f"{calls} of strangers {done} by {self._receivers}, first: {self._said or self.reason}"
@@ -114,7 +114,7 @@ class OddMessages(NamedTuple):
 
     @property
     def _contents(self) -> str:
-        """The contents of the first message, in words."""
+        """A text that describes the contents of the first message."""
         what = _PLACE.sub("", self._said)
         if found := _ODD.fullmatch(what):
             return f"{found['got']} in place of {found['expected']}"
@@ -128,7 +128,7 @@ class OddMessages(NamedTuple):
 
 
 class Outlier(NamedTuple):
-    """A model or a weight of `src` that was out of proportion to what `node` had come to know before, and its size."""
+    """A model or weight sent by `src` that was far larger than `node` had seen before, with its size."""
 
     src: NodeId
     of: str
@@ -139,7 +139,7 @@ class Outlier(NamedTuple):
 
     @property
     def is_absurd(self) -> bool:
-        """Whether no training makes such a model."""
+        """Whether the size is larger than any training could produce."""
         return self.size > ABSURD * self.usual
 
     def sentence(self) -> str:
@@ -217,7 +217,7 @@ class Observations:
 
 
 class Conclusion(NamedTuple):
-    """The final figures by the names that `expect` knows, the cautions, and the judgement."""
+    """The final figures by their names in `expect`, the cautions, and the judgement."""
 
     figures: dict[str, float | None]
     cautions: list[Caution]
@@ -225,7 +225,7 @@ class Conclusion(NamedTuple):
 
 
 def conclude(observed: Observations, facts: RunFacts) -> Conclusion:
-    """Judge a run by its observations and by facts that the record does not hold."""
+    """Judge a run by its observations, and by facts that its record does not contain."""
     figures = figures_of(observed, facts)
     not_finite = list(_not_finite(observed))
     refused = [each for each in observed.refused if each.reason == "not_finite"]
@@ -252,7 +252,7 @@ def conclude(observed: Observations, facts: RunFacts) -> Conclusion:
 
 
 def figures_of(observed: Observations, facts: RunFacts) -> dict[str, float | None]:
-    """Return the final figures by the names that `expect` knows, and those that a task defines."""
+    """Return the final figures by their names in `expect`, and the metrics that a task defines."""
     series = observed.series
     return {
         **{name: last_of(series, NAMES.get(name, name)) for name in LAST},
@@ -269,7 +269,7 @@ def figures_of(observed: Observations, facts: RunFacts) -> dict[str, float | Non
 def _course(
     observed: Observations, facts: RunFacts, figures: Mapping[str, float | None], not_finite: Sequence[str]
 ) -> RunFigures:
-    """Return the figures in which cautions are sought.
+    """Return the figures from which cautions are derived.
 
     Of models out of proportion those of the first such round count: later ones may have come of mixing these.
     """
@@ -302,7 +302,7 @@ def _first(outliers: Sequence[Outlier], of: str) -> Iterator[Outlier]:
 
 
 def _not_finite(observed: Observations) -> Iterator[str]:
-    """Yield a sentence for each node or fleet whose loss was not finite, and for each sender of mixed messages."""
+    """Yield a sentence for each node or fleet whose loss was not finite, and for each sender of non-finite messages."""
     for node, round in observed.not_finite:
         who = "the average model" if node is None else f"node {node}"
         yield f"{who} had a loss that is not finite in round {round}"
@@ -311,7 +311,7 @@ def _not_finite(observed: Observations) -> Iterator[str]:
 
 
 def _mass_error(resumed: Sequence[Mapping[str, object]], weight_sum: float | None) -> str:
-    """Return how a resumed run's mass differs from a run that was never killed; empty if it does not."""
+    """Return a sentence if the push-sum mass of a resumed run may differ from an uninterrupted one; else empty."""
     doubts = [f"at {each['at_s']:.4g} s {each['doubt']}" for each in resumed if each["doubt"]]
     wrong = weight_sum is not None and abs(weight_sum - 1) > MASS_TOLERANCE
     if not doubts and not (resumed and wrong):

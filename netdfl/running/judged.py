@@ -1,4 +1,4 @@
-"""The judging of an ended run: its verdict, its result and its page."""
+"""The judging of a finished run: its verdict, its result and its page."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NO_MEMORY = "no memory was left"
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A run that ended, with its verdict's exit code."""
+    """A finished run, with the exit code of its verdict."""
 
     run: TrainedRun
     exit_code: ExitCode
@@ -44,7 +44,7 @@ class FinishedRun:
         return self.run.result
 
     def model(self, node: int | None = None) -> nn.Module:
-        """Return the trained model, the average or the model of `node`, as `TrainedRun.model` does."""
+        """Return the trained model, the average or the model of `node`."""
         return self.run.model(node)
 
     @property
@@ -53,20 +53,20 @@ class FinishedRun:
         return self.run.path
 
     def __str__(self) -> str:
-        """Return the summary that the command prints."""
+        """Return the summary that `netdfl run` prints."""
         from netdfl.report.live import summary_text
 
         return summary_text(self.result, self.path)
 
     def _repr_html_(self) -> str:
-        """Return the summary for a notebook."""
+        """Return the summary as HTML for a notebook."""
         from netdfl.report.notebook import summary_html
 
         return summary_html(self.result, self.path)
 
 
 def facts_of(scenario: Scenario, duration_s: float, **more: Any) -> RunFacts:
-    """Return the facts about the scenario that the verdict needs, with `more` from the world."""
+    """Return the facts for the verdict from the scenario, with `more` from the world."""
     return RunFacts(
         scenario=scenario.name,
         seed=scenario.seed,
@@ -86,7 +86,7 @@ def facts_of(scenario: Scenario, duration_s: float, **more: Any) -> RunFacts:
 
 
 def finish(directory: RunDirectory, facts: RunFacts) -> FinishedRun:
-    """Judge the record, write `result.json` and the report, also for an interrupted run.
+    """Judge the record, and write `result.json` and the report, also for an interrupted run.
 
     If memory runs out meanwhile, the run counts as broken, and `result.json` says so.
     """
@@ -106,7 +106,7 @@ def finish(directory: RunDirectory, facts: RunFacts) -> FinishedRun:
 
 
 def _judged(directory: RunDirectory, facts: RunFacts, holding: ExitStack) -> tuple[TrainedRun, Summary]:
-    """Judge the run, and write `result.json`. The tables are read once, and held for the page too."""
+    """Judge the run and write `result.json`; keep the loaded tables for the page."""
     found = open_run(directory.path)
     kept_as_lines = found.roll_up()
     holding.enter_context(found.held())
@@ -120,7 +120,7 @@ def _judged(directory: RunDirectory, facts: RunFacts, holding: ExitStack) -> tup
 
 
 def _without_memory(directory: RunDirectory, facts: RunFacts) -> FinishedRun:
-    """Write the result of a run that memory did not suffice to judge. Raises RunError if even that fails."""
+    """Write the result of a run that could not be judged for lack of memory. Raises RunError if that fails."""
     gc.collect()
     again = f"`netdfl run --resume {directory.path}`, or collect it again"
     why = f"{NO_MEMORY} to judge the run, whose record is kept; once some is free: {again}"
@@ -146,7 +146,7 @@ def _write_page(directory: RunDirectory, found: TrainedRun) -> None:
 
 @contextmanager
 def _telling(judgement: Judgement) -> Iterator[None]:
-    """Add the verdict to the error, if a file can't be written within the context. Raises RunError."""
+    """Add the verdict to the error if a file can't be written inside the context. Raises RunError."""
     try:
         yield
     except (InputError, RunError, OSError) as error:
@@ -155,7 +155,7 @@ def _telling(judgement: Judgement) -> Iterator[None]:
 
 
 def _with_messages(run: Run, findings: Sequence[Json]) -> list[Json]:
-    """Add to each finding the last messages on the edges of its witness, both ways, before its time."""
+    """Add to each finding the last messages, before its time, on the edges that prove it, in both directions."""
     return [{**finding, "messages": _last(run, finding)} for finding in findings]
 
 

@@ -61,7 +61,7 @@ def build_network(scenario: Scenario, topology: Topology | None = None) -> Netwo
 
 
 def bounds_of(scenario: Scenario, network: Network, dim: int) -> MemoryBounds:
-    """Return the most that a real node of the fleet keeps of what others send, of models of `dim` numbers."""
+    """Return the memory limits of the fleet's nodes, for models of `dim` numbers."""
     graph, num_nodes = network.graph(0), network.num_nodes
     peers = num_nodes - 1 if network.topology.time_varying else int(graph.in_degrees.max(initial=0))
     together = getattr(scenario.world, "nodes_per_process", 1)
@@ -87,7 +87,7 @@ def used_links(scenario: Scenario, topology: Topology) -> frozenset[Edge] | None
 
 
 def drawn(build: Callable[[Scenario], T], scenario: Scenario) -> T | None:
-    """Return `build(scenario)`; None where the graph can't be drawn, which a check of its own reports."""
+    """Return `build(scenario)`; None if the graph can't be drawn, which another check reports."""
     try:
         return build(scenario)
     except (ValueError, OSError):
@@ -125,7 +125,7 @@ def build_underlay(scenario: Scenario) -> Underlay | None:
 
 
 def build_links(scenario: Scenario) -> LinksSpec:
-    """Return the rules of every link and node. Raises ValueError for an entry without a meaning."""
+    """Return the rules of every link and node. Raises ValueError for an entry that can't be interpreted."""
     return LinksSpec(block(scenario.links), scenario.groups, scenario.num_nodes)
 
 
@@ -162,7 +162,7 @@ SERVER = ("plain", "ef14", "ef21")
 
 
 def scheme_of(scenario: Scenario, topology: Topology | None = None) -> Scheme:
-    """Return the compression scheme: the written one, or the meaning of `auto`.
+    """Return the compression scheme: the one in the scenario, or the one that `auto` stands for.
 
     Raises ValueError where the graph can't be drawn.
     """
@@ -178,28 +178,28 @@ def scheme_of(scenario: Scenario, topology: Topology | None = None) -> Scheme:
 
 
 def delivery_of(scenario: Scenario) -> Delivery:
-    """Return how lost messages are treated. Loading replaces `auto`; before that, `auto` counts as plain."""
+    """Return the delivery of messages, which says how losses are treated. An unresolved `auto` counts as plain."""
     kind = scenario.delivery.kind
     return "plain" if kind == "auto" else kind
 
 
 def is_push(scenario: Scenario) -> bool:
-    """Whether the algorithm sends shares of mass, as push-sum does."""
+    """Return whether the algorithm sends shares of mass, as push-sum does."""
     return "column" in scenario.algorithm.traits.needs
 
 
 def is_literal(scenario: Scenario) -> bool:
-    """Whether the algorithm sends C(z - x) as printed in its paper, for which no node keeps a reference."""
+    """Return whether the algorithm sends C(z - x) as printed in its paper, without references kept by nodes."""
     written = scenario.algorithm.traits.literal
     return written is not None and scenario.algorithm.params.get(written[0]) == written[1]
 
 
 def sends_vectors(scenario: Scenario) -> bool:
-    """Whether gossip sends whole vectors: no compression, and no sparse or compressed form by definition."""
+    """Return whether gossip sends whole vectors: no compression, and no sparse or compressed form by definition."""
     traits = scenario.algorithm.traits
     return scenario.compression is None and traits.scheme is None and not traits.sparse
 
 
 def is_static(scenario: Scenario, topology: Topology) -> bool:
-    """Whether every node has the same neighbors in every round."""
+    """Return whether every node has the same neighbors in every round."""
     return not topology.time_varying and scenario.topology.selection.kind == "all"

@@ -105,7 +105,10 @@ class LinkRule(Protocol):
     """One stage of a path. Its parameters are checked where it is built."""
 
     def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
-        """Take `unit` at `now_ns`; return the outcomes. No outcome: the unit is held until `changed` releases it."""
+        """Process a unit that enters the stage; return its outcomes.
+
+        Without any, it is held until `changed` releases it.
+        """
         ...
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
@@ -156,7 +159,7 @@ class Stage:
         raise NotImplementedError
 
     def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
-        """Take `unit` at `now_ns`; return the outcomes."""
+        """Process a unit that enters the stage; return its outcomes: departure, drop or hold."""
         at_ns = self.advance(unit, now_ns)
         if at_ns >= now_ns:
             return (Departure(unit, at_ns),)
@@ -187,7 +190,7 @@ class DelayStage(Stage):
         self._limit = 64
 
     def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
-        """Take `unit` at `now_ns`, and remove units that have left."""
+        """Process a unit that enters the stage; return its outcomes, and remove units that have left."""
         at_ns = self.advance(unit, now_ns)
         if at_ns == DROPPED:
             return (Drop(unit, self.reason),)

@@ -26,7 +26,7 @@ _DATA = Kind.DATA
 
 
 class LossModel(Protocol):
-    """A model of loss, asked unit by unit in the order in which they enter one link.
+    """A loss model, which decides for each unit in the order in which units enter one link.
 
     A class with `remembers = False` promises that its decisions do not depend on earlier units; a link at rest may then
     replace its model by a new one.
@@ -38,23 +38,23 @@ class LossModel(Protocol):
 
 
 class Bernoulli:
-    """Lose each unit with the same probability, keyed by the unit, without a state."""
+    """Independent losses: each unit is lost with the same probability."""
 
     __slots__ = ("probability", "seed")
     remembers: ClassVar[bool] = False
 
     def __init__(self, seed: int, /, *, probability: Probability) -> None:
-        """Take the edge's `seed`, and a `probability` from 0 to 1."""
+        """Store the edge's random `seed`, and a `probability` of loss from 0 to 1."""
         self.seed = seed
         self.probability = probability
 
     def lost(self, unit: Transit) -> bool:
-        """Return true with `probability`."""
+        """Return true with the model's probability."""
         return unit_uniform(self.seed, unit) < self.probability
 
 
 class GilbertElliott:
-    """Lose in bursts: a two-state Markov chain, good and bad, each with its own loss.
+    """Losses in bursts: a two-state Markov chain, good and bad, each state with its own loss.
 
     Before each unit but the first, the chain goes from good to bad with `p` and from bad to good with `r`; it begins in
     its stationary distribution. It advances once per data message; all other kinds share a second chain, so that
@@ -74,7 +74,7 @@ class GilbertElliott:
         loss_good: Probability = 0.0,
         loss_bad: Probability = 1.0,
     ) -> None:
-        """Take `p` for good to bad, `r` for bad to good, and the losses `loss_good` and `loss_bad` in each state."""
+        """Store the transition probabilities `p` (good to bad) and `r` (bad to good), and the loss of each state."""
         if p + r == 0:
             raise ValueError("gilbert_elliott with p = 0 and r = 0 never changes state; give p or r above 0")
         self.seed = seed
@@ -106,7 +106,7 @@ class GilbertElliott:
         return self.stationary_loss / starts if starts > 0 else float("inf")
 
     def lost(self, unit: Transit) -> bool:
-        """Advance the chain of the unit's kind, then lose with that state's probability."""
+        """Advance the chain of the unit's kind, then lose the unit with the probability of its state."""
         chain = self._chains[unit.kind is not _DATA]
         if not unit.copy:
             seed, count, bad = chain
@@ -120,7 +120,7 @@ class GilbertElliott:
 
 @dataclass(frozen=True)
 class Match:
-    """Messages by name: by `round`, and of any step, kind and attempt unless given."""
+    """The name of messages: their `round`, and optionally step, kind and attempt."""
 
     round: NonNegativeInt
     step: NonNegativeInt | None = None
@@ -128,7 +128,7 @@ class Match:
     attempt: NonNegativeInt | None = None
 
     def matches(self, unit: Transit) -> bool:
-        """Return whether `unit` is named; a heartbeat is named by its kind alone."""
+        """Return whether `unit` has this name; a heartbeat is named by its kind alone."""
         return (
             (unit.of_round if self.kind is None else unit.round) == self.round
             and self.step in (None, unit.step)
@@ -138,19 +138,19 @@ class Match:
 
 
 def rounds_beyond(messages: Sequence[Match], rounds: int) -> str:
-    """Return the fault of `messages` that name a round beyond a run of `rounds`; empty for none."""
+    """Return an error text if `messages` name a round beyond a run of `rounds` rounds; else empty."""
     beyond = sorted({match.round for match in messages if match.round >= rounds})
     return f"drop_list names round {beyond[0]}, and rounds are 0 to {rounds - 1}; correct it" if beyond else ""
 
 
 class DropList:
-    """Lose exactly the listed messages (and their duplicates)."""
+    """Losses of exactly the listed messages, and their duplicates."""
 
     __slots__ = ("_by_round", "messages")
     remembers: ClassVar[bool] = False
 
     def __init__(self, seed: int, /, *, messages: list[Match]) -> None:
-        """Take `messages` in any order; at least one."""
+        """Store the names of the messages to lose, at least one, in any order."""
         if not messages:
             raise ValueError("drop_list has no messages; list at least one, like {round: 3}, or use loss: 0")
         self.messages = tuple(messages)
@@ -164,7 +164,7 @@ class DropList:
 
 
 class Trace:
-    """Lose the data messages that have a 1 in a list of 0 and 1, which is repeated.
+    """Losses of data messages by a list of 0 and 1, where 1 means lost, which is repeated.
 
     All other kinds together go through the same list with a place of their own. A duplicate reads the place of its
     original.
@@ -173,7 +173,7 @@ class Trace:
     __slots__ = ("_places", "losses")
 
     def __init__(self, seed: int, /, *, losses: list[int] | None = None, file: str | None = None) -> None:
-        """Take `losses` inline, or a `file` of 0 and 1 separated by white space or commas; 1 is lost."""
+        """Read the list from `losses` or from a `file` of 0 and 1 separated by white space or commas; 1 is lost."""
         if (losses is None) == (file is None):
             raise ValueError("a loss trace needs one of losses: [0, 1, ...] and file: PATH; give one of them")
         values = losses if losses is not None else _read_losses(str(file))
@@ -183,7 +183,7 @@ class Trace:
         self._places = [-1, -1]
 
     def lost(self, unit: Transit) -> bool:
-        """Go to the next place of the unit's kind and read it."""
+        """Advance to the next list entry of the unit's kind, and return whether it is 1."""
         chain = unit.kind is not _DATA
         if not unit.copy:
             self._places[chain] = (self._places[chain] + 1) % len(self.losses)
@@ -198,7 +198,7 @@ def _read_losses(file: str) -> list[int]:
 
 
 class Loss(Stage):
-    """The stage of `loss`, which drops units by its model.
+    """The stage that drops units by a loss model.
 
     The stage holds no units; a change acts on units that enter after it. A new model starts afresh (a bursty chain in
     its stationary state, a trace at its beginning).
@@ -208,7 +208,7 @@ class Loss(Stage):
     reason: ClassVar[FateReason] = LOSS
 
     def __init__(self, model: LossModel | None = None, rounds: RoundValues[LossModel] | None = None) -> None:
-        """Lose by `model` (None: nothing). `rounds` overrides it for the messages of some rounds."""
+        """Drop units by `model` (None: none); for the messages of some rounds, `rounds` gives another model."""
         self.model = model
         self.rounds = rounds
 
@@ -220,12 +220,12 @@ class Loss(Stage):
         return DROPPED if model is not None and model.lost(unit) else now_ns
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Take a new `loss` model."""
+        """Replace the loss model by a new one."""
         self.model = event.get("loss", self.model)
         return ()
 
     def rests(self, now_ns: int) -> bool:
-        """Whether the model does not depend on earlier units."""
+        """Return whether the model's decisions do not depend on earlier units."""
         return self.rounds is None and (self.model is None or not getattr(self.model, "remembers", True))
 
 

@@ -88,7 +88,7 @@ def _cooked(samples: Sequence[tuple[float, float]]) -> tuple[tuple[int, ...], in
 
 
 def mahimahi(*, file: str, queue: SizeBytes | MessageLimit | None = None) -> Opportunities:
-    """Carry 1500 bytes at each moment of a Mahimahi trace, or by the rates of Pensieve's, over and over.
+    """Limit a link's rate by a repeated trace: 1500 bytes at each time in a Mahimahi file, or a Pensieve file's rates.
 
     `queue` has the meaning that it has for `serial`.
     """
@@ -101,9 +101,9 @@ def mahimahi(*, file: str, queue: SizeBytes | MessageLimit | None = None) -> Opp
 def shared_mahimahi(
     *, file: str, queue: SizeBytes | MessageLimit | None = None, sharing: Sharing = "fifo"
 ) -> Opportunities:
-    """Carry 1500 bytes of all that crosses a node's link at each moment of a trace, over and over.
+    """Limit a node's uplink or downlink by a repeated trace, in the formats of `mahimahi`.
 
-    It is as `mahimahi` for one link. Messages go one after another: `sharing` is `fifo`.
+    All messages on it pass one after another, so `sharing` must be `fifo`.
     """
     if sharing == "fair":
         raise ValueError("sharing: fair needs a plain rate, and this one follows a trace; leave it out, or say fifo")

@@ -33,7 +33,7 @@ _FINE = 2**32  # parts of a nanosecond that a re-timed backlog is kept in, so th
 
 @dataclass(frozen=True, slots=True)
 class MessageLimit:
-    """A queue's bound as a number of messages."""
+    """A limit on a queue, as a number of messages."""
 
     messages: PositiveInt
 
@@ -44,7 +44,7 @@ Sharing: TypeAlias = Literal["fair", "fifo"]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The parameters of a serializer: its rate (None: unlimited), its bucket, and the bound of its queue.
+    """The parameters of a serializer: rate (None: unlimited), token bucket, and queue limit.
 
     `sharing` matters for links that several edges share.
     """
@@ -80,7 +80,7 @@ def shared(
 
 @lru_cache
 def _cost(rate_bps: float | None, scale: float) -> tuple[int, int]:
-    """Return the nanoseconds per byte as a fraction, numerator and denominator; numerator -1 for a rate of 0."""
+    """Return the nanoseconds per byte as a fraction, (numerator, denominator); numerator -1 for a rate of 0."""
     if rate_bps is None:
         return 0, 1
     if rate_bps * scale == 0:
@@ -109,7 +109,7 @@ class Rate(Stage):
     """Another rate (None: the clock's), and a factor on it, both above 0, for the messages of some rounds."""
 
     def __init__(self, shape: Shape) -> None:
-        """Serve at the rate of `shape`."""
+        """Start with the parameters `shape`."""
         self.rounds = None
         self._queue: deque[tuple[int, int, Transit]] = deque()  # (end of its bytes, nbytes, unit)
         self._waiting = 0  # bytes of the queue, the one in service included
@@ -173,7 +173,7 @@ class Rate(Stage):
         self._waiting += unit.nbytes
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Take a new `rate` (a `Shape`) or `rate_scale`, and re-time the queue; empty it at a reset."""
+        """Apply a new `rate` (a `Shape`) or `rate_scale` and recompute departures; at a reset, drop the queue."""
         shape, scale = event.get("rate", self.shape), event.get("rate_scale", self.scale)
         if resets(event):
             dropped = self._pending(now_ns)
@@ -185,7 +185,7 @@ class Rate(Stage):
         return self._retime(shape, scale, now_ns)
 
     def rests(self, now_ns: int) -> bool:
-        """Whether the bytes of all units have passed, and the bucket is full again."""
+        """Return whether all bytes have passed and the bucket is full again."""
         return self._num >= 0 and not self._backlog and self._end <= now_ns * self._den
 
     def _pending(self, now_ns: int) -> list[Transit]:

@@ -93,7 +93,7 @@ def core(entry: Entry, /, *, core: str, **changes: object) -> Compiled:
 
 
 def heal(entry: Entry, /, *, heal: str = "all") -> Compiled:
-    """End each change without an end that holds these links down: a state, or a partition."""
+    """End the outages of these links that have no scheduled end: a down state or a partition."""
     blocks = entry.links(heal).blocks
     for span in entry.when:
         if span.end is not None or span.for_ns is not None:
@@ -102,7 +102,7 @@ def heal(entry: Entry, /, *, heal: str = "all") -> Compiled:
 
 
 def flap(entry: Entry, /, *, flap: str, up: TimeNs, down: TimeNs, mode: DownMode = "down_drop") -> Compiled:
-    """Take links down for `down`, up for `up`, and again, all in step, beginning with down."""
+    """Take links down for `down`, then up for `up`, repeatedly and all in step."""
     blocks = entry.links(flap).blocks
     check_positive(up=up, down=down)
     for span in entry.when:
@@ -112,7 +112,7 @@ def flap(entry: Entry, /, *, flap: str, up: TimeNs, down: TimeNs, mode: DownMode
 
 
 def random(entry: Entry, /, *, random: str, up: TimeNs, down: TimeNs, mode: DownMode = "down_drop") -> Compiled:
-    """Take each link down and up at random times, exponential with means `down` and `up`; it begins up."""
+    """Take each link down and up at random times, exponential with means `down` and `up`; each link starts up."""
     check_positive(up=up, down=down)
     for src, dst in entry.links(random):
         block = Block(frozenset((src,)), frozenset((dst,)))

@@ -74,7 +74,7 @@ def pause(entry: Entry, /, *, pause: NodesText) -> Compiled:
 
 
 def resume(entry: Entry, /, *, resume: NodesText) -> Compiled:
-    """Let paused nodes go on."""
+    """Let paused nodes continue."""
     for span in _moments(entry, "resume"):
         yield CompiledEvent("resume", entry.source, at_ns=span.start, nodes=entry.nodes(resume))
 

@@ -155,7 +155,7 @@ Timeout = Annotated[
 
 
 class Automatic(Choice):
-    """Delivery by the scenario: push-sum survives lossy links where the graph permits; anything else is plain."""
+    """Automatic delivery: push-sum survives lossy links where the graph permits; other methods use plain delivery."""
 
     kind: Literal["auto"] = "auto"
 

@@ -23,14 +23,14 @@ LossLayer = Literal["message", "packet"]
 
 
 class WorldOptions(Choice):
-    """The common keys of all worlds. `entry` is the row of a user's own world."""
+    """The common keys of all worlds. `entry` is the catalog entry of a user's own world."""
 
     entry: ClassVar[object] = None
     loss_layer: LossLayer = Field("message", description="Whether links act on messages, or on packets below TCP.")
 
 
 class Fidelity(Strict):
-    """How late half of a link's messages may be: whichever of the two is more."""
+    """The allowed lateness of half of a link's messages: the larger of the two bounds."""
 
     relative: float = Field(0.25, ge=0, description="Share of the mean scheduled delay.")
     slack: Duration = Field(50_000_000, description="At least this much is allowed.")
@@ -47,7 +47,7 @@ class RealOptions(WorldOptions):
 
 
 class PacketOptions(RealOptions):
-    """The common keys of worlds whose nodes have a network of their own, so that links may act on packets."""
+    """The common keys of worlds whose nodes have network devices, so that links may act on packets."""
 
     loss_layer: LossLayer = Field("packet", description="Whether links act on messages, or on packets below TCP.")
 
@@ -67,7 +67,7 @@ class ProcessesOptions(LocalOptions):
 
 
 class Site(Strict):
-    """Nodes that have their place on certain machines."""
+    """A group of nodes that must run on certain machines."""
 
     nodes: Nodes = Field(description="Which nodes.")
     machines: str = Field(
@@ -125,7 +125,7 @@ COMPUTE = Choices(
 
 
 class Stragglers(Strict):
-    """Nodes that compute slower: the listed ones, and a share of all that is drawn from the seed."""
+    """Slow nodes in simulated time: the listed ones, and a randomly drawn share of all."""
 
     factor: float = Field(5.0, ge=1, description="How many times as long their local rounds take.")
     fraction: float = Field(0.0, ge=0, le=1, description="Share of all clients, drawn from the seed.")
@@ -189,7 +189,7 @@ class Heartbeat(Choice):
 
 
 class NoDetector(Choice):
-    """No node is ever taken for gone."""
+    """No failure detector: no node is ever considered gone."""
 
     kind: Literal["none"] = "none"
 
@@ -200,11 +200,11 @@ DETECTORS = by_kind(Oracle, Heartbeat, NoDetector)
 
 
 class WorldChoices(Choices):
-    """The worlds. A user's own is an object with a `make`, and with `options` where it has keys of its own."""
+    """The worlds to choose from. A user's own is an object with `make`, and with `options` if it has keys."""
 
     @property
     def open(self) -> bool:
-        """Whether a world may be a user's own."""
+        """Whether the world may be a user's own."""
         return True
 
     def _own(self, kind: str, entry: object) -> type[Choice]:

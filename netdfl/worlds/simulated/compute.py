@@ -33,21 +33,21 @@ SCHEMA = "netdfl/compute/1"
 
 
 class MeasurementRequest:
-    """A request to measure times on this machine once, before the run; they are recorded, so that a rerun is exact."""
+    """A request to measure local rounds on this machine before the run; times are recorded for exact reruns."""
 
     def __init__(self, scale: float) -> None:
-        """Charge `scale` times the measured times."""
+        """Use the measured times multiplied by `scale`."""
         self.scale = scale
 
 
 def constant(streams: Streams, /, *, time: TimeNs = 0) -> ComputeTime:
-    """Take the same time for every local round."""
+    """Use the same time for every local round."""
     _not_negative(time=time)
     return lambda node, round: time
 
 
 def uniform(streams: Streams, /, *, low: TimeNs, high: TimeNs, per: Per = "round") -> ComputeTime:
-    """Draw a time from `low` to `high`, for each round, or once for each node."""
+    """Draw a time uniformly from `low` to `high`, for each round, or once for each node."""
     _not_negative(low=low, high=high)
     if low > high:
         raise ValueError(f"low = {low} ns is above high = {high} ns; exchange them")
@@ -69,7 +69,7 @@ def lognormal(streams: Streams, /, *, mean: TimeNs, jitter: TimeNs, per: Per = "
 
 
 def exponential(streams: Streams, /, *, mean: TimeNs, base: TimeNs = 0, per: Per = "round") -> ComputeTime:
-    """Take `base` and an exponential time with this mean on top, drawn for each round, or once for each node."""
+    """Use `base` plus an exponential time with this mean, drawn for each round, or once for each node."""
     _not_negative(mean=mean, base=base)
     return lambda node, round: base + round_ns(-mean * math.log1p(-_draw(streams, per, node, round)))
 
@@ -77,7 +77,7 @@ def exponential(streams: Streams, /, *, mean: TimeNs, base: TimeNs = 0, per: Per
 def measured(
     streams: Streams, /, *, file: str | None = None, scale: PositiveFloat = 1.0
 ) -> ComputeTime | MeasurementRequest:
-    """Time each node's local round once on this machine, or read the times from the `compute.json` of another run."""
+    """Measure each node's local round once on this machine, or read the times from another run's `compute.json`."""
     return MeasurementRequest(scale) if file is None else replay(Path(file), scale)
 
 
@@ -108,7 +108,7 @@ COMPUTE: Mapping[str, Callable[..., ComputeTime | MeasurementRequest]] = {
 
 
 def record(path: Path, train_ns: Sequence[int]) -> None:
-    """Write measured times, so that a run with `{kind: measured, file: ...}` repeats this one."""
+    """Write measured times, so that a run with `{kind: measured, file: ...}` can repeat this one."""
     write_whole(path, (json.dumps({"schema": SCHEMA, "train_ns": list(train_ns)}) + "\n").encode())
 
 
@@ -129,7 +129,7 @@ def replay(path: Path, scale: float) -> ComputeTime:
 
 
 def time_ns(work: Callable[[], object], repeats: int = 3) -> int:
-    """Measure the time of `work` on this machine: the median of a few runs after one for warming up."""
+    """Measure the time of `work` on this machine in ns: the median of `repeats` runs after a first, untimed one."""
     work()
     took = []
     for _ in range(repeats):
@@ -148,7 +148,7 @@ def slow_nodes(
     fraction: Annotated[float, Bound(ge=0, le=1)] = 0.0,
     nodes: Sequence[NodeId] = (),
 ) -> Mapping[NodeId, float]:
-    """Return the stragglers with their factor: the listed `nodes`, and a random `fraction` of all nodes."""
+    """Return the slow nodes with their factor: the listed `nodes`, and a random `fraction` of all nodes."""
     count = round(fraction * num_nodes)
     drawn = streams.rng("stragglers").permutation(num_nodes)[:count].tolist()
     return dict.fromkeys(sorted({*drawn, *nodes}), factor)
@@ -175,7 +175,7 @@ def as_others(times: ComputeTime, nodes: Collection[NodeId], clients: Sequence[N
 
 
 def round_ns(ns: float) -> int:
-    """Round to whole nanoseconds."""
+    """Round a time to whole nanoseconds."""
     return round(ns)
 
 
