@@ -36,7 +36,7 @@ from tests.soak.tally import ROOT, Count, append
 
 PACKAGES = ("algorithms", "mixing", "compression", "links", "topology", "diagnosis", "node", "training")
 RUNS = ("simulated", "explore", "scenarios", "worlds", "replaying", "study", "supervisor", "host")
-READ = ("transport", "record", "scenario", "running", "report", "exports")
+READ = ("underlay", "transport", "record", "scenario", "running", "report", "exports")
 ALSO = RUNS + READ
 """Folders of tests that may be nearest, beside the packages' own: whole runs, and what is read before and after."""
 NOT_HERE = {"processes", "containers", "grpc", "tls", "interrupt", "forkserver"}
