@@ -13,7 +13,7 @@ from netdfl.blame.blaming import Blame, Show
 from netdfl.blame.run import RunBlame
 from netdfl.blame.told import aligned, sentences_of, table_of
 from netdfl.core.files import write_whole, writing
-from netdfl.explore.shrink import beside, short_plain
+from netdfl.explore.shrink import short_plain
 from netdfl.scenario.loading.resolved import plain_to_yaml
 
 DONE, INTERRUPTED = 0, 130
@@ -73,7 +73,11 @@ def beforehand(asked: RunBlame) -> Iterator[str]:
 def _write(asked: RunBlame, found: Blame, folder: Path) -> Path:
     """Write the scenario without the set."""
     scenario = asked.player.scenario
-    plain = short_plain(beside(scenario, asked.player.variants.without(found.found or ())))
+    without = asked.player.variants.without(found.found or ())
+    plain = short_plain(scenario)
+    plain |= {"links": without["links"], "events": without["events"]}
+    if slow := without["world"]["as_others"]:
+        plain["world"] = {**plain["world"], "as_others": slow}
     path = folder / FILE
     members = "".join(f"# - {each.text}\n" for each in found.found or ())
     text = f"# {scenario.name}, seed {scenario.seed}, under the same luck without:\n{members}{plain_to_yaml(plain)}"
