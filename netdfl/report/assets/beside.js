@@ -134,7 +134,7 @@ function scatter(names) {
   const ys = FIGURES.filter(([name]) => names.some((id) => typeof compared.figures[id]?.[name] === "number"));
   if (!ys.length) return el("p");
   const keys = Object.keys(compared.differences).filter((key) => key !== "name" && !FIGURES.some(([name]) => name === key)), xs = [...keys.map((key) => /** @type {[string, string]} */ ([key, key])), ...ys.map(([name, words]) => /** @type {[string, string]} */ ([name, words]))];
-  const place = el("div", { id: "scatter" }), tools = el("div", { class: "tools" });
+  const place = el("div", { id: "scatter", tabindex: 0, role: "region", "aria-label": "a point for each run" }), tools = el("div", { class: "tools" });
   const again = (/** @type {Object<string, string|null>} */ what) => { keep(what); draw(); };
   const made = () => points(names, oneOf("against", xs.map(([name]) => name)), ys.find(([name]) => name === oneOf("figure", ys.map(([each]) => each))) ?? ys[0]);
   const draw = () => {
