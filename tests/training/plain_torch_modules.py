@@ -286,11 +286,11 @@ class InPlace(nn.Module):
 
 
 class Short(nn.Module):
-    """An embedding whose rows are made no longer than 1 as they are used."""
+    """An embedding whose rows are made no longer than 1 as they are used. Another layer's parameters come first."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.embed, self.last = nn.Embedding(11, 6, padding_idx=0, max_norm=1.0), nn.Linear(6, CLASSES)
+        self.last, self.embed = nn.Linear(6, CLASSES), nn.Embedding(11, 6, padding_idx=0, max_norm=1.0)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.last(self.embed(x).mean(1))
