@@ -38,7 +38,7 @@ Blocking = Mapping[NodeId, Sequence[NodeId]]
 
 
 def find_stuck(snapshot: Snapshot) -> list[Finding]:
-    """Return the stalls that nothing ends any more, one finding for each group of roots."""
+    """Return the permanent stalls, one finding for each group of root nodes."""
     stuck = reduce(snapshot)
     blocking = {node: _blockers(snapshot, node) for node in stuck}
     groups = _group([node for node in sorted(stuck) if hopeless(snapshot, node)], snapshot)
@@ -53,7 +53,7 @@ def find_stuck(snapshot: Snapshot) -> list[Finding]:
 
 
 def find_doubtful(snapshot: Snapshot, behind: Collection[NodeId], patience_ns: int) -> list[Finding]:
-    """Return stalls of nodes `behind` others that would last even if these others went on.
+    """Return stalls of nodes `behind` others that would last even if these others continued.
 
     A failure detector may still end them by calling a node gone.
     """
@@ -69,25 +69,25 @@ def _blockers(snapshot: Snapshot, node: NodeId) -> list[NodeId]:
 
 
 def _needed(snapshot: Snapshot, node: NodeId) -> frozenset[NodeId]:
-    """Return the nodes for which a node waits, without those that are surely gone."""
+    """Return the nodes that `node` waits for, without those that are surely gone."""
     wait = wait_of(snapshot, node)
     return frozenset(wait.awaited) - surely_gone(snapshot, node, wait)
 
 
 def _holding(snapshot: Snapshot, node: NodeId, among: Collection[NodeId]) -> list[NodeId]:
-    """Return the nodes of `among` that a node needs; if there are none, those whose message would end its wait."""
+    """Return the nodes of `among` that `node` needs; if there are none, those whose message would end its wait."""
     needed = _needed(snapshot, node).intersection(among)
     return sorted(needed or _may_send(snapshot, node).intersection(among))
 
 
 def _may_send(snapshot: Snapshot, node: NodeId) -> set[NodeId]:
-    """Return the nodes that would send an awaited message if they went on themselves."""
+    """Return the nodes that would send a message that `node` awaits if they could continue."""
     given = supplies(snapshot, node, wait_of(snapshot, node))
     return {source for source, how in given.items() if how is Supply.IF_RELEASED}
 
 
 def _behind(roots: Collection[NodeId], blocking: Blocking) -> tuple[NodeId, ...]:
-    """Return the nodes from which a path of waits leads to a root."""
+    """Return the nodes from which a path of waits leads to one of `roots`."""
     waits = nx.DiGraph([(node, source) for node, sources in blocking.items() for source in sources])
     waits.add_nodes_from(roots)
     return tuple(sorted(set().union(*(nx.ancestors(waits, root) for root in roots)) - set(roots)))
@@ -97,7 +97,7 @@ def _behind(roots: Collection[NodeId], blocking: Blocking) -> tuple[NodeId, ...]
 
 
 def blamed(snapshot: Snapshot, waiter: NodeId) -> tuple[Reason, ...]:
-    """Return the reason of each node that a hopeless `waiter` needs and that will give nothing any more."""
+    """Return the reason for each node that a permanently stuck `waiter` needs and that will send nothing."""
     wait = wait_of(snapshot, waiter)
     gone = surely_gone(snapshot, waiter, wait)
     never = {s for s, how in supplies(snapshot, waiter, wait).items() if how is Supply.NEVER}
@@ -105,7 +105,7 @@ def blamed(snapshot: Snapshot, waiter: NodeId) -> tuple[Reason, ...]:
 
 
 def _group(roots: Sequence[NodeId], snapshot: Snapshot) -> list[list[NodeId]]:
-    """Group `roots` by their cause: one node that is down, or one event that cut them off; others are alone."""
+    """Group `roots` with the same cause: a node that is down, or an event that cut them off."""
     graph: nx.Graph[Hashable] = nx.Graph()
     for root in roots:
         graph.add_node(root)
@@ -116,7 +116,7 @@ def _group(roots: Sequence[NodeId], snapshot: Snapshot) -> list[list[NodeId]]:
 
 
 def _outages(snapshot: Snapshot, reason: Reason) -> Iterator[tuple[str, int]]:
-    """Yield the causes in `reason` that other waits may share: a node out of reach, and an event."""
+    """Yield the causes in `reason` that other waits may share: an unreachable node, and an event."""
     pair, cause = (reason.waiter, reason.source), CAUSES[reason.why]
     if cause in (Cause.UNREACHABLE, Cause.BLOCKED_LOOP):
         yield "culprit", pair[1]
@@ -153,7 +153,7 @@ def _without_senders(snapshot: Snapshot, group: Sequence[NodeId], behind: tuple[
 
 
 def _knots(snapshot: Snapshot, left: Collection[NodeId], blocking: Blocking) -> list[set[NodeId]]:
-    """Return the strongly connected components of waits among `left` that wait for no node outside."""
+    """Return the strongly connected components of waits among `left` whose nodes wait for no node outside."""
     graph: nx.DiGraph[NodeId] = nx.DiGraph()
     for node in sorted(left):
         sources = [source for source in blocking[node] if source in left]
@@ -163,7 +163,7 @@ def _knots(snapshot: Snapshot, left: Collection[NodeId], blocking: Blocking) -> 
 
 
 def _smallest(snapshot: Snapshot, knot: Collection[NodeId]) -> list[NodeId]:
-    """Return a smallest part of `knot` whose members hold each other: a cycle for AND waits, for OR waits all of it."""
+    """Return a minimal subset of `knot` whose members block each other: a cycle for AND waits, else all of it."""
     within = {node: _holding(snapshot, node, knot) for node in sorted(knot)}
     core = set(knot)
     if all(wait_of(snapshot, node).short >= len(_needed(snapshot, node)) for node in within):
@@ -176,21 +176,21 @@ def _smallest(snapshot: Snapshot, knot: Collection[NodeId]) -> list[NodeId]:
 
 
 def _short_cycle(graph: Blocking) -> list[NodeId]:
-    """Return a shortest cycle through the lowest node."""
+    """Return a shortest cycle of waits through the node with the lowest id."""
     start = min(graph)
     paths: Mapping[NodeId, list[NodeId]] = nx.single_source_shortest_path(nx.DiGraph(graph), start)
     return next((path for node, path in paths.items() if start in graph[node]), list(graph))  # breadth first
 
 
 def _hold_each_other(snapshot: Snapshot, members: set[NodeId]) -> set[NodeId]:
-    """Return the members that stay stuck when all other nodes go on; none unless each still waits for another."""
+    """Return the members that stay stuck when all other nodes continue; none unless each waits for another."""
     others = set(snapshot.nodes) - members
     held = set(reduce(snapshot, others)) & members
     return held if all(_holding(snapshot, node, held) for node in held) else set()
 
 
 def _in_order(snapshot: Snapshot, core: set[NodeId]) -> list[NodeId]:
-    """Return `core` from the lowest node on, each node followed by one that it waits for, if there is one."""
+    """Return `core` in an order in which each node, if possible, is followed by one that it waits for."""
     order = [min(core)]
     while len(order) < len(core):
         rest = core - set(order)
@@ -230,7 +230,7 @@ def make_finding(
     permanent: bool,
     until_ns: int | None = None,
 ) -> Finding:
-    """Return a finding with the waits `pairs`, each (waiter, source), which began with the first of them."""
+    """Return a finding about the waits `pairs`, each (waiter, source); it began with the earliest wait."""
     roots = tuple(dict.fromkeys(root for root, _ in pairs))
     waits = [wait_of(snapshot, root) for root in roots]
     return Finding(

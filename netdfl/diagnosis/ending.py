@@ -1,4 +1,4 @@
-"""The end of a run whose nodes still have rounds to do, and the sentences about these nodes. For every world.
+"""The end of a run whose nodes have rounds left, and the sentences about these nodes, for every world.
 
 A run ends early if no running node can go on: each is held by a permanent stall, or has nothing left to do, as a client
 without its server.
@@ -26,7 +26,7 @@ MOST_BY_ITSELF_NS = 60 * NS_PER_S
 
 
 def is_over(findings: Collection[Finding], snapshot: Snapshot, running: Collection[NodeId]) -> bool:
-    """Whether no running node can go on: each is held for good, or has nothing left to do.
+    """Return whether no running node can continue: each is blocked permanently, or has nothing left to do.
 
     A livelock counts too. A run is not over while a crashed node is due to return, nor without any running node, for
     one may be about to return.
@@ -40,12 +40,12 @@ def is_over(findings: Collection[Finding], snapshot: Snapshot, running: Collecti
 
 
 def time_is_up(server_done_ns: int, now_ns: int, pace: Pace) -> bool:
-    """Whether clients have had their time since the end of their server."""
+    """Return whether the time that clients have after the end of their server is over."""
     return now_ns - server_done_ns >= max(MOST_AFTER_SERVER_NS, pace.patience_ns)
 
 
 def goes_on(snapshot: Snapshot, running: Collection[NodeId]) -> bool:
-    """Whether some client will go on by itself after the end of its server.
+    """Return whether some client will continue by itself after the end of its server.
 
     It will if the scenario ends its pause or the outage of its link, or if its message will be sent again, however
     late; or, within `MOST_BY_ITSELF_NS`, if its wait has a deadline, its message is on its way, or it fetches a model.
@@ -74,13 +74,13 @@ def _held(findings: Collection[Finding]) -> set[NodeId]:
 
 
 def _stands(snapshot: Snapshot, node: NodeId) -> bool:
-    """Whether a node is paused and never resumed, or stopped."""
+    """Return whether a node is stopped, or paused without a scheduled end."""
     now = snapshot.nodes[node]
     return now.state is State.STOPPED or (now.state is State.PAUSED and now.back_ns is None)
 
 
 def is_idle(snapshot: Snapshot, node: NodeId) -> bool:
-    """Whether a client waits for its finished server alone, and no message of it is on its way or unread.
+    """Return whether a client waits only for its finished server, with no message under way or unread.
 
     A client with a deadline is not idle: it goes on at the deadline.
     """
@@ -97,7 +97,7 @@ def is_idle(snapshot: Snapshot, node: NodeId) -> bool:
 
 
 def lasts(snapshot: Snapshot, finding: Finding) -> bool:
-    """Whether a wait of `finding` still lasts, and not all its roots are idle clients."""
+    """Return whether a wait of `finding` still lasts, and not all its root nodes are idle clients."""
     now = ((snapshot.nodes[waiter].wait, source, round) for waiter, source, round in finding.waits)
     waits = any(wait is not None and wait.round == round and source in wait.missing for wait, source, round in now)
     return waits and not all(is_idle(snapshot, root) for root in finding.roots)
@@ -109,7 +109,7 @@ def lasts(snapshot: Snapshot, finding: Finding) -> bool:
 def unfinished(
     status: FleetStatus, server: NodeId | None, findings: Collection[Finding] = (), snapshot: Snapshot | None = None
 ) -> list[str]:
-    """Return sentences about nodes that should have finished and have not, unless `findings` name them.
+    """Return sentences about nodes that should have finished but did not, unless `findings` name them.
 
     `snapshot` is the fleet at the end of the run, if some nodes still ran.
     """
@@ -130,7 +130,7 @@ def without_server(server: NodeId, round: int, rounds: int) -> str:
 
 
 def not_ended(left: Mapping[NodeId, int], rounds: int) -> list[str]:
-    """Return the sentence about nodes that had not finished at the end of the run; `left` gives their rounds."""
+    """Return the sentence about nodes that had rounds left at the end of the run, `left` with their rounds."""
     if not left:
         return []
     where = words.rounds(list(left.values()))

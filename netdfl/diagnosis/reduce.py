@@ -1,4 +1,4 @@
-"""Graph reduction: the nodes that can never go on, for AND, OR and k-of-n waits by one rule.
+"""Graph reduction: finds the nodes that can never continue, for AND, OR and k-of-n waits alike.
 
 A node is released if enough of its awaited messages can still come: from a running node, a message in flight, a timer,
 a scheduled heal, or a node that is itself released. All other nodes are stuck. Each edge of the wait-for graph is
@@ -16,7 +16,7 @@ from netdfl.diagnosis.snapshot import DOWN, AwaitedFate, AwaitedMessage, NodeNow
 
 
 class Supply(Enum):
-    """Whether an awaited node can still send its message: surely, once it is released, or never."""
+    """The ability of an awaited node to send its message: surely, once it is released itself, or never."""
 
     SURE = "sure"
     IF_RELEASED = "if_released"
@@ -49,12 +49,12 @@ def _from_state(giver: NodeNow, awaited: AwaitedMessage) -> Supply:
 
 
 def supplies(snapshot: Snapshot, waiter: NodeId, wait: WaitNow) -> dict[NodeId, Supply]:
-    """Return the `supply` of each awaited node."""
+    """Return the `Supply` of each awaited node."""
     return {source: supply(snapshot, waiter, wait, source) for source in wait.awaited}
 
 
 def will_be_gone(snapshot: Snapshot, waiter: NodeId, wait: WaitNow) -> frozenset[NodeId]:
-    """Return the awaited nodes that the failure detector calls gone, will call gone, or may call gone."""
+    """Return the awaited nodes that the failure detector considers, will consider or may consider gone."""
     if wait.essential or wait.from_anybody:
         return frozenset()
     gone = surely_gone(snapshot, waiter, wait)
@@ -63,7 +63,7 @@ def will_be_gone(snapshot: Snapshot, waiter: NodeId, wait: WaitNow) -> frozenset
 
 
 def surely_gone(snapshot: Snapshot, waiter: NodeId, wait: WaitNow) -> frozenset[NodeId]:
-    """Return the awaited nodes that the failure detector calls or surely will call gone, without any chance."""
+    """Return the awaited nodes that the failure detector considers gone, or certainly will."""
     if wait.essential or wait.from_anybody:
         return frozenset()
     ending = frozenset(n for n in wait.awaited if snapshot.nodes[n].ends_ns is not None)
@@ -79,7 +79,7 @@ def surely_gone(snapshot: Snapshot, waiter: NodeId, wait: WaitNow) -> frozenset[
 
 
 class _Counters:
-    """The lack of one waiting node: `short` messages of any source, or `missing` messages of sources not gone.
+    """The needs of one waiting node: `short` messages of any source, or `missing` ones of sources not gone.
 
     Who does not know its senders lacks as many messages as it waits for, even if nobody is left to send one.
     """
@@ -92,7 +92,7 @@ class _Counters:
         self.from_anybody = wait.from_anybody
 
     def take(self, source: NodeId) -> bool:
-        """Count `source` as supplied; return whether the wait can end now."""
+        """Count the message of `source` as received; return whether the wait can end now."""
         self.short -= 1
         self.missing -= source not in self.gone
         return self.released
@@ -103,7 +103,7 @@ class _Counters:
 
 
 def hopeless(snapshot: Snapshot, waiter: NodeId, *, by_chance: bool = True) -> bool:
-    """Whether `waiter` stays stuck even if all other nodes go on, which makes it a root without a cycle.
+    """Return whether `waiter` stays stuck even if all other nodes continue.
 
     With `by_chance`, a wait that a failure detector may end by erring is not hopeless.
     """
@@ -118,7 +118,7 @@ def hopeless(snapshot: Snapshot, waiter: NodeId, *, by_chance: bool = True) -> b
 
 
 def reduce(snapshot: Snapshot, freed: Collection[NodeId] = ()) -> frozenset[NodeId]:
-    """Return the nodes that can never go on, if those in `freed` are released."""
+    """Return the nodes that can never continue, assuming that those in `freed` are released."""
     behind: defaultdict[NodeId, list[NodeId]] = defaultdict(list)
     counters: dict[NodeId, _Counters] = {}
     ready = list(freed)
@@ -139,7 +139,7 @@ def reduce(snapshot: Snapshot, freed: Collection[NodeId] = ()) -> frozenset[Node
 def _spread(
     ready: list[NodeId], behind: Mapping[NodeId, list[NodeId]], counters: Mapping[NodeId, _Counters]
 ) -> frozenset[NodeId]:
-    """Release the nodes that follow from those that are `ready`; return the others, which are stuck."""
+    """Release all nodes that `ready` nodes enable in turn; return the others, which are stuck."""
     released = set(ready)
     while ready:
         node = ready.pop()

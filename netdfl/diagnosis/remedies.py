@@ -1,4 +1,4 @@
-"""Remedies of stalls: the settings by which a stall would have ended, and the orders that end it during the run.
+"""The remedies for stalls: settings that would have prevented one, and orders that end it during the run.
 
 A setting is named only if the scenario could be given it, and if it ends the stall in a trial on the snapshot
 (`trying.py`). During the run a stall is ended, where the scenario asks for that, by leaving the culprits out or by
@@ -58,7 +58,7 @@ Allows: TypeAlias = Callable[[str], bool]
 
 
 def advise(finding: Finding, snapshot: Snapshot, allows: Allows, trials: Trials | None = None) -> Finding:
-    """Return `finding` with its remedies: settings that `allows` accepts and that help in `trials` of the snapshot."""
+    """Return `finding` with its remedies: settings that `allows` accepts and that help in `trials`."""
     search = _RemedySearch(finding, snapshot, allows, Trials(snapshot, CHANGES) if trials is None else trials)
     return replace(finding, remedies=tuple(filter(allows, search.remedies())))
 
@@ -67,7 +67,7 @@ def advise(finding: Finding, snapshot: Snapshot, allows: Allows, trials: Trials 
 
 
 def _sent_again(snapshot: Snapshot, pair: Edge) -> Supply | None:
-    """Return whether a lost message comes if it is sent again; an asked node that waits answers once it goes on."""
+    """Return whether a lost message would arrive if it were repeated; None if repeating changes nothing."""
     awaited, source = awaited_of(snapshot, pair), snapshot.nodes[pair[1]]
     if not _can_come(awaited) or awaited.resent:
         return None
@@ -83,13 +83,13 @@ def _can_come(awaited: AwaitedMessage) -> bool:
 
 
 def _acknowledged(snapshot: Snapshot, pair: Edge) -> Supply | None:
-    """Return whether a lost message comes under acknowledged delivery, which sends no notices again and gives up."""
+    """Return whether a lost message would arrive with acknowledged delivery; None if that changes nothing."""
     awaited = awaited_of(snapshot, pair)
     return None if awaited.notice or awaited.outage_ns > SENT_AGAIN_NS else _sent_again(snapshot, pair)
 
 
 def _called_gone(snapshot: Snapshot, pair: Edge) -> int:
-    """Return when the waiter of `pair` calls the source gone, by heartbeats; never if it is heard again before."""
+    """Return when the waiter of `pair` would consider the source gone, by heartbeats; never if it is heard."""
     giver, edge = snapshot.nodes[pair[1]], snapshot.edge(*pair[::-1])
     wait = wait_of(snapshot, pair[0])
     since_ns = wait.since_ns
@@ -103,7 +103,7 @@ def _called_gone(snapshot: Snapshot, pair: Edge) -> int:
 
 
 def _given_up(snapshot: Snapshot, pair: Edge) -> int:
-    """Return when the waiter of `pair` gives the source up under an automatic deadline, by its status queries."""
+    """Return when the waiter of `pair` would give up the source, by status queries under an automatic deadline."""
     giver, awaited = snapshot.nodes[pair[1]], awaited_of(snapshot, pair)
     answers = giver.state not in _MUTE and snapshot.edge(*pair).up and snapshot.edge(*pair[::-1]).up
     if not answers:
@@ -168,7 +168,7 @@ class _RemedySearch:
         yield SKIP
 
     def for_now(self, pairs: Sequence[Edge]) -> Iterator[str]:
-        """Yield the settings that would end sooner the waits that end by themselves."""
+        """Yield the settings that would end temporary waits sooner."""
         finding, snapshot = self.finding, self.snapshot
         waits = [wait_of(snapshot, waiter) for waiter, _ in pairs]
         if any(wait.deadline_ns is not None for wait in waits):
@@ -184,7 +184,7 @@ class _RemedySearch:
             yield ANY
 
     def helps(self, setting: str) -> bool:
-        """Whether all roots go on sooner with a setting. A setting that can't be set is not tried.
+        """Return whether all root nodes would continue sooner with a setting.
 
         If the scenario ends permanent stalls (by `wait.on_stall`), no node waits long behind one.
         """
@@ -194,7 +194,7 @@ class _RemedySearch:
         return self.trials.helps(setting, self.finding.roots, ended=ended)
 
     def detected(self, pairs: Sequence[Edge]) -> Iterator[str]:
-        """Yield a failure detector by heartbeats, if it helps.
+        """Yield the setting of a failure detector by heartbeats, if it helps.
 
         It helps if silence is mutual: a node that is called gone is sent nothing, and would wait for these messages.
         Heartbeats don't replace an oracle, which knows of each crash at once, after a crash.
@@ -205,14 +205,14 @@ class _RemedySearch:
 
 
 def _in_need_of(snapshot: Snapshot, pairs: Sequence[Edge]) -> bool:
-    """Whether some node waits for an essential source that is out of reach, a server."""
+    """Return whether some node waits for an unreachable source that it can't do without, such as a server."""
     return any(
         wait_of(snapshot, pair[0]).essential and cause_of(snapshot, *pair) is Cause.UNREACHABLE for pair in pairs
     )
 
 
 def _is_mutual(snapshot: Snapshot, pairs: Sequence[Edge]) -> bool:
-    """Whether no known link is down in one direction alone for longer than it takes to call a node gone."""
+    """Return whether no link is down in one direction only for so long that a node would be considered gone."""
     lasting_ns, ours = snapshot.at_ns + CALLED_GONE_NS, {pair[::-1] for pair in pairs}
     down = [edge for edge, own in snapshot.edges.items() if not own.up and (own.heals_ns or NEVER_NS) > lasting_ns]
     known = [edge for edge in down if edge in ours or edge[::-1] in snapshot.edges]
@@ -220,30 +220,30 @@ def _is_mutual(snapshot: Snapshot, pairs: Sequence[Edge]) -> bool:
 
 
 def _has_crashed(snapshot: Snapshot) -> bool:
-    """Whether a node is down, or was."""
+    """Return whether any node is down, or was."""
     return any(now.returned or now.state is State.CRASHED for now in snapshot.nodes.values())
 
 
 def _is_sound(snapshot: Snapshot) -> bool:
-    """Whether nothing is down, lost, or scripted: otherwise other meetings of nodes would be hit instead."""
+    """Return whether the fleet has no outages, losses or scheduled faults."""
     down = snapshot.scripted or any(now.state in DOWN for now in snapshot.nodes.values())
     return not down and all(own.up and not own.dropped for own in snapshot.edges.values())
 
 
 def _by_rule(wait: WaitNow) -> bool:
-    """Whether `wait.for` sets how many of several messages end a wait, so that one of them could do."""
+    """Return whether the setting `wait.for` decides how many of several messages end this wait."""
     return wait.need > 1 and len(wait.awaited) + len(wait.have) > 1 and not wait.cumulative
 
 
 def _answers(snapshot: Snapshot, pair: Edge) -> bool:
-    """Whether a status query about a lost message would be answered, as far as is known."""
+    """Return whether a status query about a lost message would be answered, as far as is known."""
     awaited = awaited_of(snapshot, pair)
     by_link = awaited.in_vain and awaited.reason in BY_LINK
     return snapshot.edge(*pair).up and snapshot.edge(*pair[::-1]).up and not by_link
 
 
 def _outlasts(finding: Finding, ns: int) -> bool:
-    """Whether the culprit stays out of reach for longer than `ns`, or for an unknown time."""
+    """Return whether the culprit stays unreachable for longer than `ns`, or for an unknown time."""
     if finding.cause is Cause.BLOCKED_LOOP:
         return True
     ends_ns = finding.until_ns
@@ -255,7 +255,7 @@ OnStall: TypeAlias = Literal["stop", "skip", "resend"]
 
 @dataclass
 class Recovery:
-    """The ending of stalls during a run, as the scenario chose it.
+    """The policy that ends stalls during a run, as the scenario chose.
 
     Attributes:
         choice: the scenario's `wait.on_stall`.
@@ -268,7 +268,7 @@ class Recovery:
     resent: Counter[tuple[NodeId, Again]] = field(default_factory=Counter)
 
     def orders(self, finding: Finding, snapshot: Snapshot) -> list[tuple[NodeId, Recover]]:
-        """Return the orders to nodes that end `finding`; empty if nothing ends it, so that the run must stop."""
+        """Return the orders to nodes that end `finding`; empty if no order can, so that the run must stop."""
         if not finding.permanent or finding.suspected:
             return []
         if self.choice == "skip":
@@ -276,7 +276,7 @@ class Recovery:
         return self._resends(finding, snapshot) if self.choice == "resend" else []
 
     def waits(self, found: Iterable[Finding], snapshot: Snapshot) -> bool:
-        """Whether a finding is about lost messages that will be sent again once their links lose no copy any more."""
+        """Return whether a finding is about lost messages that will be repeated once their links work again."""
         if self.choice != "resend":
             return False
         lost = (finding for finding in found if finding.permanent and finding.cause is Cause.LOST_MESSAGE)

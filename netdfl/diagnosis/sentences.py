@@ -1,4 +1,4 @@
-"""The sentence of a finding, made of its grounds with one clause for each reason. Its English has no other home."""
+"""The sentence of a finding, with one clause for each reason. All its English text is here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DOWN = {ReasonKind.PAUSED: "paused", ReasonKind.STANDING: "standing still outsi
 
 
 def say(grounds: Grounds, roots: Sequence[NodeId], behind: Sequence[NodeId], *, permanent: bool) -> str:
-    """Return the sentence of a finding, without its end."""
+    """Return the sentence of a finding without its end."""
     if grounds.passed:
         return _circles(grounds, roots)
     if grounds.alone is ReasonKind.SILENT:
@@ -45,7 +45,7 @@ def _each_other(knot: Sequence[Need], roots: Sequence[NodeId]) -> str:
 
 
 def _because(grounds: Grounds, *, permanent: bool) -> str:
-    """Return the words for waits and their reasons."""
+    """Return the phrase about waits and their reasons."""
     reasons, why = grounds.reasons, grounds.reasons[0].why
     if permanent and grounds.room:
         return _no_room(grounds)
@@ -84,7 +84,7 @@ def _no_room(grounds: Grounds) -> str:
 
 
 def _for_now(grounds: Grounds) -> str:
-    """Return the words for a stall that ends by itself."""
+    """Return the phrase about a stall that ends by itself."""
     first = min(grounds.reasons, key=lambda each: each.source)
     roots, culprit = _waiters(grounds.reasons), first.source
     who = f"{words.nodes(roots)} {'waits' if len(roots) == 1 else 'wait'} in {_where(grounds.reasons)}"
@@ -113,7 +113,7 @@ def _for_now(grounds: Grounds) -> str:
 
 
 def _told(grounds: Grounds, groups: Sequence[Sequence[Reason]]) -> list[str]:
-    """Return a clause for each group."""
+    """Return one clause for each group of reasons."""
     told: set[NodeId] = set()
     said = []
     for group in groups:
@@ -123,7 +123,7 @@ def _told(grounds: Grounds, groups: Sequence[Sequence[Reason]]) -> list[str]:
 
 
 def _clause(grounds: Grounds, group: Sequence[Reason], told: Collection[NodeId]) -> str:
-    """Return a clause: `node 1 crashed and does not return`, `node 0 also lacks node 2's message of round 4, ...`."""
+    """Return a clause, such as `node 1 crashed and does not return` or `node 0 also lacks node 2's message`."""
     if group[0].why in NOT_COME:
         return "; ".join(_lacks([r for r in group if r.waiter == waiter], told) for waiter in _waiters(group))
     if group[0].why is ReasonKind.CUT:
@@ -134,7 +134,7 @@ def _clause(grounds: Grounds, group: Sequence[Reason], told: Collection[NodeId])
 
 
 def _what_of(grounds: Grounds, group: Sequence[Reason]) -> str:
-    """Return the reason of waits that share it, to follow the awaited node: `whose message was lost on 2->3`."""
+    """Return the reason that a group of waits shares, to follow a node's name: `whose message was lost on 2->3`."""
     why, many = group[0].why, len(_sources(group)) > 1
     if why in NOT_COME:
         return _lost(group)
@@ -150,7 +150,7 @@ def _what_of(grounds: Grounds, group: Sequence[Reason]) -> str:
 
 
 def _silent(grounds: Grounds, group: Sequence[Reason], whose: str = "") -> str:
-    """Return words like `loop has not answered for 8 s`."""
+    """Return a phrase such as `loop has not answered for 8 s`."""
     silent, many = _lasting(grounds, min(each.since_ns for each in group)), len(_sources(group)) > 1
     return f"loop{'s' * many}{whose} {'have' if many else 'has'} not answered for {silent}"
 
@@ -176,7 +176,7 @@ def _down(group: Sequence[Reason]) -> str:
 
 
 def _lacks(group: Sequence[Reason], told: Collection[NodeId]) -> str:
-    """Return the clause about the lost messages of one waiter."""
+    """Return the clause about the lost messages that one waiter lacks."""
     first, many = group[0], len(group) > 1
     also = "also lacks" if first.waiter in told else "lacks"
     whose = words.listed(f"node {each.source}'s" for each in group)
@@ -197,7 +197,7 @@ def _lost(group: Sequence[Reason]) -> str:
 
 
 def _why_lost(group: Sequence[Reason]) -> str:
-    """Return ` (events[2]: the link was down)` or nothing for plain loss, and whether the message comes again."""
+    """Return ` (events[2]: the link was down)`, or nothing for random loss, and whether the message is repeated."""
     said = sorted({_cause_of_loss(each, many=len(group) > 1) for each in group} - {""})
     entry = words.entry({each.event for each in group}).strip(" ()")
     why = ": ".join(part for part in (entry, " and ".join(said)) if part)
@@ -236,7 +236,7 @@ def _cut(grounds: Grounds, group: Sequence[Reason]) -> str:
 
 
 def _divide(grounds: Grounds, group: Sequence[Reason]) -> Divide | None:
-    """Return the sides that the links of `group` divide, if any."""
+    """Return the groups of nodes that the links of `group` separate, if any."""
     return next((each for each in grounds.divides if each.edges == tuple(_edges(group))), None)
 
 

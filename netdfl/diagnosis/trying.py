@@ -1,4 +1,4 @@
-"""Trials of settings on a snapshot: when each waiting node would go on with a setting, and when without it.
+"""Trials of settings on a snapshot: when would each waiting node continue, with and without a setting.
 
 A wait ends when enough messages have come, when all missing sources are left out, or at its deadline. A node that goes
 on sends the messages that others await of it, which may end their waits. So a trial plays all waits of the fleet
@@ -26,7 +26,7 @@ LATER_NS = NEVER_NS - 1
 
 @dataclass(frozen=True, kw_only=True)
 class SettingEffect:
-    """The effects of a setting on waits, each given as (waiter, source).
+    """The effects that a setting would have on waits, each given as (waiter, source).
 
     Attributes:
         supply: returns whether the message can come with the setting; None: as without it.
@@ -42,15 +42,15 @@ ENDED = SettingEffect(supply=lambda snapshot, pair: _ended(snapshot, *pair))
 
 
 class Trials:
-    """The trials of settings on one snapshot, each made once, when it is asked for."""
+    """The trials of settings on one snapshot, each computed once, on demand."""
 
     def __init__(self, snapshot: Snapshot, changes: Mapping[str, SettingEffect]) -> None:
-        """Try `changes`, the effects by setting."""
+        """Prepare to try `changes`, the effects of each setting."""
         self.snapshot, self.changes = snapshot, changes
         self._ends: dict[str, Mapping[NodeId, int]] = {}
 
     def helps(self, setting: str, roots: Collection[NodeId], *, ended: bool = False) -> bool:
-        """Whether each of the waiting `roots` goes on sooner with `setting` than without it.
+        """Return whether each of the waiting `roots` continues sooner with `setting` than without it.
 
         With `ended`, the comparison is with a run that ends permanent stalls. If a root has more steps of its round to
         make, no node may stay stuck, for the root would meet it in a later step.
@@ -71,7 +71,7 @@ class Trials:
 
 
 def goes_on(snapshot: Snapshot, change: SettingEffect = NOTHING) -> dict[NodeId, int]:
-    """Return when each waiting node goes on with `change`; `NEVER_NS` if it never does."""
+    """Return when each waiting node continues under `change`; `NEVER_NS` if it never does."""
     waits, ends = {node: _PendingWait(wait) for node, wait in snapshot.waiting}, dict[NodeId, int]()
     behind: defaultdict[NodeId, list[NodeId]] = defaultdict(list)
     due: list[_WaitEvent] = []
@@ -97,7 +97,7 @@ _ENOUGH = -1
 
 
 class _PendingWait:
-    """A wait that has not ended: how many messages it lacks, and the missing sources."""
+    """A wait in a trial that has not ended: the number of messages it lacks, and the missing sources."""
 
     __slots__ = ("missing", "short")
 
@@ -105,7 +105,7 @@ class _PendingWait:
         self.short, self.missing = wait.short, set(wait.awaited)
 
     def take(self, source: NodeId, *, came: bool) -> bool:
-        """Take an event; return whether the wait is over then."""
+        """Process an event about `source`; return whether the wait is over then."""
         if source == _ENOUGH:
             return True
         self.short -= came
@@ -114,7 +114,7 @@ class _PendingWait:
 
 
 def _due(snapshot: Snapshot, node: NodeId, wait: WaitNow, change: SettingEffect) -> Iterator[_WaitEvent]:
-    """Yield the events of a wait, without the messages that others send once they go on."""
+    """Yield the events that can end a wait, without messages that others send once they continue."""
     if wait.short <= 0 or not (wait.awaited or wait.from_anybody):
         yield snapshot.at_ns, node, _ENOUGH, True
     if wait.deadline_ns is not None:
@@ -135,7 +135,7 @@ def _supplies(snapshot: Snapshot, node: NodeId, source: NodeId, change: SettingE
 
 
 def _supply(snapshot: Snapshot, node: NodeId, source: NodeId) -> Supply:
-    """Return whether a message can come. It can't if all its copies will be lost, however often it is sent.
+    """Return whether a message can come; it can't if all its copies will be lost.
 
     Nor does an unsent message come from a node that returns without its state, for such a node begins in a later round.
     """
@@ -148,12 +148,12 @@ def _supply(snapshot: Snapshot, node: NodeId, source: NodeId) -> Supply:
 
 
 def _ended(snapshot: Snapshot, node: NodeId, source: NodeId) -> Supply | None:
-    """Return that a source which waits itself surely sends, as in a run that ends permanent stalls."""
+    """Return that a source which itself waits will surely send, assuming that the run ends permanent stalls."""
     return Supply.SURE if _supply(snapshot, node, source) is Supply.IF_RELEASED else None
 
 
 def _comes_ns(snapshot: Snapshot, node: NodeId, wait: WaitNow, source: NodeId) -> int:
-    """Return when a sure message comes: now, or when the outages of its sender and its link are over."""
+    """Return when a certain message comes: now, or after the outages of its sender and its link."""
     return max((snapshot.at_ns, *_outages(snapshot, node, wait, source)))
 
 

@@ -1,4 +1,4 @@
-"""Checks of `wait`: settings without effect for the algorithm, and waits that can't end on this graph."""
+"""The checks of `wait`: settings without effect for the algorithm, and waits that can't end on this graph."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _LEAST_RATE = 2.0**-149
 
 
 def stale_acts(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that `stale` is only written where messages of earlier rounds are mixed by it."""
+    """Check that `stale` is set only where the algorithm can mix messages of earlier rounds."""
     if scenario.wait.stale and (found := _no_stale(scenario)):
         yield CheckFinding(("wait", "stale"), *found)
 
 
 def _no_stale(scenario: Scenario) -> tuple[str, str] | None:
-    """Return why no stale message can be mixed, and a remedy; None where one can."""
+    """Return the reason why no stale message can be mixed, and a remedy; None if one can."""
     name, graph = scenario.algorithm.kind, scenario.topology.kind
     family = scenario.algorithm.traits.family
     if family == "server":
@@ -58,13 +58,13 @@ def _no_stale(scenario: Scenario) -> tuple[str, str] | None:
 
 
 def missing_is_treated(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that `on_missing` is only written where the algorithm has a weight to reassign."""
+    """Check that `on_missing` is set only where the algorithm has a weight to reassign."""
     if scenario.wait.on_missing in ("last", "renormalise") and (found := _no_choice(scenario)):
         yield CheckFinding(("wait", "on_missing"), *found)
 
 
 def _no_choice(scenario: Scenario) -> tuple[str, str] | None:
-    """Return why the algorithm has its own treatment of a missing message, and a remedy; None where it has not."""
+    """Return the reason why the algorithm itself decides about missing messages, and a remedy; None if it does not."""
     name, how = scenario.algorithm.kind, scenario.wait.on_missing
     family = scenario.algorithm.traits.family
     if family == "server":
@@ -84,7 +84,7 @@ def _no_choice(scenario: Scenario) -> tuple[str, str] | None:
 
 
 def _scheme(scenario: Scenario) -> str:
-    """Return the scheme of gossip's messages; empty for whole vectors, or where the graph can't be drawn."""
+    """Return the compression scheme of gossip; empty for whole vectors, or if the graph can't be drawn."""
     if is_literal(scenario):
         return "literal"
     if scenario.compression is None:
@@ -93,7 +93,7 @@ def _scheme(scenario: Scenario) -> str:
 
 
 def waits_can_end(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that nodes that can't know their senders do not wait for all of them without end."""
+    """Check that nodes that can't know their senders do not wait for all of them without a deadline."""
     wait = scenario.wait
     if wait.need != "all" or wait.deadline is not None or wait.announce is not False or scenario.has_server:
         return
@@ -152,7 +152,7 @@ def in_degrees(network: Network, rounds: range) -> tuple[int, int]:
 
 
 def hardly_meant(scenario: Scenario) -> Iterator[str]:
-    """Yield a warning for each setting with a probably unintended effect, given the rounds and crashes."""
+    """Yield a warning for each setting that probably has an unintended effect."""
     name, traits = scenario.algorithm.kind, scenario.algorithm.traits
     if traits.remembers and any(event.get("state") == "lost" for event in scenario.events):
         yield (
@@ -183,7 +183,7 @@ def _rate_ends(params: Mapping[str, object], num_rounds: int) -> Iterator[str]:
 
 
 def weights_stay_one(scenario: Scenario) -> Iterator[str]:
-    """Yield a notice where push-sum on symmetric links is plain gossip under its automatic weights."""
+    """Yield a notice if push-sum on symmetric links equals plain gossip under automatic weights."""
     weights, name = scenario.topology.weights.kind, scenario.algorithm.kind
     if weights != "auto" or not is_push(scenario) or scenario.algorithm.traits.selects:
         return
