@@ -140,7 +140,8 @@ class _RemedySearch:
                 yield ALL
             return
         if not pairs:
-            yield DEADLINE  # too few could send at all: no other setting makes more of them
+            if finding.grounds.knot:
+                yield DEADLINE  # too few could send at all: no other setting makes more of them
             return
         if _in_need_of(snapshot, pairs):
             return

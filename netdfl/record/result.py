@@ -80,7 +80,7 @@ class StoredRecord(NamedTuple):
             refused=_by_sender(run, "refused"),
             mixed=_by_sender(run, "mixed_not_finite"),
             chance=_chance(run),
-            equivocal=_equivocal(run),
+            equivocal=tuple(_equivocal(run)),
         )
         return cls(observed, messages, given_up, restarts, deaths)
 

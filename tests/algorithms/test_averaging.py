@@ -54,7 +54,8 @@ def test_overlapping_push_sum_conserves_what_nodes_hold_and_what_is_in_flight() 
             flying += [Message(i, j, Kind.DATA, 0, round, 0, 0, payload) for j, payload in outbox.items()]
         late = [m for m in flying if STREAMS.uniform("late", m.src, m.dst, m.round, round) < 0.5]
         for i in x:
-            state[i], x[i] = mixing.take(state[i], x[i], Inbox([m for m in flying if m.dst == i and m not in late]))
+            inbox = Inbox([m for m in flying if m.dst == i and m not in late])
+            state[i], x[i] = mixing.take(state[i], x[i], inbox, net.view(i, round))
         flying = late
         held = sum(x.values()) + sum((vector(m, x[0]) for m in flying), torch.zeros(DIM, dtype=torch.float64))
         total_w = sum(s.weight for s in state.values()) + sum(mass(m, "w") for m in flying)

@@ -39,6 +39,7 @@ GRAPHML = """<?xml version="1.0"?>
 <graph edgedefault="undirected"><node id="0"/><node id="1"/><node id="2"/>
 <edge source="0" target="1"><data key="l">4</data></edge><edge source="1" target="2"/></graph></graphml>
 """
+SITES = GRAPHML.replace('target="2"/>', 'target="2"><data key="l">5</data></edge>')
 GML = "graph [\n node [ id 0 ]\n node [ id 1 ]\n node [ id 2 ]\n"
 GML += " edge [ source 0 target 1 latency 4 ]\n edge [ source 1 target 2 ]\n]\n"
 CONTACTS = "start_s,end_s,src,dst\n0,0.3,0,1\n0.2,0.4,1,2\n"
@@ -91,6 +92,7 @@ READERS: Mapping[str, tuple[str, str, Callable[[str], object]]] = {
     "links_from iperf": ("a.csv", "t,10.0.0.1,5,10.0.0.2,4,3,0-9,1,8\nt,10.0.0.2,5,10.0.0.1,4,3,0-9,1,9\n",
                          facts(read_table_file, values="rtt")),
     "links_from matrix": ("a.csv", "0 8\n9 0\n", facts(read_table_file, values="rtt")),
+    "underlay": ("a.graphml", SITES, lambda file: load(SCENARIO | {"underlay": {"file": file}}).underlay),
     "churn": ("a.csv", "node,leave_s,join_s\n1,0.1,0.2\n", events({"from": "0s", "to": "1s", "churn": "all"})),
     "contact_plan": ("a.csv", CONTACTS, events({"from": "0s", "to": "1s", "contact_plan": "0..2--0..2"})),
     "trace": ("a.txt", "2\n3\n5\n", events({"from": "0s", "to": "20ms", "trace": "0->1", "interval": "2ms"})),

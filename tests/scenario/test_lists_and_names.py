@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 from shlex import split
 
@@ -88,7 +89,7 @@ def test_a_commands_help_has_examples_that_parse_and_metavars_of_one_style(path:
     mine = [line for line in lines if line.startswith(f"netdfl {' '.join(path)}")]
     assert mine, f"`netdfl {' '.join(path)} --help` has no example"
     for line in mine:
-        words = split(line.partition(" | ")[0].partition(" > ")[0])[1 + len(path) :]
+        words = list(takewhile(lambda word: word not in ("|", ">"), split(line)))[1 + len(path) :]
         with command.make_context("netdfl", words):
             pass
     for parameter in command.params:

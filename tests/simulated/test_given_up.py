@@ -36,7 +36,7 @@ def test_shares_given_up_are_the_mass_that_is_missing(simulated: Callable[..., F
 def test_where_nothing_is_given_up_nothing_is_said(simulated: Callable[..., FinishedRun]) -> None:
     finished = simulated(*SETS, "delivery=acknowledged")
     assert finished.result["given_up"] == {"messages": 0, "lost": 0, "lost_weight": 0.0}
-    assert list(remarks(finished.result)) == []
+    assert not any("gave up" in said for said in remarks(finished.result))
 
 
 @pytest.mark.parametrize("answers", ["data", "ack"])

@@ -76,7 +76,7 @@ def test_they_are_said_while_the_run_goes_on(finished: FinishedRun, view: Said) 
 
 def test_the_report_lists_a_partition_and_gathers_what_changes_often(finished: FinishedRun) -> None:
     page = (finished.path / "report.html").read_text()
-    cells = re.findall(r"<td>([^<]*)</td>", page[page.index("What happened when") :])
+    cells = re.findall(r"<td[^>]*>([^<]*)</td>", page[page.index("What happened when") :])
     assert "0..1 | 2..3: state down_drop" in cells
     assert "0-&gt;1: 160 changes until 7.950 s" in cells
     (within,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page)

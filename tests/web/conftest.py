@@ -13,9 +13,9 @@ from tests.chromium import find_chromium
 Open = Callable[[str], Any]
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """A browser for all tests of this folder."""
+    """A browser for the tests of a module: while it is there no other event loop can begin in this thread."""
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     path = find_chromium()
     with api.sync_playwright() as playwright:

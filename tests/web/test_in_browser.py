@@ -19,6 +19,7 @@ from netdfl.scenario.load import load, loads
 from tests.agreeing import agreeing
 from tests.report.conftest import fabricate_run
 from tests.web.conftest import Open
+from tests.web.fitting import check_fits
 from tests.web.web_server import ask, started
 
 LOSSY = """
@@ -229,7 +230,7 @@ def test_axe_finds_no_serious_fault(folder: Path, browser: Any) -> None:
     page.set_viewport_size({"width": 400, "height": 900})
     page.emulate_media(color_scheme="dark")
     assert grave(page.evaluate("axe.run({ runOnly: ['color-contrast', 'scrollable-region-focusable'] })")) == []
-    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    check_fits(page, 400)
     page.close()
 
 
@@ -283,7 +284,7 @@ def test_a_link_opens_a_stall_at_its_beginning_where_its_nodes_stand(folder: Pat
     for node in range(8):
         stands = page.evaluate(ANGLES, f"n{node}")
         assert stands[0] == pytest.approx(stands[1], abs=1e-6)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    check_fits(page, width)
 
 
 def test_closer_goes_where_something_is_drawn_though_the_handle_is_at_the_end(folder: Path, opened: Open) -> None:
@@ -324,7 +325,7 @@ def test_one_log_of_all_nodes_is_searched(folder: Path, tmp_path: Path, opened: 
         page.get_by_role("combobox", name="level", exact=True).select_option("")
         page.locator("#find-log").fill("BEGAN")
         assert lines.all_inner_texts() == ["node 3: began\n"]
-        assert page.evaluate("document.documentElement.scrollWidth") <= 400
+        check_fits(page, 400)
 
 
 def test_classes_of_data_have_a_legend_and_a_phone_no_column_of_one_word(fabricated: Path, opened: Open) -> None:

@@ -15,6 +15,7 @@ from netdfl.running.run import run
 from netdfl.scenario.load import loads
 from tests.agreeing import agreeing
 from tests.web.conftest import Open
+from tests.web.fitting import check_fits
 from tests.web.test_in_browser import grave
 from tests.web.web_server import started
 
@@ -46,11 +47,6 @@ def address(many: Path) -> Iterator[str]:
         yield found
 
 
-def fits(page: Any, width: int) -> None:
-    """Nothing stands out to the right."""
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-
-
 @pytest.mark.parametrize("width", [1280, 400])
 def test_the_list_is_found_filtered_grouped_and_kept_in_the_address(opened: Open, address: str, width: int) -> None:
     page = opened(address)
@@ -62,7 +58,7 @@ def test_the_list_is_found_filtered_grouped_and_kept_in_the_address(opened: Open
     assert page.locator(".mark.done").count() == 4
     dates = page.locator("#list td[data-label^=date]").all_inner_texts()
     assert dates == sorted(dates, reverse=True)
-    fits(page, width)
+    check_fits(page, width)
     page.get_by_role("button", name="the next 50").click()
     page.get_by_text("51 to 100 of 124").wait_for()
     page.locator("#filter").fill("dim > 4 seed < 10 fail")
@@ -75,7 +71,7 @@ def test_the_list_is_found_filtered_grouped_and_kept_in_the_address(opened: Open
     page.get_by_role("combobox", name="group by", exact=True).select_option("task.dim")
     page.get_by_text("5 groups").wait_for()
     assert page.locator("#list tbody tr").first.inner_text().split()[-2:] == ["compare", "them"]
-    fits(page, width)
+    check_fits(page, width)
     page.reload()
     page.get_by_text("5 groups").wait_for()
     assert page.get_by_role("combobox", name="group by", exact=True).input_value() == "task.dim"
@@ -114,7 +110,7 @@ def test_runs_are_compared_by_bytes_smoothed_and_taken_home(opened: Open, addres
     with page.expect_download() as download:
         page.locator("#beside .tools").first.get_by_role("button", name="save as PNG").click()
     assert Path(download.value.path()).read_bytes()[:4] == b"\x89PNG"
-    fits(page, width)
+    check_fits(page, width)
     page.reload()
     page.get_by_text("4 runs beside each other").wait_for()
     assert page.get_by_role("combobox", name="smoothing", exact=True).input_value() == "3"
