@@ -38,7 +38,7 @@ def bar_of(plan: StudyPlan, console: Console) -> Iterator[None]:
 
 
 def _look(plan: StudyPlan, progress: Progress, over: Event) -> None:
-    """Look at the runs now and then, and a last time when the study is over."""
+    """Show the state of the study's runs in `progress` from time to time, the last time when the study is over."""
     task = progress.add_task(plan.name, total=len(plan.cells), words="")
     while True:
         last, since = over.is_set(), time.monotonic()

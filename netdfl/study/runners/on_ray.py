@@ -79,7 +79,7 @@ class RunEnd:
 
 @dataclass(frozen=True)
 class RunDeath:
-    """The run came to no end that it could tell: its process was killed, or the machine's disk is full."""
+    """The death of a run that could not report its own end: its process was killed, or the disk is full."""
 
     why: str
 
