@@ -35,7 +35,7 @@ class LocalRoundStore:
         self._kept: dict[str, Trained] = {}
 
     def solve(self, round: LocalRound, task: Task) -> StepRequests[tuple[NodeState, Update]]:
-        """Return the outcome of a local round: the stored one if there is one, else that of training now."""
+        """Return the outcome of a local round, from the store where it is kept, or else by training."""
         key = key_of(round, task)
         if key is not None and key in self._kept:
             self.recalled += 1
