@@ -259,22 +259,30 @@ class Links:
         pieces = by_rounds(list(self._by_round.of(edge))) if self._by_round else ()
         if changing or pieces:
             used = used.union(changing, *(piece.values for piece in pieces))
+        way = None if self._core is None else self._core.way(edge)
+        if self._tcp is not None and way is not None and way.links:
+            used |= {"latency"}  # of the core
         maker = Maker(self._streams, edge)
         own = list(maker.stages(base, used, pieces) if self._tcp is None else maker.tcp(base, used, self._tcp))
         if self._named:
             own = list(around(own, list(self._named.of(edge))))
         last = [Checksum(stage) for stage in own if isinstance(stage, Corrupt)]
-        path = self._between(edge, own, last, fuse if changing <= INSTANT_CHANGES and self._tcp is None else tuple)
+        fused: Fuse = fuse if changing <= INSTANT_CHANGES and self._tcp is None else tuple
+        path = self._between(edge, own, last, fused, way)
         self._paths[edge] = path
         self._values[edge] = base
         if self._overlays.on_link(edge):
             self._change(path, 0)  # a new path holds nothing, so the time does not matter
         return path
 
-    def _between(self, edge: Edge, own: Sequence[Stage], last: Sequence[LinkRule], fuse: Fuse) -> Path:
-        """Return the path: the sender's uplink, the link's stages `own`, the receiver's downlink, the stages `last`."""
+    def _between(
+        self, edge: Edge, own: Sequence[Stage], last: Sequence[LinkRule], fuse: Fuse, way: CrossedLinks | None = None
+    ) -> Path:
+        """Return the path: the sender's uplink, the link's stages `own`, the receiver's downlink, the stages `last`.
+
+        `way` are the core links that it crosses between the uplink and the downlink.
+        """
         uplink, downlink = self._node_stage(edge[0], "uplink"), self._node_stage(edge[1], "downlink")
-        way = None if self._core is None else self._core.way(edge)
         core: Sequence[SharedLink] = () if way is None else way.links
         if not core and not isinstance(uplink, SharedLink) and not isinstance(downlink, SharedLink):
             return Path(edge, fuse(own), uplink, downlink, last)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 from typing_extensions import override
@@ -19,6 +20,7 @@ from netdfl.links.rules.base import LinkEvent, Stage, StageOutcome, Transit
 from netdfl.links.rules.latency import Latency, constant
 from netdfl.links.rules.loss import Loss, LossModel
 from netdfl.links.rules.rate import Shape
+from netdfl.links.rules.tcp import TcpBehindShares, share_of_loss
 from netdfl.links.schedule.active_changes import EffectiveValue, Overlays, effective
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.sharing.capacity import SharedLink
@@ -44,6 +46,11 @@ class AnyLoss:
     def remembers(self) -> bool:
         """Whether any of the models depends on earlier messages."""
         return any(getattr(model, "remembers", True) for model in self.models)
+
+    @property
+    def stationary_loss(self) -> float:
+        """The share that is lost in the long run. Raises ValueError for a link that follows a trace."""
+        return 1 - prod(1 - share_of_loss(model) for model in self.models)
 
     def lost(self, unit: Transit) -> bool:
         """Return whether any link loses `unit`; the later links meet what the earlier ones let pass."""
@@ -72,30 +79,44 @@ class CoreDelay(Latency):
 
 @dataclass(slots=True)
 class CoreWay:
-    """The part of an edge's path that lies in the core: `links` that it shares, and stages for loss and delay."""
+    """The part of an edge's path that lies in the core: `links` that it shares, and stages for loss and delay.
+
+    Where messages go over TCP, the edge's own stage of TCP meets the loss and the delay of the core.
+    """
 
     crossed: tuple[CoreLink, ...]
     links: tuple[SharedLink, ...]
     loss: CoreLoss
     delay: CoreDelay
+    over_tcp: bool = False
     path: Path | None = None
 
     @property
     def stages(self) -> list[Stage]:
         """The stages that belong to this edge alone, in the order of a path."""
-        return [self.loss, self.delay] if self.crossed else []
+        return [self.loss, self.delay] if self.crossed and not self.over_tcp else []
 
     def note(self, path: Path) -> None:
-        """Note the path whose stage of shared links changes when the way does."""
+        """Note the path whose stages change when the way does."""
         self.path = path
+        self.tell_tcp()
+
+    def tell_tcp(self) -> None:
+        """Give the path's stage of TCP the loss and the delay of the core."""
+        for stage in self.path.stages if self.over_tcp and self.path is not None else ():
+            if isinstance(stage, TcpBehindShares):
+                stage.go_further(share_of_loss(self.loss.model), self.delay.delay.constant_ns)
 
 
 class SharedCore:
     """All core links of a fleet, with the changes in force, and the ways of the edges that are built."""
 
-    def __init__(self, underlay: Underlay, streams: Streams) -> None:
-        """Begin without changes. `streams` give each edge its luck on each core link."""
-        self._underlay, self._seed = underlay, streams.seed
+    def __init__(self, underlay: Underlay, streams: Streams, *, over_tcp: bool = False) -> None:
+        """Begin without changes. `streams` give each edge its luck on each core link.
+
+        With `over_tcp`, loss and delay in the core are what packets meet, and the model of TCP makes times of them.
+        """
+        self._underlay, self._seed, self._over_tcp = underlay, streams.seed, over_tcp
         self._numbers = {link: number for number, link in enumerate(underlay.network.links.values())}
         self._shared = {
             link: SharedLink((_THIRD, number), Shape(link.figures.rate_bps)) for link, number in self._numbers.items()
@@ -109,7 +130,7 @@ class SharedCore:
         """Return what `edge` crosses now, new each time; its owner notes the path that is made of it."""
         crossed = self._underlay.way(edge, self._routes)
         links = tuple(self._shared[link] for link in crossed)
-        way = CoreWay(crossed, links, CoreLoss(), CoreDelay(0, constant(delay=0)))
+        way = CoreWay(crossed, links, CoreLoss(), CoreDelay(0, constant(delay=0)), self._over_tcp)
         self._set(edge, way, ("loss", "latency"))
         self._built[edge] = way
         return way
@@ -122,6 +143,7 @@ class SharedCore:
             lossy = [(link, self._values[link]["loss"].value) for link in way.crossed]
             models = [part.build(self._seed_of(edge, link)) for link, part in lossy if part is not None]
             way.loss.model = AnyLoss(models) if models else None
+        way.tell_tcp()
 
     def _seed_of(self, edge: Edge, link: CoreLink) -> int:
         return Streams(self._seed).integer("link", *edge, "core", link.name)

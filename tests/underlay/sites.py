@@ -10,6 +10,7 @@ from netdfl.core.rng import Streams
 from netdfl.core.types import Kind
 from netdfl.links.channel import Links
 from netdfl.links.rules.base import Transit
+from netdfl.links.rules.tcp import default_table
 from netdfl.links.schedule.compile import compile_events
 from netdfl.links.schedule.when import Facts
 from netdfl.links.spec import LinksSpec
@@ -64,12 +65,18 @@ def arrivals(
     rules: Mapping[str, Mapping[str, Any]] | None = None,
     events: Sequence[Mapping[str, object]] = (),
     seed: int = 0,
+    *,
+    over_tcp: bool = False,
 ) -> dict[int, int | str]:
-    """When each message (at, src, dst, bytes) arrives, in ns, or why it is lost, by its place; none for one held."""
+    """When each message (at, src, dst, bytes) arrives, in ns, or why it is lost, by its place; none for one held.
+
+    With `over_tcp`, by the model of TCP.
+    """
     size = len(underlay.site_of)
     streams = Streams(seed)
     compiled = rerouted(compile_events(events, Facts(size, streams, core=underlay)), underlay)
-    links = Links(LinksSpec(rules or {}, {}, size), streams, compiled, core=SharedCore(underlay, streams))
+    core, tcp = SharedCore(underlay, streams, over_tcp=over_tcp), default_table() if over_tcp else None
+    links = Links(LinksSpec(rules or {}, {}, size), streams, compiled, tcp, core=core)
     sent = [
         (round(at * S), Transit(src, dst, Kind.DATA, n, 0, 0, nbytes))
         for n, (at, src, dst, nbytes) in enumerate(messages)

@@ -136,7 +136,10 @@ class Tcp(DelayStage):
     arrive is dropped (`dead`).
     """
 
-    __slots__ = ("_curves", "_free_ns", "_last_ns", "_table", "delay", "loss", "rate", "scales", "seed")
+    __slots__ = (
+        *("_curves", "_free_ns", "_further_loss", "_further_ns", "_last_ns", "_table"),
+        *("delay", "loss", "rate", "scales", "seed"),
+    )
     reason: ClassVar[FateReason] = FateReason("dead")
 
     def __init__(self, seed: int, table: TcpTable, loss: object, rate: object, delay: Delay) -> None:
@@ -145,12 +148,13 @@ class Tcp(DelayStage):
         self.seed = seed
         self._table = table
         self._free_ns = self._last_ns = LONG_AGO
+        self._further_loss, self._further_ns = 0.0, 0
         self.scales = {"rate": 1.0, "latency": 1.0}
         self._take({"loss": loss, "rate": rate, "latency": delay})
 
     def _take(self, values: Json) -> None:
         if "loss" in values:
-            self.loss = _share(values["loss"])
+            self.loss = share_of_loss(values["loss"])
         if "rate" in values:
             self.rate = _bits(values["rate"])
         if "latency" in values:
@@ -158,6 +162,11 @@ class Tcp(DelayStage):
         for key in self.scales:
             self.scales[key] = values.get(f"{key}_scale", self.scales[key])
         self._curves: dict[tuple[int, float], tuple[list[float], float]] = {}
+
+    def go_further(self, loss: float, delay_ns: int) -> None:
+        """Let packets meet this loss and this delay on further links of the way, beside the link's own."""
+        self._further_loss, self._further_ns = loss, delay_ns
+        self._curves = {}
 
     def advance(self, unit: Transit, now_ns: int) -> int:
         """Return the time at which the last byte of `unit` arrives, or `DROPPED`."""
@@ -171,9 +180,9 @@ class Tcp(DelayStage):
             if self.delay.quantile is None
             else int(self.delay.quantile(unit_uniform(self.seed ^ 1, unit)))
         )
-        way_ns = int(way_ns * self.scales["latency"])
+        way_ns = int(way_ns * self.scales["latency"]) + self._further_ns
         if unit.nbytes <= SEGMENT:
-            excess_ns = table.one_segment(u, self.loss, 2 * way_ns)
+            excess_ns = table.one_segment(u, self._whole_loss, 2 * way_ns)
         else:
             excess_ns = self._excess_ns(unit.nbytes, u, 2 * way_ns, rate_bps)
         if excess_ns > table.dead_ns:
@@ -182,12 +191,17 @@ class Tcp(DelayStage):
         self._last_ns = max(self._last_ns, self._free_ns + way_ns + int(excess_ns))
         return self._last_ns
 
+    @property
+    def _whole_loss(self) -> float:
+        further = self._further_loss
+        return 1 - (1 - self.loss) * (1 - further) if further else self.loss
+
     def _excess_ns(self, nbytes: int, u: float, rtt_ns: float, rate_bps: float) -> float:
         curve = self._curves.get((nbytes, rate_bps))
         if curve is None or self.delay.quantile is not None:
             if len(self._curves) >= _MOST_CURVES:
                 self._curves.clear()
-            curve = self._curves[nbytes, rate_bps] = self._table.curve(nbytes, self.loss, rtt_ns, rate_bps)
+            curve = self._curves[nbytes, rate_bps] = self._table.curve(nbytes, self._whole_loss, rtt_ns, rate_bps)
         slices, coming = curve
         return slices[bisect_right(self._table.levels, u / coming) - 1] if u < coming else math.inf
 
@@ -228,7 +242,8 @@ def on_the_line_ns(nbytes: int, rate_bps: float) -> int:
     return math.ceil(on_the_line_bytes(nbytes) * _NS_BITS / rate_bps)
 
 
-def _share(loss: object) -> float:
+def share_of_loss(loss: object) -> float:
+    """Return the mean share of packets that the model `loss` loses. Raises ValueError for a trace."""
     found = 0.0 if loss is None else getattr(loss, "probability", getattr(loss, "stationary_loss", None))
     if found is None:
         raise ValueError("the tcp model knows no loss from a trace; give a probability, or use loss_layer: message")

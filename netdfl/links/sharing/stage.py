@@ -89,7 +89,7 @@ class FairStage:
     def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
         """Queue `unit` until its turn; drop it if the queue of the first link is full."""
         first = self.links[0]
-        if first.is_full(unit.nbytes):
+        if self._is_full(first, unit):
             return (Drop(unit, QUEUE),)
         first.take(unit)
         place = _place(unit)
@@ -156,7 +156,7 @@ class FairStage:
         if copy is not None:
             flow.waiting.appendleft(copy)
             yield Hold(copy)
-        if reason is None and any(link.is_full(unit.nbytes) for link in self.links[1:]):
+        if reason is None and any(self._is_full(link, unit) for link in self.links[1:]):
             reason = QUEUE
         if reason is not None and not first:
             yield Drop(unit, reason)
@@ -170,6 +170,10 @@ class FairStage:
             self.fates[unit.name] = reason
         flow.begin(first, self._line_bytes(unit), now_ns)
         self.network.crosses(flow)
+
+    def _is_full(self, link: SharedLink, unit: Transit) -> bool:
+        """Return whether the queue of `link` has no room for `unit`; a queue of packets loses no message over TCP."""
+        return not self.over_tcp and link.is_full(unit.nbytes)
 
     def _line_bytes(self, unit: Transit) -> int:
         return on_the_line_bytes(unit.nbytes) if self.over_tcp else unit.nbytes

@@ -77,9 +77,6 @@ def core_is_carried(scenario: Scenario) -> Iterator[CheckFinding]:
         yield CheckFinding(
             ("underlay",), what, "use world: simulated, or give uplinks and downlinks in links", key=True
         )
-    elif world.loss_layer == "packet":
-        what = "the simulated world's model of TCP knows no core links"
-        yield CheckFinding(("world", "loss_layer"), what, "remove loss_layer, or the underlay")
 
 
 def sharing_notices(scenario: Scenario) -> Iterator[str]:

@@ -137,7 +137,7 @@ class SimulatedWorld:
             link_streams,
             blueprint.schedule,
             default_table() if packets else None,
-            core=None if core is None else SharedCore(core, link_streams),
+            core=None if core is None else SharedCore(core, link_streams, over_tcp=packets),
         )
         scheduled = [event for event in blueprint.schedule if event.acts_on_links and event.at_ns is not None]
         ledger = FleetLedger(self.clock, self._recorder)
