@@ -169,7 +169,11 @@ def explore(
     runs: Runs = None,
     for_: For = None,
     seed: Seed = 0,
-    jobs: Jobs = 1,
+    jobs: AtOnce = None,
+    runner: Where = "local",
+    cpus: Cpus = None,
+    gpus: Gpus = None,
+    memory: Memory = None,
     out: Found = None,
     shrink: Shrink = True,
     blind: Blind = False,
@@ -184,21 +188,25 @@ def explore(
     Examples:
         netdfl explore faults/lost_message --runs 100
         netdfl explore mine/clinics.yaml --for 10m --jobs 2
+        netdfl explore mine/clinics.yaml --runs 5000 --runner slurm
     """
     from rich.console import Console
 
     from netdfl.explore.command import explore as search
+    from netdfl.explore.elsewhere import TrialEngine
     from netdfl.explore.explore import Budget, Exploration
+    from netdfl.study.runners.catalog import choose_runner
 
-    loaded = load_scenario(scenario, sets, on)
+    loaded, chosen = load_scenario(scenario, sets, on), choose_runner(runner, jobs, cpus, gpus, memory)
     seconds = None if for_ is None else _seconds(for_)
     exploration = Exploration(
         loaded,
         seed=seed,
-        jobs=jobs,
+        jobs=chosen.jobs,
         folder=out or Path("explored") / loaded.name,
         guided=not blind,
         stop_on_error=stop_on_error,
+        engine=None if runner == "local" else TrialEngine(*chosen),
     )
     budget = Budget(400 if runs is None and seconds is None else runs, seconds)
     raise typer.Exit(search(exploration, budget, Console(), shrink=shrink))

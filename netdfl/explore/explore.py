@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import chain
@@ -17,6 +18,7 @@ from netdfl.core.errors import InputError
 from netdfl.core.files import version_of
 from netdfl.explore.acted import Acted, added
 from netdfl.explore.cause import FailureCause, find_predicates, is_raised
+from netdfl.explore.elsewhere import TrialEngine, engine_workers
 from netdfl.explore.execute import Executor, ExploredRun
 from netdfl.explore.faults import Baseline, allowed
 from netdfl.explore.journal import Journal
@@ -117,7 +119,8 @@ class Exploration:
     """One exploration of `scenario`. The same seed leads to the same search.
 
     `stop_on_error`: end when a predicate raises, instead of counting a finding. `guided`: change trials that reached
-    something new, instead of drawing each trial afresh. The scenario names the predicates.
+    something new, instead of drawing each trial afresh. The scenario names the predicates. An `engine` makes the trials
+    on other machines, and needs a `folder`; without one, `jobs` processes of this machine make them.
     """
 
     scenario: Scenario
@@ -127,6 +130,7 @@ class Exploration:
     guided: bool = True
     stop_on_error: bool = False
     executor: Executor = field(default_factory=Executor)
+    engine: TrialEngine | None = None
 
     def __post_init__(self) -> None:
         """Check by two runs that the scenario can be explored. Raises InputError."""
@@ -146,7 +150,7 @@ class Exploration:
         lines = () if journal is None else journal.read()
         known = {trial.number: (trial, ran) for trial, ran in lines if not ran.is_of_old_form}
         try:
-            with workers(self.trial_runner, self.jobs) as run_all:
+            with self._workers() as run_all:
                 self._search(search, explored, budget, known, journal, run_all, show)
         except KeyboardInterrupt:
             explored.why_stopped = "interrupted"
@@ -172,12 +176,11 @@ class Exploration:
             done: dict[int, TrialResult] = {}
             left = [trial for trial in trials if trial.number not in known]
             old = [known[trial.number][1] for trial in trials if trial.number in known]
-            for ran in chain(old, run_all(left)):
+            fresh = run_all(left) if journal is None else _kept(run_all(left), trials, journal)
+            for ran in _in_order(chain(old, fresh), first):
                 trial = trials[ran.number - first]
                 done[ran.number] = ran
                 explored.take(trial, ran)
-                if journal is not None and ran.number not in known:
-                    journal.add(trial, ran)
                 explored.reached = search.num_reached
                 show(explored)
                 if self.stop_on_error and ran.cause is not None and is_raised(ran.cause):
@@ -187,6 +190,12 @@ class Exploration:
                     return
             for trial in trials:
                 search.learn(trial, done[trial.number].features)
+
+    def _workers(self) -> AbstractContextManager[RunAll]:
+        if self.engine is None:
+            return workers(self.trial_runner, self.jobs)
+        assert self.folder is not None
+        return engine_workers(self.scenario, self.folder, self.engine)
 
     def _repeated(self) -> ExploredRun:
         """Return the run without drawn faults, after checking that two runs are equal. Raises InputError."""
@@ -207,6 +216,23 @@ class Exploration:
             "netdfl": version_of("netdfl"),
         }
         return [{"scenario": each, **rest} for each in hashes(self.scenario)]
+
+
+def _kept(results: Iterator[TrialResult], trials: Sequence[Trial], journal: Journal) -> Iterator[TrialResult]:
+    """Yield the results of a batch of `trials`, each once the journal has it."""
+    for ran in results:
+        journal.add(trials[ran.number - trials[0].number], ran)
+        yield ran
+
+
+def _in_order(results: Iterable[TrialResult], first: int) -> Iterator[TrialResult]:
+    """Yield the results of a batch by their numbers from `first` on, so that a finding's example is always the same."""
+    waiting: dict[int, TrialResult] = {}
+    for ran in results:
+        waiting[ran.number] = ran
+        while first in waiting:
+            yield waiting.pop(first)
+            first += 1
 
 
 def check_explorable(scenario: Scenario) -> None:

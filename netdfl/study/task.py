@@ -5,6 +5,7 @@ With the process that started it as a third argument, it dies with that one.
 
 from __future__ import annotations
 
+import importlib
 import os
 import resource
 import sys
@@ -34,12 +35,7 @@ def run_cell(order: CellOrder, jobs: int, manner: Manner) -> NoReturn:
         log = os.open(path_beside(path, "log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        from netdfl.study.resumable import drop_checkpoints, run_or_resume
-
-        code = run_or_resume(order.scenario, order.sets, path, jobs, manner)
-        path_beside(path, "exit").write_text(f"{code}\n", encoding="utf-8")
-        if code in FINISHED:
-            drop_checkpoints(path)
+        code = _call(order) if order.work else _run(order, jobs, manner)
     except NetdflError as error:
         print(error, file=sys.stderr)
         code = UNUSABLE if isinstance(error, InputError) else BROKE
@@ -52,6 +48,24 @@ def run_cell(order: CellOrder, jobs: int, manner: Manner) -> NoReturn:
             with suppress(OSError):
                 path_beside(path, "exit").write_text(f"{code}\n", encoding="utf-8")
         os._exit(code)
+
+
+def _run(order: CellOrder, jobs: int, manner: Manner) -> int:
+    from netdfl.study.resumable import drop_checkpoints, run_or_resume
+
+    code = run_or_resume(order.scenario, order.sets, order.path, jobs, manner)
+    path_beside(order.path, "exit").write_text(f"{code}\n", encoding="utf-8")
+    if code in FINISHED:
+        drop_checkpoints(order.path)
+    return code
+
+
+def _call(order: CellOrder) -> int:
+    """Call the function that the order names in place of a run."""
+    module, _, name = order.work.partition(":")
+    code = int(getattr(importlib.import_module(module), name)(order))
+    path_beside(order.path, "exit").write_text(f"{code}\n", encoding="utf-8")
+    return code
 
 
 def main(file: str, number: str, parent: str = "") -> NoReturn:

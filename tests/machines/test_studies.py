@@ -214,6 +214,42 @@ def test_two_studies_of_twelve_runs_at_once_though_a_machine_is_killed(cluster: 
     assert one.hashes == other.hashes == local.hashes
 
 
+EXPLORED = {
+    "schema": "netdfl/1",
+    "name": "explored",
+    "nodes": 3,
+    "rounds": 4,
+    "world": {"kind": "simulated", "compute": "10ms"},
+    "task": {"kind": "consensus", "dim": 2},
+    "algorithm": "dpsgd",
+    "topology": "ring",
+    "wait": {"for": "all", "deadline": "none"},
+    "links": {"default": {"latency": "5ms"}},
+}
+
+
+@pytest.mark.soak
+def test_an_exploration_finds_on_machines_what_it_finds_here(cluster: Any, folder: Path) -> None:
+    (folder / "explored.yaml").write_text(json.dumps(EXPLORED))
+    found = []
+    for runner in ("local", cluster.kind):
+        out = folder / runner
+        needs = [] if runner == "local" else ["--memory", "200MiB"]
+        command = [sys.executable, "-m", "netdfl", "explore", "explored.yaml", "--out", str(out), "--runs", "64"]
+        environment = dict(getattr(cluster, "environment", os.environ))
+        if cluster.kind == "ray":
+            environment["RAY_ADDRESS"] = cluster.address
+        done = subprocess.run(
+            [*command, "--runner", runner, *needs], cwd=folder, env=environment, timeout=PATIENCE_S,
+            check=False, capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.returncode == 1, done.stdout + done.stderr
+        said = done.stdout[done.stdout.index("64 runs") :].replace(str(out), "it")
+        files = [each.read_text() for each in sorted(out.glob("finding-*.yaml"))]
+        found.append((said, files, sorted((out / "runs.jsonl").read_text().splitlines())))
+    assert found[0] == found[1]
+
+
 @pytest.mark.soak
 def test_a_disk_that_is_full_ends_runs_and_the_same_command_goes_on(cluster: Any, folder: Path) -> None:
     study, ballast = Study(folder, cluster), folder / "ballast"

@@ -38,13 +38,19 @@ USUAL = RunNeeds()
 
 @dataclass(frozen=True)
 class CellOrder:
-    """A run to be made: scenario file, overrides, run directory, world, and estimated cost in CPU seconds."""
+    """A run to be made: scenario file, overrides, run directory, world, and estimated cost in CPU seconds.
+
+    `work` names a function, `module:callable`, that is called in place of the run. It takes this order, leaves files in
+    `path`, which it makes, and returns an exit code; `argument` is a text for it.
+    """
 
     scenario: Path
     sets: tuple[str, ...]
     path: Path
     world: str
     cost_s: float = 0.0
+    work: str = ""
+    argument: str = ""
 
 
 @dataclass(frozen=True)
@@ -69,7 +75,7 @@ class StudyOrder:
         """Read an order that `to_json` wrote."""
         data = json.loads(text)
         cells = [
-            CellOrder(Path(c["scenario"]), tuple(c["sets"]), Path(c["path"]), c["world"], c["cost_s"])
+            CellOrder(**c | {"scenario": Path(c["scenario"]), "sets": tuple(c["sets"]), "path": Path(c["path"])})
             for c in data["cells"]
         ]
         return cls(cells, data["jobs"], data["manner"], data["until"], RunNeeds(**data["needs"]))

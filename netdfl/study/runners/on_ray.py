@@ -44,6 +44,8 @@ class PackedRun:
     world: str
     manner: Manner
     data: Mapping[str, list[Any]] = field(default_factory=dict)
+    work: str = ""
+    argument: str = ""
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,8 @@ def make_here(packed: PackedRun) -> Iterator[RunMessage]:
         unpack(packed.files, folder / "scenario")
         run = folder / "runs" / "run"
         run.parent.mkdir()
-        order = StudyOrder([CellOrder(folder / "scenario" / SCENARIO, (), run, packed.world)], 0, packed.manner)
+        file, called = folder / "scenario" / SCENARIO, (packed.work, packed.argument)
+        order = StudyOrder([CellOrder(file, (), run, packed.world, 0.0, *called)], 0, packed.manner)
         (folder / "order.json").write_text(order.to_json(), encoding="utf-8")
         process = subprocess.Popen(
             [sys.executable, "-m", "netdfl.study.task", str(folder / "order.json"), "0", str(os.getpid())],

@@ -147,7 +147,8 @@ class RayStudy:
     def _send(self, sent: _RunTask) -> None:
         needs = self._order.needs
         options = {"num_cpus": needs.cpus, "num_gpus": needs.gpus, "memory": needs.memory_nbytes}
-        packed = PackedRun(pack(sent.scenario), sent.cell.world, self._order.manner, self._data_of(sent.scenario))
+        cell, data = sent.cell, self._data_of(sent.scenario)
+        packed = PackedRun(pack(sent.scenario), cell.world, self._order.manner, data, cell.work, cell.argument)
         task = _ray("").remote(make_run).options(
             num_returns="streaming", max_retries=0, **_elsewhere(sent.tried, needs.cpus), **options
         )  # fmt: skip

@@ -1,0 +1,105 @@
+"""The running of trials by a study's runner, on the machines of a cluster.
+
+A batch of trials is cut into parts of a fixed size, and each part is one task of the engine. The parts end in any
+order: the search takes results by their numbers, so it is the same whoever makes the trials. Findings are shrunk on
+this machine.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from netdfl.core.errors import RunError
+from netdfl.core.files import write_whole, writing
+from netdfl.explore.cause import find_predicates
+from netdfl.explore.execute import Executor
+from netdfl.explore.pool import RunAll, TrialResult, TrialRunner
+from netdfl.explore.trial import Trial
+from netdfl.scenario.load import load
+from netdfl.scenario.loading.resolved import to_yaml
+from netdfl.scenario.model.schema import Scenario
+from netdfl.study.runners.base import CellOrder, RunNeeds, Runner, StudyOrder, path_beside
+
+PART = 8
+"""Number of trials of a task: a quarter of a batch of the search."""
+EXPLORED, TRIALS, RESULTS = "explored.yaml", "trials", "results.json"
+_TRIALS, _RESULTS = TypeAdapter(list[Trial]), TypeAdapter(list[TrialResult])
+
+
+@dataclass(frozen=True)
+class TrialEngine:
+    """An engine for trials: a factory of runners, the most tasks at a time (0: as many as have room), their needs."""
+
+    make: Callable[[], Runner]
+    jobs: int
+    needs: RunNeeds
+
+
+@contextmanager
+def engine_workers(scenario: Scenario, folder: Path, engine: TrialEngine) -> Iterator[RunAll]:
+    """Yield a function that runs trials of `scenario` on an engine, in any order.
+
+    Files pass through `folder`, which is the exploration's own. Raises RunError for a task that never came to its end.
+    """
+    place = folder / TRIALS
+
+    def run_all(trials: Sequence[Trial]) -> Iterator[TrialResult]:
+        parts = [trials[first : first + PART] for first in range(0, len(trials), PART)]
+        if not parts:
+            return
+        orders = [_order(folder, place, scenario.world.kind, part) for part in parts]
+        yield from _run(engine, orders)
+
+    with writing(folder, RunError):
+        write_whole(folder / EXPLORED, to_yaml(scenario).encode())
+        place.mkdir(exist_ok=True)
+    try:
+        yield run_all
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _order(folder: Path, place: Path, world: str, part: Sequence[Trial]) -> CellOrder:
+    work, argument = f"{__name__}:{run_trials.__name__}", _TRIALS.dump_json(list(part)).decode()
+    path = (place / f"{part[0].number}").absolute()
+    return CellOrder((folder / EXPLORED).absolute(), (), path, world, work=work, argument=argument)
+
+
+def _run(engine: TrialEngine, orders: Sequence[CellOrder]) -> Iterator[TrialResult]:
+    """Yield the results of all orders. Raises RunError if one is missing."""
+    runner, missing = engine.make(), {order.path for order in orders}
+    try:
+        runner.start(StudyOrder(orders, engine.jobs or len(orders), needs=engine.needs))
+        for path, code in runner.ended():
+            missing.discard(path)
+            yield from _results(path, code)
+    except BaseException:
+        runner.stop()
+        raise
+    for path in missing:
+        yield from _results(path, None)
+
+
+def _results(path: Path, code: int | None) -> Sequence[TrialResult]:
+    if code == 0:
+        return _RESULTS.validate_json((path / RESULTS).read_bytes())
+    log = path_beside(path, "log")
+    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() if log.exists() else []
+    why = lines[-1] if lines else "its task never told its end"
+    raise RunError(f"trials {path.name} and those behind it were not made: {why}; what was found is kept")
+
+
+def run_trials(order: CellOrder) -> int:
+    """Run the trials of an order on this machine, and write their results to the directory that it names."""
+    scenario = load(order.scenario, order.sets)
+    trial_runner = TrialRunner(scenario, find_predicates(scenario), Executor())
+    results = [trial_runner.run(trial) for trial in _TRIALS.validate_json(order.argument)]
+    order.path.mkdir(parents=True, exist_ok=True)
+    write_whole(order.path / RESULTS, _RESULTS.dump_json(results))
+    return 0
