@@ -20,6 +20,7 @@ from netdfl.links.spec import LinksSpec
 from netdfl.testing.transports import data_message, vector_payload
 from netdfl.transport.base import Ledger
 from netdfl.transport.emulated.transport import EmulatedTransport
+from netdfl.transport.grpc.options import GrpcOptions
 from netdfl.transport.shared_memory.memory import SharedMemory
 from tests.transport.grpc_fleet import OPTIONS, connect, make
 
@@ -39,14 +40,16 @@ async def emulated_fleet(
     entries: Sequence[Mapping[str, Any]] = (),
     measure: Any = lambda *_: None,
     memory: SharedMemory | None = None,
+    options: GrpcOptions = OPTIONS,
+    clock: RealClock | None = None,
 ) -> AsyncIterator[Sequence[EmulatedTransport]]:
-    """`num_nodes` connected transports with the links of `block` above gRPC."""
-    clock = RealClock()
+    """`num_nodes` connected transports with the links of `block` above gRPC; the fleet's time begins with the block."""
+    clock = clock or RealClock()
     events = compile_events(entries, Facts(num_nodes, STREAMS))
     transports = [
         EmulatedTransport(
             node,
-            lambda inner, node=node: make(node, inner, options=OPTIONS, clock=clock, memory=memory),
+            lambda inner, node=node: make(node, inner, options=options, clock=clock, memory=memory),
             links_of(block or {}, events, num_nodes),
             events,
             clock=clock,
