@@ -1,13 +1,29 @@
 """The suite of worlds in containers, each of which costs more than the process in it.
 
 Rarely is what the supervisor does alike wherever nodes are, and what `test_containers.py` does to a fleet as well.
+`crash_is_no_death` has a node that returns with its state; what its messages weigh then is for `tests.soak.in_full`.
 """
 
 from __future__ import annotations
 
 from netdfl.testing.world_ends import interrupt
-from netdfl.testing.world_faults import crash_of_the_server, kill_of_a_node, stall_named_and_ended, stall_skipped
+from netdfl.testing.world_faults import (
+    crash_and_return_with_kept_state,
+    crash_and_return_with_lost_state,
+    crash_of_the_server,
+    kill_of_a_node,
+    stall_named_and_ended,
+    stall_skipped,
+)
 from tests.suite_of_worlds import suite_of
 
-RARELY = (crash_of_the_server, kill_of_a_node, stall_named_and_ended, stall_skipped, interrupt)
+RARELY = (
+    crash_and_return_with_kept_state,
+    crash_and_return_with_lost_state,
+    crash_of_the_server,
+    kill_of_a_node,
+    stall_named_and_ended,
+    stall_skipped,
+    interrupt,
+)
 bench, test_conformance = suite_of("containers", RARELY)

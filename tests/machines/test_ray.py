@@ -51,7 +51,9 @@ def test_on_a_cluster_the_numbers_are_those_of_every_world(cluster: Cluster, tmp
     assert len(ours.result["links"]["network"]) == 6
 
 
-@pytest.mark.parametrize("tls", [False, True], ids=["plain text", "TLS"])
+@pytest.mark.parametrize(
+    "tls", [False, pytest.param(True, marks=pytest.mark.soak)], ids=["plain text", "TLS"]
+)  # in containers CI has it at TLS
 def test_strangers_change_nothing_and_learn_nothing(cluster: Cluster, tls: bool, tmp_path: Path) -> None:
     attacked(cluster, tmp_path / "run", "gossip", *STRANGERS, tls=tls)
 

@@ -180,6 +180,7 @@ def test_a_run_whose_worker_is_killed_is_made_elsewhere_and_all_are_those_of_thi
     assert study.hashes == local.hashes
 
 
+@pytest.mark.parametrize("cluster", ["slurm", pytest.param("ray", marks=pytest.mark.soak)], indirect=True)
 def test_ctrl_c_leaves_nothing_behind_and_the_same_command_goes_on(cluster: Any, folder: Path) -> None:
     study = Study(folder, cluster)
     study.gate.touch()

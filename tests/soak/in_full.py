@@ -9,12 +9,17 @@ from random import Random
 from tests.soak.tally import ROOT, main
 
 SAMPLED = (
+    "tests/containers/test_containers.py",
     "tests/containers/test_suite_in_containers.py",
+    "tests/hostile/test_members_in_processes.py",
     "tests/hostile/test_table.py",
     "tests/worlds/test_suite_in_threads.py",
     "tests/machines/test_ray.py",
+    "tests/machines/test_studies.py",
     "tests/study/test_reproduce.py",
     "tests/report/test_hostile_run.py",
+    "tests/scenarios/test_found.py",
+    "tests/transport/test_large.py",
 )
 
 

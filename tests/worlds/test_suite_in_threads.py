@@ -50,7 +50,13 @@ APART = TestedWorld(
     Options(world={**WORLD.options.world, "apart": True}),
     WORLD.differs,
 )
-ACROSS = (quickstart, same_numbers_as_simulated, whole_record, crash_and_return_with_lost_state, crash_of_the_server)
+ACROSS = [
+    quickstart,
+    same_numbers_as_simulated,
+    whole_record,
+    pytest.param(crash_and_return_with_lost_state, marks=pytest.mark.soak),
+    crash_of_the_server,
+]
 """What shows that nodes go on as they should that share neither disk nor clock with their supervisor."""
 RARELY = (
     crash_and_return_with_kept_state,
