@@ -26,6 +26,8 @@ Pair: TypeAlias = Annotated[list[NodeField], Field(min_length=2, max_length=2)]
 Named: TypeAlias = dict[str, list[NodeField]]
 """Sets of nodes by name."""
 Place: TypeAlias = Annotated[list[Annotated[float, Field(ge=-1e6, le=1e6)]], Field(min_length=2, max_length=2)]
+MOST_SITES = 20_000
+MOST_CORE_LINKS = 200_000
 OPEN = ConfigDict(extra="allow")
 """Configuration of a form that may have more fields than are read."""
 
@@ -44,6 +46,46 @@ class GraphForm(TypedDict):
     groups: NotRequired[Named]
     sites: NotRequired[Named]
     places: NotRequired[list[Place | None] | None]
+
+
+SiteNumber: TypeAlias = Annotated[int, Field(strict=True, ge=0, lt=MOST_SITES)]
+LinkNumber: TypeAlias = Annotated[int, Field(strict=True, ge=0, lt=MOST_CORE_LINKS)]
+
+
+@with_config(OPEN)
+class CoreLinkForm(TypedDict):
+    """The form of a core link in `underlay.json`, one direction: numbers of its sites, and its figures before events.
+
+    `rate_bps` is None for an unlimited rate. `down_s` has the times of its cuts, each with its end (None: for good).
+    """
+
+    src: SiteNumber
+    dst: SiteNumber
+    rate_bps: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None
+    latency_s: Annotated[float, Field(ge=0, le=MOST_S)]
+    loss: Annotated[float, Field(ge=0, le=1)]
+    down_s: NotRequired[list[Annotated[list[Seconds | None], Field(min_length=2, max_length=2)]]]
+
+
+@with_config(OPEN)
+class RoutesForm(TypedDict):
+    """The form of the routes from a time on in `underlay.json`: for two sites, the numbers of the core links between.
+
+    A way is `[source, destination, [core links in order]]`.
+    """
+
+    since_s: Seconds
+    ways: list[tuple[SiteNumber, SiteNumber, list[LinkNumber]]]
+
+
+@with_config(OPEN)
+class UnderlayForm(TypedDict):
+    """The form of `underlay.json`: sites by name, the number of each node's site, core links, and routes over time."""
+
+    sites: Annotated[list[str], Field(min_length=1, max_length=MOST_SITES)]
+    site_of: list[SiteNumber]
+    links: Annotated[list[CoreLinkForm], Field(max_length=MOST_CORE_LINKS)]
+    routes: Annotated[list[RoutesForm], Field(min_length=1)]
 
 
 @with_config(ConfigDict(extra="ignore"))
@@ -98,6 +140,19 @@ def _rectangular(partition: PartitionForm) -> PartitionForm:
     return partition
 
 
+def _numbered(underlay: UnderlayForm) -> UnderlayForm:
+    num_sites, num_links = len(underlay["sites"]), len(underlay["links"])
+    ways = [way for routes in underlay["routes"] for way in routes["ways"]]
+    ends = [end for link in underlay["links"] for end in (link["src"], link["dst"])]
+    sites = [*underlay["site_of"], *ends, *(site for way in ways for site in way[:2])]
+    if max(sites, default=0) >= num_sites:
+        raise ValueError(f"site {max(sites)} is none of {num_sites}")
+    if (most := max((link for *_, way in ways for link in way), default=-1)) >= num_links:
+        raise ValueError(f"core link {most} is none of {num_links}")
+    return underlay
+
+
+UNDERLAY: TypeAdapter[UnderlayForm] = TypeAdapter(Annotated[UnderlayForm, AfterValidator(_numbered)])
 GRAPH: TypeAdapter[GraphForm] = TypeAdapter(Annotated[GraphForm, AfterValidator(_within)])
 SIZE: TypeAdapter[SizeForm] = TypeAdapter(SizeForm)
 PARTITION: TypeAdapter[PartitionForm] = TypeAdapter(Annotated[PartitionForm, AfterValidator(_rectangular)])

@@ -15,7 +15,19 @@ from netdfl.core.files import check_plain, read_plain
 from netdfl.core.installing import pip_install
 from netdfl.record.database import COUNTED, MOST_NODES, TABLES, TOTALS, connect, most_memory, view
 from netdfl.record.directory import EVENTS
-from netdfl.record.forms import FLEET, GRAPH, PARTITION, RESULT, SIZE, FleetForm, GraphForm, PartitionForm, read_form
+from netdfl.record.forms import (
+    FLEET,
+    GRAPH,
+    PARTITION,
+    RESULT,
+    SIZE,
+    UNDERLAY,
+    FleetForm,
+    GraphForm,
+    PartitionForm,
+    UnderlayForm,
+    read_form,
+)
 from netdfl.record.sampling import EVERYTHING, SAMPLING, SAMPLING_FORM, Sampling
 from netdfl.record.scheduled import ScheduledChange, put_scheduled, put_script, read_script
 from netdfl.record.segments import pieces, roll_up, size
@@ -279,6 +291,11 @@ class Run:
         None if absent.
         """
         return read_form(self.path / "graph.json", GRAPH)
+
+    @property
+    def underlay(self) -> UnderlayForm | None:
+        """The contents of `underlay.json`: sites, core links, routes; None without an underlay."""
+        return read_form(self.path / "underlay.json", UNDERLAY)
 
     @property
     def num_nodes(self) -> int:

@@ -22,6 +22,7 @@ from netdfl.record.directory import RunDirectory
 from netdfl.record.forms import read_form
 from netdfl.record.run import Run
 from netdfl.record.sampling import ALL, SAMPLING
+from netdfl.running.underlay_file import underlay_form
 from netdfl.scenario.build import build_network
 from netdfl.scenario.loading.document import Document, parse
 from netdfl.scenario.loading.resolved import to_yaml
@@ -61,6 +62,8 @@ def prepare(scenario: Scenario, directory: RunDirectory) -> None:
             "places": _places(scenario),
         },
     )
+    if (underlay := underlay_form(scenario)) is not None:
+        directory.write_json("underlay.json", underlay)
 
 
 def _places(scenario: Scenario) -> list[list[float] | None] | None:

@@ -97,8 +97,7 @@ def drawn(build: Callable[[Scenario], T], scenario: Scenario) -> T | None:
 def compile_schedule(scenario: Scenario) -> list[CompiledEvent]:
     """Return the scripted events as a flat, sorted list. Raises ScheduleError that names every wrong entry."""
     underlay = build_underlay(scenario)
-    facts = Facts(scenario.num_nodes, Streams(scenario.seed), scenario.groups, rounds=scenario.rounds, core=underlay)
-    events = compile_events(scenario.events, facts)
+    events = compile_as_written(scenario, underlay)
     if underlay is None:
         return events
     try:
@@ -106,6 +105,12 @@ def compile_schedule(scenario: Scenario) -> list[CompiledEvent]:
     except ValueError as exc:
         index, _, what = str(exc).removeprefix("events[").partition("]: ")
         raise ScheduleError([(int(index), what)]) from exc
+
+
+def compile_as_written(scenario: Scenario, underlay: Underlay | None) -> list[CompiledEvent]:
+    """Return the scripted events as if routes stayed as they are. Raises ScheduleError that names every wrong entry."""
+    facts = Facts(scenario.num_nodes, Streams(scenario.seed), scenario.groups, rounds=scenario.rounds, core=underlay)
+    return compile_events(scenario.events, facts)
 
 
 def build_underlay(scenario: Scenario) -> Underlay | None:

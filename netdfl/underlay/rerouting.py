@@ -49,6 +49,14 @@ def rerouted(events: Sequence[CompiledEvent], underlay: Underlay) -> list[Compil
     return sorted(found, key=lambda event: event.order)
 
 
+def cut_times(events: Sequence[CompiledEvent]) -> list[tuple[str, int, int | None]]:
+    """Return the core links that are cut by time: the name as written, begin and end in ns (None: for good).
+
+    `events` are those before `rerouted`, which has the cuts of edges in place of these.
+    """
+    return [(cut.event.core, cut.start, cut.end) for cut in _cuts(events) if cut.event.at_round is None]
+
+
 def _cuts(events: Sequence[CompiledEvent]) -> Iterator[_Cut]:
     of_cuts = [event for event in events if event.entry == "cut"]
     for place, event in enumerate(of_cuts):

@@ -62,6 +62,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("seen")
     run(loads(agreeing("lossy", 6, 12, LOSSY, compute="10ms")), out=root / "lossy")
     run(load("scenarios/faults/lost_message.yaml", on="simulated"), out=root / "stalled")
+    run(load("scenarios/studies/shared_core.yaml", ["rounds=8"]), out=root / "core")
     evil = root / "evil"
     shutil.copytree(root / "stalled", evil)
     (evil / "logs").mkdir()
@@ -113,6 +114,31 @@ def test_the_handle_sets_the_moment_and_the_counts_are_those_of_the_store(folder
         page.locator("#handle").fill(str(place))
         assert told(page.inner_text("#counts")) == counts(found, moments[place])
     assert counts(found, moments[155])["lost"] > 0
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_the_underlay_says_of_a_core_link_who_shares_it_how_full_and_whether_cut(
+    folder: Path, opened: Open, width: int
+) -> None:
+    page, found = opened(file_of(folder, "core")), open_run(folder / "core").result["time"]["bottleneck"]
+    page.set_viewport_size({"width": width, "height": 900})
+    said = page.locator("#core-link")
+    shared = f"shared by {found['links']} links of nodes"
+    assert f"{found['link']}: the bottleneck of the run; 100 Mbit/s, 3 ms;" in said.inner_text()
+    assert shared in said.inner_text()
+    last = page.evaluate("JSON.parse(document.getElementById('data').textContent).frame.moments.at(-1)")
+    for at_s, words in ((2.2, "cut at this moment"), (0.15, "of its rate in use at ")):
+        page.locator("#handle").fill(str(round(at_s / last * 300)))
+        said.filter(has_text=words).wait_for(timeout=20_000)
+    assert float(re.findall(r"([\d.]+)% of its rate", said.inner_text())[0]) > 95
+    page.locator("#underlay select").select_option(label="berlin->paris")
+    assert said.inner_text().startswith("berlin->paris: 200 Mbit/s, 6 ms;")
+    assert page.locator("#underlay circle").count() == 5
+    check_fits(page, width)
+
+
+def test_a_run_without_an_underlay_has_none_on_its_page(folder: Path, opened: Open) -> None:
+    assert opened(file_of(folder, "lossy")).locator("#underlay").is_hidden()
 
 
 def test_a_link_that_is_clicked_says_what_it_lost(folder: Path, opened: Open) -> None:

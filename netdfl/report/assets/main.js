@@ -11,12 +11,13 @@ import { keepState } from "./kept.js";
 import { stalls } from "./stalls.js";
 import { tables } from "./tables.js";
 import { timebar } from "./timebar.js";
+import { underlay } from "./underlay.js";
 
 const app = /** @type {HTMLElement} */ (document.getElementById("app"));
 const within = JSON.parse(document.getElementById("data")?.textContent || "null");
 app.hidden = true;  // until there is something to show
 on(["data"], () => { app.hidden = false; });
-app.append(timebar(), stalls(), fleet(), charts(), lanes(), ...more(), logs());
+app.append(timebar(), stalls(), fleet(), underlay(), charts(), lanes(), ...more(), logs());
 tables();
 if (within?.many && app.dataset.live) wayBack(app.dataset.live);
 keepState();

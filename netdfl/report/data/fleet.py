@@ -92,6 +92,11 @@ def place_nodes(nodes: Sequence[int], edges: Edges, graph: GraphForm | None) -> 
     return _springs(count, [(place[edge[0]], place[edge[1]]) for edge in edges if edge[0] != edge[1]]), ""
 
 
+def place_sites(count: int, edges: Sequence[tuple[int, int]]) -> Floats:
+    """Return positions of sites in a square from -1 to 1: joined ones near each other, by number in a large network."""
+    return _disc(count) if count > MOST_FORCES else _circle(count) if count <= 3 else _springs(count, edges)
+
+
 def _geography(nodes: Sequence[int], where: Sequence[Sequence[float] | None], edges: Edges) -> Floats:
     """Return positions as on a map, north up; a node without a place is put among its neighbors."""
     rows = {node: row for row, node in enumerate(nodes)}

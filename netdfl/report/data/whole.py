@@ -16,6 +16,7 @@ from netdfl.report.data.head import head
 from netdfl.report.data.sections import SECTIONS
 from netdfl.report.data.stalled import stalls
 from netdfl.report.data.traffic import count_by_moment, links, messages, rules
+from netdfl.report.data.underlay import underlay
 
 SCHEMA = "netdfl/page/1"
 MOST_CLIENTS = 500
@@ -63,6 +64,7 @@ def _parts(run: Run, frame: Frame, made: Made) -> dict[str, tuple[Callable[[], o
         "by_node": (lambda: node_matrices(run, frame), {}),
         "time_by_node": (lambda: time_by_node(run, frame), None),
         "round_times": (lambda: _round_times(run), None),
+        "underlay": (lambda: underlay(run, frame), None),
         "links": (lambda: links(run), none | {"sent": [], "nbytes": [], "total": 0}),
         "messages": (lambda: messages(run, frame), none | {"every": 1, "total": 0}),
         "bands": (lambda: bands(run), []),

@@ -15,6 +15,7 @@ from netdfl.core.types import Array, Payload
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.scenario.build import bounds_of, build_network, compile_schedule, is_push, scheme_of
 from netdfl.scenario.checks.compression import warnings
+from netdfl.scenario.explain.core_links import CoreLinkFacts, core_links
 from netdfl.scenario.explain.link_rules import link_rules
 from netdfl.scenario.explain.memory import counts_all, vectors_kept
 from netdfl.scenario.model.network import CompressionPart
@@ -148,6 +149,7 @@ class Explanation:
     events: Sequence[CompiledEvent]
     bounds: MemoryBounds
     notes: Sequence[str] = ()
+    core_links: Sequence[CoreLinkFacts] = ()
 
     def to_json(self) -> dict[str, object]:
         """Return the explanation as plain values for JSON."""
@@ -169,6 +171,7 @@ class Explanation:
             "record": scenario.record.model_dump(),
             "compression": self.compression and asdict(self.compression),
             "links": self.links,
+            "core_links": [asdict(link) for link in self.core_links],
             "data": self.data and asdict(self.data),
             "notes": list(self.notes),
             "events": [event.to_json() for event in self.events],
@@ -196,19 +199,21 @@ def explain(scenario: Scenario) -> Explanation:
     network = build_network(scenario)
     rounds = range(min(_ROUNDS, scenario.rounds) if network.varies else 1)
     task = _task(scenario)
+    traffic = _traffic(scenario, network, rounds, task)
     labels, notes = _labels(scenario)
     return Explanation(
         scenario,
         _graph(scenario, network),
         _weights(scenario, network, rounds),
         task,
-        _traffic(scenario, network, rounds, task),
+        traffic,
         _compression(scenario, network, task),
         link_rules(scenario, network),
         labels,
         compile_schedule(scenario),
         bounds_of(scenario, network, task.parameters),
         notes,
+        core_links(scenario, network, traffic.message_bytes),
     )
 
 

@@ -15,6 +15,7 @@ from netdfl.core.units import format_bytes, format_time
 from netdfl.links.rules.figures import say
 from netdfl.links.schedule.changes import link_changes
 from netdfl.links.schedule.events import CompiledEvent, name_change, name_place
+from netdfl.scenario.explain.core_links import SECOND, CoreLinkFacts
 from netdfl.scenario.explain.explain import (
     CompressionFacts,
     Explanation,
@@ -29,6 +30,7 @@ from netdfl.topology.graph import count_words, redrawn_words
 
 _SHADES = " ░▒▓█"
 _MOST_ROWS = 40
+_MOST_NAMED = 4
 
 
 def show(found: Explanation, console: Console) -> None:
@@ -37,6 +39,9 @@ def show(found: Explanation, console: Console) -> None:
     if found.links:
         title, columns = "rules of links, in the long run", ("of", "links", "what", "rule", "comes to", "by")
         console.print(_table(title, columns, list(map(_link_row, found.links))))
+    if found.core_links:
+        columns = ("core link", "rate", "latency", "loss", "links that cross it", "a round takes at least")
+        console.print(_table("core links, the longest first", columns, list(map(_core_row, found.core_links))))
     if found.data is not None:
         console.print(_labels(found.data))
     if found.events:
@@ -155,6 +160,15 @@ def _link_row(rule: Mapping[str, Any]) -> tuple[str, ...]:
     by = "links" if rule["event"] is None else f"events[{rule['event']}]"
     links = "" if rule["links"] is None else str(rule["links"])
     return rule["of"], links, rule["key"], rule["rule"], say(rule["figures"]), by
+
+
+def _core_row(link: CoreLinkFacts) -> tuple[str, ...]:
+    rate = "unlimited" if link.rate_bps is None else f"{link.rate_bps / 1e6:g} Mbit/s"
+    named = ", ".join(f"{src}->{dst}" for src, dst in link.crossed_by[:_MOST_NAMED])
+    left = f" and {link.links - _MOST_NAMED} more" if link.links > _MOST_NAMED else ""
+    who = f"{link.links}: {named}{left}" if link.links else "none"
+    takes = "" if link.seconds_a_round is None else f"{link.seconds_a_round:.3g} s"
+    return link.name, rate, format_time(round(link.latency_s * SECOND)), f"{link.loss:g}", who, takes
 
 
 def _labels(data: LabelTable) -> Table:
