@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
-from xml.etree.ElementTree import Element, fromstring, iterparse
 
 from netdfl.core.tables import lazy_module
 
 if TYPE_CHECKING:
+    from xml.etree import ElementTree
+
     import networkx as nx
 else:
-    nx = lazy_module("networkx")
+    ElementTree, nx = lazy_module("xml.etree.ElementTree"), lazy_module("networkx")
 
 ROOT = "network"
 """The name of the root element, which tells the format from GraphML."""
@@ -21,7 +22,7 @@ _FORM = "expected networkStructure with nodes and links, each link with source a
 
 def root_of(text: bytes) -> str:
     """Return the name of an XML text's root element, without its namespace. Raises SyntaxError for no XML."""
-    _, element = next(iterparse(BytesIO(text), ["start"]))
+    _, element = next(ElementTree.iterparse(BytesIO(text), ["start"]))
     return _plain(element.tag)
 
 
@@ -32,7 +33,7 @@ def read_sndlib(file: str, text: bytes) -> Any:
     where one is installed. Of modules that could be installed nothing is taken: `MODULES` of the graph counts the links
     with nothing else. Raises ValueError for other contents, SyntaxError for no XML.
     """
-    structure = _child(fromstring(text), "networkStructure")
+    structure = _child(ElementTree.fromstring(text), "networkStructure")
     nodes, links = _child(structure, "nodes"), _child(structure, "links")
     if nodes is None or links is None:
         raise ValueError(f"{file} is no network of SNDlib: {_FORM}")
@@ -62,7 +63,7 @@ def modules_words(file: str, graph: Any) -> list[str]:
     return [f"{file}: {what}"] if bare else []
 
 
-def _installed(file: str, link: Element) -> str:
+def _installed(file: str, link: ElementTree.Element) -> str:
     """Return the installed capacity of a link; empty where there is none, or 0. Raises ValueError."""
     capacity = _text(_child(link, "preInstalledModule"), "capacity")
     try:
@@ -72,18 +73,18 @@ def _installed(file: str, link: Element) -> str:
         raise ValueError(f"{file}: link {link.get('id', '')}: {what}; write it in the unit of rate_unit") from exc
 
 
-def _place(node: Element) -> dict[str, str]:
+def _place(node: ElementTree.Element) -> dict[str, str]:
     found = _child(node, "coordinates")
     places = {"Longitude": _text(found, "x"), "Latitude": _text(found, "y")}
     return {name: text for name, text in places.items() if text}
 
 
-def _child(element: Element | None, name: str) -> Element | None:
+def _child(element: ElementTree.Element | None, name: str) -> ElementTree.Element | None:
     """Return the first child of a name, whatever its namespace."""
     return next((each for each in (element if element is not None else ()) if _plain(each.tag) == name), None)
 
 
-def _text(element: Element | None, name: str) -> str:
+def _text(element: ElementTree.Element | None, name: str) -> str:
     found = _child(element, name)
     return "" if found is None else (found.text or "").strip()
 

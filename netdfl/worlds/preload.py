@@ -12,6 +12,9 @@ MODULES = (
     "xxhash",
     "uvloop",
     "google.protobuf",
+    "netdfl.core.noticed",
+    "netdfl.core.process",
+    "netdfl.core.versions",
     "netdfl.host.blueprint",
     "netdfl.host.plan",
     "netdfl.host.judging",
@@ -19,12 +22,20 @@ MODULES = (
     "netdfl.host.network",
     "netdfl.host.apart",
     "netdfl.links.schedule.returns",
+    "netdfl.training.service",
     "netdfl.transport.grpc.chunks",
+    "netdfl.transport.grpc.receipts",
     "netdfl.transport.control.codec",
+    "netdfl.transport.security.callers",
+    "netdfl.transport.security.departures",
     "netdfl.transport.security.identity",
+    "netdfl.transport.security.secret",
+    "netdfl.transport.shared_memory.buffers",
+    "netdfl.transport.v1.meeting_pb2",
     "netdfl.algorithms.parts",
     "netdfl.record.store",
     "netdfl.transport.wire",
+    "numpy.ctypeslib",  # for what safetensors writes
 )
 
 
