@@ -52,6 +52,7 @@ def fedsynsam(
     beta: Interpolation = 0.9,
     synthetic_batch: PositiveInt = 128,
     distil_optimizer: Literal["sgd", "adam"] = "adam",
+    blend: Literal["ascent", "both"] = "ascent",
     distillation: Distillation = Distillation(),
     sgd: Sgd = Sgd(),
 ) -> Algorithm:
@@ -60,8 +61,9 @@ def fedsynsam(
     FedSAM for `warmup_rounds`; then the server distills D_syn from its models w^0 .. w^R: it minimizes
     |w^ - w^(r+s)|^2 / |w^r - w^(r+s)|^2 over the inputs X and a, w^ <- w^ - a grad F(w^; X) s times from w^r. From
     then on g^ = beta g_i(y) + (1 - beta) g_syn(y), y <- y - lr g_i(y + rho g^ / |g^|) at every step, from w to y_i,
-    and always w+ = w + server_lr mean(y_i - w). Sends d numbers down and d + 1 up, and D_syn to every client
-    once; clients keep D_syn, the server its models until they are distilled, then D_syn.
+    and always w+ = w + server_lr mean(y_i - w). In a second reading, `blend: both`, the descent is combined too:
+    y <- y - lr (beta g_i + (1 - beta) g_syn) at y + rho g^ / |g^|. Sends d numbers down and d + 1 up, and D_syn to
+    every client once; clients keep D_syn, the server its models until they are distilled, then D_syn.
     `distil_steps` is s, both the rounds between two models and the steps that lead from one to the other.
     Defaults are Fashion-MNIST's; CIFAR-10 has 5 steps and sgd with input_lr 1000. Source: FedSynSAM
     Alg. 1; inputs start as Gaussian noise, with the normalized loss.
@@ -69,7 +71,7 @@ def fedsynsam(
     distiller = distillation.begun()(gap=distillation.distil_steps, optimizer=distil_optimizer)
     averaging = parts.Averaging(server_lr=distillation.server_lr)
     synthesis = parts.SharedSynthesis(inner=averaging, warmup=distillation.warmup_rounds, distiller=distiller)
-    solver = parts.FedSynSamSolver(sgd=parts.local_sgd(sgd), rho=rho, beta=beta, batch=synthetic_batch)
+    solver = parts.FedSynSamSolver(sgd=parts.local_sgd(sgd), rho=rho, beta=beta, batch=synthetic_batch, blend=blend)
     return parts.server(exchange, solver, synthesis, refine=synthesis)
 
 

@@ -3,15 +3,16 @@
     g^ = beta g_i(y; xi) + (1 - beta) g_syn(y; zeta);   y~ = y + rho g^ / |g^|;   y <- y - lr g_i(y~; xi)
 
 xi is the step's minibatch, zeta one of the synthetic examples, which stand for the whole fleet's data. They come with
-the server's model once (`netdfl.mixing.synthetic`) and are kept; before that it is SAM. Source: FedSynSAM Alg. 1.
+the server's model once (`netdfl.mixing.synthetic`) and are kept; before that it is SAM. Source: FedSynSAM Alg. 1. In
+a second reading the descent's gradient is combined too: y <- y - lr (beta g_i(y~; xi) + (1 - beta) g_syn(y~; zeta)).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -41,12 +42,16 @@ class GuidedState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class FedSynSamSolver(StepSolver, MixingIndependent):
-    """FedSynSAM's local solver, with `batch` synthetic examples per step. It reports whether it has them."""
+    """FedSynSAM's local solver, with `batch` synthetic examples per step. It reports whether it has them.
+
+    `blend` names the gradients that are combined with the synthetic one: the ascent's, or both.
+    """
 
     sgd: LocalSgd
     rho: float
     beta: float
     batch: int
+    blend: Literal["ascent", "both"] = "ascent"
 
     def init(self, x: Tensor, view: View) -> GuidedState:
         """Return a state without synthetic examples."""
@@ -58,35 +63,43 @@ class FedSynSamSolver(StepSolver, MixingIndependent):
         """Run the steps on combined gradients; report by one number whether the synthetic examples are here."""
         came = {name: received.extras[name] for name in (INPUTS, LABELS) if name in received.extras}
         synthetic = came or state.synthetic
-        guide = _gradients(synthetic, data.objective, self.batch, view) if synthetic else None
-        guided = WrappedData(data, self._ascent(guide)) if self.rho else data
+        guides = _gradients(synthetic, data.objective, self.batch, view) if synthetic and self.beta < 1 else None
+        guided = WrappedData(data, self._steps(guides)) if self.rho or self.blend == "both" else data
         x, _ = yield self.sgd.steps_from(y, weight, guided, view)
         return GuidedState(synthetic), Update(y, x, {HOLDS: y.new_tensor([float(bool(synthetic))])})
 
-    def _ascent(self, guide: Gradient | None) -> Callable[[Gradient], Gradient]:
+    def _steps(self, guides: Iterator[Gradient] | None) -> Callable[[Gradient], Gradient]:
+        """Return a wrapper of a step's gradient; each step takes the next of `guides`."""
+
         def wrap(gradient: Gradient) -> Gradient:
             def perturbed(at: Tensor) -> Tensor:
-                direction = gradient(at)
-                if guide is not None and self.beta < 1:
-                    direction = self.beta * direction + (1.0 - self.beta) * guide(at)
-                return gradient(along(at, direction, self.rho))
+                if guides is None:
+                    return gradient(along(at, gradient(at), self.rho))
+                blended = self._blended(gradient, next(guides))
+                top = along(at, blended(at), self.rho) if self.rho else at
+                return blended(top) if self.blend == "both" else gradient(top)
 
             return perturbed
 
         return wrap
 
+    def _blended(self, gradient: Gradient, guide: Gradient) -> Gradient:
+        return lambda at: self.beta * gradient(at) + (1.0 - self.beta) * guide(at)
 
-def _gradients(synthetic: Mapping[str, Tensor], objective: Objective, batch: int, view: View) -> Gradient:
-    """Return the gradient function on synthetic examples, which uses another minibatch at every call."""
+
+def _gradients(synthetic: Mapping[str, Tensor], objective: Objective, batch: int, view: View) -> Iterator[Gradient]:
+    """Yield a gradient function on synthetic examples for each step, on another minibatch of them."""
     x, y = synthetic[INPUTS], synthetic[LABELS]
     rng = objective.streams.rng("synthetic", view.node, view.round)
-    calls = count()
 
-    def gradient(at: Tensor) -> Tensor:
-        chosen = torch.from_numpy(rng.permutation(len(x))[:batch]).to(x.device)
-        leaf = at.detach().requires_grad_()
-        with objective.drawing("synthetic", view.node, view.round, next(calls)):
-            (slope,) = torch.autograd.grad(objective.loss(leaf, x[chosen], y[chosen]), leaf)
-        return slope
+    def on(chosen: Tensor, step: int) -> Gradient:
+        def gradient(at: Tensor) -> Tensor:
+            leaf = at.detach().requires_grad_()
+            with objective.drawing("synthetic", view.node, view.round, step):
+                (slope,) = torch.autograd.grad(objective.loss(leaf, x[chosen], y[chosen]), leaf)
+            return slope
 
-    return gradient
+        return gradient
+
+    for step in count():
+        yield on(torch.from_numpy(rng.permutation(len(x))[:batch]).to(x.device), step)

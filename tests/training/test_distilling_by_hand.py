@@ -67,6 +67,36 @@ def test_a_guided_ascent_is_blended_from_the_nodes_own_gradient_and_that_of_synt
     assert not plain.synthetic
 
 
+@pytest.mark.parametrize("rho", [0.5, 0.0])
+def test_a_blended_descent_goes_down_both_gradients_on_one_minibatch_a_step(rho: float) -> None:
+    task = pulled()
+    data: Any = task.data(0)
+    data.objective = Once(task.curvature, STREAMS)
+    beta, made = 0.25, {INPUTS: torch.stack([2 * X, 4 * X, 9 * X]), LABELS: torch.tensor([0, 0, 0])}
+    solver = FedSynSamSolver(sgd=LocalSgd(lr=0.1, steps=2), rho=rho, beta=beta, batch=1, blend="both")
+    _, update = solver.train(solver.init(X, VIEW), X, Received(made), 1.0, data, VIEW)
+    rng, y = STREAMS.rng("synthetic", VIEW.node, VIEW.round), X
+    for _ in range(2):
+        center = made[INPUTS][rng.permutation(3)[0]]
+
+        def blended(at: Tensor, center: Tensor = center) -> Tensor:
+            return beta * at + (1 - beta) * (at - center)
+
+        top = y + rho * blended(y) / blended(y).norm()
+        y = y - 0.1 * blended(top)
+    torch.testing.assert_close(update.x, y)
+    asked = 1 + (rho > 0)
+    assert data.objective.asked == [("synthetic", 1, 0, step) for step in (0, 1) for _ in range(asked)]
+
+
+def test_without_synthetic_examples_or_weight_for_them_a_blended_step_is_sams() -> None:
+    made = {INPUTS: torch.stack([2 * X, 4 * X]), LABELS: torch.tensor([0, 0])}
+    for beta, came in ((0.25, {}), (1.0, made)):
+        solver = FedSynSamSolver(sgd=LocalSgd(lr=0.1, steps=1), rho=0.5, beta=beta, batch=2, blend="both")
+        _, update = trained(solver, received=Received(came))
+        torch.testing.assert_close(update.x, X - 0.1 * (X + 0.5 * X / X.norm()))
+
+
 def distiller(**changed: Any) -> Distiller:
     given: dict[str, Any] = {"per_class": 2, "iterations": 1, "steps": 1, "gap": 2, "optimizer": "sgd"}
     return Distiller(**(given | {"input_lr": 0.1, "rate": 0.5, "rate_lr": 0.0} | changed))
