@@ -120,8 +120,8 @@ def _given_up(rows: MemoryStore) -> float:
         for m in (rows.messages if given_up else ())
         if m.kind is Kind.DATA and m.fate == Fate.DELIVERED.text
     }
-    lost = (e for e in given_up if (e.node, e.details["dst"], e.round, e.details["step"]) not in came)
-    return sum(_number(event.details["weight"]) for event in lost)
+    by_name = {(e.node, e.details["dst"], e.round, e.details["step"]): e for e in given_up}  # a later life repeats some
+    return sum(_number(event.details["weight"]) for name, event in by_name.items() if name not in came)
 
 
 def _lost_by_restarts(rows: MemoryStore) -> Iterator[float]:

@@ -341,6 +341,8 @@ class NodeHost:
                 state=event.parameters.get("state", "kept"),
                 weight=self.blueprint.held_weight(self.node),
             )
+            if self.crash.state == "lost" and self.crash.weight is not None and self.node.delivery is not None:
+                self.node.delivery.abandon()  # their weight is in no state that the record counts
             self._stand()
             self._crashed()
 

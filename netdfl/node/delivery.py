@@ -78,6 +78,7 @@ class _PendingMessage:
     message: Message
     sent_ns: list[int]
     timer: Timer | None = None
+    given_up: bool = False
 
 
 class AcknowledgingTransport:
@@ -167,6 +168,17 @@ class AcknowledgingTransport:
         open = [message for message in self.unacknowledged() if message.kind is not Kind.REQUEST]
         return [*open, *(each.message for each in self._acknowledged)]
 
+    def untaken(self) -> list[Message]:
+        """Return the data messages that no receiver is known to have taken, neither given up nor taken back."""
+        entries = self._unacknowledged.values()
+        open = [e.message for e in entries if e.message.kind is Kind.DATA and not e.given_up]
+        return [*open, *(each.message for each in self._acknowledged if not each.taken)]
+
+    def abandon(self) -> None:
+        """Give up all untaken messages, because no later life of this node will know them."""
+        for message in self.untaken():
+            self.gave_up(message)
+
     def asks(self, peer: NodeId) -> bool:
         """Return whether a request to `peer` is unanswered and will be repeated."""
         entries = self._unacknowledged.values()
@@ -219,7 +231,7 @@ class AcknowledgingTransport:
             self._arm(sent)
             return
         if len(entry.sent_ns) > self.how.attempts:
-            entry.timer = None
+            entry.timer, entry.given_up = None, True
             self.gave_up(entry.message)
             return
         entry.message = entry.message._replace(attempt=entry.message.attempt + 1)

@@ -135,20 +135,19 @@ class PatientWatch(ExactWatch):
             return None
         at_crash = [float(host.crash.details().get("weight") or 0.0) for node, host in hosts.items() if node in away]
         open_shares: dict[tuple[NodeId, NodeId, LogicalId], Message] = {}
-        for message in self._open():
+        for message in self._open(away):
             open_shares[message.src, message.dst, message.logical] = message
-        untaken = (
-            m
-            for m in open_shares.values()
-            if not (m.dst not in away and hosts[m.dst].node.mailbox.has_seen(m.src, m.at))
-        )
+        untaken = (m for m in open_shares.values() if not hosts[m.dst].node.mailbox.has_seen(m.src, m.at))
         return float(sum(held) + sum(at_crash)) + weight_in(message.payload for message in untaken)
 
-    def _open(self) -> Sequence[Message]:
-        """Return the messages under way, and those whose senders do not know their fate and have not given up."""
+    def _open(self, away: Collection[NodeId]) -> Sequence[Message]:
+        """Return the messages under way, and those that their senders keep, as no receiver is known to have taken them.
+
+        A node that stays away keeps them with its state.
+        """
         flying = [flight.content[0] for flight in _fabric(self.world).flights()]
-        nodes = [each.host.node for each in _nodes(self.world).values() if not each.ended]
-        unsettled = [m for node in nodes if node.delivery is not None for m in node.delivery.unsettled()]
+        nodes = [each.host.node for node, each in _nodes(self.world).items() if not each.ended or node in away]
+        unsettled = [m for node in nodes if node.delivery is not None for m in node.delivery.untaken()]
         rows = cast(MemoryStore, self.fleet.store).events
         given_up = {(e.node, e.details["dst"], e.round, e.details["step"]) for e in rows if e.kind == "given_up"}
         still = [m for m in unsettled if (m.src, m.dst, m.round, m.step) not in given_up]

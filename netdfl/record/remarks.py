@@ -114,7 +114,7 @@ def count_given_up(run: Run) -> GivenUpCounts:
         first = "SELECT src, dst, round, step FROM messages WHERE kind = 'data' AND attempt = 0"
         came = f"{came} UNION SELECT src, dst, round, step FROM given WHERE (src, dst, round, step) NOT IN ({first})"
     ((messages, lost, weight),) = run.rows(
-        "WITH given AS (SELECT node AS src, round, TRY_CAST(details->>'dst' AS INTEGER) AS dst, "
+        "WITH given AS (SELECT DISTINCT node AS src, round, TRY_CAST(details->>'dst' AS INTEGER) AS dst, "
         "TRY_CAST(details->>'step' AS INTEGER) AS step, TRY_CAST(details->>'weight' AS DOUBLE) AS weight "
         "FROM events WHERE kind = 'given_up'), "
         f"came AS ({came}) "

@@ -237,3 +237,21 @@ async def test_what_is_sent_again_is_for_its_peer_and_its_step_alone() -> None:
     assert [each for each in asked if node.delivery.sends_again(each[0], StepId(*each[1]))] == [(1, (3, 0))]
     node.delivery.close()
     assert not node.delivery.sends_again(1, StepId(3, 0))
+
+
+async def test_a_life_whose_state_is_lost_gives_up_what_nobody_took_each_once() -> None:
+    """Of five messages one was taken, one refused, one not answered and one given up; a request is no share."""
+    node = Node(timeout_ns=2 * MS, attempts=0)
+    await node.send(round=0)
+    await node.until(3 * MS)
+    assert [message.round for message in node.gave_up] == [0]
+    for round in (1, 2, 3):
+        await node.send(round=round)
+    await node.send(round=4, kind=Kind.REQUEST)
+    node.say(round=1)
+    node.say(round=2, taken=False)
+    assert [message.round for message in node.delivery.untaken()] == [3, 2]
+    node.delivery.abandon()
+    assert [message.round for message in node.gave_up] == [0, 3, 2]
+    assert [each.taken for each in node.delivery.take_acknowledged()] == [True, False]
+    assert [message.round for message in node.delivery.untaken()] == [3], "what was taken back is the node's own"
