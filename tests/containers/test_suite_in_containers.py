@@ -6,7 +6,7 @@ Rarely is what the supervisor does alike wherever nodes are, and what `test_cont
 
 from __future__ import annotations
 
-from netdfl.testing.world_ends import interrupt
+from netdfl.testing.world_ends import full_disk, interrupt
 from netdfl.testing.world_faults import (
     crash_and_return_with_kept_state,
     crash_and_return_with_lost_state,
@@ -25,5 +25,6 @@ RARELY = (
     stall_named_and_ended,
     stall_skipped,
     interrupt,
+    full_disk,
 )
 bench, test_conformance = suite_of("containers", RARELY)

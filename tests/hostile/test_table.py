@@ -1,7 +1,7 @@
 """Every attack in every world, in plain text and at TLS: refused, counted, named rightly, and without effect.
 
-In processes in plain text each attack has a fleet of its own here; elsewhere all of them come to one. Each in every
-world is for `tests.soak.in_full`. Of containers, Ray and Slurm the tests in their folders have the sample.
+Here all of them come to one fleet, but for those that would do most to another fleet than the others. Each by itself in
+every world is for `tests.soak.in_full`. Of containers and Slurm the tests in their folders have the sample.
 """
 
 from __future__ import annotations
@@ -32,16 +32,20 @@ WORLDS = {
     "slurm": slurm_cluster.missing,
 }
 """The worlds, and what says why one can't be had here."""
-SAMPLED = ("processes", "namespaces", "machines")
+SAMPLED = {
+    ("processes", PLAIN): (ALL, *AT, A_MEMBER),
+    ("processes", TLS): (ALL, A_MEMBER),
+    ("namespaces", PLAIN): (ALL,),
+    ("namespaces", TLS): (ALL,),
+    ("machines", PLAIN): (ALL,),
+}
 
 
 def rows() -> Iterator[ParameterSet]:
     for world in WORLDS:
         for talk in (PLAIN, TLS):
-            in_turn = (world, talk) == ("processes", PLAIN)
             for attack in (ALL, *STRANGERS, A_MEMBER):
-                often = world == "processes" if attack == A_MEMBER else world in SAMPLED and in_turn == (attack != ALL)
-                marks = [] if often else [pytest.mark.soak]
+                marks = [] if attack in SAMPLED.get((world, talk), ()) else [pytest.mark.soak]
                 yield pytest.param(world, talk == TLS, attack, marks=marks, id=f"{world}-{talk}-{attack}")
 
 

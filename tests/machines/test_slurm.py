@@ -60,7 +60,7 @@ def test_a_machine_that_vanishes_is_named_before_slurm_says_anything(cluster: Cl
 
 
 @needs_slurm
-@pytest.mark.parametrize("tls", [False, True], ids=["plain text", "TLS"])
+@pytest.mark.parametrize("tls", [False, pytest.param(True, marks=pytest.mark.soak)], ids=["plain text", "TLS"])
 def test_strangers_change_nothing_and_learn_nothing(cluster: Cluster, tls: bool, tmp_path: Path) -> None:
     attacked(cluster, tmp_path / "run", "gossip", *STRANGERS, tls=tls)
 

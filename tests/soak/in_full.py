@@ -13,13 +13,18 @@ SAMPLED = (
     "tests/containers/test_suite_in_containers.py",
     "tests/hostile/test_members_in_processes.py",
     "tests/hostile/test_table.py",
-    "tests/worlds/test_suite_in_threads.py",
     "tests/machines/test_ray.py",
+    "tests/machines/test_slurm.py",
     "tests/machines/test_studies.py",
-    "tests/study/test_reproduce.py",
     "tests/report/test_hostile_run.py",
     "tests/scenarios/test_found.py",
+    "tests/scenarios/test_under_loss.py",
+    "tests/study/test_interrupt.py",
+    "tests/study/test_reproduce.py",
+    "tests/study/test_tuning.py",
+    "tests/training/test_in_two_worlds.py",
     "tests/transport/test_large.py",
+    "tests/worlds/test_suite_in_threads.py",
 )
 
 
@@ -33,5 +38,5 @@ def trial(rng: Random, number: int) -> str | None:
 
 
 if __name__ == "__main__":
-    words = "tests of which CI runs a sample, in full: containers, attacks, threads, Ray, tables, files"
+    words = f"tests of which CI runs a sample, in full: {len(SAMPLED)} modules"
     main(words, trial, len(SAMPLED))

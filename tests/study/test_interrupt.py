@@ -109,6 +109,7 @@ def interrupt(scenario: Path, out: Path, number: int, *, group: bool) -> None:
     until(lambda: not any(map(lives, own)))
 
 
+@pytest.mark.soak  # Ctrl-C ends it in the same way
 @pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
 def test_a_study_ends_when_it_is_told_to(scenario: Path, tmp_path: Path) -> None:
     interrupt(scenario, tmp_path / "out", signal.SIGTERM, group=False)

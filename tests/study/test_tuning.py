@@ -110,7 +110,7 @@ def no_curve(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("netdfl.study.tuning.tune.draw_curve", lambda *drawn: None)
 
 
-@pytest.mark.parametrize("knob", ["deadline", "quorum"])
+@pytest.mark.parametrize("knob", ["deadline", pytest.param("quorum", marks=pytest.mark.soak)])
 def test_a_tuned_wait_is_what_a_scan_of_its_grid_finds(
     knob: Knob, tmp_path: Path, draw_nothing: Callable[[], None]
 ) -> None:

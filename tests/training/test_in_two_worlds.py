@@ -118,7 +118,12 @@ def ran(folder: Path, world: str, part: dict[str, Any]) -> FinishedRun:
     return netdfl.run(folder / "s.yaml", out=folder / f"run{number}", page=False)
 
 
-@pytest.mark.parametrize("name", BROUGHT)
+RARELY = {"ResNet-18 with statistics taken anew"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.soak] if name in RARELY else []) for name in BROUGHT]
+)
 def test_two_worlds_compute_the_same_digits(name: str, folder: Path) -> None:
     part = BROUGHT[name]
     one, other = (ran(folder, world, part) for world in ("simulated", "processes"))
