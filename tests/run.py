@@ -31,9 +31,13 @@ Done = list[tuple[str, subprocess.CompletedProcess[str], float]]
 FIRST_COMMAND = "sh nodes/start.sh run scenarios/quickstart.yaml"
 
 WAITING = (
+    "tests/diagnosis/test_in_processes.py",
     "tests/standalone/test_by_hand.py",
+    "tests/standalone/test_versions.py",
     "tests/worlds/test_suite_in_processes.py",
+    "tests/supervisor/test_catching_up.py",
     "tests/supervisor/test_stopped.py",
+    "tests/machines/test_doctor.py",
     "tests/machines/test_machines.py",
     "tests/machines/test_ray.py",
 )

@@ -1,4 +1,7 @@
-"""One method of each kind of message trains in real processes; tests/soak/every_method.py has all of them."""
+"""Methods train in real processes: here a few kinds of message, each kind in `tests.soak.in_full`.
+
+`tests.soak.every_method` has all methods.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,13 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "a server with controls": ("scaffold", {}),
     "a server with examples": ("fedsynsam", {}),
 }
+SAMPLED = (
+    "choco",
+    "push-sum over compressed differences",
+    "push-sum that overlaps with training",
+    "pairs",
+    "a server with controls",
+)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +51,9 @@ def forkserver() -> Iterator[Callable[[], ForkServer]]:
     spare[0].close()
 
 
-@pytest.mark.parametrize("kind", METHODS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[] if kind in SAMPLED else [pytest.mark.soak]) for kind in METHODS]
+)
 def test_it_trains_in_processes(kind: str, tmp_path: Path, forkserver: Callable[[], ForkServer]) -> None:
     name, more = METHODS[kind]
     file = tmp_path / "scenario.yaml"

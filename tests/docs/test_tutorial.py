@@ -92,9 +92,25 @@ def test_the_page_on_blame(tmp_path: Path) -> None:
             check_console(block.text, tmp_path)
 
 
-@pytest.mark.parametrize("name", ["tutorial", "own_parts", "own_algorithm", "replay"])
-def test_every_block_of_the_page(name: str, tmp_path: Path) -> None:
+COSTLY = ("netdfl sweep mine/clinics.yaml", "--set topology.kind=random_push")
+"""Commands of the tutorial whose results its other blocks don't use: they are for `tests.soak.in_full`."""
+IN_FULL = pytest.param("tutorial", True, marks=pytest.mark.soak, id="tutorial in full")
+
+
+@pytest.mark.parametrize(
+    ("name", "in_full"),
+    [
+        pytest.param("tutorial", False, id="tutorial"),
+        IN_FULL,
+        *(pytest.param(name, True, id=name) for name in ("own_parts", "own_algorithm", "replay")),
+    ],
+)
+def test_every_block_of_the_page(name: str, in_full: bool, tmp_path: Path) -> None:
     page = blocks(ROOT / "docs" / f"{name}.md")
+    if not in_full:
+        costly = [block for block in page if any(words in block.text for words in COSTLY)]
+        assert len(costly) == len(COSTLY)
+        page = [block for block in page if block not in costly]
     (tmp_path / "scenarios").symlink_to(ROOT / "scenarios")
     (tmp_path / ".venv").symlink_to(sys.prefix)
     for block in page:

@@ -1,4 +1,7 @@
-"""Studies whose runs an engine makes on its machines: each result is the local one, and nobody's death changes that."""
+"""Studies whose runs an engine makes on its machines: each result is the local one, and nobody's death changes that.
+
+Real Ray takes half a minute of all cores and is for `tests.soak.in_full`; `tests/study/test_on_ray.py` has its runner.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +76,7 @@ def shared() -> Iterator[Path]:
     path.rmdir()
 
 
-@pytest.fixture(scope="module", params=CLUSTERS)
+@pytest.fixture(scope="module", params=["slurm", pytest.param("ray", marks=pytest.mark.soak)])
 def cluster(request: pytest.FixtureRequest, shared: Path) -> Iterator[Any]:
     kind = CLUSTERS[request.param]
     if reason := kind.missing():
@@ -180,7 +183,6 @@ def test_a_run_whose_worker_is_killed_is_made_elsewhere_and_all_are_those_of_thi
     assert study.hashes == local.hashes
 
 
-@pytest.mark.parametrize("cluster", ["slurm", pytest.param("ray", marks=pytest.mark.soak)], indirect=True)
 def test_ctrl_c_leaves_nothing_behind_and_the_same_command_goes_on(cluster: Any, folder: Path) -> None:
     study = Study(folder, cluster)
     study.gate.touch()

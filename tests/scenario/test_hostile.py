@@ -67,6 +67,7 @@ def test_a_scenario_is_read_from_a_regular_file_of_bounded_size(kind: str, tmp_p
         load(file)
 
 
+@pytest.mark.soak  # it is nearly as large as it may be
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system tells no process its largest size")
 def test_validating_a_hostile_scenario_takes_little_memory(tmp_path: Path) -> None:
     (file := tmp_path / "scenario.yaml").write_text(BASE + "".join(f"k{i}: {i}\n" for i in range(49_000)))

@@ -9,14 +9,17 @@ from random import Random
 from tests.soak.tally import ROOT, main
 
 SAMPLED = (
+    "tests/algorithms/test_methods_in_processes.py",
     "tests/containers/test_containers.py",
     "tests/containers/test_suite_in_containers.py",
+    "tests/docs/test_tutorial.py",
     "tests/hostile/test_members_in_processes.py",
     "tests/hostile/test_table.py",
     "tests/machines/test_ray.py",
     "tests/machines/test_slurm.py",
     "tests/machines/test_studies.py",
     "tests/report/test_hostile_run.py",
+    "tests/scenario/test_hostile.py",
     "tests/scenarios/test_found.py",
     "tests/scenarios/test_under_loss.py",
     "tests/study/test_interrupt.py",
