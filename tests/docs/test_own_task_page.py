@@ -32,7 +32,7 @@ def run(folder: Path, scenario: str, *sets: str) -> dict[str, float]:
     return {name: course["last"] for name, course in result["metrics"].items()}
 
 
-@pytest.mark.parametrize("world", ["simulated", "processes"])
+@pytest.mark.parametrize("world", ["simulated", pytest.param("processes", marks=pytest.mark.soak)])
 def test_the_regression_meets_what_it_expects(world: str, tmp_path: Path) -> None:
     assert run(tmp_path, "house.yaml", f"world.kind={world}")["test_mae"] < 0.3
 
@@ -43,7 +43,7 @@ def test_the_regression_meets_what_it_expects(world: str, tmp_path: Path) -> Non
         ("labels:Signs", "test_right", 0.7, 1.0, "simulated"),
         ("characters:Zen", "test_perplexity", 1.0, 35.0, "simulated"),
         ("squares:Squares", "test_iou", 0.3, 1.0, "simulated"),
-        ("squares:Squares", "test_iou", 0.3, 1.0, "processes"),
+        pytest.param("squares:Squares", "test_iou", 0.3, 1.0, "processes", marks=pytest.mark.soak),
     ],
 )
 def test_every_class_learns(kind: str, figure: str, least: float, most: float, world: str, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def others_run_python() -> bool:
     return subprocess.run(tried, capture_output=True, env=environment, cwd="/").returncode == 0
 
 
-@pytest.mark.parametrize("tls", [False, True], ids=["plain text", "TLS"])
+@pytest.mark.parametrize("tls", [False, pytest.param(True, marks=pytest.mark.soak)], ids=["plain text", "TLS"])
 def test_another_user_of_the_machine_gets_no_further(tls: bool, tmp_path: Path) -> None:
     if not others_run_python():
         pytest.skip("only root can be another user, who must be able to read Python")

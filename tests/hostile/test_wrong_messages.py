@@ -49,7 +49,7 @@ async def as_a_client(target: Target) -> dict[str, str]:
 UNUSED = ("ack", "board", "request", "reply")
 
 
-@pytest.mark.parametrize("tls", ["false", "true"])
+@pytest.mark.parametrize("tls", [pytest.param("false", marks=pytest.mark.soak), "true"])
 def test_a_client_that_poses_as_the_server_changes_nothing_and_is_named(tls: str, tmp_path: Path) -> None:
     scenario = STAR.format(tls=tls)
     alone = netdfl.run(loads(scenario, on="simulated"), out=tmp_path / "alone", page=False)

@@ -36,6 +36,8 @@ PARTS: dict[str, dict[str, Any]] = {
     "compute time": {"world": {"kind": "simulated", "compute": {"kind": "own:compute_time"}}},
 }
 IN_PROCESSES = ("model", "metric", "mixing", "link loss", "latency", "topology")
+SAMPLED = ("model", "metric", "link loss")
+"""What nodes call while they train, what the supervisor calls, and what a transport calls."""
 
 
 @pytest.fixture
@@ -128,6 +130,8 @@ def test_a_program_that_calls_netdfl_is_not_blamed_for_what_breaks_in_it() -> No
     assert whose.theirs(caught.value) is None
 
 
-@pytest.mark.parametrize("part", IN_PROCESSES)
+@pytest.mark.parametrize(
+    "part", [pytest.param(part, marks=[] if part in SAMPLED else [pytest.mark.soak]) for part in IN_PROCESSES]
+)
 def test_a_mistake_in_the_middle_of_a_run_of_processes(part: str, folder: Path) -> None:
     check_told(ran(folder, part, "processes"), folder, part)

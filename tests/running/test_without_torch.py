@@ -22,6 +22,8 @@ from netdfl.scenario.load import loads
 UNDIRECTED = ("dpsgd", "lian_dpsgd", "dfedavg", "dfedavgm", "dfedsam", "dfedsam_mgs", "ad_psgd")
 DIRECTED = ("sgp", "osgp", "dfedsgpm", "dfedsgpsm", "overlap_sgp", "asyng")
 PLAIN = UNDIRECTED + DIRECTED
+SAMPLED = ("dfedavgm", "dfedsam_mgs", "ad_psgd", "dfedsgpsm", "overlap_sgp")
+"""Of each loop and each kind of step one."""
 MESSAGES = "SELECT src, dst, kind, round, step, nbytes, fate FROM messages ORDER BY ALL"
 NUMBERS = "SELECT node, round, name, value FROM metrics WHERE name <> 'compute_s' ORDER BY node, round, name"
 BLOCKED = """
@@ -51,7 +53,9 @@ def scenario(name: str, **more: Any) -> dict[str, Any]:
     } | more
 
 
-@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in SAMPLED else [pytest.mark.soak]) for name in PLAIN]
+)
 def test_a_fleet_does_the_same_with_torch(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     without = netdfl.run(scenario(name), out=tmp_path / "without", page=False)
     assert Blueprint.of(netdfl.load(without.path / "scenario.yaml")).plain

@@ -21,7 +21,13 @@ from netdfl.testing.transports import vector_payload
 TRAINED = ("task={kind: train, dataset: digits, model: mlp}", "rounds=2", "algorithm={name: dfedavg, lr: 0.1}")
 
 
-@pytest.mark.parametrize("sets", [TRAINED, ("world.compute=measured",)])
+@pytest.mark.parametrize(
+    "sets",
+    [
+        pytest.param(TRAINED, marks=pytest.mark.soak, id="trained"),
+        pytest.param(("world.compute=measured",), id="measured"),
+    ],
+)
 def test_two_processes_agree(sets: tuple[str, ...], tmp_path: Path) -> None:
     found = check_determinism(small(*sets), tmp_path)
     assert found.difference is None

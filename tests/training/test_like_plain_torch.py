@@ -180,9 +180,9 @@ def test_all_kinds_at_once_train_as_a_plain_loop_in_processes(folder: Path) -> N
     assert_equal(alone(folder, TOGETHER, "processes"), in_a_plain_loop(ALL[TOGETHER]), ALL[TOGETHER])
 
 
+@pytest.mark.soak  # test_in_two_worlds.py has a few kinds, each by itself
 def test_with_four_nodes_both_worlds_agree(folder: Path) -> None:
-    once = {"algorithm": {"name": "dfedavg", "lr": LR, "local_epochs": 1}}
-    one, other = (ran(folder, TOGETHER, world, nodes=4, **once) for world in ("simulated", "processes"))
+    one, other = (ran(folder, TOGETHER, world, nodes=4) for world in ("simulated", "processes"))
     a, b = (done.model().state_dict() for done in (one, other))
     assert all(torch.equal(a[key], b[key]) for key in a)
     ours, theirs = ({file.name: file.read_bytes() for file in done.path.glob("models/*")} for done in (one, other))
