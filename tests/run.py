@@ -32,14 +32,18 @@ FIRST_COMMAND = "sh nodes/start.sh run scenarios/quickstart.yaml"
 
 WAITING = (
     "tests/diagnosis/test_in_processes.py",
+    "tests/diagnosis/test_resent_exchanges.py",
+    "tests/soak/test_mutants.py",
     "tests/standalone/test_by_hand.py",
     "tests/standalone/test_versions.py",
     "tests/worlds/test_suite_in_processes.py",
     "tests/supervisor/test_catching_up.py",
+    "tests/supervisor/test_due_to_return.py",
     "tests/supervisor/test_stopped.py",
     "tests/machines/test_doctor.py",
     "tests/machines/test_machines.py",
     "tests/machines/test_ray.py",
+    "tests/web/test_patience.py",
 )
 BESIDE = (
     "tests/namespaces/test_suite_in_namespaces.py",

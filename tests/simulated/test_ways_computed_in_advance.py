@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -37,24 +38,40 @@ def play(out: Path, case: str) -> Run:
     return netdfl.run(agreeing_fleet(12, 6, 4) | CASES[case], out=out, page=False).run
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_a_run_is_the_same_where_each_message_is_scheduled_alone(
-    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fired: list[int] = []
+class Usual(NamedTuple):
+    """A run of a case as it usually is, and the number of messages that were scheduled together."""
+
+    run: Run
+    together: int
+
+
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Usual]:
+    """Plays a case once, whoever asks."""
+    over, fired = Route.over, list[int]()
 
     def counted(edges: Sequence[Any]) -> Route[Any]:
         route = over(edges)
         fired.append(len(edges) if route.delay_ns >= 0 else 0)
         return route
 
-    over = Route.over
-    monkeypatch.setattr(Route, "over", counted)
-    together = play(tmp_path / "together", case)
-    assert sum(fired) >= 48
+    @cache
+    def played(case: str) -> Usual:
+        fired.clear()
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(Route, "over", counted)
+            return Usual(play(tmp_path_factory.mktemp("usual") / "run", case), sum(fired))
+
+    return played
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_run_is_the_same_where_each_message_is_scheduled_alone(
+    case: str, usual: Callable[[str], Usual], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert usual(case).together >= 48
     monkeypatch.setattr(Route, "over", lambda edges: Route(edges, UNKNOWN))
-    apart = play(tmp_path / "apart", case)
-    assert_same(together, apart)
+    assert_same(usual(case).run, play(tmp_path / "apart", case))
 
 
 ORDER_OF_NODES = {"a return"}
@@ -66,9 +83,9 @@ A batch is handed over receiver by receiver, messages that leave a stage one by 
 
 @pytest.mark.parametrize("case", sorted(CASES.keys() - ORDER_OF_NODES))
 def test_a_run_is_the_same_where_each_message_enters_each_stage(
-    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    case: str, usual: Callable[[str], Usual], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    computed = play(tmp_path / "computed", case)
+    computed = usual(case).run
     monkeypatch.setattr(PathPlan, "computed", lambda path, *, changing: PathPlan.stage_by_stage(path))
     assert_same(computed, play(tmp_path / "entered", case))
 
@@ -85,7 +102,9 @@ def assert_same(one: Run, other: Run) -> None:
         assert rows == others, table
 
 
-def test_to_look_at_what_is_under_way_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_to_look_at_what_is_under_way_changes_nothing(
+    usual: Callable[[str], Usual], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     looked_at: list[int] = []
 
     async def looking(self: SimulatedTransport, multicasts: Sequence[Multicast]) -> None:
@@ -93,7 +112,7 @@ def test_to_look_at_what_is_under_way_changes_nothing(tmp_path: Path, monkeypatc
         if self.node % 5 == 0:
             looked_at.append(len(list(self.fabric.flights())))
 
-    unseen = play(tmp_path / "unseen", "plain")
+    unseen = usual("plain").run
     send = SimulatedTransport.send
     monkeypatch.setattr(SimulatedTransport, "send", looking)
     seen = play(tmp_path / "seen", "plain")
