@@ -1,0 +1,1 @@
+"""Cycle times of overlays over shared networks: the max-plus formula, and simulated fleets beside it."""

@@ -1,0 +1,174 @@
+"""Overlays between silos and the delays of their links, by the assumptions of O. Marfoq, C. Xu, G. Neglia, R. Vidal:
+Throughput-optimal topology design for cross-silo federated learning, NeurIPS 2020 (arXiv:2010.12229).
+
+A message takes the shortest way by length. Its latency is 4 ms and 8.5 us a kilometer, the rate of a way of h lines is
+1/h of a line's, and the links that leave or reach a silo share its access link equally. A link's delay is the time of a
+local step, the latency, and the longest of the three transfers: on the way, out of the sender, into the receiver.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations, pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from netdfl.core.tables import lazy_module
+from netdfl.core.types import Edge
+from netdfl.study.cycle_times.max_plus import cycle_time
+from netdfl.study.cycle_times.silos import Silos
+
+if TYPE_CHECKING:
+    import networkx as nx
+else:
+    nx = lazy_module("networkx")
+
+SECOND = 10**9
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """The figures of a study: a model's size, a local step, and the network's rates and latencies.
+
+    The defaults are those of the paper's iNaturalist table: ResNet-18, lines of 1 Gbit/s, access links of 10 Gbit/s.
+    """
+
+    model_bits: int = 44_961_717
+    step_ns: int = 25_400_000
+    core_bps: int = 10**9
+    access_bps: int = 10**10
+    fixed_ns: int = 4_000_000
+    km_ns: float = 8500.0
+
+
+class Way(NamedTuple):
+    """The way between two silos: its latency and the number of lines."""
+
+    latency_ns: int
+    lines: int
+
+
+class Ways:
+    """The ways between all silos of a network."""
+
+    def __init__(self, silos: Silos, given: Assumptions) -> None:
+        """Find the shortest way by length between each two silos."""
+        graph: Any = nx.Graph()
+        graph.add_nodes_from(range(silos.num_sites))
+        graph.add_weighted_edges_from((a, b, km) for (a, b), km in silos.km.items())
+        self.given, self.num_silos = given, silos.num_sites
+        self.between: dict[Edge, Way] = {}
+        for src, (km_to, way_to) in nx.all_pairs_dijkstra(graph):
+            for dst, way in way_to.items():
+                if src != dst:
+                    latency_ns = round(given.fixed_ns + given.km_ns * km_to[dst])
+                    self.between[src, dst] = Way(latency_ns, len(way) - 1)
+
+    def delays(self, edges: Iterable[Edge]) -> dict[Edge, int]:
+        """Return the delay of each directed link of an overlay in ns."""
+        links = list(edges)
+        sent, heard = Counter(src for src, _ in links), Counter(dst for _, dst in links)
+        return {(src, dst): self.delay((src, dst), sent[src], heard[dst]) for src, dst in links}
+
+    def delay(self, edge: Edge, sent: int = 1, heard: int = 1) -> int:
+        """Return the delay of a link whose sender has `sent` links out, and whose receiver `heard` in, in ns."""
+        given, way = self.given, self.between[edge]
+        parts = max(Fraction(max(sent, heard), given.access_bps), Fraction(way.lines, given.core_bps))
+        return given.step_ns + way.latency_ns + round(given.model_bits * SECOND * parts)
+
+    def complete(self) -> Any:
+        """Return the complete graph of silos, with the `delay` of each pair if it were alone."""
+        graph: Any = nx.Graph()
+        for edge in combinations(range(self.num_silos), 2):
+            graph.add_edge(*edge, delay=self.delay(edge))
+        return graph
+
+
+def both_ways(edges: Iterable[Edge]) -> list[Edge]:
+    """Return each edge and its reverse."""
+    return [link for a, b in edges for link in ((a, b), (b, a))]
+
+
+CENTER = 0
+"""The silo in the middle of a star. The paper takes the one of the highest load centrality in the complete graph of
+silos; no shortest way there leads through a third silo, all are equal, and the first of the file is taken."""
+
+
+def star(ways: Ways) -> list[Edge]:
+    """Return the links between the central silo and each other one."""
+    return both_ways((CENTER, node) for node in range(ways.num_silos) if node != CENTER)
+
+
+def star_time(ways: Ways) -> Fraction:
+    """Return the time of a round over a star: models to the center, and the average back, one local step in all."""
+    step = ways.given.step_ns
+    return 2 * (cycle_time(ways.delays(star(ways))) - step) + step
+
+
+def ring(ways: Ways) -> list[Edge]:
+    """Return a directed ring that is short by Christofides' algorithm, in the better direction."""
+    tour = list(nx.approximation.christofides(ways.complete(), weight="delay"))
+    there = list(pairwise(tour))
+    back = [(b, a) for a, b in there]
+    return min(there, back, key=lambda edges: cycle_time(ways.delays(edges)))
+
+
+def delta_mbst(ways: Ways) -> list[Edge]:
+    """Return the best tree of delta-Prim over all delta: it grows by least delay, with at most delta links a node."""
+    graph = ways.complete()
+    delay = nx.to_numpy_array(graph, nodelist=range(ways.num_silos), weight="delay")
+    best: tuple[Fraction, list[Edge]] | None = None
+    for most in range(2, ways.num_silos):
+        tree = _delta_prim(delay, most)
+        found = cycle_time(ways.delays(both_ways(tree)))
+        if best is None or found < best[0]:
+            best = (found, both_ways(tree))
+        if max(Counter(end for edge in tree for end in edge).values()) < most:
+            break  # a larger delta gives the same tree
+    assert best is not None
+    return best[1]
+
+
+def _delta_prim(delay: np.ndarray[Any, np.dtype[np.float64]], most: int) -> list[Edge]:
+    inside, degree, tree = [0], Counter[int](), list[Edge]()
+    while len(inside) < len(delay):
+        free = [node for node in inside if degree[node] < most]
+        outside = [node for node in range(len(delay)) if node not in inside]
+        near, far = np.unravel_index(np.argmin(delay[np.ix_(free, outside)]), (len(free), len(outside)))
+        edge = (free[int(near)], outside[int(far)])
+        degree.update(edge)
+        tree.append(edge)
+        inside.append(edge[1])
+    return tree
+
+
+def matchings(edges: Iterable[Edge]) -> list[list[Edge]]:
+    """Return the edges in matchings: greedily, those that meet most others first."""
+    graph: Any = nx.Graph(list(edges))
+    colors = nx.greedy_color(nx.line_graph(graph), strategy="largest_first")
+    found: dict[int, list[Edge]] = {}
+    for (a, b), color in colors.items():
+        found.setdefault(color, []).append((min(a, b), max(a, b)))
+    return [sorted(found[color]) for color in sorted(found)]
+
+
+def drawn_rounds(of: Sequence[Sequence[Edge]], num_rounds: int, share: float = 0.5, seed: int = 0) -> list[list[Edge]]:
+    """Return the edges of each round: each matching takes part with probability `share`, at least one in a round.
+
+    MATCHA (Wang et al. 2019) finds unequal probabilities by a semidefinite program; these are equal.
+    """
+    rng, rounds = np.random.default_rng(seed), list[list[Edge]]()
+    while len(rounds) < num_rounds:
+        takes = rng.random(len(of)) < share
+        if takes.any():
+            rounds.append(sorted(edge for place in np.flatnonzero(takes).tolist() for edge in of[place]))
+    return rounds
+
+
+def mean_of_longest(ways: Ways, rounds: Sequence[Sequence[Edge]]) -> Fraction:
+    """Return the mean over rounds of the longest delay in each, as if all silos began a round together."""
+    return sum((Fraction(max(ways.delays(both_ways(edges)).values())) for edges in rounds), Fraction(0)) / len(rounds)
