@@ -8,7 +8,7 @@ the max-min fair ones (A. Charny, D. Clark, R. Jain: Congestion control with exp
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from netdfl.core.types import Edge, Kind, NodeId
@@ -173,13 +173,13 @@ class DownlinkShares:
         if unit is not None:
             self._link.release(unit)
 
-    def news(self) -> Iterator[tuple[NodeId, int]]:
-        """Yield each sender whose allowed rate has changed, with the new rate in bit/s."""
+    def news(self, besides: Collection[NodeId] = ()) -> Iterator[tuple[NodeId, int]]:
+        """Yield each sender whose allowed rate has changed, with the new rate in bit/s; none of `besides`."""
         capacity = self._link.capacity
         if capacity is None:
             return
         rate = advertised(capacity, (notice.offer_bps * PARTS for notice, _ in self._flows.values())) // PARTS
         for src in self._flows:
-            if abs(rate - self._told.get(src, -1)) * _CLOSE > self._told.get(src, -1):
+            if src not in besides and abs(rate - self._told.get(src, -1)) * _CLOSE > self._told.get(src, -1):
                 self._told[src] = rate
                 yield src, rate

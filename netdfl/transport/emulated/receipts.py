@@ -16,7 +16,7 @@ it would wait. A serial names a message in its report, because a copy that a lin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +52,7 @@ class Receipts:
         self._serial = epoch << 40
         self._open: dict[int, SentMessage] = {}
         self._serials: dict[tuple[NodeId, MessageId], list[int]] = {}
+        self.on_notice_answered: Callable[[NodeId], None] = lambda node: None
 
     def add(self, sent: SentMessage) -> int:
         """Add a message that is handed to the carrier now; return its serial number, which the report on it names."""
@@ -130,6 +131,8 @@ class Receipts:
         (((_, dst),), id, _, _, arrived_ns, fate) = outcome
         serials = self._serials.get((dst, id))
         if not serials:
+            if id.kind is Kind.PROBE:
+                self.on_notice_answered(dst)
             return
         serial = serials[0]
         if fate == Fate.IN_FLIGHT and arrived_ns is not None:

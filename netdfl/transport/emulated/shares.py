@@ -2,6 +2,11 @@
 
 A notice is no message of the fleet: it crosses no emulated link, has no row and no emulated bytes. It goes over the
 connection of heartbeats, so that it does not wait behind models.
+
+Relies on: a carrier that answers every notice, be it that the receiver is gone.
+
+Why: A node has one unanswered notice to each other node. What changes meanwhile is in the next one. Otherwise notices
+would queue up where many flows share and a machine is busy, and shares would be told too late.
 """
 
 from __future__ import annotations
@@ -32,16 +37,24 @@ class ShareNotices:
         self._told = links.told
         downlink = links.shared_downlink(node)
         self._own = None if downlink is None else DownlinkShares(downlink)
+        self._unanswered: set[NodeId] = set()
 
     def tell(self) -> None:
-        """Send the notices for everything that has changed since the last call."""
+        """Send each node that has answered the last notice what has changed since then."""
+        news: dict[NodeId, dict[str, Any]] = {}
         for (src, dst), link in self._told.links.items():
-            notice = link.news() if src == self._node else None
-            if notice is not None:
-                self._send(dst, {_FLOW: list(notice)})
+            if src == self._node and dst not in self._unanswered and (notice := link.news()) is not None:
+                news[dst] = {_FLOW: list(notice)}
         if self._own is not None:
-            for src, rate_bps in self._own.news():
-                self._send(src, {_SHARE: rate_bps})
+            for src, rate_bps in self._own.news(self._unanswered):
+                news.setdefault(src, {})[_SHARE] = rate_bps
+        self._unanswered.update(news)
+        for node, what in news.items():
+            self._send(node, what)
+
+    def answered(self, node: NodeId) -> None:
+        """Record that `node` has answered the last notice to it, or is gone."""
+        self._unanswered.discard(node)
 
     def end(self) -> None:
         """Notify the receivers that this node leaves, so none of its messages crosses their downlinks any more."""
@@ -62,13 +75,17 @@ class ShareNotices:
     def take(self, message: Message, now_ns: int) -> Sequence[StageOutcome]:
         """Take a notice; return its effect on the messages under way. Raises MalformedMessage."""
         src, meta = message.src, message.payload.meta
-        match meta.get(_FLOW), meta.get(_SHARE), meta.get(_REFUSED):
-            case [int(number), int(nbytes), int(offer)], None, None if min(number, nbytes, offer) >= 0:
-                if self._own is not None and not self._own.take(src, FlowNotice(number, nbytes, min(offer, _FAR))):
-                    self._send(src, {_REFUSED: number})
-                return ()
-            case None, int(rate_bps), None if 0 <= rate_bps <= _FAR:
-                return self._told.share((self._node, src), rate_bps, now_ns)
+        rate_bps = meta.get(_SHARE)
+        match meta.get(_FLOW), rate_bps, meta.get(_REFUSED):
             case None, None, int(number):
                 return self._told.refused((self._node, src), number, now_ns)
-        raise MalformedMessage(f"a notice of node {src} says {str(meta)[:80]}")
+            case None, int(), None if 0 <= rate_bps <= _FAR:
+                pass
+            case [int(number), int(nbytes), int(offer)], None | int(), None if (
+                min(number, nbytes, offer, rate_bps or 0) >= 0 and (rate_bps or 0) <= _FAR
+            ):
+                if self._own is not None and not self._own.take(src, FlowNotice(number, nbytes, min(offer, _FAR))):
+                    self._send(src, {_REFUSED: number})
+            case _:
+                raise MalformedMessage(f"a notice of node {src} says {str(meta)[:80]}")
+        return () if rate_bps is None else self._told.share((self._node, src), rate_bps, now_ns)

@@ -112,6 +112,7 @@ class EmulatedTransport:
         self._begun = self._closed = False
         self._began_ns = 0
         self._shares = None if links.told is None else ShareNotices(node, epoch, links, self._notify)
+        self.receipts.on_notice_answered = self._answered
         self.carrier = carrier(self.receipts)
         self.carrier.attach(self)
 
@@ -347,6 +348,11 @@ class EmulatedTransport:
     def _notify(self, message: Message) -> None:
         if not self._closed:
             self.carrier.carry(message, REPORT)
+
+    def _answered(self, node: NodeId) -> None:
+        if self._shares is not None and not self._closed:
+            self._shares.answered(node)
+            self._shares.tell()
 
     def _take_notice(self, message: Message) -> None:
         self._advance()

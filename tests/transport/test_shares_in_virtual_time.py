@@ -1,0 +1,110 @@
+"""Nodes that emulate their own links and tell each other shares, in virtual time: arrivals are the link engine's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from netdfl.core.errors import MalformedMessage
+from netdfl.core.rng import Streams
+from netdfl.core.types import Kind, Message, Payload
+from netdfl.links.channel import Links
+from netdfl.links.schedule.compile import compile_events
+from netdfl.links.schedule.when import Facts
+from netdfl.links.spec import LinksSpec
+from netdfl.testing.transports import vector_payload
+from netdfl.transport.emulated.receipts import REPORT
+from netdfl.transport.wire import frame_size
+from tests.links.shared_traffic import SCENARIOS, Network
+from tests.transport.virtual_nodes import MS, VirtualFleet
+
+S = 10**9
+HEADER = frame_size(vector_payload(np.zeros(10_000, np.uint8))) - 10_000
+
+
+def emulating(network: Network, carrier_ns: int = MS) -> VirtualFleet:
+    rules, entries = network.written()
+    events = compile_events(entries, Facts(16, Streams(0)))
+    size = 1 + max(node for _, *edge, _ in network.messages for node in edge)
+    return VirtualFleet(
+        lambda: Links(LinksSpec(rules, {}, size), Streams(0), events, halves=True), size, events, carrier_ns
+    )
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_nodes_that_tell_each_other_shares_arrive_as_the_engine_says(name: str) -> None:
+    """Within 5 % or 50 ms, the larger; a notice takes 1 ms."""
+    network = SCENARIOS[name]
+    sent = [(at, *edge, vector_payload(np.zeros(nbytes - HEADER, np.uint8))) for at, *edge, nbytes in network.messages]
+    found = emulating(network).arrivals(sent)
+    for number, at_ns in network.engine().items():
+        came_ns = found[number]
+        if at_ns is None or came_ns is None:
+            assert came_ns is at_ns, number
+        else:
+            assert abs(came_ns - at_ns) <= max(50 * MS, at_ns // 20), number
+
+
+def test_a_node_has_one_unanswered_notice_to_each_other_node() -> None:
+    """Where notices take long, what changes meanwhile goes in the next one."""
+    fleet = emulating(SCENARIOS["everybody to everybody"], 20 * MS)
+    open_, most = Counter[Any](), Counter[Any]()
+    for node in fleet.nodes:
+        carry, answered = node.carrier.carry, node.receipts.on_notice_answered
+
+        def count(message: Message, header: bytes, carry: Any = carry) -> None:
+            pair = message.src, message.dst
+            if header == REPORT and message.kind is Kind.PROBE:
+                open_[pair] += 1
+                most[pair] = max(most[pair], open_[pair])
+            carry(message, header)
+
+        def end(dst: int, src: int = node.node, answered: Any = answered) -> None:
+            open_[src, dst] -= 1
+            answered(dst)
+
+        node.carrier.carry = count  # type: ignore[method-assign]
+        node.receipts.on_notice_answered = end
+    messages = SCENARIOS["everybody to everybody"].messages
+    fleet.arrivals([(at, *edge, vector_payload(np.zeros(nbytes, np.uint8))) for at, *edge, nbytes in messages])
+    assert set(most.values()) == {1}
+    assert set(open_.values()) == {0}
+
+
+def notice(**meta: Any) -> Message:
+    return Message(1, 0, Kind.PROBE, 0, 0, 0, 0, Payload(meta=meta))
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {},
+        {"flow": [1, 2]},
+        {"flow": [1, 2, 3, 4]},
+        {"flow": [1, 2, -1]},
+        {"flow": [1, -1, 3]},
+        {"flow": [-1, 2, 3]},
+        {"flow": ["1", 2, 3]},
+        {"share": -1},
+        {"share": (1 << 62) + 1},
+        {"share": 1.5},
+        {"flow": [1, 2, 3], "share": -1},
+        {"flow": [1, 2, 3], "refused": 1},
+        {"share": 3, "refused": 1},
+        {"refused": "1"},
+    ],
+)
+def test_a_notice_that_no_node_writes_is_refused(meta: dict[str, Any]) -> None:
+    fleet = emulating(SCENARIOS["up and down at once"])
+    with pytest.raises(MalformedMessage, match="a notice of node 1 says"):
+        fleet.nodes[0].deliver_with_header(notice(**meta), REPORT)
+
+
+def test_a_notice_may_tell_of_a_flow_and_of_a_share_at_once() -> None:
+    fleet = emulating(SCENARIOS["everybody to everybody"])
+    fleet.nodes[0].deliver_with_header(notice(flow=[1, 10, 5_000_000], share=1 << 62), REPORT)
+    fleet.nodes[0].deliver_with_header(notice(share=0), REPORT)
+    fleet.nodes[0].deliver_with_header(notice(flow=[0, 0, 0]), REPORT)

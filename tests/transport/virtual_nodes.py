@@ -1,0 +1,127 @@
+"""Nodes that emulate their own links, in virtual time: the carrier between them takes a constant time.
+
+So what notices find is told apart from what gRPC and a busy machine add, and is the same in every run.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from netdfl.core.clock import TimerName
+from netdfl.core.outcome import outcome_of
+from netdfl.core.types import Message, NodeId, Payload, unicasts
+from netdfl.links.channel import Links
+from netdfl.links.schedule.events import CompiledEvent
+from netdfl.testing.transports import KeptLedger, KeptSink, data_message
+from netdfl.transport.base import Fate, Ledger
+from netdfl.transport.emulated.transport import EmulatedTransport
+
+MS = 1_000_000
+
+
+class VirtualTime:
+    """A clock whose timers are called in the order of their times."""
+
+    def __init__(self) -> None:
+        self._now_ns, self._numbers = 0, count()
+        self._timers: list[tuple[int, int, dict[str, Callable[[], None]]]] = []
+
+    def now_ns(self) -> int:
+        return self._now_ns
+
+    async def sleep_until(self, at_ns: int) -> None:
+        raise NotImplementedError
+
+    def call_at(self, at_ns: int, name: TimerName, callback: Callable[[], None]) -> Any:
+        call = {"callback": callback}
+        heapq.heappush(self._timers, (max(at_ns, self._now_ns), next(self._numbers), call))
+        return type("Timer", (), {"cancel": lambda self: call.clear()})()
+
+    def run(self) -> None:
+        """Call all timers, and those that they set."""
+        while self._timers:
+            self._now_ns, _, call = heapq.heappop(self._timers)
+            call.get("callback", lambda: None)()
+
+
+class Carrier:
+    """A carrier whose messages all take the same time."""
+
+    def __init__(self, fleet: VirtualFleet, node: NodeId, ledger: Ledger) -> None:
+        self.fleet, self.node, self.ledger = fleet, node, ledger
+
+    def attach(self, sink: Any) -> None:
+        self.sink = sink
+
+    def begin(self) -> None:
+        """Do nothing: there are no connections."""
+
+    def has_room(self, message: Message) -> bool:
+        return True
+
+    def carry(self, message: Message, link_header: bytes) -> None:
+        clock = self.fleet.clock
+        sent_ns = clock.now_ns()
+        if not link_header:
+            self.fleet.num_notices += 1
+
+        def come() -> None:
+            there = self.fleet.nodes[message.dst].carrier.sink
+            fate = there.deliver_with_header(message, link_header)
+            outcome = outcome_of(message, 0, sent_ns, clock.now_ns(), fate or Fate.GONE)
+            later(lambda: self.ledger.settled(outcome, (message.payload,)))
+
+        def later(what: Callable[[], None]) -> None:
+            clock.call_at(clock.now_ns() + self.fleet.carrier_ns, ("carry",), what)
+
+        later(come)
+
+
+class VirtualFleet:
+    """Nodes on links that each of them emulates for itself; `num_notices` counts what they tell each other."""
+
+    def __init__(
+        self,
+        links: Callable[[], Links],
+        num_nodes: int,
+        events: Sequence[CompiledEvent] = (),
+        carrier_ns: int = 2 * MS,
+    ) -> None:
+        self.clock, self.ledger, self.carrier_ns, self.num_notices = VirtualTime(), KeptLedger(), carrier_ns, 0
+        self.nodes = [
+            EmulatedTransport(
+                node,
+                lambda inner, node=node: Carrier(self, node, inner),  # type: ignore[arg-type, misc]
+                links(),
+                events,
+                clock=self.clock,
+                ledger=self.ledger,
+                seed=0,
+            )
+            for node in range(num_nodes)
+        ]
+        for each in self.nodes:
+            each.begin()
+            each.attach(KeptSink())
+
+    def send(self, at_ns: int, message: Message) -> None:
+        """Send a message at a time to come."""
+
+        def go() -> None:
+            try:
+                self.nodes[message.src].send(unicasts([message])).send(None)
+            except StopIteration:
+                return
+            raise AssertionError("a carrier with room lets nobody wait")
+
+        self.clock.call_at(at_ns, ("send",), go)
+
+    def arrivals(self, messages: Sequence[tuple[float, int, int, Payload]]) -> Mapping[int, int | None]:
+        """When each message (at in s, src, dst, payload) arrives, in ns, by its place; None for a lost one."""
+        for number, (at, src, dst, payload) in enumerate(messages):
+            self.send(round(at * 10**9), data_message((src, dst), number, payload))
+        self.clock.run()
+        return {row.message.round: row.arrived_ns for row in self.ledger.rows}
