@@ -161,7 +161,18 @@ class ClockReading:
     at_ns: int
 
 
-Order: TypeAlias = Peers | Start | Gone | Returned | Evaluate | Stop | Probe | Recover | ClockReading
+@dataclass(frozen=True, slots=True)
+class CoreRates:
+    """The rates in bit/s up to which a node may send over core links, by receiver, as far as they have changed.
+
+    `answers`: the node's last `CoreFlows` is answered.
+    """
+
+    rates_bps: Mapping[NodeId, int]
+    answers: bool = False
+
+
+Order: TypeAlias = Peers | Start | Gone | Returned | Evaluate | Stop | Probe | Recover | ClockReading | CoreRates
 
 
 # reports
@@ -305,6 +316,28 @@ class FilePart:
     last: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class CoreFlows:
+    """The report of messages that cross core links now, where each node emulates its own links.
+
+    By receiver, as far as they have changed: the rate in bit/s that the message would get if no core link limited it;
+    -1: there is no message.
+    """
+
+    offers_bps: Mapping[NodeId, int]
+
+
 Report: TypeAlias = (
-    Hello | Progress | ModelSaved | Happened | Broke | Crashed | Evaluated | ProbeReply | Bye | AskClock | FilePart
+    Hello
+    | Progress
+    | ModelSaved
+    | Happened
+    | Broke
+    | Crashed
+    | Evaluated
+    | ProbeReply
+    | Bye
+    | AskClock
+    | FilePart
+    | CoreFlows
 )

@@ -156,7 +156,7 @@ class Blueprint:
         """Whether link rules act on whole messages above the real transport, and not on packets."""
         scripted = any(event.acts_on_links or event.names_messages for event in self.schedule)
         layer = self.scenario.world.loss_layer
-        return layer == "message" and (bool(self.scenario.links) or scripted)
+        return layer == "message" and (bool(self.scenario.links) or scripted or self.scenario.underlay is not None)
 
     @property
     def node_ids(self) -> range:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from netdfl.core.clock import NS_PER_S, RealClock
-from netdfl.core.control import ClockReading, Crashed, Life, Order, Start, Stop
+from netdfl.core.control import ClockReading, CoreRates, Crashed, Life, Order, Start, Stop
 from netdfl.core.errors import NetdflError, RunError
 from netdfl.core.noticed import noticed_timeout
 from netdfl.core.rng import seed_streams
@@ -30,6 +30,7 @@ from netdfl.host.workers import SlowWorker
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.worker import Worker
 from netdfl.record.store import StoreWriter
+from netdfl.transport.emulated.transport import EmulatedTransport
 from netdfl.transport.grpc.transport import Service
 
 FLUSH_S = 0.25
@@ -96,7 +97,14 @@ class LivingNode:
         self.store = StoreWriter(birth.directory, name, blueprint.scenario.record.sampling)
         ledger = NodeLedger(birth.node, self.clock, self.store)
         self.transport, self.meter = make_transport(
-            blueprint, birth.endpoint, birth.node, birth.life.epoch, self.clock, ledger, birth.services
+            blueprint,
+            birth.endpoint,
+            birth.node,
+            birth.life.epoch,
+            self.clock,
+            ledger,
+            birth.services,
+            superior.report,
         )
         ship = None if self._shipping is None else self._shipping.whole
         self.models = ModelFiles(birth.directory, birth.node, superior.report, ship)
@@ -135,6 +143,9 @@ class LivingNode:
                     self._shipping.told(order)
             case Start():
                 self._start = order
+            case CoreRates():
+                if isinstance(self.transport, EmulatedTransport):
+                    self.transport.take_rates(order)
             case _:
                 self.host.obey(order)
         if self._start is not None and (self._offset is None or self._offset.known):

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from netdfl.core.clock import Clock
+from netdfl.core.control import CoreFlows
 from netdfl.core.types import Kind, Message, NodeId, Scalar
 from netdfl.diagnosis.fidelity import Meter
 from netdfl.host.blueprint import Blueprint
@@ -25,11 +26,13 @@ from netdfl.node.admission import Admission
 from netdfl.node.delivery import NOT_ADMITTED
 from netdfl.node.mailbox import Mailbox
 from netdfl.record.event_log import content_digest
+from netdfl.scenario.build import build_underlay
 from netdfl.transport.base import Fate, Ledger, Transport, deliver_one
 from netdfl.transport.emulated.transport import EmulatedTransport
 from netdfl.transport.grpc.options import GrpcOptions
 from netdfl.transport.security.credentials import Credentials
 from netdfl.transport.shared_memory.memory import SharedMemory
+from netdfl.underlay.told import ToldCore
 
 if TYPE_CHECKING:
     from netdfl.transport.grpc.connections import SharedNetwork
@@ -89,10 +92,11 @@ def make_transport(
     clock: Clock,
     ledger: Ledger,
     services: Sequence[Service] = (),
+    report: Callable[[CoreFlows], None] = lambda _: None,
 ) -> tuple[NodeTransport, Meter]:
     """Return the transport of `node` in its life `epoch`, and the delay meter of its emulated links.
 
-    Its server answers `services` too.
+    Its server answers `services` too. `report` tells the supervisor of messages over core links.
     """
 
     from netdfl.transport.grpc.transport import GrpcTransport  # simulated nodes need no gRPC
@@ -118,12 +122,11 @@ def make_transport(
     meter = Meter()
     if not blueprint.emulates_messages:
         return grpc(ledger), meter
-    links, seed = (
-        Links(blueprint.links, blueprint.streams, blueprint.schedule, halves=True),
-        blueprint.streams.integer("ties"),
-    )
+    underlay, streams = build_underlay(blueprint.scenario), blueprint.streams
+    core = None if underlay is None else ToldCore(underlay, streams)
+    links, seed = Links(blueprint.links, streams, blueprint.schedule, halves=True, core=core), streams.integer("ties")
     real = partial(EmulatedTransport, clock=clock, ledger=ledger, seed=seed, epoch=epoch, measure=meter.arrived)
-    return real(node, grpc, links, blueprint.schedule), meter
+    return real(node, grpc, links, blueprint.schedule, report=report), meter
 
 
 def message_options(blueprint: Blueprint) -> GrpcOptions:

@@ -42,6 +42,7 @@ from netdfl.links.sharing.capacity import SharedLink
 from netdfl.links.sharing.network import FairNetwork
 from netdfl.links.sharing.stage import FairStage
 from netdfl.links.sharing.told import ToldDownlinks
+from netdfl.links.sharing.ways import ToldWays
 from netdfl.links.spec import NODE_KEYS, LinkPart, LinksSpec
 
 Fuse: TypeAlias = Callable[[Sequence[Stage]], tuple[LinkRule, ...]]
@@ -132,6 +133,7 @@ class Links:
         self._learn(events)
         downlinks = spec.has_downlinks or any(key == "downlink" for _, key in self._node_changes)
         self.told = ToldDownlinks(self._network) if halves and downlinks else None
+        self.told_ways: ToldWays | None = getattr(core, "told", None)
 
     def _learn(self, events: Sequence[CompiledEvent]) -> None:
         changing = set()
@@ -294,6 +296,14 @@ class Links:
         if way is not None:
             way.note(path)
         return path
+
+    def take_rates(
+        self, node: NodeId, rates_bps: Mapping[NodeId, int], now_ns: int, *, answers: bool
+    ) -> Sequence[StageOutcome]:
+        """Use the rates that the supervisor tells `node` of its ways over core links; return the new departures."""
+        if self.told_ways is not None:
+            self.told_ways.take(node, rates_bps, self._network, answers=answers)
+        return self._network.retimed(now_ns)
 
     def shared_downlink(self, node: NodeId) -> SharedLink | None:
         """Return the downlink of `node` if its messages share the rate; else None."""

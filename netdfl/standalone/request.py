@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netdfl.core.clock import NS_PER_S
-from netdfl.core.errors import InputError
+from netdfl.core.errors import InputError, ScenarioError
 from netdfl.core.files import PRIVATE
 from netdfl.core.given_files import given_text
 from netdfl.core.types import NodeId
 from netdfl.core.units import parse_time_ns
+from netdfl.scenario.loading.document import parse
 from netdfl.scenario.model.schema import Scenario
 from netdfl.standalone.credentials import read_credentials, read_secret
 from netdfl.transport.security.credentials import Credentials
@@ -156,6 +157,8 @@ def _addresses(scenario: Scenario, node: NodeId, peers: Path) -> Mapping[NodeId,
             f"a node by hand runs on the real clock, and {scenario.name} is of the world {scenario.world.kind}; "
             f"give --on processes, or another of {', '.join(WORLDS)}"
         )
+    if scenario.underlay is not None and scenario.world.loss_layer == "message":
+        raise _without_supervisor(scenario)
     addresses, wanted = read_peers(peers), set(range(scenario.num_nodes))
     if set(addresses) != wanted:
         raise InputError(
@@ -165,6 +168,19 @@ def _addresses(scenario: Scenario, node: NodeId, peers: Path) -> Mapping[NodeId,
     if node not in wanted:
         raise InputError(f"--id {node} is no node of {scenario.name}, which has 0 to {scenario.num_nodes - 1}")
     return addresses
+
+
+def _without_supervisor(scenario: Scenario) -> InputError:
+    """Return the refusal of core links, whose rates a supervisor divides; with their line where a file has them."""
+    what = "by hand there is no supervisor to divide core links among all flows"
+    remedy = "use netdfl run, or give uplinks and downlinks in links"
+    try:
+        document = parse(scenario.file.read_text(encoding="utf-8"), str(scenario.file)) if scenario.file else None
+    except (InputError, OSError):
+        document = None
+    if document is None:
+        return InputError(f"underlay: {what}; {remedy}")
+    return ScenarioError([document.problem(("underlay",), what, remedy=remedy, key=True)])
 
 
 def _start_timeout_ns(scenario: Scenario, written: str | None) -> int:

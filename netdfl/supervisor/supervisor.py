@@ -19,6 +19,7 @@ from netdfl.core.control import (
     AskClock,
     Broke,
     ClockReading,
+    CoreFlows,
     Crashed,
     Evaluate,
     Evaluated,
@@ -49,6 +50,7 @@ from netdfl.record.status import ENDED, FleetStatus, NodeStatus, Phase
 from netdfl.record.store import StoreWriter
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import ProcessesOptions, RealOptions
+from netdfl.supervisor.core_links import CoreLinkRates
 from netdfl.supervisor.evaluation import EvaluationTracker
 from netdfl.supervisor.fleet import FleetState
 from netdfl.supervisor.mirror import mirror
@@ -114,6 +116,7 @@ class Supervisor:
             world.begins = self.begins
         else:
             self.stalls = ProbingWatch(fleet, self.restarts, self._options.stopped_after)
+        self.core_links = CoreLinkRates(fleet, self.refused)
         self.resumption = resumption
         self._refusal_limiter = RefusalLimiter()
         self.interrupted = self.stopping = False
@@ -134,6 +137,7 @@ class Supervisor:
             await self._gather()
             self._begin()
             self.stalls.begin()
+            self.core_links.begin()
             await self._until(lambda: self._all_ended or self.stalls.over)
             ended_ns = time.monotonic_ns()
             self.stalls.close()
@@ -238,6 +242,7 @@ class Supervisor:
         self.stopping = True
         self.stalls.close()
         self.restarts.close()
+        self.core_links.close()
         for node in sorted(self.fleet.hellos):
             self.fleet.world.order(node, Stop("the run is over", grace_s))
         try:
@@ -298,7 +303,11 @@ class Supervisor:
             case ProbeReply():
                 self.stalls.answered(node, report)
             case Crashed():
+                self.core_links.forget(node)
                 self.restarts.crashed(node, report)
+            case CoreFlows():
+                self.core_links.take(node, report)
+                return
             case Broke():
                 self.fleet.broke(RunError(f"node {node}: {report.reason}"))
             case AskClock(number):
@@ -354,6 +363,7 @@ class Supervisor:
 
     def _lose(self, node: NodeId, how: Exit) -> None:
         fleet, status = self.fleet, self.fleet.status.nodes[node]
+        self.core_links.forget(node)
         self.restarts.died(node, how.within_ns)
         status.phase = Phase.DIED
         if how.code == ExitCode.BROKE:

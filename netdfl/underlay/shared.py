@@ -129,11 +129,18 @@ class SharedCore:
     def way(self, edge: Edge) -> CoreWay:
         """Return what `edge` crosses now, new each time; its owner notes the path that is made of it."""
         crossed = self._underlay.way(edge, self._routes)
-        links = tuple(self._shared[link] for link in crossed)
-        way = CoreWay(crossed, links, CoreLoss(), CoreDelay(0, constant(delay=0)), self._over_tcp)
+        way = CoreWay(crossed, self._links(edge, crossed), CoreLoss(), CoreDelay(0, constant(delay=0)), self._over_tcp)
         self._set(edge, way, ("loss", "latency"))
         self._built[edge] = way
         return way
+
+    def shared(self, edge: Edge) -> tuple[SharedLink, ...]:
+        """Return the core links that `edge` crosses now, in order."""
+        return tuple(self._shared[link] for link in self._underlay.way(edge, self._routes))
+
+    def _links(self, edge: Edge, crossed: Sequence[CoreLink]) -> tuple[SharedLink, ...]:
+        """Return the links that messages of `edge` share on a way over the core links `crossed`."""
+        return tuple(self._shared[link] for link in crossed)
 
     def _set(self, edge: Edge, way: CoreWay, keys: Sequence[str]) -> None:
         """Give the stages of a way the present values of its core links."""
@@ -174,10 +181,10 @@ class SharedCore:
         for edge, way in sorted(self._built.items()):
             crossed = self._underlay.way(edge, self._routes)
             if crossed != way.crossed:
-                old, way.crossed, way.links = way.links, crossed, tuple(self._shared[link] for link in crossed)
+                old, way.crossed, way.links = way.links, crossed, self._links(edge, crossed)
                 self._set(edge, way, ("loss", "latency"))
                 for stage in way.path.stages if way.path is not None else ():
-                    if isinstance(stage, FairStage) and old[0] in stage.links:
+                    if isinstance(stage, FairStage) and old != way.links and old[0] in stage.links:
                         stage.reroute(old, way.links, now_ns)
         return network.retimed(now_ns)
 

@@ -201,7 +201,12 @@ def test_a_mistake_is_named_with_its_place_and_remedy(name: str, tmp_path: Path)
     assert all(part in text for part in parts), text
 
 
-@pytest.mark.parametrize("world", ["processes", "namespaces", "containers", "slurm"])
+@pytest.mark.parametrize("kind", ["processes", "slurm", "ray"])
+def test_worlds_whose_links_act_on_messages_carry_core_links(kind: str) -> None:
+    assert load(BASE | {"underlay": {"links": {"a--b": {}}}, "world": kind}).underlay is not None
+
+
+@pytest.mark.parametrize("world", ["namespaces", "containers"])
 def test_worlds_that_do_not_carry_core_links_say_so(world: str) -> None:
     with pytest.raises(ScenarioError, match=f"{world} does not carry core links.*use world: simulated"):
         load(BASE | {"underlay": {"links": {"a--b": {}}}, "world": world})

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from netdfl.core.errors import InputError
-from netdfl.scenario.load import loads
+from netdfl.scenario.load import load, loads
 from netdfl.scenario.model.schema import Scenario
 from netdfl.standalone.collect import collect, find_parts
 from netdfl.standalone.credentials import write_credentials
@@ -31,6 +31,10 @@ ALL = {0: "a:1", 1: "b:2"}
 def request(tmp_path: Path, peers: Any = ALL, on: str | None = None, **changes: Any) -> Any:
     file = tmp_path / "peers.json"
     file.write_text(peers if isinstance(peers, str) else json.dumps(peers), encoding="utf-8")
+    return read_request(tmp_path, loads(SCENARIO, on=on), **changes)
+
+
+def read_request(tmp_path: Path, scenario: Scenario, **changes: Any) -> Any:
     words: dict[str, Any] = {
         "node": 1,
         "listen": "0.0.0.0:5000",
@@ -38,8 +42,7 @@ def request(tmp_path: Path, peers: Any = ALL, on: str | None = None, **changes: 
         "tls": False,
         "open_to_all": True,
     }
-    scenario: Scenario = loads(SCENARIO, on=on)
-    return make_request(scenario, peers=file, **words | changes)
+    return make_request(scenario, peers=tmp_path / "peers.json", **words | changes)
 
 
 def test_what_is_written_is_what_is_asked_for(tmp_path: Path) -> None:
@@ -167,6 +170,15 @@ def test_an_address_of_ip_version_6_keeps_its_brackets() -> None:
 def test_a_mistake_is_named(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         request(tmp_path, **changes)
+
+
+def test_core_links_are_refused_with_their_line_as_no_supervisor_divides_them(tmp_path: Path) -> None:
+    core = "underlay: {links: {a--b: {}}}\nworld: processes\n"
+    told = "by hand there is no supervisor to divide core links.*use netdfl run, or give uplinks and downlinks"
+    (tmp_path / "s.yaml").write_text(SCENARIO + core)
+    for scenario, where in ((loads(SCENARIO + core), "underlay: "), (load(tmp_path / "s.yaml"), r"s\.yaml:9:\d+:.*")):
+        with pytest.raises(InputError, match=f"(?s){where}{told}"):
+            read_request(tmp_path, scenario)
 
 
 def record(folder: Path, node: int, run: str = "00" * 8, stage: NodeStage = NodeStage.FINISHED) -> None:

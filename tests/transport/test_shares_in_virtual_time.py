@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -51,27 +50,10 @@ def test_nodes_that_tell_each_other_shares_arrive_as_the_engine_says(name: str) 
 def test_a_node_has_one_unanswered_notice_to_each_other_node() -> None:
     """Where notices take long, what changes meanwhile goes in the next one."""
     fleet = emulating(SCENARIOS["everybody to everybody"], 20 * MS)
-    open_, most = Counter[Any](), Counter[Any]()
-    for node in fleet.nodes:
-        carry, answered = node.carrier.carry, node.receipts.on_notice_answered
-
-        def count(message: Message, header: bytes, carry: Any = carry) -> None:
-            pair = message.src, message.dst
-            if header == REPORT and message.kind is Kind.PROBE:
-                open_[pair] += 1
-                most[pair] = max(most[pair], open_[pair])
-            carry(message, header)
-
-        def end(dst: int, src: int = node.node, answered: Any = answered) -> None:
-            open_[src, dst] -= 1
-            answered(dst)
-
-        node.carrier.carry = count  # type: ignore[method-assign]
-        node.receipts.on_notice_answered = end
     messages = SCENARIOS["everybody to everybody"].messages
     fleet.arrivals([(at, *edge, vector_payload(np.zeros(nbytes, np.uint8))) for at, *edge, nbytes in messages])
-    assert set(most.values()) == {1}
-    assert set(open_.values()) == {0}
+    assert set(fleet.most_open.values()) == {1}
+    assert set(fleet.open_notices.values()) == {0}
 
 
 def notice(**meta: Any) -> Message:

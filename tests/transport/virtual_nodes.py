@@ -6,18 +6,22 @@ So what notices find is told apart from what gRPC and a busy machine add, and is
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
 from netdfl.core.clock import TimerName
-from netdfl.core.outcome import outcome_of
-from netdfl.core.types import Message, NodeId, Payload, unicasts
+from netdfl.core.control import CoreFlows, CoreRates
+from netdfl.core.outcome import Outcome, outcome_of
+from netdfl.core.types import Edge, Kind, Message, NodeId, Payload, unicasts
 from netdfl.links.channel import Links
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.testing.transports import KeptLedger, KeptSink, data_message
 from netdfl.transport.base import Fate, Ledger
+from netdfl.transport.emulated.receipts import REPORT
 from netdfl.transport.emulated.transport import EmulatedTransport
+from netdfl.underlay.told import CoreDivision
 
 MS = 1_000_000
 
@@ -65,14 +69,22 @@ class Carrier:
     def carry(self, message: Message, link_header: bytes) -> None:
         clock = self.fleet.clock
         sent_ns = clock.now_ns()
-        if not link_header:
+        pair = message.src, message.dst
+        is_notice = link_header == REPORT and message.kind is Kind.PROBE
+        if is_notice:
             self.fleet.num_notices += 1
+            self.fleet.open_notices[pair] += 1
+            self.fleet.most_open[pair] = max(self.fleet.most_open[pair], self.fleet.open_notices[pair])
 
         def come() -> None:
             there = self.fleet.nodes[message.dst].carrier.sink
             fate = there.deliver_with_header(message, link_header)
             outcome = outcome_of(message, 0, sent_ns, clock.now_ns(), fate or Fate.GONE)
-            later(lambda: self.ledger.settled(outcome, (message.payload,)))
+            later(lambda: answer(outcome))
+
+        def answer(outcome: Outcome) -> None:
+            self.fleet.open_notices[pair] -= is_notice
+            self.ledger.settled(outcome, (message.payload,))
 
         def later(what: Callable[[], None]) -> None:
             clock.call_at(clock.now_ns() + self.fleet.carrier_ns, ("carry",), what)
@@ -89,8 +101,11 @@ class VirtualFleet:
         num_nodes: int,
         events: Sequence[CompiledEvent] = (),
         carrier_ns: int = 2 * MS,
+        core: CoreDivision | None = None,
     ) -> None:
         self.clock, self.ledger, self.carrier_ns, self.num_notices = VirtualTime(), KeptLedger(), carrier_ns, 0
+        self.num_reports = 0
+        self.open_notices, self.most_open = Counter[Edge](), Counter[Edge]()
         self.nodes = [
             EmulatedTransport(
                 node,
@@ -100,12 +115,37 @@ class VirtualFleet:
                 clock=self.clock,
                 ledger=self.ledger,
                 seed=0,
+                report=lambda report, node=node: self._later(lambda: self._take(node, report)),  # type: ignore[misc]
             )
             for node in range(num_nodes)
         ]
+        self._core, self._asked = core, set[NodeId]()
+        for at_ns in sorted({event.at_ns for event in events if event.core and event.at_ns}):
+            self.clock.call_at(at_ns, ("core",), self._divide)
         for each in self.nodes:
             each.begin()
             each.attach(KeptSink())
+
+    def _later(self, what: Callable[[], None]) -> None:
+        self.clock.call_at(self.clock.now_ns() + self.carrier_ns, ("supervisor",), what)
+
+    def _take(self, node: NodeId, report: CoreFlows) -> None:
+        assert self._core is not None
+        self.num_reports += 1
+        self._core.take(node, report.offers_bps)
+        if not self._asked:
+            self._later(self._divide)
+        self._asked.add(node)
+
+    def _divide(self) -> None:
+        """Tell the rates of core links, as the supervisor does."""
+        assert self._core is not None
+        self._core.go_on(self.clock.now_ns())
+        asked, self._asked = self._asked, set()
+        news = self._core.news()
+        for node in {*news, *asked}:
+            told = CoreRates(dict(news.get(node, {})), node in asked)
+            self._later(lambda node=node, told=told: self.nodes[node].take_rates(told))  # type: ignore[misc]
 
     def send(self, at_ns: int, message: Message) -> None:
         """Send a message at a time to come."""

@@ -55,6 +55,10 @@ class SharedLink:
         rate = shape.rate_bps
         self.capacity = None if rate is None else int(Fraction(rate) * Fraction(scale) * PARTS)
 
+    def limit(self, capacity: int | None) -> None:
+        """Replace the capacity, in parts, whatever the parameters say."""
+        self.capacity = capacity
+
     # the queue
 
     def is_full(self, nbytes: int) -> bool:

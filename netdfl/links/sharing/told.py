@@ -18,7 +18,7 @@ from netdfl.links.sharing.capacity import PARTS, SharedLink, ShareTaker
 from netdfl.links.sharing.flow import Flow
 from netdfl.links.sharing.network import FairNetwork
 
-_CLOSE = 1000
+CLOSE = 1000
 """A rate that moves by less than a thousandth is not told anew."""
 _MOST = 1 << 60
 """The offer in bit/s of a sender without a limit."""
@@ -43,9 +43,9 @@ class ToldLink(SharedLink):
 
     __slots__ = ("_begun", "_told", "_unit", "whole")
 
-    def __init__(self, edge: Edge, whole: SharedLink) -> None:
-        """Start with the full rate of the downlink."""
-        super().__init__((4, *edge), Shape(None))
+    def __init__(self, edge: Edge, whole: SharedLink, rank: int = 4) -> None:
+        """Start with the full rate of the downlink. `rank` is its place among links with equal shares."""
+        super().__init__((rank, *edge), Shape(None))
         self.whole = whole
         self.capacity = whole.capacity
         self.forget()
@@ -66,10 +66,21 @@ class ToldLink(SharedLink):
             self._unit = flow.unit
             notice = FlowNotice(self._begun, flow.unit.nbytes, min(_MOST, _offer(flow, self) // PARTS))
         known = self._told
-        if notice[:2] == known[:2] and abs(notice.offer_bps - known.offer_bps) * _CLOSE <= known.offer_bps:
+        if notice[:2] == known[:2] and abs(notice.offer_bps - known.offer_bps) * CLOSE <= known.offer_bps:
             return None
         self._told = notice
         return notice
+
+    def be_whole(self, capacity: int | None) -> None:
+        """Replace the whole rate, in parts; it is the capacity where no message goes, or nobody divides the link."""
+        self.whole.limit(capacity)
+        if not self.flows or capacity is None:
+            self.capacity = capacity
+
+    @property
+    def known(self) -> FlowNotice:
+        """The last notice, which the receiver knows."""
+        return self._told
 
     def take_share(self, rate_bps: int, network: FairNetwork) -> None:
         """Use the rate that the receiver reported."""
@@ -180,6 +191,6 @@ class DownlinkShares:
             return
         rate = advertised(capacity, (notice.offer_bps * PARTS for notice, _ in self._flows.values())) // PARTS
         for src in self._flows:
-            if src not in besides and abs(rate - self._told.get(src, -1)) * _CLOSE > self._told.get(src, -1):
+            if src not in besides and abs(rate - self._told.get(src, -1)) * CLOSE > self._told.get(src, -1):
                 self._told[src] = rate
                 yield src, rate

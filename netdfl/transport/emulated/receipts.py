@@ -46,13 +46,17 @@ class Receipts:
     The carrier's fates are those of its calls. They become rows only if the message has ended with the call.
     """
 
-    def __init__(self, ledger: Ledger, epoch: int) -> None:
-        """Record final fates in `ledger`; `epoch` (the node's life) makes serial numbers differ between lives."""
-        self._ledger = ledger
+    def __init__(
+        self, ledger: Ledger, epoch: int, notice_answered: Callable[[NodeId], None] = lambda node: None
+    ) -> None:
+        """Record final fates in `ledger`; `epoch` (the node's life) makes serial numbers differ between lives.
+
+        `notice_answered` gets the receiver of each notice, once its call has an answer.
+        """
+        self._ledger, self._notice_answered = ledger, notice_answered
         self._serial = epoch << 40
         self._open: dict[int, SentMessage] = {}
         self._serials: dict[tuple[NodeId, MessageId], list[int]] = {}
-        self.on_notice_answered: Callable[[NodeId], None] = lambda node: None
 
     def add(self, sent: SentMessage) -> int:
         """Add a message that is handed to the carrier now; return its serial number, which the report on it names."""
@@ -132,7 +136,7 @@ class Receipts:
         serials = self._serials.get((dst, id))
         if not serials:
             if id.kind is Kind.PROBE:
-                self.on_notice_answered(dst)
+                self._notice_answered(dst)
             return
         serial = serials[0]
         if fate == Fate.IN_FLIGHT and arrived_ns is not None:

@@ -1,7 +1,7 @@
-"""Notices between nodes that each emulate their own links, by which they share the rate of a downlink.
+"""Notices of nodes that each emulate their own links, by which they share the rate of a downlink, and core links.
 
 A notice is no message of the fleet: it crosses no emulated link, has no row and no emulated bytes. It goes over the
-connection of heartbeats, so that it does not wait behind models.
+connection of heartbeats, so that it does not wait behind models. About core links a node tells the supervisor.
 
 Relies on: a carrier that answers every notice, be it that the receiver is gone.
 
@@ -11,30 +11,39 @@ would queue up where many flows share and a machine is busy, and shares would be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from netdfl.core.control import CoreFlows, CoreRates
 from netdfl.core.errors import MalformedMessage
-from netdfl.core.types import Kind, Message, NodeId, Payload
+from netdfl.core.types import Edge, Kind, Message, NodeId, Payload
 from netdfl.links.channel import Links
 from netdfl.links.rules.base import StageOutcome
-from netdfl.links.sharing.told import ENDED, DownlinkShares, FlowNotice
+from netdfl.links.sharing.told import ENDED, DownlinkShares, FlowNotice, ToldLink
 
 _FLOW, _SHARE, _REFUSED = "flow", "share", "refused"
 _FAR = 1 << 62
 
 
 class ShareNotices:
-    """One node's exchange of notices about downlinks that several senders share.
+    """One node's exchange of notices about downlinks and core links that several senders share.
 
-    It tells receivers about the messages that this node sends to them, and senders about this node's own downlink.
+    It tells receivers about the messages that this node sends to them, senders about this node's own downlink, and the
+    supervisor about messages over core links.
     """
 
-    def __init__(self, node: NodeId, epoch: int, links: Links, carry: Callable[[Message], None]) -> None:
-        """Prepare the notices of `node`; `carry` sends each of them."""
-        self._node, self._epoch, self._carry = node, epoch, carry
-        assert links.told is not None
-        self._told = links.told
+    def __init__(
+        self,
+        node: NodeId,
+        epoch: int,
+        links: Links,
+        carry: Callable[[Message], None],
+        report: Callable[[CoreFlows], None],
+    ) -> None:
+        """Prepare the notices of `node`; `carry` sends one to a node, `report` one to the supervisor."""
+        self._node, self._epoch, self._carry, self._report = node, epoch, carry, report
+        self._links, self._ways = links, links.told_ways
+        self._told: Mapping[Edge, ToldLink] = {} if links.told is None else links.told.links
         downlink = links.shared_downlink(node)
         self._own = None if downlink is None else DownlinkShares(downlink)
         self._unanswered: set[NodeId] = set()
@@ -42,7 +51,7 @@ class ShareNotices:
     def tell(self) -> None:
         """Send each node that has answered the last notice what has changed since then."""
         news: dict[NodeId, dict[str, Any]] = {}
-        for (src, dst), link in self._told.links.items():
+        for (src, dst), link in self._told.items():
             if src == self._node and dst not in self._unanswered and (notice := link.news()) is not None:
                 news[dst] = {_FLOW: list(notice)}
         if self._own is not None:
@@ -51,6 +60,8 @@ class ShareNotices:
         self._unanswered.update(news)
         for node, what in news.items():
             self._send(node, what)
+        if self._ways is not None and (offers_bps := self._ways.news(self._node)):
+            self._report(CoreFlows(offers_bps))
 
     def answered(self, node: NodeId) -> None:
         """Record that `node` has answered the last notice to it, or is gone."""
@@ -58,7 +69,7 @@ class ShareNotices:
 
     def end(self) -> None:
         """Notify the receivers that this node leaves, so none of its messages crosses their downlinks any more."""
-        for (src, dst), link in self._told.links.items():
+        for (src, dst), link in self._told.items():
             if src == self._node and link.end():
                 self._send(dst, {_FLOW: list(ENDED)})
 
@@ -69,8 +80,8 @@ class ShareNotices:
         """Discard the notices exchanged with `node`, because it is gone or has restarted."""
         if self._own is not None:
             self._own.forget(node)
-        if (self._node, node) in self._told.links:
-            self._told.links[self._node, node].forget()
+        if (self._node, node) in self._told:
+            self._told[self._node, node].forget()
 
     def take(self, message: Message, now_ns: int) -> Sequence[StageOutcome]:
         """Take a notice; return its effect on the messages under way. Raises MalformedMessage."""
@@ -78,7 +89,8 @@ class ShareNotices:
         rate_bps = meta.get(_SHARE)
         match meta.get(_FLOW), rate_bps, meta.get(_REFUSED):
             case None, None, int(number):
-                return self._told.refused((self._node, src), number, now_ns)
+                told = self._links.told
+                return () if told is None else told.refused((self._node, src), number, now_ns)
             case None, int(), None if 0 <= rate_bps <= _FAR:
                 pass
             case [int(number), int(nbytes), int(offer)], None | int(), None if (
@@ -88,4 +100,9 @@ class ShareNotices:
                     self._send(src, {_REFUSED: number})
             case _:
                 raise MalformedMessage(f"a notice of node {src} says {str(meta)[:80]}")
-        return () if rate_bps is None else self._told.share((self._node, src), rate_bps, now_ns)
+        told = self._links.told
+        return () if rate_bps is None or told is None else told.share((self._node, src), rate_bps, now_ns)
+
+    def take_rates(self, told: CoreRates, now_ns: int) -> Sequence[StageOutcome]:
+        """Take what the supervisor tells of core links; return its effect on the messages under way."""
+        return self._links.take_rates(self._node, told.rates_bps, now_ns, answers=told.answers)

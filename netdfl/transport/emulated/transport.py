@@ -27,6 +27,7 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from netdfl.core.clock import Clock, Timer, TimerName
+from netdfl.core.control import CoreFlows, CoreRates
 from netdfl.core.fates import FateKind, FateReason
 from netdfl.core.types import Edge, Kind, Message, Multicast, NodeId
 from netdfl.links.channel import Links
@@ -81,6 +82,7 @@ class EmulatedTransport:
         seed: int,
         epoch: int = 0,
         measure: Measure = lambda *_: None,
+        report: Callable[[CoreFlows], None] = lambda _: None,
     ) -> None:
         """Emulate `links` around the transport that `carrier` makes, which reports to the ledger that it is given.
 
@@ -94,11 +96,12 @@ class EmulatedTransport:
             seed: keys the order of what is due at one instant, and damage, as in the simulated world.
             epoch: how often this node was restarted.
             measure: told when each message should have arrived and did, but for those that this node had no room for.
+            report: tells the supervisor of messages over core links.
         """
         self.node, self._clock, self._ledger, self._links, self._seed = node, clock, ledger, links, seed
         self._changes = [e for e in events if e.at_ns is not None and e.acts_on_links]
         self._measure, self._epoch = measure, epoch
-        self.receipts = Receipts(ledger, epoch)
+        self.receipts = Receipts(ledger, epoch, self._answered)
         self._up: LinkEngine[EdgeState, SentMessage] = LinkEngine(self._left, self._lost)
         self._down: LinkEngine[EdgeState, ReceivedMessage] = LinkEngine(self._arrived, self._dropped)
         self._halves: dict[tuple[Edge, bool], EdgeState] = {}
@@ -111,8 +114,9 @@ class EmulatedTransport:
         self._sink: Sink | None = None
         self._begun = self._closed = False
         self._began_ns = 0
-        self._shares = None if links.told is None else ShareNotices(node, epoch, links, self._notify)
-        self.receipts.on_notice_answered = self._answered
+        self._shares: ShareNotices | None = None
+        if links.told is not None or links.told_ways is not None:
+            self._shares = ShareNotices(node, epoch, links, self._notify, report)
         self.carrier = carrier(self.receipts)
         self.carrier.attach(self)
 
@@ -359,6 +363,14 @@ class EmulatedTransport:
         now = self._clock.now_ns()
         if self._shares is not None:
             self._up.change(self._shares.take(message, now), now)
+        self._advance()
+
+    def take_rates(self, told: CoreRates) -> None:
+        """Send over core links at the rates that the supervisor tells, from now on."""
+        self._advance()
+        now = self._clock.now_ns()
+        if self._shares is not None:
+            self._up.change(self._shares.take_rates(told, now), now)
         self._advance()
 
     def _tell(self, held: ReceivedMessage, fate: Fate) -> None:

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Report(_message.Message):
-    __slots__ = ("hello", "progress", "model_saved", "happened", "broke", "crashed", "evaluated", "probe_reply", "bye", "ask_clock", "file_part")
+    __slots__ = ("hello", "progress", "model_saved", "happened", "broke", "crashed", "evaluated", "probe_reply", "bye", "ask_clock", "file_part", "core_flows")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     MODEL_SAVED_FIELD_NUMBER: _ClassVar[int]
@@ -19,6 +19,7 @@ class Report(_message.Message):
     BYE_FIELD_NUMBER: _ClassVar[int]
     ASK_CLOCK_FIELD_NUMBER: _ClassVar[int]
     FILE_PART_FIELD_NUMBER: _ClassVar[int]
+    CORE_FLOWS_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     progress: Progress
     model_saved: ModelSaved
@@ -30,10 +31,11 @@ class Report(_message.Message):
     bye: Bye
     ask_clock: AskClock
     file_part: FilePart
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., model_saved: _Optional[_Union[ModelSaved, _Mapping]] = ..., happened: _Optional[_Union[Happened, _Mapping]] = ..., broke: _Optional[_Union[Broke, _Mapping]] = ..., crashed: _Optional[_Union[Crashed, _Mapping]] = ..., evaluated: _Optional[_Union[Evaluated, _Mapping]] = ..., probe_reply: _Optional[_Union[ProbeReply, _Mapping]] = ..., bye: _Optional[_Union[Bye, _Mapping]] = ..., ask_clock: _Optional[_Union[AskClock, _Mapping]] = ..., file_part: _Optional[_Union[FilePart, _Mapping]] = ...) -> None: ...
+    core_flows: CoreFlows
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., model_saved: _Optional[_Union[ModelSaved, _Mapping]] = ..., happened: _Optional[_Union[Happened, _Mapping]] = ..., broke: _Optional[_Union[Broke, _Mapping]] = ..., crashed: _Optional[_Union[Crashed, _Mapping]] = ..., evaluated: _Optional[_Union[Evaluated, _Mapping]] = ..., probe_reply: _Optional[_Union[ProbeReply, _Mapping]] = ..., bye: _Optional[_Union[Bye, _Mapping]] = ..., ask_clock: _Optional[_Union[AskClock, _Mapping]] = ..., file_part: _Optional[_Union[FilePart, _Mapping]] = ..., core_flows: _Optional[_Union[CoreFlows, _Mapping]] = ...) -> None: ...
 
 class Order(_message.Message):
-    __slots__ = ("peers", "start", "gone", "returned", "evaluate", "stop", "probe", "recover", "clock_reading")
+    __slots__ = ("peers", "start", "gone", "returned", "evaluate", "stop", "probe", "recover", "clock_reading", "core_rates")
     PEERS_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     GONE_FIELD_NUMBER: _ClassVar[int]
@@ -43,6 +45,7 @@ class Order(_message.Message):
     PROBE_FIELD_NUMBER: _ClassVar[int]
     RECOVER_FIELD_NUMBER: _ClassVar[int]
     CLOCK_READING_FIELD_NUMBER: _ClassVar[int]
+    CORE_RATES_FIELD_NUMBER: _ClassVar[int]
     peers: Peers
     start: Start
     gone: Gone
@@ -52,7 +55,8 @@ class Order(_message.Message):
     probe: Probe
     recover: Recover
     clock_reading: ClockReading
-    def __init__(self, peers: _Optional[_Union[Peers, _Mapping]] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., gone: _Optional[_Union[Gone, _Mapping]] = ..., returned: _Optional[_Union[Returned, _Mapping]] = ..., evaluate: _Optional[_Union[Evaluate, _Mapping]] = ..., stop: _Optional[_Union[Stop, _Mapping]] = ..., probe: _Optional[_Union[Probe, _Mapping]] = ..., recover: _Optional[_Union[Recover, _Mapping]] = ..., clock_reading: _Optional[_Union[ClockReading, _Mapping]] = ...) -> None: ...
+    core_rates: CoreRates
+    def __init__(self, peers: _Optional[_Union[Peers, _Mapping]] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., gone: _Optional[_Union[Gone, _Mapping]] = ..., returned: _Optional[_Union[Returned, _Mapping]] = ..., evaluate: _Optional[_Union[Evaluate, _Mapping]] = ..., stop: _Optional[_Union[Stop, _Mapping]] = ..., probe: _Optional[_Union[Probe, _Mapping]] = ..., recover: _Optional[_Union[Recover, _Mapping]] = ..., clock_reading: _Optional[_Union[ClockReading, _Mapping]] = ..., core_rates: _Optional[_Union[CoreRates, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("node", "role", "pid", "address", "scenario_hash", "protocol_version", "epoch", "versions")
@@ -189,6 +193,19 @@ class FilePart(_message.Message):
     last: bool
     def __init__(self, path: _Optional[str] = ..., offset: _Optional[int] = ..., data: _Optional[bytes] = ..., grows: _Optional[bool] = ..., last: _Optional[bool] = ...) -> None: ...
 
+class CoreFlows(_message.Message):
+    __slots__ = ("offers_bps",)
+    class OffersBpsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: int
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[int] = ...) -> None: ...
+    OFFERS_BPS_FIELD_NUMBER: _ClassVar[int]
+    offers_bps: _containers.ScalarMap[int, int]
+    def __init__(self, offers_bps: _Optional[_Mapping[int, int]] = ...) -> None: ...
+
 class Bye(_message.Message):
     __slots__ = ("reason",)
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -266,6 +283,21 @@ class ClockReading(_message.Message):
     number: int
     at_ns: int
     def __init__(self, number: _Optional[int] = ..., at_ns: _Optional[int] = ...) -> None: ...
+
+class CoreRates(_message.Message):
+    __slots__ = ("rates_bps", "answers")
+    class RatesBpsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: int
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[int] = ...) -> None: ...
+    RATES_BPS_FIELD_NUMBER: _ClassVar[int]
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    rates_bps: _containers.ScalarMap[int, int]
+    answers: bool
+    def __init__(self, rates_bps: _Optional[_Mapping[int, int]] = ..., answers: _Optional[bool] = ...) -> None: ...
 
 class Stop(_message.Message):
     __slots__ = ("reason", "grace_s")

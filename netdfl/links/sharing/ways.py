@@ -1,0 +1,59 @@
+"""Core links at the other end, where each node emulates its own links: what the supervisor tells about them.
+
+A sender tells the supervisor how fast it could send over core links to each receiver if these did not limit it: its
+offer. The supervisor divides every core link among all offers, and tells each sender the rate up to which it may go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from netdfl.core.types import Edge, NodeId
+from netdfl.links.sharing.capacity import SharedLink
+from netdfl.links.sharing.network import FairNetwork
+from netdfl.links.sharing.told import CLOSE, ToldLink
+
+NO_FLOW = -1
+"""The offer in bit/s where no message crosses core links."""
+
+
+class ToldWays:
+    """A sender's models of the core links on the ways of its edges: each way is one link, with the last rate ordered.
+
+    The supervisor answers each report of offers. Until then what changes is kept for the next report.
+    """
+
+    def __init__(self) -> None:
+        """Start without ways."""
+        self.links: dict[Edge, ToldLink] = {}
+        self._offers: dict[NodeId, int] = {}
+        self._unanswered = False
+
+    def add(self, edge: Edge, whole: SharedLink) -> ToldLink:
+        """Add the way of `edge`; `whole` has the rate that it has alone."""
+        return self.links.setdefault(edge, ToldLink(edge, whole, rank=5))
+
+    def news(self, node: NodeId) -> Mapping[NodeId, int]:
+        """Return the offers of `node` that have changed, by receiver; none before the last ones are answered."""
+        if self._unanswered:
+            return {}
+        found = {}
+        for (src, dst), link in self.links.items():
+            if src == node:
+                before, offer = self._offers.get(dst, NO_FLOW), self._offer(link)
+                if (offer < 0) != (before < 0) or abs(offer - before) * CLOSE > abs(before):
+                    found[dst] = self._offers[dst] = offer
+        self._unanswered = bool(found)
+        return found
+
+    @staticmethod
+    def _offer(link: ToldLink) -> int:
+        link.news()
+        return NO_FLOW if link.whole.capacity is None or link.known.number == 0 else link.known.offer_bps
+
+    def take(self, node: NodeId, rates_bps: Mapping[NodeId, int], network: FairNetwork, *, answers: bool) -> None:
+        """Use the rates that the supervisor told `node`, by receiver; `answers`: the last report is answered."""
+        for dst, rate_bps in rates_bps.items():
+            if (node, dst) in self.links:
+                self.links[node, dst].take_share(rate_bps, network)
+        self._unanswered = self._unanswered and not answers

@@ -1,0 +1,142 @@
+"""Core links where each node emulates its own links: a node's copy of them, and their division by the supervisor.
+
+    node: offers ──▶ supervisor: max-min fair rates over all core links ──▶ node: the rate of each of its ways
+
+Losses, delays and cuts act at the sender, by its own copy and the same keyed luck as in the simulated world. Rates and
+routes are the supervisor's, which knows all flows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from netdfl.core.rng import Streams
+from netdfl.core.types import Edge, NodeId
+from netdfl.links.rules.base import StageOutcome
+from netdfl.links.rules.rate import Shape
+from netdfl.links.schedule.events import CompiledEvent
+from netdfl.links.sharing.capacity import PARTS, SharedLink
+from netdfl.links.sharing.max_min import max_min
+from netdfl.links.sharing.network import FairNetwork
+from netdfl.links.sharing.told import CLOSE, advertised
+from netdfl.links.sharing.ways import NO_FLOW, ToldWays
+from netdfl.underlay.shared import SharedCore
+from netdfl.underlay.sites import CoreLink
+from netdfl.underlay.underlay import Underlay
+
+MOST_BPS = 1 << 62
+"""Bound in bit/s of a rate that another process tells."""
+
+
+class ToldCore(SharedCore):
+    """A node's copy of the core links, in which a way is as fast as the supervisor tells."""
+
+    def __init__(self, underlay: Underlay, streams: Streams) -> None:
+        """Begin without changes and without ways."""
+        super().__init__(underlay, streams)
+        self.told = ToldWays()
+
+    @override
+    def _links(self, edge: Edge, crossed: Sequence[CoreLink]) -> tuple[SharedLink, ...]:
+        if not crossed:
+            return ()
+        link = self.told.add(edge, SharedLink((5, *edge), Shape(None)))
+        rates = [shared.capacity for shared in self.shared(edge) if shared.capacity is not None]
+        link.be_whole(min(rates, default=None))
+        return (link,)
+
+    @override
+    def apply(self, event: CompiledEvent, network: FairNetwork, now_ns: int) -> Sequence[StageOutcome]:
+        """Make a change of core links, or of routes; return the new departures of messages under way."""
+        outcomes = list(super().apply(event, network, now_ns))
+        for edge, way in self._built.items():
+            for link in self._links(edge, way.crossed):
+                network.touch(link)
+        return [*outcomes, *network.retimed(now_ns)]
+
+
+@dataclass(eq=False, slots=True)
+class _Offered:
+    """A flow with its offer as a link of its own, and the core links that it crosses. Rates are in parts."""
+
+    offer: int
+    own: SharedLink
+    links: Sequence[SharedLink]
+    rate: int | None = None
+
+
+class CoreDivision:
+    """All flows over core links as their senders report them, and the rate of each."""
+
+    def __init__(self, core: SharedCore, events: Sequence[CompiledEvent], num_nodes: int) -> None:
+        """Begin without flows. Of `events` those that change core links or routes matter."""
+        self._core, self._num_nodes, self._network = core, num_nodes, FairNetwork()
+        self._events = [each for each in events if each.core and not each.blocks and each.at_ns is not None]
+        self._offers: dict[Edge, int] = {}
+        self._told: dict[Edge, int] = {}
+
+    @property
+    def next_ns(self) -> int | None:
+        """The instant of the next change by the schedule, or None."""
+        return self._events[0].at_ns if self._events else None
+
+    def go_on(self, now_ns: int) -> None:
+        """Make the changes of the schedule that are due."""
+        while self._events and (self._events[0].at_ns or 0) <= now_ns:
+            self._core.apply(self._events.pop(0), self._network, now_ns)
+
+    def take(self, src: NodeId, offers_bps: Mapping[NodeId, int]) -> None:
+        """Record the offers of `src`. Raises ValueError, without a change, for what no node of this fleet says."""
+        for dst, offer in offers_bps.items():
+            if not 0 <= dst < self._num_nodes or dst == src or not NO_FLOW <= offer <= MOST_BPS:
+                raise ValueError(f"node {src} offers {offer} bit/s to node {dst} over core links")
+            if not self._core.shared((src, dst)):
+                raise ValueError(f"node {src} offers a rate to node {dst}, but no core link lies between them")
+        for dst, offer in offers_bps.items():
+            if offer == NO_FLOW:
+                self._end((src, dst))
+            else:
+                self._offers[src, dst] = offer
+
+    def forget(self, src: NodeId) -> None:
+        """Remove the flows of `src`, which has ended."""
+        for edge in [edge for edge in self._offers if edge[0] == src]:
+            self._end(edge)
+
+    def _end(self, edge: Edge) -> None:
+        self._offers.pop(edge, None)
+        self._told.pop(edge, None)
+
+    def news(self) -> Mapping[NodeId, Mapping[NodeId, int]]:
+        """Return the rates in bit/s that have changed since the last call, by sender and receiver."""
+        found: dict[NodeId, dict[NodeId, int]] = {}
+        for (src, dst), rate in self._rates():
+            before = self._told.get((src, dst), -1)
+            if abs(rate - before) * CLOSE > before:
+                found.setdefault(src, {})[dst] = self._told[src, dst] = rate
+        return found
+
+    def _rates(self) -> Iterator[tuple[Edge, int]]:
+        """Yield the rate up to which each flow may go.
+
+        A flow that its offer limits may grow up to the largest rate on each of its links.
+        """
+        flows = {edge: self._offered(number, edge) for number, edge in enumerate(sorted(self._offers))}
+        limits = {link: link.capacity for flow in flows.values() for link in flow.links if link.capacity is not None}
+        rates = max_min(flows.values(), limits | {flow.own: flow.offer for flow in flows.values()})
+        crossing: dict[SharedLink, list[int]] = {}
+        for flow in flows.values():
+            for link in flow.links[1:]:
+                crossing.setdefault(link, []).append(rates[flow])
+        levels = {link: advertised(limits[link], found) for link, found in crossing.items() if link in limits}
+        for edge, flow in flows.items():
+            most = min((levels[link] for link in flow.links if link in levels), default=None)
+            if most is not None:
+                yield edge, max(rates[flow], most if rates[flow] >= flow.offer else 0) // PARTS
+
+    def _offered(self, number: int, edge: Edge) -> _Offered:
+        own = SharedLink((-1, number), Shape(None))
+        return _Offered(self._offers[edge] * PARTS, own, (own, *self._core.shared(edge)))
