@@ -4,6 +4,7 @@
     in all            that of each of its `peers`
     on a connection   `streams` calls at a time, for the pairs of `together` nodes that may share it
     of a process      `calls` that nobody has looked at yet
+    at a port         `connections`, of which few are left to those who prove nothing
 
 What is beyond is held back: its sender waits, and nothing is lost. The first message of a peer is always kept.
 """
@@ -21,6 +22,18 @@ STREAMS_A_PAIR = 4
 STREAMS_BESIDE = 16
 CALLS_BESIDE = 64
 """A call that waits takes some 40 kB."""
+CONNECTIONS_A_PROCESS = 4
+"""One for messages and one for heartbeats, and as many that have failed unnoticed, or are for calls by hand."""
+VISITORS, MOST_VISITORS = 192, 64
+"""The most connections of strangers, each of which takes 10 to 45 kB, and how many of them are left at each look.
+
+The difference is what strangers must open between two looks before a member finds no place.
+"""
+
+
+def connections_for(processes: int) -> int:
+    """Return how many connections a port may have in a fleet of `processes`, each with ports of its own."""
+    return CONNECTIONS_A_PROCESS * processes + VISITORS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,13 +49,16 @@ class MemoryBounds:
     together: int
     streams: int
     calls: int
+    connections: int
 
     @classmethod
-    def of(cls, *, num_nodes: int, together: int, peers: int, directed: bool, dim: int) -> MemoryBounds:
+    def of(
+        cls, *, num_nodes: int, together: int, peers: int, directed: bool, dim: int, tls: bool = False
+    ) -> MemoryBounds:
         """Return the limits for `num_nodes` nodes, `together` of them per process, with up to `peers` neighbors each.
 
-        Messages hold `dim` numbers. On one-way links a node may run ahead of a neighbor by as many rounds as there are
-        nodes on the way back to it.
+        Messages hold `dim` numbers. With `tls` each node has a port and connections of its own. On one-way links a
+        node may run ahead of a neighbor by as many rounds as there are nodes on the way back to it.
         """
         together = min(together, num_nodes)
         return cls(
@@ -52,6 +68,7 @@ class MemoryBounds:
             together=together,
             streams=STREAMS_A_PAIR * together**2 + STREAMS_BESIDE,
             calls=STREAMS_A_PAIR * together * peers + CALLS_BESIDE,
+            connections=connections_for(num_nodes if tls else -(-num_nodes // together)),
         )
 
     def to_json(self) -> dict[str, int]:

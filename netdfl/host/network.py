@@ -137,7 +137,12 @@ def message_options(blueprint: Blueprint) -> GrpcOptions:
     a connection need room for each other's calls.
     """
     asked, bounds = blueprint.scenario.transport, blueprint.bounds
-    options = replace(asked, streams=asked.streams or bounds.streams, calls=asked.calls or bounds.calls)
+    options = replace(
+        asked,
+        streams=asked.streams or bounds.streams,
+        calls=asked.calls or bounds.calls,
+        connections=asked.connections or bounds.connections,
+    )
     alone = blueprint.scenario.world.kind == "processes" and bounds.together == 1
     if asked.lookahead == GrpcOptions.lookahead and alone:
         options = replace(options, lookahead=LOOKAHEAD_AT_HOME)

@@ -66,7 +66,12 @@ def bounds_of(scenario: Scenario, network: Network, dim: int) -> MemoryBounds:
     peers = num_nodes - 1 if network.topology.time_varying else int(graph.in_degrees.max(initial=0))
     together = getattr(scenario.world, "nodes_per_process", 1)
     return MemoryBounds.of(
-        num_nodes=num_nodes, together=together, peers=peers, directed=not graph.is_symmetric, dim=dim
+        num_nodes=num_nodes,
+        together=together,
+        peers=peers,
+        directed=not graph.is_symmetric,
+        dim=dim,
+        tls=getattr(scenario.world, "tls", False),
     )
 
 

@@ -32,6 +32,7 @@ import numpy as np
 
 from netdfl.core.bounds import MemoryBounds
 from tests.hostile.client import Known, Metadata, body_of, frame, greeting, header, member, stranger
+from tests.hostile.connections import SAID, holding
 from tests.soak.tally import append, repeat
 
 SECRET, RUN_ID, DIM, NODES = "the secret of this soak", b"run-0001", 80_000, 5
@@ -41,7 +42,7 @@ MB, SECONDS, SETTLING_S, COMMON = 1e6, 3.0, 1.0, 10.0
 BODY = body_of({"x": np.ones(DIM, np.float32)})
 
 
-async def _node() -> None:
+async def _node(tls: bool = False) -> None:
     """Be node 0 of five, which keeps to its bounds and reads nothing."""
     from netdfl.core.clock import RealClock
     from netdfl.core.process import keep_freed
@@ -52,6 +53,7 @@ async def _node() -> None:
     from netdfl.record.store import StoreWriter
     from netdfl.transport.grpc.options import GrpcOptions
     from netdfl.transport.grpc.transport import GrpcTransport
+    from netdfl.transport.security.authority import Authority
     from netdfl.transport.security.identity import Identity
     from netdfl.transport.security.secret import FleetSecret
 
@@ -59,6 +61,7 @@ async def _node() -> None:
     options = GrpcOptions(
         streams=BOUNDS.streams,
         calls=BOUNDS.calls,
+        connections=BOUNDS.connections,
         max_message=4 * 8 * DIM + (1 << 20),
         lookahead=LOOKAHEAD_AT_HOME,
     )
@@ -71,6 +74,7 @@ async def _node() -> None:
             ledger=ledger,
             options=options,
             secret=FleetSecret(text=SECRET),
+            credentials=Authority.make(RUN_ID.hex()).issue(0, 0) if tls else None,
         )
         mailbox = Mailbox(keep_late=False, peer_bytes=BOUNDS.peer_bytes, late_bytes=BOUNDS.mailbox_bytes)
         mailbox.open(StepId(0, 0), lambda *told: None)
@@ -92,7 +96,11 @@ async def _supervisor() -> None:
     await asyncio.Event().wait()
 
 
-VICTIMS: Mapping[str, Callable[[], Awaitable[None]]] = {"node": _node, "supervisor": _supervisor}
+VICTIMS: Mapping[str, Callable[[], Awaitable[None]]] = {
+    "node": _node,
+    "node at TLS": lambda: _node(tls=True),
+    "supervisor": _supervisor,
+}
 
 
 def pss(pid: int) -> float:
@@ -186,6 +194,19 @@ def rapid_reset(metadata: Callable[[str], Metadata]) -> Callable[[str], None]:
                     each.close()
         for each in connections:
             each.close()
+
+    return attack
+
+
+def held(said: str) -> Callable[[str], None]:
+    """Hold as many connections as can be had, and say so much over each."""
+
+    def attack(address: str) -> None:
+        until = time.monotonic() + SECONDS
+        with holding(address, said, 0) as stranger:
+            while time.monotonic() < until:
+                stranger.open(200)
+                stranger.count()
 
     return attack
 
@@ -290,6 +311,9 @@ ATTACKS: Mapping[str, tuple[str, Callable[[str], None], float]] = {
     "hellos of 500 kB, stranger": ("node", over(unread(as_stranger, "Node/Hello", bytes(1 << 19), 100), 4), COMMON),
     "silent streams, stranger": ("node", over(unread(as_stranger, "Node/Push", b"", 500), 10), COMMON),
     "silent streams, member": ("node", over(unread(as_member, "Node/Push", b"\xff", 500), 10), FEW),
+    **{f"connections over which {said} is said": ("node", held(said), COMMON) for said in SAID},
+    "connections over which half a TLS handshake is said": ("node at TLS", held("half a handshake"), COMMON),
+    "connections at a supervisor": ("supervisor", held("HTTP/2"), COMMON),
     "early rounds, member": ("node", over(early_rounds), FEW),
     "half-sent messages, member": ("node", over(half_sent, 10), SOME),
     "reports before the secret is shown": (

@@ -95,7 +95,8 @@ def _rows(found: Explanation) -> list[tuple[str, str]]:
 def _bounds(bounds: MemoryBounds) -> str:
     """Return the memory limits of a real node as text."""
     early = f"{bounds.window} messages of a peer before they are awaited, up to {format_bytes(bounds.peer_bytes)}"
-    return f"{early}, {format_bytes(bounds.mailbox_bytes)} of all; {bounds.streams:,} calls over a connection"
+    calls = f"{bounds.streams:,} calls over a connection, {bounds.connections:,} connections at a port"
+    return f"{early}, {format_bytes(bounds.mailbox_bytes)} of all; {calls}"
 
 
 def _where(world: WorldOptions, nbytes: float) -> str:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import grpc
 import grpc.aio
 
-from netdfl.core.bounds import CALLS_BESIDE, STREAMS_BESIDE
+from netdfl.core.bounds import CALLS_BESIDE, MOST_VISITORS, STREAMS_BESIDE, connections_for
 from netdfl.core.control import Hello, Order, Report
 from netdfl.core.errors import MachineError, TransportError
 from netdfl.core.types import NodeId
@@ -29,6 +29,7 @@ from netdfl.transport.security.gatekeeper import Gatekeeper
 from netdfl.transport.security.identity import plainly
 from netdfl.transport.security.secret import NOT_OF_THIS_FLEET, VERSION, FleetSecret
 from netdfl.transport.security.tls import Guard, open_port, why_not
+from netdfl.transport.security.visitors import FULL, ROOM_AFTER_S, Visitors
 from netdfl.transport.wire import PROTOCOL_VERSION
 
 _SERVICE = "netdfl.v1.Control"
@@ -102,11 +103,15 @@ class ControlServer:
         self._secret = secret
         self._on_report = on_report
         self._host = host
-        self._options = [*_OPTIONS, *patient(3600, together + STREAMS_BESIDE, num_nodes + CALLS_BESIDE)]
+        self._options = [
+            *_OPTIONS,
+            *patient(3600, together + STREAMS_BESIDE, num_nodes + CALLS_BESIDE, connections_for(num_nodes)),
+        ]
         if credentials is None:
             self._options += (("grpc.http2.lookahead_bytes", LOOKAHEAD_IN_PLAIN_TEXT), ("grpc.http2.bdp_probe", 0))
         self._server: grpc.aio.Server | None = None
         self._departures: DepartureMonitor | None = None
+        self._visitors: Visitors | None = None
 
     async def start(self) -> str:
         """Listen, and return the address. Raises MachineError."""
@@ -122,14 +127,16 @@ class ControlServer:
                 f"the supervisor can't listen on {self._host}; is that an address of this machine?"
             ) from error
         await self._server.start()
-        address = address if address == self._host else f"{self._host}:{port}"
+        if address != self._host:
+            address = f"{self._host}:{port}"
+            self._visitors = Visitors(port, MOST_VISITORS, self._refused)
         if self._guard is None:
             self._departures = await watched(address, self._refused)
         return address
 
     async def aclose(self) -> None:
         """Stop the server and end all streams."""
-        for monitor in (self._guard, self._departures):
+        for monitor in (self._guard, self._departures, self._visitors):
             if monitor is not None:
                 monitor.close()
         if self._server is not None:
@@ -147,6 +154,7 @@ class ControlServer:
             hearing.cancel()
 
     async def _attend(self, reports: AsyncIterator[Report], context: Any) -> None:
+        self._proved(str(context.peer()))
         attendee = Attendee(await self._welcome(reports, context))
         sender = asyncio.create_task(_send_all(attendee.orders, context.write))
         hearing = asyncio.create_task(self._hear(attendee, reports))
@@ -178,6 +186,10 @@ class ControlServer:
 
     def _stranger(self, metadata: Mapping[str, str | bytes]) -> str:
         return self._secret.objection(metadata, SUPERVISOR, "")
+
+    def _proved(self, peer: str) -> None:
+        if self._visitors is not None:
+            self._visitors.proved(peer)
 
     def _objection(self, hello: Hello, context: Any) -> str:
         if self._guard is not None and (reason := self._guard.caller(context).objection(hello.node, hello.epoch)):
@@ -233,11 +245,15 @@ class ControlClient:
         credentials = channels.credentials
         shared = channels.to(address, SUPERVISOR)
         attend = shared.channel.stream_stream(f"/{_SERVICE}/Attend", encode, decode_order)
-        call = attend(metadata=channels.metadata(address, SUPERVISOR))
-        welcomed = False
-        with suppress(grpc.RpcError, asyncio.InvalidStateError):
-            await call.write(hello)
-            welcomed = _WELCOME in await call.initial_metadata()
+        for pause_s in (*ROOM_AFTER_S, None):
+            call = attend(metadata=channels.metadata(address, SUPERVISOR))
+            welcomed = False
+            with suppress(grpc.RpcError, asyncio.InvalidStateError):
+                await call.write(hello)
+                welcomed = _WELCOME in await call.initial_metadata()
+            if welcomed or pause_s is None or FULL not in (await call.details() or ""):
+                break
+            await asyncio.sleep(pause_s)
         if not welcomed:
             details = await _refusal(call) or await _refusal(attend(metadata=channels.metadata(address, SUPERVISOR)))
             await shared.leave()

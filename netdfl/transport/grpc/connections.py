@@ -17,6 +17,7 @@ from typing import Self
 import grpc
 import grpc.aio
 
+from netdfl.core.bounds import MOST_VISITORS
 from netdfl.core.types import NodeId
 from netdfl.transport.grpc.options import GrpcOptions
 from netdfl.transport.security.credentials import Credentials
@@ -24,6 +25,7 @@ from netdfl.transport.security.departures import DepartureMonitor, watched
 from netdfl.transport.security.gatekeeper import Gatekeeper
 from netdfl.transport.security.secret import NOT_OF_THIS_FLEET, OPEN, FleetSecret, Metadata
 from netdfl.transport.security.tls import Guard, Options, open_channel, open_port
+from netdfl.transport.security.visitors import Visitors
 
 CALLEE = "netdfl-callee"
 """The metadata key of the node that a call is for."""
@@ -65,6 +67,7 @@ class Port:
         self._known: dict[str, ServedNode] = {}  # also nodes that have left, whose calls fail by their names
         self._server: grpc.aio.Server | None = None
         self._departures: DepartureMonitor | None = None
+        self._visitors: Visitors | None = None
         self._address = ""
         self._opening = asyncio.Lock()
 
@@ -83,12 +86,13 @@ class Port:
         return self._address
 
     async def _open(self, address: str) -> None:
-        gatekeeper = Gatekeeper(self._objection, self._refused, self._guard)
+        gatekeeper = Gatekeeper(self._objection, self._refused, self._guard, self.proved)
         server = self._server = grpc.aio.server(options=self._options.server(), interceptors=[gatekeeper])
         server.add_generic_rpc_handlers((_Reception(self._asked),))
         port = open_port(server, address, self._guard)
         self._address = f"{address.rpartition(':')[0]}:{port}"
         await server.start()
+        self._visitors = Visitors(port, MOST_VISITORS, self._refused)
         if self._guard is None:
             self._departures = await watched(self._address, self._refused)
 
@@ -98,7 +102,7 @@ class Port:
         if self._here:
             node.leave()
             return
-        for monitor in (self._guard, self._departures):
+        for monitor in (self._guard, self._departures, self._visitors):
             if monitor is not None:
                 monitor.close()
         if self._server is not None:
@@ -110,6 +114,11 @@ class Port:
         if reason := self._secret.objection(metadata, node, self._address):
             return reason
         return NOT_OF_THIS_FLEET if callee is None else ""
+
+    def proved(self, peer: str) -> None:
+        """Leave a connection alone, given gRPC's name for its other end: a call of a member came over it."""
+        if self._visitors is not None:
+            self._visitors.proved(peer)
 
     def _asked(self, metadata: Mapping[str, str | bytes]) -> ServedNode | None:
         """Return the node that a call's metadata names; None if this port does not serve it."""

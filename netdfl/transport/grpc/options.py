@@ -5,24 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
-from netdfl.core.bounds import CALLS_BESIDE, STREAMS_A_PAIR, STREAMS_BESIDE
+from netdfl.core.bounds import CALLS_BESIDE, STREAMS_A_PAIR, STREAMS_BESIDE, connections_for
 from netdfl.core.units import Bound, NonNegativeInt, PositiveInt, SizeBytes, TimeNs
 
 _MS = 1_000_000
 _S = 1_000_000_000
 _STREAMS = STREAMS_A_PAIR + STREAMS_BESIDE
 """For one node at each end."""
+_SMALL = 64
+"""The number of processes in a fleet of which a server knows nothing."""
 _Bytes: TypeAlias = Annotated[SizeBytes, Bound(ge=1)]
 _Span: TypeAlias = Annotated[TimeNs, Bound(ge=_MS)]
 
 
-def patient(most_s: int, streams: int, calls: int) -> list[tuple[str, int]]:
+def patient(most_s: int, streams: int, calls: int, connections: int) -> list[tuple[str, int]]:
     """Return gRPC server options that let calls wait up to `most_s` seconds while the server is busy.
 
-    One connection may have up to `streams` open calls, and the server up to `calls` that it has not looked at. By
-    default gRPC cancels a call after 30 s, and some calls when a thousand wait. A large fleet reaches both.
+    The server has up to `connections`, each of them up to `streams` open calls, and all together up to `calls` that
+    nobody has looked at. By default gRPC cancels a call after 30 s, and some calls when a thousand wait. A large fleet
+    reaches both.
     """
     return [
+        ("grpc.max_allowed_incoming_connections", connections),
         ("grpc.max_concurrent_streams", streams),
         ("grpc.server.max_pending_requests", calls),
         ("grpc.server.max_pending_requests_hard_limit", 2 * calls),
@@ -47,6 +51,7 @@ class GrpcOptions:
         streams: how many calls one connection may have open at a time; 0: as many as the pairs of nodes need that share
             it.
         calls: how many calls of all connections may wait until a process looks at them; 0: as many as the fleet needs.
+        connections: how many connections a server may have; 0: as many as the fleet needs, and 192 of strangers.
         waiting_calls: how many calls of one sender a node keeps waiting for room; it refuses more.
         call_deadline: the time after which a call without an answer has failed. A receiver waits half of it for room.
         close_grace: the time that queued messages have to leave when a node ends.
@@ -69,6 +74,7 @@ class GrpcOptions:
     queue_bytes: _Bytes = 256 * 1024 * 1024
     streams: NonNegativeInt = 0
     calls: NonNegativeInt = 0
+    connections: NonNegativeInt = 0
     waiting_calls: PositiveInt = 4
     call_deadline: _Span = 60 * _S
     close_grace: _Span = 500 * _MS
@@ -106,7 +112,12 @@ class GrpcOptions:
             ("grpc.http2.min_ping_interval_without_data_ms", max(1, self.keepalive // _MS // 2)),
             ("grpc.http2.max_ping_strikes", 0),
             ("grpc.so_reuseport", 0),
-            *patient(-(-self.call_deadline // _S), self.streams or _STREAMS, self.calls or CALLS_BESIDE),
+            *patient(
+                -(-self.call_deadline // _S),
+                self.streams or _STREAMS,
+                self.calls or CALLS_BESIDE,
+                self.connections or connections_for(_SMALL),
+            ),
             ("grpc.max_receive_message_length", largest_call),
             ("grpc.http2.lookahead_bytes", self.lookahead),
             ("grpc.http2.bdp_probe", 0),

@@ -74,13 +74,14 @@ class DataServicer:
         options: GrpcOptions,
         guard: Guard | None = None,
         buffers: BufferStore | None = None,
+        proved: Callable[[str], None] = lambda peer: None,
     ) -> None:
         """Start without known peers.
 
         With a `guard`, the caller's certificate must match the node in each message. With `buffers`, messages may refer
-        to shared memory.
+        to shared memory. `proved` is called with the other end of each connection over which a call comes.
         """
-        self._buffers = buffers
+        self._buffers, self._proved = buffers, proved
         self.sink: Sink | None = None
         self._header_sink: LinkHeaderSink | None = None
         self._me = me
@@ -147,6 +148,7 @@ class DataServicer:
         async def serve(asked: Any, context: Any) -> _T:
             if self._left:
                 await context.abort(grpc.StatusCode.UNAVAILABLE, LEFT)
+            self._proved(str(context.peer()))
             call = asyncio.current_task()
             assert call is not None
             self._make_room()

@@ -45,6 +45,7 @@ from netdfl.transport.grpc.stream import QueuedMessage, Stream, fate_of
 from netdfl.transport.link_header import LINK_HEADER
 from netdfl.transport.security.identity import Identity, plainly
 from netdfl.transport.security.tls import why_not
+from netdfl.transport.security.visitors import FULL, ROOM_AFTER_S
 from netdfl.transport.shared_memory.base import BROKEN_CALL, Answer, BufferStore, Lease
 from netdfl.transport.v1.data_pb2 import HelloReply, Receipt
 
@@ -82,6 +83,7 @@ class PeerSender:
         self._buffers = buffers
         self._channels = channels
         self._probed = False
+        self._waited_for_room = False
         self.address = address
         self.epoch = epoch
         self._me = me
@@ -324,14 +326,28 @@ class PeerSender:
             self._shared_channel = self._channels.to(self.address, self._peer)
             self._push = self._shared_channel.channel.stream_stream(f"/{SERVICE}/Push")
             self._push_chunks = self._shared_channel.channel.stream_unary(f"/{SERVICE}/PushChunks")
-        hello = self._shared_channel.channel.unary_unary(f"/{SERVICE}/Hello")
         renewal = 0 if self._buffers is None else self._buffers.renewal()
         greeting = self._me.greeting(self._peer, renewal).SerializeToString()
-        reply = HelloReply.FromString(await hello(greeting, timeout=self._deadline_s, metadata=self._metadata))
+        reply = HelloReply.FromString(await self._say_hello(self._shared_channel.channel, greeting))
         self._greeted = reply.accepted
         if reply.accepted and self._buffers is not None:
             self._buffers.renewed(self._peer, renewal)
         return "" if reply.accepted else f"{self.address} refuses node {self._me.node}: {plainly(reply.reason)}"
+
+    async def _say_hello(self, channel: grpc.aio.Channel, greeting: bytes) -> bytes:
+        """Return the answer to a hello; try again, the first time, where strangers hold all places."""
+        hello = channel.unary_unary(f"/{SERVICE}/Hello")
+        pauses, self._waited_for_room = () if self._waited_for_room else ROOM_AFTER_S, True
+        for pause_s in pauses:
+            try:
+                answer: bytes = await hello(greeting, timeout=self._deadline_s, metadata=self._metadata)
+                return answer
+            except grpc.aio.AioRpcError as error:
+                if FULL not in (error.details() or ""):
+                    raise
+            await asyncio.sleep(pause_s)
+        answer = await hello(greeting, timeout=self._deadline_s, metadata=self._metadata)
+        return answer
 
 
 def _answered_before(entry: QueuedMessage) -> Answer | None:

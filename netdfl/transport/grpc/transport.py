@@ -85,7 +85,9 @@ class GrpcTransport:
         guard = None if credentials is None else Guard(credentials, self._refuse)
         self._shared = shared or SharedNetwork(self._options, credentials, guard, secret)
         self.buffers = None if memory is None else SharedBuffers(memory, me.node, me.epoch)
-        self._servicer = DataServicer(self._me, clock, ledger, self._options, guard, self.buffers)
+        self._servicer = DataServicer(
+            self._me, clock, ledger, self._options, guard, self.buffers, self._shared.port.proved
+        )
         handlers = self._servicer.methods(), *(service(guard) for service in services)
         self._served = ServedNode(me.node, handlers, self._refuse, self._servicer.leave)
         self._places: dict[NodeId, tuple[str, int] | None] = {}

@@ -28,19 +28,22 @@ class Gatekeeper(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         objection: Callable[[Mapping[str, str | bytes]], str],
         refused: Callable[[str], None],
         guard: Guard | None = None,
+        proved: Callable[[str], None] = lambda peer: None,
     ) -> None:
         """Refuse calls to whose metadata there is an `objection`, and calls that nobody answers.
 
-        `refused` is called with each of them. With a `guard`, it tells who called by the certificate.
+        `refused` is called with each of them. With a `guard`, it tells who called by the certificate. `proved` is
+        called with gRPC's name for the other end of each connection over which a call with one answer is let in. Other
+        calls last, and their services call it.
         """
-        self._objection, self._refused, self._guard = objection, refused, guard
+        self._objection, self._refused, self._guard, self._proved = objection, refused, guard, proved
 
     async def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
         """Let a call proceed, or refuse it with the reason of the objection."""
         told: Iterable[tuple[str, str | bytes]] = handler_call_details.invocation_metadata or ()
         reason = self._objection(dict(told))
         if not reason and (handler := await continuation(handler_call_details)) is not None:
-            return handler
+            return _noting(handler, self._proved)
         method = handler_call_details.method
 
         async def refuse(unread: object, context: Any) -> None:
@@ -54,3 +57,15 @@ class Gatekeeper(grpc.aio.ServerInterceptor):  # type: ignore[misc]
             await context.write(_ANSWERS[method](reason).SerializeToString())
 
         return grpc.stream_stream_rpc_method_handler(refuse)
+
+
+def _noting(handler: Any, note: Callable[[str], None]) -> Any:
+    """Return `handler`; if it gives one answer to one request, it first notes the other end of the connection."""
+    if (answer := handler.unary_unary) is None:
+        return handler
+
+    async def noted(asked: Any, context: Any) -> Any:
+        note(str(context.peer()))
+        return await answer(asked, context)
+
+    return handler._replace(unary_unary=noted)

@@ -7,15 +7,11 @@ So a `Guard` notes the connections when they come, and takes those that end befo
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 import ssl
-import stat
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
-from urllib.parse import unquote
 
 import grpc
 import grpc.aio
@@ -23,15 +19,13 @@ import grpc.aio
 from netdfl.core.types import NodeId
 from netdfl.transport.security.credentials import NOBODY, CertificateSubject, Credentials, name_of, read_names, who
 from netdfl.transport.security.departures import PROBE_S, greeting
+from netdfl.transport.security.visitors import Peer, connections_at, read_peer
 
 Options: TypeAlias = Sequence[tuple[str, int | str]]
-_Peer: TypeAlias = tuple[str, int]
 LOOK_S = 0.25
 """Time between two looks at whether new connections are still there."""
 DEAR_S, SPARE = 0.005, 20
 """A look that takes more than `DEAR_S` of processor time puts off the next one by `SPARE` times as long."""
-_TCP = (socket.AF_INET, socket.AF_INET6)
-_FDS = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
 
 
 def open_channel(address: str, callee: NodeId, options: Options, credentials: Credentials | None) -> grpc.aio.Channel:
@@ -56,7 +50,7 @@ class Guard:
     def __init__(self, credentials: Credentials, refused: Callable[[str], None]) -> None:
         """Call `refused` with each stranger, on the event loop on which the port is opened."""
         self._credentials, self._refused = credentials, refused
-        self._coming: dict[_Peer, bool] = {}  # by connection, whether a call came over it
+        self._coming: dict[Peer, bool] = {}  # by connection, whether a call came over it
         self._came = self._seen = 0  # number of connections, and how many of them have a known other end
         self._look_from = 0.0
         self._port = 0
@@ -99,15 +93,15 @@ class Guard:
         with suppress(AttributeError, RuntimeError):  # closed in the meantime
             self._loop.call_soon_threadsafe(self._note, came)  # type: ignore[union-attr]
 
-    def _connected(self) -> set[_Peer]:
+    def _connected(self) -> set[Peer]:
         """Return the currently connected peers; the cost grows with the number of open files."""
         before = time.thread_time()
-        found = _connected(self._port)
+        found = {peer for peer, _ in connections_at(self._port)}
         took = time.thread_time() - before
         self._look_from = time.monotonic() + (SPARE * took if took > DEAR_S else 0)
         return found
 
-    def _note(self, came: set[_Peer]) -> None:
+    def _note(self, came: set[Peer]) -> None:
         if not self._port or self._loop is None:
             return
         self._came += 1
@@ -120,7 +114,7 @@ class Guard:
             wait_s = max(LOOK_S, self._look_from - time.monotonic())
             self._look = self._loop.call_later(wait_s, self._look_again)
 
-    def _see(self, peers: Iterable[_Peer]) -> None:
+    def _see(self, peers: Iterable[Peer]) -> None:
         for peer in peers:
             if peer not in self._coming:
                 self._coming[peer] = False
@@ -128,8 +122,8 @@ class Guard:
 
     def _proved(self, peer: str) -> None:
         if self._port:
-            self._see([_read_peer(peer)])
-            self._coming[_read_peer(peer)] = True
+            self._see([read_peer(peer)])
+            self._coming[read_peer(peer)] = True
 
     def _look_again(self) -> None:
         """Report the connections that ended without a call; schedule another check while some are open."""
@@ -150,28 +144,6 @@ class Guard:
 
 
 _ENDED = "ended before TLS knew it for this run's: no certificate of the run was shown, or no TLS spoken"
-
-
-def _connected(port: int) -> set[_Peer]:
-    """Return the peers that are connected to `port` of this process."""
-    found = set()
-    for each in os.listdir(_FDS):
-        with suppress(OSError):  # closed in the meantime
-            fd = os.dup(int(each))
-            if not stat.S_ISSOCK(os.fstat(fd).st_mode):
-                os.close(fd)
-                continue
-            with socket.socket(fileno=fd) as connection:
-                if connection.family in _TCP and connection.getsockname()[1] == port:
-                    host, number, *_ = connection.getpeername()
-                    found.add((host.removeprefix("::ffff:"), number))
-    return found
-
-
-def _read_peer(peer: str) -> _Peer:
-    """Parse a peer's address as gRPC writes it, like `ipv4:10.0.0.2:4711` or `ipv6:%5B::1%5D:4711`."""
-    host, _, port = unquote(peer).partition(":")[2].rpartition(":")
-    return host.strip("[]").removeprefix("::ffff:"), int(port) if port.isdigit() else 0
 
 
 async def why_not(address: str, callee: NodeId, credentials: Credentials | None) -> str:
