@@ -11,6 +11,7 @@ grow with the run; runs of steps (`SentSteps`) and the last few fates answer the
 
 from __future__ import annotations
 
+import re
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -87,29 +88,51 @@ def with_round(runs: tuple[RoundRun, ...], round: int) -> tuple[RoundRun, ...]:
 
 EACH_RECORDED = 100
 """How many refusals of a reason have a row each; later rows stand for as many."""
+MOST_ORIGINS = 16
+"""The number of strangers' addresses with a count for each; all others have one count together."""
+_CAME_FROM = re.compile(r"(?:\(from (?:ipv[46]:)?|^a connection from )(.+?)(?::\d+)?(, user \d+)?(?:, .*)?$")
+"""The form of an address and a user in the text of a refusal."""
+
+
+def origin_of(what: str) -> str:
+    """Return the address of a refused stranger without its port, and the user, from the text of the refusal.
+
+    Empty, if the text does not tell. Texts quote strangers before their addresses, so the last address counts.
+    """
+    place = what[max(0, what.rfind("(from ")) :].removesuffix(")")
+    found = _CAME_FROM.match(place)
+    return "" if found is None else found[1] + (found[2] or "")
 
 
 class RefusalLimiter:
     """A limit on recorded refusals: after 100 for the same caller and reason, each row stands for 100.
 
-    Nothing else limits how often a stranger or a faulty member calls. Members are counted separately, and all strangers
-    together.
+    Nothing else limits how often a stranger or a faulty member calls. Members are counted separately, and so are
+    strangers by their address, so that no flood of one hides another.
     """
 
     def __init__(self) -> None:
         """Start without refusals."""
-        self._seen: Counter[tuple[NodeId | None, FateReason]] = Counter()
+        self._seen: Counter[tuple[NodeId | None, str, FateReason]] = Counter()
+        self._origins: set[str] = set()
 
-    def count(self, reason: FateReason, src: NodeId | None = None) -> int:
-        """Count one refusal of `src` (None: a stranger); return how many refusals a row is now due for, 0 for no row.
+    def count(self, reason: FateReason, src: NodeId | None = None, what: str = "") -> int:
+        """Count one refusal of `src` (None: a stranger, whose address is in the text `what`).
 
         Return how many refusals a row is now due for, 0 for no row.
         """
-        self._seen[src, reason] += 1
-        seen = self._seen[src, reason]
+        key = src, "" if src is not None else self._counted_as(origin_of(what)), reason
+        self._seen[key] += 1
+        seen = self._seen[key]
         if seen <= EACH_RECORDED:
             return 1
         return 0 if seen % EACH_RECORDED else EACH_RECORDED
+
+    def _counted_as(self, origin: str) -> str:
+        """Return `origin` if it is one of the first addresses, else an empty text."""
+        if len(self._origins) < MOST_ORIGINS:
+            self._origins.add(origin)
+        return origin if origin in self._origins else ""
 
 
 _NONE: deque[Settled] = deque(maxlen=0)
@@ -276,7 +299,7 @@ class NodeLedger:
         """
         self.refused_count[reason] += 1
         src = edge[0] if edge else None
-        if not (messages := self._refusal_limiter.count(reason, src)):
+        if not (messages := self._refusal_limiter.count(reason, src, what)):
             return
         details: dict[str, Scalar] = {"reason": reason, "what": what[:MOST_SAID], "src": src}
         if messages == EACH_RECORDED:

@@ -347,7 +347,7 @@ class Supervisor:
 
     def refused(self, what: str, reason: FateReason = FOREIGN, src: NodeId | None = None) -> None:
         """Count and record a refused call of a stranger, or a refused report of the node `src`."""
-        if messages := self._refusal_limiter.count(reason, src):
+        if messages := self._refusal_limiter.count(reason, src, what):
             details: dict[str, Scalar] = {"messages": messages} if messages > 1 else {}
             details |= {} if src is None else {"src": src}
             self.fleet.store.event(self.fleet.now_ns(), None, -1, "refused", reason=reason, what=what, **details)

@@ -23,7 +23,10 @@ LIMITS: list[tuple[Any, dict[str, float]]] = [
     (deadline.Suspects, {"TIMES": 2}),
     (delivery, {"FIRST_NS": S // 2, "LEAST_NS": 20 * MS, "FACTOR": 3, "DOUBLINGS": 5}),
     (heartbeats, {"MOST_BEATS": 1000, "AVERAGES": 5, "RECENT": 100}),
-    (ledger, {"LAST": 8, "LAST_LOST": 32, "MOST_SAID": 500, "MOST_RUNS": 256, "EACH_RECORDED": 100}),
+    (
+        ledger,
+        {"LAST": 8, "LAST_LOST": 32, "MOST_SAID": 500, "MOST_RUNS": 256, "EACH_RECORDED": 100, "MOST_ORIGINS": 16},
+    ),
     (state_transfer, {"ASKS": 8, "FIRST_NS": S // 2, "LONGEST_NS": 4 * S}),
     (worker.ThreadWorker, {"INLINE_NUMEL": 1_000_000, "INLINE_S": 0.002}),
     (worker.BatchWorker, {"INLINE_S": 0.0}),

@@ -13,7 +13,15 @@ from netdfl.algorithms.catalog import ALGORITHMS
 from netdfl.algorithms.exchange import Exchange
 from netdfl.core.types import Kind, Message, Payload, StepId
 from netdfl.node.deadline import LAST, AutoDeadline, Suspects
-from netdfl.node.ledger import EACH_RECORDED, MOST_RUNS, RefusalLimiter, SentSteps, with_round
+from netdfl.node.ledger import (
+    EACH_RECORDED,
+    MOST_ORIGINS,
+    MOST_RUNS,
+    RefusalLimiter,
+    SentSteps,
+    origin_of,
+    with_round,
+)
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.own_draws import has_own_parts
 from netdfl.transport.base import deliver_one
@@ -25,6 +33,39 @@ def test_from_the_hundred_and_first_on_one_row_stands_for_a_hundred_strangers() 
     assert EACH_RECORDED == 100
     assert rows == [1] * 100 + ([0] * 99 + [100]) * 3
     assert strangers.count("key") == 1
+
+
+@pytest.mark.parametrize(
+    ("what", "origin"),
+    [
+        ("a call (from ipv4:10.0.0.2:4711)", "10.0.0.2"),
+        ("a call (from ipv4:10.0.0.2:4711, user 65534)", "10.0.0.2, user 65534"),
+        ("a call (from ipv4:127.0.0.1:1, user 7, node 3 of run 1 by its certificate)", "127.0.0.1, user 7"),
+        ("a call (from ipv6:[::1]:4711, user 0)", "[::1], user 0"),
+        ("64 connections were ended (from 10.0.0.2)", "10.0.0.2"),
+        ("a connection from 10.0.0.2, port 4711, ended before it spoke HTTP/2: 3 bytes came", "10.0.0.2"),
+        ("a first report of '(from ipv4:10.9.9.9:1)' came (from ipv4:10.0.0.2:4711)", "10.0.0.2"),
+        ("a connection ended before TLS knew it", ""),
+        ("", ""),
+    ],
+)
+def test_a_refusal_tells_address_and_user_and_no_port(what: str, origin: str) -> None:
+    assert origin_of(what) == origin
+
+
+def test_a_flood_of_one_stranger_hides_no_other_and_the_addresses_told_apart_are_few() -> None:
+    limiter = RefusalLimiter()
+
+    def rows(host: str, times: int) -> int:
+        return sum(limiter.count("foreign", None, f"a call (from ipv4:{host}:{port})") for port in range(times))
+
+    assert rows("10.0.0.1", 5 * EACH_RECORDED) == 5 * EACH_RECORDED
+    assert limiter.count("foreign", None, "a call (from ipv4:10.0.0.1:9)") == 0
+    for other in range(2, MOST_ORIGINS + 1):
+        assert limiter.count("foreign", None, f"a call (from ipv4:10.0.0.{other}:9)") == 1
+    assert [rows(f"10.0.{more}.1", 1) for more in range(1, EACH_RECORDED + 2)] == [1] * EACH_RECORDED + [0]
+    assert limiter.count("foreign", None, f"a call (from ipv4:10.0.0.{MOST_ORIGINS}:9)") == 1
+    assert limiter.count("foreign", 1, "a call (from ipv4:10.0.0.1:9)") == 1, "a member is its number"
 
 
 SLOTS = [StepId(round, step) for round in (0, 1, 2) for step in (0, 1)]
