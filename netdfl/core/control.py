@@ -165,10 +165,11 @@ class ClockReading:
 class CoreRates:
     """The rates in bit/s up to which a node may send over core links, by receiver, as far as they have changed.
 
-    `answers`: the node's last `CoreFlows` is answered.
+    They hold since `since_ns` of the fleet's time. `answers`: the node's last `CoreFlows` is answered.
     """
 
     rates_bps: Mapping[NodeId, int]
+    since_ns: int = 0
     answers: bool = False
 
 
@@ -321,10 +322,11 @@ class CoreFlows:
     """The report of messages that cross core links now, where each node emulates its own links.
 
     By receiver, as far as they have changed: the rate in bit/s that the message would get if no core link limited it;
-    -1: there is no message.
+    -1: there is no message. The last of them changed at `since_ns` of the fleet's time.
     """
 
     offers_bps: Mapping[NodeId, int]
+    since_ns: int = 0
 
 
 Report: TypeAlias = (

@@ -298,12 +298,20 @@ class Links:
         return path
 
     def take_rates(
-        self, node: NodeId, rates_bps: Mapping[NodeId, int], now_ns: int, *, answers: bool
+        self, node: NodeId, rates_bps: Mapping[NodeId, int], now_ns: int, since_ns: int, *, answers: bool
     ) -> Sequence[StageOutcome]:
-        """Use the rates that the supervisor tells `node` of its ways over core links; return the new departures."""
+        """Use the rates that the supervisor tells `node` of its ways over core links; return the new departures.
+
+        They hold since `since_ns`.
+        """
         if self.told_ways is not None:
             self.told_ways.take(node, rates_bps, self._network, answers=answers)
-        return self._network.retimed(now_ns)
+        return self._network.retimed(now_ns, since_ns)
+
+    @property
+    def shared_since_ns(self) -> tuple[int, int]:
+        """The times since which the present shares of this node's flows hold, and the present rate of its downlink."""
+        return self._network.since_ns, self._downlinks.since_ns
 
     def shared_downlink(self, node: NodeId) -> SharedLink | None:
         """Return the downlink of `node` if its messages share the rate; else None."""

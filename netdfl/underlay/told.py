@@ -77,6 +77,7 @@ class CoreDivision:
         self._events = [each for each in events if each.core and not each.blocks and each.at_ns is not None]
         self._offers: dict[Edge, int] = {}
         self._told: dict[Edge, int] = {}
+        self.since_ns = 0
 
     @property
     def next_ns(self) -> int | None:
@@ -86,23 +87,30 @@ class CoreDivision:
     def go_on(self, now_ns: int) -> None:
         """Make the changes of the schedule that are due."""
         while self._events and (self._events[0].at_ns or 0) <= now_ns:
-            self._core.apply(self._events.pop(0), self._network, now_ns)
+            event = self._events.pop(0)
+            self.since_ns = max(self.since_ns, event.at_ns or 0)
+            self._core.apply(event, self._network, now_ns)
 
-    def take(self, src: NodeId, offers_bps: Mapping[NodeId, int]) -> None:
-        """Record the offers of `src`. Raises ValueError, without a change, for what no node of this fleet says."""
+    def take(self, src: NodeId, offers_bps: Mapping[NodeId, int], since_ns: int = 0) -> None:
+        """Record the offers of `src`, which hold since `since_ns`.
+
+        Raises ValueError, without a change, for what no node of this fleet says.
+        """
         for dst, offer in offers_bps.items():
             if not 0 <= dst < self._num_nodes or dst == src or not NO_FLOW <= offer <= MOST_BPS:
                 raise ValueError(f"node {src} offers {offer} bit/s to node {dst} over core links")
             if not self._core.shared((src, dst)):
                 raise ValueError(f"node {src} offers a rate to node {dst}, but no core link lies between them")
+        self.since_ns = max(self.since_ns, since_ns)
         for dst, offer in offers_bps.items():
             if offer == NO_FLOW:
                 self._end((src, dst))
             else:
                 self._offers[src, dst] = offer
 
-    def forget(self, src: NodeId) -> None:
-        """Remove the flows of `src`, which has ended."""
+    def forget(self, src: NodeId, at_ns: int) -> None:
+        """Remove the flows of `src`, which ended at `at_ns`."""
+        self.since_ns = max(self.since_ns, at_ns)
         for edge in [edge for edge in self._offers if edge[0] == src]:
             self._end(edge)
 

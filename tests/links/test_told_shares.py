@@ -87,3 +87,45 @@ def test_a_message_that_finds_the_queue_full_is_refused_once() -> None:
     assert dict(shares.news()) == {1: MBIT}
     assert shares.take(2, FlowNotice(2, 1000, MBIT // 10))
     assert dict(shares.news()) == {1: MBIT * 9 // 10, 2: MBIT * 9 // 10}
+
+
+def under_way() -> tuple[FairNetwork, FairStage, ToldLink]:
+    """A message of 1 MB since 0 s over an uplink of 8 Mbit/s and a downlink of 8 Mbit/s, whose share is told."""
+    network, told = FairNetwork(), ToldLink((0, 1), SharedLink((1, 1), Shape(8 * MBIT)))
+    stage = FairStage(network, (0, 1), [SharedLink((0, 0), Shape(8 * MBIT)), told], judges=())
+    stage.enter(Transit(0, 1, Kind.DATA, 0, 0, 0, MBIT), 0)
+    assert [each.at_ns for each in network.retimed(0)] == [10**9]
+    return network, stage, told
+
+
+def told_at(at_s: float, since_s: float, rate_bps: int) -> float:
+    network, _, told = under_way()
+    told.take_share(rate_bps, network)
+    (moved,) = network.retimed(round(at_s * 10**9), round(since_s * 10**9))
+    assert network.since_ns == round(min(at_s, since_s) * 10**9)
+    return moved.at_ns / 10**9
+
+
+def test_a_share_that_comes_late_holds_since_it_changed() -> None:
+    assert told_at(0.3, 0.1, 4 * MBIT) == 1.9, "0.8 Mbit until 0.1 s, the others at 4 Mbit/s"
+    assert told_at(0.3, 0.3, 4 * MBIT) == 1.7
+    assert told_at(0.3, 0.5, 4 * MBIT) == 1.7, "not from a time to come"
+    assert told_at(0.3, -1, 4 * MBIT) == 2, "not before the message began"
+
+
+def test_a_second_share_counts_from_the_first_ones_time() -> None:
+    network, _, told = under_way()
+    told.take_share(4 * MBIT, network)
+    assert network.retimed(3 * 10**8, 10**8)
+    told.take_share(8 * MBIT, network)
+    (moved,) = network.retimed(5 * 10**8, 5 * 10**7)
+    assert moved.at_ns == 10**9
+
+
+def test_a_message_that_ended_by_a_share_that_comes_late_leaves_at_its_end() -> None:
+    network, _, told = under_way()
+    told.take_share(2 * MBIT, network)
+    assert network.retimed(0)
+    told.take_share(8 * MBIT, network)
+    (moved,) = network.retimed(2 * 10**9, 4 * 10**8)
+    assert moved.at_ns == 4 * 10**8 + 9 * 10**8

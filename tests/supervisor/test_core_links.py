@@ -42,12 +42,15 @@ class Fleet:
 
 def test_reports_within_a_pause_are_answered_together() -> None:
     fleet = Fleet(SCENARIO + CORE)
-    fleet.core.take(0, CoreFlows({2: 10**8}))
-    fleet.core.take(1, CoreFlows({2: 10**8}))
+    fleet.clock.call_at(9, (), lambda: fleet.core.take(0, CoreFlows({2: 10**8}, 7)))
+    fleet.clock.call_at(9, (), lambda: fleet.core.take(1, CoreFlows({2: 10**8}, 6)))
     assert fleet.told == []
     fleet.clock.run()
     half = 4_000_000
-    assert fleet.told == [(PAUSE_NS, 0, CoreRates({2: half}, True)), (PAUSE_NS, 1, CoreRates({2: half}, True))]
+    assert fleet.told == [
+        (PAUSE_NS + 9, 0, CoreRates({2: half}, 7, True)),
+        (PAUSE_NS + 9, 1, CoreRates({2: half}, 7, True)),
+    ]
 
 
 def test_only_who_reported_is_answered_and_who_ended_gives_its_share_back() -> None:
@@ -58,13 +61,21 @@ def test_only_who_reported_is_answered_and_who_ended_gives_its_share_back() -> N
     fleet.told.clear()
     fleet.core.take(1, CoreFlows({2: -1}))
     fleet.clock.run()
-    assert [told[1:] for told in fleet.told] == [(0, CoreRates({2: 8_000_000})), (1, CoreRates({}, True))]
+    assert [told[1:] for told in fleet.told] == [(0, CoreRates({2: 8_000_000})), (1, CoreRates({}, answers=True))]
     fleet.core.take(1, CoreFlows({3: 10**8}))
     fleet.clock.run()
     fleet.told.clear()
     fleet.core.forget(0)
+    at_ns = fleet.now_ns()
     fleet.clock.run()
-    assert [told[1:] for told in fleet.told] == [(1, CoreRates({3: 8_000_000}))]
+    assert [told[1:] for told in fleet.told] == [(1, CoreRates({3: 8_000_000}, at_ns))], "since its end"
+
+
+def test_no_rate_holds_since_a_time_to_come() -> None:
+    fleet = Fleet(SCENARIO + CORE)
+    fleet.clock.call_at(5, (), lambda: fleet.core.take(0, CoreFlows({2: 10**8}, 10**18)))
+    fleet.clock.run()
+    assert [told.since_ns for *_, told in fleet.told] == [5]
 
 
 def test_changes_by_the_schedule_are_told_when_they_come() -> None:

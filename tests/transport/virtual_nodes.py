@@ -73,6 +73,7 @@ class Carrier:
         is_notice = link_header == REPORT and message.kind is Kind.PROBE
         if is_notice:
             self.fleet.num_notices += 1
+            self.fleet.times_told += [told[-1] for told in message.payload.meta.values() if isinstance(told, list)]
             self.fleet.open_notices[pair] += 1
             self.fleet.most_open[pair] = max(self.fleet.most_open[pair], self.fleet.open_notices[pair])
 
@@ -104,7 +105,7 @@ class VirtualFleet:
         core: CoreDivision | None = None,
     ) -> None:
         self.clock, self.ledger, self.carrier_ns, self.num_notices = VirtualTime(), KeptLedger(), carrier_ns, 0
-        self.num_reports = 0
+        self.num_reports, self.times_told = 0, list[int]()
         self.open_notices, self.most_open = Counter[Edge](), Counter[Edge]()
         self.nodes = [
             EmulatedTransport(
@@ -132,7 +133,7 @@ class VirtualFleet:
     def _take(self, node: NodeId, report: CoreFlows) -> None:
         assert self._core is not None
         self.num_reports += 1
-        self._core.take(node, report.offers_bps)
+        self._core.take(node, report.offers_bps, report.since_ns)
         if not self._asked:
             self._later(self._divide)
         self._asked.add(node)
@@ -144,7 +145,7 @@ class VirtualFleet:
         asked, self._asked = self._asked, set()
         news = self._core.news()
         for node in {*news, *asked}:
-            told = CoreRates(dict(news.get(node, {})), node in asked)
+            told = CoreRates(dict(news.get(node, {})), self._core.since_ns, node in asked)
             self._later(lambda node=node, told=told: self.nodes[node].take_rates(told))  # type: ignore[misc]
 
     def send(self, at_ns: int, message: Message) -> None:

@@ -71,7 +71,8 @@ def test_a_flow_may_grow_to_the_largest_rate_on_its_links() -> None:
     assert not core.news()
     core.take(0, {4: -1})
     assert flat(core.news()) == {(1, 4): 8 * MBIT}
-    core.forget(1)
+    core.forget(1, 5)
+    assert core.since_ns == 5
     assert not core.news()
     core.take(1, {4: 20 * MBIT})
     assert flat(core.news()) == {(1, 4): 8 * MBIT}, "told anew, as its last rate is another flow's"

@@ -68,7 +68,9 @@ class Flow:
         self.left -= volume
 
     def pass_until(self, now_ns: int) -> None:
-        """Count the bytes that have passed since the rate last changed, up to `now_ns`."""
+        """Count the bytes that have passed since the rate last changed, up to `now_ns`, if that is not before it."""
+        if now_ns < self.since_ns:
+            return
         if self.rate is None:
             self.left = 0
         else:
@@ -97,11 +99,12 @@ class Flow:
         return self.ended_ns is not None or (self.due_ns is not None and self.due_ns <= now_ns)
 
     def take_rate(self, rate: int | None, now_ns: int) -> bool:
-        """Change the rate from `now_ns` on; return whether the end of the transfer moves.
+        """Change the rate from `now_ns` on, or its last change if that was later; return whether the end moves.
 
         A rest of less than a thousandth of a nanosecond is a rounding error, and counts as nothing.
         """
         before, least = self.due_ns, max(rate or 0, self.rate or 0) >> 10
+        now_ns = max(now_ns, self.since_ns)
         if rate is None or self.left <= least:
             self.due_ns = now_ns
         else:

@@ -26,6 +26,7 @@ class FairNetwork:
         self._ending: list[Flow] = []
         self._touched: dict[SharedLink, None] = {}
         self._unlinked: list[Flow] = []
+        self.since_ns = 0  # since when the present rates hold
 
     def starts(self, flow: Flow) -> None:
         """Mark `flow`: its next message starts when the rates are next computed."""
@@ -64,8 +65,11 @@ class FairNetwork:
         """The next instant at which shares change without a start or end of a flow, because a bucket is empty."""
         return min(self._emptying.values()) if self._emptying else None
 
-    def retimed(self, now_ns: int) -> Sequence[StageOutcome]:
-        """Start and end the marked flows, recompute the rates, and return the new departures."""
+    def retimed(self, now_ns: int, since_ns: int | None = None) -> Sequence[StageOutcome]:
+        """Start and end the marked flows, recompute the rates, and return the new departures.
+
+        The new rates hold since `since_ns` (None: `now_ns`), where they come late, but not before a flow's last change.
+        """
         for link in [link for link, at_ns in self._emptying.items() if at_ns <= now_ns]:
             self._touched[link] = None
         if self._ending:
@@ -77,7 +81,7 @@ class FairNetwork:
                 if flow.unit is None and flow.waiting and not flow.stage.stopped:
                     outcomes += flow.stage.begin(flow, now_ns)
         if self._touched or self._unlinked:
-            outcomes += self._share(now_ns)
+            outcomes += self._share(now_ns, now_ns if since_ns is None else min(now_ns, since_ns))
         return outcomes
 
     def _end(self, now_ns: int) -> None:
@@ -88,15 +92,16 @@ class FairNetwork:
 
     # shares
 
-    def _share(self, now_ns: int) -> Iterator[StageOutcome]:
+    def _share(self, now_ns: int, since_ns: int) -> Iterator[StageOutcome]:
+        self.since_ns = since_ns
         links, flows = self._reached()
         for link in links:
             link.pass_until(now_ns)
         for flow in flows:
-            flow.pass_until(now_ns)
+            flow.pass_until(since_ns)
         rates = _shared(links, flows)
         for flow in flows:
-            if flow.ended_ns is None and flow.take_rate(rates.get(flow), now_ns) and flow.unit is not None:
+            if flow.ended_ns is None and flow.take_rate(rates.get(flow), since_ns) and flow.unit is not None:
                 yield Hold(flow.unit) if flow.due_ns is None else Departure(flow.unit, flow.due_ns)
         for link in links:
             self._emptying.pop(link, None)

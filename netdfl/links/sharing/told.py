@@ -25,11 +25,15 @@ _MOST = 1 << 60
 
 
 class FlowNotice(NamedTuple):
-    """A notice about the message that crosses a downlink: its number (0: none), bytes, and offered rate in bit/s."""
+    """A notice about the message that crosses a downlink: its number (0: none), bytes, and offered rate in bit/s.
+
+    It holds since `since_ns` of the fleet's time.
+    """
 
     number: int
     nbytes: int = 0
     offer_bps: int = 0
+    since_ns: int = 0
 
 
 ENDED = FlowNotice(0)
@@ -55,16 +59,20 @@ class ToldLink(SharedLink):
         self._told, self._unit = ENDED, None
         self._begun = 0
 
-    def news(self) -> FlowNotice | None:
-        """Return a notice of the current transfer for the receiver, or None if it knows already."""
+    def news(self, since_ns: int = 0) -> FlowNotice | None:
+        """Return a notice of the current transfer for the receiver, or None if it knows already.
+
+        Offers have changed at `since_ns`.
+        """
         flow = next(iter(self.flows), None)
         if flow is None:
             self._unit, self.capacity = None, self.whole.capacity
-            notice = ENDED
+            notice = ENDED._replace(since_ns=since_ns)
         else:
-            self._begun += flow.unit is not self._unit
+            if flow.unit is not self._unit:
+                self._begun, since_ns = self._begun + 1, flow.began_ns
             self._unit = flow.unit
-            notice = FlowNotice(self._begun, flow.unit.nbytes, min(_MOST, _offer(flow, self) // PARTS))
+            notice = FlowNotice(self._begun, flow.unit.nbytes, min(_MOST, _offer(flow, self) // PARTS), since_ns)
         known = self._told
         if notice[:2] == known[:2] and abs(notice.offer_bps - known.offer_bps) * CLOSE <= known.offer_bps:
             return None
@@ -91,7 +99,7 @@ class ToldLink(SharedLink):
     def end(self) -> bool:
         """Record that the receiver is notified of an end; return whether it knew of a message."""
         known, self._told = self._told, ENDED
-        return known != ENDED
+        return known.number != ENDED.number
 
     def refused(self, number: int) -> Flow | None:
         """Return the flow whose message `number` found the downlink's queue full; None if it is no longer current."""
@@ -129,11 +137,11 @@ class ToldDownlinks:
         self.links[edge] = ToldLink(edge, whole)
         return self.links[edge]
 
-    def share(self, edge: Edge, rate_bps: int, now_ns: int) -> Sequence[StageOutcome]:
-        """Apply the rate that the receiver allows the flows of `edge`; return the new departures."""
+    def share(self, edge: Edge, rate_bps: int, now_ns: int, since_ns: int) -> Sequence[StageOutcome]:
+        """Apply the rate that the receiver allows the flows of `edge` since `since_ns`; return the new departures."""
         if edge in self.links:
             self.links[edge].take_share(rate_bps, self._network)
-        return self._network.retimed(now_ns)
+        return self._network.retimed(now_ns, since_ns)
 
     def refused(self, edge: Edge, number: int, now_ns: int) -> Sequence[StageOutcome]:
         """Drop message `number` on `edge`, because the downlink's queue is full; return the outcomes."""
@@ -161,14 +169,16 @@ class DownlinkShares:
         self._link = link
         self._flows: dict[NodeId, tuple[FlowNotice, Transit]] = {}
         self._told: dict[NodeId, int] = {}
+        self.since_ns = 0
 
     def take(self, src: NodeId, notice: FlowNotice) -> bool:
         """Record the message that `src` sends now; return whether the queue has room for it."""
+        self.since_ns = max(self.since_ns, notice.since_ns)
         before, unit = self._flows.get(src, (ENDED, None))
         if before.number != notice.number:
             self.forget(src)
             unit = Transit(src, src, Kind.DATA, notice.number, 0, 0, notice.nbytes)
-            if notice == ENDED:
+            if notice.number == ENDED.number:
                 return True
             if self._link.is_full(notice.nbytes):
                 return False

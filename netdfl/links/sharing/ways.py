@@ -27,28 +27,33 @@ class ToldWays:
         """Start without ways."""
         self.links: dict[Edge, ToldLink] = {}
         self._offers: dict[NodeId, int] = {}
+        self.since_ns = 0
         self._unanswered = False
 
     def add(self, edge: Edge, whole: SharedLink) -> ToldLink:
         """Add the way of `edge`; `whole` has the rate that it has alone."""
         return self.links.setdefault(edge, ToldLink(edge, whole, rank=5))
 
-    def news(self, node: NodeId) -> Mapping[NodeId, int]:
-        """Return the offers of `node` that have changed, by receiver; none before the last ones are answered."""
+    def news(self, node: NodeId, since_ns: int = 0) -> Mapping[NodeId, int]:
+        """Return the offers of `node` that have changed, by receiver; none before the last ones are answered.
+
+        Offers have changed at `since_ns`; `self.since_ns` then says when the last of them did.
+        """
         if self._unanswered:
             return {}
-        found = {}
+        found, self.since_ns = {}, 0
         for (src, dst), link in self.links.items():
             if src == node:
-                before, offer = self._offers.get(dst, NO_FLOW), self._offer(link)
+                before, offer = self._offers.get(dst, NO_FLOW), self._offer(link, since_ns)
                 if (offer < 0) != (before < 0) or abs(offer - before) * CLOSE > abs(before):
                     found[dst] = self._offers[dst] = offer
+                    self.since_ns = max(self.since_ns, link.known.since_ns)
         self._unanswered = bool(found)
         return found
 
     @staticmethod
-    def _offer(link: ToldLink) -> int:
-        link.news()
+    def _offer(link: ToldLink, since_ns: int) -> int:
+        link.news(since_ns)
         return NO_FLOW if link.whole.capacity is None or link.known.number == 0 else link.known.offer_bps
 
     def take(self, node: NodeId, rates_bps: Mapping[NodeId, int], network: FairNetwork, *, answers: bool) -> None:

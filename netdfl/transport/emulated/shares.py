@@ -51,17 +51,18 @@ class ShareNotices:
     def tell(self) -> None:
         """Send each node that has answered the last notice what has changed since then."""
         news: dict[NodeId, dict[str, Any]] = {}
+        since_ns, downlink_ns = self._links.shared_since_ns
         for (src, dst), link in self._told.items():
-            if src == self._node and dst not in self._unanswered and (notice := link.news()) is not None:
+            if src == self._node and dst not in self._unanswered and (notice := link.news(since_ns)) is not None:
                 news[dst] = {_FLOW: list(notice)}
         if self._own is not None:
             for src, rate_bps in self._own.news(self._unanswered):
-                news.setdefault(src, {})[_SHARE] = rate_bps
+                news.setdefault(src, {})[_SHARE] = [rate_bps, max(self._own.since_ns, downlink_ns)]
         self._unanswered.update(news)
         for node, what in news.items():
             self._send(node, what)
-        if self._ways is not None and (offers_bps := self._ways.news(self._node)):
-            self._report(CoreFlows(offers_bps))
+        if self._ways is not None and (offers_bps := self._ways.news(self._node, since_ns)):
+            self._report(CoreFlows(offers_bps, self._ways.since_ns))
 
     def answered(self, node: NodeId) -> None:
         """Record that `node` has answered the last notice to it, or is gone."""
@@ -71,7 +72,7 @@ class ShareNotices:
         """Notify the receivers that this node leaves, so none of its messages crosses their downlinks any more."""
         for (src, dst), link in self._told.items():
             if src == self._node and link.end():
-                self._send(dst, {_FLOW: list(ENDED)})
+                self._send(dst, {_FLOW: list(ENDED._replace(since_ns=self._links.shared_since_ns[0]))})
 
     def _send(self, dst: NodeId, what: dict[str, Any]) -> None:
         self._carry(Message(self._node, dst, Kind.PROBE, self._epoch, 0, 0, 0, Payload(meta=what)))
@@ -85,24 +86,28 @@ class ShareNotices:
 
     def take(self, message: Message, now_ns: int) -> Sequence[StageOutcome]:
         """Take a notice; return its effect on the messages under way. Raises MalformedMessage."""
-        src, meta = message.src, message.payload.meta
-        rate_bps = meta.get(_SHARE)
-        match meta.get(_FLOW), rate_bps, meta.get(_REFUSED):
+        src, meta, told = message.src, message.payload.meta, self._links.told
+        share = meta.get(_SHARE)
+        match meta.get(_FLOW), share, meta.get(_REFUSED):
             case None, None, int(number):
-                told = self._links.told
                 return () if told is None else told.refused((self._node, src), number, now_ns)
-            case None, int(), None if 0 <= rate_bps <= _FAR:
+            case None, [int(), int()], None:
                 pass
-            case [int(number), int(nbytes), int(offer)], None | int(), None if (
-                min(number, nbytes, offer, rate_bps or 0) >= 0 and (rate_bps or 0) <= _FAR
+            case [int(number), int(nbytes), int(offer), int(since_ns)], None | [int(), int()], None if (
+                min(number, nbytes, offer) >= 0
             ):
-                if self._own is not None and not self._own.take(src, FlowNotice(number, nbytes, min(offer, _FAR))):
+                notice = FlowNotice(number, nbytes, min(offer, _FAR), min(max(0, since_ns), now_ns))
+                if self._own is not None and not self._own.take(src, notice):
                     self._send(src, {_REFUSED: number})
             case _:
                 raise MalformedMessage(f"a notice of node {src} says {str(meta)[:80]}")
-        told = self._links.told
-        return () if rate_bps is None or told is None else told.share((self._node, src), rate_bps, now_ns)
+        if share is None or told is None:
+            return ()
+        rate_bps, since_ns = share
+        if not 0 <= rate_bps <= _FAR:
+            raise MalformedMessage(f"a notice of node {src} says {str(meta)[:80]}")
+        return told.share((self._node, src), rate_bps, now_ns, max(0, since_ns))
 
     def take_rates(self, told: CoreRates, now_ns: int) -> Sequence[StageOutcome]:
         """Take what the supervisor tells of core links; return its effect on the messages under way."""
-        return self._links.take_rates(self._node, told.rates_bps, now_ns, answers=told.answers)
+        return self._links.take_rates(self._node, told.rates_bps, now_ns, told.since_ns, answers=told.answers)

@@ -194,7 +194,7 @@ class FilePart(_message.Message):
     def __init__(self, path: _Optional[str] = ..., offset: _Optional[int] = ..., data: _Optional[bytes] = ..., grows: _Optional[bool] = ..., last: _Optional[bool] = ...) -> None: ...
 
 class CoreFlows(_message.Message):
-    __slots__ = ("offers_bps",)
+    __slots__ = ("offers_bps", "since_ns")
     class OffersBpsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -203,8 +203,10 @@ class CoreFlows(_message.Message):
         value: int
         def __init__(self, key: _Optional[int] = ..., value: _Optional[int] = ...) -> None: ...
     OFFERS_BPS_FIELD_NUMBER: _ClassVar[int]
+    SINCE_NS_FIELD_NUMBER: _ClassVar[int]
     offers_bps: _containers.ScalarMap[int, int]
-    def __init__(self, offers_bps: _Optional[_Mapping[int, int]] = ...) -> None: ...
+    since_ns: int
+    def __init__(self, offers_bps: _Optional[_Mapping[int, int]] = ..., since_ns: _Optional[int] = ...) -> None: ...
 
 class Bye(_message.Message):
     __slots__ = ("reason",)
@@ -285,7 +287,7 @@ class ClockReading(_message.Message):
     def __init__(self, number: _Optional[int] = ..., at_ns: _Optional[int] = ...) -> None: ...
 
 class CoreRates(_message.Message):
-    __slots__ = ("rates_bps", "answers")
+    __slots__ = ("rates_bps", "answers", "since_ns")
     class RatesBpsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -295,9 +297,11 @@ class CoreRates(_message.Message):
         def __init__(self, key: _Optional[int] = ..., value: _Optional[int] = ...) -> None: ...
     RATES_BPS_FIELD_NUMBER: _ClassVar[int]
     ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    SINCE_NS_FIELD_NUMBER: _ClassVar[int]
     rates_bps: _containers.ScalarMap[int, int]
     answers: bool
-    def __init__(self, rates_bps: _Optional[_Mapping[int, int]] = ..., answers: _Optional[bool] = ...) -> None: ...
+    since_ns: int
+    def __init__(self, rates_bps: _Optional[_Mapping[int, int]] = ..., answers: _Optional[bool] = ..., since_ns: _Optional[int] = ...) -> None: ...
 
 class Stop(_message.Message):
     __slots__ = ("reason", "grace_s")
