@@ -32,6 +32,8 @@ from netdfl.diagnosis.snapshot import (
 from netdfl.links.rules.base import ANY_NUMBER, Transit
 
 MOST_FLYING = 4
+GIVEN_UP = tuple(reason_of_loss(Fate.failed(FateReason(how))) for how in ("unavailable", "deadline"))
+"""The reasons for which a connection gives a message up; over packets, a link that is down is the cause."""
 BY_EVENTS, BY_RESET, BY_NAME = (LOSS, DOWN), RESET, SCRIPTED
 
 
@@ -248,12 +250,16 @@ class _Fleet:
 
     def lost(self, edge: Edge, id: MessageId, sent_ns: int, reason: FateReason, again: bool = False) -> AwaitedMessage:
         """Return the fate of a lost message: which event lost it, and whether a copy would be lost too."""
+        given_up = reason in GIVEN_UP and edge[1] not in self.down
+        outage = self.schedule.down_meanwhile(edge, sent_ns, self.at_ns) if given_up else None
+        reason = reason if outage is None else DOWN
         life, attempts = id.incarnation, range(id.attempt, id.attempt + MOST_RESENDS + 1)
         copies = [Transit(*edge, id.kind, *id.at, attempt, 0, incarnation=life) for attempt in attempts]
         copies[0].number = ANY_NUMBER
         found = dict.fromkeys(BY_EVENTS, self.schedule.loser)
         by = (found | {BY_RESET: self.schedule.resetter, BY_NAME: self.schedule.dropper}).get(reason)
         event = None if by is None else by(copies[0], sent_ns)
+        event = event if outage is None else outage.event
         passes_ns = None if self.is_shut(edge) else self.schedule.passes_ns(copies[1:], self.at_ns)
         in_vain = passes_ns != self.at_ns
         return AwaitedMessage(

@@ -104,6 +104,15 @@ class Outages:
         up = (ns for ns in sorted(times, reverse=True) if self.edge(edge, ns).up and not self.edge(edge, ns - 1).up)
         return next(up, after_ns)
 
+    def down_meanwhile(self, edge: Edge, sent_ns: int, now_ns: int) -> EdgeOutage | None:
+        """Return the last outage of `edge`, or of the way back, between the two times; None if both were up."""
+        for way in (edge, edge[::-1]):
+            for at_ns in (now_ns, self.healed_ns(way, sent_ns, now_ns) - 1):
+                outage = self.edge(way, at_ns)
+                if at_ns >= sent_ns and not outage.up:
+                    return outage
+        return None
+
     def loser(self, message: Transit, now_ns: int) -> int | None:
         """Return the event that certainly loses `message` if sent at `now_ns`, or `BY_LINKS`; None: it may arrive."""
         edge, round = (message.src, message.dst), message.round

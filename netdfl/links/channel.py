@@ -70,6 +70,11 @@ class CrossedLinks(Protocol):
         """The stages of the edge alone: the losses and the delays in the core."""
         ...
 
+    @property
+    def behind(self) -> Sequence[Stage]:
+        """The stages behind all stages of the edge alone, in the order of its way: for packets, which queue there."""
+        ...
+
     def note(self, path: Path) -> None:
         """Note the path whose stages change when the way does."""
         ...
@@ -84,6 +89,11 @@ class CoreLinks(Protocol):
 
     def apply(self, event: CompiledEvent, network: FairNetwork, now_ns: int) -> Sequence[StageOutcome]:
         """Make a change of core links; return its effect on what is under way."""
+        ...
+
+    @property
+    def renewed(self) -> Mapping[Edge, Path]:
+        """The new paths of edges whose old ones the last change has replaced."""
         ...
 
 
@@ -217,12 +227,16 @@ class Links:
         """
         if event.at_round is not None or event.action not in ("set", "unset"):
             return []
+        in_core: list[StageOutcome] = []
+        if event.core and self._core is not None:
+            in_core = [*self._core.apply(event, self._network, now_ns)]
+            self._paths |= self._core.renewed
         if event.core and not event.blocks:
-            return [] if self._core is None else [*self._core.apply(event, self._network, now_ns)]
+            return in_core
         self._overlays.apply(event)
         if event.nodes:
             return [each for node in event.nodes for key in NODE_KEYS for each in self._change_node(node, key, now_ns)]
-        return [each for path in self._built(event) for each in self._change(path, now_ns)]
+        return in_core + [each for path in self._built(event) for each in self._change(path, now_ns)]
 
     def _built(self, event: CompiledEvent) -> Iterable[Path]:
         edges = few_edges(event.blocks, len(self._paths))
@@ -273,6 +287,8 @@ class Links:
         path = self._between(edge, own, last, fused, way)
         self._paths[edge] = path
         self._values[edge] = base
+        if way is not None:
+            way.note(path)
         if self._overlays.on_link(edge):
             self._change(path, 0)  # a new path holds nothing, so the time does not matter
         return path
@@ -287,14 +303,13 @@ class Links:
         uplink, downlink = self._node_stage(edge[0], "uplink"), self._node_stage(edge[1], "downlink")
         core: Sequence[SharedLink] = () if way is None else way.links
         if not core and not isinstance(uplink, SharedLink) and not isinstance(downlink, SharedLink):
-            return Path(edge, fuse(own), uplink, downlink, last)
+            behind: list[LinkRule] = [] if way is None else [*way.behind]
+            return Path(edge, fuse(own), uplink, None, [*behind, *([] if downlink is None else [downlink]), *last])
         networks, over_tcp = (self._network, self._downlinks), self._tcp is not None
         own = own if way is None else [*own, *way.stages]
         path = self._paths[edge] = fair_path(
             networks, edge, own, uplink, downlink, last, fuse, self.told, core, over_tcp=over_tcp
         )
-        if way is not None:
-            way.note(path)
         return path
 
     def take_rates(

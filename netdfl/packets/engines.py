@@ -13,16 +13,17 @@ from typing import Any
 
 from netdfl.core.errors import MachineError
 from netdfl.core.rng import Streams
-from netdfl.core.types import Edge, NodeId
 from netdfl.links.channel import Links
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.spec import LinksSpec
+from netdfl.packets.asked import asked_bps
+from netdfl.packets.core_links import PacketCore
 from netdfl.packets.forwarder import Forwarder
 from netdfl.packets.netem import Netem, refusals, unfit
 from netdfl.packets.netem import available as netem_available
 from netdfl.packets.netns import new_namespace
 from netdfl.packets.tun import dropped, open_tun, places
-from netdfl.scenario.build import build_links, build_network, compile_schedule
+from netdfl.scenario.build import build_links, build_underlay, compile_schedule
 from netdfl.scenario.model.schema import Scenario
 
 CAPACITY_BPS = 400e6
@@ -54,14 +55,20 @@ def open_engine(scenario: Scenario, *, trusted: bool = False) -> Tun | Netem:
     Raises MachineError if this machine can't run it.
     """
     world: Any = scenario.world
-    size, streams = scenario.num_nodes, Streams(scenario.seed)
+    size = scenario.num_nodes
     if world.loss_layer == "message":
-        return Tun(Links(LinksSpec({}, {}, size), streams), [], size, world.tcp)
+        return Tun(Links(LinksSpec({}, {}, size), Streams(scenario.seed)), [], size, world.tcp)
     spec, events = build_links(scenario), compile_schedule(scenario)
     if not trusted and choose(scenario, spec, events) == "netem":
         with refusals():
             return Netem(spec, events, size, world.tcp)
-    return Tun(Links(spec, streams, events, fifo=True), events, size, world.tcp)
+    return Tun(packet_links(scenario, spec, events), events, size, world.tcp)
+
+
+def packet_links(scenario: Scenario, spec: LinksSpec, events: Sequence[CompiledEvent]) -> Links:
+    """Return the links of `scenario` for packets, with its core links if it has an underlay."""
+    streams, underlay = Streams(scenario.seed), build_underlay(scenario)
+    return Links(spec, streams, events, fifo=True, core=None if underlay is None else PacketCore(underlay, streams))
 
 
 def choose(scenario: Scenario, spec: LinksSpec, events: Sequence[CompiledEvent]) -> str:
@@ -72,6 +79,7 @@ def choose(scenario: Scenario, spec: LinksSpec, events: Sequence[CompiledEvent])
         return "tun"
     fleet = range(scenario.num_nodes)
     rule = unfit(spec, [(i, j) for i in fleet for j in fleet if i != j], events)
+    rule = "core links" if scenario.underlay is not None else rule
     if wanted != "tun" and not rule and netem_available():
         return "netem"
     lack = f"netem has no {rule}" if rule else "this kernel (or this Python, without pyroute2) has no netem"
@@ -82,23 +90,3 @@ def choose(scenario: Scenario, spec: LinksSpec, events: Sequence[CompiledEvent])
         f"and {lack if wanted == 'auto' else 'world.engine says tun'}; "
         "ask for lower rates or fewer nodes, or run it --on processes"
     )
-
-
-def asked_bps(scenario: Scenario, spec: LinksSpec) -> float:
-    """Return the total rate in bit/s when every node sends on all its rate-limited links.
-
-    Links without a rate do not count: they get what the engine has.
-    """
-    total = 0.0
-    out: dict[NodeId, list[Edge]] = {}
-    for edge in build_network(scenario).graph(0).edges:
-        out.setdefault(edge[0], []).append(edge)
-    for node, edges in out.items():
-        rates = [rate for edge in edges if (rate := _rate_bps(spec.link(edge).rate)) is not None]
-        uplink = _rate_bps(spec.node(node).uplink)
-        total += min(sum(rates), uplink) if rates and uplink is not None else uplink or sum(rates)
-    return total
-
-
-def _rate_bps(part: Any) -> float | None:
-    return None if part is None else getattr(part.build(), "rate_bps", None)

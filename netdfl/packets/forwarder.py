@@ -38,16 +38,26 @@ _LARGEST = 65536
 _DATA, _AT = Kind.DATA, StepId(0, 0)
 
 
-class Lane(EdgeState):
-    """One directed edge of the forwarder, with the counts of its packets."""
+class PacketCounts:
+    """The counts of an edge's packets, on all ways that they took."""
 
     __slots__ = ("delivered", "dropped", "sent", "under_way")
 
-    def __init__(self, edge: Edge, path: Path, *, changing: bool) -> None:
+    def __init__(self) -> None:
         """Start with no packets."""
-        super().__init__(edge, path, PathPlan.computed(path, changing=changing))
         self.sent = self.delivered = self.under_way = 0
         self.dropped: Counter[FateReason] = Counter()
+
+
+class Lane(EdgeState):
+    """One directed edge of the forwarder on its present way, with the counts of its packets."""
+
+    __slots__ = ("counts",)
+
+    def __init__(self, edge: Edge, path: Path, counts: PacketCounts, *, changing: bool) -> None:
+        """Add to `counts`."""
+        super().__init__(edge, path, PathPlan.computed(path, changing=changing))
+        self.counts = counts
 
 
 class Forwarder:
@@ -111,7 +121,18 @@ class Forwarder:
             at_ns = event.at_ns or 0
             self._engine.run(at_ns - 1)
             self._engine.change(self._links.apply(event, at_ns), at_ns)
+            if event.core:
+                self._take_new_ways()
         self._engine.run(now_ns)
+
+    def _take_new_ways(self) -> None:
+        """Let later packets take the paths that a change of routes has replaced; earlier ones stay on theirs."""
+        for edge, lane in list(self._lanes.items()):
+            path = self._links.path(*edge)
+            if path is not lane.path:
+                self._lanes[edge] = Lane(edge, path, lane.counts, changing=self._changing)
+        for lanes in self._routes.values():
+            lanes.clear()
 
     def counts(self) -> dict[str, object]:
         """Return the counts of packets, by edge and in total.
@@ -122,8 +143,8 @@ class Forwarder:
         """
         lanes = sorted(self._lanes.values(), key=lambda lane: lane.edge)
         return {
-            "edges": {f"{lane.edge[0]}->{lane.edge[1]}": _counts([lane]) for lane in lanes},
-            "packets": _counts(lanes),
+            "edges": {f"{lane.edge[0]}->{lane.edge[1]}": _sum([lane.counts]) for lane in lanes},
+            "packets": _sum([lane.counts for lane in lanes]),
             "strangers": self.strangers,
             "late_ns": {q: quantile_ns(self._late, q / 100) for q in (50, 99)},
             "waited_ns": {q: quantile_ns(self._queue.waits, q / 100) for q in (50, 99)},
@@ -155,14 +176,15 @@ class Forwarder:
             lane = routes.get(packet[16:20]) or self._route(tun, packet)
             if lane is None:
                 continue
-            lane.sent += 1
-            if not lane.sent % _LOOKED_AT:
+            counts = lane.counts
+            counts.sent += 1
+            if not counts.sent % _LOOKED_AT:
                 self._queue.look(lane.edge, packet, clock())
-            if lane.under_way >= LIMIT:
-                lane.dropped[FateReason("limit")] += 1
+            if counts.under_way >= LIMIT:
+                counts.dropped[FateReason("limit")] += 1
                 continue
-            lane.under_way += 1
-            id = as_message_id((_DATA, 0, _AT, 0, lane.sent))
+            counts.under_way += 1
+            id = as_message_id((_DATA, 0, _AT, 0, counts.sent))
             self._engine.enter(lane, packet, id, len(packet), 0, clock() - start_ns)
 
     def _route(self, tun: int, packet: bytes) -> Lane | None:
@@ -173,7 +195,8 @@ class Forwarder:
             self.strangers += 1
             return None
         if (src, dst) not in self._lanes:
-            self._lanes[src, dst] = Lane((src, dst), self._links.path(src, dst), changing=self._changing)
+            path = self._links.path(src, dst)
+            self._lanes[src, dst] = Lane((src, dst), path, PacketCounts(), changing=self._changing)
         lane = self._routes[tun][packet[16:20]] = self._lanes[src, dst]
         return lane
 
@@ -182,23 +205,23 @@ class Forwarder:
             try:
                 os.write(self.devices.get(lane.edge[1], -1), packet)
             except OSError:
-                lane.dropped[FateReason("device")] += 1
+                lane.counts.dropped[FateReason("device")] += 1
             else:
-                lane.delivered += 1
-            lane.under_way -= unit is None or not unit.copy
+                lane.counts.delivered += 1
+            lane.counts.under_way -= unit is None or not unit.copy
             self._late[(self.now_ns() - at_ns).bit_length()] += 1
 
     def _dropped(self, unit: InFlight[Lane, bytes], reason: FateReason, at_ns: int) -> None:
-        unit.edge.dropped[reason] += 1
-        unit.edge.under_way -= not unit.copy
+        unit.edge.counts.dropped[reason] += 1
+        unit.edge.counts.under_way -= not unit.copy
 
 
-def _counts(lanes: Sequence[Lane]) -> Json:
+def _sum(counts: Sequence[PacketCounts]) -> Json:
     return {
-        "sent": sum(lane.sent for lane in lanes),
-        "delivered": sum(lane.delivered for lane in lanes),
-        "dropped": dict(sum((lane.dropped for lane in lanes), Counter())),
-        "under_way": sum(lane.under_way for lane in lanes),
+        "sent": sum(each.sent for each in counts),
+        "delivered": sum(each.delivered for each in counts),
+        "dropped": dict(sum((each.dropped for each in counts), Counter())),
+        "under_way": sum(each.under_way for each in counts),
     }
 
 

@@ -97,7 +97,7 @@ class SupervisedNetwork:
     def __init__(self, network: PacketNetwork, scenario: Scenario, tcp: str, directory: RunDirectory) -> None:
         """Take over `network`, which is being created; write counts by edge to `directory`."""
         self.network, self._directory = network, directory
-        self._emulates = bool(scenario.links)
+        self._emulates = bool(scenario.links) or scenario.underlay is not None
         self._links: dict[str, object] = {"layer": scenario.world.loss_layer, "tcp": tcp}
         self._watching: asyncio.Task[None] | None = None
         self._begun = self._ending = False

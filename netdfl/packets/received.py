@@ -10,11 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from netdfl.core.errors import MachineError
-from netdfl.core.rng import Streams
 from netdfl.core.types import NodeId
 from netdfl.links.channel import Links
 from netdfl.links.schedule.events import CompiledEvent
-from netdfl.packets.engines import CAPACITY_BPS, asked_bps
+from netdfl.packets.asked import asked_bps
+from netdfl.packets.engines import CAPACITY_BPS, packet_links
 from netdfl.packets.forwarder import Forwarder
 from netdfl.packets.handover import take_over
 from netdfl.packets.tun import dropped
@@ -96,8 +96,9 @@ def open_received(scenario: Scenario, path: Path) -> HandedOverForwarder:
             f"the links carry {asked / 1e6:.0f} Mbit/s together, and the forwarder between containers "
             f"{CAPACITY_BPS / 1e6:.0f} Mbit/s; ask for lower rates or fewer nodes, or for loss_layer: message"
         )
-    links = Links(spec, Streams(scenario.seed), events, fifo=True)
-    return HandedOverForwarder(links, events, scenario.num_nodes, listen(path, scenario.num_nodes))
+    return HandedOverForwarder(
+        packet_links(scenario, spec, events), events, scenario.num_nodes, listen(path, scenario.num_nodes)
+    )
 
 
 def listen(path: Path, backlog: int) -> socket.socket:

@@ -126,7 +126,7 @@ def build_underlay(scenario: Scenario) -> Underlay | None:
     part = scenario.underlay
     if part is None:
         return None
-    figures = {name: CoreFigures(each.latency, each.rate, each.loss) for name, each in part.links.items()}
+    figures = {name: CoreFigures(each.latency, each.rate, each.loss, each.queue) for name, each in part.links.items()}
     network = CoreNetwork(figures)
     placed = place(part.place, scenario.num_nodes, network.sites, scenario.groups, Streams(scenario.seed))
     underlay = Underlay(network, placed, part.reroute)

@@ -6,10 +6,9 @@ the changes of core links over.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 from typing_extensions import override
 
@@ -19,17 +18,15 @@ from netdfl.links.path import Path
 from netdfl.links.rules.base import LinkEvent, Stage, StageOutcome, Transit
 from netdfl.links.rules.latency import Latency, constant
 from netdfl.links.rules.loss import Loss, LossModel
-from netdfl.links.rules.rate import Shape
 from netdfl.links.rules.tcp import TcpBehindShares, share_of_loss
-from netdfl.links.schedule.active_changes import EffectiveValue, Overlays, effective
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.sharing.capacity import SharedLink
 from netdfl.links.sharing.network import FairNetwork
 from netdfl.links.sharing.stage import FairStage
-from netdfl.links.spec import choose
 from netdfl.underlay.routes import Routes
 from netdfl.underlay.sites import CoreLink
 from netdfl.underlay.underlay import Underlay
+from netdfl.underlay.values import CoreValues
 
 _THIRD = 3
 """The place of core links among shared links with equal shares: behind uplinks, downlinks and links' own rates."""
@@ -96,6 +93,11 @@ class CoreWay:
         """The stages that belong to this edge alone, in the order of a path."""
         return [self.loss, self.delay] if self.crossed and not self.over_tcp else []
 
+    @property
+    def behind(self) -> Sequence[Stage]:
+        """The stages that a message enters behind those of its edge: none, as all links are crossed at once."""
+        return ()
+
     def note(self, path: Path) -> None:
         """Note the path whose stages change when the way does."""
         self.path = path
@@ -117,14 +119,15 @@ class SharedCore:
         With `over_tcp`, loss and delay in the core are what packets meet, and the model of TCP makes times of them.
         """
         self._underlay, self._seed, self._over_tcp = underlay, streams.seed, over_tcp
-        self._numbers = {link: number for number, link in enumerate(underlay.network.links.values())}
-        self._shared = {
-            link: SharedLink((_THIRD, number), Shape(link.figures.rate_bps)) for link, number in self._numbers.items()
-        }
-        self._values = {link: _base(link) for link in self._numbers}
-        self._overlays = Overlays()
+        self._values = values = CoreValues(underlay.network)
+        self._shared = {link: SharedLink((_THIRD, n), values.rate(link)[0]) for link, n in values.numbers.items()}
         self._routes: Routes = underlay.routes
         self._built: dict[Edge, CoreWay] = {}
+
+    @property
+    def renewed(self) -> Mapping[Edge, Path]:
+        """The paths that the last change replaced: none, as paths stay and their stages take another way."""
+        return {}
 
     def way(self, edge: Edge) -> CoreWay:
         """Return what `edge` crosses now, new each time; its owner notes the path that is made of it."""
@@ -145,7 +148,7 @@ class SharedCore:
     def _set(self, edge: Edge, way: CoreWay, keys: Sequence[str]) -> None:
         """Give the stages of a way the present values of its core links."""
         if "latency" in keys:
-            way.delay.delay = constant(delay=sum(_delay_ns(self._values[link]["latency"]) for link in way.crossed))
+            way.delay.delay = constant(delay=sum(self._values.delay_ns(link) for link in way.crossed))
         if "loss" in keys:
             lossy = [(link, self._values[link]["loss"].value) for link in way.crossed]
             models = [part.build(self._seed_of(edge, link)) for link, part in lossy if part is not None]
@@ -156,23 +159,21 @@ class SharedCore:
         return Streams(self._seed).integer("link", *edge, "core", link.name)
 
     def apply(self, event: CompiledEvent, network: FairNetwork, now_ns: int) -> Sequence[StageOutcome]:
-        """Make a change of core links, or of routes; return the new departures of messages under way."""
+        """Make a change of core links, or of routes; return the new departures of messages under way.
+
+        A cut acts on the links of nodes that cross it, not here.
+        """
+        if event.blocks:
+            return ()
         if "without" in event.parameters:
             return self._reroute(event.parameters["without"], network, now_ns)
-        links = self._underlay.network.named(event.core)
-        numbers = tuple(self._numbers[link] for link in links)
-        self._overlays.apply(replace(event, core="", nodes=numbers))
-        for link in links:
-            before = self._values[link]
-            values = effective(_base(link), self._overlays.on_node(self._numbers[link]))
-            self._values[link] = values
-            if values["rate"] != before["rate"]:
-                rate = values["rate"]
-                change = {"rate": Shape(None) if rate.value is None else rate.value.build(), "rate_scale": rate.scale}
-                network.change(self._shared[link], change)
-            if changed := [key for key in ("loss", "latency") if values[key] != before[key]]:
+        for link, changed in self._values.apply(event):
+            if "rate" in changed:
+                shape, scale = self._values.rate(link)
+                network.change(self._shared[link], {"rate": shape, "rate_scale": scale})
+            if keys := [key for key in ("loss", "latency") if key in changed]:
                 for edge, way in self._crossing(link):
-                    self._set(edge, way, changed)
+                    self._set(edge, way, keys)
         return network.retimed(now_ns)
 
     def _reroute(self, without: Sequence[str], network: FairNetwork, now_ns: int) -> Sequence[StageOutcome]:
@@ -190,15 +191,3 @@ class SharedCore:
 
     def _crossing(self, link: CoreLink) -> Iterator[tuple[Edge, CoreWay]]:
         return ((edge, way) for edge, way in sorted(self._built.items()) if link in way.crossed)
-
-
-def _base(link: CoreLink) -> dict[str, EffectiveValue]:
-    """Return the rules of a core link before any event."""
-    figures = link.figures
-    written = {"rate": figures.rate_bps, "loss": figures.loss or None, "latency": figures.latency_ns}
-    return {key: EffectiveValue(choose(key, value)) for key, value in written.items()}
-
-
-def _delay_ns(value: EffectiveValue) -> int:
-    delay: Any = None if value.value is None else value.value.build()
-    return 0 if delay is None else int(delay.constant_ns * value.scale)

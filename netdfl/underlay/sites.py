@@ -12,11 +12,12 @@ BOTH, ONE_WAY = "--", "->"
 
 @dataclass(frozen=True, slots=True)
 class CoreFigures:
-    """The figures of a core link: its delay, its rate (None: unlimited), and its loss."""
+    """The figures of a core link: its delay, its rate (None: unlimited), its loss, and the bound of its queue."""
 
     latency_ns: int = 0
     rate_bps: float | None = None
     loss: float = 0.0
+    queue_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

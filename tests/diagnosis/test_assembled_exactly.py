@@ -218,6 +218,35 @@ def test_a_loss_is_its_entrys_where_that_was_sure_to_lose_it(reason: str, source
     assert fate(before, schedule=Outages([down, up])) == replace(LOST, reason=reason, outage_ns=46)
 
 
+@pytest.mark.parametrize("reason", ["unavailable", "deadline"])
+@pytest.mark.parametrize("links", [(1, 0), (0, 1)])
+@pytest.mark.parametrize(
+    ("down_ns", "up_ns", "by"),
+    [(50, None, 3), (90, 95, 3), (90, 91, 3), (NOW, None, 3), (50, 91, 3), (50, 90, None), (NOW + 1, None, None)],
+)
+def test_what_a_connection_gave_up_while_its_link_was_down_is_lost_by_that_outage(
+    reason: str, links: tuple[int, int], down_ns: int, up_ns: int | None, by: int | None
+) -> None:
+    blocks = (Block(frozenset(links[:1]), frozenset(links[1:])),)
+    cut = [CompiledEvent("set", 3, at_ns=down_ns, cause=9, blocks=blocks, parameters={"state": "down_drop"})]
+    cut += [] if up_ns is None else [CompiledEvent("unset", 3, at_ns=up_ns, cause=9, blocks=blocks)]
+    sent = (key(), 90, None, Fate.failed(FateReason(reason)))
+    found = fate(account(1, edges={0: edge(sent)}), schedule=Outages(cut))
+    assert (found.reason, found.event) == (("down", by) if by is not None else (f"failed:{reason}", None))
+
+
+def test_what_a_connection_gave_up_as_its_receiver_is_down_is_lost_by_no_outage() -> None:
+    cut = CompiledEvent("set", 3, at_ns=50, cause=9, blocks=LINK, parameters={"state": "down_drop"})
+    failed = (key(Kind.REQUEST), 90, None, Fate.failed(FateReason("unavailable")))
+    asked = waiter(WaitKind.REPLY, edges={1: edge(failed)})
+    schedule = Outages([cut])
+    assert fate(account(1), asked, schedule=schedule).reason == "down"
+    crashed = {1: DownNode(State.CRASHED, ROUND, 60)}
+    assert fate(account(1), asked, schedule=schedule, down=crashed).reason == "failed:unavailable"
+    unknown = (key(), 90, None, Fate.failed(FateReason("unknown")))
+    assert fate(account(1, edges={0: edge(unknown)}), schedule=schedule).reason == "failed:unknown"
+
+
 def test_a_message_that_is_dropped_by_name_is_lost_by_that_entry_and_in_vain_if_its_copies_are() -> None:
     def dropped(*attempts: int, first: int = 0) -> AwaitedMessage:
         named: list[dict[str, int]] = [{"attempt": each} for each in attempts] or [{}]

@@ -55,11 +55,16 @@ events: {events}
 
 @contextmanager
 def network(
-    directory: Path, links: Mapping[str, Any], events: list[dict[str, Any]] | None = None, nodes: int = 2
+    directory: Path,
+    links: Mapping[str, Any],
+    events: list[dict[str, Any]] | None = None,
+    nodes: int = 2,
+    underlay: Mapping[str, Any] | None = None,
 ) -> Iterator[PacketNetwork]:
     """The network of a scenario with these links, without a fleet; it flows at once."""
     file = directory / "probe.yaml"
-    file.write_text(SCENARIO.format(nodes=nodes, links=dict(links), events=list(events or ())))
+    below = "" if underlay is None else f"underlay: {dict(underlay)}\n"
+    file.write_text(SCENARIO.format(nodes=nodes, links=dict(links), events=list(events or ())) + below)
     with PacketNetwork(file, directory) as made:
         made.begin(time.monotonic_ns())
         yield made

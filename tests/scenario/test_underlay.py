@@ -46,7 +46,10 @@ def scenario(folder: Path, name: str, text: str, underlay: dict[str, Any] | None
 
 
 def core(found: Scenario) -> dict[str, Any]:
-    return to_plain(found)["underlay"]["links"]  # type: ignore[index]
+    links: Any = to_plain(found)["underlay"]["links"]  # type: ignore[index]
+    return {
+        name: {k: value for k, value in link.items() if (k, value) != ("queue", None)} for name, link in links.items()
+    }
 
 
 def test_core_links_are_read_with_the_labels_of_their_sites(tmp_path: Path) -> None:
@@ -100,6 +103,8 @@ def test_what_the_scenario_says_of_a_link_goes_before_its_file(tmp_path: Path) -
         "Bern--Oslo": {"latency": "12ms", "rate": "3000000bit", "loss": 0.0},
         "Bern--Rome": {"latency": "1ms", "rate": None, "loss": 0.0},
     }
+    queued = scenario(tmp_path, "three.gml", GML, {"links": {"Bern--Rome": {"queue": "64kB"}}})
+    assert core(queued)["Bern--Rome"] == {"latency": "7ms", "rate": None, "loss": 0.01, "queue": "64000B"}
 
 
 def test_access_is_the_uplink_and_downlink_where_links_say_none() -> None:
@@ -201,15 +206,22 @@ def test_a_mistake_is_named_with_its_place_and_remedy(name: str, tmp_path: Path)
     assert all(part in text for part in parts), text
 
 
-@pytest.mark.parametrize("kind", ["processes", "slurm", "ray"])
-def test_worlds_whose_links_act_on_messages_carry_core_links(kind: str) -> None:
+@pytest.mark.parametrize("kind", ["processes", "slurm", "ray", "namespaces", "containers"])
+def test_every_world_carries_core_links(kind: str) -> None:
     assert load(BASE | {"underlay": {"links": {"a--b": {}}}, "world": kind}).underlay is not None
 
 
 @pytest.mark.parametrize("world", ["namespaces", "containers"])
-def test_worlds_that_do_not_carry_core_links_say_so(world: str) -> None:
-    with pytest.raises(ScenarioError, match=f"{world} does not carry core links.*use world: simulated"):
-        load(BASE | {"underlay": {"links": {"a--b": {}}}, "world": world})
+def test_events_that_are_about_messages_are_refused_of_core_links_for_packets(world: str) -> None:
+    below = {"links": {"a--b": {}}}
+    for event, what in (
+        ({"at": "1s", "cut": "a--b", "mode": "down_hold"}, "no router keeps packets"),
+        ({"at_round": 1, "cut": "a--b"}, "a packet belongs to no round"),
+        ({"at": "1s", "core": "a--b", "loss": {"model": "drop_list", "messages": [{"round": 1}]}}, "has no name"),
+    ):
+        load(BASE | {"underlay": below, "world": {"kind": world, "loss_layer": "message"}, "events": [event]})
+        with pytest.raises(ScenarioError, match=what):
+            load(BASE | {"underlay": below, "world": world, "events": [event]})
 
 
 def test_the_model_of_tcp_takes_core_links() -> None:

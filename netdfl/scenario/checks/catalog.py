@@ -18,7 +18,6 @@ from netdfl.scenario.checks.graph import (
     task_has_pictures,
 )
 from netdfl.scenario.checks.links import (
-    core_is_carried,
     events_can_be,
     layer_exists,
     links_mean_something,
@@ -167,7 +166,6 @@ CHECKS: tuple[tuple[Check, str], ...] = (
     (compute_can_be, "world seed"),
     (sizes_are_claimed, "task world compression"),
     (packets_can, "nodes rounds seed algorithm groups events links world underlay"),
-    (core_is_carried, "world underlay"),
     (links_mean_something, "nodes algorithm groups links"),
     (messages_exist, "rounds links"),
     (selection_chooses, _GRAPH),

@@ -67,16 +67,6 @@ def layer_exists(scenario: Scenario) -> Iterator[CheckFinding]:
         yield CheckFinding(("world", "loss_layer"), what, "remove loss_layer, or use kind: namespaces")
 
 
-def core_is_carried(scenario: Scenario) -> Iterator[CheckFinding]:
-    """Check that the world carries core links: it does where links act on messages, and in virtual time."""
-    world = scenario.world
-    if scenario.underlay is None or world.kind == "simulated" or world.loss_layer == "message":
-        return
-    what = f"{world.kind} does not carry core links where links act on packets"
-    remedy = "use world: simulated or processes, or give uplinks and downlinks in links"
-    yield CheckFinding(("underlay",), what, remedy, key=True)
-
-
 def sharing_notices(scenario: Scenario) -> Iterator[str]:
     """Yield a notice if `sharing: fifo` is set for links that act on packets."""
     if scenario.world.loss_layer != "packet" or scenario.world.kind == "simulated":

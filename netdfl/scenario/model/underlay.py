@@ -25,6 +25,7 @@ def _above_zero(rate_bps: float) -> float:
     return rate_bps
 
 
+Queue = Annotated[int, *QUANTITIES["size"], Field(ge=0)]
 Rate = Annotated[float, *QUANTITIES["rate"], AfterValidator(_above_zero)]
 
 
@@ -62,6 +63,7 @@ class CoreEntry(Strict):
     latency: Duration = Field(0, description="The delay of the link.")
     rate: Rate | None = Field(None, description="What all that cross it share; unlimited by default.")
     loss: Share = Field(0.0, description="The share of messages that are lost on it.")
+    queue: Queue | None = Field(None, description="The most bytes that wait before the link; unlimited by default.")
 
 
 class UnderlayPart(Strict):

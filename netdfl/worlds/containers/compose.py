@@ -129,7 +129,7 @@ def acts_on_packets(scenario: Scenario) -> bool:
     """Return whether links act on packets, so that nodes need devices and a forwarder."""
     world: Any = scenario.world
     scripted = any(event.action in ("set", "unset") for event in compile_schedule(scenario))
-    return world.loss_layer == "packet" and (bool(scenario.links) or scripted)
+    return world.loss_layer == "packet" and (bool(scenario.links) or scripted or scenario.underlay is not None)
 
 
 def engine_of(scenario: Scenario) -> str:

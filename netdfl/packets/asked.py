@@ -1,0 +1,70 @@
+"""The load that a scenario asks of the forwarder when every node sends all that it can, in bit/s.
+
+Three bounds hold for it: what the nodes can send, what they can receive, and what core links let out of their sites
+beside the traffic within them. The least one counts. Where some nodes have no limit there is no bound: then those that
+have one are counted, and the others get what the forwarder has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from math import inf
+from typing import Any, NamedTuple
+
+from netdfl.core.types import Edge, NodeId
+from netdfl.links.spec import LinksSpec
+from netdfl.scenario.build import build_network, build_underlay
+from netdfl.scenario.model.schema import Scenario
+from netdfl.underlay.sites import CoreLink
+
+
+class _LinkLoad(NamedTuple):
+    """A sum of rates, and whether nothing without a limit was left out of it."""
+
+    bps: float
+    is_bound: bool
+
+
+def asked_bps(scenario: Scenario, spec: LinksSpec) -> float:
+    """Return the load that `scenario` asks of the forwarder, in bit/s."""
+    edges, underlay = build_network(scenario).graph(0).edges, build_underlay(scenario)
+    ways = {edge: () if underlay is None else underlay.way(edge) for edge in edges}
+    own = {edge: _rate_bps(spec.link(edge).rate) for edge in edges}
+    rates = {edge: min([rate, *map(_core_bps, ways[edge])]) for edge, rate in own.items()}
+    within = {edge: rate for edge, rate in own.items() if not ways[edge]}
+    nodes = {node: spec.node(node) for edge in edges for node in edge}
+    up = {node: _rate_bps(each.uplink) for node, each in nodes.items()}
+    down = {node: _rate_bps(each.downlink) for node, each in nodes.items()}
+    out = _load([_core_bps(link) for link in {way[0] for way in ways.values() if way}])
+    loads = [_at_ends(rates, up, 0), _at_ends(rates, down, 1), _sum([_at_ends(within, up, 0), out])]
+    bounds = [load.bps for load in loads if load.is_bound]
+    return min(bounds) if bounds else max(load.bps for load in (_at_ends(own, up, 0), _at_ends(own, down, 1), out))
+
+
+def _at_ends(rates: Mapping[Edge, float], of_node: Mapping[NodeId, float], end: int) -> _LinkLoad:
+    """Return the load of the links by the nodes at one end of them, which limit the sum of theirs."""
+    of: dict[NodeId, list[float]] = {}
+    for edge, rate in rates.items():
+        of.setdefault(edge[end], []).append(rate)
+    loads = []
+    for node, those in of.items():
+        together = min(sum(those), of_node[node])
+        loads.append(_load([together] if together < inf else those))
+    return _sum(loads)
+
+
+def _sum(loads: Collection[_LinkLoad]) -> _LinkLoad:
+    return _LinkLoad(sum(load.bps for load in loads), all(load.is_bound for load in loads))
+
+
+def _load(rates: Collection[float]) -> _LinkLoad:
+    return _LinkLoad(sum(rate for rate in rates if rate < inf), all(rate < inf for rate in rates))
+
+
+def _rate_bps(part: Any) -> float:
+    rate = None if part is None else getattr(part.build(), "rate_bps", None)
+    return inf if rate is None else float(rate)
+
+
+def _core_bps(link: CoreLink) -> float:
+    return inf if link.figures.rate_bps is None else link.figures.rate_bps

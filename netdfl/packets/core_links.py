@@ -1,0 +1,129 @@
+"""Core links for packets: each direction has one queue, which the packets of all edges that cross it enter one by one.
+
+A packet enters the core links of its way one after another, as at routers: the state of the link, its loss, its rate
+with the queue, its delay. So TCP itself shares a core link. A link that is cut drops what reaches it, also of packets
+that were before an earlier link at that moment. Packets on a way that is given up stay on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from netdfl.core.rng import Streams
+from netdfl.core.types import Edge
+from netdfl.links.path import Path
+from netdfl.links.rules.base import LinkEvent, Stage, StageOutcome
+from netdfl.links.rules.latency import Latency, constant
+from netdfl.links.rules.loss import Loss
+from netdfl.links.rules.rate import Rate
+from netdfl.links.rules.state import LinkState
+from netdfl.links.schedule.events import CompiledEvent
+from netdfl.links.sharing.capacity import SharedLink
+from netdfl.links.sharing.network import FairNetwork
+from netdfl.underlay.routes import Routes
+from netdfl.underlay.sites import CoreLink
+from netdfl.underlay.underlay import Underlay
+from netdfl.underlay.values import CoreValues
+
+
+class CoreQueue:
+    """One direction of a core link, which the packets of all edges enter."""
+
+    def __init__(self, values: CoreValues, link: CoreLink) -> None:
+        """Start up and empty."""
+        self.state, self.rate = LinkState(), Rate(values.rate(link)[0])
+        self.latency = Latency(0, constant(delay=values.delay_ns(link)))
+        self.losses: dict[Edge, Loss] = {}
+
+    def of(self, edge: Edge) -> tuple[Stage, ...]:
+        """Return the stages for the packets of `edge`, whose loss has a luck of its own."""
+        return self.state, self.losses.setdefault(edge, Loss()), self.rate, self.latency
+
+    def changed(self, event: LinkEvent, now_ns: int) -> list[StageOutcome]:
+        """Apply a change to all stages, the last one first; return its effect on the packets in them."""
+        stages = (self.latency, self.rate, self.state)
+        return [outcome for stage in stages for outcome in stage.changed(event, now_ns)]
+
+
+@dataclass(slots=True)
+class PacketWay:
+    """The core links that the packets of one edge cross, and their stages on its path."""
+
+    crossed: tuple[CoreLink, ...]
+    behind: Sequence[Stage]
+    links: Sequence[SharedLink] = ()
+    stages: Sequence[Stage] = ()
+    path: Path | None = None
+
+    def note(self, path: Path) -> None:
+        """Note the path that is made with the stages."""
+        self.path = path
+
+    def instead(self, crossed: tuple[CoreLink, ...], behind: Sequence[Stage]) -> Path | None:
+        """Take another way; return the new path with all other stages of the edge as they were."""
+        old, before, self.crossed, self.behind = self.path, len(self.behind), crossed, behind
+        if old is None:
+            return None
+        place = old.own.stop
+        self.path = path = Path(old.edge, ())
+        path.own, path.stages = old.own, (*old.stages[:place], *behind, *old.stages[place + before :])
+        return path
+
+
+class PacketCore:
+    """All core links of a fleet for its packets, with the changes in force, and the ways of the edges."""
+
+    def __init__(self, underlay: Underlay, streams: Streams) -> None:
+        """Begin without changes. `streams` give each edge its luck on each core link."""
+        self._underlay, self._seed = underlay, streams.seed
+        self._values = CoreValues(underlay.network)
+        self._queues = {link: CoreQueue(self._values, link) for link in self._values.numbers}
+        self._routes: Routes = underlay.routes
+        self._ways: dict[Edge, PacketWay] = {}
+        self.renewed: Mapping[Edge, Path] = {}
+
+    def way(self, edge: Edge) -> PacketWay:
+        """Return what the packets of `edge` cross from now on."""
+        crossed = self._underlay.way(edge, self._routes)
+        self._ways[edge] = PacketWay(crossed, self._stages(edge, crossed))
+        return self._ways[edge]
+
+    def _stages(self, edge: Edge, crossed: Sequence[CoreLink]) -> list[Stage]:
+        new = [link for link in crossed if edge not in self._queues[link].losses]
+        stages = [stage for link in crossed for stage in self._queues[link].of(edge)]
+        for link in new:
+            self._set_loss(edge, link)
+        return stages
+
+    def _set_loss(self, edge: Edge, link: CoreLink) -> None:
+        part = self._values[link]["loss"].value
+        seed = Streams(self._seed).integer("link", *edge, "core", link.name)
+        self._queues[link].losses[edge].model = None if part is None else part.build(seed)
+
+    def apply(self, event: CompiledEvent, network: FairNetwork, now_ns: int) -> Sequence[StageOutcome]:
+        """Make a change of core links, or of routes; return its effect on packets under way."""
+        self.renewed = {}
+        if "without" in event.parameters:
+            self._reroute(event.parameters["without"])
+            return ()
+        outcomes: list[StageOutcome] = []
+        for link, changed in self._values.apply(event):
+            queue = self._queues[link]
+            shape, scale = self._values.rate(link)
+            now = {"rate": shape, "rate_scale": scale, "latency": constant(delay=self._values.delay_ns(link))}
+            now |= {"state": self._values[link]["state"].value} if "state" in changed else {}
+            outcomes += queue.changed(now, now_ns)
+            for edge in queue.losses if "loss" in changed else ():
+                self._set_loss(edge, link)
+        return outcomes
+
+    def _reroute(self, without: Sequence[str]) -> None:
+        """Find the routes anew without some core links; what enters from now on takes the new way."""
+        self._routes = self._underlay.routes_without(without)
+        renewed: dict[Edge, Path] = {}
+        for edge, way in sorted(self._ways.items()):
+            crossed = self._underlay.way(edge, self._routes)
+            if crossed != way.crossed and (path := way.instead(crossed, self._stages(edge, crossed))) is not None:
+                renewed[edge] = path
+        self.renewed = renewed

@@ -1,0 +1,67 @@
+"""The comparison of shared links against packets: a small sample of it, and how it keeps and shows what it measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from netdfl.links.rules.tcp import on_the_line_bytes
+from tests.soak import shared_packets
+from tests.soak.packet_traffic import Group, Traffic
+from tests.soak.shared_packets import BEGIN, END, Kept, compared, measure, table, write
+
+
+def test_two_flows_over_a_core_link_take_their_bytes_with_headers(tmp_path: Path) -> None:
+    place = {"0..1": "a", "2..3": "b"}
+    underlay = {"links": {"a--b": {"rate": "4Mbit", "queue": "30kB"}}, "place": place}
+    both = Traffic([(0, 0, 2, 100_000), (0, 1, 3, 100_000)], {"default": {"latency": "5ms"}}, underlay)
+    line_s = 2 * on_the_line_bytes(100_000) * 8 / 4e6
+    model = both.by_model()
+    assert line_s + 0.005 <= model.mean_s <= model.last_s <= 1.1 * line_s
+    assert both.over_packets(tmp_path).last_s >= line_s, "no faster than the link"
+
+
+@dataclass
+class Counted:
+    """Traffic that counts how often it was sent."""
+
+    figures: Group
+    times: int = 0
+
+    def by_model(self) -> Group:
+        return Group(5.0, 10.0)
+
+    def over_packets(self, folder: Path) -> Group:
+        self.times += 1
+        return self.figures
+
+
+def test_what_was_measured_is_kept_and_what_is_missing_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells = {"near": (Counted(Group(5.5, 9.0)), 0.15), "far": (Counted(Group(4.0, 10.0)), 0.15)}
+    monkeypatch.setattr(shared_packets, "TRAFFIC", cells)
+    monkeypatch.setattr(shared_packets, "FLEETS", {})
+    measure(Kept(tmp_path), 2, "near")
+    rows, good = table(Kept(tmp_path))
+    assert (rows[2:], good) == (["| near | 2 | 5.50 | 5.00 | -9% | 9.00 | 10.00 | +11% |  |"], True)
+    measure(Kept(tmp_path), 3, "")
+    assert [traffic.times for traffic, _ in cells.values()] == [3, 3]
+    rows, good = table(Kept(tmp_path))
+    assert (rows[3], good) == ("| far | 3 | 4.00 | 5.00 | +25% | 10.00 | 10.00 | +0% | beyond 15% |", False)
+
+
+@pytest.mark.parametrize(("mean_s", "within"), [(0.86, True), (0.84, False), (1.15, True), (1.16, False)])
+def test_a_figure_is_within_its_bound_or_not(mean_s: float, within: bool) -> None:
+    assert compared(Group(1.0, 1.0), Group(mean_s, 1.0), 0.15)[1] is within
+    assert compared(Group(1.0, 1.0), Group(1.0, mean_s), 0.15)[1] is within
+
+
+def test_the_table_goes_between_its_marks(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{BEGIN}old{END}\nafter\n")
+    write(page, ["| a |"])
+    write(page, ["| b |"])
+    assert page.read_text() == f"before\n{BEGIN}\n\n| b |\n\n{END}\nafter\n"
