@@ -16,7 +16,7 @@ What = Annotated[
     str,
     typer.Argument(
         metavar="WHAT",
-        help="messages, metrics, events or waits; trace, graph; model; or a tracker: tensorboard, mlflow.",
+        help="messages, metrics, events, waits or resources; trace, graph; model; or a tracker: tensorboard, mlflow.",
     ),
 ]
 FileFormat = Annotated[

@@ -171,7 +171,7 @@ def query(
     memory: Memory = "1GiB",
     tables: Tables = False,
 ) -> None:
-    """Ask all runs of a folder by SQL: tables runs, keys, metrics, events, waits and messages.
+    """Ask all runs of a folder by SQL: runs, keys, and the tables of their records (--tables).
 
     A query only reads. It can open the records of these runs and no other file.
 

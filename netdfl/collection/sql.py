@@ -17,13 +17,17 @@ from netdfl.record.database import (
     COLUMNS,
     MOST_NODES,
     TABLES,
+    TOTALS,
     RowFiles,
     TableName,
+    TotalsName,
     closed_database,
+    counted_of_many,
     quoted,
     view_of_many,
 )
 from netdfl.record.forms import SIZE, read_form
+from netdfl.record.sampling import SAMPLING, SAMPLING_FORM, Sampling
 from netdfl.record.segments import pieces
 from netdfl.record.store import STORE
 
@@ -55,7 +59,7 @@ FILES: Mapping[str, str] = {"file": "VARCHAR", "run": "VARCHAR", "num_nodes": "I
 SCHEMA: Mapping[str, Mapping[str, str]] = {
     "runs": RUNS,
     "keys": KEYS,
-    **{table: {"run": "VARCHAR", **COLUMNS[table]} for table in TABLES},
+    **{table: {"run": "VARCHAR", **COLUMNS[table]} for table in (*TABLES, *TOTALS)},
 }
 """The columns of each table, with their types."""
 ABOUT: Mapping[str, str] = {
@@ -65,7 +69,12 @@ ABOUT: Mapping[str, str] = {
     "events": "what happened; details are JSON",
     "waits": "waits that took time",
     "messages": "the fate of each message that has a row; runs with `record: {messages: ...}` keep some of them",
+    "resources": "what each process took, every two seconds of real time; cpu_s since it began, gpu_bytes of PyTorch",
+    "link_totals": "counts of all messages by link and fate, those without a row too",
+    "round_totals": "counts of all messages by kind, life of the sender, round and fate; until_s: when the last ended",
 }
+SAMPLED = "sampled_runs"
+"""The runs that record some of their messages, and count the others."""
 MEMORY = "1GiB"
 
 
@@ -107,8 +116,9 @@ def asked(root: Path, sql: str, *, memory: str = MEMORY, writes: Path | None = N
 
     folder = check_folder(root)
     rows = [read_row(path, folder) for path in runs_below(folder)]
-    wanted = [table for table in TABLES if re.search(rf"\b{table}\b", sql, re.IGNORECASE)]
+    wanted = _wanted(sql)
     sound = {row.place: row.path for row in rows if wanted and _is_sound(row.path)}
+    sampled = [place for place, path in sound.items() if not _records_all(path)]
     stores = {table: {place: pieces(path / STORE, table) for place, path in sound.items()} for table in wanted}
     files = [file for of in stores.values() for each in of.values() for part in each for file in part]
     try:
@@ -118,6 +128,7 @@ def asked(root: Path, sql: str, *, memory: str = MEMORY, writes: Path | None = N
     with database:
         try:
             _fill(database, rows)
+            _make(database, SAMPLED, {"run": "VARCHAR"}, [[place] for place in sampled])
             for table in wanted:
                 _lay_out(database, table, stores[table], sound)
             _check_select(database, sql)
@@ -126,12 +137,28 @@ def asked(root: Path, sql: str, *, memory: str = MEMORY, writes: Path | None = N
             raise InputError(f"the query can't be answered: {_told(error, memory)}") from error
 
 
+def _wanted(sql: str) -> Sequence[TableName | TotalsName]:
+    """Return the tables that a query may read, those first from which others are made."""
+    named = [table for table in (*TABLES, *TOTALS) if re.search(rf"\b{table}\b", sql, re.IGNORECASE)]
+    counts = "messages" not in named and any(table in TOTALS for table in named)
+    return ["messages", *named] if counts else named
+
+
 def _is_sound(path: Path) -> bool:
     try:
         check_plain(path)
     except (NetdflError, OSError):
         return False
     return True
+
+
+def _records_all(path: Path) -> bool:
+    """Return whether a run has a row for every message; one that does not say so has."""
+    try:
+        found = read_form(path / SAMPLING, SAMPLING_FORM)
+        return found is None or Sampling.of(found["messages"]).is_all
+    except (InputError, ValueError):
+        return True
 
 
 def _check_select(database: DuckDBPyConnection, sql: str) -> None:
@@ -177,7 +204,10 @@ def _of_key(place: str, key: str, text: str) -> list[object]:
 
 
 def _lay_out(
-    database: DuckDBPyConnection, table: TableName, stores: Mapping[str, RowFiles], sound: Mapping[str, Path]
+    database: DuckDBPyConnection,
+    table: TableName | TotalsName,
+    stores: Mapping[str, RowFiles],
+    sound: Mapping[str, Path],
 ) -> None:
     """Make the view `table` over the files of all runs."""
     sizes = {place: _num_nodes(sound[place]) for place in stores}
@@ -187,7 +217,10 @@ def _lay_out(
         [file for found in stores.values() for file in found.lines],
         [file for found in stores.values() for file in found.segments],
     )
-    database.execute(f"CREATE TEMP VIEW {table} AS {view_of_many(table, every, f'files_of_{table}')}")
+    view = view_of_many(table, every, f"files_of_{table}")
+    if table == "link_totals" or table == "round_totals":
+        view = f"{view} UNION ALL {counted_of_many(table, SAMPLED)}"
+    database.execute(f"CREATE TEMP VIEW {table} AS {view}")
 
 
 def _num_nodes(path: Path) -> int:

@@ -25,6 +25,7 @@ ORDER = {
     "metrics": "at_s, node NULLS FIRST, round, name",
     "events": "at_s, node NULLS FIRST, round, kind",
     "waits": "until_s, node, round, step",
+    "resources": "at_s, node NULLS FIRST, process",
 }
 STDOUT = "-"
 FORMATS: dict[str, tuple[str, ...]] = {

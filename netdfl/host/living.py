@@ -29,6 +29,7 @@ from netdfl.host.node import NodeHost, NodeParts, most_kept
 from netdfl.host.workers import SlowWorker
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.worker import Worker
+from netdfl.record.resources import ResourceLog, process_name
 from netdfl.record.store import StoreWriter
 from netdfl.transport.emulated.transport import EmulatedTransport
 from netdfl.transport.grpc.transport import Service
@@ -62,7 +63,7 @@ class NodeConfig:
     """The configuration of one life of a node in real time. Its server also offers `services` besides messages.
 
     Without a shared disk, its files are uploaded to the controller; without a shared clock, the controller's is asked
-    for.
+    for. `hosted` are all nodes of its process, where it is the one that records what the process takes.
     """
 
     node: NodeId
@@ -72,6 +73,7 @@ class NodeConfig:
     worker: Worker
     endpoint: Endpoint
     services: Sequence[Service] = ()
+    hosted: Sequence[NodeId] = ()
     shares_disk: bool = True
     shares_clock: bool = True
     monotonic_ns: Callable[[], int] = time.monotonic_ns
@@ -95,6 +97,7 @@ class LivingNode:
         self._shipping = None if birth.shares_disk else FileUpload(birth.directory, birth.node, superior)
         name = record_name(birth.node, birth.life.epoch, birth.shares_disk)
         self.store = StoreWriter(birth.directory, name, blueprint.scenario.record.sampling)
+        self._resources = self._resource_log(birth, name)
         ledger = NodeLedger(birth.node, self.clock, self.store)
         self.transport, self.meter = make_transport(
             blueprint,
@@ -182,9 +185,17 @@ class LivingNode:
             if self.blueprint.emulates_messages:
                 self.host.tell(EVENT, **self.meter.to_json())
             self.store.close()
+        if self._resources is not None and self.host.started.is_set():
+            self._resources.close()
         if self._shipping is not None:
             await self._shipping.grown()
         await self.superior.part(code, crash)
+
+    def _resource_log(self, birth: NodeConfig, name: str) -> ResourceLog | None:
+        if not birth.hosted:
+            return None
+        process = process_name(birth.hosted)
+        return ResourceLog(birth.directory, name, process, lambda: self.clock.now_ns() / NS_PER_S, node=birth.node)
 
     def _beside(self) -> Iterator[Coroutine[Any, Any, None]]:
         if self.blueprint.emulates_messages:
@@ -220,6 +231,8 @@ class LivingNode:
         while True:
             await self._nap()
             self.store.flush()
+            if self._resources is not None and self.host.started.is_set():
+                self._resources.sometimes()
             if self._shipping is not None:
                 await self._shipping.grown()
             if self.host.round != said or time.monotonic() >= due_s:

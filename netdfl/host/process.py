@@ -194,6 +194,7 @@ class HostedNode:
             directory=Path(plan.directory),
             worker=common.worker,
             endpoint=endpoint,
+            hosted=command.nodes if node == command.nodes[0] else (),
             shares_disk=plan.shares_disk,
             shares_clock=plan.shares_clock,
         )

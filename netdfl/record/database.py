@@ -15,7 +15,7 @@ from netdfl.core.fates import FateKind
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-TableName: TypeAlias = Literal["messages", "metrics", "events", "waits"]
+TableName: TypeAlias = Literal["messages", "metrics", "events", "waits", "resources"]
 TABLES: Sequence[TableName] = get_args(TableName)
 TotalsName: TypeAlias = Literal["link_totals", "round_totals"]
 TOTALS: Sequence[TotalsName] = get_args(TotalsName)
@@ -37,6 +37,9 @@ COLUMNS: Mapping[TableName | TotalsName, Mapping[str, str]] = {
     "waits": _columns(
         "node INTEGER, round INTEGER, step INTEGER, kind VARCHAR, since_s DOUBLE, until_s DOUBLE, deadline_s DOUBLE, "
         "ended VARCHAR, last_src INTEGER, missing JSON"
+    ),
+    "resources": _columns(
+        "at_s DOUBLE, process VARCHAR, node INTEGER, pid BIGINT, cpu_s DOUBLE, memory_bytes BIGINT, gpu_bytes BIGINT"
     ),
     "link_totals": _columns("src INTEGER, dst INTEGER, fate VARCHAR, messages BIGINT, nbytes BIGINT"),
     "round_totals": _columns(
@@ -118,14 +121,26 @@ def view(table: TableName | TotalsName, pieces: RowFiles, num_nodes: int) -> str
     return _SELECTED[table].format(f"({read}) WHERE {_sound(table, num_nodes)}")
 
 
-def view_of_many(table: TableName, pieces: RowFiles, files: str) -> str:
+def view_of_many(table: TableName | TotalsName, pieces: RowFiles, files: str) -> str:
     """Return a query for the rows of `table` of several runs, each behind a column `run`.
 
     The table `files` says of each file whose it is, and how many nodes that run has: columns file, run, num_nodes.
     """
     read = f"SELECT {files}.run, {files}.num_nodes, of.* FROM ({_read(table, pieces, ', filename = true')}) AS of"
     rows = f"({read} JOIN {files} ON {files}.file = of.filename) WHERE {_sound(table, 'num_nodes')}"
+    if table in TOTALS:
+        return _by_run(_SELECTED[table].format(rows))
     return f"SELECT * EXCLUDE (num_nodes, filename) FROM ({_SELECTED[table].format(rows)})"
+
+
+def counted_of_many(table: TotalsName, but: str) -> str:
+    """Return a query for the totals of all runs in a table `messages` with a column `run`, but those of table `but`."""
+    return _by_run(_SELECTED[table].format(_EACH.removesuffix(")") + f" WHERE run NOT IN (SELECT run FROM {but}))"))
+
+
+def _by_run(totals: str) -> str:
+    """Return a query for totals, grouped by a column `run` as well."""
+    return f"SELECT run, {totals.removeprefix('SELECT ')}"
 
 
 def _sound(table: TableName | TotalsName, num_nodes: int | str) -> str:
@@ -160,6 +175,7 @@ _SELECTED: Mapping[TableName | TotalsName, str] = {
     "metrics": "SELECT * REPLACE (if(isfinite(value), value, NULL) AS value) FROM {}",
     "events": "SELECT * FROM {}",
     "waits": "SELECT * REPLACE (if(abs(deadline_s) <= 1e9, deadline_s, NULL) AS deadline_s) FROM {}",
+    "resources": "SELECT * FROM {}",
     "link_totals": "SELECT src, dst, fate, sum(messages)::BIGINT AS messages, sum(nbytes)::BIGINT AS nbytes "
     "FROM {} GROUP BY ALL",
     "round_totals": "SELECT kind, epoch, round, fate, sum(messages)::BIGINT AS messages, "
@@ -178,6 +194,9 @@ _SOUND: Mapping[TableName | TotalsName, str] = {
     "events": f"(node IS NULL OR (node >= 0 AND node < {{n}})) AND abs(at_s) <= {MOST_S} AND kind IS NOT NULL",
     "waits": f"node >= 0 AND node < {{n}} AND abs(since_s) <= {MOST_S} AND abs(until_s) <= {MOST_S} AND step >= 0 "
     "AND kind IS NOT NULL AND ended IS NOT NULL AND (last_src IS NULL OR (last_src >= 0 AND last_src < {n}))",
+    "resources": f"(node IS NULL OR (node >= 0 AND node < {{n}})) AND abs(at_s) <= {MOST_S} AND process IS NOT NULL "
+    f"AND cpu_s BETWEEN 0 AND {MOST_S} AND (memory_bytes IS NULL OR memory_bytes BETWEEN 0 AND {MOST_NBYTES}) "
+    f"AND (gpu_bytes IS NULL OR gpu_bytes BETWEEN 0 AND {MOST_NBYTES})",
     "link_totals": f"src >= 0 AND src < {{n}} AND dst >= 0 AND dst < {{n}} AND {_COUNTS}",
     "round_totals": f"kind IS NOT NULL AND epoch >= 0 AND abs(until_s) <= {MOST_S} AND {_COUNTS}",
 }

@@ -102,8 +102,17 @@ class Run:
         """Waits that took time: node, round, step, kind, since_s, until_s, deadline_s, ended, last_src, missing."""
         return self.query("FROM waits")
 
+    @property
+    def resources(self) -> DuckDBPyRelation:
+        """What processes took of their machine: at_s, process, node, pid, cpu_s, memory_bytes, gpu_bytes.
+
+        A row every two seconds of real time, also where the run's time is virtual; `cpu_s` counts from the process's
+        beginning, and `node` is the first of its nodes (null: no node).
+        """
+        return self.query("FROM resources")
+
     def query(self, sql: str, parameters: Parameters = ()) -> DuckDBPyRelation:
-        """Return the relation of an SQL query over the tables `messages`, `metrics`, `events` and `waits`.
+        """Return the relation of a query over the tables `messages`, `metrics`, `events`, `waits` and `resources`.
 
         `link_totals` (src, dst, fate, messages, nbytes) and `round_totals` (kind, epoch, round, fate, messages, nbytes,
         until_s) count all messages, also those without a row in a sampled record.
@@ -118,7 +127,7 @@ class Run:
         return found if find_spec("pandas") else cast("DuckDBPyRelation", WithoutPandas(found))
 
     def rows(self, sql: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
-        """Return all rows of an SQL query over the four tables. Raises InputError if the store is damaged."""
+        """Return all rows of an SQL query over the tables. Raises InputError if the store is damaged."""
         _check_query(sql, parameters)
         return self._read(lambda: self._connection.execute(sql, parameters or None).fetchall())
 

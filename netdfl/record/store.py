@@ -5,6 +5,7 @@ Four tables lie in `RUN/store/`, each in a file per writer (`messages-003.jsonl`
 - `metrics`: at_s, node, round, name, value
 - `events`: at_s, node, round, kind, details (an object)
 - `waits`: node, round, step, kind, since_s, until_s, deadline_s, ended, last_src, missing (a list)
+A fifth, `resources`, is written by `netdfl.record.resources`, beside every recorder.
 Where not every message is recorded (`netdfl.record.sampling`), two more tables hold counts over all messages; rows
 of one link, or of one round, add up:
 - `link_totals`: src, dst, fate, messages, nbytes

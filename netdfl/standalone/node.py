@@ -148,6 +148,7 @@ class StandaloneNode:
             worker=worker,
             endpoint=endpoint,
             services=[self.meeting.service],
+            hosted=(request.node,),
         )
         self.living = LivingNode(blueprint, birth, self)
         self.host, self.clock = self.living.host, self.living.clock

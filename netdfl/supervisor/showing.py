@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable
 from itertools import count
 
+from netdfl.core.control import EVALUATOR
 from netdfl.core.errors import RunError
+from netdfl.record.resources import ResourceLog, parent_of
 from netdfl.record.status import FleetStatus
 from netdfl.supervisor.fleet import FleetState
 from netdfl.supervisor.stalls import StallWatch
@@ -26,10 +29,15 @@ class StatusReporter:
         self._stalls = stalls
         self._show = show
         self._again_s = 0.0
+        self._resources: ResourceLog | None = None
 
     def begin(self) -> None:
         """Start with the fleet's start; earlier news was recorded as events."""
         self._again_s = time.monotonic() + SHOW_S
+        if self._fleet.directory.kept:
+            self._resources = ResourceLog(
+                self._fleet.directory.path, "supervisor", "supervisor", self._real_s, others=self._beside
+            )
 
     async def tick(self) -> None:
         """Show the status regularly; less often, write `fleet.json` and flush the record."""
@@ -60,13 +68,32 @@ class StatusReporter:
             self._again_s = now_s + max(SHOW_S, (now_s - began_s) / SHARE)
 
     def write(self) -> None:
-        """Write `fleet.json`. Raises RunError."""
-        self._look()
-        self._fleet.directory.write("fleet.json", self._fleet.status.to_text())
+        """Write `fleet.json`, and the last of what processes take, at the end of the run. Raises RunError."""
+        self._write()
+        if self._resources is not None:
+            self._resources.close()
 
     def _keep(self) -> None:
         self._fleet.store.flush()
-        self.write()
+        self._write()
+        if self._resources is not None:
+            self._resources.sometimes()
+
+    def _write(self) -> None:
+        self._look()
+        self._fleet.directory.write("fleet.json", self._fleet.status.to_text())
+
+    def _real_s(self) -> float:
+        """Return the seconds of real time since the fleet's start, as of the last look."""
+        return self._fleet.status.wall_s
+
+    def _beside(self) -> dict[str, int]:
+        """Return the processes beside the supervisor that are no nodes: the evaluator, and the fork server above it."""
+        hello = self._fleet.hellos.get(EVALUATOR)
+        if hello is None or hello.pid in (0, os.getpid()):
+            return {}
+        forks = parent_of(hello.pid)
+        return {"evaluator": hello.pid} | ({"fork server": forks} if forks not in (None, 1, os.getpid()) else {})
 
     def _look(self) -> None:
         self._fleet.add_up()

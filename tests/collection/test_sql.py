@@ -14,7 +14,9 @@ from netdfl.collection.sql import ABOUT, SCHEMA, asked, table_words
 from netdfl.collection.terminal import write_answer
 from netdfl.core.errors import InputError
 from netdfl.record.run import open_run
-from tests.collection.conftest import Plant
+from netdfl.running.run import run
+from netdfl.scenario.load import loads
+from tests.collection.conftest import SMALL, Plant
 
 
 def rows(folder: Path, sql: str, **given: object) -> list[tuple[object, ...]]:
@@ -34,7 +36,9 @@ def test_runs_and_keys_are_tables(plant: Plant, folder: Path) -> None:
     assert rows(folder, keys) == [("a", "8ms", 0.008), ("deep/b", "5ms", 0.005)]
 
 
-@pytest.mark.parametrize("table", ["messages", "metrics", "events", "waits"])
+@pytest.mark.parametrize(
+    "table", ["messages", "metrics", "events", "waits", "resources", "link_totals", "round_totals"]
+)
 def test_each_record_has_the_rows_of_every_run_with_its_name(plant: Plant, folder: Path, table: str) -> None:
     runs = [plant("a"), plant("b")]
     alone = open_run(runs[0]).rows(f"SELECT * FROM {table} ORDER BY ALL")
@@ -45,6 +49,22 @@ def test_each_record_has_the_rows_of_every_run_with_its_name(plant: Plant, folde
         assert found == alone
     columns = rows(folder, f"select column_name from (describe {table})")
     assert [name for (name,) in columns] == list(SCHEMA[table])
+
+
+def test_totals_count_all_messages_of_runs_that_record_some_and_of_those_that_record_all(
+    plant: Plant, folder: Path
+) -> None:
+    plant("all")
+    some = plant("some")
+    run(loads(SMALL, ["record.messages=per_link"]), out=folder / "sampled", page=False)
+    (some / "record.json").write_text("{}")  # damaged, and taken for one that has every row
+    sent = "select run, sum(messages), sum(nbytes) from {} group by run order by run"
+    links, rounds = (rows(folder, sent.format(table)) for table in ("link_totals", "round_totals"))
+    assert links == rounds
+    assert [messages for _, messages, _ in links] == [24, 24, 24]
+    assert rows(folder, "select run, count(*) from messages group by run order by run") == [("all", 24), ("some", 24)]
+    both = "select count(*) from link_totals join resources using (run) where messages > 0"
+    assert rows(folder, both)[0][0] > 0  # type: ignore[operator]
 
 
 def test_rows_that_do_not_fit_their_own_run_are_left_out(plant: Plant, folder: Path) -> None:

@@ -332,6 +332,40 @@ def test_a_chart_is_taken_home(folder: Path, opened: Open) -> None:
     assert len(found.splitlines()) == 1 + 12
 
 
+@pytest.mark.parametrize("width", [1280, 400])
+def test_what_processes_took_is_drawn_and_the_choice_stands_in_the_address(
+    folder: Path, tmp_path: Path, opened: Open, width: int
+) -> None:
+    shutil.copytree(folder / "stalled", tmp_path / "run")
+    with (tmp_path / "run/store/resources-x.jsonl").open("w") as file:
+        for node in range(8):
+            for at_s in (0, 2, 4):
+                row = {
+                    "at_s": at_s,
+                    "process": f"node {node}",
+                    "node": node,
+                    "pid": 50 + node,
+                    "cpu_s": node * at_s / 10,
+                }
+                file.write(json.dumps(row | {"memory_bytes": 10**8, "gpu_bytes": None}) + "\n")
+    page = opened(write_report(tmp_path / "run").as_uri())
+    page.set_viewport_size({"width": width, "height": 900})
+    charts = page.locator("#resources svg")
+    charts.nth(1).wait_for()
+    assert charts.count() == 2
+    assert charts.first.locator("text", has_text=re.compile("^node")).count() == 6
+    page.get_by_role("combobox", name="processes", exact=True).select_option("node 7")
+    again = opened(page.url)
+    again.set_viewport_size({"width": width, "height": 900})
+    assert again.get_by_role("combobox", name="processes", exact=True).input_value() == "node 7"
+    again.locator("#resources svg text", has_text="node 7").first.wait_for()
+    assert again.locator("#resources svg text", has_text=re.compile("^node")).count() == 2
+    check_fits(again, width)
+    axe = Path(pytest.importorskip("axe_playwright_python").__file__).with_name("axe.min.js")
+    again.evaluate(axe.read_text(encoding="utf-8"))
+    assert grave(again.evaluate("axe.run('#resources')")) == []
+
+
 def test_one_log_of_all_nodes_is_searched(folder: Path, tmp_path: Path, opened: Open) -> None:
     out = tmp_path / "runs/logged"
     shutil.copytree(folder / "stalled", out)

@@ -7,6 +7,7 @@ import { follow } from "./live.js";
 import { logs } from "./logs.js";
 import { on, take } from "./model.js";
 import { more } from "./more.js";
+import { resources } from "./resources.js";
 import { keepState } from "./kept.js";
 import { stalls } from "./stalls.js";
 import { tables } from "./tables.js";
@@ -17,7 +18,7 @@ const app = /** @type {HTMLElement} */ (document.getElementById("app"));
 const within = JSON.parse(document.getElementById("data")?.textContent || "null");
 app.hidden = true;  // until there is something to show
 on(["data"], () => { app.hidden = false; });
-app.append(timebar(), stalls(), fleet(), underlay(), charts(), lanes(), ...more(), logs());
+app.append(timebar(), stalls(), fleet(), underlay(), charts(), lanes(), ...more(), resources(), logs());
 tables();
 if (within?.many && app.dataset.live) wayBack(app.dataset.live);
 keepState();

@@ -13,6 +13,7 @@ from netdfl.report.data.fleet import fleet
 from netdfl.report.data.frame import Frame, Made, find_frame, shorten
 from netdfl.report.data.happened import bands, event_counts, events, logs, outages, waits
 from netdfl.report.data.head import head
+from netdfl.report.data.resources import resources
 from netdfl.report.data.sections import SECTIONS
 from netdfl.report.data.stalled import stalls
 from netdfl.report.data.traffic import count_by_moment, links, messages, rules
@@ -73,6 +74,7 @@ def _parts(run: Run, frame: Frame, made: Made) -> dict[str, tuple[Callable[[], o
         "outages": (lambda: outages(run), []),
         "waits": (lambda: waits(run, frame), {"node": [], "all": True}),
         "stalls": (lambda: stalls(run), []),
+        "resources": (lambda: resources(run), None),
         "partition": (lambda: _partition(run), None),
         "logs": (lambda: logs(run, frame), {}),
         "sections": (lambda: [asdict(one) for section in SECTIONS if (one := section(run)) is not None], []),

@@ -1,0 +1,160 @@
+"""The CPU time and the memory of a run's processes by time: a table of its own, outside the event log and its hash.
+
+Each node's process looks at itself every two seconds, so that none has to be known from outside, whatever namespace,
+container or machine it is in. The supervisor also looks at the processes beside it that are no nodes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from netdfl.core.errors import RunError
+from netdfl.core.types import NodeId
+from netdfl.record.plain_json import dump_json
+from netdfl.record.store import STORE, RowTable
+
+EVERY_S = 2.0
+PROC = Path("/proc")
+_PARENT, _USER, _SYSTEM = 1, 11, 12
+"""Places in `/proc/PID/stat` behind the name, which ends with the last bracket."""
+
+
+class Usage(NamedTuple):
+    """The use of a machine by one process so far: CPU seconds in all, bytes of memory now.
+
+    `gpu_bytes` is memory of a GPU that PyTorch holds for the process; None without one.
+    """
+
+    cpu_s: float
+    memory_bytes: int | None
+    gpu_bytes: int | None = None
+
+
+class Sample(NamedTuple):
+    """A row of the table: the usage of a process at a time of the run; `node` is the first of the process, or None."""
+
+    at_s: float
+    process: str
+    node: NodeId | None
+    pid: int
+    usage: Usage
+
+
+def usage_here() -> Usage:
+    """Return the usage of this process; without `/proc` its memory is unknown."""
+    return Usage(time.process_time(), _memory_bytes("self"), _gpu_bytes())
+
+
+def usage_of(pid: int) -> Usage | None:
+    """Return the usage of another process of this machine; None if it is gone, or there is no `/proc`."""
+    fields = _stat(pid)
+    if not fields:
+        return None
+    return Usage((int(fields[_USER]) + int(fields[_SYSTEM])) / os.sysconf("SC_CLK_TCK"), _memory_bytes(str(pid)))
+
+
+def parent_of(pid: int) -> int | None:
+    """Return the parent of a process of this machine; None if that is unknown."""
+    fields = _stat(pid)
+    return int(fields[_PARENT]) if fields else None
+
+
+def _stat(pid: int) -> Sequence[str]:
+    try:
+        return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ()
+
+
+def _memory_bytes(process: str) -> int | None:
+    try:
+        return int((PROC / process / "statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError):
+        return None
+
+
+def _gpu_bytes() -> int | None:
+    """Return the GPU memory that PyTorch holds, if it was imported and has used a GPU; this starts no GPU."""
+    torch = sys.modules.get("torch")
+    cuda = getattr(torch, "cuda", None)
+    if cuda is None or not cuda.is_initialized():
+        return None
+    return sum(int(cuda.memory_reserved(device)) for device in range(cuda.device_count()))
+
+
+def process_name(nodes: Sequence[NodeId]) -> str:
+    """Return the name of a process that hosts `nodes`, which follow each other."""
+    return f"node {nodes[0]}" if len(nodes) == 1 else f"nodes {nodes[0]} to {nodes[-1]}"
+
+
+class ResourceLog:
+    """The samples of one process, and of others that it knows, appended to `DIR/store/resources-<name>.jsonl`.
+
+    It has its own file, so that no recorder has to know it.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        name: str,
+        process: str,
+        now_s: Callable[[], float],
+        *,
+        node: NodeId | None = None,
+        others: Callable[[], Mapping[str, int]] = dict,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Write below the run `directory`; `now_s` is the run's time in seconds, `process` the name for readers.
+
+        `others` returns the ids of other processes of this machine by name.
+        """
+        self._table: RowTable[Sample] = RowTable(directory / STORE / f"resources-{name}.jsonl", _lines)
+        self._process, self._node, self._now_s = process, node, now_s
+        self._others, self._monotonic_s = others, monotonic_s
+        self._due_s = -1.0
+
+    def sometimes(self) -> None:
+        """Take a sample if two seconds have passed since the last. Raises RunError if it can't be written."""
+        if self._monotonic_s() >= self._due_s:
+            self.take()
+
+    def take(self) -> None:
+        """Take a sample now. Raises RunError if it can't be written."""
+        self._due_s = self._monotonic_s() + EVERY_S
+        at_s = self._now_s()
+        self._table.add(Sample(at_s, self._process, self._node, os.getpid(), usage_here()))
+        for name, pid in self._others().items():
+            if (usage := usage_of(pid)) is not None:
+                self._table.add(Sample(at_s, name, None, pid, usage))
+        self._table.flush()
+
+    def close(self) -> None:
+        """Take a last sample, and close the file; a full disk ends a run elsewhere."""
+        try:
+            self.take()
+            self._table.close()
+        except RunError:
+            return
+
+
+def _lines(samples: Sequence[Sample]) -> list[str]:
+    return [
+        dump_json(
+            {
+                "at_s": round(sample.at_s, 3),
+                "process": sample.process,
+                "node": sample.node,
+                "pid": sample.pid,
+                "cpu_s": round(sample.usage.cpu_s, 4),
+                "memory_bytes": sample.usage.memory_bytes,
+                "gpu_bytes": sample.usage.gpu_bytes,
+            }
+        )
+        + "\n"
+        for sample in samples
+    ]

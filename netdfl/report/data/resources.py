@@ -1,0 +1,73 @@
+"""What each process took of its machine, on one axis of real time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from netdfl.record.resources import EVERY_S
+from netdfl.record.run import Run
+from netdfl.report.data.frame import FIGURE, TIME, Floats, Made, shorten, whole
+
+MOST_PROCESSES = 40
+"""The most processes that are shown: those that took the most CPU time meanwhile."""
+MOST_POINTS = 300
+
+
+def resources(run: Run) -> Made | None:
+    """Return cores in use, bytes of memory and bytes of GPU memory by process and time; None without samples.
+
+    `total` is the sum over all processes, those that are not shown too. Values between samples are interpolated.
+    """
+    order = "SELECT process FROM resources GROUP BY process ORDER BY max(cpu_s) - min(cpu_s) DESC, process"
+    names = [name for (name,) in run.rows(order)]
+    table = run.columns(
+        "SELECT list_position(?, process) - 1 AS process, pid, at_s, cpu_s, memory_bytes, gpu_bytes FROM resources "
+        "ORDER BY process, pid, at_s",
+        [names],
+    )
+    at_s = table["at_s"]
+    if not len(at_s) or at_s.max() <= at_s.min():
+        return None
+    points = int(np.clip(np.ceil((at_s.max() - at_s.min()) / EVERY_S) + 1, 2, MOST_POINTS))
+    grid = np.linspace(at_s.min(), at_s.max(), points)
+    found = [_of_process(grid, table, table["process"] == place) for place in range(len(names))]
+    shown = found[:MOST_PROCESSES]
+    return {
+        "at_s": shorten(grid, TIME),
+        "processes": [{"name": name, **_plain(each)} for name, each in zip(names, shown, strict=False)],
+        "total": _plain([_sum([each[place] for each in found]) for place in range(3)]),
+        "num_processes": len(names),
+    }
+
+
+def _of_process(
+    grid: Floats, table: dict[str, Floats], mine: np.ndarray[tuple[int], np.dtype[np.bool_]]
+) -> list[Floats]:
+    """Return cores, memory and GPU memory of one process at each point of `grid`, over all of its lives."""
+    lives = []
+    for pid in np.unique(table["pid"][mine]):
+        rows = mine & (table["pid"] == pid)
+        at_s, width = table["at_s"][rows], grid[1] - grid[0]
+        inside = (grid >= at_s[0] - width / 2) & (grid <= at_s[-1] + width / 2)
+        spent = np.interp(grid, at_s, table["cpu_s"][rows])
+        cores = np.append(np.nan, np.diff(spent) / np.diff(grid))
+        memory, gpu = (np.interp(grid, at_s, table[name][rows]) for name in ("memory_bytes", "gpu_bytes"))
+        lives.append([np.where(inside, each, np.nan) for each in (cores, memory, gpu)])
+    return [_sum([life[place] for life in lives]) for place in range(3)]
+
+
+def _sum(parts: Sequence[Floats]) -> Floats:
+    """Return the sum of the values that are there; NaN where none is."""
+    stacked = np.asarray(parts)
+    return np.where(np.isnan(stacked).all(axis=0), np.nan, np.nansum(stacked, axis=0))
+
+
+def _plain(values: Sequence[Floats]) -> Made:
+    cores, memory, gpu = values
+    return {
+        "cores": shorten(cores, FIGURE),
+        "memory_bytes": whole(np.round(memory)),
+        "gpu_bytes": None if np.isnan(gpu).all() else whole(np.round(gpu)),
+    }
