@@ -134,7 +134,7 @@ def view_of_many(table: TableName | TotalsName, pieces: RowFiles, files: str) ->
 
 
 def counted_of_many(table: TotalsName, but: str) -> str:
-    """Return a query for the totals of all runs in a table `messages` with a column `run`, but those of table `but`."""
+    """Return a query for totals by run from a table `messages` with a column `run`, without the runs in table `but`."""
     return _by_run(_SELECTED[table].format(_EACH.removesuffix(")") + f" WHERE run NOT IN (SELECT run FROM {but}))"))
 
 

@@ -104,7 +104,7 @@ class Run:
 
     @property
     def resources(self) -> DuckDBPyRelation:
-        """What processes took of their machine: at_s, process, node, pid, cpu_s, memory_bytes, gpu_bytes.
+        """Samples of what processes took: at_s, process, node, pid, cpu_s, memory_bytes, gpu_bytes.
 
         A row every two seconds of real time, also where the run's time is virtual; `cpu_s` counts from the process's
         beginning, and `node` is the first of its nodes (null: no node).

@@ -1,4 +1,4 @@
-"""What each process took of its machine, on one axis of real time."""
+"""CPU, memory and GPU memory by process, on one axis of real time."""
 
 from __future__ import annotations
 
