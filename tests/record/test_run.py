@@ -20,6 +20,7 @@ from netdfl.exports.export import export_table as export
 from netdfl.record.base import WaitEnd, WaitRecord
 from netdfl.record.database import COLUMNS, TableName
 from netdfl.record.directory import LOCK, RunDirectory, hold
+from netdfl.record.resources import ResourceLog
 from netdfl.record.run import Run, open_run
 from netdfl.record.store import StoreWriter
 from tests.record.outcomes import outcome_of
@@ -188,6 +189,10 @@ def run(tmp_path: Path) -> Run:
             writer.metrics(round, None, round, {"test_loss": float("inf") if round else 0.1})
             writer.event(round, 0, round, "missing", awaited=[1, 2])
             writer.wait(WaitRecord(0, round, 0, Kind.DATA, round, 9, None, WaitEnd.DEADLINE, None, (1, 2)))
+    moments = iter((0.5, 2.5))
+    log = ResourceLog(directory.path, "000", "node 0", lambda: next(moments), node=0)
+    log.take()
+    log.close()
     return open_run(directory.path)
 
 
@@ -201,7 +206,8 @@ def test_an_export_reads_back_as_the_table_in_order_of_time(
     back = reader(str(path))
     assert back.columns == list(COLUMNS[table])
     plain = ", ".join(name for name in COLUMNS[table] if name not in ("details", "missing"))
-    assert back.select(plain).fetchall() == run.query(f"SELECT {plain} FROM {table} ORDER BY round").fetchall()
+    order = "at_s" if table == "resources" else "round"
+    assert back.select(plain).fetchall() == run.query(f"SELECT {plain} FROM {table} ORDER BY {order}").fetchall()
 
 
 def test_exported_details_and_lists_are_json(run: Run, tmp_path: Path) -> None:
