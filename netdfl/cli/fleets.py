@@ -52,6 +52,12 @@ def node(
     open_to_all: Annotated[
         bool, typer.Option("--open", help="No secret: whoever reaches the ports may take part.")
     ] = False,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            "--metrics", metavar="[HOST:]PORT", help="Where Prometheus may scrape it; the loopback by default."
+        ),
+    ] = None,
     sets: Sets = [],  # noqa: B006 - typer reads it only
     on: World = None,
 ) -> None:
@@ -63,7 +69,9 @@ def node(
     from netdfl.standalone.request import make_request
 
     loaded = load_scenario(scenario, sets, on)
-    request = make_request(loaded, id, listen, peers, out, start_timeout, credentials, tls, secret, open_to_all)
+    request = make_request(
+        loaded, id, listen, peers, out, start_timeout, credentials, tls, secret, open_to_all, metrics
+    )
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # process 1 of a container has no default of its own
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from netdfl.standalone.node import live  # it loads torch and grpc

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -205,8 +206,12 @@ def serve(
     port: Annotated[int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="0: any that is free.")] = 0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open it where there is a desktop.")] = True,
     write: Annotated[
-        bool, typer.Option("--write", help="Let the page tag runs, archive them, throw them away.")
+        bool, typer.Option("--write", help="Let the page tag runs, archive them, throw them away, repeat them.")
     ] = False,
+    metrics: Annotated[
+        Path | None,
+        typer.Option("--metrics", metavar="FILE", help="Holds the bearer token for /metrics; made if it is not there."),
+    ] = None,
 ) -> None:
     """Show runs, and those that go on, as pages at an address of this machine, until Ctrl-C.
 
@@ -214,10 +219,11 @@ def serve(
         netdfl serve
         netdfl serve runs/quickstart/latest --port 8000 --no-browser
         netdfl serve runs --write
+        netdfl serve runs --port 8765 --no-browser --metrics scrape.token
     """
     from netdfl.web.serving import serve as serve_runs
 
-    serve_runs(runs, port, say=lambda address: print(address, flush=True), open_browser=browser, write=write)
+    serve_runs(runs, port, say=partial(print, flush=True), open_browser=browser, write=write, metrics=metrics)
 
 
 def beside(wanted: bool, view: Any) -> AbstractContextManager[Any]:

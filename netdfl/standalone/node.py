@@ -34,6 +34,7 @@ from netdfl.scenario.loading.identity import scenario_hash
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import Heartbeat
 from netdfl.standalone.accounts import QUIET_NS, Accounts
+from netdfl.standalone.metrics import NodeFigures, offered
 from netdfl.standalone.record import CrashForm, NodeRecord, NodeStage
 from netdfl.standalone.request import Request
 from netdfl.standalone.start import NothingToRun, RunIdentity, StartNegotiation
@@ -91,7 +92,8 @@ async def _live(request: Request, blueprint: Blueprint, directory: RunDirectory,
         prepare(request.scenario, directory)
         (directory.path / "snapshots").mkdir(exist_ok=True)
         node = StandaloneNode(request, blueprint, start, beginning, worker)
-        return await node.live(stopping)
+        with offered(request.metrics, NodeFigures.of(node.living, request.directory)):
+            return await node.live(stopping)
     except NothingToRun as news:
         print(news, file=sys.stderr)
         return ExitCode.PASS

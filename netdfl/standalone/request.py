@@ -27,6 +27,7 @@ from netdfl.transport.security.secret import OPEN, FleetSecret
 if TYPE_CHECKING:
     from netdfl.transport.security.authority import Authority
 
+LOOPBACK = "127.0.0.1"
 START_TIMEOUT_NS = 60 * NS_PER_S
 WORLDS = ("processes", "namespaces", "containers")
 
@@ -36,6 +37,7 @@ class Request:
     """A request to start one node: its scenario, its address, all nodes' addresses, and its directory.
 
     `authority` certifies its lives; None: all nodes talk in plain text. They prove the fleet's `secret` to each other.
+    Where `metrics` is a host and a port, it answers Prometheus there.
     """
 
     scenario: Scenario
@@ -47,6 +49,7 @@ class Request:
     start_timeout_ns: int
     authority: Authority | None = None
     secret: FleetSecret = OPEN
+    metrics: tuple[str, int] | None = None
 
     def certify(self, epoch: int) -> Credentials | None:
         """Return new credentials for life `epoch` of the node; None without mutual TLS."""
@@ -92,6 +95,7 @@ def make_request(
     tls: bool = True,
     secret: Path | None = None,
     open_to_all: bool = False,
+    metrics: str | None = None,
 ) -> Request:
     """Check the command-line arguments; return the request. Raises InputError."""
     host, port = split_address(listen)
@@ -113,7 +117,13 @@ def make_request(
         start_timeout_ns=_start_timeout_ns(scenario, start_timeout),
         authority=authority,
         secret=FleetSecret(text=text, by_address=False),
+        metrics=None if metrics is None else metrics_address(metrics),
     )
+
+
+def metrics_address(text: str) -> tuple[str, int]:
+    """Return host and port of `9100` or `10.0.0.2:9100`; without a host the loopback. Raises InputError."""
+    return split_address(text if ":" in text else f"{LOOPBACK}:{text}")
 
 
 def _proofs(credentials: Path | None, secret: Path | None, node: NodeId) -> tuple[Authority | None, str]:

@@ -18,7 +18,9 @@ from netdfl.core.errors import InputError, NetdflError
 from netdfl.record.holder import ask_to_stop
 from netdfl.report.html import fill
 from netdfl.web.folder import RunFolder
+from netdfl.web.guard import METRICS
 from netdfl.web.orders import MOST_BYTES, read_label_order
+from netdfl.web.scrape import MetricsFeed
 from netdfl.web.watch import RunFeed, last_lines, log_tail
 
 NODE = re.compile("[0-9]{1,9}")
@@ -41,6 +43,8 @@ def make_app(folder: RunFolder, token: str, *, write: bool = False) -> Starlette
             Route(f"/{token}/runs", pages.listed),
             Route(f"/{token}/tables", pages.tables),
             Route(f"/{token}/curves", pages.curves),
+            Route(METRICS, pages.metrics),
+            Route(f"/{token}{METRICS}", pages.metrics),
             Route(f"{run}/", pages.page),
             Route(f"{run}/events", pages.events),
             Route(f"{run}/log/{{node}}", pages.log),
@@ -57,6 +61,7 @@ class _Pages:
     def __init__(self, folder: RunFolder, token: str, write: bool) -> None:
         self._folder, self._token, self._write = folder, token, write
         self._watched: dict[str, RunFeed] = {}
+        self._scraped, self._scraping = MetricsFeed(folder), asyncio.Lock()
         self._comparing = asyncio.Lock()  # one comparison at a time takes a processor from what else is answered
 
     def _path(self, request: Request) -> Path | None:
@@ -88,6 +93,10 @@ class _Pages:
         async with self._comparing:
             found = await asyncio.to_thread(self._folder.compared, ids)
         return _json(found)
+
+    async def metrics(self, request: Request) -> Response:
+        async with self._scraping:
+            return PlainTextResponse(await asyncio.to_thread(self._scraped.text))
 
     async def page(self, request: Request) -> Response:
         path = self._path(request)

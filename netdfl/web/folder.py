@@ -15,6 +15,7 @@ from netdfl.collection.listing import ListRequest, select
 from netdfl.collection.rows import COLUMNS, RunRow, read_row
 from netdfl.collection.trash import throw_away
 from netdfl.core.errors import InputError
+from netdfl.record.directory import is_held
 from netdfl.web.many import compare
 from netdfl.web.orders import LabelOrder
 from netdfl.web.tables import find_tables
@@ -39,6 +40,13 @@ class RunFolder:
             self._look()
         path = self._paths.get(name)
         return path if path is not None and is_run(path) else None
+
+    def going_on(self) -> list[tuple[str, Path]]:
+        """Return the place and the directory of each run that goes on; of a run that is served alone, always."""
+        self._look()
+        if self.only is not None:
+            return [(self._root.name, self._root)]
+        return [(str(path.relative_to(self._root)), path) for path in self._paths.values() if is_held(path)]
 
     def listed(self, asked: ListRequest = ListRequest(), skip: int = 0) -> bytes:  # noqa: B008 - a frozen value
         """Return a page of the list as JSON: rows or groups from the place `skip` on, and what there is to choose.

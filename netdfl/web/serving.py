@@ -10,80 +10,16 @@ import os
 import secrets
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netdfl.core.errors import InputError
 from netdfl.core.installing import pip_install
+from netdfl.web.guard import RequestGuard
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
     from uvicorn import Server
-
-HEADERS = (
-    (b"cache-control", b"no-store"),
-    (b"content-security-policy", b"frame-ancestors 'none'; base-uri 'none'; form-action 'none'"),
-    (b"cross-origin-opener-policy", b"same-origin"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"x-content-type-options", b"nosniff"),
-)
-"""Headers beside the page's own policy: no other page frames it, reads it, or learns its address from it."""
-
-
-class RequestGuard:
-    """A filter that passes on only requests with the right `Host`, `Origin` and secret path.
-
-    A foreign page that was led to this port by a name of its own has another `Host`; one that sends a request here
-    has another `Origin`.
-    """
-
-    def __init__(self, app: ASGIApp, port: int, token: str) -> None:
-        """Guard the application `app`, which is reachable at `port`."""
-        self._app, self._token = app, token
-        self._hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost")}
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on to the application, or refuse it."""
-        if scope["type"] != "http":
-            return
-        refused = self._refused(scope)
-        if refused:
-            await _refuse(send, refused)
-            return
-
-        async def sent(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), *HEADERS]
-            await send(message)
-
-        await self._app(scope, receive, sent)
-
-    def _refused(self, scope: Scope) -> str:
-        headers = [(name.lower(), value.decode("latin-1")) for name, value in scope["headers"]]
-        hosts = [value for name, value in headers if name == b"host"]
-        origins = [value for name, value in headers if name == b"origin"]
-        sites = [value for name, value in headers if name == b"sec-fetch-site"]
-        if len(hosts) != 1 or hosts[0] not in self._hosts:
-            return "this address answers to its own name alone"
-        if any(origin != f"http://{hosts[0]}" for origin in origins):
-            return "a page of another origin may not ask here"
-        if scope["method"] not in ("GET", "HEAD") and not origins:
-            return "only the page itself may order something"
-        if any(site not in ("same-origin", "none") for site in sites):
-            return "a page of another site may not ask here"
-        first = scope["path"].lstrip("/").partition("/")[0]
-        if not secrets.compare_digest(first.encode(), self._token.encode()):
-            return "the address lacks its secret; copy the whole of it from where it was printed"
-        return ""
-
-
-async def _refuse(send: Send, why: str) -> None:
-    head = [(b"content-type", b"text/plain; charset=utf-8"), *HEADERS]
-    await send({"type": "http.response.start", "status": 403, "headers": head})
-    await send({"type": "http.response.body", "body": why.encode()})
-
 
 HOST = "127.0.0.1"
 MISSING = f"a page that is served needs Starlette and uvicorn: {pip_install('starlette', 'uvicorn')}"
@@ -96,15 +32,23 @@ def serve(
     say: Callable[[str], None] = print,
     open_browser: bool = True,
     write: bool = False,
+    metrics: Path | None = None,
 ) -> None:
     """Serve the runs at or below `root` on the loopback until Ctrl-C; `port` 0 is a free one.
 
-    With `write`, the page may change tags and notes of runs, archive them, and throw them away.
+    With `write`, the page may change tags and notes of runs, archive them, and throw them away. The file `metrics` has
+    the token by which Prometheus may ask for `/metrics`; it is made if there is none.
 
     Raises:
         InputError: there is no such folder, the port is taken, or Starlette or uvicorn is not installed.
     """
-    asyncio.run(_serve(root, port, say, open_browser, None, write))
+    if metrics is not None:
+        from netdfl.web.scrape import bearer_token
+
+        tokens = [bearer_token(metrics)]
+    else:
+        tokens = []
+    asyncio.run(_serve(root, port, say, open_browser, None, write, tokens))
 
 
 def serve_beside(root: Path, say: Callable[[str], None]) -> None:
@@ -119,6 +63,7 @@ async def _serve(
     open_browser: bool,
     lives_by: int | None,
     write: bool = False,
+    bearers: Sequence[str] = (),
 ) -> None:
     try:
         import uvicorn
@@ -135,7 +80,7 @@ async def _serve(
     bound = _bind(port)
     port = bound.getsockname()[1]
     address = f"http://{HOST}:{port}/{token}/" + (f"run/{folder.only}/" if folder.only else "")
-    app = RequestGuard(make_app(folder, token, write=write), port, token)
+    app = RequestGuard(make_app(folder, token, write=write), port, token, bearers)
     config = uvicorn.Config(
         app,
         http=ImpatientProtocol,

@@ -1,0 +1,96 @@
+"""The metrics of one node by hand, which Prometheus scrapes from the node's own machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Self
+
+from pydantic_core import from_json
+
+from netdfl.core.clock import NS_PER_S
+from netdfl.core.errors import InputError
+from netdfl.exports.metrics import FiguresCollector, RunFigures
+from netdfl.host.living import LivingNode
+from netdfl.record.resources import process_name, usage_here
+from netdfl.record.store import STORE
+
+
+@contextmanager
+def offered(where: tuple[str, int] | None, figures: Callable[[], RunFigures]) -> Iterator[None]:
+    """Answer scrapes at `where` in a thread inside the context; without a place do nothing.
+
+    Raises InputError if it can't listen there.
+    """
+    if where is None:
+        yield
+        return
+    from prometheus_client import CollectorRegistry, start_http_server
+
+    registry = CollectorRegistry()
+    registry.register(FiguresCollector(lambda: [figures()]))
+    try:
+        server, thread = start_http_server(where[1], where[0].strip("[]"), registry)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise InputError(f"metrics can't be offered at {where[0]}:{where[1]}: {why}; name another --metrics") from error
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class WaitCounter:
+    """The number and the seconds of a node's waits by how they ended, read from what its record has grown by."""
+
+    def __init__(self, file: Path) -> None:
+        """Count the rows of `file`, which may not exist yet."""
+        self._file, self._read = file, 0
+        self._counts: dict[str, tuple[int, float]] = {}
+
+    def counts(self) -> Mapping[str, tuple[int, float]]:
+        """Return the counts up to now."""
+        with suppress(FileNotFoundError), self._file.open("rb") as file:
+            file.seek(self._read)
+            text, _, torn = file.read().rpartition(b"\n")
+            self._read = file.tell() - len(torn)
+            for line in text.splitlines():
+                row = from_json(line)
+                number, seconds = self._counts.get(row["ended"], (0, 0.0))
+                self._counts[row["ended"]] = number + 1, seconds + row["until_s"] - row["since_s"]
+        return self._counts
+
+
+class NodeFigures:
+    """The figures of a living node, read from its own memory and record."""
+
+    def __init__(self, node: LivingNode, waits: WaitCounter) -> None:
+        """Read the figures of `node`."""
+        self._node, self._waits = node, waits
+
+    @classmethod
+    def of(cls, node: LivingNode, directory: Path) -> Self:
+        """Return the figures of a node that writes its record below `directory`."""
+        return cls(node, WaitCounter(directory / STORE / f"waits-{node.id:03d}.jsonl"))
+
+    def __call__(self) -> RunFigures:
+        """Return the figures of this moment."""
+        host, scenario = self._node.host, self._node.blueprint.scenario
+        ledger, wait, id = host.parts.ledger, host.node.waits.current, str(self._node.id)
+        now_ns = self._node.clock.now_ns()
+        return RunFigures(
+            labels={"run": scenario.name, "node": id},
+            rounds=scenario.rounds,
+            rounds_done=scenario.rounds if host.finished else host.round,
+            node_rounds={id: host.round},
+            phases={"finished" if host.finished else "running" if host.started.is_set() else "starting": 1},
+            messages=asdict(ledger.counts),
+            bytes_sent=ledger.bytes_sent,
+            waits=dict(self._waits.counts()),
+            waiting={} if wait is None else {id: max(0, now_ns - wait.since_ns) / NS_PER_S},
+            processes={process_name([self._node.id]): usage_here()},
+        )
