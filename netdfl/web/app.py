@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from pydantic_core import to_json
@@ -19,7 +20,8 @@ from netdfl.record.holder import ask_to_stop
 from netdfl.report.html import fill
 from netdfl.web.folder import RunFolder
 from netdfl.web.guard import METRICS
-from netdfl.web.orders import MOST_BYTES, read_label_order
+from netdfl.web.orders import MOST_BYTES, RepeatOrder, read_label_order, read_repeat_order
+from netdfl.web.repeat_pages import RepeatPages
 from netdfl.web.scrape import MetricsFeed
 from netdfl.web.watch import RunFeed, last_lines, log_tail
 
@@ -30,12 +32,16 @@ POLICY = "default-src 'none'; img-src data:; connect-src 'self'"
 def make_app(folder: RunFolder, token: str, *, write: bool = False) -> Starlette:
     """Return an application that answers about the runs of `folder` below `/TOKEN/`.
 
-    With `write` it also takes orders that change labels of runs, or throw runs away.
+    With `write` it also takes orders that change labels of runs, throw runs away, or repeat them with other values.
+    Runs that were begun so end with the application's lifespan.
     """
     pages, run = _Pages(folder, token, write), f"/{token}/run/{{run}}"
     changing = [
         Route(f"{run}/labels", pages.label, methods=["POST"]),
         Route(f"{run}/throw_away", pages.throw_away, methods=["POST"]),
+        Route(f"{run}/form", pages.form),
+        Route(f"{run}/check", pages.check, methods=["POST"]),
+        Route(f"{run}/repeat", pages.repeat, methods=["POST"]),
     ]
     return Starlette(
         routes=[
@@ -51,7 +57,8 @@ def make_app(folder: RunFolder, token: str, *, write: bool = False) -> Starlette
             Route(f"{run}/logs", pages.logs),
             Route(f"{run}/stop", pages.stop, methods=["POST"]),
             *(changing if write else []),
-        ]
+        ],
+        lifespan=pages.living,
     )
 
 
@@ -62,7 +69,16 @@ class _Pages:
         self._folder, self._token, self._write = folder, token, write
         self._watched: dict[str, RunFeed] = {}
         self._scraped, self._scraping = MetricsFeed(folder), asyncio.Lock()
+        self._repeats = RepeatPages(folder)
         self._comparing = asyncio.Lock()  # one comparison at a time takes a processor from what else is answered
+
+    @asynccontextmanager
+    async def living(self, app: Starlette) -> AsyncIterator[None]:
+        """End the runs that were begun here with the server."""
+        try:
+            yield
+        finally:
+            await self._repeats.runs.aclose()
 
     def _path(self, request: Request) -> Path | None:
         return self._folder.find(request.path_params["run"])
@@ -138,6 +154,22 @@ class _Pages:
     async def throw_away(self, request: Request) -> Response:
         return await _ordered(lambda: str(self._folder.throw_away(request.path_params["run"])))
 
+    async def form(self, request: Request) -> Response:
+        return await _ordered(lambda: to_json(self._repeats.form(request.path_params["run"])))
+
+    async def check(self, request: Request) -> Response:
+        return await self._repetition(request, self._repeats.check)
+
+    async def repeat(self, request: Request) -> Response:
+        return await self._repetition(request, self._repeats.begin)
+
+    async def _repetition(self, request: Request, work: Callable[[str, RepeatOrder], Awaitable[object]]) -> Response:
+        try:
+            order = read_repeat_order(await _body(request))
+            return _json(to_json(await work(request.path_params["run"], order)))
+        except NetdflError as error:
+            return PlainTextResponse(str(error), 409)
+
 
 async def _body(request: Request) -> bytes:
     """Return the body of a request, as far as one is read."""
@@ -149,10 +181,11 @@ async def _body(request: Request) -> bytes:
     return body[: MOST_BYTES + 1]
 
 
-async def _ordered(order: Callable[[], str]) -> Response:
-    """Answer what an order led to; or why it was not followed."""
+async def _ordered(order: Callable[[], str | bytes]) -> Response:
+    """Answer what an order led to, as text or JSON; or why it was not followed."""
     try:
-        return PlainTextResponse(await asyncio.to_thread(order))
+        found = await asyncio.to_thread(order)
+        return PlainTextResponse(found) if isinstance(found, str) else _json(found)
     except NetdflError as error:
         return PlainTextResponse(str(error), 409)
 

@@ -29,9 +29,9 @@ class RunFolder:
 
     def __init__(self, root: Path) -> None:
         """Serve `root`. Raises InputError if there is no such folder."""
-        self._root = check_folder(root)
+        self.root = check_folder(root)
         self._paths: dict[str, Path] = {}
-        self.only = self._name(self._root) if is_run(self._root) else None
+        self.only = self.name_of(self.root) if is_run(self.root) else None
         self._look()
 
     def find(self, name: str) -> Path | None:
@@ -45,8 +45,8 @@ class RunFolder:
         """Return the place and the directory of each run that goes on; of a run that is served alone, always."""
         self._look()
         if self.only is not None:
-            return [(self._root.name, self._root)]
-        return [(str(path.relative_to(self._root)), path) for path in self._paths.values() if is_held(path)]
+            return [(self.root.name, self.root)]
+        return [(self.place_of(path), path) for path in self._paths.values() if is_held(path)]
 
     def listed(self, asked: ListRequest = ListRequest(), skip: int = 0) -> bytes:  # noqa: B008 - a frozen value
         """Return a page of the list as JSON: rows or groups from the place `skip` on, and what there is to choose.
@@ -54,7 +54,7 @@ class RunFolder:
         A filter that can't be read is answered with the reason, and the whole list.
         """
         self._look()
-        rows, wrong = [read_row(path, self._root) for path in self._paths.values()], ""
+        rows, wrong = [read_row(path, self.root) for path in self._paths.values()], ""
         try:
             found = select(rows, asked)
         except InputError as error:
@@ -64,10 +64,10 @@ class RunFolder:
             {
                 "runs": [] if found.by else [self._row(row, found.keys) for row in found.rows[skip : skip + ON_A_PAGE]],
                 "groups": [
-                    {**group.to_json(), "ids": [self._name(row.path) for row in group.rows[:ON_A_PAGE]]}
+                    {**group.to_json(), "ids": [self.name_of(row.path) for row in group.rows[:ON_A_PAGE]]}
                     for group in groups[skip : skip + ON_A_PAGE]
                 ],
-                "ids": [self._name(row.path) for row in found.rows[: 2 * ON_A_PAGE]],
+                "ids": [self.name_of(row.path) for row in found.rows[: 2 * ON_A_PAGE]],
                 "by": found.by,
                 "found": len(groups) if found.by else len(found.rows),
                 "total": found.total,
@@ -82,16 +82,16 @@ class RunFolder:
         )
 
     def _row(self, row: RunRow, keys: Sequence[str]) -> dict[str, object]:
-        return {"id": self._name(row.path), **row.to_json(), "keys": {key: row.keys.get(key) for key in keys}}
+        return {"id": self.name_of(row.path), **row.to_json(), "keys": {key: row.keys.get(key) for key in keys}}
 
     def tables(self) -> bytes:
         """Return the tables of sweeps and reproductions, as JSON."""
-        return to_json(find_tables(self._root, self._name), inf_nan_mode="null")
+        return to_json(find_tables(self.root, self.name_of), inf_nan_mode="null")
 
     def compared(self, names: Sequence[str]) -> bytes:
         """Return curves of several runs, and the differences of their scenarios, as JSON."""
         found = [(name, path) for name in names if (path := self.find(name)) is not None]
-        return to_json(compare(found, self._root), inf_nan_mode="null")
+        return to_json(compare(found, self.root), inf_nan_mode="null")
 
     def label(self, name: str, order: LabelOrder) -> str:
         """Change the labels of a run; return its tags as text. Raises InputError if that can't be."""
@@ -102,7 +102,11 @@ class RunFolder:
 
     def throw_away(self, name: str) -> Path:
         """Move a run to the folder's trash; return its new place. Raises InputError as `throw_away` does."""
-        return throw_away(self._named(name), self._root).relative_to(self._root)
+        return throw_away(self._named(name), self.root).relative_to(self.root)
+
+    def place_of(self, path: Path) -> str:
+        """Return the place of a run in the folder."""
+        return str(path.relative_to(self.root))
 
     def _named(self, name: str) -> Path:
         path = self.find(name)
@@ -110,8 +114,9 @@ class RunFolder:
             raise InputError("there is no such run here; look again")
         return path
 
-    def _name(self, path: Path) -> str:
+    def name_of(self, path: Path) -> str:
+        """Return the name by which pages know the run at `path`."""
         return sha256(os.fsencode(path)).hexdigest()[:16]
 
     def _look(self) -> None:
-        self._paths = {self._name(path): path for path in runs_below(self._root)}
+        self._paths = {self.name_of(path): path for path in runs_below(self.root)}

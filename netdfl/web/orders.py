@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
@@ -24,6 +24,16 @@ class LabelOrder:
     archived: bool | None = None
 
 
+@with_config(ConfigDict(extra="forbid", strict=True))
+@dataclass(frozen=True, slots=True)
+class RepeatOrder:
+    """Changed values by key, as text; and the modules whose execution was agreed to."""
+
+    values: Mapping[str, str] = field(default_factory=dict)
+    agreed: Sequence[str] = ()
+
+
+_REPEAT: TypeAdapter[RepeatOrder] = TypeAdapter(RepeatOrder)
 _LABELS: TypeAdapter[LabelOrder] = TypeAdapter(LabelOrder)
 
 
@@ -34,3 +44,12 @@ def read_label_order(body: bytes) -> LabelOrder:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         raise InputError(f"this is no change of labels: {first['msg']}") from error
+
+
+def read_repeat_order(body: bytes) -> RepeatOrder:
+    """Return the order that a page sent. Raises InputError if it is none."""
+    try:
+        return _REPEAT.validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise InputError(f"this is no repetition: {first['msg']}") from error

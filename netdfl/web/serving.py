@@ -36,8 +36,8 @@ def serve(
 ) -> None:
     """Serve the runs at or below `root` on the loopback until Ctrl-C; `port` 0 is a free one.
 
-    With `write`, the page may change tags and notes of runs, archive them, and throw them away. The file `metrics` has
-    the token by which Prometheus may ask for `/metrics`; it is made if there is none.
+    With `write`, the page may change tags and notes of runs, archive them, throw them away, and repeat them. The file
+    `metrics` has the token by which Prometheus may ask for `/metrics`; it is made if there is none.
 
     Raises:
         InputError: there is no such folder, the port is taken, or Starlette or uvicorn is not installed.
@@ -86,7 +86,7 @@ async def _serve(
         http=ImpatientProtocol,
         log_level="error",
         access_log=False,
-        lifespan="off",
+        lifespan="on",
         timeout_graceful_shutdown=3,
         server_header=False,
     )

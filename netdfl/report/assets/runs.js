@@ -1,13 +1,14 @@
 // The page of many runs: a list, page by page, with filters, columns and groups; what is ticked is compared.
 import { beside, compare } from "./beside.js";
 import { bytes, choice, count, el, figure, percent, seconds, table } from "./dom.js";
+import { repeatForm } from "./repeat.js";
 import { keep, oneOf, state } from "./state.js";
 
 const app = /** @type {HTMLElement} */ (document.getElementById("app")), address = app.dataset.live ?? "";
 const write = JSON.parse(document.getElementById("data")?.textContent || "{}").write === true;
 /** @typedef {[string, string, (v: any) => string]} Column */
 const COLUMNS = /** @type {Column[]} */ ([["started", "date (UTC)", (text) => text.slice(0, 16)], ["name", "scenario", String], ["place", "where", String], ["verdict", "verdict", String], ["world", "world", String], ["algorithm", "algorithm", String], ["nodes", "nodes", count], ["rounds", "rounds", count], ["seed", "seed", String], ["accuracy", "accuracy", percent], ["loss", "test loss", figure], ["error", "error", figure], ["nbytes", "sent", bytes], ["duration_s", "took", seconds], ["tags", "tags", (tags) => tags.join(", ")], ["note", "note", String]]);
-const LESS = ["name", "world", "nodes", "rounds"], MEANS = ["accuracy", "loss", "error", "nbytes", "duration_s"], MOST_KEYS = 4;
+const LESS = ["name", "world", "nodes", "rounds"], MEANS = ["accuracy", "loss", "error", "nbytes", "duration_s"], MOST_KEYS = 4, LIVE_MS = 2000;
 const TONES = ["pass", "done", "fail"];
 /** @type {any} */
 let known = null;
@@ -17,7 +18,7 @@ const chosen = new Set();
 /** @type {Map<string, string>} */
 const places = new Map();
 
-const list = el("div", { id: "list" }), pager = el("div", { class: "tools" }), studies = el("section", { id: "studies" }), orders = el("div", { id: "orders", class: "tools" }), tools = el("div", { class: "tools" });
+const list = el("div", { id: "list" }), pager = el("div", { class: "tools" }), studies = el("section", { id: "studies" }), orders = el("div", { id: "orders", class: "tools" }), repeat = el("div", { id: "repeat" }), tools = el("div", { class: "tools" });
 const search = /** @type {HTMLInputElement} */ (el("input", { type: "search", id: "filter", placeholder: "lr > 0.1 seed = 2 pass", input: () => { keep({ filter: search.value, skip: null }); load(); } }));
 const said = el("p", { class: "hint", role: "status", id: "said" });
 
@@ -28,7 +29,7 @@ function start() {
   const heading = document.querySelector("h1");
   if (heading) heading.textContent = "Runs";
   for (const id of ["verdict", "sections", "numbers", "footer"]) document.getElementById(id)?.remove();
-  app.append(el("div", { class: "tools" }, el("label", { class: "wide" }, "only", search)), tools, said, orders, list, pager, beside, studies);
+  app.append(el("div", { class: "tools" }, el("label", { class: "wide" }, "only", search)), tools, said, orders, repeat, list, pager, beside, studies);
   from();
   window.addEventListener("hashchange", from);
   fetch(`${address}tables`).then((answer) => answer.json()).then((tables) => { if (tables.length) studies.replaceChildren(el("h2", {}, "Tables of sweeps and reproductions"), ...tables.map(study)); });
@@ -40,7 +41,27 @@ function from() {
   chosen.clear();
   for (const id of (state().get("runs") ?? "").split(",").filter(Boolean)) chosen.add(id);
   load().then(again);
+  openForm();
 }
+
+let formOf = "";
+
+/** The form for the run that the address names, where the server takes orders. */
+function openForm() {
+  const id = write ? state().get("repeat") ?? "" : "";
+  if (id === formOf) return;
+  formOf = id;
+  repeat.replaceChildren();
+  if (id) repeatForm(address, id, repeat, { done: (told) => { close(); load().then(() => { said.replaceChildren("Begun: ", link(told.id, told.place), "."); }); }, close });
+}
+
+function close() {
+  keep({ repeat: null });
+  openForm();
+}
+
+/** @type {number|undefined} */
+let due;
 
 /** Ask for the page of the list that is wanted; an answer that another has overtaken is left. */
 async function load() {
@@ -62,6 +83,8 @@ function draw() {
   list.replaceChildren(known.by ? groups() : rows());
   page();
   order();
+  clearTimeout(due);
+  if (known.runs.some((/** @type {any} */ run) => run.state === "running") && !document.hidden) due = setTimeout(load, LIVE_MS);
 }
 
 /** All columns that there are: those of every run, and the keys in which runs differ. @returns {Column[]} */
@@ -179,11 +202,12 @@ function link(id, words) {
 function order() {
   if (!write) return;
   orders.hidden = !chosen.size;
-  if (orders.childElementCount) { const told = orders.querySelector("span"); if (told) told.textContent = `${count(chosen.size)} ticked:`; return; }
+  if (orders.childElementCount) { const told = orders.querySelector("span"), one = orders.querySelector("#again"); if (told) told.textContent = `${count(chosen.size)} ticked:`; if (one) one.toggleAttribute("disabled", chosen.size !== 1); return; }
   const tag = /** @type {HTMLInputElement} */ (el("input", { type: "text", id: "tag", size: 12, maxlength: 60 })), note = /** @type {HTMLInputElement} */ (el("input", { type: "text", id: "note", size: 18, maxlength: 4000 }));
   const label = (/** @type {string} */ words, /** @type {() => any} */ make) => el("button", { click: () => each("labels", make()) }, words);
   orders.replaceChildren(el("span", {}, `${count(chosen.size)} ticked:`), el("label", {}, "tag", tag), label("add it", () => ({ add: [tag.value] })), label("take it away", () => ({ remove: [tag.value] })),
     el("label", {}, "note", note), label("keep it", () => ({ note: note.value })), label("archive", () => ({ archived: true })), label("out of the archive", () => ({ archived: false })),
+    el("button", { id: "again", disabled: chosen.size !== 1, title: "of one ticked run", click: () => { keep({ repeat: [...chosen][0] }); openForm(); } }, "repeat with other values"),
     el("button", { class: "grave", click: () => { if (window.confirm(`Throw ${chosen.size} ${chosen.size === 1 ? "run" : "runs"} away? They are moved to the folder .trash.`)) each("throw_away", null); } }, "throw away"));
 }
 

@@ -96,7 +96,7 @@ class Choices:
         """Return the mapping that a short form stands for; any other value unchanged."""
         if value is None or isinstance(value, Mapping | list):
             return value
-        if self.short and not (isinstance(value, str) and value in self.table()) and not _is_path(value):
+        if self.short and not (isinstance(value, str) and value in self.table()) and not is_own(value):
             kind, parameter = self.short
             return {self.key: kind, parameter: value}
         return {self.key: value}
@@ -113,9 +113,9 @@ class Choices:
         table = self.table()
         if kind in table:
             return self._made(kind, table[kind])
-        if _is_path(kind) and not self.open:
+        if is_own(kind) and not self.open:
             raise refused(f"a {self.what} can't be one's own, as {kind!r}", "", f"use one of {self._some()}")
-        if _is_path(kind):
+        if is_own(kind):
             return self._own(kind, import_part(kind, self.what, directory))
         raise refused(f"unknown {self.what} {kind!r}", "", nearest(kind, list(table)))
 
@@ -241,7 +241,8 @@ def refused(what: str, expected: str = "", remedy: str = "") -> PydanticCustomEr
     return PydanticCustomError("refused", "{what}", {"what": what, "expected": expected, "remedy": remedy})
 
 
-def _is_path(kind: object) -> TypeGuard[str]:
+def is_own(kind: object) -> TypeGuard[str]:
+    """Return whether a value names a part of a user's own, `package.module:callable`."""
     if not isinstance(kind, str):
         return False
     module, colon, attribute = kind.partition(":")
