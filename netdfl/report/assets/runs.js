@@ -12,7 +12,9 @@ const LESS = ["name", "world", "nodes", "rounds"], MEANS = ["accuracy", "loss", 
 const TONES = ["pass", "done", "fail"];
 /** @type {any} */
 let known = null;
-let asked = 0;
+let asked = 0, formOf = "";
+/** @type {number|undefined} */
+let due;
 /** @type {Set<string>} */
 const chosen = new Set();
 /** @type {Map<string, string>} */
@@ -44,8 +46,6 @@ function from() {
   openForm();
 }
 
-let formOf = "";
-
 /** The form for the run that the address names, where the server takes orders. */
 function openForm() {
   const id = write ? state().get("repeat") ?? "" : "";
@@ -59,9 +59,6 @@ function close() {
   keep({ repeat: null });
   openForm();
 }
-
-/** @type {number|undefined} */
-let due;
 
 /** Ask for the page of the list that is wanted; an answer that another has overtaken is left. */
 async function load() {
