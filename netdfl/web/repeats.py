@@ -21,18 +21,19 @@ MOST_AT_ONCE = 2
 CHECK_S, BEGIN_S, END_S = 120.0, 120.0, 20.0
 TICK_S = 0.1
 MOST_WORDS = 20_000
-_COMMAND = (
+COMMAND = (
     "import os, runpy, signal, sys\n"
     "from netdfl.core.process import follow_parent\n"
     "follow_parent(signal.SIGINT)\n"  # where the server is killed, the run ends as by Ctrl-C
     "if os.getppid() != int(sys.argv.pop(1)): sys.exit(130)\n"
     "runpy.run_module('netdfl', run_name='__main__', alter_sys=True)\n"
 )
+"""The program of a child: a command of netdfl that does not outlive the process whose number is its first argument."""
 
 
 async def _netdfl(*arguments: str, words: int | IO[bytes]) -> Process:
     """Start a command of netdfl that ends with this process; `words` gets what it says on standard error."""
-    command = [sys.executable, "-c", _COMMAND, str(os.getpid()), *arguments]
+    command = [sys.executable, "-c", COMMAND, str(os.getpid()), *arguments]
     return await asyncio.create_subprocess_exec(
         *command, stdin=DEVNULL, stdout=DEVNULL, stderr=words, start_new_session=True
     )

@@ -161,3 +161,33 @@ def test_axe_finds_no_serious_fault_in_the_list(browser: Any, address: str) -> N
     page.emulate_media(color_scheme="dark")
     assert grave(page.evaluate("axe.run({ runOnly: ['color-contrast', 'scrollable-region-focusable'] })")) == []
     page.close()
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_a_run_is_repeated_with_other_values(opened: Open, browser: Any, address: str, many: Path, width: int) -> None:
+    page = opened(address)
+    page.set_viewport_size({"width": width, "height": 900})
+    page.locator("#filter").fill("small seed = 1 done")
+    page.locator("#list input[type=checkbox]").first.check()
+    page.get_by_role("button", name="repeat with other values").click()
+    page.locator("#find-key").fill("rounds")
+    rounds = page.get_by_label("rounds", exact=True)
+    rounds.fill("0")
+    assert page.locator(".field:visible").count() < 10
+    page.get_by_role("button", name="check the values").click()
+    page.locator(".field .wrong", has_text="rounds is 0, expected at least 1").wait_for()
+    assert rounds.get_attribute("aria-invalid") == "true"
+    check_fits(page, width)
+    axe = Path(pytest.importorskip("axe_playwright_python").__file__).with_name("axe.min.js")
+    page.evaluate(axe.read_text(encoding="utf-8"))
+    assert grave(page.evaluate("axe.run('#repeat')")) == []
+    again = opened(page.url)
+    again.locator("#find-key").wait_for()
+    again.get_by_role("button", name="leave it").click()
+    assert "repeat=" not in again.url
+    if width == 400:
+        rounds.fill("2")
+        page.get_by_role("button", name="begin the run").click()
+        page.get_by_text("Begun:").wait_for()
+        (made,) = (many / "small").iterdir()
+        page.locator("#said a", has_text=made.name).wait_for()
