@@ -104,7 +104,7 @@ Rows: TypeAlias = Callable[[RunFigures], Iterable[tuple[Sequence[str], float]]]
 
 @dataclass(frozen=True)
 class _Kind:
-    """A metric: its type, name, description, labels beside those of the run, and values."""
+    """A metric: its type, name and description, the labels that it adds to the run, and its values."""
 
     counter: bool
     name: str

@@ -53,7 +53,7 @@ def by_key(data: object) -> dict[str, dict[str, Any]]:
     return {str(each["key"]): each for each in fields(data)}
 
 
-@pytest.mark.parametrize("name", ["scenarios/quickstart.yaml", "scenarios/faults/partition.yaml"])
+@pytest.mark.parametrize("name", ["scenarios/quickstart.yaml", "scenarios/faults/lost_message.yaml"])
 def test_every_value_of_the_form_put_back_makes_the_same_scenario(name: str) -> None:
     whole = to_plain(load(name))
     found = by_key(whole)
