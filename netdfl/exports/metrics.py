@@ -52,7 +52,7 @@ _STATUS: TypeAdapter[_StatusForm] = TypeAdapter(_StatusForm)
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunFigures:
+class MetricValues:
     """The figures of one run, or of one node of it, under the names in `labels`.
 
     `messages` counts by class, as `MessageCounts` does; `waits` holds the number and the seconds of ended waits by how
@@ -71,7 +71,7 @@ class RunFigures:
     processes: Mapping[str, Usage] = field(default_factory=dict)
 
 
-def read_figures(path: Path, place: str) -> RunFigures:
+def read_figures(path: Path, place: str) -> MetricValues:
     """Read the figures of the run at `path`, which is named `place`. Raises InputError if its files are damaged."""
     status = read_form(path / "fleet.json", _STATUS) or {}
     run, phases = open_run(path), [node["phase"] for node in status.get("nodes", [])]
@@ -84,7 +84,7 @@ def read_figures(path: Path, place: str) -> RunFigures:
         "arg_max(gpu_bytes, at_s) AS gpu_bytes FROM resources GROUP BY process, pid) GROUP BY process ORDER BY process"
     )
     now_s = status.get("elapsed_s", 0.0)
-    return RunFigures(
+    return MetricValues(
         labels={"run": place},
         rounds=status.get("rounds", 0),
         rounds_done=status.get("rounds_done", 0),
@@ -98,7 +98,7 @@ def read_figures(path: Path, place: str) -> RunFigures:
     )
 
 
-Rows: TypeAlias = Callable[[RunFigures], Iterable[tuple[Sequence[str], float]]]
+Rows: TypeAlias = Callable[[MetricValues], Iterable[tuple[Sequence[str], float]]]
 """A function that returns the values of a metric, each behind the values of its own labels."""
 
 
@@ -114,7 +114,7 @@ class _Kind:
 
 
 def _processes(value: Callable[[Usage], float | None]) -> Rows:
-    def rows(of: RunFigures) -> Iterator[tuple[Sequence[str], float]]:
+    def rows(of: MetricValues) -> Iterator[tuple[Sequence[str], float]]:
         for name, usage in of.processes.items():
             if (found := value(usage)) is not None:
                 yield [name], found
@@ -122,7 +122,7 @@ def _processes(value: Callable[[Usage], float | None]) -> Rows:
     return rows
 
 
-def _fates(of: RunFigures) -> Iterator[tuple[Sequence[str], float]]:
+def _fates(of: MetricValues) -> Iterator[tuple[Sequence[str], float]]:
     names = [each.name for each in fields(MessageCounts) if each.name not in ("sent", "unfinished")]
     yield from (([name], of.messages.get(name, 0)) for name in names)
 
@@ -206,7 +206,7 @@ KINDS: Sequence[_Kind] = (
 """All metrics; the names of counters end with `_total` in the text."""
 
 
-def families(found: Sequence[RunFigures]) -> Iterator[Metric]:
+def families(found: Sequence[MetricValues]) -> Iterator[Metric]:
     """Yield the metrics of runs, which have labels of the same names."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
@@ -225,7 +225,7 @@ def families(found: Sequence[RunFigures]) -> Iterator[Metric]:
 class FiguresCollector:
     """A collector of Prometheus' client library, which asks for the figures at each scrape."""
 
-    def __init__(self, figures: Callable[[], Sequence[RunFigures]]) -> None:
+    def __init__(self, figures: Callable[[], Sequence[MetricValues]]) -> None:
         """Collect what `figures` returns."""
         self._figures = figures
 
@@ -238,7 +238,7 @@ class FiguresCollector:
         yield from ()
 
 
-def metrics_text(found: Sequence[RunFigures]) -> bytes:
+def metrics_text(found: Sequence[MetricValues]) -> bytes:
     """Return the figures of runs as text that Prometheus reads."""
     from prometheus_client import CollectorRegistry, generate_latest
 

@@ -12,14 +12,14 @@ from pydantic_core import from_json
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.errors import InputError
-from netdfl.exports.metrics import FiguresCollector, RunFigures
+from netdfl.exports.metrics import FiguresCollector, MetricValues
 from netdfl.host.living import LivingNode
 from netdfl.record.resources import process_name, usage_here
 from netdfl.record.store import STORE
 
 
 @contextmanager
-def offered(where: tuple[str, int] | None, figures: Callable[[], RunFigures]) -> Iterator[None]:
+def offered(where: tuple[str, int] | None, figures: Callable[[], MetricValues]) -> Iterator[None]:
     """Answer scrapes at `where` in a thread inside the context; without a place do nothing.
 
     Raises InputError if it can't listen there.
@@ -77,12 +77,12 @@ class NodeFigures:
         """Return the figures of a node that writes its record below `directory`."""
         return cls(node, WaitCounter(directory / STORE / f"waits-{node.id:03d}.jsonl"))
 
-    def __call__(self) -> RunFigures:
+    def __call__(self) -> MetricValues:
         """Return the figures of this moment."""
         host, scenario = self._node.host, self._node.blueprint.scenario
         ledger, wait, id = host.parts.ledger, host.node.waits.current, str(self._node.id)
         now_ns = self._node.clock.now_ns()
-        return RunFigures(
+        return MetricValues(
             labels={"run": scenario.name, "node": id},
             rounds=scenario.rounds,
             rounds_done=scenario.rounds if host.finished else host.round,

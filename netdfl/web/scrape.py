@@ -9,7 +9,7 @@ from pathlib import Path
 
 from netdfl.core.errors import InputError
 from netdfl.core.files import writing
-from netdfl.exports.metrics import RunFigures, metrics_text, read_figures
+from netdfl.exports.metrics import MetricValues, metrics_text, read_figures
 from netdfl.web.folder import RunFolder
 
 LEAST_S = 2.0
@@ -34,7 +34,7 @@ class MetricsFeed:
             self._again = time.monotonic() + max(LEAST_S, (time.process_time() - began) / SHARE)
         return self._text
 
-    def _read(self) -> list[RunFigures]:
+    def _read(self) -> list[MetricValues]:
         found = []
         for place, path in self._folder.going_on():
             try:

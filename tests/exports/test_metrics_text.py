@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from netdfl.core.errors import InputError
-from netdfl.exports.metrics import KINDS, RunFigures, metrics_text, read_figures
+from netdfl.exports.metrics import KINDS, MetricValues, metrics_text, read_figures
 from netdfl.record.resources import Usage
 
 Values = dict[tuple[str, ...], float]
@@ -74,7 +74,7 @@ def test_a_run_that_has_just_begun_has_zeros_and_a_damaged_one_says_so(tmp_path:
 
 
 def test_a_node_has_its_number_in_each_metric_once() -> None:
-    own = RunFigures(
+    own = MetricValues(
         labels={"run": "a", "node": "3"}, node_rounds={"3": 8}, waiting={"3": 1.5}, phases={"running": 1},
         waits={"came": (1, 2.0)}, processes={"node 3": Usage(1.0, None)},
     )  # fmt: skip
@@ -94,4 +94,4 @@ def test_without_runs_the_metrics_are_named_all_the_same() -> None:
 
 def test_labels_with_quotes_and_lines_are_read_back() -> None:
     name = 'a "b"\\\n'
-    assert ("netdfl_rounds", name) in values(metrics_text([RunFigures(labels={"run": name})]))
+    assert ("netdfl_rounds", name) in values(metrics_text([MetricValues(labels={"run": name})]))

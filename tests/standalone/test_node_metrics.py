@@ -10,7 +10,7 @@ from urllib.request import urlopen
 import pytest
 
 from netdfl.core.errors import InputError
-from netdfl.exports.metrics import RunFigures
+from netdfl.exports.metrics import MetricValues
 from netdfl.standalone.metrics import NodeFigures, WaitCounter, offered
 from netdfl.standalone.request import metrics_address
 from tests.host.test_scripted_ends import node
@@ -33,10 +33,10 @@ def test_a_port_alone_is_on_the_loopback() -> None:
 def test_each_scrape_asks_for_the_figures_of_its_moment_and_the_end_closes_the_port() -> None:
     port, round = free_port(), 0
 
-    def figures() -> RunFigures:
+    def figures() -> MetricValues:
         nonlocal round
         round += 1
-        return RunFigures(labels={"run": "a", "node": "3"}, rounds_done=round)
+        return MetricValues(labels={"run": "a", "node": "3"}, rounds_done=round)
 
     with offered(("127.0.0.1", port), figures):
         for number in (1, 2):
