@@ -18,7 +18,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class _Repetition:
     """A repetition that was asked for."""
 
     run: Path
@@ -77,12 +77,12 @@ class RepeatPages:
         await self.runs.begin(wanted.scenario, wanted.overrides, out)
         return {"id": self._folder.name_of(out), "place": self._folder.place_of(out)}
 
-    def _wanted(self, name: str, order: RepeatOrder) -> _Wanted:
+    def _wanted(self, name: str, order: RepeatOrder) -> _Repetition:
         run = self._run(name)
         data = read_scenario(run)
         overrides = overrides_of(order.values, [str(each["key"]) for each in fields(data)])
         found = modules(run, data, overrides)
-        return _Wanted(run, data, overrides, found, {each["module"] for each in found} <= set(order.agreed))
+        return _Repetition(run, data, overrides, found, {each["module"] for each in found} <= set(order.agreed))
 
     def _run(self, name: str) -> Path:
         run = self._folder.find(name)
@@ -93,6 +93,6 @@ class RepeatPages:
         return run
 
 
-def _seed(wanted: _Wanted) -> str:
+def _seed(wanted: _Repetition) -> str:
     seed = wanted.value("seed")
     return seed if seed.isdigit() and len(seed) < 20 else "0"
