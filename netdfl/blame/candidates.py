@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from netdfl.core.fates import CORRUPT, LOSS, Fate
-from netdfl.core.types import Edge, NodeId
+from netdfl.core.types import Edge, Kind, NodeId
 from netdfl.explore.rows import MessageRow
 from netdfl.links.rules.latency import Delay
 from netdfl.links.spec import LinkPart, LinksSpec
-from netdfl.scenario.build import build_links
+from netdfl.record.base import WaitEnd, WaitRecord
+from netdfl.scenario.build import build_links, build_underlay
 from netdfl.scenario.model.schema import Scenario
+from netdfl.underlay.underlay import Underlay
 from netdfl.worlds.simulated.compute import ComputeTime
 
-CandidateKind: TypeAlias = Literal["slowness", "loss", "message", "delay", "event", "bottleneck"]
+CandidateKind: TypeAlias = Literal["slowness", "loss", "message", "delay", "event", "bottleneck", "deadline"]
+KINDS: tuple[CandidateKind, ...] = get_args(CandidateKind)
 BY_LUCK = Fate.dropped(LOSS).text
 _RULE_OF = {BY_LUCK: "loss", Fate.dropped(CORRUPT).text: "corrupt"}
 _MENDS = ("heal", "restart", "resume")
 """Events that end what others began."""
+CORE = "core"
 LEAST_DRAW = 2.0**-53
 """The least number that a keyed draw gives."""
 MessageName: TypeAlias = tuple[Any, ...]
@@ -40,10 +44,14 @@ def find_candidates(
     rows: Sequence[MessageRow],
     compute: ComputeTime,
     clients: Sequence[NodeId],
+    waits: Sequence[WaitRecord] = (),
     *,
     messages: bool = False,
 ) -> list[Candidate]:
-    """Return all candidates of a run with these messages; with `messages`, each lost message in place of its link."""
+    """Return all candidates of a run with these messages and waits.
+
+    With `messages`, each lost message is one in place of its link.
+    """
     links = build_links(scenario)
     edges = sorted({row[:2] for row in rows})
     return [
@@ -51,6 +59,8 @@ def find_candidates(
         *(_messages if messages else _losses)(links, rows),
         *_delays(links, edges),
         *_bottlenecks(links, edges),
+        *_core_links(build_underlay(scenario), edges),
+        *_deadlines(waits),
         *_events(scenario.events),
     ]
 
@@ -125,6 +135,22 @@ def _bottlenecks(links: LinksSpec, edges: Sequence[Edge]) -> Iterator[Candidate]
         for node in sorted({edge[end] for edge in edges}):
             if getattr(links.node(node), key) is not None:
                 yield Candidate("bottleneck", (node, key), f"the {key} of node {node}")
+
+
+def _core_links(underlay: Underlay | None, edges: Sequence[Edge]) -> Iterator[Candidate]:
+    """Yield each direction of a core link with a rate that messages cross, or may where routes are found anew."""
+    if underlay is None:
+        return
+    crossed = dict.fromkeys(link for edge in edges for link in underlay.way(edge))
+    for link in crossed if underlay.reroute_ns is None else underlay.network.links.values():
+        if link.figures.rate_bps is not None:
+            yield Candidate("bottleneck", (link.src, link.dst, CORE), f"the rate of the core link {link.name}")
+
+
+def _deadlines(waits: Sequence[WaitRecord]) -> Iterator[Candidate]:
+    """Yield each node with a wait for messages of a round that its deadline ended."""
+    ended = {each.node for each in waits if each.kind is Kind.DATA and each.ended is WaitEnd.DEADLINE and each.missing}
+    yield from (Candidate("deadline", (node,), f"the deadline of node {node}") for node in sorted(ended))
 
 
 def _events(events: Sequence[Mapping[str, Any]]) -> Iterator[Candidate]:

@@ -76,8 +76,11 @@ def _write(asked: RunBlame, found: Blame, folder: Path) -> Path:
     without = asked.player.variants.without(found.found or ())
     plain = short_plain(scenario)
     plain |= {"links": without["links"], "events": without["events"]}
-    if slow := without["world"]["as_others"]:
-        plain["world"] = {**plain["world"], "as_others": slow}
+    if without.get("underlay"):
+        plain["underlay"] = without["underlay"]
+    for key in ("as_others", "no_deadline"):
+        if nodes := without["world"][key]:
+            plain["world"] = {**plain["world"], key: nodes}
     path = folder / FILE
     members = "".join(f"# - {each.text}\n" for each in found.found or ())
     text = f"# {scenario.name}, seed {scenario.seed}, under the same luck without:\n{members}{plain_to_yaml(plain)}"

@@ -12,11 +12,11 @@ from netdfl.record.base import WaitEnd, WaitRecord
 
 
 def by_likelihood(candidates: Sequence[Candidate], rows: MemoryStore) -> list[Candidate]:
-    """Return the candidates in order: events and bottlenecks, then by their time on the path, the most first."""
+    """Return the candidates in order: events, bottlenecks and deadlines, then by their time on the path."""
     times = _times(rows)
 
     def time_of(candidate: Candidate) -> float:
-        if candidate.kind in ("event", "bottleneck"):
+        if candidate.kind in ("event", "bottleneck", "deadline"):
             return float("inf")
         place = candidate.place[:2] if candidate.kind == "message" else candidate.place
         return times[place]

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from netdfl.blame.candidates import BY_LUCK, Candidate, MessageName, delay_of, least_ns, named
+from netdfl.blame.candidates import BY_LUCK, CORE, Candidate, MessageName, delay_of, least_ns, named
 from netdfl.core.types import Edge
 from netdfl.explore.edits import Plain
 from netdfl.explore.rows import MessageRow
@@ -22,9 +22,12 @@ from netdfl.links.spec import LinkPart, choose
 from netdfl.scenario.build import build_links, compile_schedule
 from netdfl.scenario.loading.resolved import to_plain
 from netdfl.scenario.model.schema import Scenario
+from netdfl.underlay.sites import ONE_WAY, ends_in
 
 _DRAWN_BY_INDEX = ("random", "churn")
 """Actions that draw by the index of their entry."""
+_OF_NODES = (("slowness", "as_others"), ("deadline", "no_deadline"))
+"""Candidates that are nodes, and the key of the world for nodes without each of them."""
 _NOTHING = {"at_round": 0, "drop": "0->1", "incarnation": 1_000_000}
 """An event that never acts, in place of one before an entry whose draws go by its index."""
 
@@ -67,13 +70,16 @@ class Counterfactuals:
         if not candidates:
             return to_plain(self.scenario)
         plain = {**self._plain, "links": {key: dict(entry) for key, entry in self._plain["links"].items()}}
-        slow = sorted(each.place[0] for each in candidates if each.kind == "slowness")
-        if slow:
-            plain["world"] = {**plain["world"], "as_others": sorted({*plain["world"]["as_others"], *slow})}
+        for kind, key in _OF_NODES:
+            nodes = {each.place[0] for each in candidates if each.kind == kind}
+            if nodes:
+                plain["world"] = {**plain["world"], key: sorted({*plain["world"][key], *nodes})}
         for edge, changes in self._on_links(candidates):
             _set(plain, edge, changes)
         for each in candidates:
-            if each.kind == "bottleneck":
+            if each.kind == "bottleneck" and each.place[-1] == CORE:
+                plain["underlay"] = _with_unbounded(plain["underlay"], *each.place[:2])
+            elif each.kind == "bottleneck":
                 node, key = each.place
                 plain["links"][str(node)] = {**plain["links"].pop(str(node), {}), key: None}
         gone = {each.place[0] for each in candidates if each.kind == "event"}
@@ -151,6 +157,16 @@ def _fate(name: MessageName, lost: bool) -> dict[str, object]:
     said = {"round": round, "lost": lost, "step": step, "kind": kind.value, "attempt": attempt, "incarnation": life}
     usual: Mapping[str, object] = {"lost": False, "step": 0, "kind": "data", "attempt": 0, "incarnation": 0}
     return {key: value for key, value in said.items() if key not in usual or usual[key] != value}
+
+
+def _with_unbounded(underlay: Plain, src: str, dst: str) -> Plain:
+    """Return an underlay without the rate of one direction of a core link."""
+    links: dict[str, Plain] = {}
+    for name, entry in underlay["links"].items():
+        one, other, both = ends_in(name)
+        for ends in ((one, other), (other, one)) if both else ((one, other),):
+            links[ONE_WAY.join(ends)] = {**entry, "rate": None} if ends == (src, dst) else entry
+    return {**underlay, "links": links}
 
 
 def _set(plain: Plain, edge: Edge, changes: Plain) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -9,7 +10,7 @@ from time import monotonic
 from typing import NamedTuple
 
 from netdfl.blame.blaming import MOST_CANDIDATES, SET_RUNS, Blame, Show, fill, find_set
-from netdfl.blame.candidates import Candidate, find_candidates
+from netdfl.blame.candidates import KINDS, Candidate, find_candidates
 from netdfl.blame.likely import by_likelihood
 from netdfl.blame.outcome import outcome_of
 from netdfl.blame.player import CounterfactualPlayer, PlayJournal, VariantExecutor, checked
@@ -66,14 +67,17 @@ def open_blame(
     target: BlameTarget | None = None,
     *,
     messages: bool = False,
+    but: Collection[str] = (),
     folder: Path | None = None,
     limits: BlameLimits = LIMITS,
 ) -> RunBlame:
-    """Play the run at `path` once more, and find its candidates.
+    """Play the run at `path` once more, and find its candidates; `but` are kinds of these to leave out.
 
     Raises:
-        InputError: It ran on the real clock, or does not repeat itself, or its target is a figure that it lacks.
+        InputError: `but` names no kind of candidate. Or the run was on the real clock, or does not repeat itself, or
+            its target is a figure that it lacks.
     """
+    _check_kinds(but)
     run = open_run(path)
     scenario = blamable(run)
     chosen = target or default_target(scenario)
@@ -91,11 +95,17 @@ def open_blame(
     blueprint = executor.blueprint
     compute = compute_time(blueprint, RunDirectory(run.path, kept=False))
     clients = [node for node in blueprint.node_ids if node != blueprint.network.server]
-    candidates = find_candidates(scenario, base.rows.messages, compute, clients, messages=messages)
+    candidates = find_candidates(scenario, base.rows.messages, compute, clients, base.rows.waits, messages=messages)
+    candidates = [each for each in candidates if each.kind not in but]
     variants = Counterfactuals(scenario, base.rows.messages)
     player = CounterfactualPlayer(scenario, executor, variants, PlayJournal(folder), _parts(scenario))
     likely = by_likelihood(candidates, base.rows)[: limits.candidates]
     return RunBlame(Blame(chosen, outcome, candidates), player, likely, limits, play_s)
+
+
+def _check_kinds(but: Collection[str]) -> None:
+    if unknown := sorted(set(but) - set(KINDS)):
+        raise InputError(f"--but: {unknown[0]!r} is no kind of candidate; use {', '.join(KINDS)}")
 
 
 def default_folder(path: Path) -> Path:

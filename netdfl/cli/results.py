@@ -159,6 +159,7 @@ Target = Annotated[
 ByMessage = Annotated[bool, typer.Option("--messages", help="Blame each lost message, not the losses of its link.")]
 TableRuns = Annotated[int, typer.Option("--runs", metavar="N", min=0, help="The most candidates with a run each.")]
 SetRuns = Annotated[int, typer.Option("--set-runs", metavar="N", min=0, help="The most runs for the set.")]
+But = Annotated[str, typer.Option("--but", metavar="KINDS", help="Kinds to leave out: deadline, slowness, event, ...")]
 BlameOut = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="By default blamed/NAME.")]
 
 
@@ -168,14 +169,15 @@ def blame(
     messages: ByMessage = False,
     runs: TableRuns = 200,
     set_runs: SetRuns = 200,
+    but: But = "",
     out: BlameOut = None,
 ) -> None:
     """Say which nodes, links and events cost a simulated run its time: what it had taken without each of them.
 
     Each candidate is taken out under the same luck, and the run is played again: a node's slowness, a link's losses or
-    extra delay, an up- or downlink's rate, an event. Below the table stands a set that explains nine tenths of the gap
-    to the run without any of them, none of which can be left out. The scenario without it is written. What was played
-    is kept, so that the command goes on where it was interrupted (130).
+    extra delay, an up- or downlink's or a core link's rate, a deadline, an event. Below the table stands a set that
+    explains nine tenths of the gap to the run without any of them, none of which can be left out. The scenario without
+    it is written. What was played is kept, so that the command goes on where it was interrupted (130).
 
     Examples:
         netdfl blame runs/quickstart/latest
@@ -186,11 +188,12 @@ def blame(
     from netdfl.blame.command import blame as blame_run
     from netdfl.blame.run import BlameLimits, default_folder, open_blame
     from netdfl.blame.targets import read_target
+    from netdfl.prove.bound import names_in
 
     chosen = None if target is None else read_target(target)
     folder = out or default_folder(run)
     limits = BlameLimits(runs, set_runs)
-    asked = open_blame(run, chosen, messages=messages, folder=folder, limits=limits)
+    asked = open_blame(run, chosen, messages=messages, but=names_in(but), folder=folder, limits=limits)
     raise typer.Exit(blame_run(asked, folder, Console()))
 
 

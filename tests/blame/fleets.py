@@ -35,7 +35,8 @@ def listed(*rounds: int) -> dict[str, Any]:
 
 
 def opened(plain: Mapping[str, Any], where: Path, target: Any = None, **more: Any) -> RunBlame:
-    """Run `plain` in the folder `where`, unless it did, and open its blame."""
+    """Run `plain` in the folder `where`, unless it did, and open its blame; deadlines are blamed if asked for alone."""
+    more.setdefault("but", ["deadline"])
     path = where / "run"
     if not path.exists():
         run(load(dict(plain)), out=path, page=False)

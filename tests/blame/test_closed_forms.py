@@ -8,7 +8,7 @@ import pytest
 
 from netdfl.blame.targets import read_target
 from netdfl.blame.told import sentences_of, table_of
-from tests.blame.fleets import COMPUTE, DEADLINE, LATENCY, MS, RING, blamed, found, gains, listed
+from tests.blame.fleets import COMPUTE, DEADLINE, LATENCY, MS, RING, blamed, found, gains, listed, opened
 
 ROUND = COMPUTE + LATENCY
 SLOW = {"world": {"kind": "simulated", "compute": "10ms", "stragglers": {"nodes": [2], "factor": 4}}}
@@ -91,3 +91,68 @@ def test_a_target_that_was_not_reached_is_not_by_the_end(tmp_path: Path) -> None
     assert cells["the slowness of node 2"][0].startswith("not by ")
     assert near.without is not None
     assert near.target.cost(near.without) is not None
+
+
+LOST = RING["links"] | {"0->1": listed(4)}
+
+
+def test_a_deadline_costs_what_it_waits_for_nothing(tmp_path: Path) -> None:
+    """The loss of the last round is known as soon as the other neighbor's message has come: then nothing is to come."""
+    blame = blamed(RING | {"links": LOST}, tmp_path, but=[])
+    assert gains(blame)["the deadline of node 1"] == DEADLINE - LATENCY
+    assert blame.bare is not None
+    assert blame.bare.end_ns == 5 * ROUND
+
+
+def test_a_wait_ends_at_the_loss_itself_where_all_else_has_come(tmp_path: Path) -> None:
+    """Node 0 computes for 40 ms and its message is lost as it is sent: that is when nothing is to come any more."""
+    slow = {"world": {"kind": "simulated", "compute": "10ms", "stragglers": {"nodes": [0], "factor": 4}}}
+    links = RING["links"] | {"0->1": listed(0), "0->3": listed(0)}
+    blame = blamed(RING | slow | {"rounds": 1, "links": links}, tmp_path, but=[])
+    assert blame.base.end_ns == COMPUTE + DEADLINE
+    both = [each for each in blame.candidates if each.kind == "deadline"]
+    assert [each.place for each in both] == [(1,), (3,)]
+    assert [gains(blame)[each.text] for each in both] == [0, 0], "either one still waits"
+    player = opened(RING | slow, tmp_path, but=[]).player
+    assert player.play(both).end_ns == 4 * COMPUTE
+
+
+def test_without_its_deadline_a_node_waits_for_what_comes_late(tmp_path: Path) -> None:
+    late = RING["links"] | {"0->1": {"latency": "150ms"}}
+    blame = blamed(RING | {"rounds": 1, "links": late}, tmp_path, but=[])
+    assert blame.base.end_ns == COMPUTE + DEADLINE
+    assert gains(blame) == {"the deadline of node 1": DEADLINE - 150 * MS}
+
+
+def test_a_crashed_node_that_does_not_return_sends_nothing_more(tmp_path: Path) -> None:
+    """And one that does is waited for: its first message after the return ends the wait."""
+    heard = {"failure_detector": {"kind": "heartbeat", "every": "1s"}, "rounds": 1, "wait": {"deadline": "20ms"}}
+    ends, back = {}, {"restart_after": "20ms"}
+    for name, returns, waiting in (("gone", {}, [(1,), (3,)]), ("back", back, [(0,), (1,), (3,)])):
+        events = [{"at": "5ms", "crash": 0, **returns}]
+        asked = opened(RING | heard | {"events": events}, tmp_path / name, but=[])
+        without = [each for each in asked.blame.candidates if each.kind == "deadline"]
+        assert [each.place for each in without] == waiting
+        ends[name] = asked.player.play(without).end_ns
+    assert ends == {"gone": ROUND, "back": 25 * MS + ROUND}
+
+
+CORE = {"links": {"left->right": {"rate": "96kbit"}, "right->left": {}}, "place": {"0..1": "left", "2..3": "right"}}
+
+
+def test_a_core_link_costs_what_the_messages_that_share_it_take(tmp_path: Path) -> None:
+    """1->2 and 0->3 cross it at once, so that each has half of its rate."""
+    blame = blamed(RING | {"rounds": 1, "underlay": CORE}, tmp_path)
+    each = blame.base.nbytes // 8
+    assert gains(blame) == {"the rate of the core link left->right": 2 * each * 8 * 10**9 // 96_000}
+    assert blame.base.end_ns == ROUND + 2 * each * 8 * 10**9 // 96_000
+
+
+def test_of_both_directions_of_a_core_link_either_alone_gains_nothing(tmp_path: Path) -> None:
+    both = {**CORE, "links": {"right--left": {"rate": "96kbit", "latency": "1ms"}}}
+    blame = blamed(RING | {"rounds": 1, "underlay": both}, tmp_path)
+    assert gains(blame) == dict.fromkeys(
+        ("the rate of the core link left->right", "the rate of the core link right->left"), 0
+    )
+    assert blame.gain(blame.without) == 2 * (blame.base.nbytes // 8) * 8 * 10**9 // 96_000
+    assert len(found(blame)) == 2

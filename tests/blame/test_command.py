@@ -19,7 +19,7 @@ from netdfl.explore.execute import Executor, ExploredRun, RunTimeout
 from netdfl.scenario.load import load
 from netdfl.scenario.model.schema import Scenario
 from tests.blame.fleets import RING, blamed, found, listed, opened
-from tests.blame.test_closed_forms import SLOW
+from tests.blame.test_closed_forms import CORE, LOST, SLOW
 
 TWO = RING | SLOW | {"links": RING["links"] | {"0->1": listed(4), "2->1": listed(4)}}
 
@@ -38,6 +38,21 @@ def test_the_command_prints_the_table_and_writes_a_scenario_that_takes_what_it_s
     assert Executor().run(load(tmp_path / "blamed" / "without.yaml")).length_ns == 75 * 10**6
 
 
+def test_a_core_link_and_a_deadline_are_taken_out_of_the_file_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loss of the last round costs the deadline, and each round before it what the core link's rate costs."""
+    opened(RING | {"links": LOST, "underlay": CORE}, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    printed = CliRunner().invoke(make_app(), ["blame", "run", "--out", "blamed", "--but", "loss"])
+    assert printed.exit_code == 0
+    written = load(tmp_path / "blamed" / "without.yaml")
+    assert written.world.no_deadline == [1]  # type: ignore[union-attr]
+    assert Executor().run(written).length_ns == 75 * 10**6
+    with pytest.raises(InputError, match="'weather' is no kind of candidate; use slowness, loss, message, delay"):
+        opened(RING, tmp_path, but=["deadline", "weather"])
+
+
 def test_what_was_played_is_kept_over_an_interruption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened(TWO, tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -51,7 +66,7 @@ def test_what_was_played_is_kept_over_an_interruption(tmp_path: Path, monkeypatc
 
     with monkeypatch.context() as patched:
         patched.setattr(Executor, "run", stops)
-        printed = CliRunner().invoke(make_app(), ["blame", "run", "--out", "blamed"])
+        printed = CliRunner().invoke(make_app(), ["blame", "run", "--out", "blamed", "--but", "deadline"])
     assert printed.exit_code == 130
     assert "repeat the command to go on" in printed.output
     again = opened(TWO, tmp_path, folder=tmp_path / "blamed")

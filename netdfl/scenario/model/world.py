@@ -143,6 +143,11 @@ class SimulatedOptions(WorldOptions):
     as_others: Nodes = Field(
         [], description="Nodes whose local rounds take the median of what those of the others take in that round."
     )
+    no_deadline: Nodes = Field(
+        [],
+        description="Nodes without a deadline, whose waits end as soon as nothing that they lack is under way or can "
+        "still be sent.",
+    )
     luck: int | None = Field(
         None, ge=0, description="The seed of luck on links alone, where another one is wanted than all else has."
     )

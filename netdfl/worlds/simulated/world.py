@@ -54,6 +54,7 @@ from netdfl.worlds.simulated.arithmetic import exact_arithmetic, rare_collection
 from netdfl.worlds.simulated.ledger import FleetLedger
 from netdfl.worlds.simulated.loop import NoSource, VirtualClock, VirtualLoop
 from netdfl.worlds.simulated.measuring import compute_time
+from netdfl.worlds.simulated.no_deadline import PerfectDeadlines, without_deadline
 from netdfl.worlds.simulated.node import SimulatedNode, SimulationContext
 from netdfl.worlds.simulated.replay import RoundMemory
 from netdfl.worlds.simulated.training import Training
@@ -79,6 +80,7 @@ class SimulatedWorld:
         self.scenario, self.directory, self._keep_log = scenario, config.directory, config.keep_log
         self._shared = config.blueprint
         self.streams = Streams(scenario.seed)
+        self._no_deadline = scenario.world.no_deadline if isinstance(scenario.world, SimulatedOptions) else ()
         self._link_seed = scenario.world.luck if isinstance(scenario.world, SimulatedOptions) else None
         self.loop = loop(self.streams.integer("ties"))
         self.clock = VirtualClock(self.loop)
@@ -167,6 +169,9 @@ class SimulatedWorld:
             remembers=self.remembers,
         )
         self.nodes = {node: SimulatedNode(context, node) for node in blueprint.node_ids}
+        if self._no_deadline:
+            patient = replace(context, blueprint=without_deadline(blueprint))
+            self.nodes |= {node: SimulatedNode(patient, node) for node in self._no_deadline}
         news.report(EVALUATOR, Hello(node=EVALUATOR, role="evaluator"))
         return OpenResult(blueprint.problem.partition(), blueprint.problem.notes)
 
@@ -231,6 +236,8 @@ class SimulatedWorld:
                 monitor.idle()
 
         self.loop.source, self.loop.on_idle = _MonitoredSource(self.fabric, self.loop, monitor), idle
+        if self._no_deadline:
+            self.loop.source = PerfectDeadlines(self.loop.source, self.loop, self.fabric, self.nodes, self._no_deadline)
 
     def accounts(self) -> dict[NodeId, Account]:
         """Return the account of every node, including its messages under way in the fabric."""

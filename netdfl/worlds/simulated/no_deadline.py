@@ -1,0 +1,75 @@
+"""Nodes without a deadline, whose waits end once nothing that they lack can come: what a perfect deadline would do.
+
+Relies on: exact sight of the whole fleet between two steps of the loop, when nothing can run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from netdfl.core.types import Kind, NodeId, StepId
+from netdfl.host.blueprint import Blueprint
+from netdfl.transport.simulated.fabric import Fabric
+from netdfl.worlds.simulated.loop import Source, VirtualLoop
+from netdfl.worlds.simulated.node import SimulatedNode
+
+
+def without_deadline(blueprint: Blueprint) -> Blueprint:
+    """Return the parts of a node that waits without a deadline."""
+    algorithm = blueprint.algorithm
+    return replace(blueprint, algorithm=replace(algorithm, wait=replace(algorithm.wait, deadline_ns=None)))
+
+
+class PerfectDeadlines:
+    """A `Source` around another one, which ends the waits of some nodes as soon as nothing that they lack can come."""
+
+    def __init__(
+        self,
+        inner: Source,
+        loop: VirtualLoop,
+        fabric: Fabric,
+        nodes: Mapping[NodeId, SimulatedNode],
+        chosen: Collection[NodeId],
+    ) -> None:
+        """Look at the waits of the `chosen` ones among `nodes`."""
+        self._inner, self._loop, self._fabric, self._nodes, self._chosen = inner, loop, fabric, nodes, chosen
+
+    def next_ns(self) -> int | None:
+        """Return when the inner source has something due; now, if a wait has ended."""
+        for node in self._chosen:
+            self._end_wait(node)
+        return self._loop.now_ns if self._loop.can_run else self._inner.next_ns()
+
+    def run(self, now_ns: int) -> None:
+        """Run what is due in the inner source."""
+        self._inner.run(now_ns)
+
+    def _end_wait(self, node: NodeId) -> None:
+        waits = self._nodes[node].host.node.waits
+        wait = waits.current
+        if wait is None or wait.kind is not Kind.DATA or self._nodes[node].ended:
+            return
+        at = StepId(wait.round, wait.step)
+        sources = frozenset(self._nodes) - {node} if wait.sources is None else wait.sources
+        lacking = sources - wait.have - wait.silent
+        lost = frozenset(src for src in lacking if not self._can_come(src, node, at))
+        if lost and (wait.sources is not None or lost == lacking):
+            waits.skip(lost)
+
+    def _can_come(self, src: NodeId, dst: NodeId, at: StepId) -> bool:
+        """Return whether the message of `src` for a step of `dst` is under way, or can still be sent."""
+        flights = (flight.content[0] for flight in self._fabric.flights())
+        if any((m.src, m.dst, m.at) == (src, dst, at) and m.kind in (Kind.DATA, Kind.NOTICE) for m in flights):
+            return True
+        simulated = self._nodes[src]
+        host = simulated.host
+        if simulated.ended:
+            return host.crash is not None and self._returns(src, host.crash.at_ns)
+        again = host.node.delivery is not None and host.node.delivery.sends_again(dst, at)
+        return again or at >= host.node.next_step
+
+    def _returns(self, node: NodeId, crashed_ns: int) -> bool:
+        """Return whether the schedule brings a crashed node back."""
+        later = (e for e in self._nodes[node].host.blueprint.schedule if e.at_ns is None or e.at_ns > crashed_ns)
+        return any(event.action == "restart" and node in event.nodes for event in later)
