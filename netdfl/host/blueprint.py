@@ -13,7 +13,7 @@ from netdfl.core.clock import Clock
 from netdfl.core.errors import InputError
 from netdfl.core.rng import Streams
 from netdfl.core.types import Edge, Kind, NodeId, View
-from netdfl.host.comparison import ModelComparison, comparison_of
+from netdfl.host.comparison import ModelComparison, comparison_of, shares_equally
 from netdfl.host.injection import by_node
 from netdfl.host.problem import FleetProblem
 from netdfl.host.task_setup import is_plain, make_problem
@@ -273,7 +273,9 @@ class Blueprint:
     @cached_property
     def compared(self) -> ModelComparison:
         """The messages that are compared between their receivers."""
-        return comparison_of(self.scenario, getattr(self.algorithm.mixing, "same_to_all", False))
+        mixing = self.algorithm.mixing
+        shares_one = getattr(mixing, "one_share", False) and shares_equally(self.scenario, self.network)
+        return comparison_of(self.scenario, getattr(mixing, "same_to_all", False) or shares_one)
 
     @cached_property
     def bounds(self) -> MemoryBounds:

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from netdfl.scenario.build import delivers_damage
 from netdfl.scenario.model.schema import Scenario
+from netdfl.topology.network import Network
+from netdfl.topology.weights import auto, column
 
 MOST_ROUNDS = 8
 MOST_SENDERS = 64
@@ -29,5 +31,16 @@ def comparison_of(scenario: Scenario, same_to_all: bool) -> ModelComparison:
     """
     if not same_to_all or delivers_damage(scenario):
         return NO_COMPARISON
-    rounds = frozenset(range(0, scenario.rounds, -(-scenario.rounds // MOST_ROUNDS)))
-    return ModelComparison(rounds, -(-scenario.num_nodes // MOST_SENDERS))
+    return ModelComparison(_rounds(scenario), -(-scenario.num_nodes // MOST_SENDERS))
+
+
+def shares_equally(scenario: Scenario, network: Network) -> bool:
+    """Return whether each node gives equal weights to all that it sends to, in each round that is compared."""
+    weights = getattr(network.weights, "func", network.weights)
+    if weights is column:
+        return True
+    return weights is auto and not any(network.graph(round).is_symmetric for round in _rounds(scenario))
+
+
+def _rounds(scenario: Scenario) -> frozenset[int]:
+    return frozenset(range(0, scenario.rounds, -(-scenario.rounds // MOST_ROUNDS)))

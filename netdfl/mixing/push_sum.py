@@ -39,6 +39,11 @@ class PushSumState(NamedTuple):
 class PushSum(ShareMixing):
     """Plain push-sum. A lost share is lost mass, which biases the ratio x / w and shrinks w."""
 
+    @property
+    def one_share(self) -> bool:
+        """Whether neighbors of equal weight are sent the same: the messages of a subclass elsewhere may differ."""
+        return type(self).outgoing.__module__ == __name__
+
     def init(self, x: Tensor, view: View) -> PushSumState:
         """Return the state with weight 1."""
         return PushSumState(1.0)

@@ -20,9 +20,13 @@ from netdfl.compression.base import Compressor
 from netdfl.compression.catalog import COMPRESSORS
 from netdfl.core.errors import MalformedMessage
 from netdfl.core.types import Kind, Message, Payload
+from netdfl.host.blueprint import Blueprint
 from netdfl.host.comparison import NO_COMPARISON, comparison_of
+from netdfl.mixing.compressed.gossip import DeepSqueeze
+from netdfl.mixing.compressed.literal import BareModel, LiteralQuantized
 from netdfl.mixing.gossip import Gossip, GossipThenStep
 from netdfl.mixing.payloads import encoded_vector, followed, is_finite, pack_encoded
+from netdfl.mixing.push_sum import PushSum
 from netdfl.record.run import open_run
 from netdfl.record.verdict import OddMessages
 from netdfl.running.judged import FinishedRun
@@ -110,7 +114,7 @@ def test_of_a_fleet_in_which_nobody_errs_nothing_is_said(run: Run, algorithm: st
     assert "sent node" not in str(finished)
 
 
-def two_faced(tmp_path: Path, algorithm: str = "dpsgd", error: str = "two faces", **more: Any) -> FinishedRun:
+def two_faced(tmp_path: Path, told: str = "dpsgd", error: str = "two faces", **more: Any) -> FinishedRun:
     """Four nodes in threads, each a neighbor of each, of which node 1 errs."""
     scenario = {
         "schema": "netdfl/1",
@@ -119,7 +123,7 @@ def two_faced(tmp_path: Path, algorithm: str = "dpsgd", error: str = "two faces"
         "rounds": 9,
         "world": {"kind": "tests.worlds.threads:THREADS"},
         "task": {"kind": "consensus", "dim": 8},
-        "algorithm": {"name": f"tests.hostile.erring:{algorithm}", "error": error},
+        "algorithm": {"name": f"tests.hostile.erring:{told}", "error": error},
         "topology": {"kind": "full"},
     }
     return netdfl.run({**scenario, **more}, out=tmp_path / "run", page=False)
@@ -136,6 +140,38 @@ def test_a_member_that_sends_different_models_is_named_with_who_got_which(tmp_pa
     assert [node for node, _ in rows] == [0, 1, 2, 3]
     looked_at = {(round, src) for _, text in rows for round, src, _, _ in json.loads(text)}
     assert looked_at == {(round, src) for round in (0, 2, 4, 6, 8) for src in range(4)}
+
+
+def test_in_push_sum_too_where_all_neighbors_get_equal_shares(tmp_path: Path) -> None:
+    pushed = {"kind": "random_push", "out_neighbors": 2}
+    finished = two_faced(tmp_path, "sgp", topology=pushed, rounds=2)
+    (warning,) = finished.result["warnings"]
+    assert warning["kind"] == "equivocation"
+    assert warning["text"].startswith("node 1 sent its neighbors different models in round ")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    "more",
+    [{"algorithm": "sgp", "topology": {"kind": "random_push", "out_neighbors": 2}}, {"algorithm": "deepsqueeze"}],
+    ids=["push-sum", "deepsqueeze"],
+)
+def test_nobody_is_named_in_an_honest_fleet_whose_messages_are_compared(tmp_path: Path, more: Any) -> None:
+    finished = two_faced(tmp_path, **{"compression": "qsgd"} if more["algorithm"] == "deepsqueeze" else {}, **more)
+    assert len(open_run(finished.path).rows("SELECT node FROM events WHERE kind = 'came'")) == 4
+    assert "equivocation" not in {each["kind"] for each in finished.result["warnings"]}
+
+
+def test_shares_are_compared_where_weights_are_equal_by_the_graph() -> None:
+    def compared(topology: Any, **more: Any) -> bool:
+        base = {"schema": "netdfl/1", "name": "few", "task": {"kind": "consensus"}, "nodes": 5, "rounds": 3}
+        told = loads(json.dumps(base | {"algorithm": "sgp", "topology": topology} | more))
+        return Blueprint.of(told).compared != NO_COMPARISON
+
+    assert compared({"kind": "random_push", "out_neighbors": 2})
+    assert compared({"kind": "ring", "weights": "column"})
+    assert not compared({"kind": "ring"}), "weights of its links may differ"
+    assert not compared({"kind": "random_push", "out_neighbors": 2}, compression="qsgd"), "references by edge"
 
 
 @pytest.mark.parametrize(
@@ -173,9 +209,30 @@ class OfItsOwn(Gossip):
         return super().outgoing(*told)
 
 
+class CodedInOwnWay(DeepSqueeze):
+    """A compressed method that may send each neighbor something else."""
+
+    def outgoing(self, *told: Any) -> Any:
+        """Send as the method does that it is made of."""
+        return super().outgoing(*told)
+
+
+class SharesOfItsOwn(PushSum):
+    """A push-sum that may send each neighbor something else."""
+
+    def outgoing(self, *told: Any) -> Any:
+        """Send as the method does that it is made of."""
+        return super().outgoing(*told)
+
+
 def test_a_method_that_has_messages_of_its_own_is_not_taken_to_send_all_the_same() -> None:
     made = [Gossip(), GossipThenStep(), OfItsOwn(), ALGORITHMS["choco_sgd"].build(Exchange()).mixing]
     assert [getattr(mixing, "same_to_all", False) for mixing in made] == [True, True, False, False]
+    coded = [
+        kind(compressor=COMPRESSORS["qsgd"]()) for kind in (DeepSqueeze, LiteralQuantized, BareModel, CodedInOwnWay)
+    ]
+    assert [mixing.same_to_all for mixing in coded] == [True, True, True, False]
+    assert [kind().one_share for kind in (PushSum, SharesOfItsOwn)] == [True, False]
 
 
 def test_of_a_large_fleet_some_senders_are_compared_in_each_round() -> None:

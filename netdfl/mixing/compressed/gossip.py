@@ -118,6 +118,11 @@ class DeepSqueeze(RowMixing):
     streams: Streams = field(default_factory=lambda: Streams(0))
     gamma: Gamma = "auto"
 
+    @property
+    def same_to_all(self) -> bool:
+        """Whether a node sends all its neighbors the same: the messages of a subclass elsewhere may differ."""
+        return type(self).outgoing.__module__ == __name__
+
     def init(self, x: Tensor, view: View) -> SqueezeState:
         """Return a state without error, with the step size gamma from a trial compression."""
         nothing = x.new_zeros(x.shape)

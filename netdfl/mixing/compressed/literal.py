@@ -38,6 +38,11 @@ class LiteralQuantized(RowMixing):
     compressor: Compressor
     streams: Streams = field(default_factory=lambda: Streams(0))
 
+    @property
+    def same_to_all(self) -> bool:
+        """Whether a node sends all its neighbors the same: the messages of a subclass elsewhere may differ."""
+        return type(self).outgoing.__module__ == __name__
+
     def init(self, x: Tensor, view: View) -> Said:
         """Return a zero vector: nothing was sent yet."""
         return Said(x.new_zeros(x.shape))
