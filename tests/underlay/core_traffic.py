@@ -15,6 +15,7 @@ from netdfl.links.spec import LinksSpec
 from netdfl.underlay.rerouting import rerouted
 from netdfl.underlay.shared import SharedCore
 from netdfl.underlay.told import CoreDivision, ToldCore
+from netdfl.underlay.underlay import Underlay
 from tests.underlay.sites import MB, SITES, S, arrivals, fleet
 
 STREAMS = Streams(0)
@@ -37,8 +38,10 @@ class CoreTraffic:
         return rerouted(compile_events(self.entries, facts), underlay)
 
     @property
-    def _underlay(self) -> Any:
-        return fleet(self.site_of, None if self.reroute_s is None else round(self.reroute_s * S))
+    def _underlay(self) -> Underlay:
+        underlay = fleet(self.site_of, None if self.reroute_s is None else round(self.reroute_s * S))
+        underlay.check_reachable()  # a loaded scenario's routes are found before its nodes begin
+        return underlay
 
     def links(self) -> Links:
         """A node's copy of all links."""
