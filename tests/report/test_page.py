@@ -153,7 +153,9 @@ def test_any_graph_has_places_that_differ(tmp_path: Path, graph: dict[str, objec
     assert len(drawn["src"]) == len(graph["edges"])  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("nodes", "classes"), [(2, 2), (200, 10), (8, 100)])
+@pytest.mark.parametrize(
+    ("nodes", "classes"), [(2, 2), (50, 10), (8, 100), pytest.param(200, 10, marks=pytest.mark.soak)]
+)
 def test_small_and_large_fleets_make_a_page_of_a_sane_size(fabricate, nodes: int, classes: int) -> None:
     run = fabricate(nodes=nodes, rounds=3, dead=None, classes=classes)
     text = render(run)

@@ -22,6 +22,7 @@ SAMPLED = (
     "tests/machines/test_slurm.py",
     "tests/machines/test_studies.py",
     "tests/report/test_hostile_run.py",
+    "tests/report/test_page.py",
     "tests/running/test_own_mistakes.py",
     "tests/running/test_without_torch.py",
     "tests/scenario/test_hostile.py",
