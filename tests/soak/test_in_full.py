@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import re
-
-from tests.soak import machines
-from tests.soak.in_full import SAMPLED
+from tests.soak.in_full import BY_PYTEST, marked, sampled
+from tests.soak.machines import LONG
 from tests.soak.tally import ROOT
 
-BY_PYTEST = {"tests/diagnosis/test_healthy_in_processes.py": "docs/diagnosis.md"}
-"""A module that pytest itself repeats, and the page with its command."""
 
-
-def test_every_module_with_tests_for_the_soak_is_run_by_a_command_of_it() -> None:
-    files = ROOT.glob("tests/**/test_*.py")
-    marked = {file for file in files if re.search(r"mark\.soak|RAREL[Y]", file.read_text(encoding="utf-8"))}
-    run = {*SAMPLED, *BY_PYTEST, *(f"tests/machines/test_{module}.py" for module in machines.LONG)}
-    assert {str(file.relative_to(ROOT)) for file in marked} == run
+def test_a_module_is_run_in_full_by_its_first_mark_unless_another_command_has_it() -> None:
+    others = {*BY_PYTEST, *(f"tests/machines/test_{module}.py" for module in LONG)}
+    assert set(sampled()) | others == set(marked())
+    assert not set(sampled()) & others
+    assert {"tests/hostile/test_table.py", "tests/containers/test_suite_in_containers.py"} <= set(sampled())
 
 
 def test_a_module_that_pytest_repeats_has_its_command_on_a_page() -> None:
