@@ -6,6 +6,7 @@ every world is for `tests.soak.in_full`. Of containers and Slurm the tests in th
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from tests.machines import ray_cluster, separated, slurm_cluster
 from tests.machines.on_cluster import attacked
 from tests.machines.separated import Separated
 from tests.namespaces.udp_probe import missing as no_namespaces
+from tests.warm import warm_python
 
 ALL = "all at once"
 A_MEMBER = "a member"
@@ -69,10 +71,12 @@ def slurm() -> Iterator[slurm_cluster.Cluster]:
 
 @pytest.mark.parametrize(("world", "tls", "attack"), list(rows()))
 def test_who_comes_changes_nothing(
-    world: str, tls: bool, attack: str, tmp_path: Path, request: pytest.FixtureRequest
+    world: str, tls: bool, attack: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if reason := WORLDS[world]():
         pytest.skip(reason)
+    if world in ("namespaces", "machines"):  # what is started there begins with everything imported
+        monkeypatch.setattr(sys, "executable", warm_python())
     attacks = [] if attack == A_MEMBER else list(STRANGERS) if attack == ALL else [attack]
     out, fleet = tmp_path / "run", AT.get(attack, "gossip")
     if world in ("ray", "slurm"):
