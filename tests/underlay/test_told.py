@@ -163,6 +163,42 @@ def test_a_node_reports_a_flow_and_its_end_once_each_and_waits_for_the_answer() 
     assert next(iter(stage.flows.values())).rate == 8 * MBIT * PARTS, "the whole rate until another is told"
 
 
+def test_an_offer_that_moves_by_a_thousandth_is_not_reported_and_by_more_is() -> None:
+    told, network, stage = ways(8 * MBIT)
+    begin(network, stage)
+    assert told.news(0, 7) == {4: 20 * MBIT}
+    assert told.since_ns == 0, "when the message began"
+    told.take(0, {}, network, answers=True)
+    for rate, reported in ((20_020_000, {}), (20_020_001, {4: 20_020_001}), (0, {4: 0}), (1, {4: 1})):
+        network.change(stage.links[0], {"rate": Shape(rate)})
+        network.retimed(9)
+        assert told.news(0, 9) == reported
+        assert told.since_ns == (9 if reported else 0)
+        told.take(0, {}, network, answers=True)
+
+
+def test_of_a_way_whose_rate_is_taken_away_the_end_is_reported() -> None:
+    told, network, stage = ways(8 * MBIT)
+    begin(network, stage)
+    assert told.news(0) == {4: 20 * MBIT}
+    told.take(0, {4: MBIT}, network, answers=True)
+    told.links[0, 4].be_whole(None)
+    network.touch(told.links[0, 4])
+    network.retimed(0)
+    assert next(iter(stage.flows.values())).rate == 20 * MBIT * PARTS
+    assert told.news(0) == {4: -1}
+
+
+def test_a_way_that_gets_another_rate_keeps_what_it_was_told_while_a_message_goes() -> None:
+    told, network, stage = ways(8 * MBIT)
+    told.links[0, 4].be_whole(6 * MBIT * PARTS)
+    assert told.links[0, 4].capacity == 6 * MBIT * PARTS
+    begin(network, stage)
+    told.take(0, {4: MBIT}, network, answers=False)
+    told.links[0, 4].be_whole(3 * MBIT * PARTS)
+    assert told.links[0, 4].capacity == MBIT * PARTS
+
+
 def test_ways_without_a_rate_are_not_reported() -> None:
     told, network, stage = ways(None)
     begin(network, stage)

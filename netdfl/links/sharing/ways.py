@@ -45,7 +45,7 @@ class ToldWays:
         for (src, dst), link in self.links.items():
             if src == node:
                 before, offer = self._offers.get(dst, NO_FLOW), self._offer(link, since_ns)
-                if (offer < 0) != (before < 0) or abs(offer - before) * CLOSE > abs(before):
+                if abs(offer - before) * CLOSE > abs(before):
                     found[dst] = self._offers[dst] = offer
                     self.since_ns = max(self.since_ns, link.known.since_ns)
         self._unanswered = bool(found)
