@@ -171,7 +171,7 @@ def test_a_run_is_repeated_with_other_values(opened: Open, browser: Any, address
     page.locator("#list input[type=checkbox]").first.check()
     page.get_by_role("button", name="repeat with other values").click()
     page.locator("#find-key").fill("rounds")
-    rounds = page.get_by_role("textbox", name="rounds", exact=True)
+    rounds = page.locator("#key-rounds")
     rounds.fill("0")
     assert page.locator(".field:visible").count() < 10
     page.get_by_role("button", name="check the values").click()
