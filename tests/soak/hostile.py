@@ -84,10 +84,11 @@ class Attack:
             await self._start(ordered((), callers, target.known), AS_NOBODY if name == "strangers" else ())
             for name, callers in parties.items()
         ]
-        while not target.over.is_set():
+        over = asyncio.ensure_future(target.over.wait())
+        while not over.done():
             for pid, nbytes in memory(target.run).items():
                 self.peak[pid] = max(self.peak.get(pid, 0), nbytes)
-            await asyncio.wait([asyncio.ensure_future(target.over.wait())], timeout=1)
+            await asyncio.wait([over], timeout=1)
         for told in [await attacker.communicate(b"over\n") for attacker in attackers]:
             for name, heard in json.loads(told[0]).items():
                 self.heard.setdefault(name, Counter()).update(heard)
