@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from netdfl.core.errors import MachineError
+from netdfl.links.rules.rate import Rate
 from netdfl.packets.asked import asked_bps
-from netdfl.packets.engines import choose
+from netdfl.packets.engines import choose, packet_links
+from netdfl.packets.received import open_received
 from netdfl.scenario.build import build_links, compile_schedule
 from netdfl.scenario.load import load
+from netdfl.worlds.containers.compose import acts_on_packets
 
 BASE: dict[str, Any] = {"schema": "netdfl/1", "name": "u", "nodes": 4, "rounds": 2, "world": "namespaces"}
 BASE |= {"task": "consensus", "algorithm": "dpsgd", "topology": "full"}
@@ -62,6 +66,20 @@ def test_what_core_links_carry_both_ways_is_within_what_the_forwarder_does(mbit:
     else:
         with pytest.raises(MachineError, match=said):
             choose(scenario, spec, events)
+
+
+def test_the_forwarder_between_containers_has_core_links_and_the_same_bound(tmp_path: Path) -> None:
+    for mbit in (200, 201):
+        underlay = {"links": {"a--b": {"rate": f"{mbit}Mbit"}}}
+        scenario = load(BASE | {"underlay": underlay, "nodes": 2, "topology": "ring", "world": "containers"})
+        if mbit == 201:
+            with pytest.raises(MachineError, match="402 Mbit/s together, and the forwarder between containers"):
+                open_received(scenario, tmp_path / "socket")
+        else:
+            open_received(scenario, tmp_path / "socket").close()
+        assert acts_on_packets(scenario)
+        stages = packet_links(scenario, build_links(scenario), []).path(0, 1).stages
+        assert [stage.shape.rate_bps for stage in stages if isinstance(stage, Rate)] == [mbit * 1e6]
 
 
 def test_netem_has_no_core_links() -> None:

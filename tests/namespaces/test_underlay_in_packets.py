@@ -1,4 +1,4 @@
-"""Core links between namespaces: the queue that packets of two nodes share, and a way that is found anew."""
+"""Core links between namespaces: a way that is found anew. `test_shared_packets.py` has the queue that nodes share."""
 
 from __future__ import annotations
 
@@ -11,23 +11,6 @@ MS = 10**6
 SITES = {
     "links": {"a--b": {"latency": "5ms", "rate": "10Mbit"}, "b--c": {"latency": "5ms"}, "a--c": {"latency": "40ms"}}
 }
-
-
-def test_packets_of_two_nodes_queue_before_the_core_link_that_they_share(tmp_path: Path) -> None:
-    """100 packets of 1500 bytes at 10 Mbit/s take 120 ms, whoever sent them."""
-    with network(tmp_path, {}, nodes=4, underlay=SITES | {"place": {"0..1": "a", "2": "c", "3": "b"}}) as made:
-        probes = [Probe(made, 0, 2), Probe(made, 1, 3)]
-        for _ in range(50):
-            for probe in probes:
-                probe.send(1500)
-        for probe in probes:
-            probe.take(0.4)
-            probe.close()
-        counts = made.end()
-    arrived = sorted(at for probe in probes for _, at in probe.came.values())
-    assert len(arrived) == counts["packets"]["delivered"] == 100
-    assert arrived[-1] - min(at for probe in probes for at, _ in probe.came.values()) >= 120 * MS + 5 * MS
-    assert min(at - sent for sent, at in probes[0].came.values()) >= 10 * MS
 
 
 def test_packets_go_another_way_once_routes_are_found_anew(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ TRAFFIC: dict[str, tuple[Traffic, float]] = {
         ),
         0.15,
     ),
-    "16 nodes on 4 sites": (
+    "traffic of 16 nodes on 4 sites": (
         Traffic(
             [(0, n, (n + 4) % 16, 1_600_000) for n in range(16)] + [(0, n, n ^ 1, 2_500_000) for n in range(0, 16, 2)],
             {"default": RTT | {"uplink": access(8), "downlink": access(8)}},
@@ -127,7 +127,7 @@ FLEETS: dict[str, dict[str, Any]] = {
 
 
 def fleet(name: str, world: dict[str, Any]) -> dict[str, Any]:
-    """One whole run: its rounds' median, its accuracy, its bottleneck. Raises AssertionError where it broke off."""
+    """One whole run: its rounds' median, accuracy, bottleneck, and computation. AssertionError where it broke off."""
     with tempfile.TemporaryDirectory() as folder:
         scenario = netdfl.load(FLEETS[name] | {"world": world})
         result = netdfl.run(scenario, out=Path(folder) / "run", page=False).result
@@ -135,7 +135,8 @@ def fleet(name: str, world: dict[str, Any]) -> dict[str, Any]:
     rounds = [each for each in result["time"]["rounds"]["median_s"] if each is not None]
     narrow = result["time"].get("bottleneck") or {}
     accuracy = result["test_accuracy"]["average_model"]["last"]
-    return {"round_s": median(rounds), "accuracy": accuracy, "bottleneck": narrow.get("link")}
+    compute_s = result["time"]["compute_s"] / len(rounds)
+    return {"round_s": median(rounds), "accuracy": accuracy, "bottleneck": narrow.get("link"), "compute_s": compute_s}
 
 
 class Kept:
@@ -207,7 +208,8 @@ def _fleets(kept: Kept) -> Iterator[tuple[str, bool]]:
     for name in FLEETS:
         if not (found := kept.of(name)):
             continue
-        model = fleet(name, {"kind": "simulated", "loss_layer": "packet", "compute": "1ms"})
+        compute = f"{round(1000 * median(row['compute_s'] for row in found))}ms"
+        model = fleet(name, {"kind": "simulated", "loss_layer": "packet", "compute": compute})
         round_s = median(row["round_s"] for row in found)
         off = model["round_s"] / round_s - 1
         accuracies, narrow = {row["accuracy"] for row in found}, {str(row["bottleneck"]) for row in found}
