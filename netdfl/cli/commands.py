@@ -52,6 +52,7 @@ COMMANDS: Mapping[str, Commands] = {
     },
     "Data and calibration": {
         "calibrate": data.calibrate,
+        "fit": data.fit,
     },
 }
 #: Commands whose work counts, whether somebody reads their output to its end or not.

@@ -1,13 +1,19 @@
-"""The commands for data and calibration: `data get`, `data convert`, `calibrate`."""
+"""The commands for data and calibration: `data get`, `data convert`, `calibrate`, `fit`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from netdfl.cli.options import RunPath, say_notes
+from netdfl.core.clock import NS_PER_S
+from netdfl.core.errors import InputError
+from netdfl.core.units import parse_time_ns
 
 
 def data_get(
@@ -104,3 +110,48 @@ def calibrate(
     if page is not None:
         put(comparison, page)
     print(f"the table is {out}")
+
+
+class RateOf(StrEnum):
+    """The owner of a fitted rate: a node's uplink, or each link."""
+
+    UPLINK = "uplink"
+    LINK = "link"
+
+
+def fit(
+    run: RunPath,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the twin's scenario there.")] = None,
+    latency: Annotated[
+        str, typer.Option("--latency", metavar="TIME", help="Taken where messages of one size don't tell it.")
+    ] = "0ms",
+    rate_of: Annotated[
+        RateOf | None, typer.Option("--rate-of", metavar="WHAT", help="uplink or link; by default what fits better.")
+    ] = None,
+) -> None:
+    """Fit latencies, rates and compute times to a run's record, each with an interval of 95 %.
+
+    The twin is the run's scenario with these figures, for the simulated world: change it, and see what would be.
+
+    Examples:
+        netdfl fit runs/quickstart/latest
+        netdfl fit runs/quickstart/latest --out twin.yaml --latency 20ms
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from netdfl.study.twin.twin import make_twin, write_twin
+
+    try:
+        given_s = parse_time_ns(latency) / NS_PER_S
+    except ValueError as exc:
+        raise InputError(f"--latency: {exc}") from exc
+    twin = make_twin(run, given_s, None if rate_of is None else rate_of.value)
+    table = Table("figure", "fitted", "interval of 95 %", title=f"{twin.fit.messages:,} messages", title_justify="left")
+    for row in twin.rows():
+        table.add_row(*row)
+    Console().print(table)
+    say_notes(twin.notes)
+    if out is not None:
+        write_twin(twin, out)
+        print(f"{out}: the twin; netdfl run {out}")

@@ -1,0 +1,1 @@
+"""A measured twin: a fleet's own record gives the latencies, rates and compute times of a simulated one."""

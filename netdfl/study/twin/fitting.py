@@ -1,0 +1,215 @@
+"""The fit of a latency, a rate and a compute time to samples, each with an interval.
+
+A delay is fitted as latency + 8 bytes / rate by least absolute deviations, which a few late messages do not move. The
+intervals are of the bootstrap: whole rounds are drawn again and again, and each draw is fitted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netdfl.core.rng import Streams
+from netdfl.study.twin.samples import LEAST, Floats, RecordedTimes
+
+Shared: TypeAlias = Literal["uplink", "link"]
+BITS = 8
+DRAWS, SHARE, NORMAL = 200, 0.95, 1.96
+APART = 4.0
+"""A node differs whose figure is this many deviations from the fleet's: rarely by chance among hundreds of nodes."""
+SPREAD = 1.3
+"""Sizes that differ by less than this factor do not tell a latency from a rate."""
+RESOLUTION = 1e-6
+"""The least relative half-width of an interval, for a record without any noise."""
+UNSURE_S = 1e-9
+TINY = 1e-12
+STEPS = 30
+CLEARLY, ALIKE = 0.8, 0.005
+"""A reading of the bytes fits better whose deviations, with this share of a mean delay, are less than this part of the
+other one's."""
+
+
+class FittedValue(NamedTuple):
+    """A fitted value with the ends of its interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation that fits the interval of a normal distribution."""
+        return (self.high - self.low) / (2 * NORMAL)
+
+    def holds(self, value: float) -> bool:
+        """Return whether the interval holds a value."""
+        return self.low <= value <= self.high
+
+
+class FittedLink(NamedTuple):
+    """A latency in seconds and a rate in bit/s (None: too fast to be seen) of a link, or of all."""
+
+    latency_s: FittedValue
+    rate_bps: FittedValue | None
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The figures of a fleet's network and of its nodes.
+
+    `by_node` are those of the messages that a node sent, where they differ, and `whole` those of all other messages.
+    `error_s` is the median deviation of a delay from the fit. `told_apart` says whether messages differ enough in
+    size to tell latency from rate; else the latency is the one given. `clearly`: one reading of the bytes fits better.
+    """
+
+    shared: Shared
+    whole: FittedLink
+    by_node: dict[int, FittedLink]
+    compute_s: FittedValue
+    jitter_s: float
+    slow: dict[int, float]
+    error_s: float
+    messages: int
+    told_apart: bool
+    clearly: bool
+
+
+def fit(samples: RecordedTimes, latency_s: float = 0.0, reading: Shared | None = None, seed: int = 0) -> Fit:
+    """Fit the samples of a run.
+
+    `latency_s` is taken where messages of one size alone don't tell it. `reading` says what has the rate; without it
+    the reading that fits better is taken, and the uplink where both fit.
+    """
+    rng = Streams(seed).rng("fit")
+    found, clearly = _reading(samples)
+    shared = reading or found
+    nbytes = samples.shared if shared == "uplink" else samples.own
+    told_apart = _vary(nbytes)
+    fixed = None if told_apart else latency_s
+    whole = _line(samples, nbytes, np.ones(len(nbytes), dtype=bool), fixed, rng)
+    by_node = dict(_of_nodes(samples, nbytes, whole, fixed, rng))
+    alike = ~np.isin(samples.src, list(by_node))
+    if by_node and alike.sum() >= LEAST:
+        whole = _line(samples, nbytes, alike, fixed, rng)
+        by_node = dict(_of_nodes(samples, nbytes, whole, fixed, rng))
+    compute, jitter, slow = _compute(samples, rng)
+    error = float(np.median(np.abs(samples.delay - _expected(whole, samples, nbytes))))
+    clearly = clearly or reading is not None
+    return Fit(shared, whole, by_node, compute, jitter, slow, error, len(nbytes), told_apart, clearly)
+
+
+def _vary(nbytes: Floats) -> bool:
+    """Return whether sizes differ enough to tell a latency from a rate."""
+    return bool(nbytes.max() > SPREAD * nbytes.min())
+
+
+def _expected(line: FittedLink, samples: RecordedTimes, nbytes: Floats) -> Floats:
+    through = 0.0 if line.rate_bps is None else BITS * nbytes / line.rate_bps.value
+    found: Floats = line.latency_s.value * samples.latent + through
+    return found
+
+
+def _reading(samples: RecordedTimes) -> tuple[Shared, bool]:
+    """Return which reading of the bytes leaves the lesser deviations, and whether it is clearly less."""
+    left = {}
+    for name, nbytes in (("link", samples.own), ("uplink", samples.shared)):
+        latency, slope = _least_deviations(samples, nbytes, np.ones((1, len(nbytes))), None)
+        deviations = np.abs(samples.delay - latency[0] * samples.latent - slope[0] * nbytes)
+        left[name] = float(deviations.mean() + ALIKE * samples.delay.mean())
+    if left["link"] < CLEARLY * left["uplink"]:
+        return "link", True
+    return "uplink", left["uplink"] < CLEARLY * left["link"]
+
+
+def _line(
+    samples: RecordedTimes, nbytes: Floats, mine: NDArray[np.bool_], fixed: float | None, rng: np.random.Generator
+) -> FittedLink:
+    of = samples.messages(mine)
+    latency, slope = _least_deviations(of, nbytes[mine], _times(of.round, rng), fixed)
+    when = _interval(latency)
+    if slope[0] <= 0 or np.quantile(slope[1:], (1 - SHARE) / 2) <= 0:
+        return FittedLink(when, None)
+    return FittedLink(when, _interval(BITS / np.maximum(slope, TINY)))
+
+
+def _least_deviations(
+    samples: RecordedTimes, nbytes: Floats, times: Floats, fixed: float | None
+) -> tuple[Floats, Floats]:
+    """Return latencies and seconds a byte (none below 0) with the least absolute deviations, by weights in turn.
+
+    `times` says how often each sample counts, in a row for each fit.
+    """
+    y, latent, scale = samples.delay, samples.latent, float(nbytes.max()) or 1.0
+    at, weights = nbytes / scale, times.copy()
+    latency, slope = np.full(len(times), fixed or 0.0), np.zeros(len(times))
+    for _ in range(STEPS):
+        ll, lx, xx = weights @ latent**2, weights @ (latent * at), weights @ at**2
+        ly, xy = weights @ (latent * y), weights @ (at * y)
+        if fixed is None:
+            varies = ll * xx - lx**2
+            told = varies > TINY * ll * xx
+            latency = np.where(told, (ly * xx - xy * lx) / np.where(told, varies, 1.0), 0.0).clip(min=0.0)
+        slope = (xy - latency * lx) / np.maximum(xx, TINY)
+        if fixed is None:  # without a positive slope, all is latency
+            latency = np.where(slope > 0, latency, ly / np.maximum(ll, TINY))
+        slope = slope.clip(min=0.0)
+        weights = times / np.maximum(np.abs(y - latency[:, None] * latent - slope[:, None] * at), UNSURE_S)
+    return latency, slope / scale
+
+
+def _times(rounds: NDArray[np.int64], rng: np.random.Generator) -> Floats:
+    """Return how often each sample counts, once as they are, then for each draw of as many rounds as there are."""
+    names, places = np.unique(rounds, return_inverse=True)
+    drawn = rng.multinomial(len(names), np.full(len(names), 1 / len(names)), size=DRAWS)
+    return np.concatenate([np.ones((1, len(rounds))), drawn[:, places].astype(float)])
+
+
+def _interval(found: Floats) -> FittedValue:
+    """Return the first value with the interval of the others."""
+    value, room = float(found[0]), RESOLUTION * abs(float(found[0])) + UNSURE_S
+    low, high = np.quantile(found[1:], [(1 - SHARE) / 2, (1 + SHARE) / 2])
+    return FittedValue(value, min(float(low), value) - room, max(float(high), value) + room)
+
+
+def _of_nodes(
+    samples: RecordedTimes, nbytes: Floats, whole: FittedLink, fixed: float | None, rng: np.random.Generator
+) -> Iterator[tuple[int, FittedLink]]:
+    """Yield the lines of nodes that differ from the whole fleet's by far more than both are unsure."""
+    for node in np.unique(samples.src).tolist():
+        mine = samples.src == node
+        if mine.sum() < LEAST:
+            continue
+        enough = fixed is not None or _vary(nbytes[mine])
+        line = _line(samples, nbytes, mine, fixed if enough else whole.latency_s.value, rng)
+        if _apart(line, whole):
+            yield node, line
+
+
+def _apart(line: FittedLink, whole: FittedLink) -> bool:
+    if (line.rate_bps is None) != (whole.rate_bps is None):
+        return True
+    pairs = [(line.latency_s, whole.latency_s)]
+    if line.rate_bps is not None and whole.rate_bps is not None:
+        pairs.append((line.rate_bps, whole.rate_bps))
+    return any(abs(a.value - b.value) > APART * math.hypot(a.deviation, b.deviation) for a, b in pairs)
+
+
+SLOW = 1.5
+"""A node counts as slow whose median time is this multiple of the fleet's, or more."""
+
+
+def _compute(samples: RecordedTimes, rng: np.random.Generator) -> tuple[FittedValue, float, dict[int, float]]:
+    """Return the mean time of a round's work, its deviation, and slow nodes with their factors."""
+    usual = float(np.median(samples.busy))
+    nodes = np.unique(samples.busy_node).tolist()
+    medians = {node: float(np.median(samples.busy[samples.busy_node == node])) for node in nodes}
+    slow = {node: time / usual for node, time in sorted(medians.items()) if usual > 0 and time >= SLOW * usual}
+    rest = ~np.isin(samples.busy_node, list(slow))
+    times = _times(samples.busy_round[rest], rng)
+    means = times @ samples.busy[rest] / times.sum(axis=1)
+    return _interval(means), float(samples.busy[rest].std()), slow

@@ -1,0 +1,141 @@
+"""The twin of a fleet: its scenario, with the fitted network and compute times, for the simulated world."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from netdfl.core.errors import InputError
+from netdfl.record.run import open_run
+from netdfl.scenario.load import load
+from netdfl.scenario.loading.resolved import plain_to_yaml, to_plain
+from netdfl.study.twin.fitting import Fit, FittedLink, FittedValue, Shared, fit
+from netdfl.study.twin.samples import read_samples
+
+Document = dict[str, Any]
+_OF_NETWORK = ("underlay", "links_from")
+JITTER = 0.01
+"""A deviation of compute times below this share of their mean is left out."""
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A fit with the scenario that has its figures, and words on what was left out."""
+
+    fit: Fit
+    document: Document
+    notes: Sequence[str]
+
+    def text(self) -> str:
+        """Return the scenario as a YAML file."""
+        return plain_to_yaml(self.document)
+
+    def rows(self) -> list[tuple[str, str, str]]:
+        """Return a row for each figure: what it is, its value, its interval."""
+        found, whole = self.fit, self.fit.whole
+        rows = list(_rows_of("all nodes", whole, found.shared))
+        for node, line in sorted(found.by_node.items()):
+            rows += _rows_of(f"node {node}", line, found.shared)
+        return [*rows, ("compute, a round", _seconds(found.compute_s.value), _span(found.compute_s, _seconds))]
+
+
+def make_twin(path: Path | str, latency_s: float = 0.0, reading: Shared | None = None) -> Twin:
+    """Fit the run at `path` and return its twin. Raises InputError where its record has too little."""
+    run = open_run(path)
+    found = fit(read_samples(run), latency_s, reading)
+    document = to_plain(load(run.path / "scenario.yaml"))
+    return Twin(found, twin_document(document, found), list(_notes(document, found, latency_s)))
+
+
+def pace(twin: Twin, factor: float = 1.0, end: int = 0) -> Document:
+    """Return the twin's scenario with all rates multiplied by `factor`.
+
+    With `end` 1 all figures are at the fast ends of their intervals, with -1 at the slow ones.
+    """
+    return twin_document(twin.document, twin.fit, factor, end)
+
+
+def twin_document(document: Document, found: Fit, factor: float = 1.0, end: int = 0) -> Document:
+    """Return a scenario with the fitted links and compute times in place of its own."""
+    made = {key: value for key, value in document.items() if key not in _OF_NETWORK}
+    links = {"default": _entry(found.whole, found, factor, end)}
+    for node, line in sorted(found.by_node.items()):
+        entry = _entry(line, found, factor, end)
+        rate = entry.pop("uplink", None)
+        if rate is not None:
+            links[str(node)] = {"uplink": rate}
+        links[f"{node}->*"] = entry
+    world: Document = {"kind": "simulated", "compute": _compute(found, end)}
+    if found.slow:
+        middle = sorted(found.slow.values())[len(found.slow) // 2]
+        world["stragglers"] = {"factor": round(middle, 3), "nodes": sorted(found.slow)}
+    name = str(document["name"])
+    return made | {"name": name if name.endswith("-twin") else f"{name}-twin", "world": world, "links": links}
+
+
+def _at(of: FittedValue, end: int) -> float:
+    return (of.value, of.high, of.low)[end]
+
+
+def _entry(line: FittedLink, found: Fit, factor: float, end: int) -> Document:
+    entry: Document = {"latency": f"{max(0, round(_at(line.latency_s, -end) * 1e9))}ns"}
+    if line.rate_bps is not None:
+        rate = round(_at(line.rate_bps, end) * factor)
+        entry["uplink" if found.shared == "uplink" else "rate"] = f"{rate}bit"
+    return entry
+
+
+def _compute(found: Fit, end: int) -> Document:
+    mean, jitter = round(_at(found.compute_s, -end) * 1e9), round(found.jitter_s * 1e9)
+    if mean <= 0 or jitter < JITTER * mean:
+        return {"kind": "constant", "time": f"{max(0, mean)}ns"}
+    return {"kind": "lognormal", "mean": f"{mean}ns", "jitter": f"{jitter}ns"}
+
+
+def _notes(document: Document, found: Fit, latency_s: float) -> Sequence[str]:
+    notes = []
+    if not found.told_apart:
+        notes.append(
+            "all messages are about as large, which does not tell the latency from the rate; "
+            f"{_seconds(latency_s)} is taken, --latency gives another one"
+        )
+    if not found.clearly:
+        notes.append(
+            "the messages do not tell an uplink that all of a node's messages share from links with rates of "
+            "their own; the uplink is taken, --rate-of link takes the other"
+        )
+    if document.get("events"):
+        notes.append("the events of the scenario act in the twin, too; what they did is also in the fit")
+    slow = ", ".join(f"node {node} {factor:.2g} times" for node, factor in found.slow.items())
+    return [*notes, f"slow: {slow} the median"] if slow else notes
+
+
+def _rows_of(who: str, line: FittedLink, shared: str) -> Sequence[tuple[str, str, str]]:
+    rate = line.rate_bps
+    what = "uplink" if shared == "uplink" else "rate of a link"
+    fast = ("too fast to be seen", "")
+    return [
+        (f"latency, {who}", _seconds(line.latency_s.value), _span(line.latency_s, _seconds)),
+        (f"{what}, {who}", *(fast if rate is None else (_rate(rate.value), _span(rate, _rate)))),
+    ]
+
+
+def _seconds(value: float) -> str:
+    return f"{value * 1e3:.4g} ms"
+
+
+def _rate(value: float) -> str:
+    return f"{value / 1e6:.4g} Mbit/s"
+
+
+def _span(of: FittedValue, words: Any) -> str:
+    return f"{words(of.low)} to {words(of.high)}"
+
+
+def write_twin(twin: Twin, out: Path) -> None:
+    """Write the twin's scenario. Raises InputError for a file that is there already."""
+    if out.exists():
+        raise InputError(f"{out} is there already; name another file")
+    out.write_text(twin.text(), encoding="utf-8")
