@@ -52,11 +52,15 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """The order to expect messages of a returned node again; `epoch` is the number of its new life."""
+    """The order to expect messages of a returned node again; `epoch` is the number of its new life.
+
+    Of rounds before `first` nothing comes, because the node joins late.
+    """
 
     node: NodeId
     address: str
     epoch: int
+    first: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from netdfl.core.types import Edge, Kind, LogicalId, MessageId, NodeId, StepId
 from netdfl.diagnosis.account import Account, WaitAccount
 from netdfl.diagnosis.outages import BY_LINKS, Outages
 from netdfl.diagnosis.snapshot import (
+    AWAY,
     LOST_BY_RESTART,
     MOST_RESENDS,
     TAKEN_FOR_GONE,
@@ -48,6 +49,7 @@ class DownNode:
         back_ns: when the scenario lets it return; None: never.
         keeps: whether it returns with the state of its last round's end, and repeats `round`.
         hoped: whether its return is uncertain.
+        joins_in: the round in which it joins, as the scenario says.
     """
 
     state: State
@@ -56,6 +58,7 @@ class DownNode:
     back_ns: int | None = None
     keeps: bool = False
     hoped: bool = False
+    joins_in: int | None = None
 
 
 def assemble(
@@ -104,7 +107,8 @@ class _Fleet:
             since_ns=own.since_ns,
             back_ns=own.back_ns,
             hoped=own.hoped,
-            keeps=own.keeps or own.hoped or own.state is not State.CRASHED,
+            keeps=own.keeps or own.hoped or own.state not in AWAY,
+            joins_in=own.joins_in,
             stack=account.stack if account is not None else "",
         )
 
@@ -117,6 +121,7 @@ class _Fleet:
             finished=account.round if account.state is State.FINISHED else account.round - 1,
             since_ns=account.since_ns,
             returned=account.epoch > 0,
+            joined=account.epoch == 1 and account.node in self.schedule.joins,
             ends_ns=self.schedule.ends_ns(account.node, self.at_ns),
             step=account.step,
             steps=account.steps,
@@ -183,7 +188,7 @@ class _Fleet:
         if wait.what is not WaitKind.MESSAGE or wait.cumulative:
             return AwaitedMessage()
         down, life = self.down.get(edge[0]), self.accounts[edge[0]].epoch
-        life += down is not None and down.state is State.CRASHED
+        life += down is not None and down.state in AWAY
         attempts = range(MOST_RESENDS + 1)
         copies = (Transit(*edge, Kind.DATA, *slot, attempt, 0, incarnation=life) for attempt in attempts)
         return AwaitedMessage(in_vain=all(map(self.schedule.will_lose, copies)))
@@ -284,7 +289,7 @@ class _Fleet:
     def is_shut(self, edge: Edge) -> bool:
         """Return whether messages sent now can't arrive: the receiver has crashed, or the link is down for good."""
         outage, down = self.schedule.edge(edge, self.at_ns), self.down.get(edge[1])
-        is_crashed = down is not None and down.state is State.CRASHED
+        is_crashed = down is not None and down.state in AWAY
         return is_crashed or (not outage.up and outage.heals_ns is None)
 
     def forgotten(self, edge: Edge, id: LogicalId) -> AwaitedMessage | None:
@@ -306,7 +311,7 @@ class _Fleet:
     def lives(self, node: NodeId) -> bool:
         """Return whether `node` is alive or will restart."""
         down = self.down.get(node)
-        return down is None or down.state is not State.CRASHED or down.back_ns is not None
+        return down is None or down.state not in AWAY or down.back_ns is not None
 
     def is_down_for_good(self, node: NodeId) -> bool:
         """Return whether `node` is down and never returns, so that it sends nothing more."""

@@ -16,7 +16,7 @@ from netdfl.diagnosis.ending import is_idle
 from netdfl.diagnosis.finding import Cause, Finding
 from netdfl.diagnosis.remedies import CHANGES, Allows, advise
 from netdfl.diagnosis.slow import find_slow
-from netdfl.diagnosis.snapshot import Snapshot, State
+from netdfl.diagnosis.snapshot import AWAY, Snapshot, State
 from netdfl.diagnosis.trying import Trials
 from netdfl.diagnosis.why import Grounds
 
@@ -81,7 +81,7 @@ def find_livelock(before: Snapshot, now: Snapshot) -> Finding | None:
     A node may be about to finish if it worked all the time, if it has just returned, or if it made steps of its round
     and at that pace needs at most `LONGEST_ROUND_NS` for the others. A node that is down for good is not.
     """
-    ended = (State.FINISHED, State.CRASHED)
+    ended = (State.FINISHED, *AWAY)
     alive = [n for n, own in now.nodes.items() if own.state not in ended and not own.is_down_for_good]
     if not alive or any(now.nodes[n].finished != before.nodes[n].finished for n in now.nodes):
         return None
@@ -110,7 +110,7 @@ def find_livelock(before: Snapshot, now: Snapshot) -> Finding | None:
 def _unmoved(before: Snapshot, now: Snapshot, node: NodeId) -> bool:
     """Return whether a node stayed busy or down, without waiting for messages, since the snapshot `before`."""
     own, then = now.nodes[node], before.nodes[node]
-    return (own.wait is None and own.since_ns <= before.at_ns) or then.state is State.CRASHED
+    return (own.wait is None and own.since_ns <= before.at_ns) or then.state in AWAY
 
 
 def _will_end(before: Snapshot, now: Snapshot, node: NodeId) -> bool:

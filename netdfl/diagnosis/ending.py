@@ -13,7 +13,7 @@ from netdfl.core.types import NodeId
 from netdfl.diagnosis import words
 from netdfl.diagnosis.finding import Cause, Finding
 from netdfl.diagnosis.reduce import Supply, supplies
-from netdfl.diagnosis.snapshot import AwaitedFate, NodeNow, Snapshot, State, WaitKind
+from netdfl.diagnosis.snapshot import AWAY, AwaitedFate, NodeNow, Snapshot, State, WaitKind
 from netdfl.diagnosis.watch import Pace
 from netdfl.record.status import FleetStatus, Phase
 
@@ -28,10 +28,10 @@ MOST_BY_ITSELF_NS = 60 * NS_PER_S
 def is_over(findings: Collection[Finding], snapshot: Snapshot, running: Collection[NodeId]) -> bool:
     """Return whether no running node can continue: each is blocked permanently, or has nothing left to do.
 
-    A livelock counts too. A run is not over while a crashed node is due to return, nor without any running node, for
+    A livelock counts too. A run is not over while a node is due to return or to join, nor without any running node, for
     one may be about to return.
     """
-    if any(now.state is State.CRASHED and now.back_ns is not None for now in snapshot.nodes.values()):
+    if any(now.state in AWAY and now.back_ns is not None for now in snapshot.nodes.values()):
         return False
     if any(finding.cause is Cause.LIVELOCK for finding in findings):
         return True

@@ -55,13 +55,15 @@ class Outages:
     ) -> None:
         """Take the compiled `events`; `base` returns the link of an edge before any event.
 
-        `core_links` are the names of core links that events cut, by the entry of the scenario's events.
+        `core_links` are the names of core links that events cut, by the entry of the scenario's events. `joins` are
+        the nodes that join late.
         """
         self._on_links = [e for e in events if e.acts_on_links]
         self._by_clock = [(e.at_ns, e) for e in self._on_links if e.at_ns is not None]
         self._drops = [e for e in events if e.action == "drop"]
         self._base = base
         self.core_links = {event.source: event.core for event in events if event.core and event.blocks}
+        self.joins = frozenset(node for event in events if event.action == "join" for node in event.nodes)
         self._crashes: dict[NodeId, list[int]] = {}
         for at_ns, nodes in sorted((e.at_ns, e.nodes) for e in events if e.at_ns is not None and e.action == "crash"):
             for node in nodes:

@@ -44,6 +44,7 @@ CAUSES: Mapping[ReasonKind, Cause] = {
 }
 _OUTAGE = ("down", "reset")
 _STATES = {
+    State.ABSENT: ReasonKind.ABSENT,
     State.CRASHED: ReasonKind.CRASHED,
     State.PAUSED: ReasonKind.PAUSED,
     State.STANDING: ReasonKind.STANDING,
@@ -163,6 +164,8 @@ def _reason(snapshot: Snapshot, pair: Edge) -> Reason:
         core="" if event is None else snapshot.core_links.get(event, ""),
         until_ns=giver.back_ns if why in IS_DOWN else edge.heals_ns if why is ReasonKind.CUT else None,
         hoped=giver.hoped,
+        joins_in=giver.joins_in,
+        joined=giver.joined,
         source_round=giver.round,
         since_ns=giver.since_ns,
     )

@@ -12,7 +12,17 @@ from collections.abc import Collection, Mapping
 from enum import Enum
 
 from netdfl.core.types import NodeId
-from netdfl.diagnosis.snapshot import DOWN, AwaitedFate, AwaitedMessage, NodeNow, Snapshot, State, WaitKind, WaitNow
+from netdfl.diagnosis.snapshot import (
+    AWAY,
+    DOWN,
+    AwaitedFate,
+    AwaitedMessage,
+    NodeNow,
+    Snapshot,
+    State,
+    WaitKind,
+    WaitNow,
+)
 
 
 class Supply(Enum):
@@ -73,7 +83,7 @@ def surely_gone(snapshot: Snapshot, waiter: NodeId, wait: WaitNow) -> frozenset[
         return wait.gone
     if snapshot.detector == "oracle":
         return wait.gone | ending
-    silent = {n for n in wait.awaited if snapshot.nodes[n].state in (State.CRASHED, State.PAUSED)}
+    silent = {n for n in wait.awaited if snapshot.nodes[n].state in (*AWAY, State.PAUSED)}
     cut = {n for n in wait.awaited if not snapshot.edge(n, waiter).up}
     return wait.gone | ending | silent | cut
 

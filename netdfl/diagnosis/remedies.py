@@ -21,6 +21,7 @@ from netdfl.diagnosis.finding import DEADLINE, Cause, Finding
 from netdfl.diagnosis.reasons import awaited_of, cause_of, path_of, wait_of
 from netdfl.diagnosis.reduce import Supply, supply
 from netdfl.diagnosis.snapshot import (
+    AWAY,
     DOWN,
     MOST_RESENDS,
     SILENT,
@@ -111,7 +112,7 @@ def _given_up(snapshot: Snapshot, pair: Edge) -> int:
     return snapshot.at_ns if awaited.fate in (AwaitedFate.LOST, AwaitedFate.NEVER, AwaitedFate.MISSED) else NEVER_NS
 
 
-_MUTE = frozenset({State.CRASHED, State.PAUSED, *SILENT})
+_MUTE = frozenset({*AWAY, State.PAUSED, *SILENT})
 CHANGES: Mapping[str, SettingEffect] = {
     RESEND: SettingEffect(supply=_sent_again),
     ANSWERED: SettingEffect(supply=_acknowledged),
@@ -222,7 +223,7 @@ def _is_mutual(snapshot: Snapshot, pairs: Sequence[Edge]) -> bool:
 
 def _has_crashed(snapshot: Snapshot) -> bool:
     """Return whether any node is down, or was."""
-    return any(now.returned or now.state is State.CRASHED for now in snapshot.nodes.values())
+    return any(now.returned or now.state in AWAY for now in snapshot.nodes.values())
 
 
 def _is_sound(snapshot: Snapshot) -> bool:

@@ -93,10 +93,8 @@ def _for_now(grounds: Grounds) -> str:
             at_work = f"has been at work in round {first.source_round} for {_lasting(grounds, first.since_ns)}"
             return f"node {culprit} {at_work}; {who} for it"
         case ReasonKind.FETCHING:
-            fetching = (
-                f"has been asking for a model in place of the one that it lost for {_lasting(grounds, first.since_ns)}"
-            )
-            return f"node {culprit} {fetching}; {who} for it"
+            model = "a model to begin with" if first.joined else "a model in place of the one that it lost"
+            return f"node {culprit} has been asking for {model} for {_lasting(grounds, first.since_ns)}; {who} for it"
         case ReasonKind.SILENT:
             silent = f"has not answered for {_lasting(grounds, first.since_ns)}"
             return f"the event loop of node {culprit} {silent}; {who} for it"
@@ -140,6 +138,8 @@ def _what_of(grounds: Grounds, group: Sequence[Reason]) -> str:
         return _lost(group)
     if why in IS_DOWN:
         return _down(group)
+    if why is ReasonKind.RETURNED_PAST and all(each.joined for each in group):
+        return f"which joined late and {'are' if many else 'is'} past that round"
     if why is ReasonKind.RETURNED_PAST:
         return f"which crashed and, since {'their return, are' if many else 'its return, is'} past that round"
     if why is ReasonKind.CUT:
@@ -168,6 +168,8 @@ def _never(group: Sequence[Reason], *, many: bool) -> str:
 
 def _down(group: Sequence[Reason]) -> str:
     why, ends, many = group[0].why, [each.until_ns for each in group], len(_sources(group)) > 1
+    if why is ReasonKind.ABSENT:
+        return f"which {words.joins(ends, [each.joins_in for each in group], many=many)}"
     if why is ReasonKind.CRASHED:
         hoped = group[0].hoped
         return f"which {'died' if hoped else 'crashed'} and {words.back(ends, many=many, hoped=hoped)}"

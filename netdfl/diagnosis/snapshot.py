@@ -21,6 +21,7 @@ class State(StrEnum):
     `SENDING`: its send waits for room in a full mailbox. `BLOCKED`: its event loop does not answer. `STOPPED`: its
     event loop has not answered for so long that the run waits for it no more. `STANDING`: it does nothing, waits for
     nothing, and nothing can wake it. `FETCHING`: it returned without its state, and asks its neighbors for a model.
+    `ABSENT`: it has yet to join.
     """
 
     RUNNING = "running"
@@ -33,9 +34,12 @@ class State(StrEnum):
     STOPPED = "stopped"
     STANDING = "standing"
     FETCHING = "fetching"
+    ABSENT = "absent"
 
 
-DOWN = frozenset({State.CRASHED, State.PAUSED, State.STOPPED, State.STANDING})
+AWAY = frozenset({State.CRASHED, State.ABSENT})
+"""States in which a node has no process."""
+DOWN = frozenset({*AWAY, State.PAUSED, State.STOPPED, State.STANDING})
 """States in which a node sends nothing, whatever others do."""
 SILENT = frozenset({State.BLOCKED, State.STOPPED})
 """States of an event loop that does not answer."""
@@ -171,8 +175,10 @@ class NodeNow:
         wait: its wait, or None.
         back_ns: when the scenario lets a crashed or paused node return; None: never.
         hoped: whether its return, at `back_ns` at the latest, is uncertain, because it died with its machine.
+        joins_in: the round in which it joins; None: at `back_ns`, or it has joined.
         keeps: whether it returns with its state, so that it repeats its round.
         returned: whether it was down once.
+        joined: whether it was absent once, and not down since.
         ends_ns: when the scenario will crash it, by the clock.
         step: its step of the round.
         steps: number of steps of the round.
@@ -188,8 +194,10 @@ class NodeNow:
     wait: WaitNow | None = None
     back_ns: int | None = None
     hoped: bool = False
+    joins_in: int | None = None
     keeps: bool = True
     returned: bool = False
+    joined: bool = False
     ends_ns: int | None = None
     step: int = 0
     steps: int = 1

@@ -17,7 +17,7 @@ from typing import TypeAlias
 from netdfl.core.types import Edge, NodeId
 from netdfl.diagnosis.reasons import wait_of
 from netdfl.diagnosis.reduce import Supply, supply, surely_gone, will_be_gone
-from netdfl.diagnosis.snapshot import DOWN, AwaitedFate, Snapshot, State, WaitKind, WaitNow
+from netdfl.diagnosis.snapshot import AWAY, DOWN, AwaitedFate, Snapshot, State, WaitKind, WaitNow
 
 NEVER_NS = 2**63
 LATER_NS = NEVER_NS - 1
@@ -143,7 +143,7 @@ def _supply(snapshot: Snapshot, node: NodeId, source: NodeId) -> Supply:
     awaited = wait.awaited[source]
     in_vain = awaited.in_vain and (awaited.resent or awaited.fate is AwaitedFate.UNSENT)
     by_round = wait.what is WaitKind.MESSAGE and not wait.cumulative and awaited.fate is AwaitedFate.UNSENT
-    skipped = by_round and giver.state is State.CRASHED and not giver.keeps
+    skipped = by_round and giver.state in AWAY and not giver.keeps
     return Supply.NEVER if in_vain or skipped else supply(snapshot, node, wait, source)
 
 

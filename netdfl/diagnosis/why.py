@@ -17,8 +17,8 @@ from netdfl.core.types import Edge, Json, NodeId
 class ReasonKind(StrEnum):
     """The kind of reason why a node does not send a message that another node awaits.
 
-    - The node is down: `CRASHED`, `PAUSED`, `STOPPED`, `STANDING` (nothing can wake it), or `SILENT` (its event loop
-      does not answer). `CUT`: its link is down.
+    - The node is down: `ABSENT` (it has yet to join), `CRASHED`, `PAUSED`, `STOPPED`, `STANDING` (nothing can wake it),
+      or `SILENT` (its event loop does not answer). `CUT`: its link is down.
     - The message was sent and did not come: `LOST` by a link, `RECEIVER_DOWN`, or taken by a life of its receiver that
       has ended (`RECEIVER_RESTARTED`). Nodes that only ask each other can't tell these apart from a late message:
       `LOST_OR_LATE`.
@@ -28,6 +28,7 @@ class ReasonKind(StrEnum):
     - `WAITING`: the node waits itself. `FULL`: its mailbox has no room. `NO_PROGRESS`: messages pass, no round ends.
     """
 
+    ABSENT = "absent"
     CRASHED = "crashed"
     PAUSED = "paused"
     STANDING = "standing"
@@ -53,7 +54,7 @@ class ReasonKind(StrEnum):
 
 NOT_COME = frozenset({ReasonKind.LOST, ReasonKind.RECEIVER_DOWN, ReasonKind.RECEIVER_RESTARTED})
 """The kinds in which the message was sent and does not come."""
-IS_DOWN = frozenset({ReasonKind.CRASHED, ReasonKind.PAUSED, ReasonKind.STANDING, ReasonKind.STOPPED})
+IS_DOWN = frozenset({ReasonKind.ABSENT, ReasonKind.CRASHED, ReasonKind.PAUSED, ReasonKind.STANDING, ReasonKind.STOPPED})
 NEVER_SENT = frozenset({ReasonKind.PAST, ReasonKind.FINISHED, ReasonKind.TAKEN_FOR_GONE, ReasonKind.UNKNOWN_SENDERS})
 
 
@@ -75,6 +76,8 @@ class Reason:
         core: the core link that the event took down, by its name; empty for any other event.
         until_ns: when the scenario ends the outage.
         hoped: whether that end is uncertain.
+        joins_in: the round in which `source` joins; None: at `until_ns`, or it has joined.
+        joined: whether `source` joined late.
         source_round: the round of `source`.
         since_ns: since when `source` is in its state.
     """
@@ -91,6 +94,8 @@ class Reason:
     core: str = ""
     until_ns: int | None = None
     hoped: bool = False
+    joins_in: int | None = None
+    joined: bool = False
     source_round: int = 0
     since_ns: int = 0
 

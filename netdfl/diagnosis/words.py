@@ -94,6 +94,16 @@ def back(ends_ns: Sequence[int | None], *, many: bool, hoped: bool) -> str:
     return f"return{'' if many else 's'} at {seconds(max(known))}"
 
 
+def joins(at_ns: Sequence[int | None], in_rounds: Sequence[int | None], *, many: bool) -> str:
+    """Return a phrase about nodes that have yet to join: `joins at 20 s`, `joins in round 5`."""
+    known = [ns for ns in at_ns if ns is not None]
+    by_round = [round for ns, round in zip(at_ns, in_rounds, strict=True) if ns is None and round is not None]
+    when = ([f"at {seconds(max(known))}"] if known else []) + ([f"in {rounds(by_round)}"] if by_round else [])
+    if not when:
+        return f"{'have' if many else 'has'} not joined"
+    return f"join{'' if many else 's'} {listed(when)}"
+
+
 def span(ids: Collection[NodeId]) -> str:
     """Return node ids as text, three or more in a row by their ends: `node 4`, `nodes 0 to 3 and 6`."""
     rows = groupby(enumerate(sorted(ids)), lambda each: each[1] - each[0])  # in a row, both go up by one

@@ -16,7 +16,7 @@ from netdfl.explore.rows import MessageRow
 Plain: TypeAlias = dict[str, Any]
 """A scenario as plain values, in its normal form."""
 ON_LINKS = ("link", "drop", "delay", "heal", "flap", "random")
-ON_NODES = ("crash", "restart", "pause", "resume", "slow_down", "node", "churn")
+ON_NODES = ("crash", "restart", "join", "pause", "resume", "slow_down", "node", "churn")
 _ROUNDS = ("at_round", "for_rounds")
 _NAMING = ("kind", "step", "attempt", "incarnation", "number")
 _TIMES = ("for", "by", "restart_after", "at")

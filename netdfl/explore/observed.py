@@ -52,7 +52,7 @@ def observe(rows: MemoryStore) -> Observations:
         timed_out=sum(wait.ended is WaitEnd.DEADLINE and bool(wait.missing) for wait in rows.waits),
         waits=len(rows.waits),
         lost_weight=lost_weight(rows),
-        new_weight=sum(_number(each.details.get("weight")) for each in rows.events if each.kind == "rejoin"),
+        new_weight=sum(_brought(rows)),
         outliers=_outliers(rows),
         least=_least_weight(rows),
         deaths=list(_deaths(rows)),
@@ -137,6 +137,16 @@ def _lost_by_restarts(rows: MemoryStore) -> Iterator[float]:
             back[event.node] = held.pop(event.node, 0.0)
         elif event.kind == "rejoin" and event.node in back:
             yield back.pop(event.node)
+
+
+def _brought(rows: MemoryStore) -> Iterator[float]:
+    """Yield the push-sum weight that each node brought that lost its state; one that joins late brings its own."""
+    came: dict[NodeId, str] = {}
+    for event in rows.events:
+        if event.kind in ("join", "restart") and event.node is not None:
+            came[event.node] = event.kind
+        elif event.kind == "rejoin" and event.node is not None and came.get(event.node) == "restart":
+            yield _number(event.details.get("weight"))
 
 
 def _outliers(rows: MemoryStore) -> list[Outlier]:

@@ -209,6 +209,11 @@ class Blueprint:
         links = self._links_used
         return links is None or all((node, peer) in links and (peer, node) in links for peer in peers)
 
+    @cached_property
+    def join_rounds(self) -> frozenset[int]:
+        """The rounds in which a node joins late, once another one begins them."""
+        return frozenset(each.at_round for each in self.schedule if each.action == "join" and each.at_round is not None)
+
     def joining(self, node: NodeId, round: int, weight: int) -> JoinPlan:
         """Return the plan by which `node`, which lost its state, joins in `round` or later.
 

@@ -229,6 +229,8 @@ class NodeHost:
         """Carry out the events scheduled for this round of the node."""
         if self.parts.begins is not None:
             self.parts.begins(round, self._train_loss)
+        elif round in self.blueprint.join_rounds:
+            self.progress()  # now, as a node joins by it
         self.door.prepare(round)
         await self.injection.begin_round(round)
 
@@ -287,6 +289,8 @@ class NodeHost:
         """Resume exchange with a returned node at its new address."""
         self.tell("returned", peer=back.node)
         self.parts.transport.set_peer(back.node, back.address, back.epoch)
+        if back.first:
+            self.node.without = {**self.node.without, back.node: back.first - 1}
         self.node.waits.set_returned(back.node)
 
     def _recover(self, order: Recover) -> None:

@@ -122,12 +122,14 @@ class PatientWatch(ExactWatch):
         idle = frozenset(node for node, wait in waits.items() if served and wait and wait.sources == of_server)
         by_phase = {of: frozenset(node for node, phase in phases.items() if phase is of) for of in Phase}
         away = by_phase[Phase.CRASHED]
-        return FleetEnd(left, idle, by_phase[Phase.DIED], away, self._weight(away), self.moved_ns)
+        return FleetEnd(
+            left, idle, by_phase[Phase.DIED], away, self._weight(away, by_phase[Phase.ABSENT]), self.moved_ns
+        )
 
-    def _weight(self, away: Collection[NodeId]) -> float | None:
+    def _weight(self, away: Collection[NodeId], absent: Collection[NodeId]) -> float | None:
         """Return the push-sum weight of the whole fleet, counting each share once.
 
-        A node that stays away keeps the weight that it had when it crashed.
+        A node that stays away keeps the weight that it had when it crashed; an absent one has yet to bring its own.
         """
         hosts = {node: each.host for node, each in _nodes(self.world).items()}
         held = [host.node.held_weight for node, host in hosts.items() if node not in away]
@@ -138,7 +140,7 @@ class PatientWatch(ExactWatch):
         for message in self._open(away):
             open_shares[message.src, message.dst, message.logical] = message
         untaken = (m for m in open_shares.values() if not hosts[m.dst].node.mailbox.has_seen(m.src, m.at))
-        return float(sum(held) + sum(at_crash)) + weight_in(message.payload for message in untaken)
+        return float(len(absent) + sum(held) + sum(at_crash)) + weight_in(message.payload for message in untaken)
 
     def _open(self, away: Collection[NodeId]) -> Sequence[Message]:
         """Return the messages under way, and those that their senders keep, as no receiver is known to have taken them.

@@ -22,6 +22,7 @@ class LagReason(StrEnum):
     is known is that it did not answer (`SILENT`).
     """
 
+    ABSENT = "absent"
     CRASH = "crash"
     PAUSE = "pause"
     SLOW = "slow"
@@ -150,19 +151,19 @@ class History:
 
 
 def read_outages(rows: Callable[[str], Sequence[tuple[Any, ...]]]) -> list[tuple[NodeId, str, float, float]]:
-    """Return the times in which nodes were down or paused, as (node, kind of the first event, begin, end).
+    """Return the times in which nodes were absent, down or paused, as (node, kind of the first event, begin, end).
 
     `rows` runs a query. An outage that has not ended has an infinite end.
     """
     going_on: dict[NodeId, tuple[str, float]] = {}
     found = []
     for node, kind, at_s in rows(
-        "SELECT node, kind, at_s FROM events WHERE kind IN ('crash', 'died', 'restart', 'pause', 'resume') "
-        "AND node IS NOT NULL ORDER BY at_s"
+        "SELECT node, kind, at_s FROM events WHERE node IS NOT NULL AND kind IN "
+        "('absent', 'crash', 'died', 'join', 'restart', 'pause', 'resume') ORDER BY at_s"
     ):
         if node in going_on:
             found.append((node, *going_on.pop(node), at_s))
-        if kind not in ("restart", "resume"):
+        if kind not in ("join", "restart", "resume"):
             going_on[node] = (kind, at_s)
     return found + [(node, *began, inf) for node, began in going_on.items()]
 

@@ -166,7 +166,7 @@ class Plots:
         waits = self._run.rows("SELECT node, since_s, until_s - since_s FROM waits")
         _lanes(axes, ended, TRAINED, "in a round")
         _lanes(axes, waits, WAITING, "waiting")
-        _lanes(axes, self._outages(), DOWN, "down or paused")
+        _lanes(axes, self._outages(), DOWN, "absent, down or paused")
         _lanes(axes, self._stalled(), STALLED, "waiting to the end")
         axes.set(xlabel="seconds since the start", ylabel="node", ylim=(num - 0.4, -0.6))
         _whole(axes.yaxis)

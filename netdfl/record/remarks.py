@@ -57,11 +57,13 @@ def reason_of_death(kind: str, details: Mapping[str, object]) -> str:
     return "ended early" if code is None else f"exit code {code}"
 
 
-_KINDS = ("crash", "died", "restart", "rejoin")
+_KINDS = ("absent", "crash", "died", "restart", "join", "rejoin")
 
 
 def find_restarts(run: Run) -> list[dict[str, object]]:
     """Return every restart in order of time: node, times of crash and return in seconds, whether its state was kept.
+
+    A node that joined late has the state `none`, and no time of a crash.
 
     Where its state was lost, `rejoined_in` is its round, `model_of` the neighbor whose model it began with (None:
     nobody's, and `reason` says why), `lost_weight` the push-sum weight that it held when it crashed (None where it was
@@ -75,19 +77,22 @@ def find_restarts(run: Run) -> list[dict[str, object]]:
     found: list[dict[str, object]] = []
     for kind, node, round, at_s, details in sorted(rows, key=lambda row: (row[3], _KINDS.index(row[0]))):
         said = read_details(details)
-        if kind == "crash":
-            crashed[node] = {"round": round, "crashed_s": at_s, "lost_weight": said.get("weight")}
+        if kind in ("absent", "crash"):
+            crashed_s = at_s if kind == "crash" else None
+            crashed[node] = {"round": round, "crashed_s": crashed_s, "lost_weight": said.get("weight")}
         elif kind == "died":  # not as scripted: nobody knows what it held
             crashed.setdefault(node, {"round": round, "crashed_s": at_s, "lost_weight": None})
-        elif kind == "restart":
+        elif kind in ("restart", "join"):
             crash = crashed.pop(node, {"round": round, "crashed_s": None, "lost_weight": None})
-            back[node] = {"node": node, "state": "kept", **crash, "returned_s": at_s}
+            state = "none" if kind == "join" else "kept"
+            back[node] = {"node": node, "state": state, **crash, "returned_s": at_s}
             found.append(back[node])
         elif node in back:
-            back[node] |= {"state": "lost", "rejoined_in": round, "model_of": said.get("source")}
+            lost = "none" if back[node]["state"] == "none" else "lost"
+            back[node] |= {"state": lost, "rejoined_in": round, "model_of": said.get("source")}
             back[node] |= {"new_weight": said.get("weight"), "reason": said.get("reason", "")}
     for each in found:
-        if each["state"] != "lost":
+        if each["state"] == "kept":
             del each["lost_weight"]
     return found
 

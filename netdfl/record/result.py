@@ -68,7 +68,7 @@ class StoredRecord(NamedTuple):
             timed_out=timed_out,
             waits=waits,
             lost_weight=given_up.lost_weight + sum(each.get("lost_weight") or 0.0 for each in restarts),
-            new_weight=sum(each.get("new_weight") or 0.0 for each in restarts),
+            new_weight=sum(each.get("new_weight") or 0.0 for each in restarts if each["state"] == "lost"),
             outliers=[Outlier(*row) for row in run.rows(_OUTLIERS)],
             least=_least_weight(run),
             deaths=[Death(each["node"], each["round"], each["reason"]) for each in deaths],

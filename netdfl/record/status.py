@@ -15,8 +15,9 @@ _quote = lru_cache(maxsize=1024)(dump_json)
 
 
 class Phase(StrEnum):
-    """The state of a node's process."""
+    """The state of a node's process; `ABSENT` is one that has yet to join."""
 
+    ABSENT = "absent"
     STARTING = "starting"
     RUNNING = "running"
     FINISHED = "finished"
@@ -24,7 +25,8 @@ class Phase(StrEnum):
     DIED = "died"
 
 
-ENDED = (Phase.FINISHED, Phase.CRASHED, Phase.DIED)
+AWAY = (Phase.ABSENT, Phase.CRASHED, Phase.DIED)
+ENDED = (Phase.FINISHED, *AWAY)
 
 
 @dataclass(slots=True)

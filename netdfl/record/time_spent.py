@@ -48,6 +48,7 @@ class NodeLag:
     def words(self) -> str:
         """Return a phrase for people: `290 s waiting for node 3, which was 9 rounds behind after its crash`."""
         after = {
+            LagReason.ABSENT: " after it joined",
             LagReason.CRASH: " after its crash",
             LagReason.PAUSE: " after its pause",
             LagReason.STOPPED: " after its process had not run",
@@ -63,7 +64,9 @@ class NodeLag:
         return f"{seconds(self.seconds)} waiting for node {self.node}, which {which}{limit}"
 
 
+_OUTAGES = {"absent": LagReason.ABSENT, "pause": LagReason.PAUSE}
 _WHY: Mapping[LagReason, str] = {
+    LagReason.ABSENT: "had not joined yet",
     LagReason.CRASH: "had crashed",
     LagReason.PAUSE: "was paused",
     LagReason.STOPPED: "did not run: its process was stopped, or its machine busy",
@@ -227,7 +230,7 @@ def read_history(run: Run) -> tuple[History, dict[int, list[float]]]:
         rounds[node].append(each._replace(cpu=starved.get((node, each.round))))
     outages: defaultdict[NodeId, list[NodeOutage]] = defaultdict(list)
     for node, kind, begin, end in read_outages(run.rows):
-        outages[node].append(NodeOutage(begin, end, LagReason.PAUSE if kind == "pause" else LagReason.CRASH))
+        outages[node].append(NodeOutage(begin, end, _OUTAGES.get(kind, LagReason.CRASH)))
     for node, why, begin, end in read_stops(run.rows):
         outages[node].append(NodeOutage(begin, end, why))
         outages[node].sort()

@@ -107,6 +107,8 @@ def remarks(result: Json) -> Iterator[str]:
     for restart in result.get("restarts", ()):
         if restart["state"] == "lost":
             yield _lost_state(restart)
+        if restart["state"] == "none":
+            yield _joined(restart)
     if result.get("given_up", {}).get("messages"):
         yield _given_up(**result["given_up"])
     if result.get("events_not_reached"):
@@ -161,15 +163,26 @@ def _action(event: Json) -> str:
 
 
 def _lost_state(restart: Mapping[str, object]) -> str:
-    node, source, new = restart["node"], restart["model_of"], restart["new_weight"]
+    new, gone = restart["new_weight"], restart.get("lost_weight")
     weight = "" if new is None else f" and w = {new:g}" + (", which is new mass" if new else "")
-    gone = restart.get("lost_weight")
     mass = "" if new is None or gone is None else f", and its mass with it (w = {gone:.4g})"
-    whose = f"its initial model ({restart['reason']})" if source is None else f"the model of node {source}"
     return (
-        f"node {node} lost its state in round {restart['round']}{mass}; "
-        f"it rejoined in round {restart['rejoined_in']} with {whose}{weight}"
+        f"node {restart['node']} lost its state in round {restart['round']}{mass}; "
+        f"it rejoined in round {restart['rejoined_in']} with {_model_of(restart)}{weight}"
     )
+
+
+def _joined(restart: Mapping[str, object]) -> str:
+    if "rejoined_in" not in restart:
+        return f"node {restart['node']} joined at {restart['returned_s']:.4g} s, and had no round left"
+    weight = "" if restart["new_weight"] is None else f" and w = {restart['new_weight']:g}"
+    when = f"at {restart['returned_s']:.4g} s, in round {restart['rejoined_in']}"
+    return f"node {restart['node']} joined {when}, with {_model_of(restart)}{weight}"
+
+
+def _model_of(restart: Mapping[str, object]) -> str:
+    source = restart["model_of"]
+    return f"its initial model ({restart['reason']})" if source is None else f"the model of node {source}"
 
 
 def own_figures(result: Json) -> list[tuple[str, float, str]]:

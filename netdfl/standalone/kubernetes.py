@@ -20,6 +20,7 @@ from netdfl.core.files import PRIVATE, check_empty
 from netdfl.host.plan import pack
 from netdfl.scenario.model.schema import Scenario
 from netdfl.standalone.credentials import FLEET_SECRET, MOUNTED, bundles
+from netdfl.standalone.request import check_joins
 from netdfl.standalone.testbed import PORT, node_command, target
 from netdfl.worlds.containers.compose import HOME, acts_on_packets, to_blocks
 from netdfl.worlds.containers.engine import IMAGE_USER
@@ -41,6 +42,7 @@ Manifest = dict[str, Any]
 def write_manifests(scenario: Scenario, folder: Path, *, tls: bool = True) -> Path:
     """Write the manifests of `scenario` into the new `folder`, and return its path. Raises InputError."""
     check_empty(folder)
+    check_joins(scenario)
     scenario = _on_messages(scenario)
     fleet = Manifests(scenario, str(scenario.world.image), tls=tls)  # type: ignore[attr-defined]
     config = fleet.config_map()

@@ -76,6 +76,16 @@ def read_peers(file: Path) -> dict[NodeId, str]:
         raise InputError(f"{file} does not say where the nodes listen: {error}; {example}") from error
 
 
+def check_joins(scenario: Scenario) -> None:
+    """Raise InputError if the scenario lets a node join late, which needs a supervisor."""
+    for index, event in enumerate(scenario.events):
+        if "join" in event:
+            raise InputError(
+                f"events[{index}]: nodes without a supervisor wait for all others before they begin, so none joins "
+                "late; leave the entry out, or run the scenario in a world"
+            )
+
+
 def split_address(text: str) -> tuple[str, int]:
     """Return the host and the port of `host:port`. Raises InputError."""
     host, _, port = text.rpartition(":")
@@ -98,6 +108,7 @@ def make_request(
     metrics: str | None = None,
 ) -> Request:
     """Check the command-line arguments; return the request. Raises InputError."""
+    check_joins(scenario)
     host, port = split_address(listen)
     _check_talk(credentials, tls, secret, open_to_all, host)
     addresses = _addresses(scenario, node, peers)

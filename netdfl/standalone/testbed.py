@@ -19,6 +19,7 @@ from netdfl.scenario.build import compile_schedule
 from netdfl.scenario.model.schema import Scenario
 from netdfl.standalone.credentials import FLEET_SECRET, MOUNTED, write_credentials
 from netdfl.standalone.packets import LINKS, NETWORK, NODES
+from netdfl.standalone.request import check_joins
 from netdfl.worlds.containers.compose import (
     HOME,
     NODE_LABEL,
@@ -46,6 +47,7 @@ def write_testbed(scenario: Scenario, folder: Path, *, tls: bool = True) -> Path
     With `tls`, each node gets a file that proves its identity, and no other node's; else all get the fleet's secret.
     """
     check_empty(folder)
+    check_joins(scenario)
     world: Any = scenario.world
     label = secrets.token_hex(8)
     image = str(world.image) or write_recipe(folder / "image", scenario)

@@ -13,10 +13,10 @@ from netdfl.core.fates import MessageCounts
 from netdfl.core.types import NodeId
 from netdfl.core.whose import theirs
 from netdfl.links.schedule.events import CompiledEvent
-from netdfl.links.schedule.returns import returns_by_node
+from netdfl.links.schedule.returns import joins_by_node, returns_by_node
 from netdfl.record.base import Store
 from netdfl.record.directory import RunDirectory
-from netdfl.record.status import FleetStatus, Phase
+from netdfl.record.status import AWAY, FleetStatus
 from netdfl.scenario.build import compile_schedule
 from netdfl.scenario.model.schema import Scenario
 from netdfl.worlds.base import VirtualWorld, World
@@ -55,6 +55,11 @@ class FleetState:
         """The scripted restarts of each node that has any."""
         return returns_by_node(self.schedule)
 
+    @cached_property
+    def joins(self) -> dict[NodeId, CompiledEvent]:
+        """The scripted join of each node that joins late."""
+        return joins_by_node(self.schedule)
+
     def now_ns(self) -> int:
         """Return the fleet's time; 0 before the start."""
         return 0 if self.start_ns is None else self.world.clock.now_ns()
@@ -78,7 +83,7 @@ class FleetState:
     @property
     def live(self) -> set[NodeId]:
         """The nodes that are running or have finished."""
-        return {n for n, s in self.status.nodes.items() if s.phase not in (Phase.DIED, Phase.CRASHED)}
+        return {n for n, s in self.status.nodes.items() if s.phase not in AWAY}
 
     @property
     def running(self) -> list[NodeId]:

@@ -1,4 +1,4 @@
-"""Scheduled crashes and restarts: which node restarts when, and how the others learn of it."""
+"""Scheduled crashes, restarts and joins: which node comes when, and how the others learn of it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from functools import partial
 from operator import attrgetter
 
-from netdfl.core.clock import SCHEDULED, Timer
+from netdfl.core.clock import NS_PER_S, SCHEDULED, Timer
 from netdfl.core.control import Crashed, Gone, Hello, Life, Order, Peers, Rejoin, Returned, Start
 from netdfl.core.types import NodeId
+from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.schedule.returns import Return, find_return, fresh_round
 from netdfl.record.status import NodeStatus, Phase
 from netdfl.scenario.checks.survival import catches_up
@@ -22,10 +23,10 @@ _round_of = attrgetter("round")
 
 
 class Restarts:
-    """The restarts of nodes that crash by the schedule.
+    """The restarts of nodes that crash by the schedule, and the joins of those that come late.
 
     `due` are nodes that are down and will restart; `backs` holds how each restarted last, or will; `hoped` holds until
-    when nodes that were lost with a machine may be started again.
+    when nodes that were lost with a machine may be started again; `by_round` nodes join once a round is begun.
     """
 
     def __init__(self, fleet: FleetState, evaluation: EvaluationTracker) -> None:
@@ -34,6 +35,7 @@ class Restarts:
         self.due: dict[NodeId, Timer | None] = {}
         self.backs: dict[NodeId, Return] = {}
         self.hoped: dict[NodeId, int] = {}
+        self.by_round: dict[NodeId, CompiledEvent] = {}
         self._crashed: dict[NodeId, int] = {}
         self._went_on: dict[NodeId, dict[NodeId, int]] = {}
 
@@ -43,9 +45,41 @@ class Restarts:
         joined = {node: max(own, resumption.at_least) for node, own in resumption.rounds.items()}
         self.evaluation.joined.update(joined)
         self.evaluation.skip(resumption.judged)
-        fleet.store.event(resumption.at_ns, None, min(joined.values()), "resume", **resumption.to_json())
+        begun = [round for node, round in joined.items() if node not in resumption.absent]
+        fleet.store.event(resumption.at_ns, None, min(begun), "resume", **resumption.to_json())
         for node in sorted(resumption.down):
             fleet.tell_gone(node, "gone before")
+
+    def expect_absent(self) -> None:
+        """Tell the nodes which others have yet to join, and let each of these join when it is due."""
+        fleet = self.fleet
+        for node, event in fleet.joins.items():
+            if fleet.status.nodes[node].phase is not Phase.ABSENT:
+                continue
+            when = (
+                {"joins_at_s": event.at_ns / NS_PER_S}
+                if event.at_ns is not None
+                else {"joins_at_round": event.at_round}
+            )
+            fleet.store.event(fleet.now_ns(), node, 0, "absent", **when)
+            fleet.tell_gone(node, "has not joined yet")
+            self._went_on[node] = dict.fromkeys(set(fleet.nodes) - {node}, -1)
+            if event.at_ns is None:
+                self.by_round[node] = event
+            else:
+                self._let_join(node, event, event.at_ns)
+
+    def reached(self, round: int) -> None:
+        """Let nodes join that wait for somebody to begin `round`."""
+        for node, event in list(self.by_round.items()):
+            if round >= (event.at_round or 0):
+                del self.by_round[node]
+                self._let_join(node, event, self.fleet.now_ns())
+
+    def _let_join(self, node: NodeId, event: CompiledEvent, at_ns: int) -> None:
+        self.backs[node] = back = Return.by(event, at_ns)
+        name = (SCHEDULED, event.source, "join", node)
+        self.due[node] = self.fleet.world.clock.call_at(at_ns, name, partial(self._start, node, back, 0))
 
     def crashed(self, node: NodeId, event: Crashed) -> None:
         """Handle the report of `node` that it crashes now, as scheduled."""
@@ -116,12 +150,13 @@ class Restarts:
         self.due.pop(node, None)
         self.hoped.pop(node, None)
         status = fleet.status.nodes[node]
+        joins = status.phase is Phase.ABSENT
         status.phase, status.address, status.pid = Phase.RUNNING, hello.address, hello.pid or status.pid
         status.returns = False
         catch_up = self._catch_up(node)
         status.round = max(status.round, catch_up)  # who attends next does not wait for rounds that it leaves out
-        fleet.store.event(fleet.now_ns(), node, status.round, "restart", epoch=hello.epoch)
-        fleet.note(f"node {node} is back")
+        fleet.store.event(fleet.now_ns(), node, status.round, "join" if joins else "restart", epoch=hello.epoch)
+        fleet.note(f"node {node} has joined" if joins else f"node {node} is back")
         if hello.address:  # else its world knows where everybody is
             known = fleet.hellos.keys() & fleet.status.nodes.keys()  # who was down at a resumption never attended
             fleet.world.order(node, Peers({other: fleet.hellos[other].address for other in sorted(known - {node})}))
@@ -129,7 +164,8 @@ class Restarts:
             for gone in sorted(set(fleet.status.nodes) - fleet.live):
                 fleet.world.order(node, Gone(gone, "gone before"))
         fleet.world.order(node, Start(fleet.start_ns, catch_up, self._begun_by(node, catch_up)))
-        back, moved = Returned(node, hello.address, hello.epoch), Peers({node: hello.address})
+        first = self._first_of(node) if joins else 0
+        back, moved = Returned(node, hello.address, hello.epoch, first), Peers({node: hello.address})
         order: Order = back if fleet.oracle else moved
         for other in sorted(fleet.live - {node}) if fleet.oracle or hello.address else ():
             fleet.world.order(other, order)
@@ -155,6 +191,11 @@ class Restarts:
         before, last = self._went_on.get(node, {}), fleet.scenario.rounds - 1
         nodes = ((other, own) for other, own in fleet.status.nodes.items() if before.get(other, first) < first)
         return {other: last if own.phase is Phase.FINISHED else own.round for other, own in nodes}
+
+    def _first_of(self, node: NodeId) -> int:
+        """Return the first round that nobody has begun without `node`, which joins now."""
+        others = (own.round for other, own in self.fleet.status.nodes.items() if other != node)
+        return max(self.evaluation.joined[node], fresh_round(0, others))
 
     def _goes_on(self, node: NodeId) -> bool:
         """Return whether `node` is down and will, or may, restart with its state."""

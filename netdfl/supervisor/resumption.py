@@ -24,7 +24,7 @@ from netdfl.core.control import Life, Rejoin
 from netdfl.core.errors import InputError
 from netdfl.core.types import NodeId
 from netdfl.links.schedule.events import CompiledEvent
-from netdfl.links.schedule.returns import find_return
+from netdfl.links.schedule.returns import find_return, joins_by_node
 from netdfl.node.checkpoint import HEADER
 from netdfl.record.directory import CHECKPOINTS, RunDirectory
 from netdfl.record.forms import OPEN, Seconds, read_details, read_form
@@ -41,9 +41,8 @@ class Resumption:
 
     `rounds` holds the rounds that each node had ended. No node continues before round `at_least`, as others would not
     send
-    again. `down` are nodes that crashed before, and do not return. `judged` rounds are evaluated already. `doubt` says
-    why
-    the run differs from one that was never killed; empty if it does not.
+    again. `down` are nodes that crashed before, and do not return, `absent` ones have yet to join. `judged` rounds are
+    evaluated already. `doubt` says why the run differs from one that was never killed; empty if it does not.
     """
 
     epoch: int
@@ -51,6 +50,7 @@ class Resumption:
     rounds: Mapping[NodeId, int]
     at_least: int = 0
     down: frozenset[NodeId] = frozenset()
+    absent: frozenset[NodeId] = frozenset()
     judged: frozenset[int] = frozenset()
     doubt: str = ""
 
@@ -74,14 +74,16 @@ def find_resumption(run: Run, scenario: Scenario) -> Resumption:
             f"{run.path} holds no checkpoint: its nodes saved none before they ended. Run its scenario.yaml anew, "
             "with checkpoint.every to be able to resume it"
         )
-    down = _down(run, compile_schedule(scenario))
-    alive = {node: round for node, round in rounds.items() if node not in down}
+    schedule = compile_schedule(scenario)
+    down, absent = _down(run, schedule), _absent(run, schedule)
+    alive = {node: round for node, round in rounds.items() if node not in down | absent}
     return Resumption(
         epoch=1 + (run.rows("SELECT max(epoch) FROM round_totals")[0][0] or 0),
         at_ns=_last_ns(run),
         rounds=rounds,
         at_least=max(alive.values()) if _waits_for_ever(scenario) else 0,
         down=down,
+        absent=absent,
         judged=frozenset(r for (r,) in run.rows("SELECT DISTINCT round FROM metrics WHERE node IS NULL")),
         doubt=_doubt(scenario, alive),
     )
@@ -132,6 +134,12 @@ def _down(run: Run, events: Sequence[CompiledEvent]) -> frozenset[NodeId]:
         if kind == "crash"
         and find_return(events, node, round(at_s * NS_PER_S), source=how["source"], at_round=how["at_round"]) is None
     )
+
+
+def _absent(run: Run, events: Sequence[CompiledEvent]) -> frozenset[NodeId]:
+    """Return the nodes that have yet to join."""
+    joined = {node for (node,) in run.rows("SELECT node FROM events WHERE kind = 'join'")}
+    return frozenset(joins_by_node(events).keys() - joined)
 
 
 def _last_ns(run: Run) -> int:

@@ -171,6 +171,13 @@ class StallWatch:
     def _down(self, node: NodeId, round: int, now_ns: int, account: Account | None) -> DownNode | None:
         """Return the state of a `node` that gave no valid account, as the supervisor knows it; None if it gave one."""
         phase, since_ns = self.fleet.status.nodes[node].phase, self.pace.rounds[node][1]
+        if phase is Phase.ABSENT:
+            at_ns, event = (
+                None if node not in self.restarts.due else self.restarts.backs[node].at_ns,
+                self.fleet.joins[node],
+            )
+            back_ns = None if at_ns is None else max(at_ns, now_ns)
+            return DownNode(State.ABSENT, 0, 0, back_ns, keeps=False, joins_in=event.at_round)
         if phase in (Phase.CRASHED, Phase.DIED):
             if (hoped_ns := self.restarts.hoped.get(node, now_ns)) > now_ns:
                 return DownNode(State.CRASHED, round, since_ns, hoped_ns, hoped=True)

@@ -165,9 +165,11 @@ class Supervisor:
         """Start every node, and wait until all are connected. Raises InputError, MachineError, RunError."""
         fleet, resumption = self.fleet, self.resumption
         down = frozenset() if resumption is None else resumption.down
+        absent = frozenset(fleet.joins) if resumption is None else resumption.absent
         life = Life() if resumption is None else resumption.life
         for node in fleet.nodes:
-            fleet.status.nodes[node] = NodeStatus(node, phase=Phase.CRASHED if node in down else Phase.STARTING)
+            phase = Phase.CRASHED if node in down else Phase.ABSENT if node in absent else Phase.STARTING
+            fleet.status.nodes[node] = NodeStatus(node, phase=phase)
             fleet.epochs[node] = life.epoch
         found = await self._opened()
         if found.partition is not None:
@@ -176,7 +178,7 @@ class Supervisor:
             fleet.note(note)
         if self.interrupted:
             return
-        fleet.world.launch([node for node in fleet.nodes if node not in down], life)
+        fleet.world.launch([node for node in fleet.nodes if node not in down | absent], life)
         timeout_s = self._options.start_timeout / NS_PER_S
         try:
             async with noticed_timeout(None if isinstance(self.stalls, ExactWatch) else timeout_s):
@@ -218,6 +220,7 @@ class Supervisor:
             fleet.world.order(node, Start(fleet.start_ns))
         if resumption is not None:
             self.restarts.resumed(resumption)
+        self.restarts.expect_absent()
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         """Wait for `condition`; return early at an interrupt, and raise an error that ends the run."""
@@ -397,6 +400,7 @@ class Supervisor:
     def _stands(self, node: NodeId, round: int, train_loss: float | None) -> None:
         status = self.fleet.status.nodes[node]
         status.round, status.loss = round, train_loss
+        self.restarts.reached(round)
         self.stalls.heard(node, round, self.fleet.now_ns())
 
     def _mirror(self, node: NodeId, part: FilePart) -> None:

@@ -55,6 +55,14 @@ CRASHES: Mapping[str, Keys] = {
             {"at_round": 5, "slow_down": 3, "factor": 2.0},
         ],
     },
+    "late": GOSSIP
+    | {
+        "rounds": 30,
+        "algorithm": "sgp",
+        "links": {"default": {"latency": "20ms"}},
+        "wait": {"deadline": "5s"},
+        "events": [{"at_round": 5, "join": 3}],
+    },
     "after-the-last-round": GOSSIP
     | {
         "wait": {"deadline": "100ms"},
@@ -161,6 +169,20 @@ def crash_of_the_server(bench: Bench) -> None:
     assert all(rounds_played(returned.run, node) == list(range(8)) for node in range(5))
     assert crashed.exit_code == ExitCode.FAIL
     assert _causes(crashed) == [("unreachable", [0, 1, 2, 3], [4])]
+
+
+def late_join(bench: Bench) -> None:
+    """Check that a node joins late with a neighbor's model and its own push-sum weight, and was no crash before."""
+    late = bench.fleets(CRASHES)["late"]
+    assert late.exit_code == ExitCode.PASS, late.result["reasons"]
+    assert events(late.run, "crash", "restart", "died", "failed") == []
+    assert [(node, details) for _, node, _, details in events(late.run, "join")] == [(3, {"epoch": 1})]
+    (joined,) = late.result["restarts"]
+    played = rounds_played(late.run, 3)
+    assert played == list(range(joined["rejoined_in"], 30))
+    assert len(played) < 30 - 5
+    assert (joined["state"], joined["model_of"] in (0, 1, 2)) == ("none", True)
+    assert abs(late.result["weight_sum"] - 1) < 1e-12
 
 
 def pause_and_resume(bench: Bench) -> None:

@@ -34,6 +34,7 @@ WORLD_CHECKS: tuple[Check, ...] = (
     ends.whole_record,
     ends.two_at_once,
     faults.crash_is_no_death,
+    faults.late_join,
     faults.pause_and_resume,
     faults.crash_after_the_last_round,
     faults.crash_and_return_with_kept_state,

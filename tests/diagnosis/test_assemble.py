@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,10 +10,13 @@ import pytest
 from netdfl.core.fates import Fate
 from netdfl.core.types import Kind, LogicalId, MessageId, PeerMessage, StepId
 from netdfl.diagnosis.account import Account, EdgeAccount, WaitAccount
-from netdfl.diagnosis.assemble import assemble
+from netdfl.diagnosis.assemble import DownNode, assemble
 from netdfl.diagnosis.causes import find_stuck
+from netdfl.diagnosis.ending import is_over
 from netdfl.diagnosis.outages import Outages
 from netdfl.diagnosis.snapshot import AwaitedFate, State, WaitKind
+from netdfl.diagnosis.why import ReasonKind
+from netdfl.links.schedule.events import CompiledEvent
 
 ROUND = 5
 LOST = (MessageId(Kind.DATA, 0, StepId(ROUND, 0), 0, 0), 90, None, Fate.read("dropped:loss"))
@@ -81,3 +85,26 @@ def test_what_an_earlier_life_took_with_it_is_lost(
 ) -> None:
     sender = waits(2, 3, ROUND + 1, edges={3: edge(TAKEN)})
     assert fate(waits(3, 2, ROUND, epoch=epoch, born_ns=born_ns), sender) == expected
+
+
+@pytest.mark.parametrize(("node", "epoch", "joined"), [(2, 0, False), (2, 1, True), (2, 2, False), (3, 1, False)])
+def test_the_first_life_of_a_node_that_joins_late_is_no_return(node: int, epoch: int, joined: bool) -> None:
+    """Its lives are counted from 1, and later ones are returns; nor did who crashed join."""
+    schedule = Outages(
+        [CompiledEvent("join", 0, at_ns=50, nodes=(2,)), CompiledEvent("crash", 1, at_ns=60, nodes=(3,))]
+    )
+    account = waits(node, 4, ROUND, epoch=epoch)
+    assert assemble(1000, {node: account}, {}, schedule).nodes[node].joined == joined
+
+
+def test_a_node_that_has_yet_to_join_is_away_and_keeps_nothing() -> None:
+    absent = DownNode(State.ABSENT, 0, 0, None, joins_in=7)
+    snapshot = assemble(1000, {3: waits(3, 2, ROUND)}, {2: absent}, Outages(()))
+    now = snapshot.nodes[2]
+    assert (now.state, now.joins_in, now.keeps, now.is_down_for_good) == (State.ABSENT, 7, False, True)
+    (finding,) = find_stuck(snapshot)
+    (reason,) = finding.grounds.reasons
+    assert (reason.why, reason.joins_in, reason.joined) == (ReasonKind.ABSENT, 7, False)
+    due = assemble(1000, {3: waits(3, 2, ROUND)}, {2: replace(absent, back_ns=2000)}, Outages(()))
+    assert not is_over((), due, [3])
+    assert is_over([finding], snapshot, [3])

@@ -341,3 +341,17 @@ def test_what_was_lost_while_a_core_link_was_down_says_so() -> None:
 def test_a_reason_keeps_the_name_of_its_core_link() -> None:
     assert reason(ReasonKind.CUT, **CORE).to_json()["core"] == "a--b"
     assert "core" not in reason(ReasonKind.CUT, event=0).to_json()
+
+
+def test_who_joins_late_is_no_crash_before_it_comes_nor_after() -> None:
+    absent = {"until_ns": 20 * SECOND}
+    assert of(ReasonKind.ABSENT, ONE, **absent).startswith(WAITS + "which joins at 20 s")
+    assert of(ReasonKind.ABSENT, TWO, **absent).startswith(WAIT + "which joins at 20 s")
+    assert of(ReasonKind.ABSENT, MANY, joins_in=7).startswith(FOR_BOTH + "which join in round 7")
+    past = ReasonKind.RETURNED_PAST
+    assert of(past, ONE, joined=True).startswith(WAITS + "which joined late and is past that round")
+    assert of(past, MANY, joined=True).startswith(FOR_BOTH + "which joined late and are past that round")
+    mixed = said(reason(past, 0, 1, joined=True), reason(past, 0, 2))
+    assert mixed.startswith(FOR_BOTH + "which crashed and, since their return, are past that round")
+    fetches = of(ReasonKind.FETCHING, ONE, permanent=False, joined=True, since_ns=2 * SECOND)
+    assert fetches.startswith("node 1 has been asking for a model to begin with for 7 s; ")

@@ -64,6 +64,25 @@ def test_an_outage_lasts_until_the_last_of_its_ends(ends: list[int | None], unti
 
 
 @pytest.mark.parametrize(
+    ("at_ns", "in_rounds", "many", "expected"),
+    [
+        ([20 * SECOND], [None], False, "joins at 20 s"),
+        ([None], [7], False, "joins in round 7"),
+        ([20 * SECOND], [7], False, "joins at 20 s"),
+        ([5 * SECOND, 20 * SECOND], [None, None], True, "join at 20 s"),
+        ([None, None], [7, 9], True, "join in rounds 7 to 9"),
+        ([20 * SECOND, None], [None, 9], True, "join at 20 s and in round 9"),
+        ([None], [None], False, "has not joined"),
+        ([None, None], [None, None], True, "have not joined"),
+    ],
+)
+def test_nodes_that_have_yet_to_join_do_so_at_a_time_or_in_a_round(
+    at_ns: list[int | None], in_rounds: list[int | None], many: bool, expected: str
+) -> None:
+    assert words.joins(at_ns, in_rounds, many=many) == expected
+
+
+@pytest.mark.parametrize(
     ("ids", "expected"),
     [
         ([4], "node 4"),

@@ -16,7 +16,7 @@ from netdfl.links.schedule import node_actions as on_nodes
 from netdfl.links.schedule import plans
 from netdfl.links.schedule.compiling import Entry, is_zero_rate
 from netdfl.links.schedule.events import STANDING, CompiledEvent
-from netdfl.links.schedule.node_conflicts import node_conflicts
+from netdfl.links.schedule.node_conflicts import before_joining, node_conflicts
 from netdfl.links.schedule.when import Facts, Span, spans, split
 from netdfl.links.selectors import Block
 from netdfl.links.spec import read_parameters
@@ -33,7 +33,7 @@ ACTIONS = by_name(
         on_links.core,
     ),
     *(plans.contact_plan, plans.trace, on_links.drop, on_links.delay, on_nodes.crash, on_nodes.restart),
-    *(on_nodes.pause, on_nodes.resume, on_nodes.slow_down, on_nodes.churn),
+    *(on_nodes.join, on_nodes.pause, on_nodes.resume, on_nodes.slow_down, on_nodes.churn),
 )
 """The actions of events. The key that names an action is also its first parameter: `{at: 20s, crash: 4, ...}`.
 
@@ -98,6 +98,7 @@ def _conflicts(entries: Sequence[_ReadEntry], facts: Facts) -> Iterable[tuple[in
     yield from _never_moving(events)
     yield from _never_sent(events, facts)
     yield from node_conflicts(events)
+    yield from before_joining(events)
     yield from _random_lives(entries)
 
 

@@ -20,8 +20,8 @@ class CompiledEvent:
     `cause` set on the same links. A change is a value in a scenario's form, or `{scale: 2}`.
     Actions on messages, by `blocks`: `drop` and `delay` (`by`, in ns) the messages that `kind`, `step`, `attempt`,
     `incarnation` and `number` name, by time up to `until_ns`.
-    Actions on nodes, by `nodes`: `crash` (`state`: kept or lost), `restart`, `pause`, `resume`, `slow_down` (`factor`
-    on its computing time, 1 ends it), and `set`/`unset` of `uplink`, `downlink`.
+    Actions on nodes, by `nodes`: `crash` (`state`: kept or lost), `restart`, `join`, `pause`, `resume`, `slow_down`
+    (`factor` on its computing time, 1 ends it), and `set`/`unset` of `uplink`, `downlink`.
 
     `at_ns` counts from the common start. With `at_round` instead, an event on links acts on the messages of the rounds
     from `at_round` to before `until_round` (None: all later ones), and one on a node when that node begins the round,
@@ -105,7 +105,7 @@ class CompiledEvent:
         return {key: value for key, value in data.items() if value is not None}
 
 
-_ENDS = ("unset", "restart", "resume")
+_ENDS = ("unset", "restart", "join", "resume")
 
 MOST = 3
 

@@ -1,4 +1,4 @@
-"""Scheduled events on nodes: crash, restart, pause, resume, slow-down, churn."""
+"""Scheduled events on nodes: crash, restart, join, pause, resume, slow-down, churn."""
 
 from __future__ import annotations
 
@@ -56,6 +56,20 @@ def restart(
     nodes, back = entry.nodes(restart), _return(state, rejoin_weight, rejoin)
     for span in _moments(entry, "restart"):
         yield CompiledEvent("restart", entry.source, at_ns=span.start, nodes=nodes, parameters=back)
+
+
+def join(entry: Entry, /, *, join: NodesText) -> Compiled:
+    """Let nodes join late: they are absent until then, and begin with a neighbor's model.
+
+    With `at_round` they join when the first of the others begins that round. With push-sum each brings the weight 1,
+    as every node has at the start.
+    """
+    nodes = entry.nodes(join)
+    for span in entry.when:
+        if span.end is not None or span.for_ns is not None:
+            raise ValueError("a node joins at a moment and stays; give at: 20s or at_round: 30 alone, or a crash")
+        joined = CompiledEvent("join", entry.source, nodes=nodes)
+        yield replace(joined, at_round=span.start) if span.by_round else replace(joined, at_ns=span.start)
 
 
 def _return(state: StateAfterCrash, weight: RejoinWeight | None, rejoin: Rejoin | None) -> dict[str, object]:

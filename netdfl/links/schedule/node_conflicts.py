@@ -37,6 +37,33 @@ def node_conflicts(events: Iterable[CompiledEvent]) -> Iterable[Conflict]:
     return found.items()
 
 
+def before_joining(events: Sequence[CompiledEvent]) -> Iterator[Conflict]:
+    """Yield entries by which a node joins twice, or by which something happens to it before it has joined."""
+    joins: dict[NodeId, CompiledEvent] = {}
+    for event in (event for event in events if event.action == "join"):
+        for node in event.nodes:
+            if (first := joins.setdefault(node, event)) is not event:
+                what = f"at {_when(event)} node {node} would join, which joins by events[{first.source}] at"
+                yield event.source, f"{what} {_when(first)} already; a node joins once: crash and restart say the rest"
+                return
+    for event in (event for event in events if event.action in _WHILE_THERE):
+        for node in event.nodes:
+            if node in joins and _is_before(event, joins[node]):
+                what = f"at {_when(event)} it would {event.action.replace('_', ' ')} node {node}, which joins at"
+                yield event.source, f"{what} {_when(joins[node])} only; move it behind the join"
+                return
+
+
+_WHILE_THERE = ("crash", "restart", "pause", "resume", "slow_down")
+
+
+def _is_before(event: CompiledEvent, join: CompiledEvent) -> bool:
+    """Return whether `event` is at the moment of the `join` or before; times and rounds can't be compared."""
+    if event.at_ns is not None and join.at_ns is not None:
+        return event.at_ns <= join.at_ns
+    return event.at_round is not None and join.at_round is not None and event.at_round <= join.at_round
+
+
 def _conflicts(node: NodeId, begin: str, events: Sequence[CompiledEvent]) -> Iterator[Conflict]:
     begun = [event for event in events if event.action == begin and not _is_end(event)]
     ending = {event.source for event in events if _is_end(event)} & {event.source for event in begun}

@@ -1,4 +1,7 @@
-"""The scripted return of a crashed node: its time, with or without its state, and the round in which it begins."""
+"""The scripted return of a crashed node: its time, with or without its state, and the round in which it begins.
+
+A node that joins late comes as one that returns without its state.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +26,10 @@ class Return(NamedTuple):
 
     @classmethod
     def by(cls, event: CompiledEvent, at_ns: int) -> Self:
-        """Read the `event` that restarts a node, for a return at `at_ns`."""
-        keep = event.parameters.get("state", "kept") == "kept"
+        """Read the `event` by which a node restarts or joins, for a return at `at_ns`."""
+        keep = event.action != "join" and event.parameters.get("state", "kept") == "kept"
         replays = event.parameters.get("rejoin") == "replay"
-        return cls(at_ns, keep, event.parameters.get("rejoin_weight", 0), replays)
+        return cls(at_ns, keep, event.parameters.get("rejoin_weight", int(event.action == "join")), replays)
 
 
 def returns_by_node(events: Iterable[CompiledEvent]) -> dict[NodeId, list[CompiledEvent]]:
@@ -37,6 +40,11 @@ def returns_by_node(events: Iterable[CompiledEvent]) -> dict[NodeId, list[Compil
             for node in event.nodes:
                 found.setdefault(node, []).append(event)
     return found
+
+
+def joins_by_node(events: Iterable[CompiledEvent]) -> dict[NodeId, CompiledEvent]:
+    """Return, for each node that joins late, the event by which it does."""
+    return {node: event for event in events if event.action == "join" for node in event.nodes}
 
 
 def find_return(

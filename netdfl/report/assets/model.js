@@ -132,6 +132,8 @@ export function phaseOf(node, time = now()) {
   const { frame, outages, waits, by_node } = view.data;
   const told = isEnd() ? view.status?.nodes?.[node]?.phase : null;
   const down = outages.find((/** @type {any} */ each) => each.node === node && each.since <= time && (each.until === null || time < each.until));
+  if (down?.why === "absent") return { phase: "down", words: `not there yet: joins ${down.until === null ? "later" : `at ${Number(down.until.toPrecision(4))} s`}` };
+  if (told === "absent") return { phase: "down", words: "not there yet" };
   if (down) return down.why === "pause" ? { phase: "paused", words: "paused" } : { phase: "down", words: `down: ${down.why}` };
   if (told === "crashed" || told === "died") return { phase: "down", words: told };
   const standing = standingAt(node, time);

@@ -143,6 +143,8 @@ def _moments(rounds: int, end_s: float) -> Floats:
 def _some_nodes(run: Run, num_nodes: int) -> list[NodeId]:
     if num_nodes <= MOST_NODES:
         return list(range(num_nodes))
-    told = run.rows("SELECT DISTINCT node FROM events WHERE node IS NOT NULL AND kind IN ('crash', 'died', 'pause')")
+    told = run.rows(
+        "SELECT DISTINCT node FROM events WHERE node IS NOT NULL AND kind IN ('absent', 'crash', 'died', 'pause')"
+    )
     some = {node for (node,) in told[: MOST_NODES // 4]}
     return sorted(some.union(range(0, num_nodes, -(-num_nodes // MOST_NODES))))

@@ -25,7 +25,7 @@ from netdfl.scenario.checks.links import (
     packets_can,
 )
 from netdfl.scenario.checks.plugins import with_data, without_data
-from netdfl.scenario.checks.survival import rejoins, survives
+from netdfl.scenario.checks.survival import joins, rejoins, survives
 from netdfl.scenario.checks.waiting import missing_is_treated, quorum_can_come, stale_acts, waits_can_end
 from netdfl.scenario.loading.document import Document
 from netdfl.scenario.model.choices import nearest
@@ -157,6 +157,7 @@ CHECKS: tuple[tuple[Check, str], ...] = (
     (one_length, "algorithm"),
     (survives, f"{_GRAPH} compression wait delivery events"),
     (rejoins, "algorithm events"),
+    (joins, "algorithm events nodes"),
     (missing_is_treated, f"{_GRAPH} compression wait"),
     (quorum_can_come, f"{_GRAPH} wait"),
     (stale_acts, f"{_GRAPH} compression wait"),

@@ -9,6 +9,7 @@ from netdfl.links.rules.disorder import Corruption
 from netdfl.links.rules.latency import Delay
 from netdfl.links.rules.mahimahi import Opportunities
 from netdfl.links.rules.rate import Shape
+from netdfl.links.schedule.returns import joins_by_node
 from netdfl.links.spec import SLOTS, choose
 from netdfl.node.delivery import FACTOR, LEAST_NS
 from netdfl.scenario.build import build_topology, compile_schedule, drawn, is_push, is_static, sends_vectors, used_links
@@ -43,6 +44,19 @@ def catches_up(scenario: Scenario) -> str:
     if scenario.wait.on_missing == "undo":
         return "on_missing: undo has both sides of an exchange agree on every round"
     return ""
+
+
+def joins(scenario: Scenario) -> Iterator[CheckFinding]:
+    """Check that clients alone join late, and not all of them."""
+    late = joins_by_node(drawn(compile_schedule, scenario) or ())
+    for node, event in late.items():
+        if node == scenario.nodes:
+            what = f"node {node} is the server, without which no client has anything to do"
+            yield CheckFinding(("events", event.source, "join"), what, "name clients alone")
+    if late and late.keys() >= set(range(scenario.nodes)):
+        last = max(late.values(), key=lambda event: event.order)
+        what = "all nodes would join late: nobody would be there to begin, or to give them a model"
+        yield CheckFinding(("events", last.source, "join"), what, "leave one or more out of the joins")
 
 
 def rejoins(scenario: Scenario) -> Iterator[CheckFinding]:
@@ -146,9 +160,11 @@ def _running_sums(scenario: Scenario, topology: Topology) -> Iterator[CheckFindi
         )
     elif scenario.compression is not None:
         yield CheckFinding(path, "running sums grow without end, so they can't be compressed", "remove compression")
-    elif any(event.get("state") == "lost" for event in scenario.events):
+    elif any(event.get("state") == "lost" or "join" in event for event in scenario.events):
         yield CheckFinding(
-            path, "a node that lost its counters would begin them anew", "use acknowledged, or state: kept"
+            path,
+            "a node that lost its counters, or joins late, would begin them anew",
+            "use acknowledged, or state: kept and no join",
         )
 
 

@@ -261,14 +261,16 @@ class Gone(_message.Message):
     def __init__(self, node: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Returned(_message.Message):
-    __slots__ = ("node", "address", "epoch")
+    __slots__ = ("node", "address", "epoch", "first")
     NODE_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
     node: int
     address: str
     epoch: int
-    def __init__(self, node: _Optional[int] = ..., address: _Optional[str] = ..., epoch: _Optional[int] = ...) -> None: ...
+    first: int
+    def __init__(self, node: _Optional[int] = ..., address: _Optional[str] = ..., epoch: _Optional[int] = ..., first: _Optional[int] = ...) -> None: ...
 
 class Evaluate(_message.Message):
     __slots__ = ("round", "nodes")

@@ -32,6 +32,7 @@ class _Container:
     """The container of a node: its process on this machine, its current life, and how that life ended.
 
     `starting`: it was started here, and Docker has not reported it yet. `by_others`: it was started elsewhere.
+    `lived`: a life of the node began in it.
     """
 
     name: str = ""
@@ -41,6 +42,7 @@ class _Container:
     starting: bool = True
     by_others: bool = False
     starved: bool = False
+    lived: bool = False
 
 
 @dataclass
@@ -94,14 +96,14 @@ class Containers:
         Its `credentials` go into the container's memory, and into no file that another container sees.
         """
         container = self.nodes[node]
-        if life.epoch and not container.by_others:
+        if life.epoch and container.lived and not container.by_others:
             await self._once_ended(container)
             container.starting = True
             await call(["docker", "start", container.name])
-        if life.epoch:
+        if life.epoch and container.lived:
             container.over, container.by_others = None, False
             container.pid = int(await call(["docker", "inspect", "--format", "{{.State.Pid}}", container.name]))
-        container.epoch = life.epoch
+        container.epoch, container.lived = life.epoch, True
         if credentials is not None:
             await _put(container.name, json.dumps(asdict(credentials)).encode())
         file = command_file(self.home, node)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 from netdfl.core.control import Exit, Hello, Life, Order, Report, Start, Stop
 from netdfl.core.errors import OwnCodeError, TrainingError
@@ -96,6 +96,13 @@ class SimulatedNode:
             worker.task = lambda: self.host.node.task
         worker.round = lambda: self.host.node.round
         return worker
+
+    @cached_property
+    def host(self) -> NodeHost:
+        """The host of the current life, or of the last one; of a node that has yet to join one without a start."""
+        absent = NodeHost(self._blueprint, self.id, Life(), self.parts, self._crash)
+        self._context.fabric.detach(self.id)
+        return absent
 
     def live(self, life: Life) -> None:
         """Start a life, and report it to the supervisor."""
