@@ -1,6 +1,6 @@
 """Prove for every method, delivery and wait on small graphs what it survives: the table of docs/studies/proofs.md.
 
-python -m tests.soak.proofs [--time 300] [--only dpsgd,sgp] [--cpu-hours 5]    # goes on where it was left
+python -m tests.soak.proofs [--time 3600] [--only dpsgd,sgp] [--cpu-hours 5]    # goes on where it was left
 python -m tests.soak.proofs --table                                       # writes the page of the rows that are there
 
 A cell is a method with a graph, a delivery and a wait; it is proven within three bounds apart. What can't be put
@@ -274,7 +274,7 @@ def _place(row: dict[str, Any]) -> list[str]:
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description="proofs about every method")
-    parser.add_argument("--time", type=float, default=300.0, help="seconds for a bound of a cell")
+    parser.add_argument("--time", type=float, default=3600.0, help="seconds for a bound of a cell")
     parser.add_argument("--cpu-hours", type=float, default=5.0)
     parser.add_argument("--only", default="", help="methods, such as dpsgd,sgp")
     parser.add_argument("--table", action="store_true")
