@@ -242,10 +242,18 @@ class NodeHost:
         await self.parts.kept.save(self.node, state)
         whole = getattr(self.node.task, "whole", None)  # of a model with buffers
         x, kept = (state.x, NOTHING) if whole is None else whole(state.x, state.statistics, weight)
+        await self._judge_own(view, state, weight)
         if self.blueprint.evaluates(view.round) and self.id in self.blueprint.evaluated:
             await self.parts.models.judge(view.round, x, weight, kept)
         if self.blueprint.keeps_models(view.round):
             await self.parts.models.keep(x, weight, kept)
+
+    async def _judge_own(self, view: View, state: NodeState, weight: float) -> None:
+        """Record figures of the model on the node's own held-out examples, which nobody else has."""
+        judge = getattr(self.node.task, "judge_own", None)
+        if judge is not None and self.blueprint.evaluates(view.round):
+            figures = await self.worker.run("judge", judge, state.x, weight)
+            self.parts.recorder.metrics(self.clock.now_ns(), self.id, view.round, figures)
 
     # orders
 

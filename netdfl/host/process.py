@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from netdfl.core.control import EVALUATOR, Broke, Bye, Crashed, Evaluate, Evaluated, Hello, Order, Report, Stop
-from netdfl.core.errors import NetdflError, TransportError
+from netdfl.core.errors import InputError, NetdflError, TransportError
 from netdfl.core.process import keep_freed
 from netdfl.core.types import NodeId, Role
 from netdfl.core.versions import versions_here
@@ -49,10 +49,16 @@ def run_process(blueprint: Blueprint, plan: RunPlan, command: Command, memory: S
     keep_freed()
     worker = make_worker(blueprint, len(command.nodes))
     common = ProcessResources.of(blueprint, plan, command, worker, memory)
-    members = [
-        Evaluator(blueprint, plan, command) if node == EVALUATOR else HostedNode(blueprint, plan, command, node, common)
-        for node in command.nodes
-    ]
+    try:
+        members = [
+            Evaluator(blueprint, plan, command)
+            if node == EVALUATOR
+            else HostedNode(blueprint, plan, command, node, common)
+            for node in command.nodes
+        ]
+    except InputError as error:  # such as a file of a client's own, which nobody could look at before
+        print(error, file=sys.stderr)
+        return EXIT_LOST
 
     async def everyone() -> int:
         return max(await asyncio.gather(*(member.main() for member in members)))

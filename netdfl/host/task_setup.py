@@ -13,7 +13,7 @@ from netdfl.core.rng import Streams
 from netdfl.core.types import NodeId
 from netdfl.host.problem import Figures, FleetProblem, IdleTask
 from netdfl.scenario.model.schema import Scenario
-from netdfl.scenario.model.task import Training
+from netdfl.scenario.model.task import Train, Training
 from netdfl.training.base import NOTHING, Kept
 from netdfl.training.catalog import TRAINING_FREE, without_torch
 from netdfl.training.toy import Quadratic, optimum
@@ -80,5 +80,9 @@ def make_problem(scenario: Scenario, streams: Streams, *, plain: bool = False) -
     if isinstance(scenario.task, Training):
         from netdfl.host.training_problem import TrainingProblem
 
+        if isinstance(scenario.task, Train) and scenario.task.dataset.kind == "client_files":
+            from netdfl.host.apart_problem import ApartProblem
+
+            return ApartProblem(scenario, streams, scenario.nodes)
         return TrainingProblem(scenario, streams, scenario.nodes)
     return ToyProblem(scenario, streams, scenario.nodes, plain=plain)

@@ -26,7 +26,17 @@ def all_evaluations(run: Run) -> dict[str, list[EvaluatedValue]]:
     found: dict[str, list[EvaluatedValue]] = {}
     for name, *row in run.rows("SELECT name, round, at_s, value FROM metrics WHERE node IS NULL ORDER BY round, at_s"):
         found.setdefault(name, []).append(EvaluatedValue(*row))
-    return found
+    own: dict[str, list[EvaluatedValue]] = {}
+    for name, *row in run.rows(_OWN):
+        own.setdefault(f"mean_{name}", []).append(EvaluatedValue(*row))
+    return own | found
+
+
+_OWN = (
+    "SELECT name, round, max(at_s), avg(value) FROM metrics WHERE node IS NOT NULL AND name LIKE 'personal_%' "
+    "GROUP BY name, round ORDER BY name, round"
+)
+"""The means of figures that nodes took on examples of their own, which nobody else has."""
 
 
 def last_of(series: Series, name: str) -> float | None:

@@ -155,6 +155,8 @@ def summary(result: Json, run_path: Path) -> tuple[str, list[str], dict[str, str
         "accuracy": f"{share(average['last'])} average model (best {share(average['best'])}), "
         f"{share(local)} mean of local models"
     }
+    if average["last"] is None and (personal := result["test_accuracy"].get("mean_personal")) is not None:
+        judged = {"accuracy": f"{share(personal)} mean of nodes' models, each on its own held-out data"}
     if own := own_figures(result):
         beside = judged if average["last"] is not None else {}
         judged = beside | {name: f"{figure(value)} average model{more}" for name, value, more in own}

@@ -167,6 +167,7 @@ def _problems(scenario: Scenario, notes: list[str]) -> Iterator[Problem]:
         return
     try:
         problem = _share_out(scenario)
+        check_files_here(scenario, problem)
         notes += problem.notes
         notes += _try_steps(scenario, problem)
     except DatasetError as error:
@@ -178,6 +179,13 @@ def _problems(scenario: Scenario, notes: list[str]) -> Iterator[Problem]:
         spread(device, count_gpus() if device.startswith("cuda") else 0, scenario.num_nodes)
     except MachineError as error:
         yield document.problem(("task", "device"), str(error))
+
+
+def check_files_here(scenario: Scenario, problem: object) -> None:
+    """Check each client's own file where all clients live on this machine. Raises DatasetError."""
+    check = getattr(problem, "check_files", None)
+    if check is not None and scenario.world.kind in ("simulated", "processes", "namespaces"):
+        check(range(scenario.nodes))
 
 
 def _try_steps(scenario: Scenario, problem: TaskOfFleet) -> list[str]:

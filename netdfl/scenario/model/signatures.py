@@ -27,7 +27,7 @@ from netdfl.scenario.model.fields import (
     make_model,
 )
 
-_FILES = ("path", "file")
+_FILES = ("test_file", "path", "file")
 _FOLDER = "folder"
 
 

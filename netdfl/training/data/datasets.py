@@ -22,7 +22,7 @@ from netdfl.core.installing import pip_install
 from netdfl.core.tables import by_name
 from netdfl.core.units import PositiveFloat
 from netdfl.training.data.dataset import Dataset
-from netdfl.training.data.on_disk import arrays, hugging_face, image_folder, table
+from netdfl.training.data.on_disk import arrays, client_files, hugging_face, image_folder, table
 
 _DIGITS_TEST_FRACTION = 0.2
 _DIGITS_SPLIT_SEED = 0
@@ -150,7 +150,7 @@ def _missing(name: str, folder: Path) -> NotFetchedError:
 
 FETCHED = by_name(digits, mnist, fashion_mnist, cifar10, cifar100)
 """Every dataset that can be fetched, by name: a function `(root: Path, /, *, ...) -> Dataset`."""
-DATASETS = {**FETCHED, **by_name(image_folder, table, arrays, hugging_face)}
+DATASETS = {**FETCHED, **by_name(image_folder, table, arrays, hugging_face, client_files)}
 """All datasets by name: the ones to fetch, and readers of a user's files."""
 
 

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
-import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from netdfl.core.errors import DatasetError
-from netdfl.core.given_files import UTF16_MARKS, ending_of, given_text
 from netdfl.core.installing import pip_install
 from netdfl.core.units import PositiveInt
 from netdfl.training.data.dataset import Missing
+from netdfl.training.data.table_files import read_table
 
 if TYPE_CHECKING:
+    from netdfl.training.data.client_files import ClientFiles
     from netdfl.training.data.own import Datasets
 else:  # so that a scenario's schema can be made from the signatures without torch
-    Datasets = object
+    Datasets = ClientFiles = object
 
-_MARKS, _HEAD = ",;\t|", 1 << 16
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 
 
@@ -104,48 +99,34 @@ def table(
 
     Empty cells are refused unless `missing` says to drop such rows, or to take the mean of the column for an input.
     """
-    import duckdb
-
-    from netdfl.training.data.columns import Columns
     from netdfl.training.data.own import Datasets as Given
 
-    is_text = ending_of(file) != ".parquet"
-    try:
-        with _in_utf8(file) as plain:
-            relation = _read_csv(plain, target) if is_text else duckdb.read_parquet(file)
-            columns = Columns(relation.fetchnumpy(), Path(file).name, as_text=is_text)
-    except duckdb.Error as error:
-        raise DatasetError(f"{file} can't be read as a table: {' '.join(str(error).split())[:400]}") from error
-    return Given(train=columns, target=target, inputs=inputs or None, missing=missing)
+    return Given(train=read_table(file, target), target=target, inputs=inputs or None, missing=missing)
 
 
-def _read_csv(file: str, target: str) -> Any:
-    """Read a CSV file by DuckDB, with the delimiter of its first line: `1,5;2,5` has decimal commas."""
-    import duckdb
+def client_files(
+    root: Path,
+    /,
+    *,
+    each: str,
+    target: str,
+    inputs: list[str],
+    classes: PositiveInt | list[str] | None = None,
+    mean: list[float] = [],  # noqa: B006 - only read
+    std: list[float] = [],  # noqa: B006 - only read
+    missing: Missing = "refuse",
+    test_file: str | None = None,
+) -> ClientFiles:
+    """A CSV or Parquet file for each client on that client's own machine, `each` with `{node}` in it; never gathered.
 
-    with (gzip.open if file.lower().endswith(".gz") else open)(file, "rb") as stream:
-        head = stream.read(_HEAD).decode("utf-8-sig", errors="replace")
-    lines = head.splitlines()
-    blank = next((place for place, line in enumerate(lines) if line.strip()), 0)
-    first = lines[blank] if lines else ""
-    mark = max(_MARKS, key=re.sub(r'"[^"]*"', "", first).count)
-    known = {"delimiter": mark} if mark in first else {}
-    header = {"header": True} if target in next(csv.reader([first], delimiter=mark), ()) else {}
-    # short rows have empty cells; beside line breaks in quotes DuckDB pads them only where it does not read in parallel
-    return duckdb.read_csv(file, sample_size=-1, skiprows=blank, null_padding=True, parallel=False, **known, **header)
+    A relative `each` begins in `NETDFL_DATA`. The scenario says what all files have: the column `target`, the `inputs`,
+    and the `classes`, as words or as their number; without these the target is a number. `mean` and `std` are of the
+    inputs. The average model is judged on `test_file` alone, each client's model on `client_test` of its own file.
+    """
+    from netdfl.training.data.client_files import ClientFiles as Given
 
-
-@contextmanager
-def _in_utf8(file: str) -> Iterator[str]:
-    """Yield the file itself, or a UTF-8 copy if it is in UTF-16, which DuckDB can't read."""
-    with open(file, "rb") as stream:
-        if stream.read(2) not in UTF16_MARKS:
-            yield file
-            return
-    with TemporaryDirectory() as folder:
-        copy = Path(folder) / Path(file).name
-        copy.write_text(given_text(file), encoding="utf-8")
-        yield str(copy)
+    said = {"root": root, "each": each, "target": target, "inputs": inputs, "classes": classes}
+    return Given(**said, mean=mean, std=std, missing=missing, test_file=test_file)  # type: ignore[arg-type]
 
 
 def arrays(root: Path, /, *, file: str) -> Datasets:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from netdfl.core.errors import DatasetError, InputError
 from netdfl.core.rng import Streams
 from netdfl.core.whose import named_error, own_place
+from netdfl.training.data.client_files import ClientFiles
 from netdfl.training.data.dataset import Dataset, Labels, Pixels, data_root
 from netdfl.training.data.examples import Samples, form, leaves, shape_of
 from netdfl.training.data.finite import NonFiniteExample, spoiled_in
@@ -38,7 +39,7 @@ class Recipe:
     A loss of None stands for cross-entropy of one class each, metrics of None for accuracy.
     """
 
-    data: Dataset | Datasets
+    data: Dataset | Datasets | ClientFiles
     model: Callable[[tuple[int, ...], int], nn.Module]
     loss: Callable[[Any], Loss | None]
     metrics: Callable[[Any], Metrics | None]
@@ -140,8 +141,10 @@ class _StandardizedSplit:
         return list(spoiled_in(self.only(rows), name, rows))
 
 
-def one_form(data: Dataset | Datasets, share: float, streams: Streams) -> SharedData:
+def one_form(data: Dataset | Datasets | ClientFiles, share: float, streams: Streams) -> SharedData:
     """Return data in the common form, with their own test set or a `share` of them. Raises DatasetError."""
+    if isinstance(data, ClientFiles):
+        return data.form()
     if isinstance(data, Dataset):
         train, test = (
             _StandardizedSplit(data, data.train_x, data.train_y),
