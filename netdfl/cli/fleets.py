@@ -64,7 +64,7 @@ def node(
     """Run one node of a fleet that has no supervisor; `netdfl collect` gathers what the nodes wrote.
 
     Examples:
-        netdfl node --scenario clinics.yaml --id 3 --listen 0.0.0.0:5000 --peers peers.yaml --credentials secrets/3.json
+        netdfl node --scenario clinics.yaml --id 3 --listen 0.0.0.0:5000 --peers peers.yaml --credentials secrets/3.pem
     """
     from netdfl.standalone.request import make_request
 

@@ -53,7 +53,7 @@ function lay() {
     choice("smoothing", SMOOTHINGS, oneOf("smooth", SMOOTHINGS.map(([value]) => value)), (smooth) => again({ smooth })),
     el("button", { id: "reset", click: () => again({ curve: null, x: null, scale: null, seeds: null, smooth: null }) }, "reset"), ...downloads(() => drawing(having)));
   head();
-  beside.replaceChildren(el("h2", {}, `${names.length} runs beside each other`), ...(having.length ? [tools, place] : [el("p", {}, "None of them has a curve.")]),
+  beside.replaceChildren(el("h2", {}, names.length === 1 ? "One run" : `${names.length} runs beside each other`), ...(having.length ? [tools, place] : [el("p", {}, "None of them has a curve.")]),
     ...(compared.left_out ? [el("p", { class: "hint" }, `Without ${compared.left_out} more: 60 are compared.`)] : []),
     ...Object.entries(compared.wrong).map(([id, words]) => el("p", {}, `${placeOf(id)}: ${words}`)),
     differences.length ? differ(names, differences) : el("p", { class: "hint" }, names.length > 1 ? "Their scenarios are the same." : ""), ...(names.length > 1 ? [scatter(names)] : []));
