@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from netdfl.core.clock import RealClock
 from netdfl.core.control import EVALUATOR, Hello, Life, Order, Report
 from netdfl.core.errors import RunError
+from netdfl.core.process import freed_kept
 from netdfl.core.types import NodeId
 from netdfl.host.plan import Command, RunPlan, spread
 from netdfl.record.base import Store
@@ -88,9 +89,14 @@ class ProcessesWorld:
         return store
 
     def run(self, course: Callable[[], Coroutine[object, object, T]], interrupt: Callable[[], None]) -> T:
-        """Run `course` in real time, and end the fork server afterwards."""
+        """Run `course` in real time, and end the fork server afterwards.
+
+        Freed memory is kept meanwhile: each of gRPC's threads would fragment an arena of its own, which calls of
+        strangers let grow.
+        """
         try:
-            return run_in_real_time(course, interrupt)
+            with freed_kept():
+                return run_in_real_time(course, interrupt)
         finally:
             self.forks.close()
 
