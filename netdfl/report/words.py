@@ -109,7 +109,7 @@ def remarks(result: Json) -> Iterator[str]:
             yield _lost_state(restart)
         if restart["state"] == "none":
             yield _joined(restart)
-    if result.get("given_up", {}).get("messages"):
+    if result.get("given_up", {}).get("lost"):  # those that came after all cost nothing
         yield _given_up(**result["given_up"])
     if result.get("events_not_reached"):
         yield _unreached(result["events_not_reached"])

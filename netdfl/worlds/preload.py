@@ -30,9 +30,11 @@ MODULES = (
     "netdfl.transport.security.departures",
     "netdfl.transport.security.identity",
     "netdfl.transport.security.secret",
+    "netdfl.transport.security.visitors",
     "netdfl.transport.shared_memory.buffers",
     "netdfl.transport.v1.meeting_pb2",
     "netdfl.algorithms.parts",
+    "netdfl.record.resources",
     "netdfl.record.store",
     "netdfl.transport.wire",
     "numpy.ctypeslib",  # for what safetensors writes

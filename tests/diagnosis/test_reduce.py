@@ -27,6 +27,10 @@ def can_give(snapshot: Snapshot, waiter: NodeId, wait: WaitNow, source: NodeId, 
     return alive and now.state is not State.FINISHED and (now.wait is None or source in free)
 
 
+NOT_HEARD = {State.ABSENT, State.CRASHED, State.PAUSED}
+"""States of nodes whose heartbeats do not come."""
+
+
 def may_go(snapshot: Snapshot, node: NodeId, free: frozenset[NodeId]) -> bool:
     wait = snapshot.nodes[node].wait
     assert wait is not None
@@ -41,7 +45,7 @@ def may_go(snapshot: Snapshot, node: NodeId, free: frozenset[NodeId]) -> bool:
         gone |= ending
     if snapshot.detector == "heartbeat":
         gone |= wait.undecided
-        gone |= {s for s in wait.awaited if snapshot.nodes[s].state in (State.CRASHED, State.PAUSED)}
+        gone |= {s for s in wait.awaited if snapshot.nodes[s].state in NOT_HEARD}
         gone |= {s for s in wait.awaited if not snapshot.edge(s, node).up}
     return len(came) + len(wait.have) >= wait.need or set(wait.awaited) <= came | gone
 
@@ -76,7 +80,7 @@ def test_hopeless_is_stuck_even_when_all_others_are_free(snapshot: Snapshot) -> 
 def test_a_running_node_more_never_makes_more_nodes_stuck(snapshot: Snapshot, data: st.DataObject) -> None:
     before = reduce(snapshot)
     # A failure detector ends the waits for who is silent; were it to speak, they would go on.
-    silent = {State.CRASHED, State.PAUSED} if snapshot.detector == "heartbeat" else set()
+    silent = NOT_HEARD if snapshot.detector == "heartbeat" else set()
     up = [node for node, now in sorted(snapshot.nodes.items()) if now.state not in silent]
     if not up:
         return

@@ -40,6 +40,7 @@ def by_gone(**more: Any) -> AwaitedMessage:
 
 
 STAYS_DOWN = {
+    State.ABSENT: ReasonKind.ABSENT,
     State.CRASHED: ReasonKind.CRASHED,
     State.PAUSED: ReasonKind.PAUSED,
     State.STANDING: ReasonKind.STANDING,
@@ -52,6 +53,7 @@ WHYS: tuple[tuple[ReasonKind, State, AwaitedMessage, EdgeNow], ...] = (
     (ReasonKind.FETCHING, State.FETCHING, UNSENT, UP),
     (ReasonKind.WAITING, State.WAITING, UNSENT, UP),
     (ReasonKind.WAITING, State.SENDING, UNSENT, UP),
+    (ReasonKind.ABSENT, State.ABSENT, UNSENT, UP),
     (ReasonKind.CRASHED, State.CRASHED, UNSENT, UP),
     (ReasonKind.PAUSED, State.PAUSED, UNSENT, UP),
     (ReasonKind.STANDING, State.STANDING, UNSENT, UP),
@@ -88,6 +90,7 @@ WHYS: tuple[tuple[ReasonKind, State, AwaitedMessage, EdgeNow], ...] = (
     (ReasonKind.RECEIVER_RESTARTED, State.RUNNING, lost(1, 0, LOST_BY_RESTART), UP),
     (ReasonKind.RECEIVER_DOWN, State.RUNNING, by_gone(), UP),
     (ReasonKind.RECEIVER_DOWN, State.RUNNING, by_gone(resent=True), UP),
+    (ReasonKind.ABSENT, State.ABSENT, by_gone(), UP),
     (ReasonKind.CRASHED, State.CRASHED, by_gone(), UP),
     (ReasonKind.PAUSED, State.PAUSED, by_gone(), UP),
     (ReasonKind.STANDING, State.STANDING, by_gone(), UP),
@@ -122,7 +125,7 @@ def test_who_is_asked_and_returns_lost_a_request_only_where_it_is_not_sent_again
 
 @pytest.mark.parametrize("state", State)
 def test_room_is_wanting_because_a_mailbox_is_full_or_its_owner_is_down(state: State) -> None:
-    down = {State.CRASHED: ReasonKind.CRASHED, State.PAUSED: ReasonKind.PAUSED, State.STANDING: ReasonKind.STANDING}
+    down = {state: why for state, why in STAYS_DOWN.items() if why is not ReasonKind.SILENT}
     silent = dict.fromkeys((State.STOPPED, State.BLOCKED), ReasonKind.SILENT)
     snapshot = fleet(waits(0, [1], what=WaitKind.ROOM), is_(1, state), edges={(1, 0): DOWN})
     assert why_of(snapshot, 0, 1) is {**down, **silent}.get(state, ReasonKind.FULL)

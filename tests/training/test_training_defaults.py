@@ -36,6 +36,7 @@ SGD = {
     "clip_norm": None,
 }
 TRANSFORMATIONS = ("color", "crop", "cutout", "flip", "scale", "rotate")
+FILES = {"classes": None, "missing": "refuse", "test_file": None}
 CLASSES: Mapping[str, Mapping[str, object]] = {
     "LocalSgd": SGD | {"rows": True},
     "OptimizedSgd": SGD | {"decay": 0.0},
@@ -45,6 +46,8 @@ CLASSES: Mapping[str, Mapping[str, object]] = {
     "Smoo": {"by_change": False, "less_last": False},
     "Ascent": {"moved": ("dual", "last")},
     "Rows": {"moved": ()},
+    "ClientFiles": FILES | {"mean": (), "std": ()},
+    "FedSynSamSolver": {"blend": "ascent"},
     "Distiller": {"augment": (), "averaged": False, "label_lr": None, "label_scale": 1.0, "loss": "normalised"},
     "Tuning": {"augment": ()},
     "Received": {"last_read": None, "read": None},
@@ -81,6 +84,7 @@ FUNCTIONS: Mapping[str, Mapping[str, object]] = {
     "fashion_mnist": {"mean": 0.2860, "std": 0.3530},
     "from_torchvision": {"download": False},
     "get": {"root": None, "source": "auto"},
+    "client_files": FILES | {"mean": [], "std": []},
     "table": {"inputs": [], "missing": "refuse"},
     "hugging_face": {"inputs": [], "missing": "refuse"},
     "image_folder": {"size": None},
@@ -135,7 +139,7 @@ def test_parts_are_listed_in_the_order_in_which_they_are_explained() -> None:
     tables: Sequence[tuple[Mapping[str, object], str]] = (
         (TOYS, "consensus quadratic sized"),
         (PARTITIONS, "iid dirichlet dirichlet_per_class pathological shards by_column given"),
-        (DATASETS, "digits mnist fashion_mnist cifar10 cifar100 image_folder table arrays hugging_face"),
+        (DATASETS, "digits mnist fashion_mnist cifar10 cifar100 image_folder table arrays hugging_face client_files"),
         (AUGMENTATIONS, "none crop_flip"),
         (MODELS, "mlp mnist_2nn fashion_mlp cifar_cnn convnet vgg11_gn resnet18_gn resnet18"),
         (LOSSES, "cross_entropy mse l1 binary_cross_entropy"),

@@ -97,14 +97,14 @@ def test_fields_say_what_the_schema_says_of_the_part_that_ran() -> None:
 
 def test_modules_are_told_without_being_imported(runs: Path) -> None:
     path = runs / "first"
-    (path / "mine.py").write_text(OWN)
+    (path / "repeated_part.py").write_text(OWN)
     data = {
         **read_scenario(path),
-        "topology": {"kind": "mine:mine"},
+        "topology": {"kind": "repeated_part:mine"},
         "explore": {"find": ["verdict", "far.away:found"]},
     }
     told = [
-        {"module": "mine:mine", "file": str(path / "mine.py")},
+        {"module": "repeated_part:mine", "file": str(path / "repeated_part.py")},
         {"module": "far.away:found", "file": "an installed package"},
     ]
     assert modules(path, data, []) == told
@@ -113,7 +113,7 @@ def test_modules_are_told_without_being_imported(runs: Path) -> None:
         told[1], {"module": "x:y", "file": "an installed package"},
     ]  # fmt: skip
     assert not (path / "imported").exists()
-    assert "mine" not in sys.modules
+    assert "repeated_part" not in sys.modules
 
 
 @pytest.mark.parametrize("values", [{"nowhere": "1"}, {"rounds": "1\0"}, {"rounds": "1" * 20_001}])
@@ -150,15 +150,15 @@ def test_the_form_of_a_run_comes_from_its_place_and_a_run_served_alone_has_none(
 
 async def test_own_modules_are_executed_once_they_are_agreed_to_and_not_before(runs: Path) -> None:
     path, pages = runs / "first", RepeatPages(RunFolder(runs))
-    (path / "mine.py").write_text(OWN)
-    values, id = {"topology.kind": "mine:mine", "rounds": "-1"}, RunFolder(runs).name_of(path)
+    (path / "repeated_part.py").write_text(OWN)
+    values, id = {"topology.kind": "repeated_part:mine", "rounds": "-1"}, RunFolder(runs).name_of(path)
     told = await pages.check(id, RepeatOrder(values))
     assert (told["agreed"], told["wrong"]) == (False, "")
-    assert told["modules"] == [{"module": "mine:mine", "file": str(path / "mine.py")}]
-    with pytest.raises(InputError, match="the run would execute mine:mine: agree to that first"):
+    assert told["modules"] == [{"module": "repeated_part:mine", "file": str(path / "repeated_part.py")}]
+    with pytest.raises(InputError, match="the run would execute repeated_part:mine: agree to that first"):
         await pages.begin(id, RepeatOrder(values, ["other:mine"]))
     assert not (path / "imported").exists()
-    told = await pages.check(id, RepeatOrder(values, ["mine:mine"]))
+    told = await pages.check(id, RepeatOrder(values, ["repeated_part:mine"]))
     assert "--set rounds=-1: rounds is -1, expected at least 1" in str(told["wrong"])
     assert (path / "imported").exists()
     assert (await pages.check(id, RepeatOrder({"rounds": "{"})))["wrong"]
