@@ -43,7 +43,8 @@ def by_time(ran: CellResult, metric: str) -> Trace:
     return [x for x, _, _ in found], [y for _, _, y in found]
 
 
-ABSCISSAS = {"round": by_round, "time (s)": by_time, "bytes sent by all nodes": sent}
+BYTES_SENT = "bytes sent by all nodes"
+ABSCISSAS = {"round": by_round, "time (s)": by_time, BYTES_SENT: sent}
 
 
 def band(traces: Sequence[Trace], metric: str = "", *, log: bool = False) -> CurveBand:
@@ -76,6 +77,8 @@ def draw_learning(ran: Sequence[CellResult], metric: str, folder: Path, *, log: 
     }
     if not panels:
         return
+    if _is_round_by_another_name(panels.get("round", {}), panels.get(BYTES_SENT, {})):
+        del panels[BYTES_SENT]
     figure = Figure(figsize=(1 + 3.6 * len(panels), 3.6 + 0.16 * len(lines)), dpi=130, layout="constrained")
     row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for axes, (name, bands) in zip(row, panels.items(), strict=True):
@@ -94,6 +97,17 @@ def _draw_bands(axes: Axes, bands: Mapping[str, CurveBand]) -> None:
         axes.fill_between(at, [e.low for e in found], [e.high for e in found], color=color, alpha=0.18, lw=0)
         axes.plot(at, [e.mean for e in found], label=name, lw=1.6, color=color, linestyle=stroke)
     open_frame(axes)
+
+
+def _is_round_by_another_name(rounds: Mapping[str, CurveBand], sizes: Mapping[str, CurveBand]) -> bool:
+    """Return whether all lines send equally many bytes in each round, so that their curves over bytes say no more."""
+    ratios: set[float] = set()
+    for name, bands in sizes.items():
+        at = rounds[name].at if name in rounds else ()
+        if len(at) != len(bands.at):
+            return False
+        ratios |= {round(nbytes / each, 6) for each, nbytes in zip(at, bands.at, strict=True)}
+    return len(ratios) == 1
 
 
 def _moves(bands: Mapping[str, CurveBand]) -> bool:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, PercentFormatter
@@ -17,6 +18,8 @@ from netdfl.study.summary import Estimate, GridPoint, estimates
 COLORS = ("#2f7ed8", "#e07b00", "#2a9d5c", "#c2417c", "#8a63d2", "#8c6d46", "#3d3d3d", "#00a5a5")
 MARKERS = "osD^vP*X"
 DASHES = ("-", "--", ":")
+TRUE_TYPE = 42
+"""The name of TrueType fonts in matplotlib's settings."""
 APART = 0.006
 """Distance of lines at one value of x, as a share of x's range, so that equal ones show side by side."""
 BESIDE = 0.6
@@ -31,10 +34,11 @@ def draw(points: Sequence[GridPoint], drawn: FigureSpec, path: Path) -> None:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a plot to `path` as PNG, and next to it as PDF for papers."""
+    """Write a plot to `path` as PNG, and next to it as PDF for papers, whose publishers refuse fonts of Type 3."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    for ending in (".png", ".pdf"):
-        figure.savefig(path.with_suffix(ending))
+    with rc_context({"pdf.fonttype": TRUE_TYPE}):
+        for ending in (".png", ".pdf"):
+            figure.savefig(path.with_suffix(ending))
 
 
 def figure_of(points: Sequence[GridPoint], drawn: FigureSpec) -> Figure:
@@ -49,7 +53,7 @@ def figure_of(points: Sequence[GridPoint], drawn: FigureSpec) -> Figure:
         if lines:
             _draw_lines(axes, lines, places_of(order))
         axes.set_title(heading, fontsize=10)
-        axes.set_xlabel(drawn.x)
+        axes.set_xlabel(drawn.x.removesuffix(".name").removesuffix(".kind"))
     first = canvas.axes[0]
     name_y(first, drawn)
     if num_lines:

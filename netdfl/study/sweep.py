@@ -205,7 +205,7 @@ def _draw(ran: Sequence[CellResult], points: Sequence[GridPoint], plan: GridPlan
             draw_sent(ran, drawn, folder / f"{drawn.y}_by_bytes_sent.png")
         elif "@" in drawn.x:
             draw_points(ran, drawn, folder / f"{drawn.y}_by_{drawn.x.partition('@')[0]}.png", labels)
-        elif drawn.y in _worth_showing(points, [drawn]):
+        elif drawn.y in _worth_showing(points, [drawn]) and len(_values(points, drawn.y)) > 1:
             draw(points, drawn, folder / f"{drawn.y}.png")
 
 
@@ -214,6 +214,11 @@ def _worth_showing(points: Sequence[GridPoint], figures: Sequence[FigureSpec]) -
     asked = dict.fromkeys(drawn.y for drawn in figures)
     known = {name for point in points for name, values in point.figures.items() if any(values)}
     return [name for name in (asked or [*_own(points), *SHOWN]) if name in known]
+
+
+def _values(points: Sequence[GridPoint], name: str) -> set[float]:
+    """Return the different values of a figure in all runs."""
+    return {value for point in points for value in point.figures.get(name, ())}
 
 
 def name_run(cell: Cell) -> str:

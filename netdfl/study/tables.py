@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -27,10 +28,11 @@ from netdfl.study.summary import (
 )
 
 MORE = frozenset({"test_accuracy", "mean_local_accuracy", "mean_personal_accuracy", "rounds_per_s", "rounds"})
-LESS = frozenset(
-    {"test_loss", "train_loss", "error", "consensus_distance", "bytes_sent", "virtual_duration_s", "duration_s"}
-)
-"""Figures of which more, or less, is better: a table marks the best. For other figures it marks none."""
+LESS = frozenset({"test_loss", "train_loss", "error", "bytes_sent", "virtual_duration_s", "duration_s"})
+"""Figures of which more, or less, is better: a table marks the best. For other figures it marks none.
+
+The consensus distance is not among them: a method that trains less a round keeps its models closer.
+"""
 COUNTED = {*SHARES, "bytes_sent", "rounds"}
 """Figures that are equal for many pairs of methods."""
 _SPECIAL = {**{char: f"\\{char}" for char in "&%$#_{}"}, "\\": r"\textbackslash{}", "~": r"\textasciitilde{}"}
@@ -81,7 +83,8 @@ class SweepTable:
         lines = [self._sentence(each) for name in self.names for each in self.found(name) if each.tested or each.holds]
         pairs = "\n".join(f"- {line}" for line in lines) or "No two points share two seeds, so nothing is compared."
         same = "".join(f"- {line}\n" for line in self.alike())
-        return f"{table}\n{LEGEND}\n{self._log_words()}\n## Which differences hold\n\n{TEST}.\n\n{same}{pairs}\n"
+        notes = "".join(f"{line}\n" for line in self._notes())
+        return f"{table}\n{LEGEND}\n{notes}\n## Which differences hold\n\n{TEST}.\n\n{same}{pairs}\n"
 
     def alike(self) -> list[str]:
         """Return a sentence for each two points with equal figures for every seed, which are probably one method."""
@@ -107,10 +110,12 @@ class SweepTable:
         caption = f"{tex(title)}: mean $\\pm$ standard deviation over seeds. Bold: the best, and what does not differ "
         caption += "from it by a paired two-sided $t$-test over seeds, corrected by Holm over all tested pairs of a "
         caption += f"column, at {tex(f'{LEVEL:.0%}')}."
+        caption += "".join(f" {tex(line)}" for line in self._notes())
         body = "".join(f"  {row} \\\\\n" for row in rows)
         return (
             "% \\usepackage{booktabs}\n\\begin{table}\n  \\centering\n"
-            f"  \\caption{{{caption}}}\n  \\begin{{tabular}}{{{columns}}}\n  \\toprule\n  {heading} \\\\\n  \\midrule\n"
+            f"  \\caption{{{caption}}}\n  \\label{{tab:{_label_of(title)}}}\n"
+            f"  \\begin{{tabular}}{{{columns}}}\n  \\toprule\n  {heading} \\\\\n  \\midrule\n"
             f"{body}  \\bottomrule\n  \\end{{tabular}}\n\\end{{table}}\n"
         )
 
@@ -155,7 +160,7 @@ class SweepTable:
 
     def _varied(self) -> list[str]:
         """Return the headings of the columns that identify a point."""
-        names = [name for name, _ in self.points[0].values] if self.points else []
+        names = [heading_of(name) for name, _ in self.points[0].values] if self.points else []
         return [*(["case"] if any(point.case for point in self.points) or not names else []), *names]
 
     def _label(self, point: GridPoint) -> list[str]:
@@ -176,12 +181,16 @@ class SweepTable:
         if found is None:
             return "-", "", ""
         spread = deviation_of(point, name)
+        if spread == 0 and found.low == found.high:  # the same in every run
+            return number(name, found.mean), "", ""
         deviation = "" if spread is None or name in self.logs else number(name, spread)
         return number(name, found.mean), deviation, f"{number(name, found.low)} to {number(name, found.high)}"
 
-    def _log_words(self) -> str:
+    def _notes(self) -> list[str]:
+        """Return sentences on the meaning of single columns."""
         logs = [words(name) for name in self.names if name in self.logs]
-        return f"Of {' and '.join(logs)} the geometric mean, without a deviation.\n" if logs else ""
+        notes = [f"Of {' and '.join(logs)} the geometric mean, without a deviation."] if logs else []
+        return ["Test accuracy is that of the average model."] * ("test_accuracy" in self.names) + notes
 
     def _sentence(self, each: PairedDifference) -> str:
         """Return a difference as a sentence."""
@@ -205,6 +214,16 @@ def _in_markdown(mean: str, deviation: str, interval: str) -> str:
 
 def _in_tex(mean: str, deviation: str, interval: str) -> str:
     return tex(mean) + (f" $\\pm$ {tex(deviation)}" if deviation else "")
+
+
+def heading_of(path: str) -> str:
+    """Return the heading of a varied key: `algorithm` for `algorithm.name`, the whole path for other keys."""
+    return path.removesuffix(".name").removesuffix(".kind")
+
+
+def _label_of(title: str) -> str:
+    """Return `title` as LaTeX takes it in a label: letters, digits and hyphens."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", title).strip("-")
 
 
 def called(point: GridPoint) -> str:

@@ -31,6 +31,7 @@ import grpc.aio
 import numpy as np
 
 from netdfl.core.bounds import MemoryBounds
+from netdfl.transport.security.credentials import Credentials
 from tests.hostile.client import Known, Metadata, body_of, frame, greeting, header, member, stranger
 from tests.hostile.connections import SAID, holding
 from tests.soak.tally import append, repeat
@@ -40,6 +41,12 @@ KNOWN = Known(RUN_ID, "abc", NODES, 10_000)
 BOUNDS = MemoryBounds.of(num_nodes=NODES, together=1, peers=NODES - 1, directed=False, dim=DIM)
 MB, SECONDS, SETTLING_S, COMMON = 1e6, 3.0, 1.0, 10.0
 BODY = body_of({"x": np.ones(DIM, np.float32)})
+
+
+def _credentials() -> Credentials:
+    from netdfl.transport.security.authority import Authority  # with all of cryptography, which nodes do not load
+
+    return Authority.make(RUN_ID.hex()).issue(0, 0)
 
 
 async def _node(tls: bool = False) -> None:
@@ -53,7 +60,6 @@ async def _node(tls: bool = False) -> None:
     from netdfl.record.store import StoreWriter
     from netdfl.transport.grpc.options import GrpcOptions
     from netdfl.transport.grpc.transport import GrpcTransport
-    from netdfl.transport.security.authority import Authority
     from netdfl.transport.security.identity import Identity
     from netdfl.transport.security.secret import FleetSecret
 
@@ -74,7 +80,7 @@ async def _node(tls: bool = False) -> None:
             ledger=ledger,
             options=options,
             secret=FleetSecret(text=SECRET),
-            credentials=Authority.make(RUN_ID.hex()).issue(0, 0) if tls else None,
+            credentials=_credentials() if tls else None,
         )
         mailbox = Mailbox(keep_late=False, peer_bytes=BOUNDS.peer_bytes, late_bytes=BOUNDS.mailbox_bytes)
         mailbox.open(StepId(0, 0), lambda *told: None)

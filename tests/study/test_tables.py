@@ -117,6 +117,22 @@ def test_the_table_marks_the_best_and_what_does_not_differ_from_it(tmp_path: Pat
     compile_latex(TABLE.latex("accuracy_&_more 50%"), tmp_path)
 
 
+def test_a_latex_table_can_be_referred_to_and_says_what_its_columns_are() -> None:
+    of_two = [each._replace(figures=each.figures | {"consensus_distance": (0.1, 0.2)}) for each in POINTS]
+    text = SweepTable(of_two, ["test_accuracy", "consensus_distance"], frozenset({"consensus_distance"})).latex(
+        "a_b 5%"
+    )
+    assert "\\label{tab:a-b-5}" in text
+    assert "Test accuracy is that of the average model. Of consensus distance the geometric mean" in text
+    assert parse_latex(text)[0][0].strip() == "algorithm"
+    assert parse_latex(text)[1][3].strip() == "0.141", "no best one: who trains less keeps its models closer"
+
+
+def test_what_is_the_same_in_every_run_of_a_point_has_neither_deviation_nor_interval() -> None:
+    same = [each._replace(figures={"bytes_sent": (3e6, 3e6)}) for each in POINTS]
+    assert "| new_method | 2 | 3 MB |" in SweepTable(same, ["bytes_sent"], frozenset()).markdown()
+
+
 def test_nothing_is_cut_on_a_narrow_terminal() -> None:
     said = io.StringIO()
     many = [
@@ -186,6 +202,9 @@ def test_bytes_have_their_unit_on_the_axis(tmp_path: Path) -> None:
     assert "80 MB" in [label.get_text() for label in figure.axes[0].get_yticklabels()]
     draw(points, drawn, tmp_path / "figures" / "sent.png")
     assert {file.name for file in (tmp_path / "figures").iterdir()} == {"sent.png", "sent.pdf"}
+    pdf = (tmp_path / "figures" / "sent.pdf").read_bytes()
+    assert b"/TrueType" in pdf or b"/CIDFontType2" in pdf
+    assert b"/Type3" not in pdf
 
 
 def test_a_band_is_the_interval_over_seeds() -> None:

@@ -28,7 +28,8 @@ LIMITS: Mapping[str, object] = {
     "data.datasets._DIGITS_SPLIT_SEED": 0,
     "data.datasets._DIGITS_TEST_FRACTION": 1 / 5,
     "data.datasets._UNSIGNED_BYTE": 8,  # of the IDX format
-    "data.on_disk._HEAD": 64 * 1024,
+    "data.client_files.STAND_INS": 8,
+    "data.table_files._HEAD": 64 * 1024,
     "data.partitions._SINKHORN_STEPS": 1000,
     "data.reading._NUMBER": 8,
     "data.reading._TRIED": 4,
