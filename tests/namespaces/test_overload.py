@@ -84,7 +84,9 @@ def test_a_forwarder_that_is_held_up_leaves_no_verdict(tmp_path: Path) -> None:
         ended.set()
         holding.join()
     assert result["verdict"] == "unknown"
-    assert any("before it was read" in reason for reason in result["reasons"]), result["reasons"]
+    # it is stopped as it waits to read, or as it sends
+    words = "before it was read", "the machine is too busy to carry the fleet's packets"
+    assert any(each in reason for reason in result["reasons"] for each in words), result["reasons"]
     assert result["links"]["waited_ns"]["99"] > 50 * MS
 
 
