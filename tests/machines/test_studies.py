@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from tests.explore.conftest import SMALL
 from tests.machines import ray_cluster, slurm_cluster
 from tests.machines.separated import Separated, ip
 from tests.warm import warm_python
@@ -217,23 +218,9 @@ def test_two_studies_of_twelve_runs_at_once_though_a_machine_is_killed(cluster: 
     assert one.hashes == other.hashes == local.hashes
 
 
-EXPLORED = {
-    "schema": "netdfl/1",
-    "name": "explored",
-    "nodes": 3,
-    "rounds": 4,
-    "world": {"kind": "simulated", "compute": "10ms"},
-    "task": {"kind": "consensus", "dim": 2},
-    "algorithm": "dpsgd",
-    "topology": "ring",
-    "wait": {"for": "all", "deadline": "none"},
-    "links": {"default": {"latency": "5ms"}},
-}
-
-
 @pytest.mark.soak
 def test_an_exploration_finds_on_machines_what_it_finds_here(cluster: Any, folder: Path) -> None:
-    (folder / "explored.yaml").write_text(json.dumps(EXPLORED))
+    (folder / "explored.yaml").write_text(json.dumps(SMALL | {"nodes": 3, "rounds": 4}))
     found = []
     for runner in ("local", cluster.kind):
         out = folder / runner
