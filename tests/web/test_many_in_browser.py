@@ -168,6 +168,7 @@ def test_a_run_is_repeated_with_other_values(opened: Open, browser: Any, address
     page = opened(address)
     page.set_viewport_size({"width": width, "height": 900})
     page.locator("#filter").fill("small seed = 1 done")
+    page.get_by_text("2 of 124 runs").wait_for()  # or the first row is another one a moment later
     page.locator("#list input[type=checkbox]").first.check()
     page.get_by_role("button", name="repeat with other values").click()
     page.locator("#find-key").fill("rounds")
