@@ -1,4 +1,7 @@
-"""The blame of a run: a table of what each candidate cost, and a minimal set that explains nine tenths of the gap."""
+"""Find what cost a run its time, bytes or accuracy: the gain without each possible cause, and a minimal set of causes.
+
+The gap is the gain of the run without all of the possible causes. The set that is sought explains nine tenths of it.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,18 @@ from netdfl.explore.shrink import minimize
 SET_RUNS = 200
 MOST_CANDIDATES = 200
 TENTHS = 9
-"""How many tenths of the gap a set is to explain."""
+"""The tenths of the gap that a set of candidates must explain."""
 
 
 @dataclass(frozen=True)
 class BlameRow:
-    """A candidate, and the outcome of the run without it; None where it could not be played: `why`."""
+    """A candidate, with the outcome of the run without it.
+
+    Attributes:
+        candidate: the possible cause that was taken out.
+        outcome: the outcome without it; None if that run could not be played.
+        why: the reason, if the run could not be played; else empty.
+    """
 
     candidate: Candidate
     outcome: PlayOutcome | None
@@ -32,8 +41,17 @@ class BlameRow:
 class Blame:
     """The findings about a run so far.
 
-    `bare` is the run without any candidate. `found` is the set: None where there is no gap, or before it was sought.
-    It is `minimal` where no member can be left out. `left` counts candidates without a run of their own.
+    Attributes:
+        target: the quantity by which runs are compared.
+        base: the outcome of the run itself.
+        candidates: all possible causes.
+        bare: the outcome of the run without any candidate; None before it is played.
+        rows: the candidates that were each taken out alone, with the outcomes.
+        left: the number of candidates that were not taken out alone.
+        found: the set of candidates that explains the gap; None without a gap, or before the search.
+        without: the outcome of the run without the set `found`.
+        minimal: whether no member of the set can be left out of it.
+        set_runs: the number of runs made in the search for the set.
     """
 
     target: BlameTarget
@@ -48,9 +66,9 @@ class Blame:
     set_runs: int = 0
 
     def gain(self, outcome: PlayOutcome | None) -> float | None:
-        """Return what an outcome is better by; None where a target was not reached that the run reached, or either.
+        """Return by how much an outcome is better than the run, in units of the target; None if it misses the target.
 
-        Where the run itself did not reach the target, its end counts for it: it took longer than that.
+        If the run itself missed the target, the time of its end counts as its cost.
         """
         before = self.target.cost(self.base)
         after = None if outcome is None else self.target.cost(outcome)
@@ -60,44 +78,50 @@ class Blame:
 
     @property
     def gap(self) -> float | None:
-        """The gain of the run without any candidate; None where it does not reach the target."""
+        """The gain of the run without any candidate; None if that run misses the target."""
         return self.gain(self.bare)
 
     def explains(self, outcome: PlayOutcome) -> bool:
-        """Whether an outcome is better by nine tenths of the gap."""
+        """Return whether the gain of an outcome is at least nine tenths of the gap."""
         gain, gap = self.gain(outcome), self.gap
         return gain is not None and gap is not None and 10 * (gap - gain) <= (10 - TENTHS) * abs(gap)
 
     @property
     def _first(self) -> bool:
-        """Whether reaching the target at all is a gain."""
+        """Whether the run itself missed the target, so that any run that reaches it is better."""
         return self.target.cost(self.base) is None
 
     @property
     def has_gap(self) -> bool:
-        """Whether the run without any candidate is better."""
+        """Whether the run without any candidate is better than the run itself."""
         return self.gap is not None and (self._first or self.gap > 0)
 
     def ordered(self) -> list[BlameRow]:
-        """Return the rows by gain, those that don't reach the target last."""
+        """Return the rows with the largest gain first; rows whose run missed the target come last."""
         return sorted(self.rows, key=lambda row: inf if (gain := self.gain(row.outcome)) is None else -gain)
 
     def alone(self, candidate: Candidate) -> float | None:
-        """Return the gain of a candidate by itself; None where it has no row, or does not reach the target."""
+        """Return the gain of the run without this candidate alone.
+
+        None means that the candidate has no row, or that the run without it misses the target.
+        """
         row = next((row for row in self.rows if row.candidate == candidate), None)
         return None if row is None else self.gain(row.outcome)
 
 
 Show = Callable[[str, int, int], None]
-"""Takes what is played now, how many plays of that are done, and of how many at most."""
+"""A callback for progress: a text on what is played now, the number of plays done, and the largest number of plays."""
 
 
 class SetBudgetSpent(Exception):
-    """Raised when the search for the set has made all its runs."""
+    """Raised when the search for the set has made as many runs as it may."""
 
 
 def fill(blame: Blame, player: CounterfactualPlayer, likely: Sequence[Candidate], show: Show) -> None:
-    """Play the run without any candidate, then without each one of `likely`."""
+    """Play the run without any candidate, then without each one of `likely`, and add the outcomes to `blame`.
+
+    `show` is called before each play.
+    """
     blame.left = len(blame.candidates) - len(likely)
     show("without any candidate", 0, 1)
     blame.bare = player.play(blame.candidates)
@@ -110,7 +134,10 @@ def fill(blame: Blame, player: CounterfactualPlayer, likely: Sequence[Candidate]
 
 
 def find_set(blame: Blame, player: CounterfactualPlayer, show: Show, most: int = SET_RUNS) -> None:
-    """Find a minimal set of candidates that explains nine tenths of the gap, within `most` runs."""
+    """Find a minimal set of candidates that explains nine tenths of the gap, in at most `most` runs.
+
+    The set is stored in `blame.found`.
+    """
     if not blame.has_gap:
         return
     search = _SetSearch(blame, player, show, most)
@@ -129,12 +156,15 @@ class _SetSearch:
         self.best: Sequence[Candidate] = blame.candidates
 
     def begin(self) -> Sequence[Candidate]:
-        """Return the first few candidates by gain that explain enough, twice as many each time."""
+        """Return the candidates with the largest gains: as many of them, of 1, 2, 4 and so on, as explain the gap."""
         ordered = _by_gain(self._blame)
         return next((few for few in _doubled(ordered) if self.holds(few)), ordered)
 
     def holds(self, candidates: Sequence[Candidate]) -> bool:
-        """Return whether the run without `candidates` explains enough."""
+        """Return whether the run without `candidates` explains the gap.
+
+        Raises SetBudgetSpent if no run is left for that.
+        """
         if not candidates:
             return False
         if not self._player.known(candidates):

@@ -1,4 +1,4 @@
-"""Candidates: all that may have cost a run its time, each of which can be taken out."""
+"""Candidates: possible causes of what a run cost, such as a slow node or a lossy link. Each can be taken out."""
 
 from __future__ import annotations
 
@@ -22,17 +22,25 @@ KINDS: tuple[CandidateKind, ...] = get_args(CandidateKind)
 BY_LUCK = Fate.dropped(LOSS).text
 _RULE_OF = {BY_LUCK: "loss", Fate.dropped(CORRUPT).text: "corrupt"}
 _MENDS = ("heal", "restart", "resume")
-"""Events that end what others began."""
+"""Keys of events that end the effect of an earlier event."""
 CORE = "core"
 LEAST_DRAW = 2.0**-53
-"""The least number that a keyed draw gives."""
+"""The smallest number that a random draw for a message gives; draws lie between 0 and 1."""
 MessageName: TypeAlias = tuple[Any, ...]
-"""A message's link, kind, life of the sender, round, step and attempt, and its number among messages of that name."""
+"""The name of a message: sender, receiver, kind, incarnation of the sender, round, step, attempt, and a number that
+counts messages alike in all of these."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A possible cause. `place` is a node, a link, a message's name, or the index of an event."""
+    """A possible cause of what a run cost.
+
+    Attributes:
+        kind: the kind of cause.
+        place: the thing that is taken out: a node, a link, a message's name, the index of an event, or the two sites of
+            a core link.
+        text: the cause in words.
+    """
 
     kind: CandidateKind
     place: tuple[Any, ...]
@@ -48,9 +56,15 @@ def find_candidates(
     *,
     messages: bool = False,
 ) -> list[Candidate]:
-    """Return all candidates of a run with these messages and waits.
+    """Return all candidates of a run.
 
-    With `messages`, each lost message is one in place of its link.
+    Args:
+        scenario: the run's scenario.
+        rows: the messages of the run.
+        compute: returns the time in ns that a node computes in a round.
+        clients: the nodes that train.
+        waits: the waits of the run.
+        messages: make each lost message a candidate, in place of all losses of a link together.
     """
     links = build_links(scenario)
     edges = sorted({row[:2] for row in rows})
@@ -75,13 +89,13 @@ def _slow(compute: ComputeTime, clients: Sequence[NodeId], rounds: int) -> Itera
 
 
 def _median_without(times: Sequence[tuple[int, NodeId]], gone: int) -> float:
-    """Return the median of sorted times but one."""
+    """Return the median of sorted times without the one at index `gone`."""
     middle = [place + (place >= gone) for place in ((len(times) - 2) // 2, (len(times) - 1) // 2)]
     return sum(times[place][0] for place in middle) / 2
 
 
 def _losses(links: LinksSpec, rows: Sequence[MessageRow]) -> Iterator[Candidate]:
-    """Yield each link that lost or damaged messages by its own rules, and not by an event's."""
+    """Yield each link that lost or damaged messages by its own rules, rather than through a scheduled event."""
     lost = sorted({(row[:2], row.fate) for row in rows if row.fate in _RULE_OF})
     edges = dict.fromkeys(edge for edge, fate in lost if getattr(links.link(edge), _RULE_OF[fate]) is not None)
     yield from (Candidate("loss", edge, f"the losses on {edge[0]}->{edge[1]}") for edge in edges)
@@ -126,7 +140,7 @@ def delay_of(latency: LinkPart | None) -> Delay:
 
 
 def least_ns(delay: Delay) -> int:
-    """Return the least delay that a rule can give."""
+    """Return the smallest delay in ns that a rule can give."""
     return delay.constant_ns if delay.quantile is None else int(delay.quantile(LEAST_DRAW))
 
 
@@ -138,7 +152,7 @@ def _bottlenecks(links: LinksSpec, edges: Sequence[Edge]) -> Iterator[Candidate]
 
 
 def _core_links(underlay: Underlay | None, edges: Sequence[Edge]) -> Iterator[Candidate]:
-    """Yield each direction of a core link with a rate that messages cross, or may where routes are found anew."""
+    """Yield each direction of a core link that has a rate and that messages cross, or may cross after rerouting."""
     if underlay is None:
         return
     crossed = dict.fromkeys(link for edge in edges for link in underlay.way(edge))
@@ -148,7 +162,7 @@ def _core_links(underlay: Underlay | None, edges: Sequence[Edge]) -> Iterator[Ca
 
 
 def _deadlines(waits: Sequence[WaitRecord]) -> Iterator[Candidate]:
-    """Yield each node with a wait for messages of a round that its deadline ended."""
+    """Yield each node that stopped waiting for data at its deadline, with some of the data still missing."""
     ended = {each.node for each in waits if each.kind is Kind.DATA and each.ended is WaitEnd.DEADLINE and each.missing}
     yield from (Candidate("deadline", (node,), f"the deadline of node {node}") for node in sorted(ended))
 

@@ -1,4 +1,4 @@
-"""The order in which candidates are tried: first what lies on the run's critical path, and took the most time there."""
+"""The order in which candidates are tried: those with the most time on the run's critical path come first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from netdfl.record.base import WaitEnd, WaitRecord
 
 
 def by_likelihood(candidates: Sequence[Candidate], rows: MemoryStore) -> list[Candidate]:
-    """Return the candidates in order: events, bottlenecks and deadlines, then by their time on the path."""
+    """Return the candidates: events, bottlenecks and deadlines first, then the others by time on the critical path."""
     times = _times(rows)
 
     def time_of(candidate: Candidate) -> float:
@@ -25,7 +25,7 @@ def by_likelihood(candidates: Sequence[Candidate], rows: MemoryStore) -> list[Ca
 
 
 def _times(rows: MemoryStore) -> dict[tuple[NodeId, ...], float]:
-    """Return the nanoseconds on the path of each link and node: what was waited for, and what was computed."""
+    """Return the ns on the critical path of each link, by waits for its messages, and of each node, by computing."""
     found: dict[tuple[NodeId, ...], float] = defaultdict(float)
     for node, busy_ns, wait, came in _path(rows):
         found[node,] += busy_ns
@@ -36,9 +36,9 @@ def _times(rows: MemoryStore) -> dict[tuple[NodeId, ...], float]:
 
 
 def _path(rows: MemoryStore) -> Iterator[tuple[NodeId, int, WaitRecord | None, MessageRow | None]]:
-    """Yield the path from the last wait back: a node, how long it was busy, the wait before, and what ended that wait.
+    """Yield the critical path, from the last wait back: a node, the ns it was busy, the wait before, and a message.
 
-    The first part of the path has no wait before it.
+    The message is the one that ended the wait; it is None if a deadline did. The earliest part has no wait before it.
     """
     waits: dict[NodeId, list[WaitRecord]] = defaultdict(list)
     for each in sorted(rows.waits, key=lambda each: each.until_ns):
@@ -58,7 +58,7 @@ def _path(rows: MemoryStore) -> Iterator[tuple[NodeId, int, WaitRecord | None, M
 
 
 def _last(waits: list[WaitRecord], at_ns: int) -> WaitRecord | None:
-    """Return the last wait that was over by `at_ns`, and forget it and all later ones, so that the walk ends."""
+    """Return the last wait that ended by `at_ns`; remove it and all later ones from `waits`, so that the walk ends."""
     while waits:
         wait = waits.pop()
         if wait.until_ns <= at_ns:

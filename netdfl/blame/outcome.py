@@ -1,4 +1,4 @@
-"""The outcome of one play: when the run ended, its bytes, and each figure of the fleet by round."""
+"""The outcome of one play, which is a run of a changed scenario: its end, its bytes, and each figure by round."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from netdfl.explore.execute import ExploredRun
 
 
 class FigureAt(NamedTuple):
-    """A figure in one round: its value, and when it was evaluated."""
+    """The value of a figure of the fleet, such as the accuracy, after a round, evaluated at `at_ns` nanoseconds."""
 
     round: int
     at_ns: int
@@ -22,8 +22,13 @@ class FigureAt(NamedTuple):
 class PlayOutcome:
     """The outcome of a play.
 
-    `whole` says that every node that should finish did. `drawn` counts the messages whose loss was drawn anew, as the
-    run did not have them and their link's rule counts.
+    Attributes:
+        end_ns: the virtual time at which the play ended.
+        whole: whether every node that should finish did.
+        nbytes: the bytes of all messages.
+        figures: the values of each figure of the fleet by round, by the figure's name.
+        drawn: the number of messages that the run itself did not have, and whose loss was drawn at random for the play.
+        log_hash: the hash of the event log.
     """
 
     end_ns: int
@@ -35,7 +40,7 @@ class PlayOutcome:
 
 
 def outcome_of(run: ExploredRun, drawn: int = 0) -> PlayOutcome:
-    """Return the outcome of a run in memory."""
+    """Return the outcome of a run that is kept in memory; `drawn` is passed on to the outcome."""
     found: dict[str, list[FigureAt]] = {}
     for at_ns, node, round, name, value in run.rows.measured:
         if node is None and isfinite(value):

@@ -1,4 +1,4 @@
-"""The playing of a run's scenario without some candidates, each set once: what was played before is read back."""
+"""Run a scenario without some of its candidates. Outcomes are kept in a file, so that no variant is run twice."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ _OUTCOME = TypeAdapter(PlayOutcome)
 
 
 class VariantExecutor(Executor):
-    """An executor of scenarios that have the same task, data and graph, which are made once."""
+    """An executor of variants of one scenario. Task, data and graph are the same in all of them, and are built once."""
 
     def __init__(self, limit_s: float = 0) -> None:
-        """Prepare; each run may compute for `limit_s` seconds (0: as long as it likes)."""
+        """Let each run compute for at most `limit_s` seconds; 0 sets no limit."""
         super().__init__(limit_s)
         self.blueprint: Blueprint | None = None
         self.store = LocalRoundStore()
 
     def allow(self, limit_s: float) -> None:
-        """Let each later run compute for `limit_s` seconds."""
+        """Let each later run compute for at most `limit_s` seconds; 0 sets no limit."""
         self._limit_s = limit_s
 
     @property
     def trains(self) -> bool:
-        """Whether the runs train anything that is worth remembering."""
+        """Whether the runs train a model; the outcomes of local rounds are then kept for later runs."""
         return self.blueprint is not None and not self.blueprint.plain
 
     @override
@@ -61,10 +61,10 @@ class VariantExecutor(Executor):
 
 
 class PlayJournal:
-    """The plays that a folder has, by what was played; lines that can't be read count for nothing."""
+    """The outcomes of earlier plays, by a hash of what was played, kept in a file; damaged lines are skipped."""
 
     def __init__(self, folder: Path | None) -> None:
-        """Read what was played before; None keeps nothing."""
+        """Read the earlier plays in `folder`; with None, nothing is kept on disk."""
         self._folder = folder
         self.plays: dict[str, PlayOutcome] = {}
         if folder is not None and (folder / PLAYS).exists():
@@ -79,7 +79,7 @@ class PlayJournal:
             pass
 
     def keep(self, key: str, outcome: PlayOutcome) -> None:
-        """Keep a play. Raises InputError where the disk refuses it."""
+        """Keep the outcome of a play under `key`. Raises InputError if the disk refuses it."""
         self.plays[key] = outcome
         if self._folder is None:
             return
@@ -93,23 +93,34 @@ class PlayJournal:
 
 
 class CounterfactualPlayer:
-    """A player of a run's scenario without some of its candidates. `played` counts the runs that it made."""
+    """A player that runs a scenario without some of its candidates.
+
+    `played` counts runs that the journal did not have.
+    """
 
     def __init__(
         self, scenario: Scenario, executor: VariantExecutor, variants: Counterfactuals, journal: PlayJournal, parts: str
     ) -> None:
-        """Take what was made for the run itself; `parts` is a hash of the modules beside its scenario."""
+        """Play the `variants` of `scenario` with `executor`.
+
+        `parts` is a hash of the user's modules beside the scenario.
+        """
         self.scenario, self.variants = scenario, variants
         self.executor, self._journal = executor, journal
         self._salt = f"{version_of('netdfl')} {parts}"
         self.played = 0
 
     def known(self, candidates: Collection[Candidate]) -> bool:
-        """Whether the scenario without `candidates` was played already."""
+        """Whether the journal has the scenario without `candidates`."""
         return self._key(self.variants.without(candidates)) in self._journal.plays
 
     def play(self, candidates: Collection[Candidate]) -> PlayOutcome:
-        """Return the outcome without `candidates`. Raises RunError where netdfl itself broke."""
+        """Return the outcome of the scenario without `candidates`, from the journal or by a run.
+
+        Raises:
+            InputError: The run took longer than it may.
+            RunError: netdfl itself broke.
+        """
         plain = self.variants.without(candidates)
         key = self._key(plain)
         if key not in self._journal.plays:
@@ -126,7 +137,7 @@ class CounterfactualPlayer:
 
 
 def checked(run: ExploredRun) -> ExploredRun:
-    """Return a run that came to its end. Raises InputError for one without an end, and RunError for one that broke."""
+    """Return `run` if it ended by itself. Raises InputError if it reached its time limit, and RunError if it broke."""
     if isinstance(run.error, RunTimeout):
         raise InputError(str(run.error))
     if run.broke:

@@ -1,7 +1,8 @@
-"""The scenario without some candidates, under the same luck: a file like any other, which everybody can run.
+"""The scenario without some candidates: a scenario file of its own, whose other parts meet the same random losses.
 
-What is drawn by name stays as it is by itself. Losses of rules that count are written out by each message's name, and
-a message that the run did not have is lost by a keyed draw at the rule's mean.
+Random draws that are keyed by a message's name stay the same by themselves. Where a loss rule has memory, the losses of
+the run are written out, message by message. A message that the run did not have is then lost at random, at the rule's
+mean.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from netdfl.scenario.model.schema import Scenario
 from netdfl.underlay.sites import ONE_WAY, ends_in
 
 _DRAWN_BY_INDEX = ("random", "churn")
-"""Actions that draw by the index of their entry."""
+"""Keys of events whose random draws depend on the index of their entry in the list of events."""
 _OF_NODES = (("slowness", "as_others"), ("deadline", "no_deadline"))
-"""Candidates that are nodes, and the key of the world for nodes without each of them."""
+"""Kinds of candidates that are nodes, each with the key of `world` that lists the nodes without that cause."""
 _NOTHING = {"at_round": 0, "drop": "0->1", "incarnation": 1_000_000}
-"""An event that never acts, in place of one before an entry whose draws go by its index."""
+"""An event that never acts. It replaces a removed event, so that later entries keep their index, and so their draws."""
 
 
 class Counterfactuals:
-    """The scenarios that a run's scenario becomes without some of its candidates."""
+    """The variants of a run's scenario, each without some of its candidates."""
 
     def __init__(self, scenario: Scenario, rows: Sequence[MessageRow]) -> None:
-        """Take the scenario of the run, and the messages that it had."""
+        """Take the scenario of the run, and the messages that the run sent."""
         self.scenario, self._links = scenario, build_links(scenario)
         self._of_edge: dict[Edge, list[tuple[MessageName, bool]]] = {}
         for name, row in named(rows):
@@ -44,7 +45,7 @@ class Counterfactuals:
 
     @cached_property
     def _plain(self) -> Plain:
-        """The scenario with the losses of rules that count written out."""
+        """The scenario, in which losses by rules with memory are written out message by message."""
         plain = to_plain(self.scenario)
         links: dict[str, Plain] = {key: dict(entry) for key, entry in plain["links"].items()}  # type: ignore[attr-defined]
         for entry in links.values():
@@ -58,7 +59,7 @@ class Counterfactuals:
 
     @cached_property
     def counting(self) -> dict[Edge, frozenset[MessageName]]:
-        """The links with messages whose loss goes by a rule that counts, each with its messages."""
+        """The links whose loss rule has memory, each with the names of the messages that the run sent over it."""
         return {
             edge: frozenset(name for name, _ in fates)
             for edge, fates in self._of_edge.items()
@@ -66,7 +67,7 @@ class Counterfactuals:
         }
 
     def without(self, candidates: Collection[Candidate]) -> Plain:
-        """Return the scenario without `candidates`."""
+        """Return the scenario without `candidates`, as plain data in the form of a scenario file."""
         if not candidates:
             return to_plain(self.scenario)
         plain = {**self._plain, "links": {key: dict(entry) for key, entry in self._plain["links"].items()}}
@@ -87,7 +88,7 @@ class Counterfactuals:
         return plain
 
     def drawn(self, rows: Sequence[MessageRow]) -> int:
-        """Return how many messages of a play had their loss drawn anew."""
+        """Return how many messages of a play had their loss drawn at random, as the run itself did not have them."""
         played = (name for name, row in named(rows) if (row.src, row.dst) in self.counting)
         return sum(name not in self.counting[name[:2]] for name in played)
 
@@ -105,7 +106,7 @@ class Counterfactuals:
             yield edge, {"loss": self._kept(edge, names)}
 
     def _kept(self, edge: Edge, names: Collection[MessageName]) -> Plain:
-        """Return the link's loss without the losses of `names`."""
+        """Return the loss rule of a link that loses the same messages as in the run, but not those called `names`."""
         part = self._links.link(edge).loss
         fates = [(name, lost and name not in names) for name, lost in self._of_edge[edge]]
         if part is not None and isinstance(part.build(0), Bernoulli):
@@ -114,7 +115,10 @@ class Counterfactuals:
         return _recorded(fates, mean_of(part))
 
     def _events_without(self, gone: Collection[int]) -> list[dict[str, Any]]:
-        """Return the events but `gone`, nor those that make no sense any more, such as a heal of what did not break."""
+        """Return the events without those at the indices `gone`, and without others that then make no sense.
+
+        For example, without the event that cuts a link, the event that heals it is left out, too.
+        """
         gone, events = set(gone), self.scenario.events
         while True:
             kept = [index for index in range(len(events)) if index not in gone]
@@ -133,13 +137,13 @@ class Counterfactuals:
 
 
 def counts(part: LinkPart | None) -> bool:
-    """Whether the fates of a loss are written out by name: where it goes by which messages came before."""
+    """Return whether a loss rule has memory: whether the fate of a message depends on the messages before it."""
     model = None if part is None else part.build(0)
     return model is not None and bool(getattr(model, "remembers", True))
 
 
 def mean_of(part: LinkPart | None) -> float:
-    """Return the share of messages that a loss loses in the long run; 0 where it is not known."""
+    """Return the share of messages that a loss rule loses in the long run; 0 if it is not known."""
     model = None if part is None else part.build(0)
     if isinstance(model, RecordedLoss):
         return model.otherwise
@@ -160,7 +164,7 @@ def _fate(name: MessageName, lost: bool) -> dict[str, object]:
 
 
 def _with_unbounded(underlay: Plain, src: str, dst: str) -> Plain:
-    """Return an underlay without the rate of one direction of a core link."""
+    """Return the block `underlay` with an unlimited rate from site `src` to site `dst`."""
     links: dict[str, Plain] = {}
     for name, entry in underlay["links"].items():
         one, other, both = ends_in(name)
@@ -170,7 +174,7 @@ def _with_unbounded(underlay: Plain, src: str, dst: str) -> Plain:
 
 
 def _set(plain: Plain, edge: Edge, changes: Plain) -> None:
-    """Set rules of one link, which override every other entry."""
+    """Set rules of one link in a scenario, with precedence over all its other entries."""
     links, (src, dst) = plain["links"], edge
     of_link = (f"{src}->{dst}", f"{src}--{dst}", f"{dst}--{src}")
     rules: Plain = {}

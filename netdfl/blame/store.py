@@ -1,7 +1,7 @@
-"""A store of local rounds that plays share: a round from the same start and the same state of its node is trained once.
+"""A store of local rounds that several plays share: a round with the same inputs is trained only once.
 
-Its key is the content: the bytes of the node's whole state, and its view of the round. A number alone would not do, for
-in another play the node may have heard other messages before the same round.
+The key is a hash of the inputs: the bytes of the node's whole state, and its view of the graph in the round. The number
+of the round would not do, for in another play the node may have received other messages before it.
 
 Relies on: a local round that depends on its node, its round, the state and the view alone, as netdfl's own parts do.
 """
@@ -19,13 +19,17 @@ from netdfl.training.base import StepRequests, Task, Update
 from netdfl.worlds.simulated.replay import Trained, recalled, trained_of
 
 STORE_BYTES = 512 << 20
-"""The most bytes of vectors that a store holds, in memory."""
+"""The default bound of a store, in bytes of its vectors in memory."""
 
 
 class LocalRoundStore:
-    """A store of local rounds. `recalled` were not trained again, `trained` were.
+    """A store of local rounds in memory, gone with its process.
 
-    It lies in memory and is gone with its process. What has no room is trained each time.
+    Rounds for which there is no room are trained each time.
+
+    Attributes:
+        recalled: the number of rounds that the store answered.
+        trained: the number of rounds that were trained.
     """
 
     def __init__(self, most_bytes: int = STORE_BYTES) -> None:
@@ -35,7 +39,7 @@ class LocalRoundStore:
         self._kept: dict[str, Trained] = {}
 
     def solve(self, round: LocalRound, task: Task) -> StepRequests[tuple[NodeState, Update]]:
-        """Return the outcome of a local round, from the store where it is kept, or else by training."""
+        """Return the outcome of a local round: from the store if it is there, else by training."""
         key = key_of(round, task)
         if key is not None and key in self._kept:
             self.recalled += 1
@@ -54,7 +58,7 @@ class LocalRoundStore:
 
 
 def key_of(round: LocalRound, task: Task) -> str | None:
-    """Return a hash of all that a local round depends on; None where a part may depend on more."""
+    """Return a hash of all inputs of a local round; None if it has a user's own part, which may depend on more."""
     own = (task, round.alg.local, round.alg.start)
     if any(type(part).__module__.partition(".")[0] != "netdfl" for part in own):
         return None
@@ -75,7 +79,7 @@ def _is_array(part: object) -> bool:
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """Yield the leaves of a state, with a mark for each place where it branches."""
+    """Yield the leaves of a nested state; a text with its size precedes the leaves of each mapping or sequence."""
     if isinstance(value, Mapping):
         yield f"{len(value)} by name"
         for key, each in value.items():

@@ -1,4 +1,4 @@
-"""Targets: what a run is asked to have cost. A cost is less the better, and None where the target is not reached."""
+"""Targets: the quantities by which runs are compared, as costs. A smaller cost is better."""
 
 from __future__ import annotations
 
@@ -18,7 +18,14 @@ _RISING = ("test_accuracy",)
 
 @dataclass(frozen=True)
 class BlameTarget:
-    """A target: `end` and `bytes`, the last value of `figure`, or the time until `figure` is within its bounds."""
+    """A quantity by which runs are compared: the end, the bytes sent, a figure's last value, or the time to a bound.
+
+    Attributes:
+        name: `end`, `bytes`, or a text about the figure.
+        figure: the name of the metric; empty for `end` and `bytes`.
+        at_least: the value that the figure must reach, or None.
+        at_most: the value that the figure must fall to, or None.
+    """
 
     name: str
     figure: str = ""
@@ -27,11 +34,11 @@ class BlameTarget:
 
     @property
     def is_time(self) -> bool:
-        """Whether costs are nanoseconds."""
+        """Whether costs are times in nanoseconds."""
         return self.name == "end" or self.at_least is not None or self.at_most is not None
 
     def cost(self, outcome: PlayOutcome) -> float | None:
-        """Return the cost of a play: nanoseconds, bytes, or a last accuracy below zero; None: not reached."""
+        """Return the cost of a play: ns, bytes, or the last accuracy times -1; None if the play misses the target."""
         if self.name == "end":
             return outcome.end_ns if outcome.whole else None
         if self.name == "bytes":
@@ -43,20 +50,20 @@ class BlameTarget:
         return None if reached is None else reached.at_ns
 
     def reached(self, outcome: PlayOutcome) -> FigureAt | None:
-        """Return the first evaluation within the bounds."""
+        """Return the first evaluation within the bounds; None if there is none."""
         return next((each for each in outcome.figures.get(self.figure, ()) if self._holds(each.value)), None)
 
     def _holds(self, value: float) -> bool:
         return (self.at_least is None or value >= self.at_least) and (self.at_most is None or value <= self.at_most)
 
     def told(self, cost: float) -> str:
-        """Return a cost in words."""
+        """Return a cost as text, with its unit."""
         if self.is_time:
             return format_time(int(cost))
         return f"{int(cost):,} bytes" if self.name == "bytes" else f"{-cost:.2%}"
 
     def gain_told(self, gain: float, of: float) -> str:
-        """Return a gain in words, and its share `of` what the run cost."""
+        """Return a gain as text, with its share of `of`, which is the cost of the run."""
         if not gain:
             return "nothing"
         if not self.is_time and self.name != "bytes":
@@ -65,12 +72,12 @@ class BlameTarget:
         return f"{self.size(abs(gain))} {'less' if gain > 0 else 'more'}{share}"
 
     def size(self, gain: float) -> str:
-        """Return a gain in words, without a word of its direction where it is one of time or bytes."""
+        """Return a gain as text: of time or bytes its size alone, of accuracy percentage points with a sign."""
         return self.told(gain) if self.is_time or self.name == "bytes" else f"{100 * gain:+.2f} points"
 
 
 def read_target(text: str) -> BlameTarget:
-    """Read a target as it is written on the command line. Raises InputError."""
+    """Return the target that the text of the option --target names. Raises InputError for any other text."""
     name, _, bound = (part.strip() for part in text.partition(":"))
     if name in ("end", "bytes") and not bound:
         return BlameTarget(name)
