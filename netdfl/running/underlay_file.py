@@ -1,6 +1,6 @@
-"""`underlay.json` of a run directory: the core network of a run as it was, for those who read the run.
+"""`underlay.json` of a run directory: the core network of a run, for programs that read the run later.
 
-The file is beside the record, not in it: a message's row has its edge, and the routes here say what that edge crossed.
+The record has the sender and the receiver of each message; the routes here say which core links it crossed.
 """
 
 from __future__ import annotations

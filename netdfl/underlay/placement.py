@@ -10,17 +10,17 @@ from netdfl.core.types import NodeId
 from netdfl.links.selectors import Groups, nearest, parse_nodes
 
 Placement: TypeAlias = Literal["in order", "by group", "random"]
-"""The ways of placing nodes without naming them: site after site and again from the first, a group of nodes on the site
-of its name, or each node on any site, drawn from the scenario's seed."""
+"""The ways to place nodes without naming each: `in order` is site after site, then again from the first; `by group`
+puts a group of nodes on the site with its name; `random` draws each node's site by the scenario's seed."""
 
 
 def place(
     how: Placement | Mapping[str, str], num_nodes: int, sites: Sequence[str], groups: Groups, streams: Streams
 ) -> dict[NodeId, str]:
-    """Return the site of each node.
+    """Return the site of each node, by one of these ways, or as a mapping from nodes to sites says.
 
     Raises:
-        ValueError: A node has no site or two, or a site is unknown; with a remedy.
+        ValueError: A node has no site, or two, or a site is unknown; the text has a remedy.
     """
     if how == "in order":
         return {node: sites[node % len(sites)] for node in range(num_nodes)}

@@ -1,7 +1,8 @@
-"""The schedule of an underlay whose routes are found anew: which links a cut takes down when, and when routes change.
+"""The schedule of an underlay with rerouting: which links a cut takes down and when, and when routes change.
 
-Without it a cut holds the links that cross the core link for as long as it lasts. With it, a time after each cut and
-each end of one, all messages take the shortest ways over what is up; where no way is left they keep the old one.
+Without rerouting, a cut of a core link blocks the links of nodes that cross it for as long as it lasts. With rerouting,
+routes are found again some time after a cut begins or ends. Messages then take the shortest paths over the core links
+that are up; where there is none, they keep the old path.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ REROUTE = "reroute"
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """One span of a cut; `end` is None for good."""
+    """One span of time, in ns, in which a core link is cut; for good if `end` is None."""
 
     event: CompiledEvent
     start: int
@@ -30,10 +31,11 @@ class _Cut:
 
 
 def rerouted(events: Sequence[CompiledEvent], underlay: Underlay) -> list[CompiledEvent]:
-    """Return the schedule `events` with the cuts of core links as they act where routes are found anew.
+    """Return the schedule, in which each cut of a core link is replaced by its effects under rerouting.
 
     Raises:
-        ValueError: A cut goes by rounds, or is healed by an event of its own; the text begins with its place.
+        ValueError: A cut is given by rounds, or is healed by an event of its own; the text begins with the event's
+            place.
     """
     wait = underlay.reroute_ns
     cuts = list(_cuts(events))
@@ -50,9 +52,9 @@ def rerouted(events: Sequence[CompiledEvent], underlay: Underlay) -> list[Compil
 
 
 def cut_times(events: Sequence[CompiledEvent]) -> list[tuple[str, int, int | None]]:
-    """Return the core links that are cut by time: the name as written, begin and end in ns (None: for good).
+    """Return each cut that is given by time: the core link's name as written, begin and end in ns (None: for good).
 
-    `events` are those before `rerouted`, which has the cuts of edges in place of these.
+    `events` is the schedule before `rerouted`, which replaces these cuts.
     """
     return [(cut.event.core, cut.start, cut.end) for cut in _cuts(events) if cut.event.at_round is None]
 
@@ -79,7 +81,7 @@ def _check(events: Sequence[CompiledEvent], cuts: Sequence[_Cut]) -> None:
 def _epochs(
     cuts: Sequence[_Cut], changes: Sequence[int], wait: int, underlay: Underlay
 ) -> list[tuple[CompiledEvent, Routes]]:
-    """Return the changes of routes, each as an event with the routes from then on."""
+    """Return the changes of routes, each as an event, with the routes from that event on."""
     found, before = [], underlay.routes_without(())
     for at_ns in changes:
         because = next(cut for cut in cuts if at_ns in (cut.start, cut.end))
@@ -103,7 +105,7 @@ def _differ(before: Routes, after: Routes, underlay: Underlay) -> bool:
 def _as_it_acts(
     cut: _Cut, moments: Sequence[int], epochs: Sequence[tuple[int, Routes]], underlay: Underlay
 ) -> Iterator[CompiledEvent]:
-    """Yield the changes of links by a cut: those that cross it by the routes of each moment are down."""
+    """Yield the events that a cut causes: links of nodes are down while their route crosses the cut core link."""
     links = underlay.network.named(cut.event.core)
     spans: list[tuple[int, tuple[Block, ...]]] = []
     for at_ns in [at for at in moments if cut.holds(at)]:

@@ -1,7 +1,7 @@
 """The routes between sites: shortest paths by latency, the same on every machine.
 
-Of two ways with equal latency the one over fewer links is taken, and of these the one whose sites come first by name
-where they first differ. Where links and delays are the same in both directions, the way back is the way there.
+Of two paths with equal latency the one over fewer links is taken, and of these the one whose sites come first by name
+where they first differ. Where links and delays are the same in both directions, the path back crosses the same links.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _HOP_BITS = 20  # more links than any way has
 
 
 class Routes:
-    """The way from each site to each other one, over the core links that are up."""
+    """The shortest path from each site to every other site, over the core links that are up."""
 
     def __init__(self, network: CoreNetwork, down: Collection[CoreLink] = ()) -> None:
-        """Find ways over `network` without the links that are `down`."""
+        """Find paths over `network` without the links that are `down`."""
         up = [link for link in network.links.values() if link not in down]
         self._links = {(link.src, link.dst): link for link in up}
         self._next: dict[str, list[str]] = {}
@@ -35,7 +35,7 @@ class Routes:
         self._ways: dict[tuple[str, str], tuple[CoreLink, ...] | None] = {}
 
     def way(self, src: str, dst: str) -> tuple[CoreLink, ...] | None:
-        """Return the core links between two sites, in order; none for a site to itself. None: there is no way."""
+        """Return the core links from `src` to `dst` in order, empty if both are one site; None if there is no path."""
         ends = (src, dst)
         if ends not in self._ways:
             self._ways[ends] = self._found(src, dst)
@@ -60,7 +60,10 @@ class Routes:
         return tuple(way)
 
     def _left_to(self, dst: str) -> dict[str, int]:
-        """Return what is left of the way to `dst` from each site that reaches it."""
+        """Return the cost of the shortest path to `dst` from each site that reaches it.
+
+        `_cost` is the cost of a link.
+        """
         if dst not in self._left:
             backward: nx.DiGraph[str] = nx.DiGraph()
             backward.add_node(dst)
@@ -70,7 +73,7 @@ class Routes:
 
 
 def _cost(link: CoreLink) -> int:
-    """Return the latency of a link, and behind it one link."""
+    """Return the cost of a link: its latency in the high bits and a 1 in the low bits, which counts links."""
     return (link.figures.latency_ns << _HOP_BITS) + 1
 
 

@@ -1,7 +1,7 @@
-"""The core links as links that flows share: what each directed pair of nodes crosses, and what the schedule changes.
+"""Core links, whose rates flows share: which of them each edge crosses, and how the schedule changes them.
 
-Sans-I/O, as the rules of links are: `links/channel.py` asks for the way of an edge when it builds the path, and hands
-the changes of core links over.
+An edge is a pair of a sending and a receiving node. The module does no I/O. `links/channel.py` asks for the part of an
+edge's path that lies in the core, and passes on scheduled changes of core links.
 """
 
 from __future__ import annotations
@@ -29,24 +29,25 @@ from netdfl.underlay.underlay import Underlay
 from netdfl.underlay.values import CoreValues
 
 _THIRD = 3
-"""The place of core links among shared links with equal shares: behind uplinks, downlinks and links' own rates."""
+"""The rank of core links among the links that flows share: behind uplinks and downlinks, and behind links' own
+rates."""
 
 
 class AnyLoss:
     """The loss of several core links in a row: a message is lost where any of them loses it."""
 
     def __init__(self, models: Sequence[LossModel]) -> None:
-        """Ask `models` in their order."""
+        """Combine `models`, which are asked in this order."""
         self.models = tuple(models)
 
     @property
     def remembers(self) -> bool:
-        """Whether any of the models depends on earlier messages."""
+        """Whether the losses of any of the models depend on earlier messages."""
         return any(getattr(model, "remembers", True) for model in self.models)
 
     @property
     def stationary_loss(self) -> float:
-        """The share that is lost in the long run. Raises ValueError for a link that follows a trace."""
+        """The share of messages lost in the long run. Raises ValueError if a link replays a trace."""
         return 1 - prod(1 - share_of_loss(model) for model in self.models)
 
     def lost(self, unit: Transit) -> bool:
@@ -55,7 +56,10 @@ class AnyLoss:
 
 
 class CoreLoss(Loss):
-    """The stage of the losses on all core links of a way. Changes of the edge's own rules do not concern it."""
+    """The stage of a path that applies the losses of all core links on it.
+
+    Changes of the edge's own rules leave it alone.
+    """
 
     __slots__ = ()
 
@@ -65,7 +69,10 @@ class CoreLoss(Loss):
 
 
 class CoreDelay(Latency):
-    """The stage of the delays on all core links of a way. Of the changes of the edge it knows a reset alone."""
+    """The stage of a path that applies the delays of all core links on it.
+
+    Of the edge's own changes it takes `state` alone.
+    """
 
     __slots__ = ()
 
@@ -76,9 +83,17 @@ class CoreDelay(Latency):
 
 @dataclass(slots=True)
 class CoreWay:
-    """The part of an edge's path that lies in the core: `links` that it shares, and stages for loss and delay.
+    """The part of an edge's path that lies in the core.
 
-    Where messages go over TCP, the edge's own stage of TCP meets the loss and the delay of the core.
+    Where messages go over TCP, the stage of TCP in the edge's path applies the loss and the delay of the core.
+
+    Attributes:
+        crossed: the core links on the way, in order.
+        links: the same links as shared links, which divide their rate among flows.
+        loss: the stage for the losses of all these links.
+        delay: the stage for the delays of all these links.
+        over_tcp: whether messages go over TCP.
+        path: the whole path of the edge; None before `note`.
     """
 
     crossed: tuple[CoreLink, ...]
@@ -95,28 +110,29 @@ class CoreWay:
 
     @property
     def behind(self) -> Sequence[Stage]:
-        """The stages that a message enters behind those of its edge: none, as all links are crossed at once."""
+        """The stages behind the edge's own stages: none here, as a message crosses all core links at once."""
         return ()
 
     def note(self, path: Path) -> None:
-        """Note the path whose stages change when the way does."""
+        """Remember the edge's whole path, whose stages are changed when the way over the core changes."""
         self.path = path
         self.tell_tcp()
 
     def tell_tcp(self) -> None:
-        """Give the path's stage of TCP the loss and the delay of the core."""
+        """Pass the loss and the delay of the core on to the TCP stage of the path, if it has one."""
         for stage in self.path.stages if self.over_tcp and self.path is not None else ():
             if isinstance(stage, TcpBehindShares):
                 stage.go_further(share_of_loss(self.loss.model), self.delay.delay.constant_ns)
 
 
 class SharedCore:
-    """All core links of a fleet, with the changes in force, and the ways of the edges that are built."""
+    """All core links of a fleet with their present values, and the way of each edge over them."""
 
     def __init__(self, underlay: Underlay, streams: Streams, *, over_tcp: bool = False) -> None:
-        """Begin without changes. `streams` give each edge its luck on each core link.
+        """Begin with the underlay's own values. `streams` give each edge its own random losses on each core link.
 
-        With `over_tcp`, loss and delay in the core are what packets meet, and the model of TCP makes times of them.
+        With `over_tcp`, loss and delay in the core act on packets; the model of TCP turns them into the time of a
+        message.
         """
         self._underlay, self._seed, self._over_tcp = underlay, streams.seed, over_tcp
         self._values = values = CoreValues(underlay.network)
@@ -126,11 +142,14 @@ class SharedCore:
 
     @property
     def renewed(self) -> Mapping[Edge, Path]:
-        """The paths that the last change replaced: none, as paths stay and their stages take another way."""
+        """The paths that the last change replaced: none here, as each path stays, and its stages are changed."""
         return {}
 
     def way(self, edge: Edge) -> CoreWay:
-        """Return what `edge` crosses now, new each time; its owner notes the path that is made of it."""
+        """Return a new `CoreWay` with the core links that `edge` crosses now.
+
+        The caller passes the built path to its `note`.
+        """
         crossed = self._underlay.way(edge, self._routes)
         way = CoreWay(crossed, self._links(edge, crossed), CoreLoss(), CoreDelay(0, constant(delay=0)), self._over_tcp)
         self._set(edge, way, ("loss", "latency"))
@@ -142,11 +161,11 @@ class SharedCore:
         return tuple(self._shared[link] for link in self._underlay.way(edge, self._routes))
 
     def _links(self, edge: Edge, crossed: Sequence[CoreLink]) -> tuple[SharedLink, ...]:
-        """Return the links that messages of `edge` share on a way over the core links `crossed`."""
+        """Return the links that messages of `edge` share with other flows on a way over the core links `crossed`."""
         return tuple(self._shared[link] for link in crossed)
 
     def _set(self, edge: Edge, way: CoreWay, keys: Sequence[str]) -> None:
-        """Give the stages of a way the present values of its core links."""
+        """Give the stages of a way the present values of its core links, for the rules named by `keys`."""
         if "latency" in keys:
             way.delay.delay = constant(delay=sum(self._values.delay_ns(link) for link in way.crossed))
         if "loss" in keys:
@@ -159,9 +178,9 @@ class SharedCore:
         return Streams(self._seed).integer("link", *edge, "core", link.name)
 
     def apply(self, event: CompiledEvent, network: FairNetwork, now_ns: int) -> Sequence[StageOutcome]:
-        """Make a change of core links, or of routes; return the new departures of messages under way.
+        """Apply a change of core links or of routes; return the new departures of messages under way.
 
-        A cut acts on the links of nodes that cross it, not here.
+        A cut is not applied here: it blocks the links of nodes that cross it.
         """
         if event.blocks:
             return ()
@@ -177,7 +196,10 @@ class SharedCore:
         return network.retimed(now_ns)
 
     def _reroute(self, without: Sequence[str], network: FairNetwork, now_ns: int) -> Sequence[StageOutcome]:
-        """Find the routes anew without some core links; what goes over a way that is given up goes over the new one."""
+        """Find routes without the core links called `without`.
+
+        Messages on a path that is given up go on over the new one.
+        """
         self._routes = self._underlay.routes_without(without)
         for edge, way in sorted(self._built.items()):
             crossed = self._underlay.way(edge, self._routes)

@@ -12,7 +12,14 @@ BOTH, ONE_WAY = "--", "->"
 
 @dataclass(frozen=True, slots=True)
 class CoreFigures:
-    """The figures of a core link: its delay, its rate (None: unlimited), its loss, and the bound of its queue."""
+    """The figures of a core link.
+
+    Attributes:
+        latency_ns: its delay.
+        rate_bps: its rate in bit/s; None: unlimited.
+        loss: the share of messages that it loses.
+        queue_bytes: the most bytes that wait before it; None: unlimited.
+    """
 
     latency_ns: int = 0
     rate_bps: float | None = None
@@ -22,7 +29,7 @@ class CoreFigures:
 
 @dataclass(frozen=True, slots=True)
 class CoreLink:
-    """One direction of a core link. What goes the other way has a capacity of its own."""
+    """One direction of a core link, from site `src` to site `dst`. The other direction has a rate of its own."""
 
     src: str
     dst: str
@@ -50,15 +57,18 @@ def ends_in(name: str) -> tuple[str, str, bool]:
 
 
 class CoreNetwork:
-    """All core links, by their ends.
+    """All core links of a scenario.
 
     Attributes:
         sites: the sites with a core link, in the order in which the links name them.
-        links: the directions of the core links.
+        links: the directions of the core links, by their two sites.
     """
 
     def __init__(self, figures: Mapping[str, CoreFigures]) -> None:
-        """Read core links by name. Raises ValueError for a name without a meaning, and for one named twice."""
+        """Take the figures of core links by name.
+
+        Raises ValueError for a name that can't be read, or a link named twice.
+        """
         self.links: dict[tuple[str, str], CoreLink] = {}
         for name, each in figures.items():
             src, dst, both = ends_in(name)
@@ -69,7 +79,10 @@ class CoreNetwork:
         self.sites = tuple(dict.fromkeys(site for ends in self.links for site in ends))
 
     def named(self, text: str) -> tuple[CoreLink, ...]:
-        """Return the directions that `paris--zurich` (both) or `paris->zurich` names. Raises ValueError for others."""
+        """Return the directions that `paris--zurich` (both) or `paris->zurich` names.
+
+        Raises ValueError for an unknown link.
+        """
         return tuple(self._named(text))
 
     def _named(self, text: str) -> Iterator[CoreLink]:
@@ -82,7 +95,10 @@ class CoreNetwork:
 
 
 def _both(link: CoreLink, links: Mapping[tuple[str, str], CoreLink]) -> str:
-    """Return the name of both directions, where there are both."""
+    """Return the name of both directions of a core link, `paris--zurich`.
+
+    If there is only one, the name of that one.
+    """
     if (link.dst, link.src) not in links:
         return link.name
     return BOTH.join(sorted((link.src, link.dst)))

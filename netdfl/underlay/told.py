@@ -1,9 +1,9 @@
-"""Core links where each node emulates its own links: a node's copy of them, and their division by the supervisor.
+"""Core links in worlds whose nodes emulate their own links: a copy in each node, and a division by the supervisor.
 
     node: offers ──▶ supervisor: max-min fair rates over all core links ──▶ node: the rate of each of its ways
 
-Losses, delays and cuts act at the sender, by its own copy and the same keyed luck as in the simulated world. Rates and
-routes are the supervisor's, which knows all flows.
+Losses, delays and cuts act at the sender, by its own copy and by the same keyed random draws as in the simulated world.
+Rates and routes are found by the supervisor, which knows all flows.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from netdfl.underlay.sites import CoreLink
 from netdfl.underlay.underlay import Underlay
 
 MOST_BPS = 1 << 62
-"""Bound in bit/s of a rate that another process tells."""
+"""The largest rate in bit/s that is accepted from another process."""
 
 
 class ToldCore(SharedCore):
-    """A node's copy of the core links, in which a way is as fast as the supervisor tells."""
+    """A node's copy of the core links. The rate of each way over them is the one that the supervisor sent."""
 
     def __init__(self, underlay: Underlay, streams: Streams) -> None:
-        """Begin without changes and without ways."""
+        """Begin with the underlay's own values, before any edge has a way."""
         super().__init__(underlay, streams)
         self.told = ToldWays()
 
@@ -50,7 +50,7 @@ class ToldCore(SharedCore):
 
     @override
     def apply(self, event: CompiledEvent, network: FairNetwork, now_ns: int) -> Sequence[StageOutcome]:
-        """Make a change of core links, or of routes; return the new departures of messages under way."""
+        """Apply a change of core links or of routes; return the new departures of messages under way."""
         outcomes = list(super().apply(event, network, now_ns))
         for edge, way in self._built.items():
             for link in self._links(edge, way.crossed):
@@ -60,7 +60,14 @@ class ToldCore(SharedCore):
 
 @dataclass(eq=False, slots=True)
 class _Offered:
-    """A flow with its offer as a link of its own, and the core links that it crosses. Rates are in parts."""
+    """A flow, the rate that its sender offers, and the links it crosses. Rates are in parts of a bit/s, as in `PARTS`.
+
+    Attributes:
+        offer: the rate that the sender offers.
+        own: a link of this flow alone, whose capacity is the offer.
+        links: `own`, and the core links that the flow crosses.
+        rate: the rate that the flow got.
+    """
 
     offer: int
     own: SharedLink
@@ -69,10 +76,10 @@ class _Offered:
 
 
 class CoreDivision:
-    """All flows over core links as their senders report them, and the rate of each."""
+    """The division of the core links' rates among all flows, by the rates that their senders offer."""
 
     def __init__(self, core: SharedCore, events: Sequence[CompiledEvent], num_nodes: int) -> None:
-        """Begin without flows. Of `events` those that change core links or routes matter."""
+        """Begin without flows. Of `events`, only those that change core links or routes are used."""
         self._core, self._num_nodes, self._network = core, num_nodes, FairNetwork()
         self._events = [each for each in events if each.core and not each.blocks and each.at_ns is not None]
         self._offers: dict[Edge, int] = {}
@@ -81,20 +88,22 @@ class CoreDivision:
 
     @property
     def next_ns(self) -> int | None:
-        """The instant of the next change by the schedule, or None."""
+        """The time in ns of the next scheduled change; None if there is none."""
         return self._events[0].at_ns if self._events else None
 
     def go_on(self, now_ns: int) -> None:
-        """Make the changes of the schedule that are due."""
+        """Apply the scheduled changes that are due at `now_ns`."""
         while self._events and (self._events[0].at_ns or 0) <= now_ns:
             event = self._events.pop(0)
             self.since_ns = max(self.since_ns, event.at_ns or 0)
             self._core.apply(event, self._network, now_ns)
 
     def take(self, src: NodeId, offers_bps: Mapping[NodeId, int], since_ns: int = 0) -> None:
-        """Record the offers of `src`, which hold since `since_ns`.
+        """Record the rates in bit/s that node `src` offers by receiver, valid from `since_ns` on.
 
-        Raises ValueError, without a change, for what no node of this fleet says.
+        `NO_FLOW` ends a flow.
+
+        Raises ValueError, without any change, for an offer that no node of this fleet makes.
         """
         for dst, offer in offers_bps.items():
             if not 0 <= dst < self._num_nodes or dst == src or not NO_FLOW <= offer <= MOST_BPS:
@@ -128,9 +137,9 @@ class CoreDivision:
         return found
 
     def _rates(self) -> Iterator[tuple[Edge, int]]:
-        """Yield the rate up to which each flow may go.
+        """Yield the largest rate in bit/s that each flow may use.
 
-        A flow that its offer limits may grow up to the largest rate on each of its links.
+        A flow that gets all it offers may grow up to the fair rate of larger flows on each of its links.
         """
         flows = {edge: self._offered(number, edge) for number, edge in enumerate(sorted(self._offers))}
         limits = {link: link.capacity for flow in flows.values() for link in flow.links if link.capacity is not None}

@@ -14,9 +14,12 @@ from netdfl.underlay.sites import CoreLink, CoreNetwork
 
 @dataclass(frozen=True)
 class Underlay:
-    """The core network with the site of each node.
+    """The core network of a fleet, with the site of each node.
 
-    `reroute_ns` is the time after which routes are found anew when a core link fails or returns; None: never.
+    Attributes:
+        network: the core links.
+        site_of: the site of each node.
+        reroute_ns: the time after which routes are found again when a core link fails or returns; None: never.
     """
 
     network: CoreNetwork
@@ -30,14 +33,14 @@ class Underlay:
 
     @cached_property
     def nodes_of(self) -> Mapping[str, frozenset[NodeId]]:
-        """The nodes of each site that has any."""
+        """The nodes of each site that has nodes."""
         found: dict[str, set[NodeId]] = {}
         for node, site in self.site_of.items():
             found.setdefault(site, set()).add(node)
         return {site: frozenset(nodes) for site, nodes in found.items()}
 
     def check_reachable(self) -> None:
-        """Raise ValueError, with two nodes and a remedy, unless every site with nodes reaches every other."""
+        """Raise ValueError, with two nodes and a remedy, unless every site with nodes reaches every other such site."""
         for src, those in sorted(self.nodes_of.items()):
             for dst, others in sorted(self.nodes_of.items()):
                 if self.routes.way(src, dst) is None:
@@ -45,11 +48,14 @@ class Underlay:
                     raise ValueError(f"{nodes}: no core links lead there; add one, or place the nodes elsewhere")
 
     def routes_without(self, names: Collection[str]) -> Routes:
-        """Return the routes where the core links of these names are down."""
+        """Return the routes while the core links with these names are down."""
         return Routes(self.network, [link for name in names for link in self.network.named(name)])
 
     def between(self, src: str, dst: str, routes: Routes | None = None) -> tuple[CoreLink, ...]:
-        """Return the core links between two sites, in order. Where `routes` know no way, the way stays as it was."""
+        """Return the core links from site `src` to `dst`, in order.
+
+        If `routes` have no path, or are None, the path is that while all core links are up.
+        """
         found = None if routes is None else routes.way(src, dst)
         return found or self.routes.way(src, dst) or ()
 
@@ -60,14 +66,14 @@ class Underlay:
     def crossing(self, text: str) -> tuple[Block, ...]:
         """Return the links of nodes that cross the core link `text`. Raises ValueError for an unknown name.
 
-        Where routes are found anew, these are all links if none crosses it at first, as some may later.
+        With rerouting, and if none crosses it at first, these are all links of nodes, as some may cross it later.
         """
         everyone = frozenset(self.site_of)
         later = () if self.reroute_ns is None else (Block(everyone, everyone),)
         return self.over(self.network.named(text)) or later
 
     def over(self, links: Collection[CoreLink], routes: Routes | None = None) -> tuple[Block, ...]:
-        """Return the links of nodes whose way crosses one of `links`: a block for each site that they come from."""
+        """Return the links of nodes whose route crosses one of `links`, as a block for each site that sends."""
         blocks, sites = [], sorted(self.nodes_of.items())
         for src, those in sites:
             crossing = [others for dst, others in sites if not set(links).isdisjoint(self.between(src, dst, routes))]

@@ -1,4 +1,4 @@
-"""The rules of core links at a moment: the underlay's figures, overridden by the scheduled changes in force."""
+"""The rules of core links at a moment: the underlay's own figures, overridden by scheduled changes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from netdfl.underlay.sites import CoreLink, CoreNetwork
 
 
 class CoreValues:
-    """The present rules of every core link, and its number among them."""
+    """The present rules of every core link. `numbers` has an index for each link."""
 
     def __init__(self, network: CoreNetwork) -> None:
-        """Start before any event."""
+        """Start with the underlay's own figures, before any event."""
         self._network = network
         self.numbers = {link: number for number, link in enumerate(network.links.values())}
         self._values = {link: _base(link) for link in self.numbers}
@@ -28,7 +28,7 @@ class CoreValues:
         return self._values[link]
 
     def apply(self, event: CompiledEvent) -> Iterator[tuple[CoreLink, Collection[str]]]:
-        """Apply a change of core links; yield each of them with the names of the rules that are others now."""
+        """Apply a change of core links; yield each of these links with the names of its rules that changed."""
         links = self._network.named(event.core)
         numbers = tuple(self.numbers[link] for link in links)
         self._overlays.apply(replace(event, core="", blocks=(), nodes=numbers))
@@ -39,12 +39,12 @@ class CoreValues:
             yield link, [key for key, value in values.items() if value != before[key]]
 
     def rate(self, link: CoreLink) -> tuple[Shape, float]:
-        """Return the parameters of the rate of `link`, and the factor on it."""
+        """Return the parameters of the rate of `link`, and the factor by which events scale it."""
         value = self._values[link]["rate"]
         return (Shape(None) if value.value is None else value.value.build()), value.scale
 
     def delay_ns(self, link: CoreLink) -> int:
-        """Return the delay of `link`."""
+        """Return the delay of `link` in ns."""
         value = self._values[link]["latency"]
         delay: Any = None if value.value is None else value.value.build()
         return 0 if delay is None else int(delay.constant_ns * value.scale)

@@ -1,6 +1,6 @@
-"""`underlay`: the core links of a scenario, completed from a file, and the uplinks and downlinks of its nodes.
+"""Complete the block `underlay` of a scenario: core links from a file, sites of nodes, uplinks and downlinks.
 
-A loaded scenario has all of it written out, so that a run that is kept needs the file no more.
+A loaded scenario has all of these written out, so that a run can be repeated without the file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ _LABELS = ("label", "name", "city")
 
 
 def with_core_links(part: UnderlayPart) -> tuple[UnderlayPart, list[str]]:
-    """Return `underlay` with its core links written out, and notices. Raises ValueError for an unfit file."""
+    """Return the block with all core links written out, and notices for the user.
+
+    Raises ValueError for an unfit file.
+    """
     links, notices = (part.links, []) if part.file is None else _from_file(part)
     links = {name: _with_rate(each, part.core) for name, each in links.items()}
     CoreNetwork({name: CoreFigures() for name in links})
@@ -36,7 +39,7 @@ def with_core_links(part: UnderlayPart) -> tuple[UnderlayPart, list[str]]:
 
 
 def with_places(scenario: Scenario, part: UnderlayPart) -> Scenario:
-    """Return the scenario with the place of each node, and its access links, written out.
+    """Return the scenario with the site of each node, and the nodes' uplinks and downlinks, written out.
 
     Raises ValueError where a node can't be placed, or its site can't be reached.
     """
@@ -58,7 +61,10 @@ def _with_rate(entry: CoreEntry, rate: float | None) -> CoreEntry:
 
 
 def _with_access(scenario: Scenario, rate: float | None) -> dict[str, Any]:
-    """Return the scenario's links, whose default has an uplink and a downlink of this rate where it says none."""
+    """Return the links of the scenario.
+
+    Their default entry gets an uplink and a downlink of `rate` bit/s if it has none.
+    """
     if rate is None:
         return scenario.links
     said = scenario.links["default"].written() if "default" in scenario.links else {}
@@ -83,7 +89,7 @@ def _from_file(part: UnderlayPart) -> tuple[dict[str, CoreEntry], list[str]]:
 
 
 def _spelt(name: str, known: Collection[str]) -> str:
-    """Return the core link of the file that is meant, which may have its ends the other way round."""
+    """Return the name that the file has for the core link `name`, whose sites may be the other way round."""
     src, dst, both = ends_in(name)
     for spelling in (f"{src}{BOTH}{dst}", f"{dst}{BOTH}{src}") if both else (f"{src}{ONE_WAY}{dst}",):
         if spelling in known:
@@ -101,7 +107,10 @@ def _entry(file: str, name: str, rules: dict[str, str], written: CoreEntry | Non
 
 
 def _names(file: str) -> dict[int, str]:
-    """Return the name of each site: its label, where these differ and can be told from an arrow; else its name."""
+    """Return the name of each site: its label, or its id in the file.
+
+    Labels are used if all sites have different ones, without an arrow in them.
+    """
     graph = read_graph(file)
     for wanted in _LABELS:
         found = {
