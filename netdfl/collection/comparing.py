@@ -11,7 +11,7 @@ from netdfl.collection.rows import FACTS, RunRow, Value, read_row
 
 
 class RunComparison(TypedDict):
-    """Values by column and run, and by key and run."""
+    """A comparison of runs: `figures` has values by column and run, `differences` by key of the scenario and run."""
 
     runs: list[str]
     figures: dict[str, dict[str, Value]]
@@ -19,7 +19,7 @@ class RunComparison(TypedDict):
 
 
 def compare(runs: Mapping[str, Path]) -> RunComparison:
-    """Return the figures of runs by name, and the keys in which they differ."""
+    """Return the figures of runs, given as directories by name, and the keys in which their scenarios differ."""
     rows = {name: read_row(path, path.parent) for name, path in runs.items()}
     keys = differing([row.keys for row in rows.values()])
     columns = ("started", "verdict", *FACTS)

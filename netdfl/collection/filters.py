@@ -32,7 +32,7 @@ _ORDERS: Mapping[str, Callable[[float, float], bool]] = {
 
 
 class Number(NamedTuple):
-    """A number in base units, and what it counts: seconds, bits a second, bytes, or nothing named."""
+    """A number in base units, with its unit: `s`, `bps` (bit/s), `B` (bytes), or empty for a plain number."""
 
     value: float
     unit: str = ""
@@ -40,7 +40,7 @@ class Number(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def as_number(text: str) -> Number | None:
-    """Return the number that `0.1`, `5%`, `20ms`, `10Mbit` or `256KiB` is; None for other text."""
+    """Return the number that a text like `0.1`, `5%`, `20ms`, `10Mbit` or `256KiB` stands for; None for other text."""
     with suppress(ValueError):
         plain = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
         return Number(plain) if math.isfinite(plain) else None
@@ -52,14 +52,14 @@ def as_number(text: str) -> Number | None:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A comparison such as `lr > 0.1`; a run without the key does not meet it."""
+    """A comparison such as `lr > 0.1`. A run without the key does not meet it."""
 
     key: str
     sign: str
     value: str
 
     def holds(self, row: RunRow, column: str) -> bool:
-        """Return whether a run meets it, by the value of `column`."""
+        """Return whether the run of `row` meets the condition; `column` is the full name of the condition's key."""
         if column == "tags":
             return self._of_texts(row.tags)
         found = row.value(column)
@@ -103,7 +103,7 @@ class Filter:
 
     @classmethod
     def parse(cls, text: str) -> Filter:
-        """Return the filter that `text` writes. Raises InputError where it is none."""
+        """Return the filter that is written in `text`. Raises InputError if the text can't be read."""
         conditions, words, at = [], [], 0
         while text[at:].strip():
             term = _TERM.match(text, at)
@@ -121,7 +121,7 @@ class Filter:
         return cls(conditions, words)
 
     def chosen(self, rows: Sequence[RunRow]) -> list[RunRow]:
-        """Return the rows that meet it. Raises InputError for a key that none of them has, or that may be several."""
+        """Return the rows that meet the filter. Raises InputError for a key that is ambiguous, or that no row has."""
         names = Names(rows)
         columns = [(each, names.whole(each.key)) for each in self.conditions] if rows else []
         return [row for row in rows if self._words_are_in(row) and all(c.holds(row, name) for c, name in columns)]
@@ -134,17 +134,21 @@ class Filter:
 
 
 class Names:
-    """The columns and keys of some runs, as people name them: `lr` for `algorithm.lr`."""
+    """The columns of some runs and the keys of their scenarios, found by short names: `lr` for `algorithm.lr`."""
 
     def __init__(self, rows: Sequence[RunRow]) -> None:
-        """Know the keys of `rows`."""
+        """Collect the keys of `rows`, and those in which the rows differ."""
         self._keys = {key for row in rows for key in row.keys}
         self._differ = set(differing([row.keys for row in rows if row.keys]))
 
     def whole(self, name: str) -> str:
-        """Return the column or the key that `name` stands for; of several, one that differs, then the shallowest.
+        """Return the column, or the full key, that `name` stands for.
 
-        Raises InputError if no key has such an end, or if several are as good.
+        Of several keys that end with `name`, those with different values in the runs are preferred, then those with the
+        fewest dots.
+
+        Raises:
+            InputError: No key ends with `name`, or several are equally good.
         """
         name = OTHER_NAMES.get(name, name)
         if name in COLUMNS or name in self._keys:

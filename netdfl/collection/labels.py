@@ -51,7 +51,7 @@ class Labels:
         note: str | None = None,
         archived: bool | None = None,
     ) -> Labels:
-        """Return these labels with tags added and removed; None leaves the note, or the place, as it is.
+        """Return these labels with tags added and removed. A `note` or `archived` of None stays as it is.
 
         Raises InputError for a tag or a note that is too long, or for too many tags.
         """
@@ -85,7 +85,7 @@ def read_labels(run: Path) -> Labels:
 
 
 def write_labels(run: Path, labels: Labels) -> None:
-    """Keep the labels of a run. Raises InputError if the disk refuses."""
+    """Write the labels of a run to a file in its directory. Raises InputError if the disk refuses."""
     form = {"tags": list(labels.tags), "note": labels.note, "archived": labels.archived}
     with writing(run / FILE):
         write_whole(run / FILE, (dump_json(form, indent=1) + "\n").encode())

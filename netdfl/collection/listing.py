@@ -13,16 +13,24 @@ from netdfl.collection.keys import NOT_GROUPED, differing
 from netdfl.collection.rows import RunRow, Value, read_row
 
 COUNTED = ("accuracy", "loss", "error", "nbytes", "duration_s")
-"""Figures of which a group has the mean."""
+"""The figures whose mean over its runs a group shows."""
 
 
 IN_COLUMNS = ("algorithm.name", "world.kind")
-"""Keys whose values are columns of every row."""
+"""Keys of scenarios whose values are among the columns of every row."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListRequest:
-    """The part of a folder that somebody wants to see: filter, order, groups by a key, archived runs or not."""
+    """A request for a list of runs.
+
+    Attributes:
+        filter: conditions and words that the runs must meet, as people type them.
+        sort: the column or key by which the runs are sorted.
+        down: sort the largest, or newest, first.
+        by: the column or key by which the runs are grouped; empty for no groups.
+        archived: list archived runs, too.
+    """
 
     filter: str = ""
     sort: str = "started"
@@ -57,9 +65,14 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class RunList:
-    """The runs that were asked for, in order, of all that lie in the folder.
+    """The runs that were asked for, in order.
 
-    `keys` are those in which these runs differ, `by` is the whole name of the key by which they are grouped.
+    Attributes:
+        rows: the rows of these runs.
+        total: the number of all runs in the folder.
+        num_archived: the number of archived runs that are left out.
+        keys: the keys in which the scenarios of these runs differ.
+        by: the full name of the column or key by which the runs are grouped; empty for no groups.
     """
 
     rows: Sequence[RunRow]
@@ -86,12 +99,15 @@ def _values(row: RunRow, column: str) -> Iterator[str]:
 
 
 def list_runs(root: Path, asked: ListRequest) -> RunList:
-    """Return the list of the runs at or below `root`. Raises InputError for a filter or a key that does not fit."""
+    """Return the list of the runs at or below `root`.
+
+    Raises InputError if the filter or a key does not fit the runs.
+    """
     return select([read_row(path, root) for path in runs_below(root)], asked)
 
 
 def select(rows: Sequence[RunRow], asked: ListRequest) -> RunList:
-    """Return the rows that are asked for, in order. Raises InputError as `list_runs` does."""
+    """Return the rows that are asked for, in order. Raises InputError if the filter or a key does not fit the rows."""
     kept = [row for row in rows if asked.archived or not row.labels.archived]
     chosen = Filter.parse(asked.filter).chosen(kept)
     names = Names(kept)
@@ -102,7 +118,7 @@ def select(rows: Sequence[RunRow], asked: ListRequest) -> RunList:
 
 
 def in_order(rows: Sequence[RunRow], column: str, down: bool) -> list[RunRow]:
-    """Return rows by the value of a column: numbers as numbers, and at the end those without a value."""
+    """Return the rows sorted by a column, numbers by their size; rows without a value come last."""
     having = [row for row in rows if row.value(column) not in (None, "")]
     having.sort(key=lambda row: (_order(row.value(column)), row.place), reverse=down)
     return having + [row for row in rows if row.value(column) in (None, "")]

@@ -22,7 +22,7 @@ from netdfl.record.run import Run
 Value: TypeAlias = str | float | None
 Facts: TypeAlias = Mapping[str, Value]
 NAMED = "runs"
-"""The folder of a sweep with a link to each of its runs."""
+"""The folder in a sweep's folder that has a readable link to each of the sweep's runs."""
 FACTS = ("name", "world", "algorithm", "nodes", "rounds", "seed", "accuracy", "loss", "error", "nbytes", "duration_s")
 COLUMNS = ("started", "place", "verdict", "state", *FACTS, "tags", "note")
 """The columns of a row, beside the keys of its scenario."""
@@ -39,7 +39,21 @@ _STAMP = re.compile(r"(\d{8}T\d{6})Z-")
 
 @dataclass(frozen=True, kw_only=True)
 class RunRow:
-    """A row about one run. `started` is UTC; `wrong` says why a run can't be read."""
+    """A row about one run.
+
+    Attributes:
+        path: the directory of the run.
+        place: the path of the run within the folder that is listed.
+        started: the time in UTC at which the run began.
+        state: `finished`, `running`, `ended` (without a result) or `damaged`.
+        verdict: the verdict, or words in place of one.
+        wrong: the reason why the run can't be read; empty if it can.
+        facts: the figures of the run by column.
+        rounds_done: the rounds that an unfinished run has done; None if they are not known.
+        tags: the tags of the run, its labels' and those of the folders it lies in.
+        labels: the labels that somebody gave to the run.
+        keys: the keys of its scenario with their values.
+    """
 
     path: Path
     place: str
@@ -54,7 +68,7 @@ class RunRow:
     keys: Keys = field(default_factory=dict)
 
     def value(self, column: str) -> Value:
-        """Return the value of a column, or of a key; None where the run has none."""
+        """Return the value of a column, or of a key of the scenario; None where the run has none."""
         match column:
             case "started" | "place" | "verdict" | "state":
                 return str(getattr(self, column))
@@ -115,7 +129,7 @@ def _started(path: Path) -> str:
 
 
 def _as_named(path: Path, root: Path) -> Path:
-    """Return the readable path of a sweep's run: a link to it, in the folder beside the cells'."""
+    """Return the path of a sweep's run by the link that names it readably; `path` itself if there is no link."""
     links = path.parent.with_name(NAMED)
     if root not in links.parents:
         return path
@@ -127,7 +141,7 @@ def _as_named(path: Path, root: Path) -> Path:
 
 @lru_cache(maxsize=64)
 def _names(folder: Path, mtime_ns: int) -> dict[str, str]:
-    """Return the links of a folder, by target."""
+    """Return the names of the links in a folder, by target; a new `mtime_ns` makes the cache read them again."""
     with os.scandir(folder) as entries:
         return {os.readlink(entry): entry.name for entry in entries if entry.is_symlink()}
 

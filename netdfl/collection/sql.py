@@ -85,7 +85,7 @@ class QueryResult:
     """The answer of a query, computed when it is read."""
 
     def __init__(self, database: DuckDBPyConnection, sql: str) -> None:
-        """QueryResult `sql`, which was checked to be one SELECT."""
+        """Prepare to run `sql`, which was checked to be one SELECT."""
         self._database, self._sql = database, sql
         self.columns: Sequence[str] = list(database.sql(sql).columns)
 
@@ -104,10 +104,10 @@ class QueryResult:
 
 @contextmanager
 def asked(root: Path, sql: str, *, memory: str = MEMORY, writes: Path | None = None) -> Iterator[QueryResult]:
-    """Yield the answer of one SELECT over the tables of `SCHEMA`, of all runs at or below `root`.
+    """Yield the answer of one SELECT over the tables of `SCHEMA`, for all runs at or below `root`.
 
-    The query can read the runs' stores alone, write the file `writes` alone, and take at most `memory`.
-    Runs that can't be read are left out of all tables but `runs`.
+    The query can read only the records of these runs, write only the file `writes`, and take at most `memory`, such as
+    `2GB`. Runs that can't be read are left out of all tables except `runs`.
 
     Raises:
         InputError: There is no such folder, the text is not one SELECT, or it can't be answered.
@@ -138,7 +138,7 @@ def asked(root: Path, sql: str, *, memory: str = MEMORY, writes: Path | None = N
 
 
 def _wanted(sql: str) -> Sequence[TableName | TotalsName]:
-    """Return the tables that a query may read, those first from which others are made."""
+    """Return the tables whose names are in a query, after `messages` if other tables are computed from it."""
     named = [table for table in (*TABLES, *TOTALS) if re.search(rf"\b{table}\b", sql, re.IGNORECASE)]
     counts = "messages" not in named and any(table in TOTALS for table in named)
     return ["messages", *named] if counts else named
@@ -153,7 +153,7 @@ def _is_sound(path: Path) -> bool:
 
 
 def _records_all(path: Path) -> bool:
-    """Return whether a run has a row for every message; one that does not say so has."""
+    """Return whether a run recorded a row for every message; a run that does not say so did."""
     try:
         found = read_form(path / SAMPLING, SAMPLING_FORM)
         return found is None or Sampling.of(found["messages"]).is_all
@@ -184,7 +184,7 @@ def _fill(database: DuckDBPyConnection, rows: Sequence[RunRow]) -> None:
 
 
 def _make(database: DuckDBPyConnection, table: str, types: Mapping[str, str], rows: Sequence[Sequence[object]]) -> None:
-    """Make a table of rows, handed over by columns: one by one they would take milliseconds each."""
+    """Create a table with these rows. They are passed by columns, as each row alone would take milliseconds."""
     database.execute(f"CREATE TEMP TABLE {table} ({', '.join(f'{name} {kind}' for name, kind in types.items())})")
     if rows:
         parts = [f"unnest(?::{kind}[]) AS {name}" for name, kind in types.items()]
@@ -209,7 +209,7 @@ def _lay_out(
     stores: Mapping[str, RowFiles],
     sound: Mapping[str, Path],
 ) -> None:
-    """Make the view `table` over the files of all runs."""
+    """Create the view `table` over the record files of all runs."""
     sizes = {place: _num_nodes(sound[place]) for place in stores}
     files = [(str(file), place, sizes[place]) for place, of in stores.items() for part in of for file in part]
     _make(database, f"files_of_{table}", FILES, files)
