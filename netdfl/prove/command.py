@@ -20,9 +20,10 @@ FILE = "counterexample.yaml"
 
 
 def prove(proof: ScenarioProof, folder: Path, console: Console, *, seconds: float | None = None) -> int:
-    """Play, print the answer and write a counterexample; return the exit code.
+    """Play every schedule, print the answer, write a counterexample if there is one, and return the exit code.
 
-    What an earlier call in `folder` answered of the same proof is not played again.
+    Schedules that an earlier call with the same `folder` answered for the same proof are not played again. After
+    `seconds` (None: no limit) the proof stops.
     """
     journal = ProofJournal(folder, proof)
     proof.enumeration.answered = journal.answered
@@ -34,7 +35,7 @@ def prove(proof: ScenarioProof, folder: Path, console: Console, *, seconds: floa
 
 
 def tell(answer: ProofAnswer, folder: Path, console: Console) -> int:
-    """Print an answer, whose counterexample is in `folder`; return the exit code."""
+    """Print an answer, write its counterexample, if it has one, into `folder`, and return the exit code."""
     path = folder / FILE
     path.unlink(missing_ok=True)
     if answer.progress.broken is not None:

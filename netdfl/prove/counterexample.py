@@ -14,7 +14,7 @@ from netdfl.prove.proof import ProofAnswer
 from netdfl.scenario.model.schema import Scenario
 
 _SHORTER = ("number", "incarnation", "attempt", "step", "kind")
-"""Keys of an event that are left out where they tell nothing, in this order."""
+"""Keys of an event that are left out, in this order, if the run is the same without them."""
 
 
 class Counterexample(NamedTuple):
@@ -52,7 +52,7 @@ def _with(scenario: Scenario, events: Sequence[Json]) -> Scenario:
 
 
 def _shorter(events: Sequence[Json], place: int) -> Iterator[list[Json]]:
-    """Yield variants of the events with one key removed, as long as the last variant still breaks the property."""
+    """Yield the events with the event at `place` shortened, by one more of its keys each time."""
     event = dict(events[place])
     for key in _SHORTER:
         if key in event and ("drop" in event or "delay" in event):

@@ -21,10 +21,13 @@ _PARTS = TypeAdapter(dict[str, AnsweredPart])
 
 
 class ProofJournal:
-    """The folder of a proof. Answers for another proof, or by another version, are ignored."""
+    """The progress of a proof, kept in a folder.
+
+    Progress of another proof, or by another version of netdfl, is ignored.
+    """
 
     def __init__(self, folder: Path, proof: ScenarioProof) -> None:
-        """Read earlier answers; none if the file is damaged."""
+        """Read the earlier progress of `proof` in `folder`; none if the file is damaged."""
         self._file, self._key = folder / FILE, _key(proof)
         try:
             self.answered = _PARTS.validate_json(read_plain(self._file)).get(self._key)
@@ -32,7 +35,7 @@ class ProofJournal:
             self.answered = None
 
     def keep(self, answered: AnsweredPart | None) -> None:
-        """Store the answered part; None if there is nothing left to continue."""
+        """Store the part that is answered; remove the file if that is None, as there is nothing left to continue."""
         if answered is None:
             self._file.unlink(missing_ok=True)
             return

@@ -25,12 +25,20 @@ from netdfl.scenario.model.task import Train
 
 MOST = 1_000_000
 REDUCTIONS = ("void", "symmetry")
-"""The reductions, each of which can be switched off."""
+"""The names of the ways to play fewer schedules with the same answer; each can be switched off."""
 
 
 @dataclass(frozen=True)
 class ProofAnswer:
-    """The answer of a proof. If `progress` is neither violated nor stopped, all schedules satisfy all properties."""
+    """The answer of a proof. All schedules keep all properties if `progress` has no violation and was not stopped.
+
+    Attributes:
+        scenario: the scenario that the proof is about.
+        bound: the faults that a schedule may have.
+        properties: the properties that were checked.
+        progress: the schedules that were played, and the first violation.
+        drawn: descriptions of the random draws that other seeds would change.
+    """
 
     scenario: Scenario
     bound: FaultBound
@@ -92,9 +100,15 @@ class ScenarioProof:
         most: int = MOST,
         jobs: int = 1,
     ) -> None:
-        """Make the run without faults. Raises InputError for a scenario that can't be proven.
+        """Play the run without faults. Raises InputError for a scenario that can't be proven.
 
-        `without` names reductions that are not used.
+        Args:
+            scenario: the scenario that the proof is about.
+            bound: the faults that a schedule may have.
+            properties: the properties to check.
+            without: names of reductions that are not used.
+            most: the number of schedules after which the proof stops.
+            jobs: the number of processes that play schedules.
         """
         _check(scenario)
         self.scenario, self.bound, self.properties, self.without = scenario, bound, properties, without
@@ -119,7 +133,10 @@ class ScenarioProof:
         self.enumeration = Enumeration(bound, prefix_player, symmetries, "void" not in without, most, jobs)
 
     def run(self, seconds: float | None = None, show: Show = lambda progress: None) -> ProofAnswer:
-        """Play every schedule, for at most `seconds`."""
+        """Play every schedule, for at most `seconds` (None: no limit), and return the answer.
+
+        `show` gets the progress.
+        """
         ends_s = None if seconds is None else time.monotonic() + seconds
         progress = self.enumeration.run(ends_s, show)
         return ProofAnswer(self.scenario, self.bound, self.properties, progress, self.drawn)
@@ -138,7 +155,7 @@ class ScenarioProof:
         return first
 
     def _drops_late(self) -> bool:
-        """Return whether late messages change nothing."""
+        """Return whether a message that arrives late changes nothing, as no node answers it or mixes it."""
         return not _uses_late(self.scenario) and not any(self.bound.most.get(kind) for kind in ("crash", "pause"))
 
     def _ways(self) -> list[Json]:
@@ -152,7 +169,10 @@ class ScenarioProof:
         return bool(find_problems(alone, Document("scenario"), frozenset()))
 
     def _symmetries(self) -> SymmetryGroup:
-        """Return the symmetries that preserve all properties; none if numbers, random draws or ties matter."""
+        """Return the symmetries that preserve all properties.
+
+        The group is empty if a property depends on numbers, the scenario draws at random, or a message takes no time.
+        """
         at_once = any(message.arrived_ns == message.sent_ns for message in self.baseline.run.rows.messages)
         if any(each.numeric for each in self.properties) or self.drawn or at_once:
             return SymmetryGroup()

@@ -19,14 +19,18 @@ TOLERANCE = 1e-9
 """The share of the push-sum weight that rounding may take away or add."""
 
 Broken: TypeAlias = Callable[[Play], str]
-"""A function that returns how a play breaks a property in words; empty if it keeps it."""
+"""A function that returns a text on how a play breaks a property; empty if the play keeps it."""
 
 
 @dataclass(frozen=True)
 class ProvenProperty:
-    """A property with a name in words.
+    """A property that every schedule is to keep.
 
-    `numeric`: it depends on numbers, so that no symmetry keeps it. `reads_rows`: it may depend on the whole record.
+    Attributes:
+        name: the property in words.
+        broken: returns how a play breaks it; empty if the play keeps it.
+        numeric: whether it depends on computed numbers, which may differ between symmetric schedules.
+        reads_rows: whether it may depend on the whole record of a play.
     """
 
     name: str
@@ -48,9 +52,12 @@ def broken_by(play: Play, properties: Sequence[ProvenProperty]) -> tuple[str, st
 def choose_properties(
     scenario: Scenario, names: Sequence[str] = (), *, consensus: float | None = None
 ) -> list[ProvenProperty]:
-    """Return the properties by name, by default all that suit the method. Raises InputError for an unknown one.
+    """Return the properties with these names, by default all that suit the method.
 
-    A name with a colon is a predicate of the user's, `module:callable`, true or a text for a play that breaks it.
+    Raises InputError for an unknown name.
+
+    A name with a colon, `module:callable`, is a predicate of the user: it returns true, or a text, for a play that
+    breaks the property. With `consensus`, the final consensus distance must be below that number.
     """
     known = {"stall": STALL, "finish": FINISH, "diverged": DIVERGED}
     if is_push(scenario):

@@ -16,17 +16,17 @@ from netdfl.scenario.model.schema import Scenario
 
 Exchange: TypeAlias = Mapping[NodeId, NodeId]
 MOST_NODES = 8
-"""No symmetries are looked for among more nodes: there may be very many."""
+"""The most nodes of a fleet whose symmetries are sought, as a larger fleet may have very many."""
 
 
 @dataclass(frozen=True)
 class SymmetryGroup:
-    """A group of permutations of nodes, including the identity."""
+    """A group of permutations of nodes, including the identity; empty if no symmetries are used."""
 
     exchanges: Sequence[Exchange] = ()
 
     def stands_for(self, faults: Sequence[FaultPoint]) -> int:
-        """Return how many equivalent schedules these faults represent; 0 if another one represents them."""
+        """Return how many equivalent schedules these faults represent; 0 if an equivalent schedule represents them."""
         own, images = tuple(sorted(faults)), set[tuple[FaultPoint, ...]]()
         for exchange in self.exchanges:
             image = tuple(sorted(exchanged(each, exchange) for each in faults))
