@@ -1,7 +1,7 @@
 """The CPU time and the memory of a run's processes by time: a table of its own, outside the event log and its hash.
 
-Each node's process looks at itself every two seconds, so that none has to be known from outside, whatever namespace,
-container or machine it is in. The supervisor also looks at the processes beside it that are no nodes.
+Each process with nodes samples itself every two seconds, so that it need not be visible from outside its namespace,
+container or machine. The supervisor also samples the processes beside it that have no nodes.
 """
 
 from __future__ import annotations
@@ -21,13 +21,16 @@ from netdfl.record.store import STORE, RowTable
 EVERY_S = 2.0
 PROC = Path("/proc")
 _PARENT, _USER, _SYSTEM = 1, 11, 12
-"""Places in `/proc/PID/stat` behind the name, which ends with the last bracket."""
+"""Indices of fields in `/proc/PID/stat`, counted behind the process name, which ends with the last bracket."""
 
 
 class Usage(NamedTuple):
-    """The use of a machine by one process so far: CPU seconds in all, bytes of memory now.
+    """The resources that one process uses.
 
-    `gpu_bytes` is memory of a GPU that PyTorch holds for the process; None without one.
+    Attributes:
+        cpu_s: CPU seconds since the process began.
+        memory_bytes: bytes of memory now; None if unknown.
+        gpu_bytes: bytes of GPU memory that PyTorch holds for the process; None without a GPU.
     """
 
     cpu_s: float
@@ -36,7 +39,15 @@ class Usage(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """A row of the table: the usage of a process at a time of the run; `node` is the first of the process, or None."""
+    """A row of the table: the usage of a process at one time.
+
+    Attributes:
+        at_s: seconds of the run.
+        process: the name of the process for readers.
+        node: the first node in the process; None if it has no nodes.
+        pid: the id of the process.
+        usage: the resources that the process uses.
+    """
 
     at_s: float
     process: str
@@ -59,7 +70,7 @@ def usage_of(pid: int) -> Usage | None:
 
 
 def parent_of(pid: int) -> int | None:
-    """Return the parent of a process of this machine; None if that is unknown."""
+    """Return the id of the parent of a process of this machine; None if it is unknown."""
     fields = _stat(pid)
     return int(fields[_PARENT]) if fields else None
 
@@ -88,14 +99,14 @@ def _gpu_bytes() -> int | None:
 
 
 def process_name(nodes: Sequence[NodeId]) -> str:
-    """Return the name of a process that hosts `nodes`, which follow each other."""
+    """Return the name of a process that hosts `nodes`, whose ids are consecutive."""
     return f"node {nodes[0]}" if len(nodes) == 1 else f"nodes {nodes[0]} to {nodes[-1]}"
 
 
 class ResourceLog:
-    """The samples of one process, and of others that it knows, appended to `DIR/store/resources-<name>.jsonl`.
+    """A log of the resources of this process, and of others that it knows, in `DIR/store/resources-<name>.jsonl`.
 
-    It has its own file, so that no recorder has to know it.
+    No other part of the record writes to this file.
     """
 
     def __init__(
@@ -109,9 +120,16 @@ class ResourceLog:
         others: Callable[[], Mapping[str, int]] = dict,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Write below the run `directory`; `now_s` is the run's time in seconds, `process` the name for readers.
+        """Write below the run directory `directory`.
 
-        `others` returns the ids of other processes of this machine by name.
+        Args:
+            directory: the directory of the run.
+            name: the part of the file's name that differs between processes.
+            process: the name of this process for readers.
+            now_s: returns the time of the run in seconds.
+            node: the first node in this process; None if it has no nodes.
+            others: returns the ids of other processes of this machine, by their names for readers.
+            monotonic_s: returns the time in seconds by which samples are two seconds apart.
         """
         self._table: RowTable[Sample] = RowTable(directory / STORE / f"resources-{name}.jsonl", _lines)
         self._process, self._node, self._now_s = process, node, now_s
@@ -134,7 +152,7 @@ class ResourceLog:
         self._table.flush()
 
     def close(self) -> None:
-        """Take a last sample, and close the file; a full disk ends a run elsewhere."""
+        """Take a last sample, and close the file. Errors of the disk are ignored here; others report them."""
         try:
             self.take()
             self._table.close()

@@ -11,14 +11,15 @@ from netdfl.record.run import Run
 from netdfl.report.data.frame import FIGURE, TIME, Floats, Made, shorten, whole
 
 MOST_PROCESSES = 40
-"""The most processes that are shown: those that took the most CPU time meanwhile."""
+"""The most processes that are shown: those that took the most CPU time during the run."""
 MOST_POINTS = 300
 
 
 def resources(run: Run) -> Made | None:
     """Return cores in use, bytes of memory and bytes of GPU memory by process and time; None without samples.
 
-    `total` is the sum over all processes, those that are not shown too. Values between samples are interpolated.
+    `total` is the sum over all processes, also of processes that are not shown. Values between samples are
+    interpolated.
     """
     order = "SELECT process FROM resources GROUP BY process ORDER BY max(cpu_s) - min(cpu_s) DESC, process"
     names = [name for (name,) in run.rows(order)]
@@ -45,7 +46,10 @@ def resources(run: Run) -> Made | None:
 def _of_process(
     grid: Floats, table: dict[str, Floats], mine: np.ndarray[tuple[int], np.dtype[np.bool_]]
 ) -> list[Floats]:
-    """Return cores, memory and GPU memory of one process at each point of `grid`, over all of its lives."""
+    """Return three arrays with a value for each time in `grid`: cores in use, bytes of memory, bytes of GPU memory.
+
+    They are for one process, which may have been restarted under other ids; a value is NaN while it did not run.
+    """
     lives = []
     for pid in np.unique(table["pid"][mine]):
         rows = mine & (table["pid"] == pid)
@@ -59,7 +63,7 @@ def _of_process(
 
 
 def _sum(parts: Sequence[Floats]) -> Floats:
-    """Return the sum of the values that are there; NaN where none is."""
+    """Return the sum of arrays element by element without NaN; NaN where all are NaN."""
     stacked = np.asarray(parts)
     return np.where(np.isnan(stacked).all(axis=0), np.nan, np.nansum(stacked, axis=0))
 

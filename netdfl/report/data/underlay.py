@@ -1,7 +1,7 @@
 """The underlay on the page: sites, core links, the load of each by time, and the links of nodes that share it.
 
-The record has when each message was sent and arrived. Its bytes count as evenly spread over that time, from when the
-message before it on its edge had arrived, on the core links of the way that was in force at each time.
+The record has when each message was sent and arrived. Its bytes are spread evenly over that time, but not before the
+edge's previous message had arrived. They are counted on the core links of the route in force at each moment.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from netdfl.report.data.frame import Floats, Frame, Made, shorten
 from netdfl.report.words import some
 
 MOST_DRAWN = 150
-"""The most core links whose load is kept, in one direction each."""
+"""The most core links whose load is shown; each direction counts as one."""
 MOST_SHARING = 12
 BITS = 8
 _ARRIVED = (
@@ -32,7 +32,7 @@ _ARRIVED = (
 def underlay(run: Run, frame: Frame) -> Made | None:
     """Return the sites and core links of `run`, with the load of each core link by moment; None without an underlay.
 
-    A load is the share of the link's rate that was used since the moment before; None where the rate is unlimited.
+    A load is the share of the link's rate used since the previous moment; None if the rate is unlimited.
     """
     form = run.underlay
     if form is None:
@@ -55,7 +55,7 @@ def underlay(run: Run, frame: Frame) -> Made | None:
 
 
 def _fullest(form: UnderlayForm, carried: Floats) -> list[int]:
-    """Return the core links, first those that took most seconds to carry what they did; of none the most bytes."""
+    """Return the indices of core links: those whose traffic takes most seconds at their rate first, then by bytes."""
     takes = [
         nbytes / link["rate_bps"] if link["rate_bps"] else 0.0
         for link, nbytes in zip(form["links"], carried, strict=True)
@@ -90,7 +90,7 @@ def _link(form: UnderlayForm, number: int, crossed: _Crossings, carried: Floats,
 
 
 class _Crossings:
-    """The parts of the messages that arrived, each over the way in force meanwhile, by core link."""
+    """The messages that arrived, split where routes changed, and the core links that each part crossed."""
 
     def __init__(self, form: UnderlayForm, rows: Mapping[str, Floats]) -> None:
         site_of = np.asarray(form["site_of"], dtype=int)
@@ -115,9 +115,9 @@ class _Crossings:
         return [(int(edge[0]), int(edge[1])) for edge in edges[order]]
 
     def bits(self, link: int, moments: Floats) -> Floats:
-        """Return the mean bits per second over a core link between each moment and the one before.
+        """Return the mean bit/s over a core link between each moment and the previous one.
 
-        Nothing crosses a link while it is cut: what was under way then waits.
+        Nothing crosses a link while it is cut: messages under way then wait.
         """
         begun, arrived, nbytes = (self._parts[name][self._of.get(link, _NONE)] for name in ("begun", "until", "nbytes"))
         cuts = self._form["links"][link].get("down_s", [])
@@ -130,9 +130,9 @@ _NONE = np.zeros(0, dtype=int)
 
 
 def _parts(form: UnderlayForm, rows: Mapping[str, Floats]) -> dict[str, Floats]:
-    """Return the messages, parted where routes change; a part has the bytes of its share of the time.
+    """Return the messages, split where routes change; a part has bytes in proportion to its time.
 
-    `routes` has the place of the routes in force from `begun` to `until`.
+    The column `routes` is the index of the routes in force from `begun` to `until`.
     """
     begun, arrived = rows["begun_s"], rows["arrived_s"]
     at_once, took = arrived <= begun, np.where(arrived > begun, arrived - begun, 1.0)
@@ -148,7 +148,10 @@ def _parts(form: UnderlayForm, rows: Mapping[str, Floats]) -> dict[str, Floats]:
 
 
 def _up(times: Floats, cuts: Sequence[Sequence[float | None]]) -> Floats:
-    """Return the seconds until each time in which a link was not cut."""
+    """Return, for each time, the seconds before it in which a link was not cut.
+
+    `cuts` has begin and end of each cut.
+    """
     spans = [(begin or 0.0, np.inf if end is None else end) for begin, end in cuts]
     merged: list[tuple[float, float]] = []
     for begin, end in sorted(spans):
@@ -160,9 +163,9 @@ def _up(times: Floats, cuts: Sequence[Sequence[float | None]]) -> Floats:
 
 
 def _by_link(form: UnderlayForm, pair_of: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
-    """Return the parts that crossed each core link, by their places in order.
+    """Return, for each core link, the sorted indices of the message parts that crossed it.
 
-    `pair_of` numbers the routes in force, the sender's site and the receiver's as one.
+    `pair_of` has a number for each part that stands for the routes in force, the sender's site and the receiver's.
     """
     size = len(form["sites"])
     ways = {
@@ -180,7 +183,7 @@ def _by_link(form: UnderlayForm, pair_of: NDArray[np.int64]) -> dict[int, NDArra
 
 
 def _carried_until(moments: Floats, begun: Floats, arrived: Floats, amounts: Floats) -> Floats:
-    """Return how much had crossed by each moment, each amount evenly between its begin and its arrival."""
+    """Return the sum carried by each moment, where each of `amounts` flows evenly from `begun` to `arrived`."""
     until = np.zeros(len(moments))
     slow = arrived > begun
     slopes = amounts[slow] / (arrived - begun)[slow]
@@ -194,6 +197,6 @@ def _carried_until(moments: Floats, begun: Floats, arrived: Floats, amounts: Flo
 
 
 def _added(places: NDArray[np.int64], weights: Floats, count: int) -> Floats:
-    """Return the sums of the weights up to and including each of `count` places."""
+    """Return, for each of `count` indices, the sum of the weights placed at that index or before."""
     sums: Floats = np.cumsum(np.bincount(places, weights, minlength=count + 1).astype(float))[:count]
     return sums
