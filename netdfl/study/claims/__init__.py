@@ -1,1 +1,1 @@
-"""The claims of papers as data, tested by paired differences over seeds."""
+"""The claims of papers as data, each tested by paired differences over seeds."""

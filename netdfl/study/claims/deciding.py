@@ -12,15 +12,21 @@ from netdfl.study.summary import Estimate, estimate, holm_corrected, paired_t
 
 Word: TypeAlias = Literal["holds", "fails", "undecided"]
 Gains: TypeAlias = Mapping[int, float]
-"""The gain of one method over another by seed, positive where the claim has it."""
+"""The gain of one method over another by seed; it is positive if it supports the claim."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """The state of one claim: the verdict, the gain with its plain 95 % interval, and the corrected p-values.
+    """The state of one claim.
 
-    `seeds` is the number of seeds that have run; `p` is that of the direction, `p_less` that of a gain below half of
-    the printed one (1 where the setting is not the paper's). `why` says on which ground a claim fails.
+    Attributes:
+        word: the verdict.
+        seeds: the number of seeds that have run.
+        gain: the mean gain with its uncorrected 95 % interval; None without seeds.
+        p: the corrected p-value of the hypothesis that the methods are equal.
+        p_less: the corrected p-value of the hypothesis that the gain is half of the printed one or more; 1 if the
+            setting is not the paper's.
+        why: the reason why the claim fails; else empty.
     """
 
     word: Word
@@ -33,7 +39,13 @@ class Decision:
 
 @dataclass(frozen=True)
 class _Tests:
-    """The p-values of one claim, corrected for its number of looks, with the sign of the smallest one."""
+    """The p-values of one claim, corrected for its number of looks.
+
+    Attributes:
+        direction: the smallest p-value of the hypothesis that the methods are equal.
+        sign: the mean gain at the look with that p-value.
+        less: the smallest p-value of the hypothesis that the gain is half of the printed one or more.
+    """
 
     direction: float = 1.0
     sign: float = 0.0
@@ -43,7 +55,7 @@ class _Tests:
 def decide(rule: Rule, gains: Mapping[str, Gains]) -> dict[str, Decision]:
     """Return the decision on each claim from its gains by seed; a claim without gains is undecided.
 
-    Seeds count from 0 without a gap: those after a missing one wait for it.
+    Seeds are used in order, 0, 1, 2 and so on: those after a missing seed are not used yet.
     """
     tested = {name: _test(rule, claim, in_turn(gains.get(name, {}))) for name, claim in rule.claims.items()}
     directions = dict(zip(tested, holm_corrected([each.direction for each in tested.values()]), strict=True))

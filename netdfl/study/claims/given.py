@@ -20,14 +20,14 @@ from netdfl.study.reproduce import SCENARIOS
 from netdfl.study.trials import FigureSetup, published, scenario_of, trials
 
 LESS = ("gap", "rounds_to_")
-"""Beginnings of the figures of which less is better."""
+"""The beginnings of the names of figures for which a smaller value is better."""
 DISTILLING = ("dynafed_synonly", "fedsynsam")
-"""Methods that begin otherwise than they go on, after 25 or 30 rounds: a proof has both."""
+"""Methods that change their behavior after 25 or 30 rounds; the short run that proves one has both phases."""
 WORLD = "world.kind=simulated"
 
 
 class Instead(Strict):
-    """A cheaper setting in which a claim is tested instead of its paper's own: a description, and overrides."""
+    """A cheaper setting in which a claim is tested in place of the paper's own: a description, and overrides."""
 
     on: str
     sets: list[str]
@@ -36,9 +36,9 @@ class Instead(Strict):
 class Claim(Strict):
     """A claim that the method of cell `better` exceeds the method of cell `worse` in `figure`.
 
-    `paper` is the paper's number, `better` and `worse` are labels of cells in its table; `sets` are
-    overrides of both. `figure` is mean_last_5, best, last (of the average model's test accuracy), gap, or
-    rounds_to_96 and the like.
+    `paper` is the paper's number. `better` and `worse` are labels of cells in its table, and `sets` are overrides of
+    both cells. `figure` is mean_last_5, best or last (of the average model's test accuracy), gap, or rounds_to_96 and
+    the like.
     """
 
     says: str
@@ -89,7 +89,14 @@ class Rule(Strict):
 
 @dataclass(frozen=True)
 class WantedCell:
-    """A run that a claim needs, without its seed: scenario file, label and overrides."""
+    """A run that a claim needs, without its seed.
+
+    Attributes:
+        file: the scenario file.
+        label: the label of the cell in the paper's table.
+        method: the name of the method.
+        sets: overrides of the scenario.
+    """
 
     file: Path
     label: str
@@ -101,7 +108,7 @@ class WantedCell:
         return Cell(self.label, (), seed, (*self.sets, f"seed={seed}"))
 
     def proof(self, rounds: int) -> Cell:
-        """Return a short version of this run, by which a change of the code is detected."""
+        """Return a short version of this run, by which a change of the code's results is detected."""
         warm = (f"algorithm.warmup_rounds={rounds // 2}",) if self.method in DISTILLING else ()
         return Cell(self.label, (), 0, (*self.sets, *warm, f"rounds={rounds}", "seed=0"))
 
@@ -119,12 +126,12 @@ def rule() -> Rule:
 
 
 def read_rule(text: str) -> Rule:
-    """Return the claims of a file's text. Raises ValueError."""
+    """Return the claims in the text of a file. Raises ValueError if the text is not valid."""
     return Rule.model_validate(parse(text, "claims.yaml").data)
 
 
 def cells_of(claim: Claim, scenarios: Path = SCENARIOS) -> Mapping[str, WantedCell]:
-    """Return the cells of a claim, `better` and `worse`. Raises ValueError if one can't be run."""
+    """Return the two cells of a claim, as `better` and `worse`. Raises ValueError if one can't be run."""
     found: dict[str, WantedCell] = {}
     for side, label in (("better", claim.better), ("worse", claim.worse)):
         setup = claim.setup(label)

@@ -70,7 +70,7 @@ def filled(text: str, study: ClaimStudy) -> str:
 
 
 def write_or_check(page: Path, study: ClaimStudy, *, check: bool) -> bool:
-    """Write the table into `page`, or with `check` leave it; return whether it was up to date."""
+    """Write the table into `page`, unless `check` is set; return whether the page is up to date now."""
     text = page.read_text(encoding="utf-8")
     new = filled(text, study)
     if not check and new != text:

@@ -1,9 +1,11 @@
 """The results of finished cells as small files, one row each, for a person to commit.
 
-ROWS/<cell>.json is one run; ROWS/proofs/<key>.json is the event log of a short run of one method by the code of today.
-A row counts while the proof of its method still has the event log that it had when the row was made: training, mixing
-and compression may have changed, but not the numbers that they compute. Event logs of training depend on how a machine
-rounds, so a proof is of one arithmetic.
+ROWS/<cell>.json is one run. ROWS/proofs/<key>.json is a proof: the event log of a short run of one method, made by the
+present code.
+
+A row counts while the proof of its method still has the event log that it had when the row was made. Training, mixing
+and compression may have changed by then, but not the numbers that they compute. Event logs of training depend on how a
+machine rounds, so each kind of arithmetic has its own proof.
 """
 
 from __future__ import annotations
@@ -28,15 +30,16 @@ from netdfl.study.claims.given import WantedCell
 _Form = TypeVar("_Form", "CellRow", "Proof")
 SCHEMA = "netdfl/row/1"
 COMPUTING = ("algorithms", "compression", "mixing", "training")
-"""The packages whose change calls for new proofs."""
+"""The packages whose changes call for new proofs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CellRow:
-    """The result of one finished run. Accuracies are shares; `course` has the average model's for each round.
+    """The result of one finished run.
 
-    `proof` is the event log of the short run of its method, `arithmetic` the rounding of its machine; `partition` is a
-    hash of the label counts by client.
+    Accuracies are shares; `course` has the average model's accuracy for each round. `proof` is the hash of the event
+    log of the short run of its method, and `arithmetic` identifies how its machine rounds. `partition` is a hash of the
+    label counts by client.
     """
 
     cell: str
@@ -64,9 +67,9 @@ class CellRow:
         return row_name(self.file, self.sets)
 
     def figure(self, name: str) -> float | None:
-        """Return a figure in points or rounds; None if it was not measured.
+        """Return a figure in percentage points or in rounds; None if it was not measured.
 
-        A target that was not reached counts as one round more than there were.
+        If a target was not reached, the number of rounds to it counts as one more than the run had.
         """
         known = [accuracy for accuracy in self.course if accuracy is not None]
         if not known:
@@ -83,7 +86,7 @@ class CellRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """The proof of one method: the event log of a short run, and the code version that made it."""
+    """The proof of one method: the hash of the event log of a short run, and the version of the code that made it."""
 
     file: str
     method: str
@@ -125,7 +128,7 @@ class RowFolder:
         return {proof.name: proof for proof in _read(self.path / "proofs", Proof, ("sets",))}
 
     def counted(self) -> dict[str, CellRow]:
-        """Return the rows that are valid: their method's event log has not changed since."""
+        """Return the rows that still count: the proof of their method has the same event log as when they were made."""
         proofs = self.proofs()
         logs = {name: proof.event_log_hash for name, proof in proofs.items()}
         return {
@@ -159,7 +162,7 @@ def _read(folder: Path, form: type[_Form], lists: tuple[str, ...]) -> Iterator[_
 
 
 def row_of_run(wanted: WantedCell, ran: CellResult, proof: Proof) -> CellRow:
-    """Return the row for a cell that has run to its end."""
+    """Return the row for a cell that has run to its end; `proof` is the present proof of its method."""
     result = ran.result or {}
     found = all_evaluations(open_run(ran.path)).get("test_accuracy", [])
     partition = ran.path / "partition.json"

@@ -32,7 +32,7 @@ from netdfl.study.progress import FILE, StudyPlan
 from netdfl.study.reproduce import SCENARIOS, missing_data
 
 Method: TypeAlias = tuple[str, str]
-"""A scenario file's name and a method: what a proof is of."""
+"""The name of a scenario file and a method; each such pair has its own proof."""
 
 
 @dataclass
@@ -45,13 +45,13 @@ class ClaimStudy:
     cells: Mapping[str, Mapping[str, WantedCell]] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Collect the cells of all claims. Raises ValueError."""
+        """Collect the cells of all claims. Raises ValueError if one can't be run."""
         self.cells = {name: cells_of(claim, self.scenarios) for name, claim in self.rule.claims.items()}
 
     def gains(self) -> dict[str, Gains]:
         """Return the gains of each claim by seed, from valid rows.
 
-        A pair counts if both runs passed, have equal partitions, and were made by one arithmetic.
+        A pair of runs counts if both passed, have equal partitions of the data, and were made with the same arithmetic.
         """
         counted = self.rows.counted()
         return {name: dict(self._gains(claim, name, counted)) for name, claim in self.rule.claims.items()}
@@ -140,9 +140,16 @@ def _comparable(first: CellRow, second: CellRow) -> bool:
 
 @dataclass
 class BackgroundWork:
-    """The background work on a study: runs below `out`, `jobs` at a time, all of which must end by `until`.
+    """The background work on a study.
 
-    `until` is a time of `time.time`; None for no limit. `say` takes a line for each event.
+    Attributes:
+        study: the claims and the rows so far.
+        out: the folder of the runs.
+        jobs: the number of runs at a time.
+        until: the time, as by `time.time`, by which all runs must end; None for no limit.
+        say: takes a line of text about each event.
+        far: the progress of the runs.
+        failed: the names of the rows whose runs failed.
     """
 
     study: ClaimStudy
@@ -154,10 +161,10 @@ class BackgroundWork:
     failed: set[str] = field(default_factory=set)
 
     def work(self) -> None:
-        """Run cells until all claims are decided, the budget is spent, or no more fit into the time.
+        """Run cells until all claims are decided, the budget is spent, or no more runs fit into the time.
 
         Methods that have rows are proved first, if the code has changed. Then each claim in turn gets the seeds of its
-        next look, and once all have had theirs, the open ones those of the look after it.
+        next look. Once every claim has had these, the claims that are still open get the seeds of the look after that.
         """
         self._prove(self.study.methods_here())
         while any([self._look_further(name) for name in self.study.rule.claims]):
@@ -167,7 +174,7 @@ class BackgroundWork:
         self.say(f"{self.study.spent_s() / 3600:.1f} of {self.study.rule.budget_s / 3600:g} h of CPU time are spent")
 
     def _prove(self, methods: Collection[Method]) -> None:
-        """Make the missing short runs of these methods."""
+        """Make the short runs that prove these methods, where they are missing."""
         waiting = [each for each in self.study.unproved(methods) if self._proof_name(each) not in self.failed]
         wanted = {each.proof(self.study.rule.proof_rounds): each for each in waiting}
         self._run(wanted, lambda each: self.out / "proofs" / computing_code(), self._proved)

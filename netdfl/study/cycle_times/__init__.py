@@ -1,1 +1,1 @@
-"""Cycle times of overlays over shared networks: the max-plus formula, and simulated fleets beside it."""
+"""Cycle times of overlays over shared networks: by the max-plus formula, and by simulated fleets for comparison."""

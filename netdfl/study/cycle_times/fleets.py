@@ -1,4 +1,4 @@
-"""Simulated fleets over an overlay: by the delays of the formula, and over core links that their messages share."""
+"""Scenarios of fleets over an overlay: with the delays of the formula, or with core links that messages share."""
 
 from __future__ import annotations
 
@@ -22,13 +22,25 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True)
 class Overlay:
-    """An overlay: a server in the central silo, or links between silos, of one round or of several in turn."""
+    """An overlay between silos, each of which is a node.
+
+    Attributes:
+        rounds: the directed links of each round, used in turn; a single entry is used in every round.
+        server: whether all silos talk to one server in the central silo instead.
+    """
 
     rounds: Sequence[Sequence[Edge]] = ()
     server: bool = False
 
     def scenario(self, name: str, num_silos: int, num_rounds: int, given: Assumptions) -> Document:
-        """Return a scenario in which silos send vectors of the model's size over this overlay."""
+        """Return a scenario in which silos send vectors of the model's size over this overlay.
+
+        Args:
+            name: the name of the scenario.
+            num_silos: the number of silos.
+            num_rounds: the number of rounds.
+            given: the figures of the study.
+        """
         found: Document = {"schema": "netdfl/1", "name": name, "nodes": num_silos, "rounds": num_rounds}
         found["world"] = {"kind": "simulated", "compute": f"{given.step_ns}ns"}
         found["task"] = {"kind": "sized", "bytes": f"{given.model_bits // 8}B"}
@@ -43,7 +55,7 @@ class Overlay:
 
 
 def by_formula(overlay: Overlay, ways: Ways, num_rounds: int) -> Document:
-    """Return a fleet whose links have the delays of the formula, as latencies, and no rates."""
+    """Return a scenario whose links have the delays of the formula as latencies, and no rates."""
     found = overlay.scenario("by-formula", ways.num_silos, num_rounds, ways.given)
     step = ways.given.step_ns
     if overlay.server:
@@ -59,7 +71,7 @@ def by_formula(overlay: Overlay, ways: Ways, num_rounds: int) -> Document:
 
 
 def over_shared_lines(overlay: Overlay, silos: Silos, num_rounds: int, given: Assumptions) -> Document:
-    """Return a fleet whose messages share the lines of the network and the access links of silos."""
+    """Return a scenario whose messages share the lines of the network and the access links of silos."""
     found = overlay.scenario("shared", silos.num_sites, num_rounds, given)
     lines = {
         f"s{a}--s{b}": {"latency": f"{round(given.km_ns * km)}ns", "rate": f"{given.core_bps}bit"}
@@ -74,7 +86,7 @@ def over_shared_lines(overlay: Overlay, silos: Silos, num_rounds: int, given: As
 
 
 def time_of_a_round(document: Mapping[str, object], span: int) -> tuple[Fraction, str]:
-    """Run a scenario; return the mean time in ns of its last `span` rounds, and the bottleneck's name (or nothing)."""
+    """Run a scenario; return the mean time in ns of its last `span` rounds, and the bottleneck's name, or no name."""
     with TemporaryDirectory() as folder:
         found = open_run(run(load(dict(document)), out=Path(folder) / "run", page=False).path)
         narrow = (found.result.get("time") or {}).get("bottleneck") or {}
@@ -97,9 +109,10 @@ TRAINED: Document = {
 
 
 def trained_over_shared_lines(overlay: Overlay, silos: Silos, num_rounds: int, given: Assumptions) -> Document:
-    """Return a fleet like `over_shared_lines` that trains a perceptron on digits, an epoch of its silo's data a round.
+    """Return a scenario like `over_shared_lines` that trains a perceptron on digits, one epoch a round.
 
-    All rates are as much smaller as its messages are, so that each takes as long as the large one of the study.
+    Its messages are smaller than those of the study. All rates are smaller by the same factor, so that each message
+    takes as long.
     """
     found = overlay.scenario("trained", silos.num_sites, num_rounds, given)
     found["task"] = TRAINED
@@ -115,11 +128,14 @@ def trained_over_shared_lines(overlay: Overlay, silos: Silos, num_rounds: int, g
 
 
 LOCAL = 10
-"""The number of silos whose own models are tested, so that a large fleet costs no more."""
+"""The number of silos whose own models are tested; it is bounded so that large fleets take no longer."""
 
 
 def time_to_target(document: Mapping[str, object], target: float) -> tuple[int, float] | None:
-    """Run a scenario; return the round and the seconds at which local models' mean accuracy reached `target`."""
+    """Run a scenario; return the round and the time in s at which the local models' mean accuracy reached `target`.
+
+    The result is None if it was never reached.
+    """
     with TemporaryDirectory() as folder:
         found = open_run(run(load(dict(document)), out=Path(folder) / "run", page=False).path)
         rows = found.rows(

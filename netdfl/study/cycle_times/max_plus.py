@@ -1,7 +1,7 @@
 """The cycle time of a synchronous fleet: the largest mean delay of any cycle of its overlay.
 
-Node i begins round k + 1 when the messages of round k from all its neighbors are there:
-x_i(k+1) = max_j x_j(k) + d(j, i).
+Node i begins round k + 1 at time x_i(k+1), when the messages of round k from all its neighbors j have arrived. With the
+delay d(j, i) of a link: x_i(k+1) = max_j x_j(k) + d(j, i).
 
 In the long run a round takes the largest mean of d over the cycles of the overlay (Baccelli, Cohen, Olsder, Quadrat:
 Synchronization and linearity, 1992). R. Karp's algorithm (A characterization of the minimum cycle mean, 1978) finds it.
@@ -16,9 +16,9 @@ from netdfl.core.types import Edge
 
 
 def cycle_time(delays: Mapping[Edge, int]) -> Fraction:
-    """Return the largest mean of the delays over the cycles of a strongly connected graph, exactly.
+    """Return the largest mean of the delays in ns over the cycles of a strongly connected graph, exactly.
 
-    Raises ValueError without a cycle that its first node reaches.
+    Raises ValueError if the node with the lowest number reaches no cycle.
     """
     nodes = sorted({end for edge in delays for end in edge})
     longest: list[dict[int, int]] = [{nodes[0]: 0}] if nodes else [{}]

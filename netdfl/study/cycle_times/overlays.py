@@ -1,9 +1,12 @@
-"""Overlays between silos and the delays of their links, by the assumptions of O. Marfoq, C. Xu, G. Neglia, R. Vidal:
-Throughput-optimal topology design for cross-silo federated learning, NeurIPS 2020 (arXiv:2010.12229).
+"""Overlays between silos and the delays of their links, by the assumptions of a paper.
 
-A message takes the shortest way by length. Its latency is 4 ms and 8.5 us a kilometer, the rate of a way of h lines is
-1/h of a line's, and the links that leave or reach a silo share its access link equally. A link's delay is the time of a
-local step, the latency, and the longest of the three transfers: on the way, out of the sender, into the receiver.
+O. Marfoq, C. Xu, G. Neglia, R. Vidal: Throughput-optimal topology design for cross-silo federated learning, NeurIPS
+2020 (arXiv:2010.12229).
+
+A message takes the path of least length over the lines of the network. Its latency is 4 ms plus 8.5 us for each
+kilometer. A path of h lines has 1/h of a line's rate. The links of an overlay that leave or reach a silo share its
+access link equally. The delay of a link is the time of a local step, plus the latency, plus the longest of three
+transfers: on the path, out of the sender, into the receiver.
 """
 
 from __future__ import annotations
@@ -32,9 +35,17 @@ SECOND = 10**9
 
 @dataclass(frozen=True)
 class Assumptions:
-    """The figures of a study: a model's size, a local step, and the network's rates and latencies.
+    """The figures of a study.
 
     The defaults are those of the paper's iNaturalist table: ResNet-18, lines of 1 Gbit/s, access links of 10 Gbit/s.
+
+    Attributes:
+        model_bits: the size of a model in bits.
+        step_ns: the time of a local step.
+        core_bps: the rate of a line in bit/s.
+        access_bps: the rate of a silo's access link in bit/s.
+        fixed_ns: the part of a latency that does not depend on the distance.
+        km_ns: the latency of a kilometer.
     """
 
     model_bits: int = 44_961_717
@@ -46,17 +57,17 @@ class Assumptions:
 
 
 class Way(NamedTuple):
-    """The way between two silos: its latency and the number of lines."""
+    """The path between two silos: its latency in ns and its number of lines."""
 
     latency_ns: int
     lines: int
 
 
 class Ways:
-    """The ways between all silos of a network."""
+    """The paths between all silos of a network."""
 
     def __init__(self, silos: Silos, given: Assumptions) -> None:
-        """Find the shortest way by length between each two silos."""
+        """Find the path of least length between each two silos."""
         graph: Any = nx.Graph()
         graph.add_nodes_from(range(silos.num_sites))
         graph.add_weighted_edges_from((a, b, km) for (a, b), km in silos.km.items())
@@ -75,13 +86,19 @@ class Ways:
         return {(src, dst): self.delay((src, dst), sent[src], heard[dst]) for src, dst in links}
 
     def delay(self, edge: Edge, sent: int = 1, heard: int = 1) -> int:
-        """Return the delay of a link whose sender has `sent` links out, and whose receiver `heard` in, in ns."""
+        """Return the delay in ns of a link.
+
+        The sender has `sent` outgoing links in all, and the receiver has `heard` incoming ones.
+        """
         given, way = self.given, self.between[edge]
         parts = max(Fraction(max(sent, heard), given.access_bps), Fraction(way.lines, given.core_bps))
         return given.step_ns + way.latency_ns + round(given.model_bits * SECOND * parts)
 
     def complete(self) -> Any:
-        """Return the complete graph of silos, with the `delay` of each pair if it were alone."""
+        """Return the complete graph of silos.
+
+        The attribute `delay` of an edge is its delay in ns if it were the only link.
+        """
         graph: Any = nx.Graph()
         for edge in combinations(range(self.num_silos), 2):
             graph.add_edge(*edge, delay=self.delay(edge))
@@ -94,23 +111,23 @@ def both_ways(edges: Iterable[Edge]) -> list[Edge]:
 
 
 CENTER = 0
-"""The silo in the middle of a star. The paper takes the one of the highest load centrality in the complete graph of
-silos; no shortest way there leads through a third silo, all are equal, and the first of the file is taken."""
+"""The silo in the middle of a star. The paper takes the silo with the highest load centrality in the complete graph;
+as no path there leads through a third silo, all are equal, and the first silo of the file is taken."""
 
 
 def star(ways: Ways) -> list[Edge]:
-    """Return the links between the central silo and each other one."""
+    """Return the links between the central silo and every other silo."""
     return both_ways((CENTER, node) for node in range(ways.num_silos) if node != CENTER)
 
 
 def star_time(ways: Ways) -> Fraction:
-    """Return the time of a round over a star: models to the center, and the average back, one local step in all."""
+    """Return the time in ns of a round over a star: models to the center, the average back, and one local step."""
     step = ways.given.step_ns
     return 2 * (cycle_time(ways.delays(star(ways))) - step) + step
 
 
 def ring(ways: Ways) -> list[Edge]:
-    """Return a directed ring that is short by Christofides' algorithm, in the better direction."""
+    """Return a short directed ring, found by Christofides' algorithm, in the direction with the lower cycle time."""
     tour = list(nx.approximation.christofides(ways.complete(), weight="delay"))
     there = list(pairwise(tour))
     back = [(b, a) for a, b in there]
@@ -118,7 +135,10 @@ def ring(ways: Ways) -> list[Edge]:
 
 
 def delta_mbst(ways: Ways) -> list[Edge]:
-    """Return the best tree of delta-Prim over all delta: it grows by least delay, with at most delta links a node."""
+    """Return the tree with the lowest cycle time among the trees that delta-Prim finds, over all values of delta.
+
+    Delta-Prim grows a tree by the link with the least delay, with at most delta links at each node.
+    """
     graph = ways.complete()
     delay = nx.to_numpy_array(graph, nodelist=range(ways.num_silos), weight="delay")
     best: tuple[Fraction, list[Edge]] | None = None
@@ -147,7 +167,7 @@ def _delta_prim(delay: np.ndarray[Any, np.dtype[np.float64]], most: int) -> list
 
 
 def matchings(edges: Iterable[Edge]) -> list[list[Edge]]:
-    """Return the edges in matchings: greedily, those that meet most others first."""
+    """Return the edges split into matchings by greedy coloring, which begins with the edges that meet most others."""
     graph: Any = nx.Graph(list(edges))
     colors = nx.greedy_color(nx.line_graph(graph), strategy="largest_first")
     found: dict[int, list[Edge]] = {}
@@ -157,9 +177,9 @@ def matchings(edges: Iterable[Edge]) -> list[list[Edge]]:
 
 
 def drawn_rounds(of: Sequence[Sequence[Edge]], num_rounds: int, share: float = 0.5, seed: int = 0) -> list[list[Edge]]:
-    """Return the edges of each round: each matching takes part with probability `share`, at least one in a round.
+    """Return the edges of each round: each matching in `of` takes part with probability `share`, at least one a round.
 
-    MATCHA (Wang et al. 2019) finds unequal probabilities by a semidefinite program; these are equal.
+    MATCHA (Wang et al. 2019) finds unequal probabilities by a semidefinite program; here they are equal.
     """
     rng, rounds = np.random.default_rng(seed), list[list[Edge]]()
     while len(rounds) < num_rounds:
@@ -170,5 +190,5 @@ def drawn_rounds(of: Sequence[Sequence[Edge]], num_rounds: int, share: float = 0
 
 
 def mean_of_longest(ways: Ways, rounds: Sequence[Sequence[Edge]]) -> Fraction:
-    """Return the mean over rounds of the longest delay in each, as if all silos began a round together."""
+    """Return the mean over rounds of the longest delay in each, in ns, as if all silos began each round together."""
     return sum((Fraction(max(ways.delays(both_ways(edges)).values())) for edges in rounds), Fraction(0)) / len(rounds)

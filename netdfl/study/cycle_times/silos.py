@@ -1,4 +1,4 @@
-"""The networks below the silos: sites, and the lengths of the lines between them in kilometers."""
+"""The networks that join silos: sites, and the lengths of the lines between them in kilometers."""
 
 from __future__ import annotations
 
@@ -59,7 +59,12 @@ AWS_NORTH_AMERICA: Mapping[str, Place] = {
 
 @dataclass(frozen=True)
 class Silos:
-    """A network: the number of its sites, one silo on each, and the length of each line in km (both ways)."""
+    """A network of silos.
+
+    Attributes:
+        num_sites: the number of sites; each has one silo.
+        km: the length in km of each line, by its two sites; a line carries both directions.
+    """
 
     num_sites: int
     km: Mapping[tuple[int, int], float]
@@ -72,7 +77,7 @@ def between_all(places: Mapping[str, Place]) -> Silos:
 
 
 def read_silos(file: Path) -> Silos:
-    """Read a GML or GraphML file whose edges have a `distance` in km. Raises InputError for one that lacks it."""
+    """Return the network in a GML or GraphML file. Raises InputError if an edge has no `distance` in km."""
     graph: Any = read_graph(str(file))
     numbers = {node: number for number, node in enumerate(graph)}
     km: dict[tuple[int, int], float] = {}

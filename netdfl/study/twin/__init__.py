@@ -1,1 +1,1 @@
-"""A measured twin: a fleet's own record gives the latencies, rates and compute times of a simulated one."""
+"""A twin of a measured fleet: a simulated fleet with the latencies, rates and compute times of a recorded run."""

@@ -1,7 +1,9 @@
-"""The fit of a latency, a rate and a compute time to samples, each with an interval.
+"""The fit of a latency, a rate and a compute time to samples of a run, each with an interval.
 
-A delay is fitted as latency + 8 bytes / rate by least absolute deviations, which a few late messages do not move. The
-intervals are of the bootstrap: whole rounds are drawn again and again, and each draw is fitted.
+A delay is fitted as latency + 8 bytes / rate by least absolute deviations, on which a few late messages have little
+effect. The intervals come from the bootstrap: whole rounds are drawn with replacement, and each draw is fitted.
+
+There are two readings of the bytes: all messages of a node share its uplink, or each link has a rate of its own.
 """
 
 from __future__ import annotations
@@ -21,21 +23,21 @@ Shared: TypeAlias = Literal["uplink", "link"]
 BITS = 8
 DRAWS, SHARE, NORMAL = 200, 0.95, 1.96
 APART = 4.0
-"""A node differs whose figure is this many deviations from the fleet's: rarely by chance among hundreds of nodes."""
+"""A node is fitted alone if its figure is this many standard deviations from the fleet's, which is rare by chance."""
 SPREAD = 1.3
-"""Sizes that differ by less than this factor do not tell a latency from a rate."""
+"""The least factor between message sizes by which a latency can be told from a rate."""
 RESOLUTION = 1e-6
-"""The least relative half-width of an interval, for a record without any noise."""
+"""The smallest half-width of an interval, as a share of the value, for a record without any noise."""
 UNSURE_S = 1e-9
 TINY = 1e-12
 STEPS = 30
 CLEARLY, ALIKE = 0.8, 0.005
-"""A reading of the bytes fits better whose deviations, with this share of a mean delay, are less than this part of the
-other one's."""
+"""CLEARLY: one reading of the bytes fits better if its mean deviation is less than this share of the other
+reading's. ALIKE: this share of the mean delay is added to both deviations before."""
 
 
 class FittedValue(NamedTuple):
-    """A fitted value with the ends of its interval."""
+    """A fitted value with the lower and the upper end of its interval."""
 
     value: float
     low: float
@@ -43,16 +45,16 @@ class FittedValue(NamedTuple):
 
     @property
     def deviation(self) -> float:
-        """The standard deviation that fits the interval of a normal distribution."""
+        """The standard deviation of the normal distribution with this interval."""
         return (self.high - self.low) / (2 * NORMAL)
 
     def holds(self, value: float) -> bool:
-        """Return whether the interval holds a value."""
+        """Return whether `value` lies within the interval."""
         return self.low <= value <= self.high
 
 
 class FittedLink(NamedTuple):
-    """A latency in seconds and a rate in bit/s (None: too fast to be seen) of a link, or of all."""
+    """The latency in seconds and the rate in bit/s of a link; the rate is None if it is too high to be measured."""
 
     latency_s: FittedValue
     rate_bps: FittedValue | None
@@ -62,9 +64,18 @@ class FittedLink(NamedTuple):
 class Fit:
     """The figures of a fleet's network and of its nodes.
 
-    `by_node` are those of the messages that a node sent, where they differ, and `whole` those of all other messages.
-    `error_s` is the median deviation of a delay from the fit. `told_apart` says whether messages differ enough in
-    size to tell latency from rate; else the latency is the one given. `clearly`: one reading of the bytes fits better.
+    Attributes:
+        shared: the reading of the bytes that fits better: an `uplink` that all messages of a node share, or a rate of
+            each `link`.
+        whole: latency and rate of all messages, except those in `by_node`.
+        by_node: latency and rate of the messages that a node sent, for nodes that differ from the others.
+        compute_s: the mean time in s that a node computes in a round.
+        jitter_s: the standard deviation of that time.
+        slow: the slow nodes, each with the factor by which it takes longer.
+        error_s: the median deviation in s of a delay from the fit.
+        messages: the number of messages.
+        told_apart: whether sizes differ enough to tell a latency from a rate; if not, the latency is the given one.
+        clearly: whether the reading fits clearly better than the other one, or was given.
     """
 
     shared: Shared
@@ -80,10 +91,13 @@ class Fit:
 
 
 def fit(samples: RecordedTimes, latency_s: float = 0.0, reading: Shared | None = None, seed: int = 0) -> Fit:
-    """Fit the samples of a run.
+    """Return the fit to the samples of a run.
 
-    `latency_s` is taken where messages of one size alone don't tell it. `reading` says what has the rate; without it
-    the reading that fits better is taken, and the uplink where both fit.
+    Args:
+        samples: the samples.
+        latency_s: the latency in s to take if all messages are about equally large.
+        reading: the thing that has the rate; None takes what fits better, and the uplink if both fit.
+        seed: the seed of the bootstrap.
     """
     rng = Streams(seed).rng("fit")
     found, clearly = _reading(samples)
@@ -115,7 +129,7 @@ def _expected(line: FittedLink, samples: RecordedTimes, nbytes: Floats) -> Float
 
 
 def _reading(samples: RecordedTimes) -> tuple[Shared, bool]:
-    """Return which reading of the bytes leaves the lesser deviations, and whether it is clearly less."""
+    """Return the reading of the bytes with the smaller deviations, and whether they are clearly smaller."""
     left = {}
     for name, nbytes in (("link", samples.own), ("uplink", samples.shared)):
         latency, slope = _least_deviations(samples, nbytes, np.ones((1, len(nbytes))), None)
@@ -140,9 +154,10 @@ def _line(
 def _least_deviations(
     samples: RecordedTimes, nbytes: Floats, times: Floats, fixed: float | None
 ) -> tuple[Floats, Floats]:
-    """Return latencies and seconds a byte (none below 0) with the least absolute deviations, by weights in turn.
+    """Return latencies in s, and seconds for a byte, with the least absolute deviations, found by repeated weighting.
 
-    `times` says how often each sample counts, in a row for each fit.
+    Neither is below 0. `times` has a row for each fit, with the number of times that each sample counts; `fixed` is a
+    given latency.
     """
     y, latent, scale = samples.delay, samples.latent, float(nbytes.max()) or 1.0
     at, weights = nbytes / scale, times.copy()
@@ -163,14 +178,17 @@ def _least_deviations(
 
 
 def _times(rounds: NDArray[np.int64], rng: np.random.Generator) -> Floats:
-    """Return how often each sample counts, once as they are, then for each draw of as many rounds as there are."""
+    """Return how often each sample counts, in a row for each fit.
+
+    In the first row each counts once; in every other row, as often as its round was drawn.
+    """
     names, places = np.unique(rounds, return_inverse=True)
     drawn = rng.multinomial(len(names), np.full(len(names), 1 / len(names)), size=DRAWS)
     return np.concatenate([np.ones((1, len(rounds))), drawn[:, places].astype(float)])
 
 
 def _interval(found: Floats) -> FittedValue:
-    """Return the first value with the interval of the others."""
+    """Return the first value as the fitted one, with the interval that the other values give."""
     value, room = float(found[0]), RESOLUTION * abs(float(found[0])) + UNSURE_S
     low, high = np.quantile(found[1:], [(1 - SHARE) / 2, (1 + SHARE) / 2])
     return FittedValue(value, min(float(low), value) - room, max(float(high), value) + room)
@@ -200,11 +218,11 @@ def _apart(line: FittedLink, whole: FittedLink) -> bool:
 
 
 SLOW = 1.5
-"""A node counts as slow whose median time is this multiple of the fleet's, or more."""
+"""A node is slow if its median time is at least this multiple of the fleet's."""
 
 
 def _compute(samples: RecordedTimes, rng: np.random.Generator) -> tuple[FittedValue, float, dict[int, float]]:
-    """Return the mean time of a round's work, its deviation, and slow nodes with their factors."""
+    """Return the mean time in s of a round's work, its standard deviation, and the slow nodes with their factors."""
     usual = float(np.median(samples.busy))
     nodes = np.unique(samples.busy_node).tolist()
     medians = {node: float(np.median(samples.busy[samples.busy_node == node])) for node in nodes}

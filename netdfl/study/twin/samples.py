@@ -1,9 +1,9 @@
 """Times in a record: how long messages of which size took, and how long nodes computed.
 
-A message takes a latency, and the time of some bytes at a rate. Where its link has a rate of its own, these are its own
-bytes. Where all that a node sends at once shares its uplink, they are for each other message the lesser of the two
-sizes: of flows that begin together and share equally, one of s bytes is through when each other has had the lesser of s
-and its own.
+The delay of a message is a latency, plus the time of some number of bytes at a rate. If each link has a rate of its
+own, these are the message's own bytes. If a node's uplink is shared by all messages that it sends at once, there are
+more: for each of the other messages, the smaller of the two sizes is added. The reason is that flows share equally:
+when a message of s bytes is through, every other one has had s bytes, or all of its own.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from netdfl.record.run import Run
 
 Floats = NDArray[np.float64]
 TOGETHER_S = 2e-3
-"""Messages of a node whose sendings are no further apart were sent together."""
+"""Messages of a node count as sent together if they follow each other within this many seconds."""
 LARGE = 0.05
-"""Messages below this share of the largest one do not keep an uplink busy."""
+"""Messages below this share of the largest message's size do not keep an uplink busy."""
 LEAST = 8
-"""The fewest messages, or rounds, from which something is fitted."""
+"""The smallest number of messages, or of rounds, to which something is fitted."""
 
 _MESSAGES = (
     "SELECT src, dst, round, nbytes, sent_s, arrived_s FROM messages WHERE attempt = 0 AND fate LIKE 'delivered%' "
@@ -38,10 +38,19 @@ _ROUNDS = (
 
 @dataclass(frozen=True)
 class RecordedTimes:
-    """Messages and rounds of a record, a column each; `own` and `shared` are the bytes of both readings.
+    """Messages and rounds of a record, as columns with a value for each message, or for each round of a node.
 
-    `latent` is 1 where the delay has the link's latency, and 0 where it is only the time of the bytes.
-    `busy` are the seconds of each round in which its node, `busy_node`, did not wait.
+    Attributes:
+        src: the sender.
+        dst: the receiver.
+        round: the round of the message.
+        own: the message's own bytes.
+        shared: the bytes that pass a shared uplink until the message is through.
+        delay: the delay in s.
+        latent: 1 if the delay includes the latency, 0 if it is the time of the bytes alone.
+        busy_node: the node of each round.
+        busy_round: the number of each round.
+        busy: the seconds of each round in which the node did not wait.
     """
 
     src: NDArray[np.int64]
@@ -56,7 +65,7 @@ class RecordedTimes:
     busy: Floats
 
     def messages(self, which: NDArray[np.bool_]) -> RecordedTimes:
-        """Return the samples with only some of the messages."""
+        """Return the samples with only those messages for which `which` is true."""
         columns = ("src", "dst", "round", "own", "shared", "delay", "latent")
         return replace(self, **{name: getattr(self, name)[which] for name in columns})
 
@@ -64,10 +73,10 @@ class RecordedTimes:
 def read_samples(run: Run) -> RecordedTimes:
     """Return the samples of a run.
 
-    A message sent while an earlier one of its link is under way begins when that one is through. Its delay then counts
-    from the arrival of the earlier one, and has no latency.
+    A message that is sent while an earlier one is under way on its link begins when the earlier one has arrived. Its
+    delay counts from then, without the latency.
 
-    Raises InputError where the record has too few messages or rounds.
+    Raises InputError if the record has too few messages or rounds.
     """
     if not run.sampling.is_all:
         raise InputError(f"{run.path} recorded only some messages; record all of them (record: {{messages: all}})")
@@ -92,9 +101,10 @@ def read_samples(run: Run) -> RecordedTimes:
 
 
 def _begun(rows: dict[str, Floats]) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
-    """Return for each message the bytes that it waits for on a shared uplink, when it began, and two flags.
+    """Return, for each message, bytes on a shared uplink, its beginning in s, and two flags.
 
-    The first flag is 1.0 where the delay since then has the latency, the second whether the beginning is known.
+    The bytes are those that pass the uplink until the message is through. The first flag is 1.0 if the delay from the
+    beginning includes the latency. The second says whether the beginning is known.
     """
     src, dst, sent, nbytes, arrived = (rows[name] for name in ("src", "dst", "sent_s", "nbytes", "arrived_s"))
     large = nbytes >= LARGE * nbytes.max()

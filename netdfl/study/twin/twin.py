@@ -1,4 +1,4 @@
-"""The twin of a fleet: its scenario, with the fitted network and compute times, for the simulated world."""
+"""The twin of a fleet: the scenario of its run with the fitted network and compute times, for the simulated world."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from netdfl.study.twin.samples import read_samples
 Document = dict[str, Any]
 _OF_NETWORK = ("underlay", "links_from")
 JITTER = 0.01
-"""A deviation of compute times below this share of their mean is left out."""
+"""The smallest deviation of compute times, as a share of their mean, that a twin has; a smaller one is left out."""
 
 
 @dataclass(frozen=True)
 class Twin:
-    """A fit with the scenario that has its figures, and words on what was left out."""
+    """A fit, the scenario with its figures, and notes on what the fit can't tell."""
 
     fit: Fit
     document: Document
     notes: Sequence[str]
 
     def text(self) -> str:
-        """Return the scenario as a YAML file."""
+        """Return the scenario as the text of a YAML file."""
         return plain_to_yaml(self.document)
 
     def rows(self) -> list[tuple[str, str, str]]:
-        """Return a row for each figure: what it is, its value, its interval."""
+        """Return a row for each figure: its name, its value and its interval, as text."""
         found, whole = self.fit, self.fit.whole
         rows = list(_rows_of("all nodes", whole, found.shared))
         for node, line in sorted(found.by_node.items()):
@@ -42,7 +42,16 @@ class Twin:
 
 
 def make_twin(path: Path | str, latency_s: float = 0.0, reading: Shared | None = None) -> Twin:
-    """Fit the run at `path` and return its twin. Raises InputError where its record has too little."""
+    """Fit the run at `path` and return its twin.
+
+    Args:
+        path: the directory of the run.
+        latency_s: the latency in s to take if all messages are about equally large.
+        reading: the thing that has the rate, an `uplink` or a `link`; None takes what fits better.
+
+    Raises:
+        InputError: The record has too few messages or rounds.
+    """
     run = open_run(path)
     found = fit(read_samples(run), latency_s, reading)
     document = to_plain(load(run.path / "scenario.yaml"))
@@ -52,13 +61,16 @@ def make_twin(path: Path | str, latency_s: float = 0.0, reading: Shared | None =
 def pace(twin: Twin, factor: float = 1.0, end: int = 0) -> Document:
     """Return the twin's scenario with all rates multiplied by `factor`.
 
-    With `end` 1 all figures are at the fast ends of their intervals, with -1 at the slow ones.
+    With an `end` of 1, all figures are at the fast end of their intervals; with -1, at the slow end.
     """
     return twin_document(twin.document, twin.fit, factor, end)
 
 
 def twin_document(document: Document, found: Fit, factor: float = 1.0, end: int = 0) -> Document:
-    """Return a scenario with the fitted links and compute times in place of its own."""
+    """Return `document` with the fitted links and compute times in place of its own.
+
+    `factor` multiplies all rates, and `end` chooses the value or an end of each interval, as in `pace`.
+    """
     made = {key: value for key, value in document.items() if key not in _OF_NETWORK}
     links = {"default": _entry(found.whole, found, factor, end)}
     for node, line in sorted(found.by_node.items()):
@@ -135,7 +147,7 @@ def _span(of: FittedValue, words: Any) -> str:
 
 
 def write_twin(twin: Twin, out: Path) -> None:
-    """Write the twin's scenario. Raises InputError for a file that is there already."""
+    """Write the twin's scenario to the file `out`. Raises InputError if the file exists."""
     if out.exists():
         raise InputError(f"{out} is there already; name another file")
     out.write_text(twin.text(), encoding="utf-8")
