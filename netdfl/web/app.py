@@ -1,4 +1,4 @@
-"""The routes of the server: a page of all runs, a page of each, its updates, logs, and the orders that it takes."""
+"""The routes of the server: a page of all runs, a page of each run with updates and logs, and orders to change runs."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ POLICY = "default-src 'none'; img-src data:; connect-src 'self'"
 
 
 def make_app(folder: RunFolder, token: str, *, write: bool = False) -> Starlette:
-    """Return an application that answers about the runs of `folder` below `/TOKEN/`.
+    """Return an application that answers about the runs of `folder`, at paths below `/TOKEN/`.
 
-    With `write` it also takes orders that change labels of runs, throw runs away, or repeat them with other values.
-    Runs that were begun so end with the application's lifespan.
+    With `write` it also takes orders that change labels of runs, throw runs away, or repeat runs with other values.
+    Runs that were started by such an order end with the application.
     """
     pages, run = _Pages(folder, token, write), f"/{token}/run/{{run}}"
     changing = [
@@ -74,7 +74,7 @@ class _Pages:
 
     @asynccontextmanager
     async def living(self, app: Starlette) -> AsyncIterator[None]:
-        """End the runs that were begun here with the server."""
+        """End the runs that pages started when the server ends."""
         try:
             yield
         finally:
@@ -172,7 +172,7 @@ class _Pages:
 
 
 async def _body(request: Request) -> bytes:
-    """Return the body of a request, as far as one is read."""
+    """Return the body of a request, cut one byte behind the largest that is allowed."""
     body = b""
     async for part in request.stream():
         body += part
@@ -182,7 +182,7 @@ async def _body(request: Request) -> bytes:
 
 
 async def _ordered(order: Callable[[], str | bytes]) -> Response:
-    """Answer what an order led to, as text or JSON; or why it was not followed."""
+    """Answer a request with the result of `order`, as text or JSON, or with the reason why it failed."""
     try:
         found = await asyncio.to_thread(order)
         return PlainTextResponse(found) if isinstance(found, str) else _json(found)
@@ -199,6 +199,6 @@ def _none() -> Response:
 
 
 def _empty(title: str) -> dict[str, object]:
-    """Return a page without data, which it loads from its address."""
+    """Return the data of an empty page; the page then loads the rest from its address."""
     head = {"title": title, "subtitle": "", "verdict": "opening", "reasons": [], "numbers": [], "footer": ""}
     return {"head": head}

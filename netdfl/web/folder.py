@@ -21,7 +21,7 @@ from netdfl.web.orders import LabelOrder
 from netdfl.web.tables import find_tables
 
 ON_A_PAGE = 50
-"""Runs, or groups of runs, that a page of the list has."""
+"""The number of runs, or of groups of runs, on a page of the list."""
 
 
 class RunFolder:
@@ -35,23 +35,26 @@ class RunFolder:
         self._look()
 
     def find(self, name: str) -> Path | None:
-        """Return the directory of the run with a page's `name`; None if there is none."""
+        """Return the directory of the run that pages call `name`; None if there is none."""
         if name not in self._paths:
             self._look()
         path = self._paths.get(name)
         return path if path is not None and is_run(path) else None
 
     def going_on(self) -> list[tuple[str, Path]]:
-        """Return the place and the directory of each run that goes on; of a run that is served alone, always."""
+        """Return the path in the folder, and the directory, of each run that is going on.
+
+        If one run is served alone, it is returned even after its end.
+        """
         self._look()
         if self.only is not None:
             return [(self.root.name, self.root)]
         return [(self.place_of(path), path) for path in self._paths.values() if is_held(path)]
 
     def listed(self, asked: ListRequest = ListRequest(), skip: int = 0) -> bytes:  # noqa: B008 - a frozen value
-        """Return a page of the list as JSON: rows or groups from the place `skip` on, and what there is to choose.
+        """Return a page of the list as JSON: rows or groups from index `skip` on, and the columns and keys to choose.
 
-        A filter that can't be read is answered with the reason, and the whole list.
+        If the filter can't be read, the answer has the reason and the whole list.
         """
         self._look()
         rows, wrong = [read_row(path, self.root) for path in self._paths.values()], ""
@@ -94,18 +97,21 @@ class RunFolder:
         return to_json(compare(found, self.root), inf_nan_mode="null")
 
     def label(self, name: str, order: LabelOrder) -> str:
-        """Change the labels of a run; return its tags as text. Raises InputError if that can't be."""
+        """Change the labels of the run that pages call `name`, and return its tags as text.
+
+        Raises InputError if there is no such run, or the change is not possible.
+        """
         path = self._named(name)
         labels = read_labels(path).changed(order.add, order.remove, order.note, order.archived)
         write_labels(path, labels)
         return ", ".join(labels.tags)
 
     def throw_away(self, name: str) -> Path:
-        """Move a run to the folder's trash; return its new place. Raises InputError as `throw_away` does."""
+        """Move a run to the folder's trash; return its new path. Raises InputError if that is not possible."""
         return throw_away(self._named(name), self.root).relative_to(self.root)
 
     def place_of(self, path: Path) -> str:
-        """Return the place of a run in the folder."""
+        """Return the path of a run within the folder."""
         return str(path.relative_to(self.root))
 
     def _named(self, name: str) -> Path:

@@ -1,6 +1,6 @@
 """The form by which a page repeats a run with other values: a field for each key, made from the schema of scenarios.
 
-Nothing here imports a user's part: what a run would execute is shown before anything of it is.
+No user's module is imported here: the user sees which modules a run would execute before any of them is executed.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ Field: TypeAlias = dict[str, object]
 MOST_FIELDS = 2000
 MOST_VALUE = 20_000
 FIXED = ("schema",)
-"""Keys that a repetition keeps."""
+"""Keys whose values can't be changed."""
 _ENDING = (".", "=")
-"""Signs that end a key of an override: a part with such keys is one field."""
+"""Characters that would end a key in an override, `path=value`; a mapping with such keys is a single field of the
+form."""
 
 
 def read_scenario(run: Path) -> Mapping[str, object]:
-    """Return the scenario of a run as it ran, with every default. Raises InputError if it is damaged."""
+    """Return the scenario of a run with all defaults written out. Raises InputError if the file is damaged."""
     data = parse(read_plain(run / "scenario.yaml"), "scenario.yaml").data
     if not isinstance(data, dict):
         raise InputError(f"{run / 'scenario.yaml'} is no scenario: expected keys with values")
@@ -41,7 +42,7 @@ def read_scenario(run: Path) -> Mapping[str, object]:
 
 
 def fields(data: Mapping[str, object]) -> list[Field]:
-    """Return the fields of the form: key, present value as text, and what the schema says of it."""
+    """Return the fields of the form: the key, the present value as text, and choices and texts from the schema."""
     found: list[Field] = []
     for path, value, schemas in _leaves(data, [_schema()], ()):
         if path[0] not in FIXED and len(found) < MOST_FIELDS:
@@ -58,7 +59,7 @@ def _schema() -> Schema:
 def _leaves(
     value: object, schemas: Sequence[Schema], path: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, ...], object, Sequence[Schema]]]:
-    """Yield each value that is no mapping, with its path and the schemas that it may have."""
+    """Yield each value that is no mapping, with its path and the schemas that may describe it."""
     options = list(_options(schemas))
     if not isinstance(value, dict) or not value or any(sign in str(key) for key in value for sign in _ENDING):
         yield path, value, options
@@ -72,7 +73,7 @@ def _leaves(
 
 
 def _options(schemas: Iterable[Schema]) -> Iterator[Schema]:
-    """Yield schemas without alternatives in place of those with some."""
+    """Yield the schemas, with one schema for each alternative in place of a schema with alternatives."""
     for each in schemas:
         if "anyOf" in each:
             words = {"description": each["description"]} if "description" in each else {}
@@ -86,7 +87,7 @@ def _selectors(options: Sequence[Schema]) -> set[str]:
 
 
 def _fits(schema: Schema, value: Mapping[str, object]) -> bool:
-    """Return whether a mapping is of the part that the schema describes."""
+    """Return whether a mapping has the constants, such as the `kind`, that the schema demands."""
     constants = {key: of["const"] for key, of in schema.get("properties", {}).items() if "const" in of}
     return "properties" in schema and all(value.get(key) == constant for key, constant in constants.items())
 
@@ -98,7 +99,7 @@ def _of_key(schema: Schema, key: str) -> Schema | None:
 
 
 def _told(schemas: Sequence[Schema]) -> Field:
-    """Return what schemas say of a field: its choices, its kind and its description."""
+    """Return a field's choices, its kind and its description, from the schemas that may describe it."""
     choices = [text_of(choice) for each in schemas for choice in _choices(each)]
     closed = all(_choices(each) or each.get("type") == "null" for each in schemas)
     kinds = {kind for each in schemas for kind in _types(each)}
@@ -124,7 +125,7 @@ def _types(schema: Schema) -> Sequence[str]:
 
 
 def text_of(value: object) -> str:
-    """Return a value as YAML on one line, which reads back as the same value."""
+    """Return a value as text on one line that reads back, as YAML, as the same value."""
     if isinstance(value, str):
         with suppress(InputError):
             if "\n" not in value and parse(value, "").data == value:
@@ -150,14 +151,14 @@ def overrides_of(values: Mapping[str, str], known: Iterable[str]) -> list[str]:
 
 
 def modules(run: Path, data: Mapping[str, object], overrides: Sequence[str]) -> list[dict[str, str]]:
-    """Return the modules that a scenario with `overrides` executes, `module:callable`, each with where it is found."""
+    """Return the user's own parts, `module:callable`, that a scenario with `overrides` executes, each with its file."""
     changed = [parse_override(each) for each in overrides]
     named = dict.fromkeys([*_own(data, (), changed), *(own for each in changed for own in _own(each.value, (), ()))])
     return [{"module": name, "file": _file_of(name.partition(":")[0], run)} for name in named]
 
 
 def _own(value: object, path: tuple[str, ...], changed: Sequence[Override]) -> Iterator[str]:
-    """Yield the texts that name a user's part, without those that an override replaces."""
+    """Yield the texts in a scenario that name a user's part, except for values that an override replaces."""
     if path and any(tuple(map(str, each.path)) == path for each in changed):
         return
     if isinstance(value, dict):
@@ -171,7 +172,10 @@ def _own(value: object, path: tuple[str, ...], changed: Sequence[Override]) -> I
 
 
 def _file_of(module: str, run: Path) -> str:
-    """Return the file of a module as far as it can be told without importing anything."""
+    """Return the file of a module beside the run or its scenario, found without importing anything.
+
+    Of a module that is not there, the result is the text `an installed package`.
+    """
     for folder in places(str(run)):
         place = folder.joinpath(*module.split("."))
         for file in (place.with_name(f"{place.name}.py"), place / "__init__.py"):

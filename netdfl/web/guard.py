@@ -1,4 +1,4 @@
-"""The filter before all pages: who may ask here."""
+"""The filter in front of all pages, which decides who may send requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 METRICS = "/metrics"
-"""The path at which Prometheus asks, which can't show a secret in its address."""
+"""The path for Prometheus. It has no secret in it, as other paths have; the request carries a token instead."""
 HEADERS = (
     (b"cache-control", b"no-store"),
     (b"content-security-policy", b"frame-ancestors 'none'; base-uri 'none'; form-action 'none'"),
@@ -19,20 +19,21 @@ HEADERS = (
     (b"referrer-policy", b"no-referrer"),
     (b"x-content-type-options", b"nosniff"),
 )
-"""Headers beside the page's own policy: no other page frames it, reads it, or learns its address from it."""
+"""Headers of every answer, besides the page's own policy: no other site may frame the page, read it, or learn its
+address."""
 
 
 class RequestGuard:
     """A filter that passes on only requests with the right `Host`, `Origin` and secret path.
 
-    A foreign page that was led to this port by a name of its own has another `Host`; one that sends a request here
-    has another `Origin`.
+    A foreign page that reaches this port by a domain name of its own has another `Host`. A foreign page that sends a
+    request here has another `Origin`.
     """
 
     def __init__(self, app: ASGIApp, port: int, token: str, bearers: Sequence[str] = ()) -> None:
-        """Guard the application `app`, which is reachable at `port`.
+        """Guard the application `app`, which listens on `port` and has the secret `token` in its paths.
 
-        Metrics are also given to whoever shows the address's secret, or one of `bearers`, as a bearer token.
+        Metrics are also served to a request whose bearer token is `token` or one of `bearers`.
         """
         self._app, self._token = app, token
         self._bearers = [f"Bearer {each}".encode() for each in (token, *bearers)]

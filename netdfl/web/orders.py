@@ -1,4 +1,4 @@
-"""Orders that a page may give where `netdfl serve --write` was asked for."""
+"""Orders of a page that change something; they are taken only under `netdfl serve --write`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from netdfl.core.errors import InputError
 
 MOST_BYTES = 1 << 16
-"""The largest body of an order."""
+"""The largest body of an order, in bytes."""
 
 
 @with_config(ConfigDict(extra="forbid", strict=True))
 @dataclass(frozen=True, slots=True)
 class LabelOrder:
-    """Tags to add and to remove, and a note or a place in the archive where these change."""
+    """A change of a run's labels: tags to add and to remove, a new note, and whether the run is archived.
+
+    A `note` or `archived` of None leaves the present one.
+    """
 
     add: Sequence[str] = ()
     remove: Sequence[str] = ()
@@ -27,7 +30,7 @@ class LabelOrder:
 @with_config(ConfigDict(extra="forbid", strict=True))
 @dataclass(frozen=True, slots=True)
 class RepeatOrder:
-    """Changed values by key, as text; and the modules whose execution was agreed to."""
+    """An order to repeat a run: changed values by key, as text, and the modules whose execution the user agreed to."""
 
     values: Mapping[str, str] = field(default_factory=dict)
     agreed: Sequence[str] = ()
@@ -38,7 +41,7 @@ _LABELS: TypeAdapter[LabelOrder] = TypeAdapter(LabelOrder)
 
 
 def read_label_order(body: bytes) -> LabelOrder:
-    """Return the order that a page sent. Raises InputError if it is none."""
+    """Return the change of labels in a request's body. Raises InputError if there is none."""
     try:
         return _LABELS.validate_json(body)
     except ValidationError as error:
@@ -47,7 +50,7 @@ def read_label_order(body: bytes) -> LabelOrder:
 
 
 def read_repeat_order(body: bytes) -> RepeatOrder:
-    """Return the order that a page sent. Raises InputError if it is none."""
+    """Return the order to repeat a run in a request's body. Raises InputError if there is none."""
     try:
         return _REPEAT.validate_json(body)
     except ValidationError as error:

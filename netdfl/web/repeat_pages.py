@@ -19,7 +19,15 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 
 @dataclass(frozen=True)
 class _Repetition:
-    """A repetition that was asked for."""
+    """A request to repeat a run with other values.
+
+    Attributes:
+        run: the directory of the run.
+        data: the scenario of the run.
+        overrides: the changed values, as `path=value`.
+        modules: the user's own modules that the new run would execute.
+        agreed: whether the user agreed that all of these are executed.
+    """
 
     run: Path
     data: Mapping[str, object]
@@ -32,27 +40,27 @@ class _Repetition:
         return self.run / "scenario.yaml"
 
     def value(self, key: str) -> str:
-        """Return the value of a top-level key, as it is changed."""
+        """Return the value of a top-level key of the scenario, after the changes."""
         changed = [each.partition("=")[2] for each in self.overrides if each.startswith(f"{key}=")]
         return str(changed[-1] if changed else self.data.get(key, "")).strip().strip("\"'")
 
 
 class RepeatPages:
-    """The repetition of the runs in a folder."""
+    """The answers to pages that repeat runs of a folder with other values."""
 
     def __init__(self, folder: RunFolder) -> None:
-        """Begin with no runs."""
+        """Begin without repeated runs."""
         self._folder, self.runs = folder, RepeatedRuns()
         self._checking = asyncio.Lock()
 
     def form(self, name: str) -> dict[str, object]:
-        """Return the form for the run with a page's `name`. Raises InputError if it can't be repeated."""
+        """Return the form for the run that pages call `name`. Raises InputError if the run can't be repeated."""
         run = self._run(name)
         data = read_scenario(run)
         return {"place": self._folder.place_of(run), "fields": fields(data), "modules": modules(run, data, ())}
 
     async def check(self, name: str, order: RepeatOrder) -> dict[str, object]:
-        """Return the modules that would be executed, and, once they are agreed to, what is wrong with the values."""
+        """Return the user's modules that the run would execute and, if all are agreed to, errors in the values."""
         try:
             wanted = await asyncio.to_thread(self._wanted, name, order)
         except ScenarioError as error:
@@ -64,9 +72,9 @@ class RepeatPages:
         return {"modules": wanted.modules, "agreed": wanted.agreed, "wrong": wrong}
 
     async def begin(self, name: str, order: RepeatOrder) -> dict[str, object]:
-        """Start the run; return its name for pages and its place.
+        """Start the new run; return its name for pages, and its path in the folder.
 
-        Raises InputError if the modules were not agreed to, the values are wrong, or too many runs go on.
+        Raises InputError if the modules were not agreed to, the values are wrong, or too many runs are going on.
         """
         wanted = await asyncio.to_thread(self._wanted, name, order)
         if not wanted.agreed:

@@ -1,4 +1,4 @@
-"""Runs that a page began: children of the server, a few at a time, which end with it in good order."""
+"""Runs that a page started: child processes of the server, a few at a time, which it ends before it ends itself."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ COMMAND = (
     "if os.getppid() != int(sys.argv.pop(1)): sys.exit(130)\n"
     "runpy.run_module('netdfl', run_name='__main__', alter_sys=True)\n"
 )
-"""The program of a child: a command of netdfl that does not outlive the process whose number is its first argument."""
+"""The program of a child process: a command of netdfl that ends when its parent, whose process id is the first
+argument, does."""
 
 
 async def _netdfl(*arguments: str, words: int | IO[bytes]) -> Process:
-    """Start a command of netdfl that ends with this process; `words` gets what it says on standard error."""
+    """Start a command of netdfl that ends with this process; its standard error goes to `words`."""
     command = [sys.executable, "-c", COMMAND, str(os.getpid()), *arguments]
     return await asyncio.create_subprocess_exec(
         *command, stdin=DEVNULL, stdout=DEVNULL, stderr=words, start_new_session=True
@@ -40,7 +41,10 @@ async def _netdfl(*arguments: str, words: int | IO[bytes]) -> Process:
 
 
 async def check(scenario: Path, overrides: Sequence[str]) -> str:
-    """Return what `netdfl validate` finds wrong with a scenario; empty if it is valid. Own parts are executed."""
+    """Return the errors that `netdfl validate` finds in a scenario; empty if it is valid.
+
+    The user's modules are executed.
+    """
     process = await _netdfl("validate", str(scenario), *_sets(overrides), words=PIPE)
     try:
         _, said = await asyncio.wait_for(process.communicate(), CHECK_S)
@@ -70,17 +74,18 @@ def new_place(root: Path, name: str, seed: str) -> Path:
 
 
 class RepeatedRuns:
-    """The runs that were begun here."""
+    """The runs that this server started, at most `MOST_AT_ONCE` at a time."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Begin without runs."""
         self._going_on: set[Process] = set()
         self._beginning = asyncio.Lock()
 
     async def begin(self, scenario: Path, overrides: Sequence[str], out: Path) -> None:
-        """Start a run in the directory `out`; return once the run is there.
+        """Start a run in the directory `out`, and return once its first files are there.
 
-        Raises InputError if too many go on, or with what the command said if it refused to run.
+        Raises InputError if too many runs are going on, or, with the text of the command, if the command refused to
+        run.
         """
         async with self._beginning:
             self._going_on = {each for each in self._going_on if each.returncode is None}
@@ -107,7 +112,7 @@ class RepeatedRuns:
         raise InputError(f"the run had not begun after {BEGIN_S:g} s, and was ended")
 
     async def aclose(self) -> None:
-        """End all runs as Ctrl-C does, and those that do not end by force."""
+        """End all runs as Ctrl-C does; after `END_S` seconds, kill those that have not ended."""
         await asyncio.gather(*map(_end, self._going_on))
 
 

@@ -1,4 +1,4 @@
-"""The metrics of a folder's runs that go on, for Prometheus, read as often as a small share of a processor permits."""
+"""The metrics of a folder's unfinished runs for Prometheus, read as often as a small share of a processor permits."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from netdfl.web.folder import RunFolder
 
 LEAST_S = 2.0
 SHARE = 0.02
-"""The largest share of one processor for reading runs, however often somebody asks."""
+"""The largest share of one processor that reading runs may take, however often somebody asks for metrics."""
 LEAST_TOKEN, MOST_TOKEN = 16, 1000
 
 
 class MetricsFeed:
-    """The metrics of the runs in a folder; what was read is kept for a while."""
+    """The metrics of the runs in a folder. A text is kept for two seconds or more, and read again after that."""
 
     def __init__(self, folder: RunFolder) -> None:
         """Prepare to read the runs of `folder`."""
@@ -27,7 +27,10 @@ class MetricsFeed:
         self._text, self._again = b"", 0.0
 
     def text(self) -> bytes:
-        """Return the metrics of runs that go on; of a run that is served alone, also after its end."""
+        """Return the metrics of the runs that are going on.
+
+        One run that is served alone also has metrics after its end.
+        """
         if not self._text or time.monotonic() >= self._again:
             began = time.process_time()
             self._text = metrics_text(self._read())
@@ -45,7 +48,7 @@ class MetricsFeed:
 
 
 def bearer_token(file: Path) -> str:
-    """Return the token in `file`; a new one, for the owner alone to read, is written if there is no such file.
+    """Return the token in `file`. If there is no such file, write a new token to it, readable by the owner alone.
 
     Raises InputError if the file holds no token, or can't be read or written.
     """

@@ -1,6 +1,6 @@
 """The server of runs on this machine.
 
-It answers only requests from this machine, with the secret of the address, by a page that came from it.
+It answers only requests from this machine that have the secret of its address and come from its own pages.
 """
 
 from __future__ import annotations
@@ -34,13 +34,18 @@ def serve(
     write: bool = False,
     metrics: Path | None = None,
 ) -> None:
-    """Serve the runs at or below `root` on the loopback until Ctrl-C; `port` 0 is a free one.
+    """Serve the runs at or below `root` on the loopback address until Ctrl-C.
 
-    With `write`, the page may change tags and notes of runs, archive them, throw them away, and repeat them. The file
-    `metrics` has the token by which Prometheus may ask for `/metrics`; it is made if there is none.
+    Args:
+        root: a run, or a folder of runs.
+        port: the port; 0 takes a free one.
+        say: prints a line, such as the address.
+        open_browser: open the page in the browser.
+        write: let the page change tags and notes of runs, archive them, throw them away, and repeat them.
+        metrics: a file with the token by which Prometheus may ask for `/metrics`; it is created if missing.
 
     Raises:
-        InputError: there is no such folder, the port is taken, or Starlette or uvicorn is not installed.
+        InputError: There is no such folder, the port is taken, or Starlette or uvicorn is not installed.
     """
     if metrics is not None:
         from netdfl.web.scrape import bearer_token
@@ -52,7 +57,7 @@ def serve(
 
 
 def serve_beside(root: Path, say: Callable[[str], None]) -> None:
-    """Serve until standard input ends, and then until each open page has received the last data."""
+    """Serve the run `root` until standard input ends, and then until each open page has received the last data."""
     asyncio.run(_serve(root, 0, say, False, sys.stdin.fileno()))
 
 
@@ -100,7 +105,7 @@ async def _serve(
 
 
 async def _made(root: Path) -> None:
-    """Wait until a run that is starting has written its first files."""
+    """Wait, for up to 30 s, until a run that is starting has written its first files."""
     from netdfl.collection.finding import is_run
 
     for _ in range(600):
@@ -110,7 +115,7 @@ async def _made(root: Path) -> None:
 
 
 def _ended(server: Server, fd: int) -> None:
-    """Stop the server when its standard input ends."""
+    """Stop the server when its standard input, the file descriptor `fd`, ends."""
     if not os.read(fd, 1 << 10):
         server.should_exit = True
         asyncio.get_running_loop().remove_reader(fd)

@@ -1,4 +1,7 @@
-"""The modules that the fork server imports before it forks, so that children share them: all but grpc."""
+"""Modules that the fork server imports before it forks, so that child processes share their memory.
+
+The package grpc is left out, as it must not be imported before a fork.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ MODULES = (
 
 
 def warm() -> None:
-    """Import the modules, skipping those that are not installed, such as uvloop or torch."""
+    """Import all of `MODULES`, except for those that are not installed, such as uvloop or torch."""
     for name in MODULES:
         with suppress(ModuleNotFoundError):
             importlib.import_module(name)
