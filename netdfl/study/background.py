@@ -1,6 +1,6 @@
-"""The lock of background work: one process per user and machine, which others can find and stop.
+"""The lock of background work: one process per user and machine, which other processes can find and stop.
 
-Benchmarks and the whole test suite stop it first, as it would disturb what they measure.
+Benchmarks and the whole test suite stop the work first, as it would disturb their measurements.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def in_background(path: Path | None = None) -> Iterator[None]:
     """Hold the lock inside the context, at the lowest priority. The system releases it when the process ends.
 
     Raises:
-        InputError: the work goes on already, or another user's file lies there.
-        RunError: the disk refuses the lock file.
+        InputError: Background work is running already, or another user's file lies there.
+        RunError: The disk refuses the lock file.
     """
     path = path or lock_file()
     with writing(path, RunError):
@@ -53,9 +53,9 @@ def in_background(path: Path | None = None) -> Iterator[None]:
 
 
 def stop_background(path: Path | None = None, patience_s: float = PATIENCE_S) -> bool:
-    """Stop the background work, if there is any, and return whether there was. Finished cells are kept.
+    """Stop the background work; return whether there was any. Finished cells are kept.
 
-    Raises RunError if it has not ended in time.
+    Raises RunError if the work has not ended after `patience_s` seconds.
     """
     path = path or lock_file()
     pid = _holder(path)
@@ -72,7 +72,7 @@ def stop_background(path: Path | None = None, patience_s: float = PATIENCE_S) ->
 
 
 def _holder(path: Path) -> int | None:
-    """Return the id of the process that holds the lock; None if there is none."""
+    """Return the id of the process that holds the lock; None if no process does."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:

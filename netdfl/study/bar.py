@@ -1,6 +1,6 @@
-"""The bar of a study on a terminal: runs that are done, running, queued and failed, and about how long the rest takes.
+"""The progress bar of a study on a terminal: runs that are done, running, queued and failed, and the time left.
 
-Everything is read off the runs' directories, as `netdfl study` does, whatever makes them.
+Everything is read from the runs' directories, as `netdfl study` does, so that it works with every runner.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from netdfl.study.progress import LOOK_S, StudyPlan, StudyState, duration
 
 SHARE = 0.1
-"""The most of the time that looking at a study's runs may take."""
+"""The largest share of the time that reading the runs' directories may take."""
 
 
 @contextmanager
 def bar_of(plan: StudyPlan, console: Console) -> Iterator[None]:
-    """Show the bar of a study while its runs are made; nothing where the output is no terminal."""
+    """Show the progress bar of a study inside the context; show nothing if the output is no terminal."""
     if not console.is_terminal:
         yield
         return
@@ -38,7 +38,7 @@ def bar_of(plan: StudyPlan, console: Console) -> Iterator[None]:
 
 
 def _look(plan: StudyPlan, progress: Progress, over: Event) -> None:
-    """Show the state of the study's runs in `progress` from time to time, the last time when the study is over."""
+    """Show the state of the study's runs in `progress` from time to time, for the last time when `over` is set."""
     task = progress.add_task(plan.name, total=len(plan.cells), words="")
     while True:
         last, since = over.is_set(), time.monotonic()
@@ -51,7 +51,7 @@ def _look(plan: StudyPlan, progress: Progress, over: Event) -> None:
 
 
 def words_of(study: StudyState) -> str:
-    """Return the numbers of runs by their states, and the time left as far as anything tells it."""
+    """Return the numbers of runs by state, and the time left if it can be estimated, as text."""
     counts = [f"{num} {state}" for state in ("running", "queued", "failed") if (num := study.num(state))]
     left_s = study.left_s if study.num("running") else None
     return ", ".join([*counts, *([f"about {duration(left_s)} left"] if left_s else [])])

@@ -1,6 +1,6 @@
-"""The running of a study's cells, each in a separate process, several at a time; finished ones are kept.
+"""The running of a study's cells, each in a separate process, several at a time; finished cells are not run again.
 
-Ctrl-C and SIGTERM end a study at once: first its runs, then itself, with a sentence on its progress.
+Ctrl-C and SIGTERM end a study at once: first its runs, then the study itself, with a sentence on its progress.
 """
 
 from __future__ import annotations
@@ -28,7 +28,15 @@ from netdfl.study.runners.local import LocalRunner
 
 @dataclass(frozen=True)
 class CellResult:
-    """The result of a cell: run directory, exit code, contents of its result (None if missing), last output."""
+    """The result of a cell.
+
+    Attributes:
+        cell: the cell.
+        path: its run directory.
+        exit_code: the exit code of its process.
+        result: the contents of `result.json`; None if there is none.
+        text: the reason, or the last line of output, if the cell failed.
+    """
 
     cell: Cell
     path: Path
@@ -36,7 +44,7 @@ class CellResult:
     result: Json | None
     text: str = ""
     kept: Json = field(default_factory=dict)
-    """Figures beside the result that the cell keeps if it was run for a published table (`netdfl.study.keeping`)."""
+    """Figures besides the result that are kept if the cell was run for a published table (`netdfl.study.keeping`)."""
 
     @property
     def failed(self) -> bool:
@@ -58,11 +66,14 @@ class CellJob:
     path: Path
     world: str
     cost_s: float = 0.0
-    """The CPU time (s) that it will take, where that is known."""
+    """The CPU time in s that the run will take; 0 if it is not known."""
 
 
 def look(scenario: Path, cells: Sequence[Cell], folder: Path) -> tuple[list[CellResult], list[CellJob]]:
-    """Return the cells that have run or can't be run, and the cells that must be run."""
+    """Return the results of cells that have run or can't be run, and the jobs for all other cells.
+
+    Run directories lie below `folder`.
+    """
     found: list[CellResult] = []
     waiting: list[CellJob] = []
     for cell in cells:
@@ -81,15 +92,15 @@ def look(scenario: Path, cells: Sequence[Cell], folder: Path) -> tuple[list[Cell
 
 
 def _place(folder: Path, scenario: Scenario) -> Path:
-    """Return the cell's run directory, whose name may come from an earlier version."""
+    """Return the cell's run directory. An existing one may have the name that an earlier version gave it."""
     known = [folder / each[:16] for each in hashes(scenario)]
     return next((path for path in known if path.exists()), known[0])
 
 
 def check_values(looked: Sequence[CellResult], cells: Sequence[Cell]) -> None:
-    """Raise InputError if a case, or a varied value, is refused in all of its `cells`, as it must be a mistake.
+    """Raise InputError if a case, or a varied value, is refused in all of its `cells`, as that must be a mistake.
 
-    A value that is refused in some of them conflicts with another value, and is reported when the others run.
+    A value that is refused in only some of its cells conflicts with another value; those cells count as failed.
     """
     refused = {ran.cell: ran.text for ran in looked if ran.refused}
     of_value: dict[str, list[Cell]] = {}
@@ -125,11 +136,20 @@ def run_all(
     make_runner: Callable[[], Runner] = LocalRunner,
     needs: RunNeeds = USUAL,
 ) -> None:
-    """Run these cells, `jobs` at a time, and call `done` with each result. Interrupted ones are resumed if possible.
+    """Run these cells, and call `done` with each result. Interrupted runs are resumed if possible.
 
-    With 0 `jobs`, as many go at a time as the runner has room for; an engine keeps free for each what it `needs`.
-    None begins that would end after `until` (of `time.time`); `done` does not hear of these.
-    Raises InputError where the runner does not fit.
+    Args:
+        waiting: the cells to run.
+        jobs: the number of runs at a time; 0: as many as the runner has room for.
+        done: takes each result.
+        progress: gets the runner, so that a signal can stop it.
+        manner: the options of the runs.
+        until: the time, as by `time.time`, by which runs must end; a cell that would end later is skipped.
+        make_runner: makes the runner.
+        needs: the resources that an engine keeps free for each run.
+
+    Raises:
+        InputError: The runner does not fit the cells.
     """
     by_path: dict[Path, list[CellJob]] = {}
     for job in waiting:
@@ -164,7 +184,7 @@ def run_all(
 
 
 def _check_places(runner: Runner, waiting: Sequence[CellJob]) -> None:
-    """Raise InputError if a runner on several machines would start fleets that span machines themselves."""
+    """Raise InputError if a runner on several machines would start fleets that are themselves spread over machines."""
     spanning = sorted({job.world for job in waiting} & {"slurm", "ray"})
     if spanning and not isinstance(runner, LocalRunner):
         raise InputError(
@@ -204,7 +224,7 @@ class StudyProgress:
 def ended_by_signals() -> Iterator[StudyProgress]:
     """Make Ctrl-C and SIGTERM end the study's runs, and then this process with exit code 130.
 
-    The handler itself ends the process: an exception could get lost in the middle of an import, or be shown.
+    The signal handler ends the process itself, because an exception could be swallowed during an import, or be printed.
     """
     progress = StudyProgress()
 

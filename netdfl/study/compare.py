@@ -24,13 +24,13 @@ SCHEMA = "netdfl/reproduction/1"
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonRow:
-    """A published number and its measurement; accuracies in percent, `difference` is measured minus published.
+    """A published number and its measurement; accuracies are in percent, `difference` is measured minus published.
 
-    `measured` is the mean over the seeds of each run's mean over its last five evaluations, `std` the deviation
-    of these means over the seeds; `last` and `best` are means over the seeds of the last and the best evaluation.
-    For `rounds_to_*` it is the mean number of rounds. Runs that did not pass are not counted, and are named in `note`.
-    `beyond` is true where the printed number is a limit that was not reached. `train_acc` and `gap` are of the last
-    average model. `commits` are those of the code that ran it.
+    `measured` is a mean over seeds. For an accuracy, each seed gives the mean over the run's last five evaluations; for
+    `rounds_to_*`, the number of rounds. `std` is the standard deviation over seeds. `last` and `best` are means over
+    seeds of the last and the best evaluation. Runs that did not pass are not counted, and are named in `note`. `beyond`
+    is true if the printed number is a limit that was not reached. The metrics `train_acc` and `gap` are about the last
+    average model. `commits` are commits of netdfl's source.
     """
 
     cell: str
@@ -60,7 +60,10 @@ class ComparisonRow:
 def row_of(
     trial: FigureSetup, ran: Sequence[CellResult], rounds_of_paper: int | None = None, why_not: str = ""
 ) -> ComparisonRow:
-    """Return the row of the published number `trial`, measured by the runs `ran`, which may be empty."""
+    """Return the row of the published number `trial`, measured by the runs `ran`, which may be empty.
+
+    `why_not` is the reason why there are no runs.
+    """
     figure = trial.figure
     row = ComparisonRow(
         cell=trial.label,
@@ -215,7 +218,7 @@ HEADINGS = ("cell", "published", "measured", "diff", "last", "best", "seeds", "r
 TERMINAL = ("cell", "published", "measured", "diff", "seeds", "rounds", "note")
 WORDS = ("cell", "note")
 LISTS = ("seeds", "commits", "runs")
-"""Columns of several values."""
+"""Columns with several values."""
 
 
 def shown(row: ComparisonRow) -> list[str]:

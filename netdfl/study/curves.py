@@ -21,13 +21,16 @@ from netdfl.study.plots import COLORS, MARKERS, name_of, name_y, open_frame, sav
 
 FLEET = -1
 STROKES = ("-", (0, (5, 2)), (0, (2, 1.5)), (0, (7, 2, 1.5, 2)))
-"""Dashes of lines, in turn, so that a line that lies on another leaves it visible."""
+"""Dashes of lines, used in turn, so that a line remains visible below another one."""
 Recorded = Mapping[tuple[int, int], float | None]
-"""A metric by round and node, or FLEET; None if it was not finite."""
+"""A metric by round and node, or by round and FLEET; None where the value was not finite."""
 
 
 class MetricCurve(NamedTuple):
-    """A metric by round: its median, minimum and maximum over nodes and seeds; `whole` unless it breaks off."""
+    """A metric by round: its median, minimum and maximum over nodes and seeds.
+
+    `whole` is false if the curve ends before the last round.
+    """
 
     rounds: tuple[int, ...]
     middle: tuple[float, ...]
@@ -37,7 +40,7 @@ class MetricCurve(NamedTuple):
 
 
 def curve_of(ran: Sequence[CellResult], metric: str) -> MetricCurve:
-    """Return the curve of a metric over these runs, up to the first round with an infinite value or a death."""
+    """Return the curve of a metric over these runs, up to the first round with a non-finite value or a death."""
     runs = [_recorded(each.path, metric) for each in ran]
     asked = min(int((each.result or {})["rounds"]) for each in ran)
     bad = [round for found in runs for (round, _), value in found.items() if value is None]
@@ -55,7 +58,7 @@ def curve_of(ran: Sequence[CellResult], metric: str) -> MetricCurve:
 
 
 def follows(ran: Sequence[CellResult], y: str, x: str, lag: int) -> tuple[list[float], list[float]]:
-    """Return finite pairs for every node and round: `x` of `lag` rounds before, and `y`."""
+    """Return pairs of finite values for every node and round: metric `x` from `lag` rounds before, and metric `y`."""
     pairs: list[tuple[float, float]] = []
     for each in ran:
         before, now = _recorded(each.path, x), _recorded(each.path, y)
@@ -80,7 +83,7 @@ def _deaths(path: Path) -> list[int]:
 
 
 def draw_curves(ran: Sequence[CellResult], drawn: FigureSpec, path: Path) -> None:
-    """Draw metrics over rounds to `path`; equal curves are merged, and a cross ends a curve that breaks off."""
+    """Draw a metric over rounds to `path`. Equal curves are drawn once; a cross marks a curve that ends early."""
     figure, axes = _canvas(drawn)
     curves = {name: curve_of(cells, drawn.y) for name, cells in by_line(ran).items()}
     looks = dict(zip(curves, zip(cycle(COLORS), cycle(STROKES), strict=False), strict=False))
@@ -99,7 +102,7 @@ def draw_curves(ran: Sequence[CellResult], drawn: FigureSpec, path: Path) -> Non
 
 
 def together(curves: Mapping[str, MetricCurve]) -> dict[MetricCurve, list[str]]:
-    """Return the distinct curves, each with the names of the lines that have it."""
+    """Return the distinct curves, each with the names of the lines whose curve it is."""
     names: dict[MetricCurve, list[str]] = {}
     for name, curve in curves.items():
         names.setdefault(curve, []).append(name)
@@ -107,7 +110,7 @@ def together(curves: Mapping[str, MetricCurve]) -> dict[MetricCurve, list[str]]:
 
 
 def draw_points(ran: Sequence[CellResult], drawn: FigureSpec, path: Path, labels: Mapping[str, str]) -> None:
-    """Draw a metric of the nodes against another of earlier rounds to `path`; `labels` are their names for people."""
+    """Draw a metric of the nodes against another one of earlier rounds to `path`; `labels` are names for people."""
     figure, axes = _canvas(drawn)
     metric, _, lag = drawn.x.partition("@")
     for (name, cells), color, marker in zip(by_line(ran).items(), cycle(COLORS), cycle(MARKERS), strict=False):
@@ -130,7 +133,7 @@ def sent(ran: CellResult, metric: str) -> tuple[list[float], list[float]]:
 
 
 def of_fleet(path: Path, metric: str) -> list[Json]:
-    """Return the finite rows of a fleet's metric, without nodes' metrics of the same name."""
+    """Return the finite rows of a metric of the fleet, leaving out the nodes' metrics of the same name."""
     found = (row for row in rows(path, "metrics") if row["name"] == metric and row["node"] is None)
     return [row for row in found if row["value"] is not None]
 

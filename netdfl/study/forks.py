@@ -1,7 +1,7 @@
-"""The process that forks a grid's cells: it has imported everything, so that a cell costs only its own work.
+"""The process that forks a study's cells. It has imported everything, so that a cell costs only its own work.
 
-`python -m netdfl.study.forks PID` reads an order from stdin, and writes a line for each ended cell: its path and exit
-code. It dies with process PID, which started it, and its cells with it.
+`python -m netdfl.study.forks PID` reads an order from stdin. For each ended cell it writes a line with the cell's
+directory and exit code. It dies with process PID, which started it, and its cells die with it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def _run_all(study: StudyOrder, running: dict[int, CellOrder]) -> None:
-    """Run all cells of the order; skip those that can't end in time, and report this."""
+    """Run all cells of the order; skip cells that can't end in time, and report them with the code None."""
     waiting, until = list(study.cells), study.until
     while waiting or running:
         while waiting and len(running) < study.jobs:

@@ -1,8 +1,8 @@
-"""The record of a published table's cell: which data it keeps besides its result, and which rows it omits.
+"""The record of a published table's cell: the data that it keeps besides its result, and the rows that it omits.
 
-A cell keeps the average model (and the nodes' own models where they are small), the figures of the average model on the
-training data, the commit of netdfl's source, and the CPU time. No figure of a table is made of single messages, so only
-totals of links and rounds are recorded. These are options of the run: neither the name of the cell nor its event log
+A cell keeps the average model (and the nodes' own models if they are small), the average model's figures on the
+training data, the commit of netdfl's source, and the CPU time. No figure of a table depends on single messages, so only
+totals by link and round are recorded. These are options of the run: neither the name of the cell nor its event log
 depends on them.
 """
 
@@ -22,14 +22,14 @@ from netdfl.record.plain_json import dump_json
 from netdfl.scenario.model.schema import Recording, Scenario
 
 Manner: TypeAlias = Literal["whole", "published", "background"]
-"""How cells run: with the whole record; as a published table's; or as such a table's, within a limit of CPU time and
-without checkpoints."""
+"""The options of cells: `whole`: with the whole record; `published`: as for a published table; `background`: the
+same within a limit of CPU time and without checkpoints."""
 FINISHED = (0, 1, 3)
 """Exit codes of runs that need not run again."""
 MOST_CPU_S = 3600
-"""The most CPU time (s) of a cell in the background."""
+"""The most CPU time in s that a cell in the background may take."""
 CELL = "cell.json"
-"""The file of a run directory with what is kept of a cell beside `result.json`."""
+"""The file in a run directory with the data that is kept of a cell besides `result.json`."""
 MOST_MODELS = 128 << 20
 """The most bytes of a cell's local models that are kept beside their average."""
 _GIT_S = 20
@@ -42,9 +42,10 @@ def as_published(scenario: Scenario) -> Scenario:
 
 
 def keep(path: Path) -> None:
-    """Write the data kept of the cell that has run in this process to the run directory `path`.
+    """Write the data kept of the cell that has run in this process to its run directory `path`.
 
-    A run without an average model (no node has one, or push-sum weight) keeps its result, and `not_kept` says why.
+    If there is no average model (no node has a model, or all push-sum weight is gone), `not_kept` says why.
+
     Raises RunError if the disk refuses.
     """
     from netdfl.running.models import open_run

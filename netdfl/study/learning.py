@@ -19,13 +19,13 @@ from netdfl.study.plots import COLORS, name_y, open_frame, save
 from netdfl.study.summary import Estimate, estimate, estimate_log, within
 
 GRID = 60
-"""Points of a band by time or bytes, where runs have no common abscissa."""
+"""The number of points of a band over time or bytes, where the runs' own points differ."""
 Trace = tuple[Sequence[float], Sequence[float]]
-"""One run: its abscissas (round, seconds, bytes), and its metric there."""
+"""The points of one run: the abscissas (round, seconds or bytes), and the metric at each."""
 
 
 class CurveBand(NamedTuple):
-    """A mean curve over seeds with its confidence band."""
+    """A mean curve over seeds with its confidence band: abscissas `at`, and an estimate for each."""
 
     at: tuple[float, ...]
     found: tuple[Estimate, ...]
@@ -38,7 +38,7 @@ def by_round(ran: CellResult, metric: str) -> Trace:
 
 
 def by_time(ran: CellResult, metric: str) -> Trace:
-    """Return the fleet's metric by seconds of the fleet's clock."""
+    """Return the fleet's metric over time, in s of the fleet's clock."""
     found = sorted((row["at_s"], row["round"], row["value"]) for row in of_fleet(ran.path, metric))
     return [x for x, _, _ in found], [y for _, _, y in found]
 
@@ -50,7 +50,7 @@ ABSCISSAS = {"round": by_round, "time (s)": by_time, BYTES_SENT: sent}
 def band(traces: Sequence[Trace], metric: str = "", *, log: bool = False) -> CurveBand:
     """Return the mean of several runs with a confidence band over their common range.
 
-    The interval of a `metric` that is a share ends at 0 and 1.
+    The band of a `metric` that is a share stays between 0 and 1. With `log`, means are geometric.
     """
     usable = [(list(at), list(values)) for at, values in traces if at]
     if not usable:
@@ -64,7 +64,7 @@ def band(traces: Sequence[Trace], metric: str = "", *, log: bool = False) -> Cur
 
 
 def draw_learning(ran: Sequence[CellResult], metric: str, folder: Path, *, log: bool = False) -> None:
-    """Draw `metric` over rounds, time and bytes to `folder`, as PNG and PDF; nothing if it was not recorded."""
+    """Draw `metric` over rounds, time and bytes to `folder`, as PNG and PDF; draw nothing if it was not recorded."""
     lines = by_line(ran)
     panels = {
         name: bands
@@ -100,7 +100,7 @@ def _draw_bands(axes: Axes, bands: Mapping[str, CurveBand]) -> None:
 
 
 def _is_round_by_another_name(rounds: Mapping[str, CurveBand], sizes: Mapping[str, CurveBand]) -> bool:
-    """Return whether all lines send equally many bytes in each round, so that their curves over bytes say no more."""
+    """Return whether all lines send equally many bytes each round, so that curves over bytes would show nothing new."""
     ratios: set[float] = set()
     for name, bands in sizes.items():
         at = rounds[name].at if name in rounds else ()

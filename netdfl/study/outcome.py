@@ -20,11 +20,11 @@ from netdfl.study.cells import CellResult
 
 WARNED = ("collapsed", "diverged")
 SHARES = ("deadlock", "stalled", "not_passed", "died", *WARNED)
-"""Figures that are 0 or 1 in a cell, and a share over several cells."""
+"""Figures that are 0 or 1 in a cell, and so a share over several cells."""
 PERCENT = frozenset({"not_delivered", "mean_local_accuracy", "mean_personal_accuracy"}) | PERCENTAGES
-"""Figures from 0 to 1 that people read as percentages, in tables and figures; in CSV files they are numbers."""
+"""Figures from 0 to 1 that tables and plots show as percentages; CSV files have them as numbers."""
 BYTES = frozenset({"bytes_sent"})
-"""Figures in bytes: axes show them as kB, MB and so on."""
+"""Figures in bytes; axes show them in kB, MB and so on."""
 _WORDS: Mapping[str, str] = {
     "error": "error (distance to the known answer)",
     "virtual_duration_s": "virtual duration (s)",
@@ -43,17 +43,18 @@ def words(name: str) -> str:
 def figures_of(ran: CellResult) -> dict[str, float]:
     """Return the figures of a cell that left a result.
 
-    From `result.json`: test_accuracy, test_loss, train_loss, consensus_distance, weight_sum, bytes_sent,
-    duration_s, virtual_duration_s. `lost`, `undeliverable`, `late`, `duplicate`, `refused` and `unfinished` are shares
-    of the messages sent (defined in `netdfl.core.fates`), `not_delivered` is their sum.
-    `deadlock` is 1 if there was one, `stalled` if nodes still stood at the end, `not_passed` if the verdict is
-    neither pass nor done, `died` if a node did, `collapsed` and `diverged` if the run warns of it; `timeouts`
-    is the share of waits that a deadline ended. `rounds` is the mean number of rounds that nodes have finished,
-    `rounds_per_s` the same per second of the fleet's time. Further: the last value of each of the fleet's own metrics,
-    such as `error`; `smallest_weight` and `largest_weight` over all nodes and rounds, for push-sum; `round_s_median`
-    and
-    `round_s_p95`, quantiles of the length of rounds; `missing`, the mean number of neighbors that a node missed a
-    round.
+    From `result.json`: test_accuracy, test_loss, train_loss, consensus_distance, weight_sum, bytes_sent, duration_s,
+    virtual_duration_s. `lost`, `undeliverable`, `late`, `duplicate`, `refused` and `unfinished` are shares of the
+    messages sent (defined in `netdfl.core.fates`), `not_delivered` is their sum.
+
+    `deadlock` is 1 if there was one, `stalled` if nodes still waited at the end, `not_passed` if the verdict is neither
+    pass nor done, `died` if a node died, `collapsed` and `diverged` if the run warns of it. `timeouts` is the share of
+    waits that a deadline ended. `rounds` is the mean number of rounds that nodes have finished, `rounds_per_s` the same
+    per second of the fleet's time.
+
+    Further: the last value of each of the fleet's own metrics, such as `error`; for push-sum `smallest_weight` and
+    `largest_weight` over all nodes and rounds; `round_s_median` and `round_s_p95`, quantiles of the length of rounds;
+    `missing`, the mean number of neighbors whose message a node lacked in a round.
     """
     result = ran.result or {}
     figures = _metrics(ran.path) | _missing(ran.path)

@@ -1,7 +1,7 @@
 """The settings of the papers: the scenario that measures a printed number, with the overrides of its cell.
 
-Settings that all cells share stand in `scenarios/papers/*.yaml`; differences by method, graph, partition, compressor
-and row are here. `docs/reproduction.md` lists departures from the printed settings, and why.
+Settings that all cells share are in `scenarios/papers/*.yaml`; differences by method, graph, partition, compressor and
+row are here. `docs/reproduction.md` lists departures from the printed settings, and why.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FILES: Mapping[tuple[str, str, str, str], str] = {
     ("004", "T1", "CIFAR-100", ""): "004_t1_cifar100",
     ("004", "T2", "CIFAR-10", ""): "004_t1_cifar10",
 }
-"""The scenario file by paper, table, dataset and, where there are two, number of clients."""
+"""The scenario file by paper, table, dataset and, if a table has two, number of clients."""
 
 _DFEDSAM: Methods = {
     "fedavg": {},
@@ -63,7 +63,8 @@ _DFEDSAM_500: Methods = {**_DFEDSAM, "dispfl": {**_DFEDSAM["dispfl"], "anneal_ro
 def _oledfl(beta: float, momentum: float) -> Methods:
     """Return the settings of OledFL's methods.
 
-    The momentum is not stated; it is as in paper 004, whose decentralized figures are the same.
+    The paper does not state the momentum. It is taken from paper 004, which prints the same figures for decentralized
+    methods.
     """
     return {
         "fedavg": {},
@@ -96,7 +97,7 @@ def _dfedsgpsm(momentum: float) -> Methods:
 
 
 def _fedsynsam(synthesis: Params) -> Methods:
-    """Return the settings of FedSynSAM's methods; lr and rho are chosen to fit the paper's figures."""
+    """Return the settings of FedSynSAM's methods; lr and rho are chosen to come close to the paper's figures."""
     return {
         "fedavg": {},
         # "DynaFed" in its tables relies on synthetic examples alone; settings near those of DynaFed's code.
@@ -127,7 +128,7 @@ _BY_TRIAL: Methods = {
     "fedlesam_d": {"lr": 0.05, "rho": 0.01},
     "fedsynsam": {"lr": 0.5, "rho": 0.05},
 }
-"""The best of six on pictures held out of the training set: `scenarios/studies/tuning_003.yaml`."""
+"""The best of six settings on images held out of the training set, found by `scenarios/studies/tuning_003.yaml`."""
 
 
 def _with(methods: Methods, more: Methods) -> Methods:
@@ -193,7 +194,7 @@ Weights are not stated: Metropolis where links work both ways, else equal shares
 """
 
 FREE_CHOICE: Mapping[str, Params] = {"dfedsgpsm_s": {"kind": "full"}}
-"""Methods that choose their receivers: the graph is the set to choose from."""
+"""Methods that choose their receivers themselves, with the graph to choose from."""
 
 STABLE_BETA: Mapping[str, float] = {"ring": 0.4, "grid": 0.2, "exponential": 0.5, "full": 0.9}
 """The largest beta of the papers' search set with which Ole is stable on a static graph; none is printed."""
@@ -208,7 +209,7 @@ COMPRESSORS: Mapping[str, Params | None] = {
 """Compressors by printed name. No error feedback, as in the paper."""
 
 COMPRESSED_CONTROLS = ("fedgamma", "fedlesam_s", "fedsmoo")
-"""Methods whose control variates or duals travel compressed too, as the rest of a report does."""
+"""Methods whose control variates or dual variables are also compressed, as the rest of a client's message is."""
 
 _EQUAL = "equal-compute"
 VARIANTS: Mapping[tuple[str, str], Methods] = {
@@ -235,9 +236,9 @@ VARIANTS: Mapping[tuple[str, str], Methods] = {
 NOT_HELD: Mapping[str, str] = {
     "CINIC-10": "netdfl has no dataset CINIC-10: it is in no package that netdfl fetches from"
 }
-"""Datasets of the papers that netdfl does not know."""
+"""Datasets of the papers that netdfl does not have, each with the reason."""
 
 NOT_MEASURED: Mapping[str, str] = {
     "hessian_top_eig": "the largest eigenvalue is no figure of a run; netdfl measure has it of its last models",
 }
-"""Figures of the papers that no run of netdfl gives."""
+"""Figures of the papers that no run of netdfl measures, each with the reason."""

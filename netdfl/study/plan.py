@@ -20,7 +20,7 @@ from netdfl.scenario.model.fields import Strict
 
 SCHEMA = "netdfl/study/1"
 Values = tuple[tuple[str, str], ...]
-"""Varied values: each path, or name, with its value as text."""
+"""Varied values: pairs of a path, or a name, and its value as text."""
 Cases = dict[str, dict[str, object]]
 
 
@@ -42,7 +42,7 @@ class FigureSpec(Strict):
 
 
 class Sweep(Strict):
-    """A grid of runs: every case, at every combination of varied values, with every seed."""
+    """A grid of runs: every case, with every combination of varied values, with every seed."""
 
     scenario: dict[str, object] = Field(description="The scenario that all cells share.")
     cases: Cases = Field({}, description="By name: what a case overrides.")
@@ -63,9 +63,16 @@ class StudyFile(Strict):
 
 @dataclass(frozen=True)
 class GridPlan:
-    """A grid that is ready to run: a scenario file, cases and varied values, with names and overrides.
+    """A grid that is ready to run.
 
-    `learning` are metrics of the fleet that are drawn by round, time and bytes.
+    Attributes:
+        name: the name of the grid.
+        scenario: the scenario file.
+        cases: the overrides of each case, by its name.
+        vary: the overrides of each value, by the varied path or name, and by the value's text.
+        seeds: the number of seeds.
+        figures: the plots to draw.
+        learning: the metrics of the fleet to draw over rounds, time and bytes.
     """
 
     name: str
@@ -95,7 +102,7 @@ class Cell:
 
 
 def cells_of(plan: GridPlan, first_seed: int, shared: Sequence[str] = ()) -> Iterator[Cell]:
-    """Yield every cell of a grid, with seeds from `first_seed`; `shared` overrides precede a cell's own."""
+    """Yield every cell of a grid, with seeds from `first_seed` on; the `shared` overrides precede a cell's own."""
     for case, sets in plan.cases.items():
         for combination in product(*plan.vary.values()):
             values = tuple(zip(plan.vary, combination, strict=True))
@@ -126,12 +133,12 @@ def split_values(text: str) -> list[str]:
 
 
 def each_value(path: str, values: Sequence[str]) -> dict[str, Sequence[str]]:
-    """Return the override for each value of a path, by the value's text."""
+    """Return the overrides for a varied path: a list with one override for each value, by the value's text."""
     return {value: [f"{path}={value}"] for value in values}
 
 
 def parse_vary(text: str) -> tuple[str, list[str]]:
-    """Parse `path=v1,v2,...`. Raises InputError."""
+    """Return the path and the values in `path=v1,v2,...`. Raises InputError for any other text."""
     path, equals, values = text.partition("=")
     found = split_values(values)
     if not equals or not path.strip() or not all(found):
@@ -141,10 +148,12 @@ def parse_vary(text: str) -> tuple[str, list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class AxisPositions:
-    """The positions of values on a plot's axis, by their text.
+    """The positions of values on a plot's axis.
 
-    `ordered`: the values are numbers, or times, rates, sizes, so that a line between two of them has a meaning; between
-    categories it has none. `labels`: the axis shows the values' texts.
+    Attributes:
+        at: the position of each value, by its text.
+        ordered: whether the values are numbers, times, rates or sizes, so that lines may join their points.
+        labels: whether the axis shows the values' texts.
     """
 
     at: dict[str, float]
@@ -153,7 +162,7 @@ class AxisPositions:
 
 
 def places_of(texts: Sequence[str]) -> AxisPositions:
-    """Return the positions of the values `texts`, in the order of the grid."""
+    """Return the positions of values, given as `texts` in the order of the grid."""
     for number, read in enumerate(_READERS):
         try:
             return AxisPositions({text: read(text) for text in texts}, ordered=True, labels=number > 0)
@@ -183,7 +192,10 @@ def is_study(file: Path) -> bool:
 
 
 def load_study(file: Path, folder: Path) -> list[GridPlan]:
-    """Return the grids of a study; write their scenarios to `folder`. Raises InputError."""
+    """Return the grids of a study, and write their scenarios to `folder`.
+
+    Raises InputError if the file is not valid.
+    """
     try:
         study = StudyFile.model_validate(_read(file))
     except ValidationError as exc:
@@ -208,7 +220,7 @@ def _overrides(cases: Cases) -> dict[str, Sequence[str]]:
 
 
 def written(value: object) -> str:
-    """Return `value` in the form of an override."""
+    """Return `value` as text for an override."""
     return value if isinstance(value, str) else json.dumps(value)
 
 

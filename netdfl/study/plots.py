@@ -19,22 +19,25 @@ COLORS = ("#2f7ed8", "#e07b00", "#2a9d5c", "#c2417c", "#8a63d2", "#8c6d46", "#3d
 MARKERS = "osD^vP*X"
 DASHES = ("-", "--", ":")
 TRUE_TYPE = 42
-"""The name of TrueType fonts in matplotlib's settings."""
+"""The number by which matplotlib's settings choose TrueType fonts."""
 APART = 0.006
-"""Distance of lines at one value of x, as a share of x's range, so that equal ones show side by side."""
+"""The distance of two lines at one value of x, as a share of x's range, so that equal lines show side by side."""
 BESIDE = 0.6
-"""Share of a category's width that its points take."""
+"""The share of a category's width over which its points are spread."""
 PlotLines = dict[str, list[tuple[str, Estimate]]]
-"""Lines by name: the values of x, as text, with estimates of y."""
+"""Lines by name: pairs of a value of x, as text, and an estimate of y."""
 
 
 def draw(points: Sequence[GridPoint], drawn: FigureSpec, path: Path) -> None:
-    """Draw one figure to `path`, as `save` does."""
+    """Draw one plot to `path`, as PNG and PDF."""
     save(figure_of(points, drawn), path)
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a plot to `path` as PNG, and next to it as PDF for papers, whose publishers refuse fonts of Type 3."""
+    """Write a plot to `path` as PNG, and next to it as PDF.
+
+    The PDF has TrueType fonts, as publishers refuse fonts of Type 3.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with rc_context({"pdf.fonttype": TRUE_TYPE}):
         for ending in (".png", ".pdf"):
@@ -108,7 +111,7 @@ def open_frame(axes: Axes) -> None:
 
 
 def _panels(points: Sequence[GridPoint], drawn: FigureSpec) -> dict[str, PlotLines]:
-    """Return the lines of each panel, by the panel's value; a single panel without heading if none varies."""
+    """Return the lines of each panel by its heading; a single panel has no heading."""
     grouped: dict[str, list[GridPoint]] = {}
     for point in points:
         rest = tuple((name, value) for name, value in point.values if name != drawn.panels)
@@ -131,9 +134,9 @@ def _lines(points: Sequence[GridPoint], drawn: FigureSpec) -> PlotLines:
 
 
 def name_of(case: str, values: Values) -> str:
-    """Return the name of a line: its case, and its other varied values, each with a key unless it is clear.
+    """Return the name of a line: its case, and its other varied values, each with a key unless the value is clear.
 
-    The key is the last part of the path, or all of it where two paths end alike.
+    The key is the last part of the path, or the whole path if another one ends alike.
     """
     ends = [path.rpartition(".")[2] for path, _ in values]
     keys = [end if ends.count(end) == 1 else path for end, (path, _) in zip(ends, values, strict=True)]
@@ -150,5 +153,5 @@ def _speaks(path: str, value: str) -> bool:
 
 
 def is_word(value: str) -> bool:
-    """Return whether a value is a word and not a number."""
+    """Return whether a value is a word, rather than a number, a truth value or nothing."""
     return bool(re.match(r"[A-Za-z]", value)) and value not in ("true", "false", "none", "null")

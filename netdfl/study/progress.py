@@ -1,7 +1,7 @@
 """The progress of a study, for `netdfl study DIR`, while it runs or afterwards.
 
-A sweep or a reproduction writes its plan beside its runs: which cells it has, and where their runs go. All else is
-read off the runs, so that nothing must be asked of the process that makes them.
+A sweep or a reproduction writes a plan beside its runs: its cells, and the directory of each cell's run. All else is
+read from the runs, so that the process that makes them need not be asked.
 """
 
 from __future__ import annotations
@@ -26,16 +26,24 @@ from netdfl.study.runners.base import path_beside
 SCHEMA = "netdfl/progress/1"
 FILE = "study.json"
 TABLES = "studies"
-"""The folder, beside published tables, of their plans."""
+"""The folder, beside published tables, that holds their plans."""
 LOOK_S = 2.0
 State: TypeAlias = Literal["finished", "failed", "running", "queued"]
 
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """The cells of one grid or table with the names of their runs, and how many go at a time (0: what has room).
+    """The cells of one grid or table, with the names of their runs.
 
-    `folder` is where the runs lie, `cells/`; `table` is the table's file, `figures` and `learning` what a sweep draws.
+    Attributes:
+        name: the name of the grid or table.
+        jobs: the number of runs at a time; 0: as many as there is room for.
+        folder: the folder of the runs, `cells/`.
+        cells: the name of the run of each cell.
+        table: the file of the table.
+        is_sweep: whether this is a sweep; else it is a published table.
+        figures: the plots that a sweep draws.
+        learning: the metrics that a sweep draws over rounds, time and bytes.
     """
 
     name: str
@@ -95,7 +103,10 @@ def _cell(data: Mapping[str, Any]) -> Cell:
 
 
 def plans_of(folder: Path) -> list[tuple[Path, StudyPlan]]:
-    """Return the plans found below `folder`, the folder of a sweep, grid or tables. Raises InputError."""
+    """Return the plans below `folder`, which belongs to a sweep, a grid or tables.
+
+    Raises InputError if there are none.
+    """
     files = sorted({*folder.glob(FILE), *folder.glob(f"*/{FILE}"), *folder.glob(f"{TABLES}/*.json")})
     if not files:
         raise InputError(f"{folder} has no study: name the --out of netdfl sweep or reproduce")
@@ -104,7 +115,15 @@ def plans_of(folder: Path) -> list[tuple[Path, StudyPlan]]:
 
 @dataclass(frozen=True)
 class CellState:
-    """The state of one cell: `share` of its rounds done, and `seconds`, its actual or estimated duration."""
+    """The state of one cell.
+
+    Attributes:
+        cell: the cell.
+        state: the state.
+        share: the share of its rounds that are done.
+        seconds: the duration of its run in s, or an estimate of it; None if unknown.
+        ran: its result; None before its end.
+    """
 
     cell: Cell
     state: State
@@ -122,7 +141,7 @@ class StudyState:
 
     @classmethod
     def of(cls, plan: StudyPlan) -> StudyState:
-        """Determine the states from the plan's run directories."""
+        """Read the states of all cells from their run directories."""
         return cls(plan, [_state(cell, plan.folder / run) for cell, run in plan.cells.items()])
 
     def num(self, state: State) -> int:
@@ -141,7 +160,10 @@ class StudyState:
 
     @property
     def left_s(self) -> float | None:
-        """The time left (s), if `jobs` runs go at a time, or as many as do now; None while nothing tells of a time."""
+        """The estimated time left in s; None while no run allows an estimate.
+
+        It assumes `jobs` runs at a time or, if that is 0, as many as are running now.
+        """
         if self.over:
             return 0.0
         known: dict[object, list[float]] = {}
@@ -218,9 +240,10 @@ def show(
     follow: bool = False,
     wait: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Print the progress of the studies in `folder`; with `follow`, repeat it until all have ended.
+    """Print the progress of the studies in `folder`; with `follow`, repeat this until all have ended.
 
-    `tables` writes the tables and figures of a sweep that is not over, from the runs so far. Raises InputError.
+    `tables` writes tables and plots of an unfinished sweep from the runs so far. Raises InputError if there is no
+    study.
     """
     before: dict[Path, list[State]] = {}
     while True:

@@ -1,4 +1,4 @@
-"""The command `netdfl reproduce`: runs the cells of a published table, and compares both."""
+"""The command `netdfl reproduce`: runs the cells of a published table, and compares the results with it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,18 @@ SCENARIOS = shipped("scenarios") / "papers"
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduction:
-    """A request for a reproduction; `rounds` and `sets` change the paper's settings."""
+    """A request for a reproduction.
+
+    Attributes:
+        paper: the paper's number or name.
+        table: the table.
+        globs: patterns for the labels of cells; empty for all cells.
+        seeds: the seeds.
+        rounds: the number of rounds in place of the paper's, or None.
+        sets: overrides of all cells.
+        world: the world in which the cells run.
+        scenarios: the folder of the scenario files.
+    """
 
     paper: str
     table: str
@@ -83,12 +94,23 @@ def reproduce(
     """Run the cells of `request`, `jobs` runs at a time; return an exit code.
 
     Below `out` lie `cells/` with the runs, which all tables share, and the table as JSON, CSV and Markdown, written
-    anew after each run. Results of an earlier call stay if their scenario is the same: rows of other cells, and
-    other seeds of these. A finished run is not run again. `far` takes the progress, a runner of
-    `make_runner` makes the runs.
-    Returns 0 if all possible cells ran, 1 if a run failed, 2 if none is possible.
+    again after each run. Results of an earlier call are kept if their scenario is the same: rows of other cells, and
+    other seeds of the same cells. A finished run is not run again.
+
+    Args:
+        request: the request.
+        out: the folder of the runs and the table.
+        jobs: the number of runs at a time.
+        console: the terminal.
+        far: gets the progress.
+        make_runner: makes the runner of the runs.
+        needs: the resources that an engine keeps free for each run.
+
+    Returns:
+        0 if all possible cells ran, 1 if a run failed, 2 if none is possible.
+
     Raises:
-        InputError: No such paper, table or cell, or no scenarios.
+        InputError: There is no such paper, table or cell, or there are no scenarios.
     """
     book = _open(request, out)
     far, number = far or StudyProgress(), count(1)
@@ -155,9 +177,9 @@ def _work(trial: FigureSetup, request: Reproduction) -> _FigureRuns:
 def _look(
     works: Sequence[_FigureRuns], request: Reproduction, folder: Path, book: _TableState
 ) -> tuple[list[CellResult], list[CellJob]]:
-    """Return the existing runs of `works`, and the runs to be made, each once; record in `book` who uses them.
+    """Return the existing runs of `works`, and the runs to be made, each only once; note the users of each in `book`.
 
-    Cells of two scenario files may have the same overrides, and cells of one file the same run.
+    One cell may serve several published numbers, whose scenario file and overrides are the same.
     """
     by_file: dict[Path, dict[tuple[str, ...], Cell]] = {}
     for work in works:
@@ -228,7 +250,7 @@ class _TableState:
         return self.out / name
 
     def write(self) -> Comparison:
-        """Write the table; rows of cells outside this call stay as they were."""
+        """Write the table and return it; rows of cells outside this call stay the same."""
         rows = {work.trial.label: work.row for work in self.works}
         both = [rows.get(trial.label) or self.earlier.get(trial.label) for trial in self.every]
         found = tuple(row for row in both if row is not None)
@@ -238,7 +260,7 @@ class _TableState:
 
     @cached_property
     def _known(self) -> Mapping[str, ComparisonRow]:
-        """The rows of the last call, by cell."""
+        """The rows that the last call wrote, by cell."""
         try:
             table = json.loads(self.stem.with_name(f"{self.stem.name}.json").read_text(encoding="utf-8"))
             rows = table["rows"] if table["schema"] == SCHEMA else []
@@ -292,7 +314,7 @@ def _show(comparison: Comparison, console: Console) -> None:
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
-    """Parse seeds: `3` means 0, 1 and 2; `4,7` means 4 and 7; `4,` means 4. Raises InputError."""
+    """Return the seeds in a text: `3` means 0, 1 and 2; `4,7` means 4 and 7; `4,` means 4. Raises InputError."""
     try:
         numbers = [int(part) for part in text.split(",") if part.strip()]
     except ValueError:

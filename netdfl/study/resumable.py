@@ -1,8 +1,8 @@
-"""Cells that can be resumed after an interruption: which ones write checkpoints, and how often.
+"""Cells that can be resumed after an interruption: which cells write checkpoints, and how often.
 
-A simulated run's checkpoints are all its local rounds so far (`netdfl.worlds.simulated.replay`): a resumed run equals
-one that was never interrupted. Checkpoints are an option of the run here, and not of the cell: the hash that names
-the cell is without them.
+A simulated run's checkpoint has all its local rounds so far (`netdfl.worlds.simulated.replay`), so that a resumed run
+equals one that was never interrupted. Checkpoints are an option of the run, not of the cell, and so do not change the
+hash that names the cell.
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ from netdfl.training.classification import Classification
 from netdfl.training.drawing import aside
 
 PARTS = 20
-"""Least number of checkpoints of a run; fewer if it has fewer rounds."""
+"""The smallest number of checkpoints of a run; a run with fewer rounds has fewer."""
 MOST_HELD = 256 * 2**20
-"""Most bytes of local rounds, of all nodes together, that wait in memory for their checkpoint."""
+"""The most bytes of local rounds, of all nodes together, that may wait in memory for the next checkpoint."""
 
 
 def run_or_resume(file: Path, sets: Sequence[str], path: Path, jobs: int, manner: Manner = "whole") -> int:
     """Run the cell in the directory `path`, from its checkpoints if it left any; return its exit code.
 
-    `jobs` runs share the disk; with 0 it keeps nothing that is interrupted, and no checkpoint is written.
+    `jobs` runs share the disk. With 0, nothing is kept of an interrupted run, so no checkpoint is written.
+
     Raises NetdflError.
     """
     scenario = load(file, sets)
@@ -74,11 +75,13 @@ def _resumed(path: Path) -> FinishedRun | None:
 
 
 def rounds_between(scenario: Scenario, disk: Path, jobs: int) -> int | None:
-    """Return the number of local rounds per checkpoint for this run; None if netdfl should not set it.
+    """Return the number of rounds between checkpoints of this run; None if netdfl should set no checkpoints.
 
-    A run writes checkpoints if it trains a model in the simulated world, if resuming is exact (not with
-    `batching: auto`), and if all of them take less than half of the free space on `disk`, shared
-    by `jobs`. Each is a twentieth of the run, or less if that would exceed `MOST_HELD`. Raises InputError.
+    A run writes checkpoints if it trains a model in the simulated world, if resuming is exact (not with `batching:
+    auto`), and if all checkpoints take less than half of the free space on `disk`, shared by `jobs` runs. The number is
+    a twentieth of the rounds, or less if the data of a checkpoint would exceed `MOST_HELD`.
+
+    Raises InputError.
     """
     task: Any = scenario.task
     exact = _is_simulated(scenario) and task.kind == "train" and task.batching == "exact"
@@ -96,7 +99,7 @@ def _is_simulated(scenario: Scenario) -> bool:
 
 
 def _bytes_per_round(scenario: Scenario) -> int:
-    """Return the bytes on disk that one local round of all nodes takes, estimated from their first state."""
+    """Return the bytes on disk that one local round of all nodes takes, estimated from the nodes' first state."""
     blueprint = Blueprint.of(scenario)
     task = blueprint.problem.task(0, "cpu")
     assert isinstance(task, Classification)

@@ -19,7 +19,7 @@ from netdfl.training.base import LocalData, LocalSolver, MixingIndependent, Rece
 
 @dataclass(frozen=True)
 class ScaledByWeight(MixingIndependent, Generic[S]):
-    """A local solver that trains z = x / w directly, so that its steps do not scale with w."""
+    """A local solver that trains z = x / w directly, so that steps on z do not shrink or grow with w."""
 
     inner: LocalSolver[S]
 
@@ -30,13 +30,13 @@ class ScaledByWeight(MixingIndependent, Generic[S]):
     def train(
         self, state: S, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> tuple[S, Update]:
-        """Train z with weight 1; return the result as the numerator."""
+        """Train z with weight 1; return the result times w, as the numerator x."""
         state, update = self.inner.train(state, y / weight, received, 1.0, data, view)
         return state, Update(y, update.x * weight)
 
 
 def _dfedsgpsm(exchange: Exchange, /, *, rho: Radius = 0.1, momentum: Momentum = 0.9, sgd: Sgd = Sgd()) -> Algorithm:
-    """Return DFedSGPSM with steps of w lr on the numerator, unlike the printed method."""
+    """Return DFedSGPSM whose steps on the numerator are scaled by w, unlike in the printed method."""
     return _scaled(directed.dfedsgpsm(exchange, rho=rho, momentum=momentum, sgd=sgd))
 
 

@@ -1,6 +1,6 @@
-"""The summary of cells by grid point: means with 95 % confidence intervals, and a sweep's tables.
+"""The summary of cells by grid point: means with 95 % confidence intervals, written as tables.
 
-Differences between points are tested by paired t-tests over seeds, corrected by Holm.
+Differences between points are tested by paired t-tests over seeds, corrected by Holm's method.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _T = (
 )  # fmt: skip
 _Z = 1.96
 USUAL = 0.95
-"""The confidence of intervals, unless another one is asked for."""
+"""The confidence of intervals, unless a caller asks for another one."""
 LEAST = 2.0**-52
 
 
@@ -40,7 +40,15 @@ class Estimate(NamedTuple):
 
 
 class GridPoint(NamedTuple):
-    """A point of the grid: its case and values, the number of failed cells, and the figures of others, also by seed."""
+    """A point of the grid: all its cells differ only in the seed.
+
+    Attributes:
+        case: the name of its case.
+        values: its varied values.
+        num_failed: the number of failed cells.
+        figures: the values of each figure in the other cells.
+        by_seed: the figures of each of these cells by seed.
+    """
 
     case: str
     values: Values
@@ -59,7 +67,7 @@ def estimate(numbers: Sequence[float], confidence: float = USUAL) -> Estimate:
 
 
 def _quantile(freedom: int, confidence: float) -> float:
-    """Return how many standard errors of a mean an interval reaches to either side."""
+    """Return the half-width of an interval in standard errors of the mean, for `freedom` degrees of freedom."""
     if confidence != USUAL:
         from scipy.special import stdtrit
 
@@ -68,7 +76,7 @@ def _quantile(freedom: int, confidence: float) -> float:
 
 
 def estimate_share(numbers: Sequence[float]) -> Estimate:
-    """Return the share of ones with Wilson's interval, which stays within 0 and 1 and is never empty."""
+    """Return the share of ones with Wilson's interval, which stays within 0 and 1 and has a width above 0."""
     n, p = len(numbers), fmean(numbers)
     middle = (p + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
     half = _Z / (1 + _Z**2 / n) * math.sqrt(p * (1 - p) / n + _Z**2 / (4 * n**2))
@@ -78,14 +86,14 @@ def estimate_share(numbers: Sequence[float]) -> Estimate:
 def estimate_log(numbers: Sequence[float], confidence: float = USUAL) -> Estimate:
     """Return the geometric mean and its interval, for errors that span several orders of magnitude.
 
-    Numbers below the rounding of numbers around 1 count as that: an error of exactly 0 has no logarithm.
+    Numbers below 2^-52 count as 2^-52, as an error of 0 has no logarithm.
     """
     logs = estimate([math.log(max(number, LEAST)) for number in numbers], confidence)
     return Estimate(logs.cells, math.exp(logs.mean), math.exp(logs.low), math.exp(logs.high))
 
 
 def estimates(point: GridPoint, name: str, *, log: bool = False, confidence: float = USUAL) -> Estimate | None:
-    """Return the estimate of one figure at a point; None if no cell has it. Shares have an interval of 95 % always."""
+    """Return the estimate of one figure at a point; None if no cell has it. Intervals of shares are always of 95 %."""
     numbers = point.figures.get(name, ())
     if not numbers:
         return None
@@ -95,7 +103,7 @@ def estimates(point: GridPoint, name: str, *, log: bool = False, confidence: flo
 
 
 def within(found: Estimate, name: str) -> Estimate:
-    """Return `found` with its interval limited to possible values: an accuracy lies between 0 and 1."""
+    """Return `found` with an interval that contains only possible values: an accuracy lies between 0 and 1."""
     if name not in PERCENT:
         return found
     return found._replace(low=min(found.mean, max(0.0, found.low)), high=max(found.mean, min(1.0, found.high)))
@@ -160,16 +168,24 @@ def deviation_of(point: GridPoint, name: str) -> float | None:
 
 
 LEVEL = 0.05
-"""The probability, over all pairs of one figure, of a false claim that a difference holds."""
+"""The probability, over all pairs tested for one figure, that a difference is wrongly said to hold."""
 
 
 @dataclass(frozen=True)
 class PairedDifference:
     """The difference between two points in one figure, over their common seeds.
 
-    `mean`, `low` and `high` are the mean of `second - first` and its 95 % interval; for a figure averaged by its
-    logarithm, of the quotient. `p` is the p-value of the paired t-test, `p_holm` is corrected for all tested pairs of
-    the figure. A figure that is the same in every run of either point is not `tested`: no chance is involved.
+    Attributes:
+        figure: the name of the figure.
+        first: the first point.
+        second: the second point.
+        seeds: the number of common seeds.
+        mean: the mean of second minus first; of second divided by first, if the figure is averaged by its logarithm.
+        low: the lower end of the mean's 95 % interval.
+        high: the upper end.
+        p: the p-value of the paired t-test.
+        p_holm: the p-value corrected for all tested pairs of the figure.
+        tested: false if each point has the same value in all its runs, so that chance plays no part.
     """
 
     figure: str
@@ -185,14 +201,14 @@ class PairedDifference:
 
     @property
     def holds(self) -> bool:
-        """Whether the difference is significant, or occurs in every run of a deterministic figure."""
+        """Whether the difference is significant, or is the same in every run."""
         return self.p_holm < LEVEL
 
 
 def differences(points: Sequence[GridPoint], figure: str, *, log: bool = False) -> list[PairedDifference]:
-    """Return the difference of every pair of points that differ in one respect and share two seeds.
+    """Return the difference of every pair of points that differ in one respect and share at least two seeds.
 
-    A figure that is 0 or 1 in each cell has none: its intervals suffice.
+    A figure that is 0 or 1 in each cell has no differences: its intervals suffice.
     """
     if figure in SHARES:
         return []
@@ -209,7 +225,7 @@ def holm(found: Sequence[PairedDifference]) -> list[PairedDifference]:
 
 
 def holm_corrected(p: Sequence[float]) -> list[float]:
-    """Return p-values corrected by Holm: the k-th smallest of m times (m - k + 1), made non-decreasing."""
+    """Return p-values corrected by Holm: the k-th smallest of m is multiplied by m - k + 1, and none may decrease."""
     corrected = [0.0] * len(p)
     most = 0.0
     for rank, index in enumerate(sorted(range(len(p)), key=p.__getitem__)):

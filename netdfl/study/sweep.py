@@ -48,7 +48,7 @@ SHOWN = (
     "late",
 )
 LEARNING = ("test_accuracy", "test_loss", "error", "consensus_distance")
-"""Metrics drawn by round, time and bytes where a sweep names no figures."""
+"""The metrics drawn over rounds, time and bytes if a sweep names no figures."""
 LOGS = frozenset({"error", "consensus_distance"})
 
 
@@ -65,14 +65,28 @@ def sweep(
     make_runner: Callable[[], Runner] = LocalRunner,
     needs: RunNeeds = USUAL,
 ) -> int:
-    """Run every grid of `file`; return the number of failed cells. Raises InputError.
+    """Run every grid of `file`; return the number of failed cells.
 
-    A scenario is one grid, of `vary`; a study names its varied values. `sets` override keys in all cells, before a
-    cell's own overrides. Below `out` lie, for each grid, `cells/` with the runs and `runs/` with their names,
-    `cells.csv` with a row for each, means with intervals as `table.csv`, `table.md` and `table.tex`, `differences.csv`
-    with the tested differences, and `figures/`.
-    A finished cell is not run again; none is run if a value can never be. `far` takes the progress, a runner of
-    `make_runner` makes the runs.
+    A scenario is one grid. A study has several, and names its own varied values. Below `out` lie, for each grid,
+    `cells/` with the runs and `runs/` with links that name them, `cells.csv` with a row for each run, means with
+    intervals as `table.csv`, `table.md` and `table.tex`, `differences.csv` with the tested differences, and `figures/`.
+
+    A finished cell is not run again. No cell is run if one of the values is refused in all its cells.
+
+    Args:
+        file: a scenario or a study.
+        vary: the varied values of a scenario, as `path=v1,v2`.
+        sets: overrides of all cells, which a cell's own overrides follow.
+        out: the folder of the results.
+        seeds: the number of seeds; None takes the study's own number, or 5.
+        jobs: the number of runs at a time.
+        console: the terminal.
+        far: gets the progress.
+        make_runner: makes the runner of the runs.
+        needs: the resources that an engine keeps free for each run.
+
+    Raises:
+        InputError: The file, or a value, is not valid.
     """
     file = find_scenario(file)
     study = is_study(file)
@@ -86,7 +100,15 @@ def sweep(
 
 
 class _Grid(NamedTuple):
-    """The cells of a plan: those that have run or can't be run, and those that must be run below `out`."""
+    """The cells of a plan.
+
+    Attributes:
+        plan: the plan.
+        cells: all cells.
+        known: the results of cells that have run, or can't be run.
+        waiting: the jobs for all other cells.
+        out: the folder of the grid's results.
+    """
 
     plan: GridPlan
     cells: Sequence[Cell]
@@ -96,7 +118,7 @@ class _Grid(NamedTuple):
 
 
 def as_progress(grid: _Grid, jobs: int) -> StudyPlan:
-    """Return the data about a grid that `netdfl study` needs."""
+    """Return the plan of a grid's cells that `netdfl study` reads."""
     paths = {each.cell: each.path.name for each in grid.known} | {job.cell: job.path.name for job in grid.waiting}
     plan, cells = grid.plan, {cell: paths[cell] for cell in grid.cells}
     folder, table = grid.out / "cells", grid.out / "table.md"
@@ -127,7 +149,7 @@ def _plan_of(file: Path, vary: Sequence[str]) -> GridPlan:
 
 
 def _with_own_figures(plan: GridPlan, points: Sequence[GridPoint]) -> GridPlan:
-    """Return `plan` with additional plots of the figures that a scenario's own task defines, such as `test_mae`."""
+    """Return `plan` with plots of the figures that the user's own task defines, such as `test_mae`, added."""
     if not plan.learning:
         return plan
     own = _own(points)
@@ -166,7 +188,7 @@ def _run(grid: _Grid, jobs: int, console: Console, far: Far, make_runner: Callab
 
 
 def write_results(ran: Sequence[CellResult], plan: GridPlan, out: Path, console: Console) -> int:
-    """Write the tables and plots of these cells of a grid; return how many failed."""
+    """Write the tables and plots of these cells of a grid; return the number of failed cells."""
     points = points_of(ran)
     plan = _with_own_figures(plan, points)
     write_cells(out / "cells.csv", ran)
@@ -210,7 +232,7 @@ def _draw(ran: Sequence[CellResult], points: Sequence[GridPoint], plan: GridPlan
 
 
 def _worth_showing(points: Sequence[GridPoint], figures: Sequence[FigureSpec]) -> list[str]:
-    """Return the figures to put into tables: those plotted, or the usual ones that are not always 0."""
+    """Return the figures for tables: those that are plotted, or the usual figures, if they are not always 0."""
     asked = dict.fromkeys(drawn.y for drawn in figures)
     known = {name for point in points for name, values in point.figures.items() if any(values)}
     return [name for name in (asked or [*_own(points), *SHOWN]) if name in known]
@@ -229,7 +251,7 @@ def name_run(cell: Cell) -> str:
 
 
 def link_runs(ran: Sequence[CellResult], folder: Path) -> None:
-    """Create `folder` with a link to each run that has a result; keep existing links."""
+    """Create `folder` with a link to each run that has a result; other files in it stay."""
     folder.mkdir(parents=True, exist_ok=True)
     for each in ran:
         if not each.failed:

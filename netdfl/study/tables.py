@@ -29,12 +29,11 @@ from netdfl.study.summary import (
 
 MORE = frozenset({"test_accuracy", "mean_local_accuracy", "mean_personal_accuracy", "rounds_per_s", "rounds"})
 LESS = frozenset({"test_loss", "train_loss", "error", "bytes_sent", "virtual_duration_s", "duration_s"})
-"""Figures of which more, or less, is better: a table marks the best. For other figures it marks none.
-
-The consensus distance is not among them: a method that trains less a round keeps its models closer.
-"""
+"""MORE and LESS: figures for which more, or less, is better, so that a table marks the best. For other figures
+nothing is marked. The consensus distance is not included, as a method that trains less in a round keeps its
+models closer."""
 COUNTED = {*SHARES, "bytes_sent", "rounds"}
-"""Figures that are equal for many pairs of methods."""
+"""Figures that are equal for many pairs of methods, and so do not show that two methods are one."""
 _SPECIAL = {**{char: f"\\{char}" for char in "&%$#_{}"}, "\\": r"\textbackslash{}", "~": r"\textasciitilde{}"}
 _SPECIAL |= {"^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}
 TEST = (
@@ -62,9 +61,9 @@ class SweepTable:
         return differences(self.points, name, log=name in self.logs)
 
     def best(self, name: str) -> set[int]:
-        """Return the points that are best in a figure, or not significantly different from the best.
+        """Return the indices of the points that are best in a figure, or not significantly different from the best.
 
-        The set is empty if that would be all of them.
+        The set is empty if it would have all points in it.
         """
         means = {index: each.mean for index, each in enumerate(self._estimates(name)) if each is not None}
         if len(means) < 2 or name not in MORE | LESS:
@@ -87,7 +86,7 @@ class SweepTable:
         return f"{table}\n{LEGEND}\n{notes}\n## Which differences hold\n\n{TEST}.\n\n{same}{pairs}\n"
 
     def alike(self) -> list[str]:
-        """Return a sentence for each two points with equal figures for every seed, which are probably one method."""
+        """Return a sentence for each two points with equal figures for every seed, as they are probably one method."""
         pairs = [(a, b) for a, b in combinations(self.points, 2) if self._equal(a, b)]
         return [
             f"{called(b)} and {called(a)} are equal in every figure of the table, seed by seed: what is set for both "
@@ -103,7 +102,7 @@ class SweepTable:
         )
 
     def latex(self, title: str) -> str:
-        r"""Return the table in LaTeX (`booktabs`), with the best points in bold."""
+        r"""Return the table in LaTeX (`booktabs`), with the best points in bold and `title` in its caption."""
         rows = [" & ".join([*map(tex, label), *cells]) for label, cells in self._rows(_in_tex, "\\textbf{{{}}}")]
         heading = " & ".join([*map(tex, self._varied()), "runs", *(tex(words(name)) for name in self.names)])
         columns = "l" * len(self._varied()) + "r" * (1 + len(self.names))
@@ -120,7 +119,7 @@ class SweepTable:
         )
 
     def write_differences(self, path: Path) -> None:
-        """Write a CSV row for each pair of points and figure."""
+        """Write a CSV file with a row for each figure and each tested pair of points."""
         with path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             head = ["figure", "first", "second", "seeds", "difference", "low", "high", "p", "p_holm", "holds"]
@@ -146,7 +145,7 @@ class SweepTable:
                 console.print(line, markup=False, highlight=False)
 
     def _told(self, name: str) -> list[str]:
-        """Return a sentence for each significant difference in a figure, or that there is none."""
+        """Return a sentence for each difference in a figure that holds; if none does, a sentence that says so."""
         found = self.found(name)
         held, tested = [each for each in found if each.holds], [each for each in found if each.tested]
         if held or not tested:
@@ -168,7 +167,10 @@ class SweepTable:
         return [point.case or "-", *values] if "case" in self._varied() else values
 
     def _rows(self, write: Callable[[str, str, str], str], bold: str) -> Iterator[tuple[list[str], list[str]]]:
-        """Yield each point's label, and its runs and figures formatted by `write`, the best ones by `bold`."""
+        """Yield each point's label, and its cells formatted by `write`.
+
+        Cells that are best are put into the format `bold`.
+        """
         for index, point in enumerate(self.points):
             found = {name: self._estimates(name)[index] for name in self.names}
             cells = [write(*self._parts(point, name, each)) for name, each in found.items()]
@@ -200,7 +202,7 @@ class SweepTable:
         return f"{what}, p {each.p:.2g}, corrected {each.p_holm:.2g}: {'holds' if each.holds else 'does not hold'}"
 
     def _size(self, each: PairedDifference) -> str:
-        """Return the names of two points and the size of their difference as text, with an interval if random."""
+        """Return the names of two points and their difference as text, with an interval if chance plays a part."""
         is_log = each.figure in self.logs
         mean, low, high = (f"{x:.4g}" if is_log else _signed(each.figure, x) for x in (each.mean, each.low, each.high))
         unit = " times as much" if is_log else " points" if each.figure in PERCENT else ""
@@ -222,7 +224,7 @@ def heading_of(path: str) -> str:
 
 
 def _label_of(title: str) -> str:
-    """Return `title` as LaTeX takes it in a label: letters, digits and hyphens."""
+    """Return `title` as a label for LaTeX, of letters, digits and hyphens."""
     return re.sub(r"[^A-Za-z0-9]+", "-", title).strip("-")
 
 

@@ -1,6 +1,7 @@
-"""One run of a study, in a process of its own: `python -m netdfl.study.task FILE NUMBER`, where FILE is an order.
+"""One run of a study, in a process of its own: `python -m netdfl.study.task FILE NUMBER [PID]`.
 
-With the process that started it as a third argument, it dies with that one.
+FILE is an order, and NUMBER is the index of the run in it. With the id of the process that started it as PID, this
+process dies with that one.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from netdfl.study.keeping import FINISHED, MOST_CPU_S, Manner
 from netdfl.study.runners.base import BROKE, UNUSABLE, CellOrder, StudyOrder, path_beside
 
 GRACE_S = 60
-"""CPU time after the limit, for the signal that says which limit it was (SIGXCPU) to come before SIGKILL."""
+"""CPU seconds between the limit, where SIGXCPU ends the process and names the limit, and SIGKILL."""
 
 
 def run_cell(order: CellOrder, jobs: int, manner: Manner) -> NoReturn:
-    """Make the run and end this process with its exit code, which is written beside it.
+    """Make the run, write its exit code to a file beside it, and end this process with that code.
 
-    `jobs` runs share the disk; 0: nothing of it is kept if the run is interrupted.
+    `jobs` runs share the disk. With 0, nothing is kept of an interrupted run.
     """
     code, path = BROKE, order.path
     try:
@@ -61,7 +62,7 @@ def _run(order: CellOrder, jobs: int, manner: Manner) -> int:
 
 
 def _call(order: CellOrder) -> int:
-    """Call the function that the order names in place of a run."""
+    """Call the function that the order names in place of a run; return its exit code."""
     module, _, name = order.work.partition(":")
     code = int(getattr(importlib.import_module(module), name)(order))
     path_beside(order.path, "exit").write_text(f"{code}\n", encoding="utf-8")
@@ -69,7 +70,7 @@ def _call(order: CellOrder) -> int:
 
 
 def main(file: str, number: str, parent: str = "") -> NoReturn:
-    """Make run `number` of the order in `file`."""
+    """Make the run with index `number` of the order in `file`; with `parent`, die with that process."""
     if parent:
         die_with_parent(int(parent))
     order = StudyOrder.of_json(Path(file).read_text(encoding="utf-8"))

@@ -1,7 +1,7 @@
 """The runs that measure a printed number, or the reason why there are none.
 
-The papers' numbers are data, every cell of their tables: `tables.csv` has a row per number, as printed, with errors of
-print named in `notes`.
+The numbers in the papers' tables are data: `tables.csv` has a row for each, as printed, with misprints named in
+`notes`.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _NAMES = {"D-PSGD": "dpsgd", "DynaFed": "dynafed_synonly"}
 class PublishedFigure:
     """A number printed in a paper, with its setting.
 
-    `paper` is the paper's number in the collection and its name, `003-FedSynSAM`; `table` is as printed,
-    `TII`. `metric` is test_acc, train_acc, gap (all in percent), rounds_to_75 (percent) and the like.
-    Where the paper prints "more than" (a target that was not reached), `value` is that limit and
-    `beyond` is true. `std` is None where none is printed.
+    `paper` is the paper's number in the collection and its name, `003-FedSynSAM`; `table` is as printed, `TII`.
+    `metric` is test_acc, train_acc, gap (all in percent), rounds_to_75 (75 % accuracy) and the like. If the paper
+    prints "more than", as for a target that was not reached, `value` is that limit and `beyond` is true. `std` is None
+    if none is printed.
     """
 
     paper: str
@@ -66,9 +66,9 @@ def _figure(row: dict[str, str]) -> PublishedFigure:
 
 
 def published(paper: str, table: str) -> tuple[PublishedFigure, ...]:
-    """Return the numbers of one table: `published("003", "TII")`. `paper` is the paper's number or name.
+    """Return the numbers of one table, as in `published("003", "TII")`. `paper` is the paper's number or name.
 
-    Raises InputError, with the known ones, for a paper or table that is not known.
+    Raises InputError, with the known names, for an unknown paper or table.
     """
     wanted = paper.lower()
     of_paper = [each for each in figures() if wanted in (each.paper.lower(), *each.paper.lower().split("-", 1))]
@@ -87,9 +87,14 @@ def _listed(names: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class FigureSetup:
-    """A printed number with its label, and the scenario and overrides that measure it, or the reason for none.
+    """A printed number with the scenario and overrides that measure it, or the reason why there are none.
 
-    `label` is `dataset/partition/graph/algorithm/compressor/row`, without parts that are the same in the whole table.
+    Attributes:
+        figure: the printed number.
+        label: `dataset/partition/graph/algorithm/compressor/row`, without parts that are the same in the whole table.
+        file: the name of the scenario file; empty if there is none.
+        sets: the overrides.
+        why_not: the reason; empty if the number can be measured.
     """
 
     figure: PublishedFigure
@@ -109,7 +114,7 @@ def trials(figures: Sequence[PublishedFigure]) -> list[FigureSetup]:
 
 
 def _parts(figure: PublishedFigure) -> tuple[str, ...]:
-    """Return the parts of a cell's label. Graphs are included if a method could have several."""
+    """Return the parts of a cell's label. The graph is included if a method may be run on several."""
     graph = figure.topology.removeprefix("server, ").partition(",")[0].partition(" (")[0]
     graph = graph if figure.topology in _NAMED_GRAPHS else ""
     row = figure.notes.removeprefix("equal-compute ").partition(":")[0] if _variant(figure) else ""
@@ -169,7 +174,7 @@ def _known(table: Mapping[Any, object], key: object, what: str) -> Any:
 
 
 def select(found: Sequence[FigureSetup], globs: Sequence[str]) -> list[FigureSetup]:
-    """Return the setups whose label, or a part of it, matches one of `globs` (any case); all without globs.
+    """Return the setups whose label, or a part of it, matches one of `globs` in any case; all setups without globs.
 
     Raises InputError for a glob that matches nothing.
     """
@@ -185,7 +190,7 @@ def _matches(trial: FigureSetup, glob: str) -> bool:
 
 
 def _names(label: str) -> Iterator[str]:
-    """Yield the label and every part of it between slashes."""
+    """Yield the label, and every run of its parts between slashes."""
     parts = label.split("/")
     yield from ("/".join(parts[i:j]) for i in range(len(parts)) for j in range(i + 1, len(parts) + 1))
 

@@ -1,1 +1,1 @@
-"""The runners of a study's runs: an interface of three methods, and the local implementation."""
+"""The runners that make a study's runs: an interface of three methods, and its implementations."""

@@ -1,8 +1,8 @@
 """The interface of runners, which make the runs of a study on this machine or elsewhere.
 
-A study gives its runner all cells at once. Each cell is one run, with a directory of its own, and beside it its `.log`
-and its `.exit`: they are all that it leaves. `python -m netdfl.study.task FILE NUMBER` makes one run of an order that
-was written to a file, which any engine can start where it likes, on a shared disk.
+A study gives its runner all cells at once. Each cell is one run with a directory of its own, and leaves nothing else
+but a `.log` and an `.exit` file beside it. `python -m netdfl.study.task FILE NUMBER` makes one run of an order in a
+file; an engine can start that command on any machine with the same disk.
 """
 
 from __future__ import annotations
@@ -16,17 +16,23 @@ from typing import Protocol, Self
 from netdfl.study.keeping import Manner
 
 UNUSABLE, BROKE = 2, 4
-"""Exit codes of runs that were refused, and that broke."""
+"""Exit codes: of runs that were refused, and of runs that broke."""
 
 
 def path_beside(run: Path, kind: str) -> Path:
-    """Return the file of a kind (`log`, `exit`) beside a run."""
+    """Return the path of a file beside the directory `run`; `kind` is `log` or `exit`."""
     return run.with_name(f"{run.name}.{kind}")
 
 
 @dataclass(frozen=True)
 class RunNeeds:
-    """The resources that an engine keeps free for each run: cores, GPUs, and bytes of memory (None: its usual)."""
+    """The resources that an engine keeps free for each run.
+
+    Attributes:
+        cpus: the number of cores.
+        gpus: the number of GPUs.
+        memory_nbytes: the memory in bytes; None leaves it to the engine.
+    """
 
     cpus: int = 1
     gpus: float = 0
@@ -38,10 +44,17 @@ USUAL = RunNeeds()
 
 @dataclass(frozen=True)
 class CellOrder:
-    """A run to be made: scenario file, overrides, run directory, world, and estimated cost in CPU seconds.
+    """An order for one run.
 
-    `work` names a function, `module:callable`, that is called in place of the run. It takes this order, leaves files in
-    `path`, which it makes, and returns an exit code; `argument` is a text for it.
+    Attributes:
+        scenario: the scenario file.
+        sets: its overrides.
+        path: the directory of the run.
+        world: the kind of world.
+        cost_s: the estimated CPU time in s.
+        work: a function, `module:callable`, to call in place of the run; it takes this order, writes files to `path`,
+            which it creates, and returns an exit code.
+        argument: a text for that function.
     """
 
     scenario: Path
@@ -55,9 +68,15 @@ class CellOrder:
 
 @dataclass(frozen=True)
 class StudyOrder:
-    """The runs of a study: at most `jobs` at a time, none that would end after `until` (a time of `time.time`).
+    """An order for the runs of a study.
 
-    With 0 `jobs`, as many go at a time as there is room for. An engine keeps free for each what it `needs`.
+    Attributes:
+        cells: the runs.
+        jobs: the number of runs at a time; 0: as many as there is room for.
+        manner: the options of the runs.
+        until: the time, as by `time.time`, by which runs must end; runs that would end later are skipped. None: no
+            limit.
+        needs: the resources that an engine keeps free for each run.
     """
 
     cells: Sequence[CellOrder]
@@ -72,7 +91,7 @@ class StudyOrder:
 
     @classmethod
     def of_json(cls, text: str) -> Self:
-        """Read an order that `to_json` wrote."""
+        """Return the order in a text that `to_json` wrote."""
         data = json.loads(text)
         cells = [
             CellOrder(**c | {"scenario": Path(c["scenario"]), "sets": tuple(c["sets"]), "path": Path(c["path"])})
@@ -82,19 +101,20 @@ class StudyOrder:
 
 
 class Runner(Protocol):
-    """A maker of a study's runs. Each object handles one order."""
+    """A maker of a study's runs. Each object serves a single order."""
 
     def start(self, order: StudyOrder) -> None:
-        """Start the runs. Raises InputError or RunError if that is impossible."""
+        """Start the runs. Raises InputError or RunError if that is not possible."""
         ...
 
     def ended(self) -> Iterator[tuple[Path, int | None]]:
         """Yield the directory and exit code of each run that has ended, in any order, until none is left.
 
-        None for a run that was not begun, as it could not have ended in time. A run that is never named has failed.
+        The code is None for a run that was skipped, as it could not have ended in time. A run that is never yielded
+        counts as failed.
         """
         ...
 
     def stop(self) -> None:
-        """End all runs at once and clean up; may be called at any time, also in a signal handler."""
+        """End all runs at once and clean up; may be called at any time, even in a signal handler."""
         ...

@@ -41,7 +41,7 @@ def find_runner(name: str) -> Callable[[], Runner]:
 
 
 class RunnerChoice(NamedTuple):
-    """A study's runner, the number of runs at a time (0: as many as have room), and the needs of each."""
+    """A study's runner, the number of runs at a time (0: as many as there is room for), and the needs of each run."""
 
     make: Callable[[], Runner]
     jobs: int
@@ -51,7 +51,10 @@ class RunnerChoice(NamedTuple):
 def choose_runner(
     name: str, jobs: int | None = None, cpus: int | None = None, gpus: float | None = None, memory: str | None = None
 ) -> RunnerChoice:
-    """Return the choice that a command's options make. Raises InputError."""
+    """Return the runner that a command's options choose: --runner, --jobs, --cpus, --gpus, --memory.
+
+    Raises InputError.
+    """
     make = find_runner(name)
     given = {"--cpus": cpus, "--gpus": gpus, "--memory": memory}
     asked = [option for option, value in given.items() if value is not None]

@@ -1,4 +1,4 @@
-"""The runner of this machine: a process that forks a process for each run; and what runners of that form share."""
+"""The runner of this machine, and the base of runners that leave their work to another process."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from netdfl.core.errors import RunError
 from netdfl.study.runners.base import Runner, StudyOrder
 
 GRACE_S = 10.0
-"""Time for containers to leave; all else ends at once."""
+"""Seconds for containers to stop; all other runs end at once."""
 
 
 class ProcessRunner(Runner):
-    """A runner whose work another process does: `python -m MODULE PID`, which dies with this one.
+    """A runner whose work another process does: `python -m MODULE PID`, which dies with this process.
 
-    The process reads the order from stdin, and writes a line for each ended run: its directory and exit code, in JSON;
-    or an object whose `broke` says why all has ended. It has its own session, so that Ctrl-C reaches this process
-    alone, which then ends the other.
+    The other process reads the order from stdin. It writes a line of JSON for each ended run, with its directory and
+    exit code, or an object whose `broke` says why everything has ended. It has a session of its own, so that Ctrl-C
+    reaches only this process, which then ends the other one.
     """
 
     module: ClassVar[str]
@@ -63,7 +63,10 @@ class ProcessRunner(Runner):
 
     @override
     def stop(self) -> None:
-        """End the other process, which ends the runs first; after the grace, kill it and what it started."""
+        """End the other process, which first ends the runs.
+
+        If it has not ended after `GRACE_S`, kill it and its children.
+        """
         if self._forks is None:
             return
         self._forks.terminate()
@@ -76,6 +79,9 @@ class ProcessRunner(Runner):
 
 
 class LocalRunner(ProcessRunner):
-    """Processes of this machine. Another process forks them: one that has used grpc, or has threads, must not fork."""
+    """A runner that starts processes of this machine.
+
+    A separate process forks them, as a process that has used grpc, or has threads, must not fork.
+    """
 
     module = "netdfl.study.forks"

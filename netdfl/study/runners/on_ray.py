@@ -1,7 +1,7 @@
-"""One run of a study on a machine of a Ray cluster: made in a folder of its own there, and sent back whole.
+"""One run of a study on a machine of a Ray cluster: made there in a folder of its own, and sent back whole.
 
-The machine shares no disk with the one that asks. Scenario, modules and data come with the order, and what it tells
-goes back as it comes: that it has begun, how far it is, and in the end its directory, in parts.
+The machine shares no disk with the machine that asks for the run. Scenario, modules and data come with the order.
+Messages go back as they arise: that the run has begun, its state, and in the end its directory, in parts.
 """
 
 from __future__ import annotations
@@ -35,9 +35,16 @@ LOOK_S, TELL_S = 0.2, 2.0
 
 @dataclass(frozen=True)
 class PackedRun:
-    """A run with all that it needs elsewhere: files by name, and folders of datasets by name, as references of Ray's.
+    """A run with everything that it needs on another machine.
 
-    A reference stands in a list, so that Ray hands over the reference: only a machine without the data asks for them.
+    Attributes:
+        files: the contents of the scenario and its files, by name.
+        world: the kind of world.
+        manner: the options of the run.
+        data: references to archives of datasets in Ray's object store, by name. Each is inside a list, so that Ray
+            passes on the reference itself, and only a machine without the data fetches them.
+        work: a function to call in place of the run, as in `CellOrder`.
+        argument: a text for that function.
     """
 
     files: Mapping[str, bytes]
@@ -50,7 +57,7 @@ class PackedRun:
 
 @dataclass(frozen=True)
 class RunBegin:
-    """The run has begun, on this machine (of Ray's `node`)."""
+    """The message that a run has begun: Ray's id of the node, and the name of the machine."""
 
     node: str
     machine: str
@@ -58,21 +65,27 @@ class RunBegin:
 
 @dataclass(frozen=True)
 class RunState:
-    """The run's present state, as its `fleet.json` has it."""
+    """The message with a run's present state: the contents of its `fleet.json`."""
 
     status: str
 
 
 @dataclass(frozen=True)
 class ArchivePart:
-    """A part of the run's directory, an archive."""
+    """A message with a part of the archive of the run's directory."""
 
     data: bytes
 
 
 @dataclass(frozen=True)
 class RunEnd:
-    """The run has ended, with this exit code, and all parts of it have been sent; its scenario lay in `folder`."""
+    """The message that a run has ended, after all parts of its archive.
+
+    Attributes:
+        code: the exit code.
+        log: the contents of the log.
+        folder: the folder of the scenario on the other machine.
+    """
 
     code: int
     log: str
@@ -81,7 +94,7 @@ class RunEnd:
 
 @dataclass(frozen=True)
 class RunDeath:
-    """The death of a run that could not report its own end: its process was killed, or the disk is full."""
+    """The message about a run that could not report its end: its process was killed, or the disk is full."""
 
     why: str
 
@@ -90,7 +103,7 @@ RunMessage: TypeAlias = RunBegin | RunState | ArchivePart | RunEnd | RunDeath
 
 
 def make_run(packed: PackedRun) -> Iterator[RunMessage]:
-    """Make the run on this machine; tell how it goes, and send its directory."""
+    """Make the run on this machine; yield messages about its progress, its directory and its end."""
     ray: Any = importlib.import_module("ray")
     yield RunBegin(ray.get_runtime_context().get_node_id(), socket.gethostname())
     for name, reference in packed.data.items():
@@ -99,7 +112,7 @@ def make_run(packed: PackedRun) -> Iterator[RunMessage]:
 
 
 def make_here(packed: PackedRun) -> Iterator[RunMessage]:
-    """Make the run in a folder of its own, which is removed however this ends."""
+    """Make the run in a folder of its own, which is removed in every case; yield messages about it."""
     with own_folder() as folder:
         unpack(packed.files, folder / "scenario")
         run = folder / "runs" / "run"
@@ -121,7 +134,7 @@ def make_here(packed: PackedRun) -> Iterator[RunMessage]:
 
 
 def _states(process: subprocess.Popen[bytes], file: Path) -> Iterator[RunState]:
-    """Yield the run's state now and then, until the run has ended."""
+    """Yield the state of a run from time to time, when it has changed, until the run has ended."""
     said, next_s = "", time.monotonic()
     while process.poll() is None:
         time.sleep(LOOK_S)
@@ -157,9 +170,9 @@ def _parts(run: Path) -> Iterator[ArchivePart]:
 
 @contextmanager
 def own_folder() -> Iterator[Path]:
-    """Make a folder of this process, removed at its end; remove those whose process was killed.
+    """Yield a new folder of this process, removed at the end; remove folders of processes that were killed.
 
-    It has its name only once it is locked, so that nobody takes it for one that was left.
+    The folder gets its final name only when it is locked, so that no other process takes it for an abandoned one.
     """
     place, mine = Path(tempfile.gettempdir()), f"netdfl-run-{os.getuid()}-"
     for left in place.glob(f"{mine}*"):
@@ -175,7 +188,7 @@ def own_folder() -> Iterator[Path]:
 
 
 def pack_data(name: str) -> bytes | None:
-    """Return the archive of a dataset that was fetched here; None for one that needs no fetching, or was not."""
+    """Return the archive of a dataset that was fetched on this machine; None if it was not, or needs no fetching."""
     recipe = _recipes().get(name)
     if recipe is None or not recipe.complete(data_root() / recipe.folder):
         return None
@@ -188,9 +201,9 @@ def pack_data(name: str) -> bytes | None:
 
 
 def settle(name: str, archive: Any) -> None:
-    """Put a dataset into this machine's folder, unless it is there; the first to come does it for all.
+    """Put a dataset into this machine's data folder, unless it is there; the first process does it for all others.
 
-    `archive` fetches what `pack_data` made.
+    `archive` returns the archive that `pack_data` made.
     """
     recipe, root = _recipes()[name], data_root()
     root.mkdir(parents=True, exist_ok=True)
@@ -209,7 +222,7 @@ def settle(name: str, archive: Any) -> None:
 
 @contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
-    """Wait until no other process is here for this folder."""
+    """Hold the lock of a folder inside the context, after waiting until no other process holds it."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -1,8 +1,8 @@
 """The runner of a Ray cluster: each run is a task, which Ray places where there is room for it.
 
-The driver of the cluster is a process of its own, which dies with the study: then Ray ends every task. A run whose
-worker or machine died is made again on another machine. What a run's directory is made of goes through Ray's object
-store, as do scenarios and data: machines share no disk.
+The driver of the cluster is a separate process, which dies with the study; Ray then ends every task. A run whose worker
+or machine died is made again on another machine. Scenarios, data and the files of run directories go through Ray's
+object store, as machines share no disk.
 """
 
 from __future__ import annotations
@@ -52,13 +52,16 @@ from netdfl.study.runners.on_ray import (
 )
 
 TRIES = 3
-"""How often a run is begun whose workers die."""
+"""The number of times that a run is begun if its workers die."""
 LEAVE_S = 5.0
-"""Time for tasks to remove their folders when the study is interrupted."""
+"""Seconds for tasks to remove their folders when the study is interrupted."""
 
 
 class RayRunner(ProcessRunner):
-    """Tasks of the cluster of RAY_ADDRESS, or that this machine belongs to; without either, of a Ray of its own."""
+    """A runner that gives tasks to the Ray cluster at RAY_ADDRESS, or to the one that this machine is part of.
+
+    Without either, it starts a Ray of its own on this machine.
+    """
 
     module = "netdfl.study.runners.ray"
 
@@ -70,7 +73,7 @@ class RayRunner(ProcessRunner):
 
 
 def main() -> None:
-    """Be the driver: make the runs that stdin orders."""
+    """Act as the driver: make the runs that the order on stdin lists."""
     die_with_parent(int(sys.argv[1]))
     lines = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # for what Ray says
@@ -102,7 +105,15 @@ def _cluster() -> Iterator[None]:
 
 @dataclass
 class _RunTask:
-    """A run that was given to Ray: the machines on which it died, and what has come of its directory."""
+    """A run that was given to Ray.
+
+    Attributes:
+        cell: the order for the run.
+        scenario: its scenario.
+        tried: the machines on which it was begun, by Ray's id of the node.
+        num_tries: the number of times that it was begun.
+        archive: the part of its directory that has arrived.
+    """
 
     cell: CellOrder
     scenario: Scenario
@@ -110,20 +121,23 @@ class _RunTask:
     num_tries: int = 0
     archive: IO[bytes] | None = None
     held: ExitStack = field(default_factory=ExitStack)
-    """The lock of the run directory, from the run's begin to its end."""
+    """The lock of the run directory, held from the run's begin to its end."""
 
 
 class RayStudy:
-    """The runs of one order on a cluster."""
+    """The runs of one order on a Ray cluster."""
 
     def __init__(self, order: StudyOrder) -> None:
-        """Give nothing to Ray yet."""
+        """Prepare; no task is given to Ray yet."""
         self._order = order
         self._under_way: dict[Any, _RunTask] = {}
         self._data: dict[str, list[Any]] = {}
 
     def run(self) -> Iterator[tuple[Path, int | None]]:
-        """Make the runs, and yield the directory and exit code of each that ended. Raises RunError on a full disk."""
+        """Make the runs, and yield the directory and exit code of each that has ended.
+
+        Raises RunError on a full disk.
+        """
         with writing(self._order.cells[0].path.parent, RunError, "; runs that have ended are kept"):
             try:
                 yield from self._run()
@@ -156,7 +170,10 @@ class RayStudy:
         self._under_way[task.remote(packed)] = sent
 
     def _data_of(self, scenario: Scenario) -> dict[str, list[Any]]:
-        """Return the dataset of a scenario, which goes into the object store once, where it was fetched."""
+        """Return references to the dataset of a scenario, if this machine has it.
+
+        It is put into the object store once.
+        """
         name = getattr(getattr(scenario.task, "dataset", None), "kind", "")
         if name and name not in self._data:
             archive = pack_data(name)
@@ -164,7 +181,7 @@ class RayStudy:
         return {name: self._data[name]} if self._data.get(name) else {}
 
     def _hear(self, stream: Any) -> Iterator[tuple[Path, int]]:
-        """Take the next that a run tells."""
+        """Handle the next message of a run; yield its directory and exit code if it has ended."""
         sent = self._under_way[stream]
         match _next(stream):
             case RunBegin(node, machine):
@@ -199,7 +216,7 @@ class RayStudy:
         return sent.cell.path, code
 
     def _leave(self) -> None:
-        """Cancel what is under way, and wait until it has left its machines."""
+        """Cancel the tasks under way, and wait up to `LEAVE_S` until they have left their machines."""
         for stream, sent in self._under_way.items():
             with suppress(Exception):
                 _ray("").cancel(stream)
@@ -216,7 +233,7 @@ class RayStudy:
 
 
 def _next(stream: Any) -> RunBegin | RunState | ArchivePart | RunEnd | RunDeath:
-    """Return the next that a run tells; that it died, where Ray says so."""
+    """Return the next message of a run; if Ray reports that its task died, a `RunDeath`."""
     try:
         return _ray("").get(next(stream))  # type: ignore[no-any-return]
     except StopIteration:
@@ -226,7 +243,7 @@ def _next(stream: Any) -> RunBegin | RunState | ArchivePart | RunEnd | RunDeath:
 
 
 def _begin(sent: _RunTask) -> str:
-    """Lock the run directory and empty it; return why that can't be."""
+    """Lock the run directory and empty it; return the reason if that is not possible, else an empty text."""
     path = sent.cell.path
     path_beside(path, "exit").unlink(missing_ok=True)
     with writing(path, RunError):
@@ -243,7 +260,7 @@ def _begin(sent: _RunTask) -> str:
 
 
 def _take(sent: _RunTask, folder: str) -> None:
-    """Unpack the run's directory; what lay in `folder` there, modules and files, has the names that it has here."""
+    """Unpack the run's directory, and replace paths below `folder`, on the other machine, by paths on this one."""
     assert sent.archive is not None
     path, scenario = sent.cell.path, sent.scenario
     with writing(path, RunError):
@@ -257,7 +274,7 @@ def _take(sent: _RunTask, folder: str) -> None:
 
 
 def _name_as_here(path: Path, scenario: Scenario, folder: str) -> None:
-    """Give what lay in `folder` on the other machine the names that it has here, so that the run can be replayed."""
+    """Replace paths below `folder` in the run's files by paths on this machine, so that it can be replayed here."""
     text = (path / SCENARIO).read_text(encoding="utf-8")
     for number, file in enumerate(named_files(scenario)):
         text = text.replace(f"{folder}/{NAMED}/{number}-{file.name}", str(file))
@@ -271,7 +288,7 @@ def _name_as_here(path: Path, scenario: Scenario, folder: str) -> None:
 
 
 def _elsewhere(tried: dict[str, str], cpus: int) -> dict[str, Any]:
-    """Return the options that place a task on the machine with the most room, on one where it has not died."""
+    """Return options that place a task: on the machine with the most room, or, after a death, on an untried machine."""
     if not tried:
         return {"scheduling_strategy": "SPREAD"}
     others = [
@@ -285,7 +302,7 @@ def _elsewhere(tried: dict[str, str], cpus: int) -> dict[str, Any]:
 
 @cache
 def _ray(name: str) -> Any:
-    """Import a module of Ray's, which is not always installed."""
+    """Import a module of Ray, `name` behind `ray`; it is imported here, as Ray is not always installed."""
     return importlib.import_module(f"ray{name}")
 
 

@@ -1,9 +1,10 @@
 """The runner of a Slurm cluster: each run is a task of a job array, on a disk that the machines share.
 
-Plain `sbatch`, `squeue` and `scancel`, and not submitit: a run is a command already (`python -m netdfl.study.task`) and
-tells its end by files, so there is no function to pickle and no result to load, and no further package to keep. A
-machine that fails, or is taken by a job of more worth, gives its runs back to Slurm, which queues them again; a run
-whose process alone was killed is submitted again, for another machine. Either goes on from its checkpoints.
+The commands `sbatch`, `squeue` and `scancel` are used, not the package submitit. A run is a command already (`python -m
+netdfl.study.task`) and reports its end by files, so there is no function to pickle and no result to load.
+
+If a machine fails, or is given to a job with higher priority, Slurm queues its runs again. If only the process of a run
+was killed, the runner submits the run again, for another machine. In both cases the run goes on from its checkpoints.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ from netdfl.record.directory import hold, is_held
 from netdfl.study.runners.base import BROKE, CellOrder, RunNeeds, Runner, StudyOrder, path_beside
 
 TRIES = 3
-"""How often a run is begun whose process is killed."""
+"""The number of times that a run is begun if its process is killed."""
 MOST = 1000
-"""The most tasks of an array: below the usual limit of Slurm (MaxArraySize, 1001)."""
+"""The most tasks of an array, below the usual limit of Slurm (MaxArraySize, 1001)."""
 LOOK_S = 1.0
 ARRIVES_S = 30.0
-"""The longest that a file may take from one machine of a shared disk to another."""
+"""The longest time in s that a file on a shared disk takes to be seen by another machine."""
 SILENT_S = 600.0
-"""The longest that Slurm's controller may be away."""
+"""The longest time in s for which Slurm's controller may not answer."""
 CALL_S = 60.0
 GONE_S = 20.0
-"""Time for jobs to leave their machines when the study is interrupted."""
+"""Seconds for jobs to leave their machines when the study is interrupted."""
 _SCRIPT = """#!/bin/sh
 number=$(({base} + SLURM_ARRAY_TASK_ID))
 echo "$SLURMD_NODENAME" > {folder}/$number.on
@@ -51,21 +52,32 @@ echo "$?" > {folder}/$number.ended
 
 @dataclass
 class _Task:
-    """One run's place in the queue: its array, and the machines on which its process was killed."""
+    """One run in Slurm's queue.
+
+    Attributes:
+        cell: the order for the run.
+        array: the id of its job array.
+        num_tries: the number of times that it was submitted.
+        tried: the machines on which its process was killed.
+    """
 
     cell: CellOrder
     array: str = ""
     num_tries: int = 0
     tried: list[str] = field(default_factory=list)
     missed_s: float | None = None
-    """When it was first missed in the queue without having told its end."""
+    """The time, as by `time.monotonic`, at which the run was first absent from the queue without having reported its
+    end."""
 
 
 class SlurmRunner(Runner):
-    """Job arrays of the cluster whose `sbatch` is found here. Its own variables, like SBATCH_PARTITION, hold."""
+    """A runner that submits job arrays by the `sbatch` of this machine.
+
+    Slurm's own environment variables, such as SBATCH_PARTITION, apply.
+    """
 
     def __init__(self) -> None:
-        """Submit nothing yet."""
+        """Prepare; no job is submitted yet."""
         self._held = ExitStack()
         self._folder: Path | None = None
         self._calling: subprocess.Popen[str] | None = None
@@ -95,7 +107,7 @@ class SlurmRunner(Runner):
         return until is not None and time.time() + cost_s > until
 
     def _submit(self, numbers: Sequence[int]) -> None:
-        """Submit runs as one array. Raises InputError with Slurm's words."""
+        """Submit the runs with these numbers as one array. Raises InputError with the text that Slurm printed."""
         assert self._folder is not None
         base = numbers[0] // MOST * MOST
         places = dict(folder=shlex.quote(str(self._folder)), path=shlex.quote(os.pathsep.join(filter(None, sys.path))))
@@ -119,7 +131,7 @@ class SlurmRunner(Runner):
             task.array, task.missed_s, task.num_tries = job, None, task.num_tries + 1
 
     def _sbatch(self, options: Sequence[str], exclude: Sequence[str], script: str) -> str:
-        """Submit a script for machines other than `exclude`, or for any where no other would do; return its number."""
+        """Submit a script and return the job's id; machines in `exclude` are used only if no other machine fits."""
         others = [[f"--exclude={','.join(exclude)}"]] if exclude else []
         for away in (*others, []):
             self._calling = subprocess.Popen(
@@ -148,7 +160,10 @@ class SlurmRunner(Runner):
         self._leave()
 
     def _take(self, number: int, task: _Task) -> Iterator[tuple[Path, int]]:
-        """Take the end of a run that is no longer queued; submit it again where it was killed."""
+        """Handle a run that is no longer queued.
+
+        If it was killed, submit it again; else yield its directory and exit code.
+        """
         code = _number_in(path_beside(task.cell.path, "exit"))
         if code is None and not self._file(number, "ended").exists():
             task.missed_s = task.missed_s or time.monotonic()
@@ -177,7 +192,7 @@ class SlurmRunner(Runner):
         return self._folder / f"{number}.{kind}"
 
     def _queued(self) -> set[tuple[str, int]]:
-        """Return the arrays and numbers of all tasks that wait or run. Raises RunError if Slurm stays silent."""
+        """Return the job id and the index of each task that waits or runs. Raises RunError if Slurm does not answer."""
         assert self._folder is not None
         until = time.monotonic() + SILENT_S
         while True:
@@ -205,7 +220,7 @@ class SlurmRunner(Runner):
 
 
 def _end_left(place: Path) -> None:
-    """End the jobs of earlier calls that were killed, and so could not end them."""
+    """Cancel the jobs of earlier calls in `place` that were killed before they could do so."""
     for left in place.glob(".slurm-*"):
         if not is_held(left):
             _cancel(left)

@@ -1,4 +1,4 @@
-"""The answer of a search: what each value that was run comes to, the smallest that reaches, and the interval."""
+"""The answer of a search: a decision for each value that was run, the smallest value that reaches, and bounds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,15 @@ _ENDED_BADLY = ("deadlock", "stalled", "died")
 
 @dataclass(frozen=True, slots=True)
 class TriedValue:
-    """A value that was run: its estimate (None where a run has no figure), and what that says of the target."""
+    """A value that was run.
+
+    Attributes:
+        value: the value as text.
+        decision: whether it reaches the target.
+        estimate: the figure's mean over the runs, with its interval; None if no run has the figure.
+        num_failed: the number of failed runs.
+        note: a remark on the runs.
+    """
 
     value: str
     decision: Decision
@@ -33,8 +41,8 @@ class TriedValue:
 def tried(value: str, point: GridPoint, target: TuneTarget, confidence: float) -> TriedValue:
     """Decide whether a value reaches the target, by the interval of the mean over its runs.
 
-    A value misses where a run stalls at the end, deadlocks, loses a node or has no figure. Where a run failed, nothing
-    is decided.
+    The value misses the target if a run stalls at the end, deadlocks, loses a node or lacks the figure. If a run
+    failed, nothing is decided.
     """
     found = estimates(point, target.figure, log=target.log, confidence=confidence)
     if point.num_failed:
@@ -53,7 +61,16 @@ def tried(value: str, point: GridPoint, target: TuneTarget, confidence: float) -
 
 @dataclass(frozen=True)
 class SearchAnswer:
-    """A search: what it looks for among which values, and by place what those come to that were run."""
+    """A search and its decisions so far.
+
+    Attributes:
+        name: the name of the scenario.
+        knob: the key that is searched.
+        target: the target that the value must reach.
+        confidence: the confidence of intervals, as a share.
+        values: all values in ascending order.
+        tried: the values that were run, by index.
+    """
 
     name: str
     knob: Knob
@@ -64,24 +81,27 @@ class SearchAnswer:
 
     @property
     def boundary(self) -> Boundary:
-        """The places of the boundaries."""
+        """The indices between which the answer lies."""
         return boundary_of({place: each.decision for place, each in self.tried.items()})
 
     @property
     def answer(self) -> str | None:
-        """The smallest value that reaches the target with the confidence; None where none does."""
+        """The smallest value that reaches the target with the asked confidence; None if no value does."""
         place = self.boundary.reaches
         return None if place is None else self.values[place]
 
     @property
     def above(self) -> str | None:
-        """The largest value that misses the target with the confidence; the smallest that reaches it lies above."""
+        """The largest value that misses the target with the asked confidence; None if no value does."""
         place = self.boundary.misses
         return None if place is None else self.values[place]
 
     @property
     def by_mean(self) -> str | None:
-        """The smallest value run that reaches the target by its mean, as all larger ones that were run."""
+        """The smallest value whose mean reaches the target, as the means of all larger values that were run do.
+
+        It is None if the mean of the largest value does not reach the target.
+        """
         found = None
         for place in sorted(self.tried, reverse=True):
             each = self.tried[place]

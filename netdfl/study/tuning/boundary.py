@@ -1,6 +1,6 @@
-"""The search for the smallest of ascending values that reaches a target, where each value is known by chance alone.
+"""The search for the smallest of ascending values that reaches a target, if a run's figure is subject to chance.
 
-Relies on: a larger value does not reach less. Looked-at values that contradict it are named (`Boundary.contradiction`).
+Relies on: a larger value does not reach less. Decisions that contradict it are named (`Boundary.contradiction`).
 
 Why: Between the values that surely miss and those that surely reach lie some that a few runs can't decide. So two
 boundaries are searched, each by halving, and the answer is a value with the interval between them.
@@ -13,17 +13,19 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Decision: TypeAlias = Literal["reaches", "misses", "open"]
-"""Whether a value reaches the target: with the asked confidence it does, or does not, or neither can be said."""
+"""Whether a value reaches the target: it does with the asked confidence, it does not, or the runs do not decide."""
 Looked: TypeAlias = Mapping[int, Decision]
-"""The decisions so far, by the value's place among the ascending values."""
+"""The decisions so far, by the value's index among the ascending values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """The places of the smallest value that reaches and of the largest that misses; None where there is none.
+    """The two boundaries of a search, as indices of values.
 
-    No value that was looked at misses from `reaches` on. `contradiction` is a pair of values of which the smaller one
-    reaches and the larger one misses.
+    Attributes:
+        reaches: the smallest value that reaches the target and above which no value misses it; None if there is none.
+        misses: the largest value that misses the target; None if there is none.
+        contradiction: a smaller value that reaches the target and a larger one that misses it; None if there are none.
     """
 
     reaches: int | None
@@ -32,7 +34,7 @@ class Boundary:
 
 
 def boundary_of(looked: Looked) -> Boundary:
-    """Return what the decisions so far say."""
+    """Return the boundaries that follow from the decisions so far."""
     misses = max((place for place, decision in looked.items() if decision == "misses"), default=None)
     reaching = [place for place, decision in looked.items() if decision == "reaches"]
     beyond = [place for place in reaching if misses is None or place > misses]
@@ -44,9 +46,10 @@ def boundary_of(looked: Looked) -> Boundary:
 def search(
     num_values: int, look: Callable[[Sequence[int]], Mapping[int, Decision]], at_a_time: int = 1
 ) -> dict[int, Decision]:
-    """Look at values until both boundaries are known, and return all decisions.
+    """Run values until both boundaries are known, and return all decisions by index.
 
-    `look` is given the places of values to run, ascending, and decides them; up to `at_a_time` places beside the ends.
+    `look` takes the ascending indices of values to run, and returns their decisions. After the first and the last
+    value, it gets at most `at_a_time` indices in a call.
     """
     looked: dict[int, Decision] = {}
     places: Sequence[int] = sorted({0, num_values - 1})
@@ -57,7 +60,7 @@ def search(
 
 
 def _next(looked: Looked, at_a_time: int) -> list[int]:
-    """Return the places to look at next, none where both boundaries are known."""
+    """Return the indices to run next; none if both boundaries are known."""
     ends = boundary_of(looked)
     gaps = []
     if ends.reaches is not None:
@@ -72,7 +75,7 @@ def _next(looked: Looked, at_a_time: int) -> list[int]:
 
 
 def _between(low: int, high: int, count: int) -> list[int]:
-    """Return at most `count` places evenly between two others."""
+    """Return at most `count` indices, evenly spaced between two others."""
     inside = high - low - 1
     num = min(count, inside)
     return [low + (high - low) * (place + 1) // (num + 1) for place in range(num)]

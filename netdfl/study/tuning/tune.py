@@ -1,7 +1,7 @@
-"""`netdfl tune`: run values of a deadline or a quorum until the smallest that reaches a target is known.
+"""`netdfl tune`: run values of a deadline or a quorum until the smallest value that reaches a target is known.
 
-Its runs are the cells of a sweep, in the same folders and with the same tables, so they are kept, found again by the
-same command, and looked at with `netdfl study`.
+The runs are the cells of a sweep, in the same folders and with the same tables. So the same command finds finished runs
+again, and `netdfl study` shows the progress.
 """
 
 from __future__ import annotations
@@ -34,14 +34,20 @@ ANSWER = "answer.json"
 FOUND, NONE = 0, 1
 AUTO = "auto"
 BESIDE = ("virtual_duration_s", "missing", "late")
-"""Figures that are drawn beside the target's: what a value costs."""
+"""Figures that are drawn besides the target's figure, as they show the cost of a value."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TuneOrder:
-    """The question: the knob and the target, the confidence, the values (empty: chosen by the scenario).
+    """The question of a search.
 
-    With `scan` every value is run, which needs no assumption on the curve.
+    Attributes:
+        knob: the key to search.
+        target: the target that the value must reach.
+        confidence: the confidence of intervals, as a share.
+        values: the values as text; empty to choose them by the scenario.
+        seeds: the number of runs of each value.
+        scan: run every value, without the assumption that a larger value does not reach less.
     """
 
     knob: Knob
@@ -54,7 +60,7 @@ class TuneOrder:
 
 @dataclass
 class _Runs:
-    """The runs of a search so far, and how more are made."""
+    """The runs of a search so far, and the means to make more."""
 
     file: Path
     sets: Sequence[str]
@@ -70,7 +76,7 @@ class _Runs:
         return list(cells_of(plan, load(self.file, self.sets).seed, self.sets))
 
     def run(self, plan: GridPlan, cells: Sequence[Cell]) -> list[CellResult]:
-        """Run these cells, or find them as they ran before; return their results in order."""
+        """Run these cells, except for those that have run before; return all results in the order of the cells."""
         known, waiting = look(self.file, cells, self.out / "cells")
         names = {each.cell: each.path.name for each in known} | {job.cell: job.path.name for job in waiting}
         self._write_progress(plan, names)
@@ -104,10 +110,12 @@ def tune(
     far: StudyProgress | None = None,
     make_runner: Callable[[], Runner] = LocalRunner,
 ) -> int:
-    """Search, write table, figures and `answer.json` below `out`, and print the answer.
+    """Search, write the table, the figures and `answer.json` below `out`, and print the answer.
 
-    Runs are simulated. Those that `out` has are not made again. Returns 0 if a value reaches the target, else 1.
-    Raises InputError for what can't be searched.
+    Runs are simulated. Runs that are below `out` already are not made again. Returns 0 if a value reaches the target,
+    else 1.
+
+    Raises InputError for a scenario or a value that can't be searched.
     """
     file = find_scenario(file)
     if is_study(file):
@@ -121,7 +129,10 @@ def tune(
 
 
 def _plan(runs: _Runs, order: TuneOrder) -> GridPlan:
-    """Return the grid of the search; without `--values` it is made of runs with `deadline: auto`, or of the graph."""
+    """Return the grid of the search.
+
+    Without `--values`, quorums come from the graph, and deadlines from runs with `deadline: auto`.
+    """
     scenario = load(runs.file, runs.sets)
     _check_measured(runs, scenario, order.target)
     path, target = PATHS[order.knob], order.target
@@ -141,7 +152,7 @@ def _plan(runs: _Runs, order: TuneOrder) -> GridPlan:
 
 
 def _check_measured(runs: _Runs, scenario: Scenario, target: TuneTarget) -> None:
-    """Raise InputError where the scenario's task has no such figure, by the check of `expect`."""
+    """Raise InputError if the scenario's task does not measure the target's figure, as an entry of `expect` would."""
     bound = "at_least" if target.is_least else "at_most"
     try:
         load(runs.file, [*runs.sets, f"expect.{target.figure}={{{bound}: {target.bound!r}}}"])
@@ -151,7 +162,7 @@ def _check_measured(runs: _Runs, scenario: Scenario, target: TuneTarget) -> None
 
 
 def _deadlines(runs: _Runs, plan: GridPlan, order: TuneOrder) -> list[str]:
-    """Run the scenario with `deadline: auto`, say what that reaches, and return deadlines around its rounds."""
+    """Run the scenario with `deadline: auto`, print the figure it reaches, and return deadlines around its rounds."""
     path = PATHS["deadline"]
     auto = GridPlan(plan.name, runs.file, plan.cases, {path: overrides("deadline", [AUTO])}, order.seeds, plan.figures)
     ran = runs.run(auto, runs.cells(auto))
@@ -191,7 +202,7 @@ def _searched(runs: _Runs, plan: GridPlan, order: TuneOrder, tuning: SearchAnswe
 
 
 def _write(runs: _Runs, plan: GridPlan, tuning: SearchAnswer) -> None:
-    """Write what a sweep of the values that were run writes, the curve with the target, and the answer; print it."""
+    """Write the tables of a sweep for the values that were run, the curve with the target, and the answer; print it."""
     path = PATHS[tuning.knob]
     ran = [runs.found[cell] for cell in runs.cells(plan) if cell in runs.found]
     write_results(ran, plan, runs.out, Console(quiet=True))
@@ -207,7 +218,7 @@ def _write(runs: _Runs, plan: GridPlan, tuning: SearchAnswer) -> None:
 
 
 def draw_curve(ran: Sequence[CellResult], tuning: SearchAnswer, drawn: FigureSpec, folder: Path) -> None:
-    """Draw the curve, with the target as a line and the interval as a band, in place of the sweep's figure."""
+    """Draw the figure by value, with the target as a line and the answer's interval as a band, in `folder`."""
     points = [point for point in points_of(ran) if point.figures.get(drawn.y)]
     if not points:
         return

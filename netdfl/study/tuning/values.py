@@ -14,18 +14,18 @@ from netdfl.scenario.model.schema import Scenario
 from netdfl.study.plan import each_value, split_values
 
 Knob: TypeAlias = Literal["deadline", "quorum"]
-"""The wait that is tuned, by its time or by its number of messages."""
+"""The key that is searched: the time that a node waits, or the number of messages that it waits for."""
 PATHS: Mapping[Knob, str] = {"deadline": "wait.deadline", "quorum": "quorum"}
-"""How tables and figures name it."""
+"""The names of these keys in tables and plots."""
 _STEPS = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
-"""The numbers of a decade from which deadlines are taken where none are given."""
+"""The leading numbers of the deadlines that are tried in each power of ten, if no values are given."""
 _MOST_QUORUMS = 16
 _LEAST_NS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class TuneTarget:
-    """The figure of a run that is to be at least, or at most, a bound at its end."""
+    """A bound for a figure at the end of a run: a least accuracy, or a largest consensus distance."""
 
     figure: str
     bound: float
@@ -37,7 +37,7 @@ class TuneTarget:
 
     @property
     def log(self) -> bool:
-        """Whether the figure is averaged and drawn by its logarithm."""
+        """Whether the figure is averaged and drawn by its logarithm, as distances are."""
         return not self.is_least
 
     def met_by(self, value: float) -> bool:
@@ -60,7 +60,7 @@ def read_target(accuracy: str | None, consensus: float | None) -> TuneTarget:
 
 
 def read_confidence(text: str) -> float:
-    """Return a confidence of 50 % or more and below 100 %. Raises InputError."""
+    """Return a confidence, as a share from 0.5 to below 1, from a text such as `95%`. Raises InputError."""
     try:
         found = parse_probability(text)
     except ValueError as error:
@@ -89,14 +89,14 @@ def _quorum(text: str) -> int:
 
 
 def overrides(knob: Knob, values: Sequence[str]) -> dict[str, Sequence[str]]:
-    """Return the override for each value."""
+    """Return the overrides that set the key `knob`, by value."""
     if knob == "deadline":
         return each_value(PATHS[knob], values)
     return {value: [f"wait.for={{quorum: {value}}}"] for value in values}
 
 
 def quorums(scenario: Scenario) -> list[str]:
-    """Return the quorums that can come on the scenario's graph, at most sixteen. Raises InputError."""
+    """Return at most sixteen quorums, from 1 to the largest number of senders to a node. Raises InputError."""
     _, most = in_degrees(build_network(scenario), range(1))
     if most < 2:
         raise InputError(f"{scenario.name}: a node hears from {most} others in a round, so no quorum can be chosen")
@@ -105,10 +105,12 @@ def quorums(scenario: Scenario) -> list[str]:
 
 
 def deadlines(round_s: Sequence[float], longest_s: Sequence[float]) -> list[str]:
-    """Return deadlines from a tenth of the usual round to twice the longest ones, in steps of half or more.
+    """Return deadlines as text, from a tenth of a usual round to twice the longest rounds, in steps of 1.3 to 1.7.
 
-    The figures are those of runs with `deadline: auto`: the median of a round, and what one round in twenty exceeds.
-    Raises InputError where rounds take no time.
+    Both arguments are in s and come from runs with `deadline: auto`: each run's median round, and the round that one in
+    twenty exceeds.
+
+    Raises InputError if rounds take no time.
     """
     low, high = min(round_s, default=0.0) * 1e8, max(longest_s, default=0.0) * 2e9
     if high < _LEAST_NS:
@@ -120,7 +122,7 @@ def deadlines(round_s: Sequence[float], longest_s: Sequence[float]) -> list[str]
 
 
 def _ladder(low: float, high: float) -> Iterator[int]:
-    """Yield the steps of decades from the last at or below `low` to the first at or above `high`."""
+    """Yield deadlines in ns, by `_STEPS`, from the last step at or below `low` to the first at or above `high`."""
     steps = [round(step * 10**decade) for decade in range(2, 15) for step in _STEPS]
     first = max(place for place, step in enumerate(steps) if step <= low)
     last = min((place for place, step in enumerate(steps) if step >= high), default=len(steps) - 1)
