@@ -34,7 +34,7 @@ from netdfl.transport.wire import PROTOCOL_VERSION
 
 _SERVICE = "netdfl.v1.Control"
 LOOKAHEAD_IN_PLAIN_TEXT = 64 * 1024
-"""Bytes that are read ahead on a stream before anybody has looked at who it is."""
+"""Bytes that are read ahead on a stream before the identity of its node has been checked."""
 _WELCOME = "welcome"
 _OPTIONS = [
     ("grpc.keepalive_time_ms", 10_000),
@@ -88,12 +88,17 @@ class ControlServer:
         num_nodes: int = 1000,
         together: int = 1000,
     ) -> None:
-        """Prepare a server for nodes that know `secret`, on a free port of `host` or at a socket, `unix:PATH`.
+        """Prepare a server for nodes that know `secret`.
 
-        Each of `num_nodes` has a stream, and up to `together` share a connection; there is room for few more.
-
-        A socket in the file system is reachable from all network namespaces. With `credentials`, all connections are
-        mutual TLS, and a node's certificate proves which node it is. `on_refused` is called with each refused caller.
+        Args:
+            secret: the secret of the fleet.
+            on_report: gets each report of a node; runs on the event loop and must not block.
+            host: an address of this machine, at which a free port is used, or a Unix socket, `unix:PATH`, which can be
+                reached from all network namespaces.
+            credentials: with them all connections are mutual TLS, and its certificate proves which node a caller is.
+            on_refused: called with a text about each refused caller.
+            num_nodes: the number of nodes, each of which has a stream.
+            together: the most nodes that share a connection.
         """
         self._refused = on_refused
         self._guard = None if credentials is None else Guard(credentials, on_refused)
@@ -114,7 +119,7 @@ class ControlServer:
         self._visitors: Visitors | None = None
 
     async def start(self) -> str:
-        """Listen, and return the address. Raises MachineError."""
+        """Listen, and return the address. Raises MachineError if `host` is no address of this machine."""
         gatekeeper = Gatekeeper(self._stranger, self._refused, self._guard)
         self._server = grpc.aio.server(options=self._options, interceptors=[gatekeeper])
         attend = grpc.stream_stream_rpc_method_handler(self._attend, decode_report, encode)
@@ -143,11 +148,17 @@ class ControlServer:
             await self._server.stop(0.5)
 
     def expect(self, node: NodeId, epoch: int) -> None:
-        """Expect life `epoch` of `node`: it may attend once. No other life may, nor a node that nobody expects."""
+        """Let life `epoch` of `node` attend once.
+
+        Its other lives are refused, as are nodes that were never expected.
+        """
         self._epochs[node] = epoch
 
     def dismiss(self, node: NodeId, epoch: int) -> None:
-        """Treat life `epoch` of `node` as ended, even if only its connection failed: close its stream, refuse it."""
+        """Treat life `epoch` of `node` as ended, even if only its connection failed.
+
+        Its stream is closed, and it can't attend again.
+        """
         self.expect(node, epoch + 1)
         heard, hearing = self._hearing.get(node, (epoch + 1, None))
         if hearing is not None and heard <= epoch:

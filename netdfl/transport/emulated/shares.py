@@ -1,12 +1,13 @@
-"""Notices of nodes that each emulate their own links, by which they share the rate of a downlink, and core links.
+"""Notices by which nodes that emulate their own links divide the rates of downlinks and of core links among senders.
 
-A notice is no message of the fleet: it crosses no emulated link, has no row and no emulated bytes. It goes over the
-connection of heartbeats, so that it does not wait behind models. About core links a node tells the supervisor.
+A notice is no message of the fleet: it crosses no emulated link, has no row in the record, and its bytes are not
+counted. It goes over the connection of heartbeats, so that it does not wait behind models. Notices about core links go
+to the supervisor.
 
-Relies on: a carrier that answers every notice, be it that the receiver is gone.
+Relies on: a carrier that calls `answered` for every notice, even if the receiver is gone.
 
-Why: A node has one unanswered notice to each other node. What changes meanwhile is in the next one. Otherwise notices
-would queue up where many flows share and a machine is busy, and shares would be told too late.
+Why: A node has at most one unanswered notice to each other node; changes in the meantime go into the next notice.
+Otherwise notices would queue up where many flows share a link and a machine is busy, and would arrive too late.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ _FAR = 1 << 62
 
 
 class ShareNotices:
-    """One node's exchange of notices about downlinks and core links that several senders share.
+    """One node's exchange of notices about the downlinks and core links that several senders share.
 
-    It tells receivers about the messages that this node sends to them, senders about this node's own downlink, and the
-    supervisor about messages over core links.
+    It notifies receivers of the messages that this node sends to them, senders of their share of this node's downlink,
+    and the supervisor of this node's messages over core links.
     """
 
     def __init__(
@@ -40,7 +41,10 @@ class ShareNotices:
         carry: Callable[[Message], None],
         report: Callable[[CoreFlows], None],
     ) -> None:
-        """Prepare the notices of `node`; `carry` sends one to a node, `report` one to the supervisor."""
+        """Prepare the notices of `node` in its life `epoch`.
+
+        `carry` sends a notice to a node, `report` to the supervisor.
+        """
         self._node, self._epoch, self._carry, self._report = node, epoch, carry, report
         self._links, self._ways = links, links.told_ways
         self._told: Mapping[Edge, ToldLink] = {} if links.told is None else links.told.links
@@ -49,7 +53,7 @@ class ShareNotices:
         self._unanswered: set[NodeId] = set()
 
     def tell(self) -> None:
-        """Send each node that has answered the last notice what has changed since then."""
+        """Send each node that has answered the previous notice the changes since then, and the supervisor its own."""
         news: dict[NodeId, dict[str, Any]] = {}
         since_ns, downlink_ns = self._links.shared_since_ns
         for (src, dst), link in self._told.items():
@@ -85,7 +89,7 @@ class ShareNotices:
             self._told[self._node, node].forget()
 
     def take(self, message: Message, now_ns: int) -> Sequence[StageOutcome]:
-        """Take a notice; return its effect on the messages under way. Raises MalformedMessage."""
+        """Handle a notice from another node; return its effects on messages under way. Raises MalformedMessage."""
         src, meta, told = message.src, message.payload.meta, self._links.told
         share = meta.get(_SHARE)
         match meta.get(_FLOW), share, meta.get(_REFUSED):
@@ -109,5 +113,5 @@ class ShareNotices:
         return told.share((self._node, src), rate_bps, now_ns, max(0, since_ns))
 
     def take_rates(self, told: CoreRates, now_ns: int) -> Sequence[StageOutcome]:
-        """Take what the supervisor tells of core links; return its effect on the messages under way."""
+        """Handle the supervisor's rates of core links; return their effects on messages under way."""
         return self._links.take_rates(self._node, told.rates_bps, now_ns, told.since_ns, answers=told.answers)

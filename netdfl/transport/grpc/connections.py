@@ -1,10 +1,10 @@
-"""Shared connections: nodes of one process share a server, and one connection to each other process.
+"""Shared connections: the nodes of one process share a server, and one connection to each other process.
 
-Relies on: metadata that name the callee of each call, and TLS, where there is any, with an end for each node.
+Relies on: metadata that name the called node in each call; TLS, if used, has an end for each node.
 
 Why: A large fleet puts many nodes into one process, and a connection for each pair of nodes would be too many. A node
-that is alone in its process has server and connections to itself. So has each node under mutual TLS, for there a server
-and a connection prove the identity of the one node at their end.
+that is alone in its process has a server and connections of its own. So has each node under mutual TLS, as a server and
+a connection then prove the identity of the one node at their end.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class ServedNode:
     Attributes:
         node: the node.
         handlers: the handlers of its calls.
-        refused: called with each stranger that came to the port.
-        leave: ends the open calls to the node, and lets later ones fail as if no server were there.
+        refused: called with a text about each stranger that came to the port.
+        leave: ends the open calls to the node, and makes later ones fail as if no server were there.
     """
 
     node: NodeId
@@ -116,7 +116,7 @@ class Port:
         return NOT_OF_THIS_FLEET if callee is None else ""
 
     def proved(self, peer: str) -> None:
-        """Leave a connection alone, given gRPC's name for its other end: a call of a member came over it."""
+        """Never end this connection, as a member made a call over it; `peer` is gRPC's name for its other end."""
         if self._visitors is not None:
             self._visitors.proved(peer)
 

@@ -11,9 +11,9 @@ from netdfl.core.units import Bound, NonNegativeInt, PositiveInt, SizeBytes, Tim
 _MS = 1_000_000
 _S = 1_000_000_000
 _STREAMS = STREAMS_A_PAIR + STREAMS_BESIDE
-"""For one node at each end."""
+"""The most open calls of one connection between two processes with one node each."""
 _SMALL = 64
-"""The number of processes in a fleet of which a server knows nothing."""
+"""The number of processes that a server assumes if the size of the fleet is not known."""
 _Bytes: TypeAlias = Annotated[SizeBytes, Bound(ge=1)]
 _Span: TypeAlias = Annotated[TimeNs, Bound(ge=_MS)]
 
@@ -21,9 +21,13 @@ _Span: TypeAlias = Annotated[TimeNs, Bound(ge=_MS)]
 def patient(most_s: int, streams: int, calls: int, connections: int) -> list[tuple[str, int]]:
     """Return gRPC server options that let calls wait up to `most_s` seconds while the server is busy.
 
-    The server has up to `connections`, each of them up to `streams` open calls, and all together up to `calls` that
-    nobody has looked at. By default gRPC cancels a call after 30 s, and some calls when a thousand wait. A large fleet
-    reaches both.
+    By default gRPC cancels a call after 30 s, and some calls when a thousand wait. A large fleet reaches both.
+
+    Args:
+        most_s: the longest time in s that a call waits.
+        streams: the most open calls of one connection.
+        calls: the most calls, of all connections, that wait until the server looks at them.
+        connections: the most connections.
     """
     return [
         ("grpc.max_allowed_incoming_connections", connections),

@@ -1,4 +1,4 @@
-"""The name of a caller: an address, and a user where the kernel of this machine tells.
+"""The name of a caller: its address, and its user if the kernel of this machine knows.
 
 A caller on this machine has its end of the connection in the kernel's table of TCP sockets, which names the user.
 """
@@ -15,16 +15,17 @@ from netdfl.transport.security.identity import plainly
 
 _TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 _LOCAL, _USER = 1, 7
-"""The columns of a socket's own address and of its user."""
+"""The columns of a socket's own address and of its user in the kernel's table."""
 MOST_USERS = 1000
-"""The most callers whose users are asked for: calls from ever new ports can't have a process read tables for ever."""
+"""The most callers whose users are looked up, so that calls from ever new ports can't keep a process reading tables."""
 
 
 @lru_cache(maxsize=256)
 def caller(peer: str) -> str:
-    """Return a text for a caller, given gRPC's name `peer`: the address, and the user if it is on this machine.
+    """Return a text for a caller, given gRPC's name `peer`: its address, and its user if it is on this machine.
 
-    Cached: a connection keeps its caller, and may make very many calls. The users of the first `MOST_USERS` are named.
+    Results are cached, as a connection keeps its caller and may make very many calls. Only the users of the first
+    `MOST_USERS` callers are looked up.
     """
     found = user_at(peer) if caller.cache_info().misses <= MOST_USERS else None
     return plainly(unquote(peer)) + ("" if found is None else f", user {found}")

@@ -39,9 +39,9 @@ _SENT_AGO_AT, _CAME_AGO_AT, _ACKNOWLEDGED_AT, _RECEIVED_AT, _SENT_AT = (
 
 
 async def greeting(host: str, port: int) -> bytes:
-    """Return the first bytes that an HTTP/2 server sends before its client does; empty for other servers.
+    """Return the first bytes that an HTTP/2 server sends on its own; empty if the server at that address sends none.
 
-    Raises OSError.
+    Raises OSError if there is no server.
     """
     async with asyncio.timeout(PROBE_S):
         reader, writer = await asyncio.open_connection(host, port)

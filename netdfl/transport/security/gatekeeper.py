@@ -30,11 +30,14 @@ class Gatekeeper(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         guard: Guard | None = None,
         proved: Callable[[str], None] = lambda peer: None,
     ) -> None:
-        """Refuse calls to whose metadata there is an `objection`, and calls that nobody answers.
+        """Refuse each call to whose metadata there is an `objection`, and each call that no service here answers.
 
-        `refused` is called with each of them. With a `guard`, it tells who called by the certificate. `proved` is
-        called with gRPC's name for the other end of each connection over which a call with one answer is let in. Other
-        calls last, and their services call it.
+        Args:
+            objection: returns the reason to refuse a call with this metadata; empty to let it in.
+            refused: called with a text about each refused call.
+            guard: names the caller by its certificate, in these texts; None without TLS.
+            proved: called with gRPC's name for the other end of a connection when a call over it is let in. This is for
+                calls with one answer; for calls that last, their services do it.
         """
         self._objection, self._refused, self._guard, self._proved = objection, refused, guard, proved
 
@@ -60,7 +63,7 @@ class Gatekeeper(grpc.aio.ServerInterceptor):  # type: ignore[misc]
 
 
 def _noting(handler: Any, note: Callable[[str], None]) -> Any:
-    """Return `handler`; if it gives one answer to one request, it first notes the other end of the connection."""
+    """Return `handler`; a handler of calls with one answer is wrapped, so that it first passes its caller to `note`."""
     if (answer := handler.unary_unary) is None:
         return handler
 

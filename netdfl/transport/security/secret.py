@@ -1,8 +1,8 @@
 """The secret of a fleet: every call proves knowledge of it, before a port reads or stores anything of the call.
 
-A caller puts two entries into the metadata of each call: the version of the protocol, and a proof. The secret itself
-never travels. A proof is its keyed hash of whoever is called, so that a stranger who listens where a node has left
-learns nothing that another port would accept.
+A caller puts two entries into the metadata of each call: the version of the protocol, and a proof. The secret itself is
+never sent. A proof is a hash, keyed by the secret, of the node that is called. So a stranger who listens where a node
+has left learns nothing that another port would accept.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from netdfl.transport.wire import PROTOCOL_VERSION
 Metadata: TypeAlias = tuple[tuple[str, str], ...]
 VERSION_KEY, PROOF_KEY = "netdfl-version", "netdfl-proof"
 VERSION, SECRET, NOT_OF_THIS_FLEET = "version", "secret", "not of this fleet"
-"""The only reasons that a refused caller is given. The record of the port has the details."""
+"""The only reasons that a refused caller is given: another version, a wrong secret, not a member. The record has
+more."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Mutual TLS around gRPC: channels and ports with or without credentials, and the identity of callers.
 
 gRPC reports nothing about a caller that TLS refuses. But it asks for the server's certificate at each new connection.
-So a `Guard` notes the connections when they come, and takes those that end before they made a call for strangers.
+So a `Guard` notes each connection when it opens, and reports it as a stranger's if it ends before any call was made.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from netdfl.transport.security.visitors import Peer, connections_at, read_peer
 
 Options: TypeAlias = Sequence[tuple[str, int | str]]
 LOOK_S = 0.25
-"""Time between two looks at whether new connections are still there."""
+"""Seconds between two checks whether new connections are still open."""
 DEAR_S, SPARE = 0.005, 20
-"""A look that takes more than `DEAR_S` of processor time puts off the next one by `SPARE` times as long."""
+"""DEAR_S: CPU seconds of an expensive check. SPARE: such a check delays the next one by this multiple of its CPU
+time."""
 
 
 def open_channel(address: str, callee: NodeId, options: Options, credentials: Credentials | None) -> grpc.aio.Channel:
@@ -48,7 +49,7 @@ class Guard:
     """The guard of a port with TLS: it identifies callers, and reports connections that ended before any call."""
 
     def __init__(self, credentials: Credentials, refused: Callable[[str], None]) -> None:
-        """Call `refused` with each stranger, on the event loop on which the port is opened."""
+        """Call `refused` with a text about each stranger, on the event loop on which the port is opened."""
         self._credentials, self._refused = credentials, refused
         self._coming: dict[Peer, bool] = {}  # by connection, whether a call came over it
         self._came = self._seen = 0  # number of connections, and how many of them have a known other end
@@ -77,7 +78,7 @@ class Guard:
         return found if found is not None and found.run == self._credentials.run else CertificateSubject("", NOBODY, 0)
 
     def close(self) -> None:
-        """Report strangers a last time, before the server stops and closes the connections of peers too."""
+        """Report strangers for the last time, before the server stops and also closes the connections of peers."""
         if self._look is not None:
             self._look.cancel()
             self._look_again()

@@ -1,8 +1,8 @@
-"""The connections of a port over which nobody has proved the fleet's secret: if there are too many, the oldest end.
+"""The limit on a port's connections over which nobody has proved the fleet's secret: of too many, the oldest are ended.
 
-gRPC bounds how many connections a port has, and says nothing of those over which no call comes. So the open files of
-this process are looked at. Whoever holds all places of a port loses the older half of them at the next look, and so
-whoever has a proof finds a place.
+gRPC bounds how many connections a port has, but does not report connections without calls. So the open files of this
+process are checked regularly. A stranger who takes all places of a port loses the oldest of its connections at the next
+check, so that a caller with a proof finds a place.
 
 Relies on: the names of open files (`/proc/self/fd`, `/dev/fd`), and calls of `proved` for each call with a proof.
 """
@@ -22,22 +22,26 @@ from urllib.parse import unquote
 Peer: TypeAlias = tuple[str, int]
 """The host and port at the other end of a connection."""
 LOOK_S, PRESSED_S = 0.5, 0.05
-"""Time between two looks, also where connections had to be ended."""
+"""Seconds between two checks: usually, and after a check that had to end connections."""
 SPARE = 20
-"""A look puts off the next one by `SPARE` times the processor time that it took."""
+"""A check delays the next one by at least this multiple of its own CPU time."""
 FULL = "Socket closed"
-"""The words of gRPC for a port that takes no more connections; for one that is not there it has others."""
+"""The text of gRPC's error for a port that takes no more connections; a port that does not exist gives another text."""
 ROOM_AFTER_S = (0.6, 1.2)
-"""Pauses before another try at a full port: longer than the time between its looks, and than gRPC's own pauses."""
+"""Seconds to wait before each further try at a full port; longer than the time between the port's checks, and than
+gRPC's own pauses."""
 _TCP = (socket.AF_INET, socket.AF_INET6)
 _FDS = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
 
 
 class Visitors:
-    """The limit on a port's connections without a proof: at most `most` are left at each look."""
+    """The limit on a port's connections without a proof: each check leaves at most `most` of them open."""
 
     def __init__(self, port: int, most: int, refused: Callable[[str], None]) -> None:
-        """Watch `port` on the running event loop until `close`; call `refused` if connections are ended."""
+        """Watch `port` on the running event loop until `close`.
+
+        Call `refused` with a text if connections were ended.
+        """
         self._port, self._most, self._refused = port, most, refused
         self._proved: set[Peer] = set()
         self._seen: dict[Peer, None] = {}  # without a proof, in the order in which they were first seen
@@ -46,11 +50,11 @@ class Visitors:
         self._timer = self._loop.call_later(LOOK_S, self._look_again)
 
     def proved(self, peer: str) -> None:
-        """Leave a connection alone from now on, given gRPC's name for its other end: a proof came over it."""
+        """Never end this connection, as a proof came over it; `peer` is gRPC's name for its other end."""
         self._proved.add(read_peer(peer))
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop the checks."""
         self._timer.cancel()
 
     def _look_again(self) -> None:
@@ -91,7 +95,10 @@ def number_of_files() -> int:
 
 
 def connections_at(port: int) -> Iterator[tuple[Peer, socket.socket]]:
-    """Yield each connection to `port` of this process; its socket is a copy, which is closed afterwards."""
+    """Yield each connection of this process to its own `port`: the other end, and a copy of the socket.
+
+    The copy is closed afterwards.
+    """
     for each in os.listdir(_FDS):
         with suppress(OSError):  # closed in the meantime
             fd = os.dup(int(each))
