@@ -175,7 +175,8 @@ def late_join(bench: Bench) -> None:
     """Check that a node joins late with a neighbor's model and its own push-sum weight, and was no crash before."""
     late = bench.fleets(CRASHES)["late"]
     assert late.exit_code == ExitCode.PASS, late.result["reasons"]
-    assert events(late.run, "crash", "restart", "died", "failed") == []
+    found = events(late.run, "crash", "restart", "died", "failed")
+    assert found == [], found
     assert [(node, details) for _, node, _, details in events(late.run, "join")] == [(3, {"epoch": 1})]
     (joined,) = late.result["restarts"]
     played = rounds_played(late.run, 3)

@@ -18,7 +18,8 @@ from netdfl.core.errors import MachineError
 from netdfl.core.types import Json
 
 REMEDY = "or run it --on namespaces or --on processes"
-_ANSWER_S = 20
+_ANSWER_S = 120
+"""An engine of a busy machine may take long to answer. One that does not run refuses at once."""
 
 
 @dataclass(frozen=True)
