@@ -1,12 +1,13 @@
-"""The most that a real node keeps of what others send before it needs it, derived from the scenario.
+"""Bounds on the messages that a real node stores before it needs them, derived from the scenario.
 
-    of one peer       `window` messages that came before they were awaited, each as long as this model's
-    in all            that of each of its `peers`
+    of one peer       `window` messages that arrive early, each as long as this model's
+    in all            the same for each of its `peers`
     on a connection   `streams` calls at a time, for the pairs of `together` nodes that may share it
-    of a process      `calls` that nobody has looked at yet
-    at a port         `connections`, of which few are left to those who prove nothing
+    of a process      `calls` that it has not looked at yet
+    at a port         `connections`, few of which are left to callers without a proof
 
-What is beyond is held back: its sender waits, and nothing is lost. The first message of a peer is always kept.
+A message beyond a bound is held back: its sender waits, and nothing is lost. The first message of a peer is always
+kept.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ STREAMS_BESIDE = 16
 CALLS_BESIDE = 64
 """A call that waits takes some 40 kB."""
 CONNECTIONS_A_PROCESS = 4
-"""One for messages and one for heartbeats, and as many that have failed unnoticed, or are for calls by hand."""
+"""Connections to a port from each other process: one for messages, one for heartbeats, and two that failed unnoticed
+or serve calls by hand."""
 VISITORS, MOST_VISITORS = 192, 64
-"""The most connections of strangers, each of which takes 10 to 45 kB, and how many of them are left at each look.
-
-The difference is what strangers must open between two looks before a member finds no place.
-"""
+"""VISITORS: the most connections without a proof, each of which takes 10 to 45 kB. MOST_VISITORS: the number that
+each check leaves open. Their difference is the number that strangers must open between two checks before a member
+finds no place."""
 
 
 def connections_for(processes: int) -> int:

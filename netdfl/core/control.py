@@ -54,7 +54,7 @@ class Gone:
 class Returned:
     """The order to expect messages of a returned node again; `epoch` is the number of its new life.
 
-    Of rounds before `first` nothing comes, because the node joins late.
+    A node that joins late sends no messages of rounds before `first`.
     """
 
     node: NodeId
@@ -167,9 +167,12 @@ class ClockReading:
 
 @dataclass(frozen=True, slots=True)
 class CoreRates:
-    """The rates in bit/s up to which a node may send over core links, by receiver, as far as they have changed.
+    """The order to a node to send over core links at these rates.
 
-    They hold since `since_ns` of the fleet's time. `answers`: the node's last `CoreFlows` is answered.
+    Attributes:
+        rates_bps: the largest rate in bit/s by receiver, for receivers whose rate has changed.
+        since_ns: the fleet's time since when the rates hold.
+        answers: whether this answers the last `CoreFlows` of the node.
     """
 
     rates_bps: Mapping[NodeId, int]
@@ -323,10 +326,12 @@ class FilePart:
 
 @dataclass(frozen=True, slots=True)
 class CoreFlows:
-    """The report of messages that cross core links now, where each node emulates its own links.
+    """The report of a node's messages that cross core links now, in worlds where each node emulates its own links.
 
-    By receiver, as far as they have changed: the rate in bit/s that the message would get if no core link limited it;
-    -1: there is no message. The last of them changed at `since_ns` of the fleet's time.
+    Attributes:
+        offers_bps: by receiver, for receivers with a change: the rate in bit/s that the message would get if no core
+            link limited it; -1: there is no message.
+        since_ns: the fleet's time of the last of these changes.
     """
 
     offers_bps: Mapping[NodeId, int]

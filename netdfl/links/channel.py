@@ -72,7 +72,7 @@ class CrossedLinks(Protocol):
 
     @property
     def behind(self) -> Sequence[Stage]:
-        """The stages behind all stages of the edge alone, in the order of its way: for packets, which queue there."""
+        """The stages that follow the edge's own stages, in the order of the way; packets queue in them."""
         ...
 
     def note(self, path: Path) -> None:
@@ -93,7 +93,7 @@ class CoreLinks(Protocol):
 
     @property
     def renewed(self) -> Mapping[Edge, Path]:
-        """The new paths of edges whose old ones the last change has replaced."""
+        """The new paths of the edges whose paths the last change replaced."""
         ...
 
 
@@ -114,12 +114,17 @@ class Links:
         halves: bool = False,
         core: CoreLinks | None = None,
     ) -> None:
-        """Prepare the links of `spec`; the compiled schedule `events` decides how each path is built.
+        """Prepare the links of `spec`.
 
-        With `tcp`, units are messages over TCP, and loss, rate and latency act on the packets below. With `fifo`, units
-        are packets: up- and downlinks serve them in their order, and TCP shares. With `halves`, the sender carries a
-        message to the end of the link, and the receiver over its downlink, of which it tells senders their shares.
-        `core` are links between uplinks and downlinks that edges share.
+        Args:
+            spec: the rules of links and nodes.
+            streams: give each link its random draws.
+            events: the compiled schedule, which decides how each path is built.
+            tcp: if given, units are messages over TCP, and loss, rate and latency act on the packets below.
+            fifo: units are packets; up- and downlinks serve them in order of arrival, and TCP shares the rates.
+            halves: the sender carries a message to the end of the link, and the receiver over its downlink, whose rate
+                the receiver divides among senders.
+            core: the core links, which lie between uplinks and downlinks, and which edges share.
         """
         self._core = core
         self._tcp, self._fifo = tcp, fifo
@@ -315,9 +320,10 @@ class Links:
     def take_rates(
         self, node: NodeId, rates_bps: Mapping[NodeId, int], now_ns: int, since_ns: int, *, answers: bool
     ) -> Sequence[StageOutcome]:
-        """Use the rates that the supervisor tells `node` of its ways over core links; return the new departures.
+        """Apply the supervisor's rates in bit/s, by receiver, for the ways of `node` over core links.
 
-        They hold since `since_ns`.
+        Returns the new departures. The rates hold since `since_ns`; `answers` says that they answer the node's last
+        report.
         """
         if self.told_ways is not None:
             self.told_ways.take(node, rates_bps, self._network, answers=answers)

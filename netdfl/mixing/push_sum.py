@@ -41,7 +41,10 @@ class PushSum(ShareMixing):
 
     @property
     def one_share(self) -> bool:
-        """Whether neighbors of equal weight are sent the same: the messages of a subclass elsewhere may differ."""
+        """Whether neighbors with equal weights get the same message.
+
+        False for a subclass with an `outgoing` of its own.
+        """
         return type(self).outgoing.__module__ == __name__
 
     def init(self, x: Tensor, view: View) -> PushSumState:

@@ -1,8 +1,8 @@
-"""The load that a scenario asks of the forwarder when every node sends all that it can, in bit/s.
+"""The load of the packet forwarder, in bit/s, if every node sends as much as it can.
 
-Three bounds hold for it: what the nodes can send, what they can receive, and what core links let out of their sites
-beside the traffic within them. The least one counts. Where some nodes have no limit there is no bound: then those that
-have one are counted, and the others get what the forwarder has.
+The load has three upper bounds: the rate at which nodes can send, the rate at which they can receive, and the rate at
+which core links carry packets out of sites plus the traffic within sites. The smallest bound counts. A bound that
+includes something unlimited is no bound. If there is none, only nodes and links with a limit are counted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from netdfl.underlay.sites import CoreLink
 
 
 class _LinkLoad(NamedTuple):
-    """A sum of rates, and whether nothing without a limit was left out of it."""
+    """A sum of rates in bit/s; `is_bound` is false if something unlimited was left out of the sum."""
 
     bps: float
     is_bound: bool
@@ -42,7 +42,10 @@ def asked_bps(scenario: Scenario, spec: LinksSpec) -> float:
 
 
 def _at_ends(rates: Mapping[Edge, float], of_node: Mapping[NodeId, float], end: int) -> _LinkLoad:
-    """Return the load of the links by the nodes at one end of them, which limit the sum of theirs."""
+    """Return the load of links in bit/s.
+
+    At each node at index `end` of the edges, the node's own rate, in `of_node`, limits the sum of its links' rates.
+    """
     of: dict[NodeId, list[float]] = {}
     for edge, rate in rates.items():
         of.setdefault(edge[end], []).append(rate)

@@ -1,8 +1,8 @@
 """Core links for packets: each direction has one queue, which the packets of all edges that cross it enter one by one.
 
-A packet enters the core links of its way one after another, as at routers: the state of the link, its loss, its rate
-with the queue, its delay. So TCP itself shares a core link. A link that is cut drops what reaches it, also of packets
-that were before an earlier link at that moment. Packets on a way that is given up stay on it.
+A packet enters the core links of its way one after another, as at routers. At each it meets the link's state, its loss,
+its rate with the queue, and its delay. So TCP itself shares a core link. A link that is cut drops every packet that
+reaches it, even a packet that was sent before the cut. Packets on a way that is given up stay on it.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class CoreQueue:
     """One direction of a core link, which the packets of all edges enter."""
 
     def __init__(self, values: CoreValues, link: CoreLink) -> None:
-        """Start up and empty."""
+        """Start with the link up and the queue empty."""
         self.state, self.rate = LinkState(), Rate(values.rate(link)[0])
         self.latency = Latency(0, constant(delay=values.delay_ns(link)))
         self.losses: dict[Edge, Loss] = {}
 
     def of(self, edge: Edge) -> tuple[Stage, ...]:
-        """Return the stages for the packets of `edge`, whose loss has a luck of its own."""
+        """Return the stages for the packets of `edge`, whose losses are drawn separately."""
         return self.state, self.losses.setdefault(edge, Loss()), self.rate, self.latency
 
     def changed(self, event: LinkEvent, now_ns: int) -> list[StageOutcome]:
@@ -57,11 +57,14 @@ class PacketWay:
     path: Path | None = None
 
     def note(self, path: Path) -> None:
-        """Note the path that is made with the stages."""
+        """Remember the path that is built with these stages."""
         self.path = path
 
     def instead(self, crossed: tuple[CoreLink, ...], behind: Sequence[Stage]) -> Path | None:
-        """Take another way; return the new path with all other stages of the edge as they were."""
+        """Switch to other core links; return the new path, or None before `note`.
+
+        The edge's other stages stay the same.
+        """
         old, before, self.crossed, self.behind = self.path, len(self.behind), crossed, behind
         if old is None:
             return None
@@ -72,10 +75,10 @@ class PacketWay:
 
 
 class PacketCore:
-    """All core links of a fleet for its packets, with the changes in force, and the ways of the edges."""
+    """All core links of a fleet, as its packets meet them, with their present values, and the way of each edge."""
 
     def __init__(self, underlay: Underlay, streams: Streams) -> None:
-        """Begin without changes. `streams` give each edge its luck on each core link."""
+        """Begin with the underlay's own values. `streams` give each edge its own random losses on each core link."""
         self._underlay, self._seed = underlay, streams.seed
         self._values = CoreValues(underlay.network)
         self._queues = {link: CoreQueue(self._values, link) for link in self._values.numbers}
@@ -84,7 +87,7 @@ class PacketCore:
         self.renewed: Mapping[Edge, Path] = {}
 
     def way(self, edge: Edge) -> PacketWay:
-        """Return what the packets of `edge` cross from now on."""
+        """Return the core links that the packets of `edge` cross from now on, with their stages."""
         crossed = self._underlay.way(edge, self._routes)
         self._ways[edge] = PacketWay(crossed, self._stages(edge, crossed))
         return self._ways[edge]
@@ -102,7 +105,7 @@ class PacketCore:
         self._queues[link].losses[edge].model = None if part is None else part.build(seed)
 
     def apply(self, event: CompiledEvent, network: FairNetwork, now_ns: int) -> Sequence[StageOutcome]:
-        """Make a change of core links, or of routes; return its effect on packets under way."""
+        """Apply a change of core links or of routes; return its effect on packets under way."""
         self.renewed = {}
         if "without" in event.parameters:
             self._reroute(event.parameters["without"])
@@ -119,7 +122,7 @@ class PacketCore:
         return outcomes
 
     def _reroute(self, without: Sequence[str]) -> None:
-        """Find the routes anew without some core links; what enters from now on takes the new way."""
+        """Find routes without the core links called `without`; packets that enter from now on take the new ones."""
         self._routes = self._underlay.routes_without(without)
         renewed: dict[Edge, Path] = {}
         for edge, way in sorted(self._ways.items()):

@@ -39,7 +39,7 @@ _DATA, _AT = Kind.DATA, StepId(0, 0)
 
 
 class PacketCounts:
-    """The counts of an edge's packets, on all ways that they took."""
+    """The counts of an edge's packets, over all paths that the edge has had."""
 
     __slots__ = ("delivered", "dropped", "sent", "under_way")
 
@@ -55,7 +55,7 @@ class Lane(EdgeState):
     __slots__ = ("counts",)
 
     def __init__(self, edge: Edge, path: Path, counts: PacketCounts, *, changing: bool) -> None:
-        """Add to `counts`."""
+        """Count packets in `counts`, which an edge keeps when it gets another path."""
         super().__init__(edge, path, PathPlan.computed(path, changing=changing))
         self.counts = counts
 
@@ -126,7 +126,7 @@ class Forwarder:
         self._engine.run(now_ns)
 
     def _take_new_ways(self) -> None:
-        """Let later packets take the paths that a change of routes has replaced; earlier ones stay on theirs."""
+        """Use the paths of the new routes for later packets; packets under way stay on the old ones."""
         for edge, lane in list(self._lanes.items()):
             path = self._links.path(*edge)
             if path is not lane.path:
@@ -137,9 +137,9 @@ class Forwarder:
     def counts(self) -> dict[str, object]:
         """Return the counts of packets, by edge and in total.
 
-        `strangers` were addressed to no node of the fleet; `late_ns` bounds the lateness of 50 and of 99 in 100
-        packets,
-        `waited_ns` their waits in the sender's device until they were read.
+        `strangers` counts packets to addresses outside the fleet. `late_ns` bounds the lateness of 50 % and of 99 % of
+        the packets. `waited_ns` bounds, in the same way, the time for which packets waited to be read from the sender's
+        device.
         """
         lanes = sorted(self._lanes.values(), key=lambda lane: lane.edge)
         return {

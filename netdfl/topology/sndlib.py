@@ -21,7 +21,7 @@ _FORM = "expected networkStructure with nodes and links, each link with source a
 
 
 def root_of(text: bytes) -> str:
-    """Return the name of an XML text's root element, without its namespace. Raises SyntaxError for no XML."""
+    """Return the name of the root element of an XML text, without its namespace. Raises SyntaxError if it is no XML."""
     _, element = next(ElementTree.iterparse(BytesIO(text), ["start"]))
     return _plain(element.tag)
 
@@ -29,9 +29,11 @@ def root_of(text: bytes) -> str:
 def read_sndlib(file: str, text: bytes) -> Any:
     """Return the networkx graph of an SNDlib network.
 
-    Nodes have their `label`, and `Longitude` and `Latitude` where coordinates are geographical; links have `capacity`
-    where one is installed. Of modules that could be installed nothing is taken: `MODULES` of the graph counts the links
-    with nothing else. Raises ValueError for other contents, SyntaxError for no XML.
+    Nodes have their `label`, and `Longitude` and `Latitude` if coordinates are geographical. Links have their
+    `capacity` if one is installed. Capacities that could be installed are not read; the graph's attribute `MODULES`
+    counts the links that have only these.
+
+    Raises ValueError for other contents, SyntaxError if the text is no XML.
     """
     structure = _child(ElementTree.fromstring(text), "networkStructure")
     nodes, links = _child(structure, "nodes"), _child(structure, "links")
@@ -64,7 +66,10 @@ def modules_words(file: str, graph: Any) -> list[str]:
 
 
 def _installed(file: str, link: ElementTree.Element) -> str:
-    """Return the installed capacity of a link; empty where there is none, or 0. Raises ValueError."""
+    """Return the installed capacity of a link; empty if there is none, or if it is 0.
+
+    Raises ValueError for other text.
+    """
     capacity = _text(_child(link, "preInstalledModule"), "capacity")
     try:
         return capacity if capacity and float(capacity) > 0 else ""
@@ -80,7 +85,7 @@ def _place(node: ElementTree.Element) -> dict[str, str]:
 
 
 def _child(element: ElementTree.Element | None, name: str) -> ElementTree.Element | None:
-    """Return the first child of a name, whatever its namespace."""
+    """Return the first child element called `name`, in any namespace; None if there is none."""
     return next((each for each in (element if element is not None else ()) if _plain(each.tag) == name), None)
 
 

@@ -164,7 +164,7 @@ class Tcp(DelayStage):
         self._curves: dict[tuple[int, float], tuple[list[float], float]] = {}
 
     def go_further(self, loss: float, delay_ns: int) -> None:
-        """Let packets meet this loss and this delay on further links of the way, beside the link's own."""
+        """Set the loss, and the delay in ns, that packets meet on core links, in addition to the link's own."""
         self._further_loss, self._further_ns = loss, delay_ns
         self._curves = {}
 

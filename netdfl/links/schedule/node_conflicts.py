@@ -38,7 +38,7 @@ def node_conflicts(events: Iterable[CompiledEvent]) -> Iterable[Conflict]:
 
 
 def before_joining(events: Sequence[CompiledEvent]) -> Iterator[Conflict]:
-    """Yield entries by which a node joins twice, or by which something happens to it before it has joined."""
+    """Yield the entries that let a node join twice, or that act on a node before it has joined."""
     joins: dict[NodeId, CompiledEvent] = {}
     for event in (event for event in events if event.action == "join"):
         for node in event.nodes:

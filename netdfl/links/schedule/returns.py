@@ -1,6 +1,6 @@
-"""The scripted return of a crashed node: its time, with or without its state, and the round in which it begins.
+"""The scheduled return of a crashed node: its time, with or without its state, and the round in which it begins.
 
-A node that joins late comes as one that returns without its state.
+A node that joins late is treated as one that returns without its state.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class SharedLink:
         self.capacity = None if rate is None else int(Fraction(rate) * Fraction(scale) * PARTS)
 
     def limit(self, capacity: int | None) -> None:
-        """Replace the capacity, in parts, whatever the parameters say."""
+        """Set the capacity, in parts of a bit/s (None: unlimited), in place of the one that the parameters give."""
         self.capacity = capacity
 
     # the queue

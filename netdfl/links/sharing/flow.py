@@ -68,7 +68,10 @@ class Flow:
         self.left -= volume
 
     def pass_until(self, now_ns: int) -> None:
-        """Count the bytes that have passed since the rate last changed, up to `now_ns`, if that is not before it."""
+        """Count the bytes that have passed from the last change of the rate to `now_ns`.
+
+        Do nothing if the change is later.
+        """
         if now_ns < self.since_ns:
             return
         if self.rate is None:
@@ -99,9 +102,9 @@ class Flow:
         return self.ended_ns is not None or (self.due_ns is not None and self.due_ns <= now_ns)
 
     def take_rate(self, rate: int | None, now_ns: int) -> bool:
-        """Change the rate from `now_ns` on, or its last change if that was later; return whether the end moves.
+        """Change the rate from `now_ns` on, or from its last change if that was later; return whether the end moves.
 
-        A rest of less than a thousandth of a nanosecond is a rounding error, and counts as nothing.
+        A remainder of less than a thousandth of a nanosecond is a rounding error, and counts as nothing.
         """
         before, least = self.due_ns, max(rate or 0, self.rate or 0) >> 10
         now_ns = max(now_ns, self.since_ns)

@@ -68,7 +68,8 @@ class FairNetwork:
     def retimed(self, now_ns: int, since_ns: int | None = None) -> Sequence[StageOutcome]:
         """Start and end the marked flows, recompute the rates, and return the new departures.
 
-        The new rates hold since `since_ns` (None: `now_ns`), where they come late, but not before a flow's last change.
+        `since_ns` is the time since when the new rates hold, if they are known only later; None: `now_ns`. No flow
+        changes before its own last change.
         """
         for link in [link for link, at_ns in self._emptying.items() if at_ns <= now_ns]:
             self._touched[link] = None

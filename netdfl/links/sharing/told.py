@@ -25,9 +25,13 @@ _MOST = 1 << 60
 
 
 class FlowNotice(NamedTuple):
-    """A notice about the message that crosses a downlink: its number (0: none), bytes, and offered rate in bit/s.
+    """A notice about the message that a sender sends over a downlink.
 
-    It holds since `since_ns` of the fleet's time.
+    Attributes:
+        number: the number of the message; 0: none.
+        nbytes: its size in bytes.
+        offer_bps: the rate in bit/s at which the sender could send it.
+        since_ns: the fleet's time since when this holds.
     """
 
     number: int
@@ -62,7 +66,7 @@ class ToldLink(SharedLink):
     def news(self, since_ns: int = 0) -> FlowNotice | None:
         """Return a notice of the current transfer for the receiver, or None if it knows already.
 
-        Offers have changed at `since_ns`.
+        `since_ns` is the time of the last change of offers.
         """
         flow = next(iter(self.flows), None)
         if flow is None:
@@ -80,7 +84,10 @@ class ToldLink(SharedLink):
         return notice
 
     def be_whole(self, capacity: int | None) -> None:
-        """Replace the whole rate, in parts; it is the capacity where no message goes, or nobody divides the link."""
+        """Set the link's undivided rate, in parts of a bit/s; None: unlimited.
+
+        It applies at once if no message crosses the link, or if it is None.
+        """
         self.whole.limit(capacity)
         if not self.flows or capacity is None:
             self.capacity = capacity
@@ -195,7 +202,10 @@ class DownlinkShares:
             self._link.release(unit)
 
     def news(self, besides: Collection[NodeId] = ()) -> Iterator[tuple[NodeId, int]]:
-        """Yield each sender whose allowed rate has changed, with the new rate in bit/s; none of `besides`."""
+        """Yield each sender whose allowed rate has changed, with the new rate in bit/s.
+
+        Senders in `besides` are left out.
+        """
         capacity = self._link.capacity
         if capacity is None:
             return

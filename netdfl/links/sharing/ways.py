@@ -1,7 +1,7 @@
-"""Core links at the other end, where each node emulates its own links: what the supervisor tells about them.
+"""Core links as a sender sees them, in worlds where each node emulates its own links.
 
 A sender tells the supervisor how fast it could send over core links to each receiver if these did not limit it: its
-offer. The supervisor divides every core link among all offers, and tells each sender the rate up to which it may go.
+offer. The supervisor divides every core link among all offers, and tells each sender the largest rate that it may use.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ NO_FLOW = -1
 
 
 class ToldWays:
-    """A sender's models of the core links on the ways of its edges: each way is one link, with the last rate ordered.
+    """The ways of a sender's edges over core links; each is one link, with the rate that the supervisor last sent.
 
-    The supervisor answers each report of offers. Until then what changes is kept for the next report.
+    The supervisor answers each report of offers. Changes before the answer are kept for the next report.
     """
 
     def __init__(self) -> None:
@@ -31,13 +31,14 @@ class ToldWays:
         self._unanswered = False
 
     def add(self, edge: Edge, whole: SharedLink) -> ToldLink:
-        """Add the way of `edge`; `whole` has the rate that it has alone."""
+        """Add the way of `edge`; `whole` is the way with the rate that it has while no other flow uses it."""
         return self.links.setdefault(edge, ToldLink(edge, whole, rank=5))
 
     def news(self, node: NodeId, since_ns: int = 0) -> Mapping[NodeId, int]:
-        """Return the offers of `node` that have changed, by receiver; none before the last ones are answered.
+        """Return the offers of `node` in bit/s that have changed, by receiver; none until the last report is answered.
 
-        Offers have changed at `since_ns`; `self.since_ns` then says when the last of them did.
+        `since_ns` is the time of the last change of rates. Afterwards, `self.since_ns` is the time of the latest change
+        that is returned.
         """
         if self._unanswered:
             return {}
@@ -57,7 +58,10 @@ class ToldWays:
         return NO_FLOW if link.whole.capacity is None or link.known.number == 0 else link.known.offer_bps
 
     def take(self, node: NodeId, rates_bps: Mapping[NodeId, int], network: FairNetwork, *, answers: bool) -> None:
-        """Use the rates that the supervisor told `node`, by receiver; `answers`: the last report is answered."""
+        """Use the supervisor's rates in bit/s for `node`, by receiver.
+
+        `answers` says that the last report is answered.
+        """
         for dst, rate_bps in rates_bps.items():
             if (node, dst) in self.links:
                 self.links[node, dst].take_share(rate_bps, network)

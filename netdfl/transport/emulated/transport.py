@@ -92,10 +92,10 @@ class EmulatedTransport:
             links: this node's own copy of the fleet's links, in their first state.
             events: the compiled schedule; clocked changes of links are made when their time comes.
             clock: the fleet's time.
-            ledger: told of every message sent and of its fate.
-            seed: keys the order of what is due at one instant, and damage, as in the simulated world.
-            epoch: how often this node was restarted.
-            measure: told when each message should have arrived and did, but for those that this node had no room for.
+            ledger: gets every message that is sent, and its fate.
+            seed: decides the order of messages that are due at one instant, and damage, as in the simulated world.
+            epoch: the number of restarts of this node.
+            measure: gets the due and the actual arrival of each message, except if it waited for room at this node.
             report: tells the supervisor of messages over core links.
         """
         self.node, self._clock, self._ledger, self._links, self._seed = node, clock, ledger, links, seed
@@ -366,7 +366,7 @@ class EmulatedTransport:
         self._advance()
 
     def take_rates(self, told: CoreRates) -> None:
-        """Send over core links at the rates that the supervisor tells, from now on."""
+        """Use the supervisor's rates over core links from now on."""
         self._advance()
         now = self._clock.now_ns()
         if self._shares is not None:

@@ -335,7 +335,7 @@ class PeerSender:
         return "" if reply.accepted else f"{self.address} refuses node {self._me.node}: {plainly(reply.reason)}"
 
     async def _say_hello(self, channel: grpc.aio.Channel, greeting: bytes) -> bytes:
-        """Return the answer to a hello; try again, the first time, where strangers hold all places."""
+        """Return the answer to a hello. The first hello is repeated if strangers hold all connections of the port."""
         hello = channel.unary_unary(f"/{SERVICE}/Hello")
         pauses, self._waited_for_room = () if self._waited_for_room else ROOM_AFTER_S, True
         for pause_s in pauses:
