@@ -79,7 +79,7 @@ def find_livelock(before: Snapshot, now: Snapshot) -> Finding | None:
     """Return a livelock: messages passed between two snapshots, but no node finished a round or is about to.
 
     A node may be about to finish if it worked all the time, if it has just returned, or if it made steps of its round
-    and at that pace needs at most `LONGEST_ROUND_NS` for the others. A node that is down for good is not.
+    and at that pace needs at most `LONGEST_ROUND_NS` for the others. A node that is down for good never is.
     """
     ended = (State.FINISHED, *AWAY)
     alive = [n for n, own in now.nodes.items() if own.state not in ended and not own.is_down_for_good]

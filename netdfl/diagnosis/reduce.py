@@ -89,9 +89,9 @@ def surely_gone(snapshot: Snapshot, waiter: NodeId, wait: WaitNow) -> frozenset[
 
 
 class _Counters:
-    """The needs of one waiting node: `short` messages of any source, or `missing` ones of sources not gone.
+    """The number of messages that a waiting node lacks: `short` in all, `missing` from sources that are not gone.
 
-    Who does not know its senders lacks as many messages as it waits for, even if nobody is left to send one.
+    A node that does not know its senders lacks as many messages as it waits for, even if no node is left to send one.
     """
 
     __slots__ = ("from_anybody", "gone", "missing", "short")

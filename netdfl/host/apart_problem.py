@@ -1,7 +1,7 @@
-"""The problem of training on data that stay apart: a client's task reads its file, and nobody reads another's.
+"""Training on data that stay with the clients: each client's task reads the client's own file, and no other file.
 
-The average of models can be judged only on test examples that all may see. A client's own held-out examples judge its
-model on its own machine, at the end of a round.
+The average model can only be tested on examples that are given to all. A client tests its own model, at the end of a
+round, on its own machine, with examples that it does not train on.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ OWN = "personal_"
 
 
 class ApartTask(Classification):
-    """The task of a client whose data nobody else has; `held` are its own examples to judge its model by."""
+    """The task of a client whose data no other node has; `held` are the client's own test examples."""
 
     def __init__(self, *given: Any, held: Samples | None, metrics: Any, eval_batch: int, **more: Any) -> None:
-        """Take the examples `held` out, the task's own `metrics` (None: accuracy), and all else as its base does."""
+        """Take the test examples `held`, the task's own `metrics` (None: accuracy), and the base class's arguments."""
         super().__init__(*given, **more)
         self.held, self.metrics, self.eval_batch = held, metrics, eval_batch
 
     def judge_own(self, x: Tensor, weight: float) -> Figures:
-        """Return figures of the model x / weight on the client's own held-out examples; none without such."""
+        """Return figures of the model x / weight on the client's own test examples; empty if it has none."""
         if self.held is None or not weight:
             return {}
         z = x if weight == 1.0 else x / weight
@@ -59,7 +59,7 @@ class ApartProblem(TrainingProblem):
 
     @override
     def _check_batches(self) -> None:
-        """Do nothing: how many examples a client has is known to itself alone."""
+        """Check that the model has no running statistics; only a client itself knows its number of examples."""
         if self.model.buffers.size or self.model.keeps_buffers:
             raise ValueError("models with running statistics need training examples where they are judged: use another")
 
@@ -98,7 +98,7 @@ class ApartProblem(TrainingProblem):
         )
 
     def _held_out_of(self, node: NodeId, own: Samples) -> tuple[Samples, Samples | None]:
-        """Return the client's examples to train on, and those that judge its model; None without a share for these."""
+        """Return the client's training examples and its test examples; the latter are None if no share is held out."""
         share = self.split.client_test
         if not share:
             return own, None
@@ -126,5 +126,5 @@ class ApartProblem(TrainingProblem):
 
     @override
     def partition(self) -> None:
-        """Return None: which classes a client has is known to itself alone."""
+        """Return None, as only a client itself knows the classes of its examples."""
         return

@@ -211,7 +211,7 @@ class Blueprint:
 
     @cached_property
     def join_rounds(self) -> frozenset[int]:
-        """The rounds in which a node joins late, once another one begins them."""
+        """The rounds in which nodes join late: such a node joins once any other node begins the round."""
         return frozenset(each.at_round for each in self.schedule if each.action == "join" and each.at_round is not None)
 
     def joining(self, node: NodeId, round: int, weight: int) -> JoinPlan:
@@ -277,7 +277,7 @@ class Blueprint:
 
     @cached_property
     def compared(self) -> ModelComparison:
-        """The messages that are compared between their receivers."""
+        """The messages whose receivers compare them, to find a sender that sends different ones."""
         mixing = self.algorithm.mixing
         shares_one = getattr(mixing, "one_share", False) and shares_equally(self.scenario, self.network)
         return comparison_of(self.scenario, getattr(mixing, "same_to_all", False) or shares_one)

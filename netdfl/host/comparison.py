@@ -25,9 +25,9 @@ NO_COMPARISON = ModelComparison(frozenset(), 1)
 
 
 def comparison_of(scenario: Scenario, same_to_all: bool) -> ModelComparison:
-    """Return which messages of a fleet are compared: none, where a node does not send the `same_to_all`.
+    """Return the messages whose receivers compare them; none unless each node sends the same to all (`same_to_all`).
 
-    Nor are any where links deliver damaged messages, for these differ by themselves.
+    None are compared either if links deliver damaged messages, as damage makes them differ, too.
     """
     if not same_to_all or delivers_damage(scenario):
         return NO_COMPARISON
@@ -35,7 +35,7 @@ def comparison_of(scenario: Scenario, same_to_all: bool) -> ModelComparison:
 
 
 def shares_equally(scenario: Scenario, network: Network) -> bool:
-    """Return whether each node gives equal weights to all that it sends to, in each round that is compared."""
+    """Return whether each node gives equal weights to all its receivers, in each round that is compared."""
     weights = getattr(network.weights, "func", network.weights)
     if weights is column:
         return True

@@ -60,10 +60,20 @@ class Controller(ReportStream, Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeConfig:
-    """The configuration of one life of a node in real time. Its server also offers `services` besides messages.
+    """The configuration of one life of a node in real time.
 
-    Without a shared disk, its files are uploaded to the controller; without a shared clock, the controller's is asked
-    for. `hosted` are all nodes of its process, where it is the one that records what the process takes.
+    Attributes:
+        node: the node.
+        life: the life.
+        device: the device for its computing.
+        directory: the directory of its files.
+        worker: runs its computing.
+        endpoint: its address and identity.
+        services: services that its server offers besides messages.
+        hosted: all nodes of its process, if this node records the resources of the process; else empty.
+        shares_disk: whether it shares a disk with the controller; if not, its files are uploaded.
+        shares_clock: whether it shares a clock with the controller; if not, the controller's time is asked for.
+        monotonic_ns: returns the time of this machine in ns.
     """
 
     node: NodeId

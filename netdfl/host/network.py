@@ -133,8 +133,8 @@ def message_options(blueprint: Blueprint) -> GrpcOptions:
     """Return the scenario's gRPC options, with the bounds that follow from the fleet.
 
     By default `max_message` has room for a vector and three extras. Where all nodes are on one machine, whose ports
-    speak plain text, a receiver reads little ahead: so much may a stranger have it keep on each call. Nodes that share
-    a connection need room for each other's calls.
+    speak plain text, a receiver reads only a little ahead, as a stranger could make it store that much for each call.
+    Nodes that share a connection need room for each other's calls.
     """
     asked, bounds = blueprint.scenario.transport, blueprint.bounds
     options = replace(

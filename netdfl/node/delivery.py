@@ -169,7 +169,7 @@ class AcknowledgingTransport:
         return [*open, *(each.message for each in self._acknowledged)]
 
     def untaken(self) -> list[Message]:
-        """Return the data messages that no receiver is known to have taken, neither given up nor taken back."""
+        """Return the data messages that no receiver is known to have taken, except for those given up or taken back."""
         entries = self._unacknowledged.values()
         open = [e.message for e in entries if e.message.kind is Kind.DATA and not e.given_up]
         return [*open, *(each.message for each in self._acknowledged if not each.taken)]

@@ -89,15 +89,16 @@ def with_round(runs: tuple[RoundRun, ...], round: int) -> tuple[RoundRun, ...]:
 EACH_RECORDED = 100
 """How many refusals of a reason have a row each; later rows stand for as many."""
 MOST_ORIGINS = 16
-"""The number of strangers' addresses with a count for each; all others have one count together."""
+"""The most addresses of strangers that are counted separately; all others are counted together."""
 _CAME_FROM = re.compile(r"(?:\(from (?:ipv[46]:)?|^a connection from )(.+?)(?::\d+)?(, user \d+)?(?:, .*)?$")
 """The form of an address and a user in the text of a refusal."""
 
 
 def origin_of(what: str) -> str:
-    """Return the address of a refused stranger without its port, and the user, from the text of the refusal.
+    """Return the address of a refused stranger, without its port, and the user, from the text of the refusal.
 
-    Empty, if the text does not tell. Texts quote strangers before their addresses, so the last address counts.
+    The result is empty if the text does not have them. A text may quote a stranger before the address, so the last
+    address counts.
     """
     place = what[max(0, what.rfind("(from ")) :].removesuffix(")")
     found = _CAME_FROM.match(place)
@@ -117,9 +118,9 @@ class RefusalLimiter:
         self._origins: set[str] = set()
 
     def count(self, reason: FateReason, src: NodeId | None = None, what: str = "") -> int:
-        """Count one refusal of `src` (None: a stranger, whose address is in the text `what`).
+        """Count one refusal; return the number of refusals that a row must record now, 0 for no row.
 
-        Return how many refusals a row is now due for, 0 for no row.
+        A `src` of None is a stranger, whose address is in the text `what`.
         """
         key = src, "" if src is not None else self._counted_as(origin_of(what)), reason
         self._seen[key] += 1

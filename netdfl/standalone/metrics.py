@@ -1,4 +1,4 @@
-"""The metrics of one node by hand, which Prometheus scrapes from the node's own machine."""
+"""The metrics of one node that was started by hand (`netdfl node`), which Prometheus reads from the node's machine."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from netdfl.record.store import STORE
 
 @contextmanager
 def offered(where: tuple[str, int] | None, figures: Callable[[], MetricValues]) -> Iterator[None]:
-    """Answer scrapes at `where` in a thread inside the context; without a place do nothing.
+    """Answer Prometheus at host and port `where`, in a thread, inside the context; do nothing if `where` is None.
 
-    Raises InputError if it can't listen there.
+    Raises InputError if this machine can't listen there.
     """
     if where is None:
         yield
@@ -45,7 +45,7 @@ def offered(where: tuple[str, int] | None, figures: Callable[[], MetricValues]) 
 
 
 class WaitCounter:
-    """The number and the seconds of a node's waits by how they ended, read from what its record has grown by."""
+    """The number and the seconds of a node's waits, by the way in which they ended, read from its growing record."""
 
     def __init__(self, file: Path) -> None:
         """Count the rows of `file`, which may not exist yet."""

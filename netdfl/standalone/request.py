@@ -34,10 +34,19 @@ WORLDS = ("processes", "namespaces", "containers")
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """A request to start one node: its scenario, its address, all nodes' addresses, and its directory.
+    """A request to start one node.
 
-    `authority` certifies its lives; None: all nodes talk in plain text. They prove the fleet's `secret` to each other.
-    Where `metrics` is a host and a port, it answers Prometheus there.
+    Attributes:
+        scenario: the scenario.
+        node: the node.
+        host: the host to listen on.
+        port: the port to listen on.
+        peers: the addresses of all nodes.
+        directory: the directory of the node's files.
+        start_timeout_ns: the longest time to wait for the other nodes.
+        authority: certifies the node's lives; None: all nodes talk in plain text.
+        secret: the fleet's secret, which nodes prove to each other.
+        metrics: the host and port at which Prometheus is answered; None: nowhere.
     """
 
     scenario: Scenario
@@ -192,7 +201,10 @@ def _addresses(scenario: Scenario, node: NodeId, peers: Path) -> Mapping[NodeId,
 
 
 def _without_supervisor(scenario: Scenario) -> InputError:
-    """Return the refusal of core links, whose rates a supervisor divides; with their line where a file has them."""
+    """Return the error that refuses core links, as there is no supervisor to divide their rates.
+
+    It names the line of the scenario file, if there is one.
+    """
     what = "by hand there is no supervisor to divide core links among all flows"
     remedy = "use netdfl run, or give uplinks and downlinks in links"
     try:

@@ -1,7 +1,7 @@
-"""The supervisor's part in core links of real worlds: nodes report their flows, and get the rate of each.
+"""The supervisor's part in core links of real worlds: nodes report their flows, and get a rate for each flow.
 
 Reports that come within a short pause are answered together, so that a thousand flows that begin at once cost one
-division. The pause grows with the time that a division takes, so that the supervisor has time for all else.
+division. The pause grows with the time that a division takes, so that the supervisor has time for its other work.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from netdfl.worlds.base import VirtualWorld
 
 PAUSE_NS = 1_000_000
 _TIMES = 4
-"""The pause between two divisions, in times of what the last one took."""
+"""The pause between two divisions, as a multiple of the time that the last one took."""
 
 
 class CoreLinkRates:
     """The division of core links among the flows of a fleet whose nodes emulate their own links."""
 
     def __init__(self, fleet: FleetState, refused: Callable[[str, FateReason, NodeId], None]) -> None:
-        """Prepare for `fleet`. `refused` gets a report that no node of it writes, the reason, and its sender."""
+        """Prepare for `fleet`. `refused` gets the text, the reason and the sender of each invalid report."""
         self._fleet, self._refused = fleet, refused
         core = None if isinstance(fleet.world, VirtualWorld) else build_underlay(fleet.scenario)
         shared = None if core is None else SharedCore(core, Streams(fleet.scenario.seed))
@@ -40,12 +40,12 @@ class CoreLinkRates:
         self._closed = False
 
     def begin(self) -> None:
-        """Start to make the schedule's changes of core links: the fleet's time has begun."""
+        """Apply scheduled changes of core links from now on, as the fleet's time has begun."""
         if self._division is not None and (due := self._division.next_ns) is not None:
             self._wake_at(due)
 
     def take(self, node: NodeId, report: CoreFlows) -> None:
-        """Record the flows that `node` reports; it is answered soon."""
+        """Record the flows that `node` reports; the answer follows after a short pause."""
         try:
             if self._division is None:
                 raise ValueError(f"node {node} offers rates over core links, and the fleet has none")
@@ -64,7 +64,7 @@ class CoreLinkRates:
             self._wake_at(max(self._next_ns, self._fleet.now_ns() + PAUSE_NS))
 
     def close(self) -> None:
-        """Tell nodes nothing more."""
+        """Send no more rates."""
         self._closed = True
         if self._timer is not None:
             self._timer[1].cancel()

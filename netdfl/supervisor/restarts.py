@@ -1,4 +1,4 @@
-"""Scheduled crashes, restarts and joins: which node comes when, and how the others learn of it."""
+"""Scheduled crashes, restarts and joins: when each node comes, and how the other nodes learn of it."""
 
 from __future__ import annotations
 
@@ -23,10 +23,15 @@ _round_of = attrgetter("round")
 
 
 class Restarts:
-    """The restarts of nodes that crash by the schedule, and the joins of those that come late.
+    """The restarts of nodes that crash by the schedule, and the joins of nodes that come late.
 
-    `due` are nodes that are down and will restart; `backs` holds how each restarted last, or will; `hoped` holds until
-    when nodes that were lost with a machine may be started again; `by_round` nodes join once a round is begun.
+    Attributes:
+        fleet: the state of the fleet.
+        evaluation: the tracker of evaluations.
+        due: the nodes that are down and will restart, with their timers.
+        backs: the last or the next return of each node.
+        hoped: the time in ns until when a node that was lost with its machine may be started again.
+        by_round: the nodes that join once a round is begun, each with the event.
     """
 
     def __init__(self, fleet: FleetState, evaluation: EvaluationTracker) -> None:
@@ -51,7 +56,7 @@ class Restarts:
             fleet.tell_gone(node, "gone before")
 
     def expect_absent(self) -> None:
-        """Tell the nodes which others have yet to join, and let each of these join when it is due."""
+        """Tell all nodes which of them have yet to join, and let each of these join when it is due."""
         fleet = self.fleet
         for node, event in fleet.joins.items():
             if fleet.status.nodes[node].phase is not Phase.ABSENT:
@@ -70,7 +75,7 @@ class Restarts:
                 self._let_join(node, event, event.at_ns)
 
     def reached(self, round: int) -> None:
-        """Let nodes join that wait for somebody to begin `round`."""
+        """Let the nodes join that join as soon as any node begins `round`."""
         for node, event in list(self.by_round.items()):
             if round >= (event.at_round or 0):
                 del self.by_round[node]

@@ -37,12 +37,17 @@ RESUMPTIONS = "resumed.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Resumption:
-    """The state in which a killed run continues: its nodes in life `epoch`, at `at_ns` of the fleet's time.
+    """The state in which a killed run continues.
 
-    `rounds` holds the rounds that each node had ended. No node continues before round `at_least`, as others would not
-    send
-    again. `down` are nodes that crashed before, and do not return, `absent` ones have yet to join. `judged` rounds are
-    evaluated already. `doubt` says why the run differs from one that was never killed; empty if it does not.
+    Attributes:
+        epoch: the number of the nodes' new lives.
+        at_ns: the fleet's time.
+        rounds: the number of rounds that each node had ended.
+        at_least: the round before which no node continues, as other nodes would not send their messages again.
+        down: nodes that crashed before and do not return.
+        absent: nodes that have yet to join.
+        judged: rounds that are evaluated already.
+        doubt: the reason why the run may differ from one that was never killed; empty if it does not.
     """
 
     epoch: int

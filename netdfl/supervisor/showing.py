@@ -68,7 +68,7 @@ class StatusReporter:
             self._again_s = now_s + max(SHOW_S, (now_s - began_s) / SHARE)
 
     def write(self) -> None:
-        """Write `fleet.json`, and the last of what processes take, at the end of the run. Raises RunError."""
+        """Write `fleet.json`, and a last sample of resources, at the end of the run. Raises RunError."""
         self._write()
         if self._resources is not None:
             self._resources.close()
@@ -88,7 +88,7 @@ class StatusReporter:
         return self._fleet.status.wall_s
 
     def _beside(self) -> dict[str, int]:
-        """Return the processes beside the supervisor that are no nodes: the evaluator, and the fork server above it."""
+        """Return the ids of processes without nodes other than the supervisor: the evaluator and its fork server."""
         hello = self._fleet.hellos.get(EVALUATOR)
         if hello is None or hello.pid in (0, os.getpid()):
             return {}

@@ -172,7 +172,7 @@ def crash_of_the_server(bench: Bench) -> None:
 
 
 def late_join(bench: Bench) -> None:
-    """Check that a node joins late with a neighbor's model and its own push-sum weight, and was no crash before."""
+    """Check that a node joins late with a neighbor's model and a push-sum weight of its own, and not after a crash."""
     late = bench.fleets(CRASHES)["late"]
     assert late.exit_code == ExitCode.PASS, late.result["reasons"]
     found = events(late.run, "crash", "restart", "died", "failed")

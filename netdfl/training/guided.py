@@ -42,7 +42,7 @@ class GuidedState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class FedSynSamSolver(StepSolver, MixingIndependent):
-    """FedSynSAM's local solver, with `batch` synthetic examples per step. It reports whether it has them.
+    """FedSynSAM's local solver, with `batch` synthetic examples per step. Its update says whether the node has them.
 
     `blend` names the gradients that are combined with the synthetic one: the ascent's, or both.
     """
@@ -88,7 +88,7 @@ class FedSynSamSolver(StepSolver, MixingIndependent):
 
 
 def _gradients(synthetic: Mapping[str, Tensor], objective: Objective, batch: int, view: View) -> Iterator[Gradient]:
-    """Yield a gradient function on synthetic examples for each step, on another minibatch of them."""
+    """Yield, for each step, a gradient function on a new minibatch of the synthetic examples."""
     x, y = synthetic[INPUTS], synthetic[LABELS]
     rng = objective.streams.rng("synthetic", view.node, view.round)
 

@@ -91,8 +91,8 @@ class ProcessesWorld:
     def run(self, course: Callable[[], Coroutine[object, object, T]], interrupt: Callable[[], None]) -> T:
         """Run `course` in real time, and end the fork server afterwards.
 
-        Freed memory is kept meanwhile: each of gRPC's threads would fragment an arena of its own, which calls of
-        strangers let grow.
+        Freed memory is kept in the meantime. Otherwise each thread of gRPC would fragment a memory arena of its own,
+        which calls of strangers let grow.
         """
         try:
             with freed_kept():

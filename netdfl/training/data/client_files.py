@@ -1,7 +1,7 @@
 """Data that stay where they are: each client's own file, read on that client's machine and nowhere else.
 
-Nobody sees all files, so the scenario says what they have in common: the inputs, the target, the classes. Each file
-is held to that where it is read.
+No machine sees all files, so the scenario says what they have in common: the inputs, the target, the classes. Each file
+is checked against this where it is read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from netdfl.training.data.table_files import read_table
 from netdfl.training.data.tables import ColumnRequest, from_table
 
 STAND_INS = 8
-"""Number of made-up examples by which a model is tried where nobody's own examples are."""
+"""The number of made-up examples on which a model is tried where no real examples may be seen."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,11 +92,11 @@ class ClientFiles:
         return self._read(path, f"node {node} on {here}: {path}")
 
     def test(self) -> Samples | None:
-        """Read the test examples of all; None where there are none. Raises DatasetError."""
+        """Read the test examples that all nodes share; None if there are none. Raises DatasetError."""
         return None if self.test_file is None else self._read(Path(self.test_file), self.test_file)
 
     def form(self) -> SharedData:
-        """Return the form of the data: made-up examples to try a model on, and the test examples of all."""
+        """Return the form of the data: made-up examples on which a model can be tried, and the shared test examples."""
         rng = np.random.default_rng(0)
         x = torch.from_numpy(rng.standard_normal((STAND_INS, len(self.inputs)), dtype=np.float32))
         y = torch.arange(STAND_INS) % self.num_classes if self.num_classes else x.sum(1)
@@ -123,7 +123,7 @@ class ClientFiles:
     def _check_classes(
         self, values: NDArray[np.generic], words: Sequence[str], empty: NDArray[np.bool_], what: str
     ) -> None:
-        """Raise DatasetError for a target that is of none of the classes."""
+        """Raise DatasetError for a target that is not one of the classes."""
         if self.classes is None:
             return
         own, said = values[~empty], f"{what}: the column {self.target!r} holds"

@@ -29,10 +29,17 @@ _FOLDERS = ("", COMMANDS, "store", "logs", "snapshots")
 
 @dataclass
 class _Container:
-    """The container of a node: its process on this machine, its current life, and how that life ended.
+    """The container of a node.
 
-    `starting`: it was started here, and Docker has not reported it yet. `by_others`: it was started elsewhere.
-    `lived`: a life of the node began in it.
+    Attributes:
+        name: its name.
+        pid: the id of its process on this machine.
+        epoch: the number of its current life.
+        over: the end of that life; None while it goes on.
+        starting: whether it was started here, and Docker has not reported it yet.
+        by_others: whether it was started elsewhere.
+        starved: whether it ran out of memory.
+        lived: whether a life of the node has begun in it.
     """
 
     name: str = ""
@@ -91,9 +98,9 @@ class Containers:
     async def begin(self, node: NodeId, device: str, life: Life, credentials: Credentials | None) -> None:
         """Start `life` of `node` in its waiting container, or restart the container of an earlier life.
 
-        Raises RunError.
-
         Its `credentials` go into the container's memory, and into no file that another container sees.
+
+        Raises RunError.
         """
         container = self.nodes[node]
         if life.epoch and container.lived and not container.by_others:

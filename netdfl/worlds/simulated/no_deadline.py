@@ -1,6 +1,6 @@
-"""Nodes without a deadline, whose waits end once nothing that they lack can come: what a perfect deadline would do.
+"""Nodes whose waits end as soon as no message that they lack can still arrive, as by a perfect deadline.
 
-Relies on: exact sight of the whole fleet between two steps of the loop, when nothing can run.
+Relies on: exact knowledge of the whole fleet between two steps of the loop, when nothing can run.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from netdfl.worlds.simulated.node import SimulatedNode
 
 
 def without_deadline(blueprint: Blueprint) -> Blueprint:
-    """Return the parts of a node that waits without a deadline."""
+    """Return `blueprint` with waits that have no deadline."""
     algorithm = blueprint.algorithm
     return replace(blueprint, algorithm=replace(algorithm, wait=replace(algorithm.wait, deadline_ns=None)))
 
 
 class PerfectDeadlines:
-    """A `Source` around another one, which ends the waits of some nodes as soon as nothing that they lack can come."""
+    """A source of events around another one, which also ends waits of some nodes once no missing message can arrive."""
 
     def __init__(
         self,
@@ -32,11 +32,11 @@ class PerfectDeadlines:
         nodes: Mapping[NodeId, SimulatedNode],
         chosen: Collection[NodeId],
     ) -> None:
-        """Look at the waits of the `chosen` ones among `nodes`."""
+        """Watch the waits of those of `nodes` that are `chosen`; other events come from `inner`."""
         self._inner, self._loop, self._fabric, self._nodes, self._chosen = inner, loop, fabric, nodes, chosen
 
     def next_ns(self) -> int | None:
-        """Return when the inner source has something due; now, if a wait has ended."""
+        """Return the time in ns of the next event of the inner source; the present time if a wait has just ended."""
         for node in self._chosen:
             self._end_wait(node)
         return self._loop.now_ns if self._loop.can_run else self._inner.next_ns()
@@ -58,7 +58,7 @@ class PerfectDeadlines:
             waits.skip(lost)
 
     def _can_come(self, src: NodeId, dst: NodeId, at: StepId) -> bool:
-        """Return whether the message of `src` for a step of `dst` is under way, or can still be sent."""
+        """Return whether the message of `src` for step `at` of `dst` is under way, or can still be sent."""
         flights = (flight.content[0] for flight in self._fabric.flights())
         if any((m.src, m.dst, m.at) == (src, dst, at) and m.kind in (Kind.DATA, Kind.NOTICE) for m in flights):
             return True

@@ -99,7 +99,10 @@ class SimulatedNode:
 
     @cached_property
     def host(self) -> NodeHost:
-        """The host of the current life, or of the last one; of a node that has yet to join one without a start."""
+        """The host of the current life, or of the last one.
+
+        For a node that has yet to join, a host that was never started.
+        """
         absent = NodeHost(self._blueprint, self.id, Life(), self.parts, self._crash)
         self._context.fabric.detach(self.id)
         return absent

@@ -225,9 +225,9 @@ class SimulatedWorld:
     # its present state
 
     def watched_by(self, monitor: StallMonitor) -> None:
-        """Call `monitor` at the times of its looks, and whenever nothing can run.
+        """Call `monitor` at the times for which it asks, and whenever nothing can run.
 
-        Where ending a wait makes nothing ready, as the node waits for something else, too, `monitor` looks again.
+        If it ends a wait and still nothing can run, because the node also waits for something else, it is called again.
         """
 
         def idle() -> None:
