@@ -34,7 +34,13 @@ _TRIALS, _RESULTS = TypeAdapter(list[Trial]), TypeAdapter(list[TrialResult])
 
 @dataclass(frozen=True)
 class TrialEngine:
-    """An engine for trials: a factory of runners, the most tasks at a time (0: as many as have room), their needs."""
+    """An engine that makes trials on other machines.
+
+    Attributes:
+        make: makes a runner.
+        jobs: the most tasks at a time; 0: as many as there is room for.
+        needs: the resources that each task needs.
+    """
 
     make: Callable[[], Runner]
     jobs: int
@@ -43,9 +49,10 @@ class TrialEngine:
 
 @contextmanager
 def engine_workers(scenario: Scenario, folder: Path, engine: TrialEngine) -> Iterator[RunAll]:
-    """Yield a function that runs trials of `scenario` on an engine, in any order.
+    """Yield a function that runs trials of `scenario` on an engine; results come in any order.
 
-    Files pass through `folder`, which is the exploration's own. Raises RunError for a task that never came to its end.
+    Tasks read and write their files in `folder`, which belongs to this exploration. Raises RunError if a task did not
+    end.
     """
     place = folder / TRIALS
 

@@ -140,7 +140,10 @@ def _lost_by_restarts(rows: MemoryStore) -> Iterator[float]:
 
 
 def _brought(rows: MemoryStore) -> Iterator[float]:
-    """Yield the push-sum weight that each node brought that lost its state; one that joins late brings its own."""
+    """Yield the push-sum weight with which each node began that restarted without its state.
+
+    Nodes that join late are left out: their weight of 1 belongs to the fleet.
+    """
     came: dict[NodeId, str] = {}
     for event in rows.events:
         if event.kind in ("join", "restart") and event.node is not None:

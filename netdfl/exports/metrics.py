@@ -1,4 +1,4 @@
-"""The figures of runs that go on, as metrics in the text format of Prometheus."""
+"""The figures of unfinished runs, as metrics in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -53,10 +53,19 @@ _STATUS: TypeAdapter[_StatusForm] = TypeAdapter(_StatusForm)
 
 @dataclass(frozen=True, kw_only=True)
 class MetricValues:
-    """The figures of one run, or of one node of it, under the names in `labels`.
+    """The figures of one run, or of one node of a run.
 
-    `messages` counts by class, as `MessageCounts` does; `waits` holds the number and the seconds of ended waits by how
-    they ended; `waiting` the seconds that nodes have waited by now.
+    Attributes:
+        labels: the labels that name the run or the node.
+        rounds: the number of rounds of the scenario.
+        rounds_done: the number of finished rounds.
+        node_rounds: the present round of each node.
+        phases: the number of nodes in each phase.
+        messages: the number of messages by fate, as in `MessageCounts`.
+        bytes_sent: the bytes of all messages sent.
+        waits: the number and the total seconds of ended waits, by the way in which they ended.
+        waiting: the seconds that each waiting node has waited so far.
+        processes: the resources of each process.
     """
 
     labels: Mapping[str, str]
@@ -99,12 +108,20 @@ def read_figures(path: Path, place: str) -> MetricValues:
 
 
 Rows: TypeAlias = Callable[[MetricValues], Iterable[tuple[Sequence[str], float]]]
-"""A function that returns the values of a metric, each behind the values of its own labels."""
+"""A function that returns the values of a metric: pairs of the values of its own labels, and a number."""
 
 
 @dataclass(frozen=True)
 class _Kind:
-    """A metric: its type, name and description, the labels that it adds to the run, and its values."""
+    """A metric.
+
+    Attributes:
+        counter: whether it is a counter; else it is a gauge.
+        name: its name.
+        words: its description.
+        labels: the labels that it has besides those of the run.
+        rows: returns its values.
+    """
 
     counter: bool
     name: str
@@ -207,7 +224,7 @@ KINDS: Sequence[_Kind] = (
 
 
 def families(found: Sequence[MetricValues]) -> Iterator[Metric]:
-    """Yield the metrics of runs, which have labels of the same names."""
+    """Yield the metrics of runs for Prometheus' client library; all of `found` must have labels of the same names."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
     names = list(found[0].labels) if found else ["run"]

@@ -43,10 +43,17 @@ class TimeUse(StrEnum):
 
 
 class Leg(NamedTuple):
-    """A part of the critical path. `nodes` are the nodes that were waited for, or that sent the messages.
+    """A part of the critical path.
 
-    `rounds` says how many rounds they were behind, `times` how many times the usual their training took. `begin` is the
-    start of a part on links, in seconds.
+    Attributes:
+        cause: the use of this time.
+        seconds: its length.
+        nodes: the nodes that were waited for, or that sent the messages.
+        why: the reason why they were behind.
+        rounds: the number of rounds that they were behind.
+        by_deadline: whether a deadline ended the wait.
+        times: the factor by which their training took longer than usual.
+        begin: the start of a part on links, in seconds.
     """
 
     cause: TimeUse
@@ -67,8 +74,7 @@ def critical_path(history: History, total_s: float) -> list[Leg]:
     """Return the parts of the critical path, from the run's end back to its start.
 
     Their seconds add up to `total_s`, or to the recorded length of the run. In a round that never ended, time of
-    unknown
-    use counts as training, up to the usual training time of the node.
+    unknown use counts as training, up to the usual training time of the node.
     """
     return list(_PathWalk(history).legs(total_s))
 
@@ -256,11 +262,9 @@ class _PathWalk:
         return Leg(TimeUse.DEADLINES if wait.ended == WaitEnd.DEADLINE else TimeUse.LOST, seconds, without)
 
     def _blame(self, waiter: NodeId, node: NodeId, wait: TimedWait) -> tuple[LagReason, int] | None:
-        """Return the reason why `node` sent nothing to `waiter`, and by how many rounds it was behind.
+        """Return the reason why `node` sent nothing to `waiter`, and its lag in rounds; None if no reason is known.
 
-        None without one.
-
-        It was down, or behind since an outage, or taken for gone, or had itself taken the waiter for gone.
+        The node was down, or behind since an outage, or taken for gone, or had itself taken the waiter for gone.
         """
         lag = wait.round - self._history.round_at(node, wait.since)
         outage = self._history.longest_outage(node, wait.since, wait.until)

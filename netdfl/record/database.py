@@ -124,7 +124,7 @@ def view(table: TableName | TotalsName, pieces: RowFiles, num_nodes: int) -> str
 def view_of_many(table: TableName | TotalsName, pieces: RowFiles, files: str) -> str:
     """Return a query for the rows of `table` of several runs, each behind a column `run`.
 
-    The table `files` says of each file whose it is, and how many nodes that run has: columns file, run, num_nodes.
+    The table `files` has each file's run, and that run's number of nodes, in the columns file, run and num_nodes.
     """
     read = f"SELECT {files}.run, {files}.num_nodes, of.* FROM ({_read(table, pieces, ', filename = true')}) AS of"
     rows = f"({read} JOIN {files} ON {files}.file = of.filename) WHERE {_sound(table, 'num_nodes')}"

@@ -54,9 +54,10 @@ LinkNumber: TypeAlias = Annotated[int, Field(strict=True, ge=0, lt=MOST_CORE_LIN
 
 @with_config(OPEN)
 class CoreLinkForm(TypedDict):
-    """The form of a core link in `underlay.json`, one direction: numbers of its sites, and its figures before events.
+    """The form of one direction of a core link in `underlay.json`: numbers of its sites, and its figures before events.
 
-    `rate_bps` is None for an unlimited rate. `down_s` has the times of its cuts, each with its end (None: for good).
+    `rate_bps` is None for an unlimited rate. `down_s` has begin and end of each cut in seconds (an end of None: for
+    good).
     """
 
     src: SiteNumber
@@ -69,7 +70,7 @@ class CoreLinkForm(TypedDict):
 
 @with_config(OPEN)
 class RoutesForm(TypedDict):
-    """The form of the routes from a time on in `underlay.json`: for two sites, the numbers of the core links between.
+    """The form of the routes in `underlay.json` from `since_s` on: the core links between each two sites, by number.
 
     A way is `[source, destination, [core links in order]]`.
     """

@@ -104,10 +104,10 @@ class Run:
 
     @property
     def resources(self) -> DuckDBPyRelation:
-        """Samples of what processes took: at_s, process, node, pid, cpu_s, memory_bytes, gpu_bytes.
+        """Samples of the resources of processes: at_s, process, node, pid, cpu_s, memory_bytes, gpu_bytes.
 
-        A row every two seconds of real time, also where the run's time is virtual; `cpu_s` counts from the process's
-        beginning, and `node` is the first of its nodes (null: no node).
+        There is a row every two seconds of real time, even if the run's time is virtual; `cpu_s` counts from the
+        beginning of the process, and `node` is the first of its nodes (null: no node).
         """
         return self.query("FROM resources")
 

@@ -23,7 +23,10 @@ MOST_PARTS = 4
 
 @dataclass
 class NodeLag:
-    """The time that the fleet spent waiting for one node. `rounds` and `times` are the maxima over path parts."""
+    """The time that the fleet spent waiting for one node.
+
+    `rounds` and `times` are maxima over the parts of the path.
+    """
 
     node: NodeId
     seconds: float = 0.0

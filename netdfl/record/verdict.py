@@ -271,7 +271,8 @@ def _course(
 ) -> RunFigures:
     """Return the figures from which cautions are derived.
 
-    Of models out of proportion those of the first such round count: later ones may have come of mixing these.
+    Of models that are far too large, only those of the first such round count, as later ones may come from mixing
+    these.
     """
     first = list(_first(observed.outliers, "model"))
     return RunFigures(

@@ -113,7 +113,7 @@ def compile_schedule(scenario: Scenario) -> list[CompiledEvent]:
 
 
 def compile_as_written(scenario: Scenario, underlay: Underlay | None) -> list[CompiledEvent]:
-    """Return the scripted events as if routes stayed as they are. Raises ScheduleError that names every wrong entry."""
+    """Return the scripted events as if routes never changed. Raises ScheduleError that names every wrong entry."""
     facts = Facts(scenario.num_nodes, Streams(scenario.seed), scenario.groups, rounds=scenario.rounds, core=underlay)
     return compile_events(scenario.events, facts)
 

@@ -93,7 +93,10 @@ def place_nodes(nodes: Sequence[int], edges: Edges, graph: GraphForm | None) -> 
 
 
 def place_sites(count: int, edges: Sequence[tuple[int, int]]) -> Floats:
-    """Return positions of sites in a square from -1 to 1: joined ones near each other, by number in a large network."""
+    """Return positions of sites, shape (count, 2), in a square from -1 to 1.
+
+    Linked sites lie near each other; in a large network, sites lie in the order of their numbers.
+    """
     return _disc(count) if count > MOST_FORCES else _circle(count) if count <= 3 else _springs(count, edges)
 
 

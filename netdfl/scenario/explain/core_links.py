@@ -17,9 +17,16 @@ SECOND, BITS = 10**9, 8
 
 @dataclass(frozen=True)
 class CoreLinkFacts:
-    """A core link in one direction, and the links of round 0 whose messages cross it, before any event.
+    """One direction of a core link, before any event.
 
-    `seconds_a_round` is how long it takes for a message of each of them, at least; None for an unlimited rate.
+    Attributes:
+        name: the name of the direction.
+        rate_bps: the rate in bit/s; None: unlimited.
+        latency_s: the delay in s.
+        loss: the share of messages that are lost.
+        links: the number of links of round 0 that cross it.
+        crossed_by: these links.
+        seconds_a_round: the least time in s in which it carries one message of each of these links; None if unlimited.
     """
 
     name: str
@@ -32,7 +39,7 @@ class CoreLinkFacts:
 
 
 def core_links(scenario: Scenario, network: Network, message_bytes: float) -> list[CoreLinkFacts]:
-    """Return the core links of a scenario, the one that takes longest a round first; none without an underlay."""
+    """Return the core links of a scenario, those with the longest `seconds_a_round` first; none without an underlay."""
     underlay = build_underlay(scenario)
     if underlay is None:
         return []

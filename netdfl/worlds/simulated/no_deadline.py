@@ -32,7 +32,7 @@ class PerfectDeadlines:
         nodes: Mapping[NodeId, SimulatedNode],
         chosen: Collection[NodeId],
     ) -> None:
-        """Watch the waits of those of `nodes` that are `chosen`; other events come from `inner`."""
+        """Watch the waits of the `chosen` nodes; all other events come from `inner`."""
         self._inner, self._loop, self._fabric, self._nodes, self._chosen = inner, loop, fabric, nodes, chosen
 
     def next_ns(self) -> int | None:
