@@ -23,6 +23,8 @@ _TERM = re.compile(
     )\s*(?:,\s*)?""",
     re.VERBOSE,
 )
+VERDICTS = ("pass", "done", "fail", "unknown")
+"""Words that are not looked for in the reasons of a verdict: "nothing passes between nodes 0 and 3" is no `pass`."""
 _ORDERS: Mapping[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
@@ -129,8 +131,10 @@ class Filter:
     def _words_are_in(self, row: RunRow) -> bool:
         if not self.words:
             return True
-        text = " ".join(str(row.value(column) or "") for column in COLUMNS).lower()
-        return all(word in text for word in self.words)
+        texts = {column: str(row.value(column) or "").lower() for column in COLUMNS}
+        why = texts.pop("reasons")
+        text = " ".join(texts.values())
+        return all(word in text or (word not in VERDICTS and word in why) for word in self.words)
 
 
 class Names:

@@ -24,7 +24,7 @@ Facts: TypeAlias = Mapping[str, Value]
 NAMED = "runs"
 """The folder in a sweep's folder that has a readable link to each of the sweep's runs."""
 FACTS = ("name", "world", "algorithm", "nodes", "rounds", "seed", "accuracy", "loss", "error", "nbytes", "duration_s")
-COLUMNS = ("started", "place", "verdict", "state", *FACTS, "tags", "note")
+COLUMNS = ("started", "place", "verdict", "state", *FACTS, "tags", "note", "reasons")
 """The columns of a row, beside the keys of its scenario."""
 OTHER_NAMES = {
     "date": "started",
@@ -33,7 +33,10 @@ OTHER_NAMES = {
     "sent": "nbytes",
     "took": "duration_s",
     "tag": "tags",
+    "why": "reasons",
 }
+MOST_REASONS, MOST_REASON = 10, 1000
+"""The most reasons of a verdict that a row has, and the most letters of each."""
 _STAMP = re.compile(r"(\d{8}T\d{6})Z-")
 
 
@@ -47,6 +50,7 @@ class RunRow:
         started: the time in UTC at which the run began.
         state: `finished`, `running`, `ended` (without a result) or `damaged`.
         verdict: the verdict, or words in place of one.
+        reasons: the reasons of the verdict, such as the sentence of a stall.
         wrong: the reason why the run can't be read; empty if it can.
         facts: the figures of the run by column.
         rounds_done: the rounds that an unfinished run has done; None if they are not known.
@@ -60,6 +64,7 @@ class RunRow:
     started: str
     state: str
     verdict: str
+    reasons: Sequence[str] = ()
     wrong: str = ""
     facts: Facts = field(default_factory=dict)
     rounds_done: float | None = None
@@ -76,6 +81,8 @@ class RunRow:
                 return ", ".join(self.tags)
             case "note":
                 return self.labels.note
+            case "reasons":
+                return "; ".join(self.reasons)
             case _ if column in FACTS:
                 return self.facts.get(column)
             case _:
@@ -87,7 +94,7 @@ class RunRow:
         done = {} if self.rounds_done is None else {"rounds_done": self.rounds_done}
         own = {"own_tags": list(self.labels.tags), "note": self.labels.note, "archived": self.labels.archived}
         told = {name: getattr(self, name) for name in ("place", "started", "state", "verdict")}
-        return {**self.facts, **told, **wrong, **done, **own, "tags": list(self.tags)}
+        return {**self.facts, **told, **wrong, **done, **own, "tags": list(self.tags), "reasons": list(self.reasons)}
 
 
 def read_row(path: Path, root: Path) -> RunRow:
@@ -168,6 +175,7 @@ def _of_result(path: Path, mtime_ns: int, size: int) -> Mapping[str, Any]:
         return {
             "state": "finished",
             "verdict": str(result["verdict"]),
+            "reasons": [str(reason)[:MOST_REASON] for reason in result.get("reasons", ())][:MOST_REASONS],
             "facts": {**texts, **numbers},
             "tags": [str(tag) for tag in result.get("tags", ())][:20],
         }

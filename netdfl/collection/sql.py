@@ -39,6 +39,7 @@ RUNS: Mapping[str, str] = {
     "started": "TIMESTAMP",
     "state": "VARCHAR",
     "verdict": "VARCHAR",
+    "reasons": "VARCHAR",
     "name": "VARCHAR",
     "world": "VARCHAR",
     "algorithm": "VARCHAR",
@@ -194,7 +195,8 @@ def _make(database: DuckDBPyConnection, table: str, types: Mapping[str, str], ro
 
 def _of_run(row: RunRow) -> list[object]:
     told: dict[str, object] = {**row.facts, "run": row.place, "started": row.started or None, "tags": list(row.tags)}
-    told |= {"state": row.state, "verdict": row.verdict, "note": row.labels.note, "archived": row.labels.archived}
+    told |= {"state": row.state, "verdict": row.verdict, "reasons": row.value("reasons")}
+    told |= {"note": row.labels.note, "archived": row.labels.archived}
     return [told.get(name) for name in RUNS]
 
 

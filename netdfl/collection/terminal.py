@@ -84,7 +84,8 @@ def show_lines(row: RunRow) -> list[str]:
     labels = row.labels
     facts = [(name, said(name, value)) for name, value in row.facts.items() if value is not None]
     own = [("tags", ", ".join(row.tags)), ("note", labels.note), ("archived", "yes" if labels.archived else "")]
-    head = [("run", str(row.path)), ("started", f"{row.started} UTC"), ("verdict", row.verdict), ("wrong", row.wrong)]
+    head = [("run", str(row.path)), ("started", f"{row.started} UTC"), ("verdict", row.verdict)]
+    head += [*(("reason", reason) for reason in row.reasons), ("wrong", row.wrong)]
     pairs = [(name, text) for name, text in [*head, *facts, *own] if text]
     return [*grid_of_pairs(pairs), "", *grid_of_pairs(list(row.keys.items()))]
 

@@ -40,6 +40,21 @@ def test_list_has_the_newest_first_with_date_verdict_figure_and_what_differs(thr
     assert [(row["place"], row["keys"]["links.default.latency.delay"]) for row in chosen] == [("c", "8ms")]
 
 
+def test_a_run_is_found_by_the_reason_of_its_verdict(plant: Plant, folder: Path) -> None:
+    stalled = "stalled at the end: node 2 waits for node 1; nothing passes between nodes 0 and 3"
+    plant("a", at=0, verdict="fail", reasons=[stalled])
+    plant("b", at=60, verdict="pass")
+
+    def places(text: str) -> list[str]:
+        rows = typed("runs", "list", folder, "--filter", text).splitlines()[1:-1]
+        return [row.split()[2] for row in rows]
+
+    assert places("stalled") == places("fail stall") == places("why ~ 'waits for node 1'") == ["a"]
+    assert places("pass") == ["b"]  # it is a verdict, not a part of a reason
+    assert ["reason", stalled] in [line.split(maxsplit=1) for line in typed("runs", "show", folder / "a").splitlines()]
+    assert stalled in typed("query", "select reasons from runs where verdict = 'fail'", folder)
+
+
 def test_list_makes_groups_with_means(three: Path) -> None:
     head, *rows = typed("runs", "list", three, "--by", "delay").splitlines()
     assert head.split()[:3] == ["links.default.latency.delay", "runs", "verdicts"]

@@ -36,7 +36,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path = root / f"20260101T{i // 60:02d}{i % 60:02d}00Z-{i}"
         path.mkdir()
         (path / "scenario.yaml").write_text(text.replace("dim: 2", f"dim: {3 + i % 4}"))
-        told = {"seed": i, "verdict": ["pass", "fail"][i % 2], "error": i / 100}
+        told = {"seed": i, "verdict": ["pass", "fail"][i % 2], "error": i / 100, "reasons": [f"stall {i}"] * (i % 2)}
         (path / "result.json").write_text(json.dumps(result | told))
     return root
 
@@ -64,6 +64,7 @@ def test_the_list_is_found_filtered_grouped_and_kept_in_the_address(opened: Open
     page.locator("#filter").fill("dim > 4 seed < 10 fail")
     page.get_by_text("2 of 124 runs").wait_for()
     assert page.locator("#list td[data-label=seed]").all_inner_texts() == ["7", "3"]
+    assert page.get_by_title("stall 7").inner_text() == "fail"
     page.locator("#filter").fill("dim >")
     page.locator("#said.wrong", has_text="can't be read from").wait_for()
     page.locator("#filter").fill("seed < 10")

@@ -7,8 +7,8 @@ import { keep, oneOf, state } from "./state.js";
 const app = /** @type {HTMLElement} */ (document.getElementById("app")), address = app.dataset.live ?? "";
 const write = JSON.parse(document.getElementById("data")?.textContent || "{}").write === true;
 /** @typedef {[string, string, (v: any) => string]} Column */
-const COLUMNS = /** @type {Column[]} */ ([["started", "date (UTC)", (text) => text.slice(0, 16)], ["name", "scenario", String], ["place", "where", String], ["verdict", "verdict", String], ["world", "world", String], ["algorithm", "algorithm", String], ["nodes", "nodes", count], ["rounds", "rounds", count], ["seed", "seed", String], ["accuracy", "accuracy", percent], ["loss", "test loss", figure], ["error", "error", figure], ["nbytes", "sent", bytes], ["duration_s", "took", seconds], ["tags", "tags", (tags) => tags.join(", ")], ["note", "note", String]]);
-const LESS = ["name", "world", "nodes", "rounds"], MEANS = ["accuracy", "loss", "error", "nbytes", "duration_s"], MOST_KEYS = 4, LIVE_MS = 2000;
+const COLUMNS = /** @type {Column[]} */ ([["started", "date (UTC)", (text) => text.slice(0, 16)], ["name", "scenario", String], ["place", "where", String], ["verdict", "verdict", String], ["world", "world", String], ["algorithm", "algorithm", String], ["nodes", "nodes", count], ["rounds", "rounds", count], ["seed", "seed", String], ["accuracy", "accuracy", percent], ["loss", "test loss", figure], ["error", "error", figure], ["nbytes", "sent", bytes], ["duration_s", "took", seconds], ["tags", "tags", (tags) => tags.join(", ")], ["note", "note", String], ["reasons", "why", (reasons) => reasons.join("; ")]]);
+const LESS = ["name", "world", "nodes", "rounds", "reasons"], MEANS = ["accuracy", "loss", "error", "nbytes", "duration_s"], MOST_KEYS = 4, LIVE_MS = 2000;
 const TONES = ["pass", "done", "fail"];
 /** @type {any} */
 let known = null;
@@ -106,7 +106,7 @@ function toolbar() {
   tools.replaceChildren(
     choice("order by", names.some(([name]) => name === sort) ? names : [[sort, sort], ...names], sort, (name) => go({ sort: name, skip: null })),
     el("button", { click: () => go({ order: down ? "up" : "down", skip: null }), "aria-label": down ? "the highest or newest first; turn around" : "the lowest or oldest first; turn around" }, down ? "▾" : "▴"),
-    choice("group by", [["", "nothing"], ...(known.by && !names.some(([name]) => name === known.by) ? [/** @type {[string, string]} */ ([known.by, known.by])] : []), ...names.filter(([name]) => !["started", "place", ...MEANS].includes(name))], known.by, (by) => go({ by, skip: null })),
+    choice("group by", [["", "nothing"], ...(known.by && !names.some(([name]) => name === known.by) ? [/** @type {[string, string]} */ ([known.by, known.by])] : []), ...names.filter(([name]) => !["started", "place", "reasons", ...MEANS].includes(name))], known.by, (by) => go({ by, skip: null })),
     el("details", { class: "columns" }, el("summary", {}, "columns"), el("div", { class: "tools" }, ...all.map(box), el("button", { click: () => go({ columns: null }) }, "the usual ones"))),
     ...(known.archived || state().get("archived") ? [el("label", {}, el("input", { type: "checkbox", id: "archived", checked: Boolean(state().get("archived")), change: () => go({ archived: state().get("archived") ? null : "yes", skip: null }) }), "archived too")] : []),
     el("button", { click: () => go({}) }, "look again"),
@@ -139,7 +139,7 @@ function rows() {
 /** @param {any} run @param {string} name @param {(v: any) => string} words @returns {string|Node} */
 function cell(run, name, words) {
   if (name === "place") return link(run.id, run.place);
-  if (name === "verdict") return el("span", {}, mark(run.verdict), run.wrong ? `: ${run.wrong}` : "");
+  if (name === "verdict") return el("span", { title: run.reasons.join("; ") || null }, mark(run.verdict), run.wrong ? `: ${run.wrong}` : "");
   const value = name in run ? run[name] : run.keys[name];
   return value === undefined || value === null || value.length === 0 ? "–" : words(value);
 }
