@@ -10,8 +10,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from netdfl.blame.blaming import Blame, Show
+from netdfl.blame.keeping import keep_blame, page_runs
 from netdfl.blame.run import RunBlame
 from netdfl.blame.told import aligned, sentences_of, table_of
+from netdfl.core.errors import RunError
 from netdfl.core.files import write_whole, writing
 from netdfl.explore.shrink import short_plain
 from netdfl.scenario.loading.resolved import plain_to_yaml
@@ -34,6 +36,7 @@ def blame(asked: RunBlame, folder: Path, console: Console) -> int:
     try:
         with _progress(console) as show:
             asked.play(show)
+            page = _kept(asked, show)
     except KeyboardInterrupt:
         code = INTERRUPTED
     for line in aligned(table_of(asked.blame)):
@@ -46,6 +49,7 @@ def blame(asked: RunBlame, folder: Path, console: Console) -> int:
     store = asked.player.executor.store
     if store.recalled:
         say(f"{store.recalled:,} of {store.recalled + store.trained:,} local rounds were not trained again")
+    say(page)
     if asked.blame.found:
         say(f"netdfl run {_write(asked, asked.blame, folder)}")
     return code
@@ -60,7 +64,7 @@ def beforehand(asked: RunBlame) -> Iterator[str]:
     many = len(found.candidates)
     yield (
         f"{many} candidate{'s' * (many != 1)}: {len(asked.likely) + 1} runs for the table, "
-        f"at most {asked.limits.set_runs} for the set"
+        f"at most {asked.limits.set_runs} for the set, {page_runs(asked)} for the page"
     )
     if asked.play_s >= SLOW_S:
         yield f"a run takes up to {asked.play_s:.0f} s on this machine"
@@ -68,6 +72,15 @@ def beforehand(asked: RunBlame) -> Iterator[str]:
     if executor.trains:
         room = f"up to {executor.store.most_bytes >> 20} MiB of memory"
         yield f"local rounds that don't change are not trained again; they lie in {room}"
+
+
+def _kept(asked: RunBlame, show: Show) -> str:
+    """Keep the blame for the run's page; return what to say about it."""
+    try:
+        keep_blame(asked, show)
+    except RunError as error:
+        return f"the page of the run has no table: {error}"
+    return f"the page of the run has this table: netdfl report {asked.path}"
 
 
 def _write(asked: RunBlame, found: Blame, folder: Path) -> Path:

@@ -128,6 +128,11 @@ class CounterfactualPlayer:
             self._journal.keep(key, self._run(plain))
         return self._journal.plays[key]
 
+    def record(self, candidates: Collection[Candidate]) -> ExploredRun:
+        """Play the scenario without `candidates` whether or not it is known, for its record. Raises as `play` does."""
+        plain = self.variants.without(candidates)
+        return checked(self.executor.run(beside(self.scenario, plain)))
+
     def _run(self, plain: Plain) -> PlayOutcome:
         run = checked(self.executor.run(beside(self.scenario, plain)))
         return outcome_of(run, self.variants.drawn(run.rows.messages))

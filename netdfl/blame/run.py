@@ -44,11 +44,13 @@ TIMES = 20
 
 @dataclass
 class RunBlame:
-    """A run that is blamed. `likely` are the candidates that get a run of their own, the likeliest first.
+    """A run that is blamed; `path` is its directory.
 
+    `likely` are the candidates that get a run of their own, the likeliest first.
     `play_s` is how long this computer took to play the run once.
     """
 
+    path: Path
     blame: Blame
     player: CounterfactualPlayer
     likely: list[Candidate]
@@ -100,7 +102,7 @@ def open_blame(
     variants = Counterfactuals(scenario, base.rows.messages)
     player = CounterfactualPlayer(scenario, executor, variants, PlayJournal(folder), _parts(scenario))
     likely = by_likelihood(candidates, base.rows)[: limits.candidates]
-    return RunBlame(Blame(chosen, outcome, candidates), player, likely, limits, play_s)
+    return RunBlame(run.path, Blame(chosen, outcome, candidates), player, likely, limits, play_s)
 
 
 def _check_kinds(but: Collection[str]) -> None:

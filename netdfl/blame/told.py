@@ -24,6 +24,17 @@ def table_of(blame: Blame) -> list[tuple[str, ...]]:
     return lines
 
 
+def order_of(blame: Blame, row: BlameRow) -> list[float | None]:
+    """Return for each column the number by which its cells are ordered; None where there is none."""
+    reached = blame.target.reached(blame.base) if blame.target.figure and blame.target.is_time else None
+    cost = None if row.outcome is None else blame.target.cost(row.outcome)
+    found: list[float | None] = [None, cost, blame.gain(row.outcome)]
+    if reached is not None:
+        then = _at_round(blame, row, reached.round)
+        found.append(None if then is None else reached.at_ns - then)
+    return found
+
+
 def sentences_of(blame: Blame) -> Iterator[str]:
     """Yield what is said below the table."""
     if blame.left:
@@ -101,9 +112,14 @@ def _gain(blame: Blame, outcome: PlayOutcome | None) -> str:
 
 def _to_round(blame: Blame, row: BlameRow, round: int, at_ns: int) -> str:
     """Return what a play is earlier at the round in which the run itself reached the target."""
-    values = () if row.outcome is None else row.outcome.figures.get(blame.target.figure, ())
-    then = next((each.at_ns for each in values if each.round == round), None)
+    then = _at_round(blame, row, round)
     return "not by its end" if then is None else blame.target.gain_told(at_ns - then, at_ns)
+
+
+def _at_round(blame: Blame, row: BlameRow, round: int) -> int | None:
+    """Return when a play evaluated the target's figure in a round, in nanoseconds; None where it did not."""
+    values = () if row.outcome is None else row.outcome.figures.get(blame.target.figure, ())
+    return next((each.at_ns for each in values if each.round == round), None)
 
 
 def aligned(lines: Sequence[tuple[str, ...]]) -> list[str]:

@@ -177,7 +177,8 @@ def blame(
     Each candidate is taken out under the same luck, and the run is played again: a node's slowness, a link's losses or
     extra delay, an up- or downlink's or a core link's rate, a deadline, an event. Below the table stands a set that
     explains nine tenths of the gap to the run without any of them, none of which can be left out. The scenario without
-    it is written. What was played is kept, so that the command goes on where it was interrupted (130).
+    it is written, and the run's page has the table (netdfl report, netdfl serve). What was played is kept, so that the
+    command goes on where it was interrupted (130).
 
     Examples:
         netdfl blame runs/quickstart/latest

@@ -14,6 +14,7 @@ from netdfl.record.run import Run
 from netdfl.record.sampling import Sampling
 
 MOST_NODES = 40
+_NOTHING = "nothing of the kind"
 _MESSAGES = """
 SELECT coalesce(arrived_s, sent_s), src, dst, kind, epoch, round, step, attempt, nbytes, sent_s, arrived_s, fate
 FROM messages
@@ -42,6 +43,11 @@ class Divergence:
     at_s: float
     first: str | None
     second: str | None
+
+    @property
+    def words(self) -> tuple[str, str, str]:
+        """When they part, and the event in the first and in the second run, as text."""
+        return f"they part at {self.at_s:.9g} s", self.first or _NOTHING, self.second or _NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,9 +236,10 @@ def _lines(found: Difference) -> Iterator[str]:
     if parting is None:
         yield "the two runs went the same way, in every message, figure, wait and event"
         return
-    yield f"they part at {parting.at_s:.9g} s:"
-    yield f"  first   {parting.first or 'nothing of the kind'}"
-    yield f"  second  {parting.second or 'nothing of the kind'}"
+    at, one_had, other_had = parting.words
+    yield f"{at}:"
+    yield f"  first   {one_had}"
+    yield f"  second  {other_had}"
     yield "what followed (first run / second run):"
     yield f"  {'node':<6}{'parts at':<16}{'in round':<10}{'rounds ended':<15}{'lost':<12}{'waited':<20}"
     for each in found.follow[:MOST_NODES]:

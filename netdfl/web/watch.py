@@ -55,6 +55,8 @@ class RunFeed:
         for known in (self._status and event("status", self._status), self._parts and self._whole(), self._trouble):
             if known:
                 queue.put_nowait(known)
+        if self._over and _sizes(self._path) != self._seen:
+            self._over = False  # a command about ended runs has left something for the page
         if self._over and self._parts:
             queue.put_nowait(None)
         self._pages.add(queue)

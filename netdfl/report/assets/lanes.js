@@ -1,8 +1,9 @@
 // Lanes: what each node did when, and, looked at closely, the messages between them.
-import { choice, color, el, fit, key, onColors, seconds } from "./dom.js";
+import { choice, el, key, onColors, seconds } from "./dom.js";
 import { choose, goTo, isEnd, linksNow, nodes, now, on, placeOf, rounds, rowOf, view } from "./model.js";
+import { LANE, LANE_KEY, LEFT, paintStrips, pan, zoom } from "./strips.js";
 
-const LANE = 20, LEFT = 62, MOST_LANES = 80, MOST_ARROWS = 500;
+const MOST_LANES = 80;
 const span = { from: 0, to: 1, which: "all" };
 const LOST = ["lost", "undeliverable"];
 
@@ -11,7 +12,7 @@ export function lanes() {
   const canvas = /** @type {HTMLCanvasElement} */ (el("canvas", { class: "lanes", role: "img", "aria-label": "a lane for each node: when it trained, waited, mixed, was down; its waits are in the panel of each node" }));
   const said = el("p", { class: "hint" }), tools = el("div", { class: "tools" });
   const section = el("section", { id: "lanes" }, el("h2", {}, "Who did what when"), tools,
-    key([["of0", "training"], ["of1", "waiting"], ["of2", "mixing, sending, anything else"], ["of5", "paused"], ["ofbad", "down; a message that did not arrive"], ["ofsoft", "in no round that it ended"]]),
+    key(LANE_KEY),
     el("div", { class: "lanebox", tabindex: 0, role: "region", "aria-label": "lanes" }, canvas), said);
   const draw = () => { if (view.data && !section.hidden) said.textContent = paint(canvas); };
   let due = false;
@@ -22,8 +23,8 @@ export function lanes() {
     span.to = Math.max(span.from + 1e-9, view.follow && span.from === 0 ? end() : Math.min(span.to, end()));
     tools.replaceChildren(
       choice("lanes", [["all", "all nodes"], ["near", "the chosen node and its neighbors"], ["stall", "nodes of stalls"]], span.which, (which) => { span.which = which; draw(); }),
-      ...[["closer", 0.4], ["further", 2.5]].map(([words, factor]) => el("button", { id: words === "closer" ? "zoom" : null, click: () => { zoom(Number(factor), middle()); draw(); } }, String(words))),
-      ...[["earlier", -0.5], ["later", 0.5]].map(([words, by]) => el("button", { click: () => { pan(Number(by)); draw(); } }, String(words))),
+      ...[["closer", 0.4], ["further", 2.5]].map(([words, factor]) => el("button", { id: words === "closer" ? "zoom" : null, click: () => { zoom(span, limits(), Number(factor), middle()); draw(); } }, String(words))),
+      ...[["earlier", -0.5], ["later", 0.5]].map(([words, by]) => el("button", { click: () => { pan(span, limits(), Number(by)); draw(); } }, String(words))),
       el("button", { click: () => { [span.from, span.to] = [0, end()]; draw(); } }, "whole run"));
     soon();
   });
@@ -46,18 +47,8 @@ function middle() {
   return (Math.min(span.from, last) + Math.min(span.to, last)) / 2;
 }
 
-/** @param {number} factor @param {number} around */
-function zoom(factor, around) {
-  const width = Math.min(end(), (span.to - span.from) * factor), share = (around - span.from) / (span.to - span.from);
-  span.from = Math.max(0, Math.min(end() - width, around - share * width));
-  span.to = span.from + width;
-}
-
-/** @param {number} by */
-function pan(by) {
-  const width = span.to - span.from;
-  span.from = Math.max(0, Math.min(end() - width, span.from + by * width));
-  span.to = span.from + width;
+function limits() {
+  return { from: 0, to: end() };
 }
 
 /** The nodes that have a lane now. */
@@ -80,65 +71,29 @@ function shown() {
 
 /** @param {HTMLCanvasElement} canvas @returns {string} What the picture leaves out. */
 function paint(canvas) {
-  const of = shown(), { context, width } = fit(canvas, of.length * LANE + 22), { by_node, waits, outages, frame, bands } = view.data;
-  const x = (/** @type {number} */ time) => LEFT + (width - LEFT - 4) * (time - span.from) / (span.to - span.from);
-  const lane = new Map(of.map((node, i) => [node, i * LANE])), kept = rounds(), height = of.length * LANE;
-  const bar = (/** @type {number} */ node, /** @type {number} */ from, /** @type {number} */ to, /** @type {string} */ fill) => {
-    const top = lane.get(node);
-    if (top === undefined || to < span.from || from > span.to) return;
-    const left = Math.max(LEFT, x(from)), right = Math.min(width - 4, x(to));
-    context.fillStyle = fill;
-    context.fillRect(left, top + 4, Math.max(0.6, right - left), LANE - 8);
-  };
-  const [training, waiting, mixing, paused, down, idle] = ["c0", "c1", "c2", "c5", "fail", "line"].map(color);
-  for (const band of bands) if (band.kind === "partition") for (const [from, to] of band.spans) { context.fillStyle = color("parted"); context.fillRect(Math.max(LEFT, x(from)), 0, Math.max(0, Math.min(width, x(to ?? end())) - Math.max(LEFT, x(from))), height); }
+  const of = shown(), { bands, frame, messages } = view.data;
+  const shades = bands.filter((/** @type {any} */ band) => band.kind === "partition").flatMap((/** @type {any} */ band) => band.spans.map((/** @type {[number, number|null]} */ [from, to]) => [from, to ?? end()]));
+  const lost = (/** @type {number} */ i) => messages.arrived[i] === null || LOST.includes(messages.classes[messages.fate[i]]);
+  const many = paintStrips(canvas, span, { nodes: of, end: end(), bars: bars(of), shades, messages, lost, chosen: view.node, at: now() });
+  const left = frame.num_nodes - of.length, hidden = many ? "Messages are drawn when you look closer." : messages.recorded ? `Of messages that were delivered: ${messages.recorded}.` : messages.every > 1 ? `One of ${messages.every} messages is kept.` : "";
+  return [left > 0 && span.which === "all" ? `The ${of.length} nodes that waited longest have a lane.` : "", hidden, "A click sets the moment; a click on a name chooses the node. Drag to look closer."].filter(Boolean).join(" ");
+}
+
+/** What these nodes did: rounds that they ended, waits, stalls, outages. @param {number[]} of @returns {Generator<[number, number, number, string]>} */
+function* bars(of) {
+  const { by_node, waits, outages, stalls } = view.data, kept = rounds();
   for (const node of of) {
-    bar(node, 0, end(), idle);
     const row = /** @type {number} */ (rowOf(node));
     for (let place = 0; place < kept.length; place++) {
       const until = by_node.ends[row * kept.length + place], took = by_node.round_s?.[row * kept.length + place];
       if (until === null || took === null || took === undefined) continue;
-      bar(node, until - took, until, mixing);
-      bar(node, until - took, Math.min(until, until - took + (by_node.train_s?.[row * kept.length + place] ?? 0)), training);
+      yield [node, until - took, until, "c2"];
+      yield [node, until - took, Math.min(until, until - took + (by_node.train_s?.[row * kept.length + place] ?? 0)), "c0"];
     }
   }
-  for (let i = 0; i < waits.node.length; i++) bar(waits.node[i], waits.since[i], waits.until[i], waiting);
-  for (const stall of view.data.stalls) for (const [node, since] of Object.entries(stall.since)) bar(Number(node), Number(since), stall.until_s ?? (stall.over ? stall.found_s : end()), waiting);
-  for (const outage of outages) bar(outage.node, outage.since, outage.until ?? end(), outage.why === "pause" ? paused : down);
-  const hidden = arrows(context, lane, x);
-  context.fillStyle = color("ink");
-  context.font = "12px system-ui, sans-serif";
-  for (const [node, top] of lane) { context.font = `${node === view.node ? "bold " : ""}12px system-ui, sans-serif`; context.fillText(`node ${node}`, 2, top + 14); }
-  context.font = "11px system-ui, sans-serif";
-  for (let i = 0; i <= 4; i++) { const time = span.from + i * (span.to - span.from) / 4; context.textAlign = i === 4 ? "right" : i ? "center" : "left"; context.fillText(seconds(time), x(time), height + 15); }
-  context.textAlign = "left";
-  if (now() >= span.from && now() <= span.to) { context.strokeStyle = color("ink"); context.setLineDash([4, 4]); context.beginPath(); context.moveTo(x(now()), 0); context.lineTo(x(now()), height); context.stroke(); context.setLineDash([]); }
-  const left = frame.num_nodes - of.length;
-  return [left > 0 && span.which === "all" ? `The ${of.length} nodes that waited longest have a lane.` : "", hidden, "A click sets the moment; a click on a name chooses the node. Drag to look closer."].filter(Boolean).join(" ");
-}
-
-/** Messages as arrows, where there are few enough to be told apart. @param {CanvasRenderingContext2D} context @param {Map<number, number>} lane @param {(time: number) => number} x */
-function arrows(context, lane, x) {
-  const { messages } = view.data;
-  /** @type {number[]} */
-  const inside = [];
-  for (let i = 0; i < messages.src.length; i++) {
-    if (messages.sent[i] > span.to) break;
-    const until = messages.arrived[i] ?? messages.sent[i];
-    if (until >= span.from && lane.has(messages.src[i]) && lane.has(messages.dst[i])) inside.push(i);
-    if (inside.length > MOST_ARROWS) return "Messages are drawn when you look closer.";
-  }
-  for (const i of inside) {
-    const from = /** @type {number} */ (lane.get(messages.src[i])) + LANE / 2, to = /** @type {number} */ (lane.get(messages.dst[i])) + LANE / 2;
-    const lost = messages.arrived[i] === null || LOST.includes(messages.classes[messages.fate[i]]);
-    const start = x(messages.sent[i]), tip = messages.arrived[i] === null ? start + 6 : x(messages.arrived[i]), drop = lost ? from + 0.55 * (to - from) : to;
-    context.strokeStyle = context.fillStyle = color(lost ? "fail" : "ink");
-    context.globalAlpha = 0.75;
-    context.beginPath(); context.moveTo(start, from); context.lineTo(tip, drop); context.stroke();
-    if (lost) { context.beginPath(); context.moveTo(tip - 4, drop - 4); context.lineTo(tip + 4, drop + 4); context.moveTo(tip + 4, drop - 4); context.lineTo(tip - 4, drop + 4); context.stroke(); } else { context.beginPath(); context.arc(tip, drop, 2.4, 0, 7); context.fill(); }
-    context.globalAlpha = 1;
-  }
-  return messages.recorded ? `Of messages that were delivered: ${messages.recorded}.` : messages.every > 1 ? `One of ${messages.every} messages is kept.` : "";
+  for (let i = 0; i < waits.node.length; i++) yield [waits.node[i], waits.since[i], waits.until[i], "c1"];
+  for (const stall of stalls) for (const [node, since] of Object.entries(stall.since)) yield [Number(node), Number(since), stall.until_s ?? (stall.over ? stall.found_s : end()), "c1"];
+  for (const outage of outages) yield [outage.node, outage.since, outage.until ?? end(), outage.why === "pause" ? "c5" : "fail"];
 }
 
 /** @param {HTMLCanvasElement} canvas @param {HTMLElement} said @param {() => void} soon */

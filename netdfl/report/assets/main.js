@@ -1,4 +1,5 @@
 // The page of one run: its data lie in it, or come from where it is served.
+import { blame } from "./blame.js";
 import { charts } from "./charts.js";
 import { el } from "./dom.js";
 import { fleet } from "./fleet.js";
@@ -18,7 +19,7 @@ const app = /** @type {HTMLElement} */ (document.getElementById("app"));
 const within = JSON.parse(document.getElementById("data")?.textContent || "null");
 app.hidden = true;  // until there is something to show
 on(["data"], () => { app.hidden = false; });
-app.append(timebar(), stalls(), fleet(), underlay(), charts(), lanes(), ...more(), resources(), logs());
+app.append(timebar(), stalls(), fleet(), underlay(), charts(), lanes(), blame(), ...more(), resources(), logs());
 tables();
 if (within?.many && app.dataset.live) wayBack(app.dataset.live);
 keepState();
