@@ -51,10 +51,16 @@ class Algorithm:
 class NodeState(NamedTuple):
     """The state of a node that survives a round, which is the content of a checkpoint.
 
-    `round` is the next one to begin. `x` has shape (d,). `received` are the vectors that the last exchange handed to
-    the local solver. `z`, shape (d,), is the model of a node without mass, whose push-sum weight is below
-    `LEAST_WEIGHT`, until a share arrives: a node that lost its state and rejoined with weight 0, or that gave all its
-    mass away and received none. `statistics` are the buffers that the node's model keeps for itself, by name.
+    Attributes:
+        round: the next round to begin.
+        x: the node's vector, shape (d,).
+        start: the state of the algorithm's `start`.
+        local: the state of its local solver.
+        mixing: the state of its mixing.
+        received: the vectors that the last exchange handed to the local solver.
+        z: the model, shape (d,), of a node whose push-sum weight is below `LEAST_WEIGHT`, until a share arrives: the
+            node lost its state and rejoined with weight 0, or gave all its mass away and received none. Else None.
+        statistics: the buffers that the node's model keeps for itself, by name.
     """
 
     round: int
@@ -262,27 +268,27 @@ class RoundContext(Protocol):
 
 @dataclass(frozen=True)
 class Entry:
-    """An algorithm in the catalog: the function that builds it, its demands on the graph, its source and traits.
-
-    `needs` are the kinds of mixing matrix it is defined for: `doubly`, `row`, `column` stochastic; or `server` (a star
-    around a node with the server role), `both_ways` (any weights on links that work both ways), `average` (the exact
-    average in certain rounds). One of the named kinds is enough.
-
-    Every check of a scenario goes by the traits, and by no algorithm's name.
+    """An algorithm in the catalog. Every check of a scenario goes by these traits, and by no algorithm's name.
 
     Attributes:
-        fits: A check for combinations that are wrong.
-        warns: A check for combinations that are hardly meant.
-        selects: A node chooses its receivers itself during the run.
-        scheme: Its messages have this scheme by definition, compressed or not.
-        literal: The parameter, and its value, by which it sends C(z - x) as printed and keeps no reference.
-        sparse: It sends sparse vectors, and averages each coordinate over the vectors that have it.
-        counterpart: The algorithm to use with compression, because this one's messages can't be compressed.
-        adds_up: Clients report a change beside the model, which the server adds up, and sends down with the model.
-        tells: The server sends another vector down with the model.
-        remembers: The server adds up vectors that clients keep: control variates, drifts, duals.
-        augments: Its parameter `augment` changes pictures.
-        extrapolates: It moves a vector beyond the average: running statistics must not be in that vector.
+        build: the function that builds the algorithm.
+        family: the name of its round loop.
+        needs: the kinds of mixing matrix for which it is defined, one of which is enough: `doubly`, `row`, `column`
+            stochastic; `server` (a star around a node with the server role), `both_ways` (any weights on links that
+            work both ways), or `average` (the exact average in certain rounds).
+        source: the publication.
+        fits: a check for combinations that are wrong.
+        warns: a check for combinations that are hardly meant.
+        selects: whether a node chooses its receivers itself during the run.
+        scheme: the scheme that its messages have by definition, compressed or not.
+        literal: the parameter, and its value, by which it sends C(z - x) as printed and keeps no reference.
+        sparse: whether it sends sparse vectors, and averages each coordinate over the vectors that have it.
+        counterpart: the algorithm to use with compression instead, because this one's messages can't be compressed.
+        adds_up: whether clients report a change beside the model, which the server adds up and sends down.
+        tells: whether the server sends another vector down with the model.
+        remembers: whether the server adds up vectors that clients keep: control variates, drifts, duals.
+        augments: whether its parameter `augment` changes pictures.
+        extrapolates: whether it moves a vector beyond the average, so that the vector must not hold running statistics.
     """
 
     build: Callable[..., Algorithm]

@@ -81,12 +81,20 @@ Scheme = Literal["auto", "choco", "deepsqueeze", "edge", "push_sum", "plain", "e
 
 @dataclass(frozen=True, kw_only=True)
 class Exchange:
-    """The exchange of messages in a scenario: wait policy, treatment of missing neighbors, and compression.
+    """The exchange of messages in a scenario.
 
-    `delivery` is the treatment of a lost message: none; or it is sent again until it is answered; or push-sum sends
-    running sums that make up for it. `extras` is the encoding of vectors that a client reports beside the model. With
-    `common_start` all nodes start from the same parameters; `num_rounds` is the number of rounds. `streams` are the
-    random streams of compressors.
+    Attributes:
+        wait: the wait policy.
+        on_missing: the treatment of neighbors whose message did not come.
+        delivery: the treatment of a lost message: none; or it is sent again until it is answered; or push-sum sends
+            running sums that make up for it.
+        compressor: the compressor of messages; None: they are not compressed.
+        scheme: the way in which messages are compressed.
+        gamma: the step size of compressed gossip; `auto`: netdfl chooses it.
+        extras: the encoding of vectors that a client reports beside the model.
+        common_start: whether all nodes start from the same parameters.
+        num_rounds: the number of rounds; None: unknown.
+        streams: the random streams of compressors.
     """
 
     wait: WaitPolicy = field(default_factory=WaitPolicy)

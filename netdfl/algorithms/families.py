@@ -80,7 +80,7 @@ def of_server(inbox: Inbox, view: View) -> Inbox:
 
 
 def noticed(alg: Algorithm, s: NodeState, inbox: Inbox, view: View) -> NodeState:
-    """Return a client's state after the broadcast, which only a stateful aggregation changes."""
+    """Return a client's state after the server's broadcast. Only an aggregation with state at clients changes it."""
     if isinstance(alg.mixing, StatefulAggregation):
         return s._replace(mixing=alg.mixing.notice(s.mixing, inbox, view))
     return s

@@ -26,7 +26,9 @@ Scalar: TypeAlias = "int | float | str | bool | Sequence[Scalar] | Mapping[str, 
 Json: TypeAlias = Mapping[str, Any]
 """A JSON object that is read by its keys: its writer knows its form."""
 OnMissing: TypeAlias = Literal["self", "renormalise", "last", "undo"]
-"""The new owner of a neighbor's weight where its message did not come in time."""
+"""The treatment of a neighbor's weight where its message did not come in time. The weight goes to the node's own
+vector (`self`), to all vectors that came, or to the neighbor's last vector (`last`). With `undo`, an exchange of
+two neighbors that failed in one direction is undone on both sides."""
 
 _EMPTY: Json = MappingProxyType({})
 
@@ -291,11 +293,11 @@ class View(NamedTuple):
     """One node's view of one round. A tuple, because every node gets one in each round.
 
     The mixing matrix is in receiver-row convention, `X+ = M X`: `in_weights[j]` is M_ij, the weight that this node
-    gives
-    to a message from j; `out_weights[j]` is M_ji, the weight that j gives to a message of this node; `self_weight` is
-    M_ii. `in_neighbors` is None where senders choose their receivers and this node does not know its senders: then
-    `may_hear` are the possible senders, and `may_send_to` the nodes that may expect a message of this one. `active` is
-    False in a round in which this node neither trains nor sends (a client that the server did not sample).
+    gives to a message from j; `out_weights[j]` is M_ji, the weight that j gives to a message of this node;
+    `self_weight` is M_ii. `in_neighbors` is None where senders choose their receivers and this node does not know its
+    senders: then `may_hear` are the possible senders, and `may_send_to` the nodes that may expect a message of this
+    one. `active` is False in a round in which this node neither trains nor sends (a client that the server did not
+    sample).
     """
 
     node: NodeId

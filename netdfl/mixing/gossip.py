@@ -63,7 +63,10 @@ class Gossip(RowMixing):
 
     @property
     def same_to_all(self) -> bool:
-        """Whether a node sends all its neighbors the same: the messages of a subclass elsewhere may differ."""
+        """Whether a node sends the same message to all neighbors.
+
+        False for a subclass with an `outgoing` of its own.
+        """
         return type(self).outgoing.__module__ == __name__
 
     def init(self, x: Tensor, view: View) -> GossipState:

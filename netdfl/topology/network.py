@@ -21,11 +21,11 @@ _TOLERANCE = 1e-9
 class Network:
     """The views of all nodes, and the mixing matrix that they form together.
 
-    Weights are computed for the graph after selection. Where receivers do not know their senders, a view follows from
-    the node's own choice alone: `in_neighbors` is None and `in_weights` empty.
+    Weights are computed for the graph after selection. Where receivers do not know their senders, a view depends on the
+    node's own choice alone: `in_neighbors` is None and `in_weights` is empty.
 
-    With a `server` (the last node, the hub of a star) the others are clients: in each round the server exchanges
-    messages with that round's participants, whose mean is its row of the matrix, and the participants with the server.
+    With a `server` (the last node, the hub of a star) the others are clients. In each round the server exchanges
+    messages with that round's participants only. Its row of the matrix is the mean of the participants.
     `View.num_nodes` then counts clients.
     """
 

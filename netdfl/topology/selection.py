@@ -47,7 +47,7 @@ class PrivateSelection:
     receivers_know = False
 
     def __init__(self, among: Selection) -> None:
-        """Make the choices of the selection `among`."""
+        """Use the choices of the selection `among`."""
         self.select = among.select
 
 
@@ -103,7 +103,7 @@ def sampled(num_clients: int, streams: Streams, /, *, participation: PositiveFlo
 
 
 class Halves:
-    """The selection for two fixed halves of a fleet: active nodes ask passive neighbors, passive nodes ask no one."""
+    """The selection for a fleet in two fixed halves: active nodes ask passive neighbors, passive nodes ask no one."""
 
     def __init__(self, passive: frozenset[NodeId], among: Selection | None = None) -> None:
         """Make all nodes but `passive` active; `among` selects the nodes that they ask."""

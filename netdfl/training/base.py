@@ -45,12 +45,13 @@ class Update(NamedTuple):
 
 
 class Received(NamedTuple):
-    """Additional vectors from mixing or from the server for the local solver, besides the model.
+    """Vectors from mixing or from the server for the local solver, besides the model.
 
-    `last_read` is the last round whose report the server has used, where it lacks a later one. After a round, `read` is
-    the node's own model as the server read it, where compression changed it, and `unsaid` is the part of the sent
-    extras
-    that compression left out.
+    Attributes:
+        extras: the vectors by name.
+        read: after a round, the node's own model as the server read it, if compression changed it.
+        unsaid: after a round, the part of the sent extras that compression left out.
+        last_read: the last round whose report the server has used, if it lacks a later one.
     """
 
     extras: Extras = NO_EXTRAS
@@ -85,8 +86,7 @@ class Objective(Protocol):
         """Return the mean loss over examples at the flat parameters `at`, differentiable by all three arguments.
 
         `at` has shape (d,) and `x` (N, *input_shape); `y` are labels, shape (N,), or probabilities, shape (N,
-        num_labels). A
-        model is in training mode, because the loss serves training on the examples.
+        num_labels). A model is in training mode, because the loss serves training on the examples.
         """
 
     def drawing(self, *key: Key) -> AbstractContextManager[None]:
@@ -153,10 +153,8 @@ class LocalSolver(Protocol[S]):
         """Run the local steps from `y` and return the new state and the update.
 
         `weight` is the push-sum weight w: gradients are taken at y / w, steps are made on y. `y` must not be changed,
-        because
-        it may be the node's own vector, which mixing still needs; `Update.before` is `y`. The update's vectors must not
-        be
-        overwritten later: a round's start may keep one (Ole).
+        because it may be the node's own vector, which mixing still needs; `Update.before` is `y`. The update's vectors
+        must not be overwritten later: a round's start may keep one (Ole).
         """
 
     def after_mix(self, state: S, before: Tensor, after: Tensor, received: Received, view: View) -> S:
@@ -187,7 +185,7 @@ class RoundStart(Protocol[S]):
 R = TypeVar("R")
 StepResult: TypeAlias = "tuple[Tensor, int]"
 StepRequests: TypeAlias = Generator[Callable[[], StepResult], StepResult, R]
-"""A generator that yields calls for (vector, number of steps), receives their results, and returns an R."""
+"""A generator of calls that each compute a vector and a number of steps. It is sent their results, and returns an R."""
 
 
 @runtime_checkable
@@ -227,7 +225,10 @@ class StepSolver:
 
 
 def alone(requests: StepRequests[R], ran: StepResult | None = None) -> R:
-    """Compute every request separately; return the result. `ran` answers a request that was yielded already."""
+    """Compute every call of `requests` separately; return the generator's result.
+
+    `ran` is the result of the call that the generator has yielded already; None: it has not been started.
+    """
     try:
         while True:
             ran = requests.send(ran)()  # type: ignore[arg-type] # None starts it

@@ -79,8 +79,7 @@ def quadratic(
 
     f_i(x) = 1/2 sum_k h_ik (x_k - c_ik)^2. A node's curvatures h_ik run from a / `condition` to a over the coordinates
     k, with a = `curvature`; a list gives each node its own a, and begins again where it is too short. Where they
-    differ,
-    clients that make several steps drift: the optimum is sum h_i c_i / sum h_i, not the mean of the c_i.
+    differ, clients that make several steps drift: the optimum is sum h_i c_i / sum h_i, not the mean of the c_i.
     """
     import torch
 

@@ -172,9 +172,9 @@ class RoundPass:
         self.rng = task.streams.rng("batches", task.node, round)
 
     def drawing(self, *, anyway: bool) -> AbstractContextManager[object]:
-        """Return a context in which other random draws are keyed by (node, round).
+        """Return a context in which draws from the process's global random generators are keyed by (node, round).
 
-        It is needed for a user's code; `anyway` asks for it in any case.
+        Only a user's code makes such draws: without it the context has no effect, unless `anyway` is true.
         """
         task = self.task
         ours = task.model.perceptron is not None and isinstance(task.samples, Samples)
@@ -336,9 +336,9 @@ class Answers(NamedTuple):
         return int(self.right.sum()) / len(self.right)
 
     def accuracy_for(self, labels: Tensor, counts: Tensor) -> float | None:
-        """Return the expected accuracy if labels are as frequent as in `counts`, shape (C,).
+        """Return the expected accuracy on samples whose labels are as frequent as in `counts`, shape (C,).
 
-        `labels` are the samples' labels. Labels without a sample do not count; None where there are no others.
+        `labels` are the labels of the N evaluated samples. Labels without a sample are left out; None if none is left.
         """
         size = len(counts)
         shown = torch.bincount(labels, minlength=size).double()

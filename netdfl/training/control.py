@@ -66,10 +66,10 @@ class ScaffoldSolver(StepSolver):
 
 @dataclass(frozen=True)
 class FedCmSolver(StepSolver, Memoryless):
-    """FedCM's local solver: each step is `alpha` times its own gradient plus the rest of the fleet's momentum.
+    """FedCM's local solver: each step is `alpha` times its own gradient plus (1 - `alpha`) times the fleet's momentum.
 
-    The client sends K lr along with its model, one number, by which the server turns its model's move back into a
-    gradient.
+    The client sends the number K lr along with its model, for K steps at rate lr. By it the server converts the move of
+    the client's model to a gradient.
     """
 
     sgd: LocalSgd

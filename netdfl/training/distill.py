@@ -37,11 +37,22 @@ class SyntheticExamples(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Distiller:
-    """The distillation of a model trajectory into `per_class` synthetic examples of each label.
+    """The distillation of a model trajectory into synthetic examples.
 
-    `label_lr`: labels are soft, softmax of logits that start at `label_scale` on the true label. None: labels are
-    fixed.
-    `averaged`: targets are means of at least two models. `augment`: the transformations of DSA.
+    Attributes:
+        per_class: the number of synthetic examples of each label.
+        iterations: the number of iterations.
+        steps: the number of training steps on the synthetic examples in an iteration.
+        gap: the largest distance in rounds from a model to the later one that its training should reach.
+        optimizer: the optimizer of the inputs and of the rate.
+        input_lr: the optimizer's learning rate for the inputs.
+        rate: the initial learning rate of the training steps, which is learned.
+        rate_lr: the optimizer's learning rate for that rate.
+        label_lr: the learning rate of soft labels, which are the softmax of logits; None: labels are fixed.
+        label_scale: the initial logit of the true label.
+        averaged: whether targets are means of at least two models.
+        loss: the kind of loss: divided by the distance of the two models, or `raw`.
+        augment: the transformations of DSA.
     """
 
     per_class: int

@@ -74,9 +74,8 @@ class FlatModel:
     """A module that runs at any flat parameter vector, without copying the vector.
 
     The module's parameters are pointed at views of the vector in use; gradients come back as one flat vector. Many
-    nodes
-    of one process can share a `FlatModel`, each with a vector of its own. So can threads: each thread after the first
-    uses a copy of the module.
+    nodes of one process can share a `FlatModel`, each with a vector of its own. So can threads: each thread after the
+    first uses a copy of the module.
     """
 
     def __init__(
@@ -90,8 +89,7 @@ class FlatModel:
         """Take over `module`, on one device. The default `loss` is cross-entropy of single labels.
 
         `buffers` are its running statistics, treated by `policy`: averaged ones are the vector's last coordinates.
-        Frozen
-        parameters stay unchanged; where types differ the vector has the widest.
+        Frozen parameters stay unchanged; where types differ the vector has the widest.
         """
         self.module, self.policy = module, policy
         for part in module.modules():
@@ -313,8 +311,7 @@ class FlatModel:
         """Run one training pass to find out which state the module changes, and which random generators it uses.
 
         Raises ValueError where it keeps state in a class or a global; a second pass distinguishes such state from a
-        constant
-        that is made when it is first needed.
+        constant that is made when it is first needed.
         """
         if self.perceptron is not None or self._common is None:
             return

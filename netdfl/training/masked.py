@@ -42,7 +42,17 @@ class MaskState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedSgd(StepSolver, MixingIndependent):
-    """Local SGD under a node's own mask; the mask and the next one are in `Update.extras`."""
+    """Local SGD under a node's own mask; the mask and the next one are in `Update.extras`.
+
+    Attributes:
+        sgd: the local SGD.
+        density: the share of coordinates in the mask.
+        layout: the rule for the density of each layer.
+        anneal: the share of a layer's coordinates that is replaced in the first round; it falls to 0.
+        anneal_rounds: the round from which on masks stay unchanged.
+        regrow: the choice of new coordinates: those with the largest gradients, or random ones.
+        streams: the random streams.
+    """
 
     sgd: LocalSgd
     density: float

@@ -48,8 +48,7 @@ class Perceptron:
         """Write the gradient of the mean cross-entropy at `at` into `out`; return the loss.
 
         For one node `at` and `out` have shape (d,), `x` (B, ...), `y` (B,), the loss (). For n nodes each has a
-        dimension of
-        n before these. `share` is the weight of each example, shaped like `y`; by default 1 / B.
+        dimension of n before these. `share` is the weight of each example, shaped like `y`; by default 1 / B.
         """
         many = at.dim() == 2
         add, multiply = (torch.baddbmm, torch.bmm) if many else (torch.addmm, torch.mm)

@@ -97,9 +97,10 @@ def apart(function: Callable[[], list[str]]) -> list[str] | None:
 
 
 def fingerprint(module: nn.Module, code: tuple[object, ...], more: str) -> str:
-    """Return a hash of a module's structure and code, other functions and classes, versions, and `more`.
+    """Return a hash of a module's structure and code, of other functions and classes, of versions, and of `more`.
 
-    The values of parameters do not count, but numbers and texts in a part do. A user's code counts by its files.
+    The values of parameters are left out; numbers and texts that a part holds are included. A user's code is included
+    by its files.
     """
     found = hashlib.sha256(f"{_versions()}{module!r}{more}".encode())
     numbers: dict[int, int] = {}

@@ -180,7 +180,18 @@ class LocalSgd(StepSolver, Memoryless):
 
 @dataclass(eq=False, slots=True)
 class LocalSteps:
-    """A solver's request: the steps of `sgd` from `y`, which is not changed, at the learning rate `lr`."""
+    """A solver's request for local steps.
+
+    Attributes:
+        sgd: the local SGD.
+        y: the vector to start from, which is not changed.
+        weight: the push-sum weight: gradients are taken at y / weight.
+        data: the node's data.
+        lr: the learning rate.
+        velocity: the initial momentum, which the steps update in place; None without momentum.
+        scale: the factor on every gradient.
+        correction: the vector to add to every gradient; None: none.
+    """
 
     sgd: LocalSgd
     y: Tensor

@@ -84,7 +84,10 @@ def rotated(x: Tensor, degrees: float) -> Tensor:
 
 
 def _seen_through(x: Tensor, matrix: tuple[tuple[float, float], tuple[float, float]]) -> Tensor:
-    """Map the pixel at `matrix` p to p = (right, down) from the center, bilinear between pixels."""
+    """Return pictures turned or stretched around the middle: the pixel at p comes from the place `matrix` p.
+
+    p is (right, down) from the center. Values between pixels are interpolated bilinearly.
+    """
     from torch.nn.functional import affine_grid, grid_sample
 
     (rr, rd), (dr, dd) = matrix

@@ -48,7 +48,7 @@ Share = Annotated[float, Bound(ge=0, lt=1)]
 class OptimizerChoice:
     """A torch optimizer in place of plain SGD; `lr` and `weight_decay` come from the algorithm's parameters.
 
-    `state`: the optimizer's state begins anew every round, or is kept by each node, unmixed.
+    `state` decides whether the optimizer's state begins anew every round, or is kept by each node, unmixed.
     """
 
     name: Literal["sgd", "adam", "adamw", "nadam", "radam", "adamax", "adagrad", "adadelta", "rmsprop"] = "sgd"

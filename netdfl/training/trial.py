@@ -141,9 +141,7 @@ class _PlainModel(FlatModel):
     def _keep_written(self, at: Tensor, begun: list[Tensor]) -> bool:
         """Copy to `at` what the forward pass wrote to parameters, as `Embedding(max_norm=...)` does.
 
-        Return whether it did.
-
-        Return whether it wrote.
+        Returns whether the forward pass wrote anything. `begun` are the parameters before the pass.
         """
         first, wrote = 0, False
         for parameter, before in zip(self.parameters, begun, strict=True):

@@ -28,7 +28,13 @@ from netdfl.core.types import NodeId
 
 
 class Reference(NamedTuple):
-    """The sender's reference vector h, shape (d,), its version, and a digest of its history, the mark."""
+    """A sender's reference vector, by which its differences are encoded.
+
+    Attributes:
+        vector: the vector h, shape (d,).
+        version: the number of differences that it contains.
+        mark: a hash of all these differences, which tells apart references with equal versions.
+    """
 
     vector: Tensor
     version: int = 0
@@ -50,7 +56,15 @@ class DecodedReference(NamedTuple):
 
 
 class Pending(NamedTuple):
-    """A difference that waits for the version marked `after`, leads to the one marked `mark`, and has a share."""
+    """A difference that waits at a receiver for an earlier message.
+
+    Attributes:
+        version: the version of the reference after the difference.
+        after: the mark of the reference before it.
+        mark: the mark of the reference after it.
+        difference: the difference, shape (d,).
+        share: the push-sum share that its message brought.
+    """
 
     version: int
     after: int
@@ -60,9 +74,11 @@ class Pending(NamedTuple):
 
 
 class Hole(NamedTuple):
-    """A gap of versions that a full reference skipped: the reference just after the missing message.
+    """A gap in the versions of a copy, which a full reference skipped.
 
-    `floor` is the version before the jump.
+    The first three fields are of the reference after it.
+
+    `floor` is the version of the copy before the full reference.
     """
 
     vector: Tensor
@@ -72,10 +88,16 @@ class Hole(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """The receiver's copy of a reference: h at `version` and `mark`, waiting differences, and the last request.
+    """The receiver's copy of a sender's reference.
 
-    `asked` is the version at which the full reference was last requested, 0 for none. `epoch` counts the sender's
-    restarts; differences of one epoch do not fit references of another.
+    Attributes:
+        vector: the reference vector h, shape (d,).
+        version: the version of the reference.
+        mark: the hash that tells apart references with equal versions.
+        epoch: the number of the sender's restarts; differences of one epoch do not fit references of another.
+        pending: the differences that wait for an earlier message.
+        asked: the version at which the full reference was last requested; 0: it was not.
+        holes: the gaps in the versions.
     """
 
     vector: Tensor
@@ -119,7 +141,14 @@ class Heard(NamedTuple):
 
 
 class CopyStep(NamedTuple):
-    """The result of applying one message to a copy of a reference."""
+    """The result of applying one message to a copy of a reference.
+
+    Attributes:
+        copy: the new copy.
+        came: the references that are now known, with the shares of their messages.
+        lost_w: the push-sum weight that was lost for good.
+        ask: whether the full reference must be requested.
+    """
 
     copy: Copy
     came: tuple[DecodedReference, ...] = ()

@@ -84,7 +84,8 @@ class CompressedReports(AggregationWrapper):
     ) -> tuple[ClientState, Outbox, Tensor, Extras]:
         """Send the wrapped report, with the compressed difference in place of the model.
 
-        Returns the new state, the messages, y^, and the compression error of each extra in `said`.
+        Returns the new state, the messages, the decoded vector y^, and the compression error of each extra that was
+        sent.
         """
         changes, unsaid = self._encode_changes(update.extras, view)
         state, code, said = self._encode(state, update.x - update.before, view)

@@ -83,12 +83,21 @@ class Datasets:
 
 @dataclass(frozen=True, kw_only=True)
 class SharedData:
-    """The fleet's data in the common form. `parts` are given if the data come client by client.
+    """The fleet's data in the form that is common to all kinds of datasets.
 
-    `labels` are the training targets where these are one class each; `num_classes` is 0 where they are something else.
-    `rows` has the index of each example of `train` in the data as given, of `num_given` (None: all of them). `drops`
-    tells whether examples with an empty column to share out by may be left out. `spoiled` are examples with NaN or
-    infinity. `notes` are sentences about the data.
+    Attributes:
+        train: the training examples.
+        test: the test examples; None if there are none.
+        labels: the training targets if each is one class; else None.
+        num_classes: the number of classes; 0 if targets are something else.
+        parts: the indices of each client's examples, if the data are given client by client.
+        client_tests: the test examples of each client, if there are any.
+        columns: the columns by which examples can be shared out, by name.
+        rows: the index of each example of `train` in the data as given; None: all of them, in order.
+        num_given: the number of examples in the data as given.
+        drops: whether examples without a value in the column by which they are shared out may be left out.
+        spoiled: examples with NaN or infinity.
+        notes: sentences about the data for the user.
     """
 
     train: Examples

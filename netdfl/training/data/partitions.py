@@ -183,8 +183,7 @@ def _dealing_order(rng: np.random.Generator, sizes: Indices) -> Indices:
     """Return a sequence of clients as if a random client that is not full were picked each time.
 
     Computed without a loop, with the same distribution: independent unit-rate Poisson arrivals at every client, each
-    cut
-    off when the client is full, merged by time.
+    cut off when the client is full, merged by time.
     """
     arrivals = np.cumsum(rng.standard_exponential((len(sizes), int(sizes.max()))), axis=1)
     within = np.arange(arrivals.shape[1]) < sizes[:, None]
@@ -196,8 +195,7 @@ def _draw_classes(rng: np.random.Generator, log_mix: NDArray[np.float64], client
     """Draw a class for each pick of a client in turn, by the client's mix over classes that have samples left.
 
     The set of classes in stock only changes when a class runs out, so the picks up to that point are drawn at once;
-    there
-    are as many rounds as classes.
+    there are as many rounds as classes.
     """
     drawn = np.empty(len(clients), dtype=np.int64)
     left, start = counts.copy(), 0

@@ -81,8 +81,7 @@ def vgg11_gn(shape: tuple[int, ...], num_classes: int, /, *, groups: PositiveInt
     """VGG-11 with group norm: 9,231,114 parameters on CIFAR-10.
 
     Its weights begin as DisPFL's do: convolutions normal, of variance 2 / (9 outputs), the last layer normal, of
-    standard
-    deviation .01, biases 0. Group norm hides their scale, but not how far a step of SGD turns them.
+    standard deviation .01, biases 0. Group norm hides their scale, but not how far a step of SGD turns them.
     """
     from torch import nn
 

@@ -25,8 +25,7 @@ def copied(module: nn.Module, *, light: bool = False, shared: set[str] | None = 
     `deepcopy` omits the gradient hooks that `torch.Tensor.register_hook` adds to parameters, and copies no functions: a
     replaced `forward` of a part that reaches the module by its closure would reach the original. Objects that can't be
     copied, such as locks, are shared: their places are added to `shared`. In a `light` copy trained parameters are
-    other
-    objects in the same memory.
+    other objects in the same memory.
     """
     known: dict[int, Any] = {}
     functions: list[FunctionType] = []

@@ -139,7 +139,7 @@ def same(value: Any, before: Any) -> bool:
 
 
 class ModuleWatch:
-    """A fast check for changes, by object identities and tensor version counters."""
+    """A fast check whether a module has changed, by identities of objects and version counters of tensors."""
 
     def __init__(self, module: nn.Module, but: Collection[str]) -> None:
         """Record all objects that `module` can reach, except the buffers `but`."""

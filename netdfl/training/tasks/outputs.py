@@ -16,7 +16,7 @@ from torch import Tensor
 
 
 def on_cpu(outputs: Any) -> Any:
-    """Return a copy with every tensor on the CPU."""
+    """Return a copy of a model's outputs with every tensor on the CPU."""
     return _of_tensors([outputs], lambda found: found[0].to("cpu", copy=True))
 
 

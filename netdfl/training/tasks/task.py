@@ -13,7 +13,7 @@ from netdfl.training.toy import Quadratic as Quadratic
 class Task(Protocol):
     """A user's own task, which a scenario names as `task: {kind: "mine:MyTask"}`.
 
-    Every node makes the same task, so its random draws come from the scenario's seed: `model` runs under it.
+    Every node makes the same task: random draws in `model` come from the scenario's seed.
     """
 
     def model(self) -> nn.Module:
