@@ -15,14 +15,15 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 WINDOW, MOST_WINDOW = 64, 1024
-"""The least is as many messages as one sender keeps queued for one receiver."""
+"""The smallest and the largest window. One sender queues at most `WINDOW` messages for one receiver."""
 BESIDE = 64 * 1024
 """The bytes of a message beside its vector, at most."""
 STREAMS_A_PAIR = 4
-"""A stream of messages, a hello or a message in chunks, and as many that are ending."""
+"""The calls between two nodes at a time: a stream of messages, a hello or a message in chunks, and two that are
+ending."""
 STREAMS_BESIDE = 16
 CALLS_BESIDE = 64
-"""A call that waits takes some 40 kB."""
+"""Calls of a process in addition to its nodes' own. A call that waits takes some 40 kB."""
 CONNECTIONS_A_PROCESS = 4
 """Connections to a port from each other process: one for messages, one for heartbeats, and two that failed unnoticed
 or serve calls by hand."""

@@ -33,8 +33,7 @@ class Start:
 
     A node that returns with its state first repeats the round in which it crashed, then goes on in round `catch_up`;
     with 0, in the next round. The nodes in `without` made their rounds up to the given one without this node, which
-    sends
-    them nothing for these rounds.
+    sends them nothing for these rounds.
     """
 
     start_ns: int
@@ -251,8 +250,7 @@ class Crashed:
     """The report that a node crashes now, as entry `source` of the scenario's events demands.
 
     `at_round` is the entry's round, None for an entry at a time. `state` tells whether the state is kept or lost for
-    the
-    next life; `weight` is the push-sum weight that is lost with it.
+    the next life; `weight` is the push-sum weight that is lost with it.
     """
 
     at_ns: int

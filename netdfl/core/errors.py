@@ -1,21 +1,16 @@
 """Every error that netdfl raises on purpose.
 
-NetdflError
-├── InputError                  exit 2: the scenario, the data or the machine can't be used
-│   ├── ScenarioError           a list of `Problem`s, each with file, line, column and remedy
-│   ├── DatasetError            data missing, damaged, or not to be had
-│   ├── OwnPartError            a user's own part that does not do what its kind has to
-│   └── MachineError            a port in use, a privilege or a device missing
-├── MessageError                a message refused at the boundary, with the reason
-│   ├── MalformedMessage        does not decode, fails its checksum, has absurd contents
-│   ├── NotFiniteMessage        holds NaN or infinity, and the scenario refuses that
-│   ├── OversizedMessage        announces more than the scenario's model allows
-│   └── ForeignMessage          another run, scenario, version, or a node that is not a peer
-├── TransportError              a transport's own failure, mapped from grpc and the like
-├── TrainingError               a local round failed (out of memory)
-│   └── NotFiniteError          a loss or a parameter became infinite or NaN
-├── VirtualTimeError            something that can't live under the virtual clock
-└── RunError                    exit 4: the run broke for a reason outside the scenario
+NetdflError ├── InputError                  exit 2: the scenario, the data or the machine can't be used │   ├──
+ScenarioError           a list of `Problem`s, each with file, line, column and remedy │   ├── DatasetError
+data missing, damaged, or not to be had │   ├── OwnPartError            a user's own part that does not do what its kind
+has to │   └── MachineError            a port in use, a privilege or a device missing ├── MessageError                a
+message refused at the boundary, with the reason │   ├── MalformedMessage        does not decode, fails its checksum,
+has absurd contents │   ├── NotFiniteMessage        holds NaN or infinity, and the scenario refuses that │   ├──
+OversizedMessage        announces more than the scenario's model allows │   └── ForeignMessage          another run,
+scenario, version, or a node that is not a peer ├── TransportError              a transport's own failure, mapped from
+grpc and the like ├── TrainingError               a local round failed (out of memory) │   └── NotFiniteError          a
+loss or a parameter became infinite or NaN ├── VirtualTimeError            something that can't live under the virtual
+clock └── RunError                    exit 4: the run broke for a reason outside the scenario
     └── OwnCodeError            a user's own part raised, and the run can't go on
 
 An argument of the Python API that does not fit gets a sentence, with its name, what came and what is expected.

@@ -11,11 +11,16 @@ from netdfl.topology.weights import auto, column
 
 MOST_ROUNDS = 8
 MOST_SENDERS = 64
-"""In a round; another part of a larger fleet in each."""
+"""The most senders whose messages are compared in a round; in a larger fleet each round has others."""
 
 
 class ModelComparison(NamedTuple):
-    """The rounds whose messages are compared, and of how many senders one is."""
+    """The messages that are compared by their receivers.
+
+    Attributes:
+        rounds: the rounds whose messages are compared.
+        every: one of how many senders has its messages compared in a round.
+    """
 
     rounds: frozenset[int]
     every: int

@@ -11,7 +11,8 @@ from netdfl.host.blueprint import Blueprint
 from netdfl.transport.shared_memory.memory import SharedMemory
 
 MOST_VECTORS = 8
-"""Bodies of a node that are unread, or wait on slow links, at most; others travel inline."""
+"""The most bodies of a node in shared memory, unread or waiting on slow links; other bodies travel inside their
+messages."""
 BESIDE_BYTES = 1 << 16
 """Room in a body beside its vector, in bytes."""
 MOST_OF_FREE = 0.5

@@ -66,13 +66,16 @@ class NodeTransport(Transport, Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """The address of a real node, `host:port` (port 0: any), and the identity of the run whose messages it accepts.
+    """The address of a real node, and the identity of the run whose messages it accepts.
 
-    Calls prove the fleet's `secret`; None: it has none.
-
-    With `credentials` it speaks mutual TLS; large bodies lie in `memory`, where processes share some. Nodes of one
-    process
-    may have the server and connections of `shared` in common.
+    Attributes:
+        listen: the address, `host:port`; port 0 is any free one.
+        run_id: the id of the run.
+        scenario_hash: the hash of the scenario.
+        credentials: with them, the node speaks mutual TLS.
+        memory: the memory for large bodies that processes share; None: they share none.
+        shared: the server and connections that nodes of one process have in common; None: the node is alone.
+        secret: the fleet's secret, which calls prove; None: it has none.
     """
 
     listen: str

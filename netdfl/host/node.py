@@ -64,8 +64,7 @@ class NodeParts:
 
     `recorder` records what the node does, `journal` what happens to it. `report` sends reports to the supervisor.
     `elsewhere` takes changes of links at the begin of this node's rounds. `begins`, used where time is virtual, is
-    called
-    with each round and the last train loss. `launched` is true where a supervisor watches the fleet.
+    called with each round and the last train loss. `launched` is true where a supervisor watches the fleet.
     """
 
     clock: Clock

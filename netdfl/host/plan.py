@@ -35,12 +35,10 @@ class RunPlan:
     """The facts that a process needs to run nodes of a fleet.
 
     The process writes to `directory`, which holds the resolved scenario; the user's own parts lie in
-    `scenario_directory`. `control` is the supervisor's address, `secret` the secret of the run. Where
-    `shares_disk` or `shares_clock` is false, files or clock readings travel over the control plane; `luggage` then
-    holds
-    the first files needed, by name, as base64. `share_memory` lists nodes that are forked from one process, whose large
-    bodies lie in shared memory. With `tells_versions`, nodes report their versions, which may differ from the
-    supervisor's.
+    `scenario_directory`. `control` is the supervisor's address, `secret` the secret of the run. Where `shares_disk` or
+    `shares_clock` is false, files or clock readings travel over the control plane; `luggage` then holds the first files
+    needed, by name, as base64. `share_memory` lists nodes that are forked from one process, whose large bodies lie in
+    shared memory. With `tells_versions`, nodes report their versions, which may differ from the supervisor's.
     """
 
     directory: str
@@ -75,8 +73,7 @@ class Command:
     """The command to a process to run some nodes, for one life each, at `address` (port 0: any).
 
     The process enters the network namespace `namespace` if given. The node -1 is the evaluator. `credentials` exist
-    where
-    nodes speak mutual TLS: they reach the new process through a pipe, and no file.
+    where nodes speak mutual TLS; they reach the new process through a pipe, and are in no file.
     """
 
     nodes: tuple[NodeId, ...]

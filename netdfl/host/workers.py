@@ -21,8 +21,7 @@ class PacedWorker(Worker, Protocol):
     """A worker whose local rounds take `factor` times their usual time, and which can be paused.
 
     `cpu_s` is the processor time of the last local round, if that is less than half of its time and at least
-    `STARVED_S`
-    less; else None.
+    `STARVED_S` less; else None.
     """
 
     factor: float

@@ -58,7 +58,7 @@ class _NodeStage:
 
 
 class CrossedLinks(Protocol):
-    """The core links of one edge's way, the stages of its own for them, and the path that is made of both."""
+    """The core links of one edge's way, the edge's own stages for them, and the path that contains both."""
 
     @property
     def links(self) -> Sequence[SharedLink]:
@@ -76,19 +76,19 @@ class CrossedLinks(Protocol):
         ...
 
     def note(self, path: Path) -> None:
-        """Note the path whose stages change when the way does."""
+        """Remember the path that contains these stages, which are changed when the way changes."""
         ...
 
 
 class CoreLinks(Protocol):
-    """Links below the fleet's own ones, which the messages of many edges share (`netdfl.underlay`)."""
+    """Core links, which lie below the fleet's links and are shared by many edges (`netdfl.underlay`)."""
 
     def way(self, edge: Edge) -> CrossedLinks:
-        """Return what `edge` crosses from now on."""
+        """Return the core links that `edge` crosses from now on, with their stages."""
         ...
 
     def apply(self, event: CompiledEvent, network: FairNetwork, now_ns: int) -> Sequence[StageOutcome]:
-        """Make a change of core links; return its effect on what is under way."""
+        """Apply a change of core links; return its effect on units under way."""
         ...
 
     @property
@@ -331,7 +331,7 @@ class Links:
 
     @property
     def shared_since_ns(self) -> tuple[int, int]:
-        """The times since which the present shares of this node's flows hold, and the present rate of its downlink."""
+        """Two times in ns: since when the present shares of this node's flows hold, and its downlink's present rate."""
         return self._network.since_ns, self._downlinks.since_ns
 
     def shared_downlink(self, node: NodeId) -> SharedLink | None:
@@ -365,6 +365,9 @@ class Links:
         return _NodeStage(stage, value)
 
     def _is_fair(self, node: NodeId, key: str) -> bool:
-        """Return whether messages share a node's link; if only events set its rate, the first of them decides."""
+        """Return whether messages share a node's uplink or downlink (`key`) fairly, all at once.
+
+        If only events set its rate, the first such event decides.
+        """
         said = getattr(self._spec.node(node), key) or self._node_changes.get((node, key))
         return getattr(said and said.build(), "sharing", None) == "fair"

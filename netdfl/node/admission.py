@@ -16,7 +16,7 @@ from netdfl.core.types import Kind, Message, NodeId
 _OF_ROUNDS = frozenset({Kind.DATA, Kind.NOTICE, Kind.REQUEST, Kind.REPLY})
 _OF_NEIGHBORS = frozenset({Kind.HEARTBEAT, Kind.PROBE, Kind.QUERY, Kind.STATUS})
 KEPT = 16
-"""How many rounds' senders are kept: of the present round, and of rounds of which messages come early or late."""
+"""The number of rounds whose senders are kept: the present round, and rounds whose messages come early or late."""
 
 
 class Admission:

@@ -89,9 +89,9 @@ class Mailbox:
         self._other: dict[Kind, Callable[[Message], Fate | None]] = {}
 
     def on(self, kind: Kind, handler: Callable[[Message], Fate | None]) -> None:
-        """Pass messages of `kind` to `handler` instead of storing them. A handler returns None to make the sender wait.
+        """Pass messages of `kind` to `handler` instead of storing them.
 
-        A handler returns None to make the sender wait.
+        The handler returns the fate of a message, or None to make its sender wait.
         """
         self._other[kind] = handler
 
@@ -207,9 +207,9 @@ class Mailbox:
         return [m for kept in self._unread.values() for m in kept.values()] + self.late
 
     def remember(self, memory: Mapping[str, int]) -> None:
-        """Refuse messages that an earlier life of the node has read, as duplicates.
+        """Refuse, as duplicates, the messages that an earlier life of the node has read, as `memory` names them.
 
-        Where a step is awaited again, such a message counts as taken.
+        In a step that is awaited again, such a message counts as taken.
         """
         for step_id, senders in memory.items():
             round, step = map(int, step_id.split())

@@ -74,7 +74,10 @@ class HandedOverForwarder(Forwarder):
             self.calls[fd] = lambda line=line: self.hang_up(line)  # type: ignore[misc]
 
     def counts(self) -> dict[str, object]:
-        """Return the counts of packets, with `unread` if this process may enter the namespaces."""
+        """Return the counts of packets.
+
+        If this process may enter the namespaces, `unread` counts packets that the kernel dropped.
+        """
         counted = super().counts()
         with suppress(MachineError):
             counted["unread"] = sum(map(dropped, self.namespaces.values()))

@@ -207,8 +207,7 @@ class StandaloneNode:
         """Stop waiting for nodes that had finished when this life began.
 
         Their messages reached an earlier life, or never will. A node that sends unacknowledged messages again is
-        awaited
-        until it reports that none are left.
+        awaited until it reports that none are left.
         """
         self.meeting.on_finished = self.hear_finished
         if self.blueprint.scenario.delivery.kind != "acknowledged":

@@ -47,10 +47,9 @@ class NodeRecord:
 
     `run_id` is hexadecimal, `epoch` counts restarts, `round` is the last one begun.
 
-    `start_monotonic_ns` is the fleet's start by the machine's monotonic clock, for processes beside the node;
-    `at_s` is the time of writing, in seconds since that start. `versions` are the node's, `crash` holds the details of
-    a
-    scripted crash. `open`: the fleet had no secret, so whoever reached its ports could take part.
+    `start_monotonic_ns` is the fleet's start by the machine's monotonic clock, for processes beside the node; `at_s` is
+    the time of writing, in seconds since that start. `versions` are the node's, `crash` holds the details of a scripted
+    crash. `open`: the fleet had no secret, so whoever reached its ports could take part.
     """
 
     node: NodeField

@@ -52,7 +52,7 @@ class RunIdentity(NamedTuple):
 
 
 class StartNegotiation:
-    """One node's negotiation of the start. Every wait ends at the start timeout."""
+    """One node's negotiation of the fleet's start with the other nodes. Every wait ends at the start timeout."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class StartNegotiation:
         return RunIdentity(run_id, Life(epoch, _afresh(before.round, replies, 0 if back is None else back.weight)))
 
     async def _return_empty(self, replies: Mapping[NodeId, Reply]) -> RunIdentity:
-        """Rejoin the run without a record, in a life that no other node knows."""
+        """Rejoin the run after this node's record was lost, in a life with a number that no other node knows."""
         known = [r.answer.known_epoch for r in replies.values() if r.answer.HasField("known_epoch")]
         run_id = next(reply.answer.run_id for reply in replies.values() if reply.start_ns is not None)
         return RunIdentity(run_id, Life(max(known, default=0) + 1, _afresh(0, replies)))

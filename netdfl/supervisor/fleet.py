@@ -27,8 +27,7 @@ class FleetState:
     """The state of one fleet. `note` receives messages for people; `changed` is set by events that may end a wait.
 
     `hellos` holds the last greeting of each process, `epochs` counts lives of nodes, `progress` holds the last report
-    of
-    each life of a node.
+    of each life of a node.
     """
 
     scenario: Scenario

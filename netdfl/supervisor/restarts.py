@@ -136,8 +136,8 @@ class Restarts:
         """Return the rounds of other nodes that began after `node` went down.
 
         A node that has only just joined is in a round that the fleet has yet to begin. Where waits end by deadlines,
-        several
-        returning nodes join the same round: a round after the last one's for each would soon exceed the run's rounds.
+        several returning nodes join the same round: a round after the last one's for each would soon exceed the run's
+        rounds.
         """
         nodes = self.fleet.status.nodes
         others = Counter(map(_round_of, nodes.values()))

@@ -322,7 +322,10 @@ class ExactWatch(StallWatch):
         ]
 
     def _snapshot(self, now_ns: int, *, idle: bool) -> Snapshot:
-        """Return a snapshot of the fleet now. If it is `idle`, a node that does not wait counts as standing still."""
+        """Return a snapshot of the fleet now.
+
+        If nothing can run (`idle`), a node that does not wait counts as standing still.
+        """
         accounts = self.world.accounts()
         down = {i: self._seen(account, now_ns, idle=idle) for i, account in accounts.items()}
         detector = "none" if idle else self.fleet.scenario.failure_detector.kind

@@ -57,9 +57,14 @@ class ProcessesWorld:
         gpus: bool = True,
         elsewhere: bool = False,
     ) -> None:
-        """Prepare without starting anything. Nodes connect to `listen`; with a `place`, each has a separate process.
+        """Prepare without starting anything.
 
-        With `gpus` they use this machine's GPUs. `elsewhere`: they run on versions installed elsewhere.
+        Args:
+            setting: the settings of the world.
+            listen: the address of the supervisor, to which nodes connect.
+            place: returns the placement of a node; with it, each node has a process of its own.
+            gpus: let nodes use this machine's GPUs.
+            elsewhere: whether nodes run on versions of packages that are installed elsewhere.
         """
         self.setting, self.scenario, self.directory = setting, setting.scenario, setting.directory
         self.clock = RealClock()

@@ -84,7 +84,7 @@ class CompiledEvent:
         return (by_round, moment, self.after_ns, not ends, self.source)
 
     def to_json(self) -> dict[str, object]:
-        """Return plain data for JSON, without empty fields; `where` and `change` are words."""
+        """Return plain data for JSON, without empty fields; `where` and `change` are texts for people."""
         change = name_change(self.parameters) if self.action == "set" else None
         data = {
             "action": self.action,

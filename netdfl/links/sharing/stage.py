@@ -249,7 +249,10 @@ class FairStage:
         return [*outcomes, *self.network.retimed(now_ns)]
 
     def reroute(self, old: Sequence[SharedLink], new: Sequence[SharedLink], now_ns: int) -> None:
-        """Cross `new` in place of `old`, links in a row, also with what goes now. The network then shares anew."""
+        """Replace the consecutive links `old` by `new`, also for messages under way.
+
+        All shares are then computed again.
+        """
         self.links = _instead(self.links, old, new)
         for flow in self.flows.values():
             units = [*flow.waiting] if flow.unit is None else [flow.unit, *flow.waiting]

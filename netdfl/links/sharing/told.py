@@ -1,9 +1,10 @@
-"""Downlinks at the other end, where each node emulates its own links: what their nodes tell about them.
+"""Downlinks as a sender sees them, in worlds where each node emulates its own links.
 
-A sender knows the shares of its uplink and of its links' own rates. For a downlink it tells the receiver when a message
-begins and ends to cross it, and how fast it could go otherwise: its offer. The receiver answers with the rate up to
-which each sender may go: equal parts of its rate, and what some can't use goes to the others. These rates converge to
-the max-min fair ones (A. Charny, D. Clark, R. Jain: Congestion control with explicit rate indication, 1995).
+A sender knows the shares of its uplink and of its links' own rates. About a downlink it sends notices to the receiver:
+when a message begins and ends to cross it, and how fast the message could go otherwise, its offer. The receiver answers
+with the largest rate that each sender may use: equal parts of the downlink's rate, and the rest that some senders can't
+use goes to the others. These rates converge to the max-min fair ones (A. Charny, D. Clark, R. Jain: Congestion control
+with explicit rate indication, 1995).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from netdfl.links.sharing.flow import Flow
 from netdfl.links.sharing.network import FairNetwork
 
 CLOSE = 1000
-"""A rate that moves by less than a thousandth is not told anew."""
+"""A change of a rate by less than one part in this number is not reported."""
 _MOST = 1 << 60
 """The offer in bit/s of a sender without a limit."""
 

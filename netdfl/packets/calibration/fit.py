@@ -125,10 +125,16 @@ class ComparedShare(NamedTuple):
 
 
 class FitRow(NamedTuple):
-    """The comparison for one cell: measured and predicted seconds, and shares of messages.
+    """The comparison for one cell: measured and predicted values.
 
-    `late` is the share of messages that met a time-out, `dead` of those that never arrived. Means are over the `came`
-    measured messages that arrived.
+    Attributes:
+        cell: the conditions of the messages.
+        messages: the number of measured messages.
+        came: the number of measured messages that arrived.
+        median_s: the median time in s.
+        mean_s: the mean time in s of messages that arrived.
+        late: the share of messages that met a time-out.
+        dead: the share of messages that never arrived.
     """
 
     cell: CalibrationCell

@@ -67,7 +67,8 @@ class Lease(Protocol):
     def reference(self, quiet: bool) -> bytes | None:
         """Return the reference to send in place of the body; None: send the body in the frame. Call this once.
 
-        With `quiet`, the reader answers in memory if its answer has a word. That wakes no process.
+        With `quiet`, the reader writes its answer to shared memory, which wakes no process, if the answer fits into a
+        word.
         """
 
     def poll(self) -> Answer | None:

@@ -57,8 +57,7 @@ class Containers:
     """The containers with `label` of the Compose project `project`, whose run directory is `home`.
 
     `exited` is called when a life of a node has ended, `started_again` when somebody else started the container of a
-    dead
-    node.
+    dead node.
     """
 
     docker: Docker
