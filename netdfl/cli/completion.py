@@ -29,7 +29,7 @@ def worlds(incomplete: str) -> list[str]:
 
 
 def lists(incomplete: str) -> list[str]:
-    """Return the lists of `netdfl list`."""
+    """Return the names of the lists that `netdfl list` can print."""
     from netdfl.scenario.explain.keys import lists as names
 
     return [name for name in names() if name.startswith(incomplete)]

@@ -113,7 +113,15 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """The need of a node in a circle of waits: `short` messages of `awaited` (empty: unknown), or `room` there."""
+    """A node in a circle of waits, and what it lacks.
+
+    Attributes:
+        node: the node that waits.
+        round: its round.
+        awaited: the nodes whose messages it lacks; empty: unknown.
+        short: how many of these messages it lacks.
+        room: whether it lacks room in the mailboxes of `awaited` instead.
+    """
 
     node: NodeId
     round: int

@@ -30,11 +30,16 @@ NARROW_NODES, NARROW_ROUNDS = 3, 3
 
 @dataclass(frozen=True)
 class Baseline:
-    """The basis for drawing faults: the messages of a run without faults, and the length of its rounds.
+    """The basis for drawing faults, taken from a run without faults.
 
-    Faults are drawn for the nodes `who`, in the rounds `when`, and for `messages`: at first all there are. They last
-    for
-    at most `longest` rounds.
+    Attributes:
+        nodes: the nodes of the fleet.
+        rounds: the number of rounds.
+        round_ns: the length of a round.
+        messages: the messages for which faults are drawn, at first all of the run.
+        who: the nodes for which faults are drawn, at first all.
+        when: the rounds in which faults begin, at first all.
+        longest: the largest number of rounds that a fault lasts.
     """
 
     nodes: int
@@ -47,7 +52,7 @@ class Baseline:
 
     @classmethod
     def of(cls, run: ExploredRun) -> Baseline:
-        """Return the basis for drawing faults from a run."""
+        """Return the basis for drawing faults from `run`, which had no faults."""
         scenario = run.scenario
         began = [0, *(each.at_ns for each in run.rows.measured if each.name == "round_s")]
         ended = 1 + max((each.round for each in run.rows.measured if each.name == "round_s"), default=0)

@@ -86,15 +86,24 @@ class HeldWeight(NamedTuple):
 class RunFigures:
     """The figures and counts of a run from which cautions are derived.
 
-    `accuracy` holds the test accuracies of the average model, `chance` is the accuracy of a guess. `grown` maps the
-    names
-    of figures that show divergence, in words, to their values. Deadlines ended `timed_out` of `waits` waits. `weight`
-    is
-    the last sum of w over n, `least` the smallest w above 0 of any node, `gave_up` the share of all weight that
-    deliveries and crashes are known to have lost, `made` the share that nodes brought when they rejoined. `outliers`
-    and `absurd` hold sentences about models out of proportion, `heavy` about weights, `equivocal` about members that
-    sent different models. `plain` is true where each message is sent once. `versions` holds sentences about versions
-    that differ between nodes.
+    Attributes:
+        accuracy: the test accuracies of the average model.
+        chance: the accuracy of a guess.
+        grown: the values of figures that show divergence, by the figure's name in words.
+        not_finite: sentences about values that are not finite.
+        timed_out: the number of waits that a deadline ended.
+        waits: the number of waits.
+        messages: the counts of messages.
+        weight: the last sum of w over n.
+        least: the smallest w above 0 of any node.
+        gave_up: the share of all weight that deliveries and crashes are known to have lost.
+        made: the share of all weight that nodes brought when they rejoined.
+        outliers: sentences about models that are far too large.
+        absurd: sentences about models that no training makes.
+        heavy: sentences about weights that are far too large.
+        equivocal: sentences about members that sent different models.
+        plain: whether each message is sent once.
+        versions: sentences about versions that differ between nodes.
     """
 
     accuracy: Sequence[float] = ()

@@ -22,7 +22,8 @@ CHECKPOINTS = "checkpoints"
 EVENTS = "events.jsonl"
 LOCK = ".lock"
 TIMES, MOMENT_S = 4, 0.05
-"""How often a lock is tried: who only looks whether it is held (`is_held`) has it for a moment."""
+"""TIMES: the number of tries to get a lock, as a process that calls `is_held` has it for a moment. MOMENT_S: seconds
+between two tries."""
 
 
 @dataclass(frozen=True, slots=True)

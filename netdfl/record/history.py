@@ -18,8 +18,7 @@ class LagReason(StrEnum):
     """The reason why other nodes waited for a node.
 
     A node whose process was stopped reports so once it runs again (`STOPPED`). Where the run ended before that, all
-    that
-    is known is that it did not answer (`SILENT`).
+    that is known is that it did not answer (`SILENT`).
     """
 
     ABSENT = "absent"

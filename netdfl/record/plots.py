@@ -134,8 +134,7 @@ class Plots:
         """Draw the wait-for graph at `at` seconds: an arrow from each waiting node to each awaited node.
 
         Of a wait that ended, only the last sender and the missing ones are recorded; a wait that never ended is drawn
-        from
-        the snapshot of its stall.
+        from the snapshot of its stall.
         """
         expect(is_number(at), "at", at, "seconds since the start")
         edges, waiting = self.waits_at(at)

@@ -43,12 +43,11 @@ class RunFacts:
     `stalls` and `deadlocks` are mappings with `text` and, once they ended, `over: true`. `targets` are the entries of
     `report.targets`: an accuracy, or a mapping with `metric` and `at_least` or `at_most`. `delivery` is the kind of the
     scenario's delivery. `broke` and `fidelity_missed` are sentences about failures outside the scenario. `links` names
-    the
-    layer on which links act and the device that applies them, `link_rules` the effect of each rule. `resumed` has an
-    entry for each resumption of real nodes. `unfinished` holds sentences about nodes that should have finished and did
-    not. `software` holds the versions of each node, where they may differ from this process's. `event_log_hash` and
-    `virtual_duration_s` exist in the simulated world alone. `shared_rates` returns the links of an underlay
-    that an edge crosses.
+    the layer on which links act and the device that applies them, `link_rules` the effect of each rule. `resumed` has
+    an entry for each resumption of real nodes. `unfinished` holds sentences about nodes that should have finished and
+    did not. `software` holds the versions of each node, where they may differ from this process's. `event_log_hash` and
+    `virtual_duration_s` exist in the simulated world alone. `shared_rates` returns the links of an underlay that an
+    edge crosses.
     """
 
     scenario: str
@@ -188,10 +187,8 @@ class Observations:
 
     `series` are the fleet's figures; `train_loss` is the mean over nodes of the last one, or None. Deadlines ended
     `timed_out` of `waits` waits with a message missing. `lost_weight` is the push-sum weight that deliveries gave up
-    and
-    restarts lost, `new_weight` what nodes brought that lost their state, `least` the smallest that a node held;
-    `outliers` are models out of proportion. `not_finite` pairs nodes with a loss that was not finite
-    (None:
+    and restarts lost, `new_weight` what nodes brought that lost their state, `least` the smallest that a node held;
+    `outliers` are models out of proportion. `not_finite` pairs nodes with a loss that was not finite (None:
     the average model) with the first such round, in order of rounds; `fell` are the nodes that reported such numbers of
     their own. `refused` and `mixed` are messages with odd contents that were refused or mixed. `chance` is the accuracy
     of a guess, 0 where there are no classes. `equivocal` are members that sent neighbors different models.

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 def way_of(flight: FabricFlight) -> tuple[int | None, str]:
     """Return the arrival time of a message (None: never, or unknown), and a description of its remaining path.
 
-    The remaining stages of its way are tried on copies. Their luck depends on the message's name, so the answer holds
-    unless another message enters a queue before it, or the scenario changes the link meanwhile.
+    The remaining stages of its path are tried on copies. Their random draws depend on the message's name, so the answer
+    holds unless another message enters a queue before it, or the scenario changes the link in the meantime.
     """
     if flight.at_ns is None:
         return None, _why_held(flight)

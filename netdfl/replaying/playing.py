@@ -79,7 +79,7 @@ class SteppedLoop(VirtualLoop):
 
 
 class _OneInstant:
-    """A source that offers a single instant of another source."""
+    """A source of events that offers only the events of one instant of another source."""
 
     def __init__(self, source: Source) -> None:
         self._source, self._over = source, False

@@ -82,7 +82,7 @@ class Prompt(cmd.Cmd):
         self._show(text.flying_text)
 
     def do_next(self, line: str) -> None:
-        """next: what is due."""
+        """next: the events that are due next."""
         self._show(text.coming_text)
 
     def do_waits(self, line: str) -> None:

@@ -30,8 +30,8 @@ class TrainedRun(Run):
         """Return the average of the last models, as the run evaluated it, or the model of `node`, as a module.
 
         A push-sum model is divided by its weight; with a server, the average is the server's model. The scenario's own
-        modules
-        are imported and its data are read, to build the model.
+        modules are imported and its data are read, to build the model.
+
         Raises:
             InputError: the run kept no models, `node` has none, or its scenario trains no model.
         """
@@ -40,7 +40,7 @@ class TrainedRun(Run):
         return problem.module(x, node, kept, alone=self._alone)
 
     def _vector(self, node: int | None) -> tuple[Tensor, Mapping[str, Tensor]]:
-        """Return the parameters of the average model or of a node's, and the buffers that stay at the node."""
+        """Return the parameters of the average model or of a node's model, and the buffers that only the node has."""
         if node is None:
             return self._average()
         last = self._last(node)

@@ -77,7 +77,7 @@ def kill_process(path: Path, node: NodeId) -> None:
 
 
 def nothing_more() -> Found:
-    """Return no findings, for a world without leftovers of its own."""
+    """Return no findings, for a world whose runs can leave behind nothing of its own kind."""
     return {}
 
 

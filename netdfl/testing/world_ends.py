@@ -159,7 +159,7 @@ def replay_of_a_killed_run(bench: Bench) -> None:
 
 
 def refuses_to_resume(bench: Bench) -> None:
-    """Check the refusal of a world whose runs can't be resumed."""
+    """Check that a world whose runs can't be resumed refuses to resume one."""
     assert "can be resumed" in _refusal(_killed(bench))
 
 

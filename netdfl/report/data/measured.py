@@ -65,7 +65,7 @@ def gap(run: Run) -> Section | None:
 
 
 def _number(name: str, value: float) -> str:
-    """Return a figure as text for people: an accuracy as a percentage, a gap between two in points."""
+    """Return a figure as text: an accuracy as a percentage, a difference of two accuracies in percentage points."""
     if not name.endswith("accuracy"):
         return figure(value)
     return f"{100 * value:+.1f} points" if name.startswith("gap_") else f"{100 * value:.1f}%"

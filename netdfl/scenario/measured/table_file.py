@@ -75,8 +75,8 @@ class _TableReader:
     def pairs(self, rows: Rows, ends: Ends) -> MeasuredNetwork:
         """Read a table with one pair of nodes per line below a header; use the median of several lines of a pair.
 
-        A round trip holds both ways where only one way is measured. Where neither column is named as the source, all
-        quantities do.
+        A round trip holds for both directions if only one is measured. If neither column is named as the source, all
+        quantities hold for both directions.
         """
         source, target = ends.source, ends.target
         columns = {i: what for i, head in enumerate(rows[0]) if (what := named(head)) and i not in (source, target)}

@@ -68,8 +68,7 @@ class Choices:
     `table` returns the parts: functions, catalog entries with a `build`, or ready models. `default` is the kind of a
     mapping that names none. `short` is the (kind, parameter) of a bare value, such as `loss: 5%`. An `optional` choice
     accepts `none`. Text that matches the pattern `also` is kept unchanged. `own` is the base of a user's part that
-    takes
-    no context.
+    takes no context.
     """
 
     what: str
@@ -83,7 +82,7 @@ class Choices:
     own: type[Part] | None = None
 
     def passes(self, value: object) -> bool:
-        """Return whether `value` names no part: `none` for an optional choice, or text that matches `also`."""
+        """Return whether `value` needs no part: it is `none` for an optional choice, or a text that `also` matches."""
         if self.optional and (value is None or value == "none"):
             return True
         return self.also is not None and isinstance(value, str) and re.fullmatch(self.also, value) is not None

@@ -31,7 +31,8 @@ from netdfl.core.units import (
 )
 
 Function: TypeAlias = Callable[..., Any]
-"""A maker of parts, of a table or a user's own; its keyword parameters are the scenario's."""
+"""A function that makes a part, from a table of netdfl's or a user's own; its keyword parameters are keys of the
+scenario."""
 Mark: TypeAlias = BeforeValidator | PlainValidator | PlainSerializer | WithJsonSchema
 Definition: TypeAlias = tuple[object, object]
 """A field of a model that is made at run time: its type, and pydantic's `Field`."""
