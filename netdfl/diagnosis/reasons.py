@@ -159,7 +159,7 @@ def _reason(snapshot: Snapshot, pair: Edge) -> Reason:
         edge=path_of(snapshot, pair),
         loss=awaited.reason if why in NOT_COME else "",
         notice=awaited.notice,
-        resent=awaited.resent,
+        resent=awaited.may_come_again,
         event=event,
         core="" if event is None else snapshot.core_links.get(event, ""),
         until_ns=giver.back_ns if why in IS_DOWN else edge.heals_ns if why is ReasonKind.CUT else None,

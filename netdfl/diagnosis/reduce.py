@@ -42,7 +42,7 @@ def supply(snapshot: Snapshot, waiter: NodeId, wait: WaitNow, source: NodeId) ->
         return Supply.SURE
     if awaited.fate is AwaitedFate.HELD:
         return Supply.NEVER if cut_for_good else Supply.SURE
-    lost = awaited.fate is AwaitedFate.LOST and not (awaited.resent or awaited.replaced)
+    lost = awaited.fate is AwaitedFate.LOST and not (awaited.may_come_again or awaited.replaced)
     if awaited.fate in (AwaitedFate.NEVER, AwaitedFate.MISSED) or lost or cut_for_good:
         return Supply.NEVER
     return _from_state(giver, awaited)

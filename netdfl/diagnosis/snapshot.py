@@ -116,6 +116,11 @@ class AwaitedMessage:
     event: int | None = None
     since_ns: int = 0
 
+    @property
+    def may_come_again(self) -> bool:
+        """Whether its sender sends it again by itself, and some copy may arrive."""
+        return self.resent and not (self.in_vain and self.passes_ns is None)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitNow:

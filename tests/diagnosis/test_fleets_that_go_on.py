@@ -54,6 +54,17 @@ def crash(node: int, at: str, after: str, **more: str) -> dict[str, Any]:
     return {"at": at, "crash": node, "restart_after": after} | more
 
 
+@pytest.mark.parametrize(
+    ("lasting", "ends"), [({"at_round": 2, "for_rounds": 1}, False), ({"at": "24ms", "for": "300ms"}, True)]
+)
+def test_a_stall_ends_by_itself_only_if_some_copy_can_pass(lasting: dict[str, Any], ends: bool) -> None:
+    ended = run(delivery="acknowledged", events=[{**lasting, "link": "1->2", "loss": 1}])
+    assert bool(left(ended)) is not ends
+    told = [stall.text for stall in ended.stalls]
+    assert all("ends by itself" in text for text in told) if ends else not any("by itself" in text for text in told)
+    assert ends or all("sent again" not in text for text in told)
+
+
 # who returns
 
 

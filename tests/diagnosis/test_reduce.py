@@ -149,6 +149,13 @@ def test_a_lost_message_is_for_good_unless_it_is_sent_again() -> None:
     assert reduce(fleet(waits(0, {1: again}), is_(1, State.RUNNING))) == frozenset()
 
 
+def test_copies_that_will_all_be_lost_release_nobody_unless_a_later_one_passes() -> None:
+    in_vain = AwaitedMessage(AwaitedFate.LOST, "loss", (1, 0), resent=True, in_vain=True)
+    assert reduce(fleet(waits(0, {1: in_vain}), is_(1, State.RUNNING))) == {0}
+    later = replace(in_vain, passes_ns=9)
+    assert reduce(fleet(waits(0, {1: later}), is_(1, State.RUNNING))) == frozenset()
+
+
 def test_a_crash_is_for_good_unless_the_scenario_restarts_the_node_or_a_detector_names_it() -> None:
     assert reduce(fleet(waits(0, [1]), is_(1, State.CRASHED))) == {0}
     assert reduce(fleet(waits(0, [1]), is_(1, State.CRASHED, back_ns=5))) == frozenset()
