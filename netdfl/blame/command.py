@@ -13,7 +13,7 @@ from netdfl.blame.blaming import Blame, Show
 from netdfl.blame.keeping import keep_blame, page_runs
 from netdfl.blame.run import RunBlame
 from netdfl.blame.told import aligned, sentences_of, table_of
-from netdfl.core.errors import RunError
+from netdfl.core.errors import NetdflError
 from netdfl.core.files import write_whole, writing
 from netdfl.explore.shrink import short_plain
 from netdfl.scenario.loading.resolved import plain_to_yaml
@@ -78,7 +78,7 @@ def _kept(asked: RunBlame, show: Show) -> str:
     """Keep the blame for the run's page; return what to say about it."""
     try:
         keep_blame(asked, show)
-    except RunError as error:
+    except NetdflError as error:  # the table is worth more than its page
         return f"the page of the run has no table: {error}"
     return f"the page of the run has this table: netdfl report {asked.path}"
 

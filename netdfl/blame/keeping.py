@@ -51,7 +51,8 @@ def keep_blame(asked: RunBlame, show: Show = lambda what, done, of: None) -> Pat
     """Play the first rows of the table again, and write `blame.json` into the run's directory; return its path.
 
     Raises:
-        RunError: the file can't be written.
+        InputError: a play took too long this time, or its record could not be read again.
+        RunError: a file can't be written.
     """
     found, lines = asked.blame, table_of(asked.blame)
     rows = [

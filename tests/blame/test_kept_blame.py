@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import netdfl
 from netdfl.blame.keeping import keep_blame, page_runs
 from netdfl.blame.lanes import lanes_of
+from netdfl.blame.player import CounterfactualPlayer
 from netdfl.blame.run import BlameLimits
 from netdfl.blame.told import sentences_of, table_of
 from netdfl.cli.commands import make_app
@@ -32,7 +33,7 @@ from netdfl.record.plain_json import dump_json
 from netdfl.record.run import open_run
 from netdfl.record.store import StoreWriter
 from netdfl.running.run import run
-from netdfl.scenario.load import load
+from netdfl.scenario.load import load, loads
 from netdfl.scenario.model.schema import Scenario
 from tests.blame.fleets import RING, listed, opened
 from tests.blame.test_closed_forms import SLOW
@@ -172,5 +173,9 @@ def test_the_command_says_where_the_table_is_and_goes_on_where_it_cannot_be_kept
     (tmp_path / "run" / FILE / "in the way").mkdir(parents=True)
     printed = CliRunner().invoke(make_app(), ["blame", "run", "--out", "blamed"])
     assert printed.exit_code == 0
+    assert "the page of the run has no table: " in printed.output
+    with monkeypatch.context() as patched:
+        patched.setattr(CounterfactualPlayer, "record", lambda player, candidates: loads("no scenario"))
+        printed = CliRunner().invoke(make_app(), ["blame", "run", "--out", "blamed"])
     assert "the page of the run has no table: " in printed.output
     assert printed.output.splitlines()[-1] == "netdfl run blamed/without.yaml"
