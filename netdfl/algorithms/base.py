@@ -186,7 +186,14 @@ def _checked(solver: LocalSolver, found: Any, y: Tensor) -> tuple[Any, Update]:
 
 @dataclass(eq=False, slots=True)
 class LocalRound:
-    """A local round to be computed: by a plain call, or through requests for its steps."""
+    """A local round to be computed: by a plain call, or through requests for its steps.
+
+    Attributes:
+        state: the node's state before the round.
+        alg: the algorithm.
+        data: the node's data in this round.
+        view: the node's view of the network in this round.
+    """
 
     state: NodeState
     alg: Algorithm

@@ -42,7 +42,14 @@ def connections_for(processes: int) -> int:
 class MemoryBounds:
     """The memory limits of a fleet's nodes for data that others send.
 
-    `frame_bytes` is the length of a message with one vector of this model.
+    Attributes:
+        window: the most early messages of one peer that a node keeps.
+        frame_bytes: the bytes of a message with one vector of this model.
+        peers: the most peers that a node receives from.
+        together: the number of nodes in a process.
+        streams: the most calls at a time on a connection.
+        calls: the most calls of a process that it has not looked at yet.
+        connections: the most connections to a port.
     """
 
     window: int

@@ -87,7 +87,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """One message that a node should repeat."""
+    """One message that a node should repeat: its receiver, and its round, step and kind."""
 
     dst: NodeId
     round: int
@@ -189,8 +189,15 @@ Order: TypeAlias = Peers | Start | Gone | Returned | Evaluate | Stop | Probe | R
 class Hello:
     """The introduction of a node or of the evaluator, which is always its first report.
 
-    `role` is `client`, `server` or `evaluator`. `versions` are the versions of its software where they may differ from
-    the supervisor's.
+    Attributes:
+        node: the node's number; -1 is the evaluator.
+        role: `client`, `server` or `evaluator`.
+        pid: the id of its process.
+        address: the address at which it listens, `host:port`.
+        scenario_hash: the hash of its scenario.
+        protocol_version: the version of the protocol that it speaks.
+        epoch: the number of the node's life; 0 is the first.
+        versions: the versions of its software where they may differ from the supervisor's.
     """
 
     node: NodeId

@@ -163,9 +163,19 @@ Fate.ARRIVED = frozenset({Fate.DELIVERED, Fate.LATE, Fate.DUPLICATE})
 
 @dataclass(slots=True)
 class MessageCounts:
-    """The number of messages in each class; `sent` is the sum of all classes.
+    """The number of messages in each class of fate.
 
     Not frozen: a frozen one takes seven times as long to make.
+
+    Attributes:
+        sent: the sum of all classes.
+        delivered: messages that their receiver took.
+        lost: messages that a rule of their link dropped: by loss, a full queue, or a link that is down.
+        undeliverable: messages whose receiver was down or gone, or whose connection broke.
+        late: messages for which their receiver waited no more.
+        duplicate: copies of messages that had come before.
+        refused: messages that were turned away: malformed, foreign, or after the receiver's last round.
+        unfinished: messages under way at the end.
     """
 
     sent: int = 0

@@ -120,6 +120,7 @@ def check_plain(folder: Path) -> None:
     """Check that nothing in `folder`, at any depth, is a link, a pipe or a device.
 
     Access through such a file would read, write or wait elsewhere. A socket is permitted, because no code opens it.
+
     Raises:
         InputError: A file is of another kind; the text names it.
     """

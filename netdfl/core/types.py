@@ -146,10 +146,17 @@ PeerMessage: TypeAlias = tuple[NodeId, LogicalId]
 
 
 class Message(NamedTuple):
-    """One message of one directed edge.
+    """One message of one directed edge. It is a tuple, because a fleet makes very many.
 
-    `round` and `step` are its place in the algorithm, `attempt` counts resends, `epoch` counts the restarts of the
-    sender. A tuple, because a fleet makes very many.
+    Attributes:
+        src: the sender.
+        dst: the receiver.
+        kind: the purpose of the message.
+        epoch: the number of the sender's restarts.
+        round: the round of the algorithm.
+        step: the number of the exchange within the round.
+        attempt: the number of times that the message was sent before.
+        payload: the contents.
     """
 
     src: NodeId

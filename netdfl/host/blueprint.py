@@ -100,7 +100,15 @@ def resending(scenario: Scenario) -> ResendPolicy | None:
 
 @dataclass(frozen=True)
 class Blueprint:
-    """The parts that all nodes of a fleet share, made once, before any node exists."""
+    """The parts that all nodes of a fleet share, made once, before any node exists.
+
+    Attributes:
+        scenario: the scenario.
+        streams: the random streams, by its seed.
+        network: the graph, its mixing matrix and every node's view of them.
+        algorithm: the algorithm.
+        problem: the task, from which each node's own task is made.
+    """
 
     scenario: Scenario
     streams: Streams

@@ -51,7 +51,8 @@ class FaultInjection:
     def begin(self, after_round: int | None = None) -> None:
         """Set the timers. In a later life, skip events of rounds up to `after_round`, and events in the past.
 
-        Only changes of pace among them are applied again, without those that last for a time: their begin is unknown.
+        Of the skipped events only lasting changes of the node's pace are carried out again. One that ends by itself is
+        not, because it is unknown when it began.
         """
         now = self._clock.now_ns()
         if after_round is not None:

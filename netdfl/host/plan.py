@@ -108,7 +108,10 @@ def spread(device: str, num_gpus: int, num_nodes: int) -> list[str]:
 
 
 def pack(scenario: Scenario) -> dict[str, bytes]:
-    """Return the files that another machine needs, by their names there, to which the scenario is adapted."""
+    """Return the contents of the files that another machine needs, by file name.
+
+    They are the scenario, the files that it names and its modules. The scenario has the new names of the files.
+    """
     files: dict[str, bytes] = {}
     text = to_yaml(scenario)
     for number, path in enumerate(named_files(scenario)):

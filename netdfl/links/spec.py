@@ -67,7 +67,11 @@ class Buildable(Protocol):
 class LinkPart:
     """A part of a link (such as its loss or its latency) with its checked parameters.
 
-    A loss model has a state, so `build` makes one for each link; all links share the other parts.
+    Attributes:
+        slot: the rule that the part is for, such as `loss`.
+        means: the part's name and parameters, or a user's object. Parts with equal ones are equal.
+        make: builds the part. A loss model has a state of its own for each link, so it is built from the link's seed.
+        shared: the built part, which all links share unless it is a loss model.
     """
 
     slot: str

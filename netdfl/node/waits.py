@@ -267,7 +267,10 @@ class Waits:
             self._done.set_result(None)
 
     def _hurry(self, wait: OpenWait) -> bool:
-        """Shorten the deadline of the first wait once half of the messages have come; return whether it changed."""
+        """Shorten the deadline of a wait once half of its messages have come; return whether the deadline changed.
+
+        A deadline stays as it is if missing senders are sent status queries.
+        """
         if wait.asks or wait.last_ns is None or wait.deadline_ns is None:
             return False
         known = wait.since_ns + self.policy.patience * self.auto.after(wait.last_ns - wait.since_ns)

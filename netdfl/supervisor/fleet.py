@@ -24,10 +24,22 @@ from netdfl.worlds.base import VirtualWorld, World
 
 @dataclass(kw_only=True)
 class FleetState:
-    """The state of one fleet. `note` receives messages for people; `changed` is set by events that may end a wait.
+    """The state of one fleet.
 
-    `hellos` holds the last greeting of each process, `epochs` counts lives of nodes, `progress` holds the last report
-    of each life of a node.
+    Attributes:
+        scenario: the scenario.
+        directory: the run directory.
+        world: the world in which the fleet runs.
+        status: the status that displays show.
+        store: the store of the record.
+        note: receives messages for people.
+        start_ns: when the fleet started, in its own time; None: it has not.
+        error: the error that ends the run.
+        changed: set by events that may end a wait.
+        hellos: the last greeting of each process, by its node.
+        epochs: the number of the current life of each node.
+        progress: the last report of each life of a node.
+        begun_s: when the run began, by the monotonic clock.
     """
 
     scenario: Scenario

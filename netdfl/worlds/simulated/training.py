@@ -27,7 +27,17 @@ T = TypeVar("T")
 
 @dataclass(eq=False)
 class Job:
-    """One local round under way. `work` computes its `outcome`: a result, or the error that ended it."""
+    """One local round under way.
+
+    Attributes:
+        node: the node.
+        work: computes the round.
+        due_ns: the virtual time in ns at which the round ends.
+        done: the future that the node awaits.
+        timer: the timer for `due_ns`.
+        outcome: the result of `work`, or the error that ended it; None before it has run.
+        paused_ns: since when the node is paused; None: it is not.
+    """
 
     node: NodeId
     work: Callable[[], Any]
