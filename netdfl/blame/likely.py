@@ -25,7 +25,11 @@ def by_likelihood(candidates: Sequence[Candidate], rows: MemoryStore) -> list[Ca
 
 
 def _times(rows: MemoryStore) -> dict[tuple[NodeId, ...], float]:
-    """Return the ns on the critical path of each link, by waits for its messages, and of each node, by computing."""
+    """Return the time in ns that each link and each node takes of the critical path.
+
+    A link, with the key (sender, receiver), takes the waits for its messages; a node, with the key (node,), takes its
+    computing.
+    """
     found: dict[tuple[NodeId, ...], float] = defaultdict(float)
     for node, busy_ns, wait, came in _path(rows):
         found[node,] += busy_ns

@@ -36,7 +36,10 @@ def lists(incomplete: str) -> list[str]:
 
 
 def parts(ctx: Context, incomplete: str) -> list[str]:
-    """Return the names in the list that the previous argument names."""
+    """Return the names that begin with `incomplete` in a list of `netdfl list`.
+
+    The previous argument names the list.
+    """
     from netdfl.scenario.explain.keys import lists, rows
 
     what = ctx.params.get("what") or ""

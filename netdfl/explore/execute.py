@@ -38,10 +38,21 @@ class RunTimeout(SystemExit):
 
 @dataclass(frozen=True)
 class ExploredRun:
-    """One run in the form that predicates receive: its record, its stalls, and the verdict with its reasons.
+    """One run in the form that predicates receive.
 
-    `unmet` holds the entry of `expect` behind each reason.
-    `broke` is a traceback where netdfl itself broke; then the verdict is `unknown`.
+    Attributes:
+        scenario: the scenario.
+        rows: the run's record, in memory.
+        stalls: the diagnoses of its stalls.
+        unfinished: sentences about what it left unfinished.
+        verdict: the verdict; `unknown` if netdfl itself broke.
+        reasons: the reasons of the verdict.
+        unmet: the entry of `expect` behind each reason.
+        figures: the figures of its result, by name.
+        length_ns: its length in virtual time.
+        event_log_hash: the hash of its event log.
+        broke: a traceback if netdfl itself broke.
+        error: the error that ended the run, if any.
     """
 
     scenario: Scenario

@@ -43,6 +43,7 @@ def export(run: Run, what: str, format: str | None = None, out: str | None = Non
 
     A trace is `pftrace` (for Perfetto) or `json` (for chrome://tracing as well), a graph `graphml`. For `tensorboard`,
     `out` is a folder, for `mlflow` a tracking URI or a folder.
+
     Raises:
         InputError: there is nothing of that name or format, or `out` can't be written.
     """

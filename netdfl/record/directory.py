@@ -44,6 +44,7 @@ class RunDirectory:
         """Create `root/<scenario>/<UTC time>-<seed>/` and point the link `latest` at it; or create `out`.
 
         With `overwrite`, an ended run in `out` is removed first; any other content is kept, and refused.
+
         Raises:
             InputError: `out` exists and is not an empty directory, or nothing can be written there.
         """

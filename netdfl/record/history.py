@@ -38,7 +38,20 @@ STANDS = frozenset({LagReason.STOPPED, LagReason.SILENT})
 
 
 class TimedWait(NamedTuple):
-    """A recorded wait, with the times in seconds at which its last message was first sent, last sent, and received."""
+    """A recorded wait, with times in seconds.
+
+    Attributes:
+        missing: the nodes whose messages had not come when the wait ended.
+        since: when the wait began.
+        until: when it ended.
+        round: the waiting node's round.
+        kind: the kind of the awaited messages.
+        ended: how the wait ended.
+        last_src: the sender of the last message; None: no message came.
+        first_sent: when the last message was first sent; None: unknown.
+        last_sent: when it was last sent.
+        arrived: when it was received.
+    """
 
     missing: tuple[NodeId, ...]
     since: float

@@ -126,6 +126,7 @@ def judge(findings: Evidence, expect: Mapping[str, object]) -> Judgement:
     may die of its own numbers that are not finite. A message that was refused as not finite counts against an explicit
     `none`; against the default only if most messages were refused. The names of `CAUTIONS` are `any` by default: they
     are reported, and judged where the scenario asks. A name of `FIGURES` is bounded by `{at_least: x, at_most: y}`.
+
     Raises:
         InputError: an entry of `expect` means nothing.
     """

@@ -25,7 +25,18 @@ _EVENT: TypeAdapter[LinkEventForm] = TypeAdapter(LinkEventForm)
 
 
 class ScheduledChange(NamedTuple):
-    """A compiled event about links, as a row of the temporary table `script`."""
+    """A compiled event about links, as a row of the temporary table `script`.
+
+    Attributes:
+        at_ns: the time of the event in ns; None for an event by rounds.
+        at_round: the round in which it begins; None for an event by time.
+        until_round: the round before which it ends, if any.
+        ends: whether it ends an earlier change.
+        kind: the kind of event.
+        entry: its index in the scenario's `events`.
+        where: the links that it changes, as text.
+        change: the new rules, as text.
+    """
 
     at_ns: int | None
     at_round: int | None

@@ -60,6 +60,7 @@ def roll_up(
     """Convert tables in `store` with at least `least_bytes` of lines to segments. No process may write there any more.
 
     `database`, opened by `connect`, is used if given.
+
     Raises:
         OSError: the disk refuses; every row is still there.
         duckdb.Error: the same.

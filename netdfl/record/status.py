@@ -55,7 +55,15 @@ class NodeStatus:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationStatus:
-    """The most recent evaluation of the average model."""
+    """The most recent evaluation of the average model.
+
+    Attributes:
+        round: the evaluated round.
+        test_accuracy: the average model's share of correct answers on the test set; None: not measured.
+        test_loss: the average model's loss on the test set.
+        mean_local_accuracy: the mean of the test accuracies of the nodes' own models.
+        consensus_distance: the distance of the nodes' models from their average.
+    """
 
     round: int
     test_accuracy: float | None = None
@@ -78,8 +86,18 @@ class WaitingStatus:
 class FleetStatus:
     """The status of the whole fleet. The supervisor updates it; displays and `fleet.json` read it.
 
-    `waiting` holds the few nodes known to have waited longest. `elapsed_s` is the fleet's time, `wall_s` the seconds of
-    the wall clock: they differ where time is virtual.
+    Attributes:
+        scenario: the scenario's name.
+        world: the kind of world in which the fleet runs.
+        algorithm: the algorithm's name.
+        rounds: the number of rounds of the run.
+        nodes: the status of each node.
+        elapsed_s: the seconds of the fleet's time.
+        evaluation: the last evaluation of the average model; None: there was none yet.
+        bytes_sent: the bytes that all nodes have sent.
+        messages: the messages by class of fate.
+        waiting: the few nodes known to have waited longest.
+        wall_s: the seconds of the wall clock, which differ from `elapsed_s` where time is virtual.
     """
 
     scenario: str

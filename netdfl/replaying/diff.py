@@ -68,9 +68,15 @@ class Consequence:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The differences between two runs. `scenario` has the lines that only one scenario has.
+    """The differences between two runs.
 
-    `compared` says which messages were compared, if not all were.
+    Attributes:
+        runs: the names of the two runs.
+        scenario: the lines that only one scenario has.
+        parting: the first difference of the records; None: they are equal.
+        follow: what follows from the first difference.
+        ends: the entries of the results that differ, each with both values.
+        compared: a sentence on which messages were compared; empty: all were.
     """
 
     runs: tuple[str, str]

@@ -85,7 +85,20 @@ class NodeMoment:
 
 @dataclass(frozen=True, slots=True)
 class MessageMoment:
-    """A message under way: its number on its edge (None: not numbered), and a description of its path."""
+    """A message under way.
+
+    Attributes:
+        src: the sender.
+        dst: the receiver.
+        number: the message's number on its edge; None: messages there are not numbered.
+        kind: the purpose of the message.
+        round: the round of the message.
+        step: the number of the exchange within the round.
+        attempt: the number of times that it was sent before.
+        sent_ns: when it was sent.
+        at_ns: when it arrives; None: unknown, because it is held, shares a link or will be lost.
+        way: a description of its path.
+    """
 
     src: NodeId
     dst: NodeId

@@ -38,10 +38,11 @@ class DueTimer(NamedTuple):
 
 
 class SteppedLoop(VirtualLoop):
-    """A loop that calls `halts` between events, when no task can run, to decide whether to stop; `steps` counts.
+    """A loop of virtual time that can be stopped between steps.
 
-    One step is everything that the network has due at the next instant, or all timers of one kind there, with all tasks
-    that they wake.
+    A step is everything that the network does at the time of the next event, or all timers of one kind at that time,
+    and all tasks that they wake. Before each step, when no task can run, the loop calls `halts`; it stops if the answer
+    is true. `steps` counts the steps.
     """
 
     def __init__(self, seed: int = 0) -> None:

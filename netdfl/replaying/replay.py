@@ -142,6 +142,7 @@ class Replay:
 
         Args:
             what: Seconds, or words: `12.3s`, `round 7`, `lost 2->3 #5`, `sent 2->3`, `crash 4`, `stall`, `end`.
+
         Raises:
             InputError: `what` names no moment, or the run ends before it.
         """
@@ -260,6 +261,7 @@ class Replay:
         """Continue to the end, close the fleet, and judge the replayed run.
 
         Its record exists as long as the returned run, or stays in `out`.
+
         Raises:
             RunError: nothing was changed, and the replay differs from the run.
         """
@@ -315,6 +317,7 @@ def replay(run: Any, *, out: Path | str | None = None) -> Replay:
     Args:
         run: A run directory, or the result of `netdfl.run` or `netdfl.open_run`.
         out: The directory that keeps the replay as a run of its own; by default it is removed.
+
     Raises:
         InputError: the run can't be replayed, with the reason.
     """

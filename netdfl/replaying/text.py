@@ -62,7 +62,7 @@ def waits_text(moment: Moment) -> str:
 
 
 def news_text(moment: Moment, most: int = 10) -> str:
-    """Return the latest events as lines."""
+    """Return the latest events as lines, at most `most` of them."""
     return "\n".join(f"  {seconds(news.at_ns):>14}  {news.text}" for news in list(moment.news)[-most:])
 
 

@@ -31,6 +31,7 @@ def load(
     """Read, check and complete a scenario, optionally with a model and data of the program.
 
     The scenario's own parts are imported and tried: loading runs the modules beside the scenario that it names.
+
     Args:
         scenario: A YAML file, the name of one that comes with netdfl (`quickstart`), or the mapping that such a file
             holds; a loaded scenario is returned as it is.
@@ -41,6 +42,7 @@ def load(
             function of a module beside the scenario or in the working directory, which all nodes can import by name.
         data: In place of `task.dataset`: a torch Dataset, arrays `(inputs, targets)`, a data frame, `(train, test)` of
             these, a list with one for each client, or `netdfl.Datasets`. It lives in this process, too.
+
     Raises:
         ScenarioError: With every mistake that was found.
         InputError: `sets`, `model` or `data` have the wrong type, or the world is another.

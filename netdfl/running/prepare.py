@@ -147,6 +147,7 @@ def check_ready(scenario: Scenario) -> Sequence[str]:
     """Build everything that a node of the run would build; return remarks on the data.
 
     Ports, privileges and Docker are not tried: they may differ when it runs.
+
     Raises:
         ScenarioError: with the sentences by which the run would be refused, and the place of each mistake.
     """

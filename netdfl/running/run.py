@@ -69,6 +69,7 @@ def run(
         view: A view of the fleet while it runs; by default the cell's output in a notebook, and nothing elsewhere.
         forkserver: A fork server opened earlier, so that torch is already imported; it is closed here.
         made: Called with the run directory as soon as it exists.
+
     Raises:
         InputError: nothing could be run, for a reason in the scenario, the data or the machine.
     """
@@ -156,6 +157,7 @@ def resume(path: str | Path, *, page: bool = True, view: AbstractContextManager[
 
     A simulated run is played again from its start, with the local rounds from its checkpoints
     (`netdfl.worlds.simulated.replay`). Real nodes continue from their checkpoints (`netdfl.supervisor.resumption`).
+
     Raises:
         InputError: there is no such run, it goes on or has ended, or it can't be resumed.
     """

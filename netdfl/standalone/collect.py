@@ -82,6 +82,7 @@ def collect(
         links: The layer and the device of links; by default the scenario's layer, with the counts of packets in
             `packets.json`, if that lies in `folder`.
         deaths: Further knowledge of how nodes ended, by node.
+
     Raises:
         InputError: there are no nodes, they are not of one run, or their files are damaged.
     """

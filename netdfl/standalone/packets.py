@@ -80,7 +80,7 @@ class ForwarderMonitor:
         self.forwarder.serve(self.start_ns or time.monotonic_ns(), self.timer.fd, lambda: self.look(over))
 
     def look(self, over: Callable[[], bool]) -> None:
-        """End the forwarder if `over` returns true or all have left; else schedule the next check."""
+        """End the forwarder if `over` returns true or all nodes have left; else schedule the next check."""
         self.timer.clear()
         now_ns = time.monotonic_ns()
         if self.forwarder.lines:

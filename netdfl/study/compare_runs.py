@@ -26,6 +26,7 @@ def compare(runs: Sequence[Given] | Mapping[str, Given]) -> DataFrame:
 
     Args:
         runs: Finished runs, opened ones, or paths of run directories; a mapping gives them names.
+
     Raises:
         InputError: Nothing to compare, an argument that is no run, a run without a result, or pandas is not installed.
     """

@@ -31,7 +31,14 @@ LEAST = 2.0**-52
 
 
 class Estimate(NamedTuple):
-    """A mean over some cells and its confidence interval, of 95 % unless another confidence was asked for."""
+    """A mean over some cells and its confidence interval, of 95 % unless another confidence was asked for.
+
+    Attributes:
+        cells: the number of cells.
+        mean: the mean.
+        low: the lower end of the interval.
+        high: the upper end of the interval.
+    """
 
     cells: int
     mean: float

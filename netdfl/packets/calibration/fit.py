@@ -157,7 +157,11 @@ class FitRow(NamedTuple):
 
     @property
     def kept(self) -> bool:
-        """Whether the median is within 15 %, the mean within 20 %, and both shares within three standard errors."""
+        """Whether measurement and prediction agree.
+
+        The median delay may differ by 15 % and the mean delay by 20 %. The share of messages with a time-out and the
+        share that never arrived may each differ by three standard errors.
+        """
         return (
             (self.jump or _off(*self.median_s) <= 0.15)
             and (self.few or _off(*self.mean_s) <= 0.2)

@@ -53,7 +53,7 @@ def _short(value: float, digits: int) -> float | int | None:
 
 
 def whole(values: Floats | Sequence[float]) -> Plain:
-    """Return integers exactly."""
+    """Return values as integers, without the rounding of other columns; None for NaN and infinity."""
     return [int(value) if math.isfinite(value) else None for value in np.asarray(values, dtype=float).tolist()]
 
 

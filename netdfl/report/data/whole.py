@@ -29,6 +29,7 @@ def page_data(run: Run, *, tolerant: bool = False) -> Made:
     """Return the page's data of `run`, in plain JSON; missing parts are empty or None.
 
     If `tolerant`, a part whose files are damaged counts as missing, and `troubles` says why.
+
     Raises:
         InputError: the run's files are damaged; if `tolerant`, only files that all parts need.
     """

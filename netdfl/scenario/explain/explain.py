@@ -49,7 +49,21 @@ class NumberRange:
 
 @dataclass(frozen=True)
 class GraphFacts:
-    """The graph of round 0, and whether and how often it changes."""
+    """The graph of round 0, and whether and how often it changes.
+
+    Attributes:
+        kind: the name of the topology.
+        directed: whether links work in one direction.
+        redraw_every: the number of rounds after which the graph is drawn anew; 0: never.
+        chosen_anew: whether nodes select their neighbors anew in every round of a fixed graph.
+        receivers_know: whether a node knows in advance which nodes will send to it.
+        nodes: the number of nodes.
+        edges: the number of edges; in a symmetric graph both directions count once.
+        links: the number of one-way links.
+        out_degree: the number of receivers of a node.
+        in_degree: the number of senders to a node.
+        out_neighbors: the receivers of each node.
+    """
 
     kind: str
     directed: bool
@@ -68,7 +82,13 @@ class GraphFacts:
 class WeightFacts:
     """Properties of the mixing matrix of round 0.
 
-    For graphs that change, `psi_per_round` is the contraction per round over the product of a few rounds.
+    Attributes:
+        kind: the name of the rule for weights.
+        stochastic: whether rows, columns or both sum to 1.
+        symmetric: whether the matrix is symmetric.
+        spectral_gap: 1 less the second largest absolute value of an eigenvalue.
+        psi: the largest factor by which the disagreement of the nodes can change in a round; 1: no contraction.
+        psi_per_round: for graphs that change, the contraction per round over the product of a few rounds.
     """
 
     kind: str
@@ -113,7 +133,18 @@ class TrafficFacts:
 
 @dataclass(frozen=True)
 class CompressionFacts:
-    """The compression of messages, and the memory that a node needs for it."""
+    """The compression of messages, and the memory that a node needs for it.
+
+    Attributes:
+        kind: the name of the compressor.
+        params: its parameters.
+        scheme: the scheme by which messages are compressed.
+        gamma: the step size of the mixing, or `auto`.
+        vectors_kept: the most vectors of the model's size that a node keeps for it, in the graphs that were counted.
+        counts_all: whether no node can keep more vectors than these.
+        bytes_kept: the size of these vectors in bytes.
+        warnings: sentences on settings that are hardly meant.
+    """
 
     kind: str
     params: Mapping[str, object]

@@ -137,6 +137,7 @@ def add(facts: LinkMeasurements, what: NamedQuantity, value: object, *, delay_un
     """Add the measurement `value` to a link.
 
     A bare number has the unit of its attribute's name, or else `delay_unit`, `rate_unit`, km, or is a share.
+
     Raises:
         ValueError: `value` is no such quantity.
     """

@@ -86,7 +86,18 @@ class CellRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """The proof of one method: the hash of the event log of a short run, and the version of the code that made it."""
+    """The proof of one method, by a short run of it.
+
+    Attributes:
+        file: the scenario file.
+        method: the method's name.
+        sets: the settings that were added to the scenario.
+        arithmetic: identifies how the machine rounds.
+        event_log_hash: the hash of the short run's event log.
+        code: the version of the code that made it.
+        commit: the commit of that code.
+        cpu_s: the CPU time of the run in seconds.
+    """
 
     file: str
     method: str
