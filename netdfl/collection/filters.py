@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from netdfl.collection.keys import differing
+from netdfl.collection.keys import differing, short_keys
 from netdfl.collection.rows import COLUMNS, OTHER_NAMES, RunRow
 from netdfl.core.errors import InputError
 from netdfl.core.units import parse_rate_bps, parse_size_bytes, parse_time_ns
@@ -143,6 +143,7 @@ class Names:
     def __init__(self, rows: Sequence[RunRow]) -> None:
         """Collect the keys of `rows`, and those in which the rows differ."""
         self._keys = {key for row in rows for key in row.keys}
+        self._short = short_keys(self._keys)
         self._differ = set(differing([row.keys for row in rows if row.keys]))
 
     def whole(self, name: str) -> str:
@@ -155,9 +156,9 @@ class Names:
             InputError: No key ends with `name`, or several are equally good.
         """
         name = OTHER_NAMES.get(name, name)
-        if name in COLUMNS or name in self._keys:
+        if name in COLUMNS or name in self._keys or name in self._short:
             return name
-        ends = sorted((self._rank(key), key) for key in self._keys if key.endswith(f".{name}"))
+        ends = self._ending(name, self._keys) or self._ending(name, self._short)
         if not ends:
             raise InputError(
                 f"no run here has a key {name!r}; columns are {', '.join(COLUMNS)}, and keys of scenarios are written "
@@ -167,6 +168,9 @@ class Names:
         if len(as_good) > 1:
             raise InputError(f"{name!r} may be {' or '.join(as_good[:4])}; write more of it")
         return as_good[0]
+
+    def _ending(self, name: str, keys: Iterable[str]) -> list[tuple[tuple[bool, int], str]]:
+        return sorted((self._rank(key), key) for key in keys if key.endswith(f".{name}"))
 
     def _rank(self, key: str) -> tuple[bool, int]:
         return (key not in self._differ, key.count("."))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 
@@ -11,6 +11,20 @@ NOT_GROUPED = ("seed", "name")
 MOST_KEYS = 5000
 Keys = Mapping[str, str]
 """Each key of a scenario with its value as text."""
+SHORT: Mapping[str, Sequence[str]] = {
+    "loss": ("probability", "model"),
+    "latency": ("delay", "dist"),
+    "rate": ("rate", "kind"),
+    "uplink": ("rate", "kind"),
+    "downlink": ("rate", "kind"),
+    "compute": ("time", "kind"),
+    "compression": ("kind",),
+    "topology": ("kind",),
+    "partition": ("kind",),
+    "dataset": ("name",),
+    "model": ("name",),
+}
+"""What a scenario may write in one word, such as `loss: 5%`, and below it the keys that such a word stands for."""
 _KEY = re.compile(r"^(?=[^\s#])", re.MULTILINE)
 _PLAIN_KEY = re.compile(r"[A-Za-z_]\w*:\s")
 _JOINED = re.compile(r"[&*]")
@@ -46,10 +60,31 @@ def _walk(value: object, way: str) -> Iterator[tuple[str, str]]:
         yield way, str(value)[:400]
 
 
+def value_of(keys: Keys, key: str) -> str | None:
+    """Return the value of a key, or the one that its short form would have: `links.default.loss` is `5%`."""
+    parts = SHORT.get(key.rpartition(".")[2], ())
+    return next((keys[name] for name in (key, *(f"{key}.{part}" for part in parts)) if name in keys), None)
+
+
+def short_keys(keys: Iterable[str]) -> set[str]:
+    """Return the keys that have a short form among the parents of `keys`."""
+    parents = ((parent, part) for parent, _, part in (key.rpartition(".") for key in keys))
+    return {parent for parent, part in parents if part in SHORT.get(parent.rpartition(".")[2], ())}
+
+
 def differing(scenarios: Sequence[Keys], but: Sequence[str] = ()) -> list[str]:
     """Return the keys in which scenarios differ, in the order of the first that has them, without those in `but`."""
     keys = dict.fromkeys(key for each in scenarios for key in each if key not in but)
     return [key for key in keys if len({each.get(key) for each in scenarios}) > 1]
+
+
+def telling(scenarios: Sequence[Keys], but: Sequence[str] = ()) -> list[str]:
+    """Return the keys of `differing`; those of parts that only some scenarios have, all alike, come last."""
+
+    def is_alike(key: str) -> bool:
+        return len({each[key] for each in scenarios if key in each}) < 2
+
+    return sorted(differing(scenarios, but), key=is_alike)
 
 
 def group_names(scenarios: Mapping[str, Keys]) -> dict[str, str]:

@@ -9,14 +9,14 @@ from typing import Any
 
 from netdfl.collection.filters import Filter, Names, as_number
 from netdfl.collection.finding import runs_below
-from netdfl.collection.keys import NOT_GROUPED, differing
+from netdfl.collection.keys import NOT_GROUPED, telling
 from netdfl.collection.rows import RunRow, Value, read_row
 
 COUNTED = ("accuracy", "loss", "error", "nbytes", "duration_s")
 """The figures whose mean over its runs a group shows."""
 
 
-IN_COLUMNS = ("algorithm.name", "world.kind")
+IN_COLUMNS = ("algorithm.name", "world.kind", "nodes", "rounds")
 """Keys of scenarios whose values are among the columns of every row."""
 
 
@@ -71,7 +71,7 @@ class RunList:
         rows: the rows of these runs.
         total: the number of all runs in the folder.
         num_archived: the number of archived runs that are left out.
-        keys: the keys in which the scenarios of these runs differ.
+        keys: the keys in which the scenarios of these runs differ, those with two values or more first.
         by: the full name of the column or key by which the runs are grouped; empty for no groups.
     """
 
@@ -113,7 +113,7 @@ def select(rows: Sequence[RunRow], asked: ListRequest) -> RunList:
     names = Names(kept)
     sort = names.whole(asked.sort) if kept else asked.sort
     by = names.whole(asked.by) if asked.by and kept else asked.by
-    keys = differing([row.keys for row in chosen if row.keys], (*NOT_GROUPED, *IN_COLUMNS))
+    keys = telling([row.keys for row in chosen if row.keys], (*NOT_GROUPED, *IN_COLUMNS))
     return RunList(in_order(chosen, sort, asked.down), len(rows), len(rows) - len(kept), keys, by)
 
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from netdfl.collection.keys import Keys, scenario_keys
+from netdfl.collection.keys import Keys, scenario_keys, value_of
 from netdfl.collection.labels import NO_LABELS, Labels, read_labels
 from netdfl.core.errors import NetdflError
 from netdfl.core.files import read_plain
@@ -86,7 +86,7 @@ class RunRow:
             case _ if column in FACTS:
                 return self.facts.get(column)
             case _:
-                return self.keys.get(column)
+                return value_of(self.keys, column)
 
     def to_json(self) -> dict[str, Any]:
         """Return the row as a page or another program reads it."""
@@ -105,11 +105,19 @@ def read_row(path: Path, root: Path) -> RunRow:
     try:
         row = _figures(path)
         row |= {"keys": _keys(path / "scenario.yaml")}
+        row |= {"facts": {**_planned(row["keys"]), **row.get("facts", {})}}
         labels = read_labels(path)
     except (NetdflError, OSError) as error:
         row |= {"wrong": str(error)}
     told = {*row.pop("tags", ()), *place.split("/")[:-1], *labels.tags}
     return RunRow(path=path, place=place, started=_started(path), labels=labels, tags=sorted(told), **row)
+
+
+def _planned(keys: Keys) -> Facts:
+    """Return what a scenario says of its run, which a run without a result has alone."""
+    texts = {"name": keys.get("name"), "world": keys.get("world.kind"), "algorithm": keys.get("algorithm.name")}
+    numbers = {name: int(keys[name]) for name in ("nodes", "rounds", "seed") if keys.get(name, "").isdecimal()}
+    return {**{name: text for name, text in texts.items() if text is not None}, **numbers}
 
 
 def _figures(path: Path) -> dict[str, Any]:

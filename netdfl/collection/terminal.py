@@ -16,6 +16,8 @@ from netdfl.collection.sql import QueryResult
 from netdfl.core.units import format_bytes
 
 USUAL = ("started", "place", "verdict", "accuracy", "error", "nbytes")
+WHERE_DIFFERENT = ("algorithm", "world", "nodes", "rounds")
+"""Columns that a list has where its runs differ in them."""
 MOST_KEYS = 4
 """The most differing keys that a list has as columns of its own."""
 MOST_PRINTED = 1000
@@ -53,6 +55,7 @@ def run_lines(found: RunList, most: int) -> list[str]:
     keys = found.keys[:MOST_KEYS]
     tagged = ["tags"] if any(row.labels.tags for row in found.rows) else []
     columns = [name for name in USUAL if any(row.value(name) not in (None, "") for row in found.rows)]
+    columns += [name for name in WHERE_DIFFERENT if len({row.value(name) for row in found.rows}) > 1]
     columns += ["seed", *keys, *tagged]
     rows = [[said(name, row.value(name)) for name in columns] for row in found.rows[:most]]
     return [*(grid(columns, rows) if rows else []), *_left_out(found, min(most, len(found.rows)), len(found.rows))]

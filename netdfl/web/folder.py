@@ -85,7 +85,7 @@ class RunFolder:
         )
 
     def _row(self, row: RunRow, keys: Sequence[str]) -> dict[str, object]:
-        return {"id": self.name_of(row.path), **row.to_json(), "keys": {key: row.keys.get(key) for key in keys}}
+        return {"id": self.name_of(row.path), **row.to_json(), "keys": {key: row.value(key) for key in keys}}
 
     def tables(self) -> bytes:
         """Return the tables of sweeps and reproductions, as JSON."""

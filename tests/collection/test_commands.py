@@ -40,6 +40,14 @@ def test_list_has_the_newest_first_with_date_verdict_figure_and_what_differs(thr
     assert [(row["place"], row["keys"]["links.default.latency.delay"]) for row in chosen] == [("c", "8ms")]
 
 
+def test_list_has_the_algorithm_and_the_size_where_runs_differ_in_them(plant: Plant, folder: Path) -> None:
+    plant("a", algorithm="osgp", nodes=4)
+    plant("b", algorithm="dpsgd", nodes=6)
+    head, *rows, _ = typed("runs", "list", folder).splitlines()
+    assert head.split() == ["started", "place", "verdict", "error", "nbytes", "algorithm", "nodes", "seed"]
+    assert {tuple(row.split()[-3:-1]) for row in rows} == {("dpsgd", "6"), ("osgp", "4")}
+
+
 def test_a_run_is_found_by_the_reason_of_its_verdict(plant: Plant, folder: Path) -> None:
     stalled = "stalled at the end: node 2 waits for node 1; nothing passes between nodes 0 and 3"
     plant("a", at=0, verdict="fail", reasons=[stalled])

@@ -24,7 +24,7 @@ B = row(
     "b", {"algorithm.lr": "0.1", "links.default.latency": "1s"}, "2026-11-21 09:00:00", tags=("base", "slow uplinks")
 )
 C = row("c", {"algorithm.lr": "1e1", "links.default.loss": "5%"}, "2026-12-01 00:00:00", verdict="fail")
-D = row("d", {"algorithm.lr": "auto"}, facts={})
+D = row("d", {"algorithm.lr": "auto", "links.default.rate.rate": "10Mbit"}, facts={})
 ROWS = [A, B, C, D]
 
 
@@ -51,6 +51,9 @@ ROWS = [A, B, C, D]
         ("latency > 10Mbit", ""),
         ("loss = 0.05", ""),
         ("default.loss = 0.05", "c"),
+        ("links.default.rate > 5Mbit", "d"),
+        ("rate = 10Mbit", "d"),
+        ("default.rate < 5Mbit", ""),
         ("started > 2026-11-20", "bc"),
         ("started >= 2026-11-20", "abcd"),
         ("date < 2026-11-21", "ad"),

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from netdfl.collection.keys import differing, scenario_keys
+from netdfl.collection.keys import SHORT, differing, scenario_keys, short_keys, telling, value_of
 from netdfl.collection.listing import ListRequest, list_runs
 from netdfl.core.errors import ScenarioError
+from netdfl.links.spec import SLOTS
 from netdfl.scenario.loading.document import parse
 from tests.collection.conftest import Plant
 
@@ -29,9 +30,36 @@ def test_keys_are_those_in_which_the_chosen_runs_differ(plant: Plant, folder: Pa
     plant("a", lines={"delay: 5ms": "delay: 8ms"})
     plant("b", lines={"rounds: 3": "rounds: 9"})
     plant("c", lines={"seed: 3": "seed: 4"})
-    assert list_runs(folder, ListRequest()).keys == ["rounds", "links.default.latency.delay"]
-    assert list_runs(folder, ListRequest(filter="latency.delay = 5ms")).keys == ["rounds"]
+    plant("d", lines={"deadline: auto": "deadline: none"})
+    assert list_runs(folder, ListRequest()).keys == ["wait.deadline", "links.default.latency.delay"]
+    assert list_runs(folder, ListRequest(filter="latency.delay = 5ms")).keys == ["wait.deadline"]
     assert differing([{"a": "1"}, {"a": "1", "b": "2"}, {"a": "3"}], but=["a"]) == ["b"]
+
+
+def test_keys_of_a_part_that_only_some_have_come_after_those_with_two_values() -> None:
+    optimizer = {"optimizer.name": "sgd", "optimizer.eps": "1e-8"}
+    found = telling([{**optimizer, "lr": "1", "loss": "0"}, {"lr": "2", "loss": "0.1"}, {"lr": "2"}], but=["lr"])
+    assert found == ["loss", "optimizer.name", "optimizer.eps"]
+
+
+def test_a_rule_of_links_is_found_by_the_word_that_a_scenario_writes() -> None:
+    for name, slot in SLOTS.items():
+        assert name not in SHORT or tuple(SHORT[name]) == (slot.short, slot.key)
+    rows = [{"links.default.loss.probability": "0.1", "links.default.loss.model": "bernoulli"}, {"compression": "none"}]
+    rows += [{"compression.kind": "top_k"}, {"links.default.loss.model": "trace"}]
+    assert [value_of(row, "links.default.loss") for row in rows] == ["0.1", None, None, "trace"]
+    assert [value_of(row, "compression") for row in rows] == [None, "none", "top_k", None]
+    assert short_keys(["links.default.loss.model", "compression.kind", "a.kind"]) == {
+        "links.default.loss",
+        "compression",
+    }
+
+
+def test_a_run_that_was_killed_is_known_by_its_scenario(plant: Plant, folder: Path) -> None:
+    (plant("killed") / "result.json").unlink()
+    (row,) = list_runs(folder, ListRequest(filter="state = ended seed = 3 algorithm = dpsgd")).rows
+    told = {"name": "small", "world": "simulated", "algorithm": "dpsgd", "nodes": 4, "rounds": 3, "seed": 3}
+    assert (row.verdict, dict(row.facts)) == ("no verdict", told)
 
 
 def test_a_damaged_run_is_listed_with_the_reason(plant: Plant, folder: Path) -> None:
