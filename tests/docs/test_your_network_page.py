@@ -20,7 +20,12 @@ def test_the_page_from_a_measurement_to_a_stall(tmp_path: Path, monkeypatch: pyt
         if block.file:
             (tmp_path / block.file).write_text(block.text, encoding="utf-8")
         for command, lines in shown(block.text):
-            words = shlex.split(command)[1:]
-            printed = CliRunner().invoke(make_app(), words, input="waits\n", env={"COLUMNS": "200"}).output
+            typed, _, line = command.rpartition(" | ")
+            words = shlex.split(line)[1:]
+            printed = (
+                CliRunner()
+                .invoke(make_app(), words, input=f"{typed.removeprefix('echo ')}\n", env={"COLUMNS": "200"})
+                .output
+            )
             for line in lines:
                 assert matches(line, printed), f"`{command}` was to print\n{line}\nand printed\n{printed}"

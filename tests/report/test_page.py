@@ -70,12 +70,13 @@ def test_nothing_but_the_pages_own_script_runs_in_it(page: str) -> None:
     assert page.count("<script") == 2
 
 
-def test_the_verdict_and_its_reasons_come_before_all_else(page: str) -> None:
+def test_the_verdict_and_its_reasons_come_before_all_else(run: Run, page: str) -> None:
     head = unescape(page[: page.index("<main")])
     for text in (
         "<strong>fail</strong>",
         "node 5 died in round 25: killed by SIGKILL",
         "test_accuracy was expected to be at least 95%",
+        f"in the folder {run.path.name}",
     ):
         assert text in head
 

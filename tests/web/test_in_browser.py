@@ -305,6 +305,7 @@ def test_a_link_opens_a_stall_at_its_beginning_where_its_nodes_stand(folder: Pat
     assert "node 3 waits in round 5 for node 2" in page.inner_text("#stall .sentence")
     assert "85 ms" in page.inner_text("#moment")
     assert "Node 3" in page.inner_text("#panel")
+    assert "stalled: waits for 2 since 85 ms" in page.inner_text("#panel")
     at, last = page.evaluate("[Number(handle.value), Number(handle.max)]")
     assert at < last
     for node in range(8):

@@ -1,4 +1,5 @@
 // What is shown, of which moment; and what the run's data say of that moment. No element of the page is touched here.
+import { seconds } from "./dom.js";
 
 /** @typedef {Object<string, any>} Data the page's data; see netdfl/report/data/whole.py */
 
@@ -139,12 +140,12 @@ export function phaseOf(node, time = now()) {
   const standing = standingAt(node, time);
   if (standing) return standing;
   const waits_ = isEnd() && view.data.head.state === "running" ? view.status?.waiting?.find((/** @type {any} */ wait) => wait.node === node) : null;
-  if (waits_) return { phase: "waiting", words: `waiting in round ${waits_.round}${waits_.awaited.length ? ` for ${waits_.awaited.join(", ")}` : ""}, since ${Number(waits_.since_s.toPrecision(4))} s` };
+  if (waits_) return { phase: "waiting", words: `waiting in round ${waits_.round}${waits_.awaited.length ? ` for ${waits_.awaited.join(", ")}` : ""}, since ${seconds(waits_.since_s)}` };
   if (frame.by_round) return { phase: "", words: `${roundsDone(node)} rounds done` };
   for (let i = 0; i < waits.node.length && waits.since[i] <= time; i++) {
     if (waits.node[i] === node && time < waits.until[i]) {
       const whom = [...new Set([...waits.missing[i], ...(waits.last[i] === null ? [] : [waits.last[i]])])];
-      const words = `waiting in round ${waits.round[i]}${whom.length ? ` for ${whom.join(", ")}` : ""}, since ${waits.since[i]} s`;
+      const words = `waiting in round ${waits.round[i]}${whom.length ? ` for ${whom.join(", ")}` : ""}, since ${seconds(waits.since[i])}`;
       return { phase: "waiting", words };
     }
   }
@@ -169,7 +170,7 @@ function standingAt(node, time) {
     const until = stall.until_s ?? (stall.over ? stall.found_s : Infinity);
     if (since !== undefined && since <= time && time <= until) {
       const whom = stall.waits.filter((/** @type {number[]} */ wait) => wait[0] === node).map((/** @type {number[]} */ wait) => wait[1]);
-      return { phase: "waiting", words: `stalled: waits for ${whom.join(", ")} since ${since} s` };
+      return { phase: "waiting", words: `stalled: waits for ${whom.join(", ")} since ${seconds(since)}` };
     }
   }
   return null;

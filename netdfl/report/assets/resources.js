@@ -17,7 +17,7 @@ export function resources() {
     if (!found) return;
     const names = found.processes.map((/** @type {any} */ each) => each.name), asked = state().get("took") ?? "";
     const chosen = asked === "all" || names.includes(asked) ? asked : "";
-    words.textContent = `Of ${count(found.num_processes)} processes, by seconds of real time. CPU is in cores. Memory is what lies in RAM; pages that processes share are counted in each.`;
+    words.textContent = `Of ${count(found.num_processes)} ${found.num_processes === 1 ? "process" : "processes"}, by seconds of real time. CPU is in cores. Memory is what lies in RAM; pages that processes share are counted in each.`;
     if (!tools.contains(document.activeElement)) tools.replaceChildren(choice("processes", [["", names.length > MOST ? `the ${MOST} with the most CPU time` : "each"], ["all", "all together"], ...names.map((/** @type {string} */ name) => /** @type {[string, string]} */ ([name, name]))], chosen, (name) => { keep({ took: name || null }); /** @type {HTMLElement|null} */ (document.activeElement)?.blur(); draw(); }));
     const shown = chosen === "all" ? [{ ...found.total, name: "all together" }] : chosen ? found.processes.filter((/** @type {any} */ each) => each.name === chosen) : found.processes.slice(0, MOST);
     boxes.replaceChildren(...CHARTS.map(([title, key, of]) => {

@@ -132,7 +132,7 @@ function rows() {
   const used = shown(), sort = state().get("sort") || "started", down = oneOf("order", ["down", "up"]) === "down";
   const head = el("tr", {}, el("th", { scope: "col" }, "compare"), ...used.map(([name, words]) => el("th", { scope: "col", "aria-sort": sort !== name ? "none" : down ? "descending" : "ascending" },
     el("button", { click: () => { go({ sort: name, order: sort === name && down ? "up" : "down", skip: null }); } }, `${words}${sort !== name ? "" : down ? " ▾" : " ▴"}`))));
-  const body = known.runs.map((/** @type {any} */ run) => el("tr", { class: run.archived ? "archived" : null }, el("td", { "data-label": "compare" }, tick(run)), ...used.map(([name, words, of]) => el("td", { "data-label": words, class: name === "place" ? "place" : null }, cell(run, name, of)))));
+  const body = known.runs.map((/** @type {any} */ run) => el("tr", { class: run.archived ? "archived" : null }, el("td", { "data-label": "compare" }, tick(run)), ...used.map(([name, words, of]) => el("td", { "data-label": words, class: name === "place" ? "place" : name === "note" || name === "reasons" ? "long" : null }, cell(run, name, of)))));
   return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "runs" }, el("table", { class: "cards" }, el("thead", {}, head), el("tbody", {}, ...body)));
 }
 

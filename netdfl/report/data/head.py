@@ -19,16 +19,16 @@ NO_RESULT = (
 
 def head(run: Run) -> Made:
     """Return the title, the verdict with its reasons, the main figures, and whether the run has ended."""
-    return _finished(run.result) if run.finished else _unfinished(run)
+    return _finished(run.result, run.path.name) if run.finished else _unfinished(run)
 
 
-def _finished(result: Made) -> Made:
+def _finished(result: Made, folder: str) -> Made:
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items() if version)
     return {
         "state": "finished",
         "title": result["scenario"],
         "subtitle": f"{result['nodes']} nodes, {result['rounds']} rounds of {result['algorithm']} "
-        f"in the world {result['world']}, seed {result['seed']}",
+        f"in the world {result['world']}, seed {result['seed']}, in the folder {folder}",
         "verdict": result["verdict"],
         "reasons": [*result["reasons"], *warnings(result), *remarks(result)],
         "numbers": [[name, value, note] for name, value, note in _numbers(result)],
