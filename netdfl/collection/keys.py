@@ -24,7 +24,7 @@ SHORT: Mapping[str, Sequence[str]] = {
     "dataset": ("name",),
     "model": ("name",),
 }
-"""What a scenario may write in one word, such as `loss: 5%`, and below it the keys that such a word stands for."""
+"""The keys that a value in one word, such as `loss: 5%`, stands for, by the key before it."""
 _KEY = re.compile(r"^(?=[^\s#])", re.MULTILINE)
 _PLAIN_KEY = re.compile(r"[A-Za-z_]\w*:\s")
 _JOINED = re.compile(r"[&*]")
@@ -79,7 +79,7 @@ def differing(scenarios: Sequence[Keys], but: Sequence[str] = ()) -> list[str]:
 
 
 def telling(scenarios: Sequence[Keys], but: Sequence[str] = ()) -> list[str]:
-    """Return the keys of `differing`; those of parts that only some scenarios have, all alike, come last."""
+    """Return the keys of `differing`, keys with two values or more first, then keys that only some scenarios have."""
 
     def is_alike(key: str) -> bool:
         return len({each[key] for each in scenarios if key in each}) < 2
