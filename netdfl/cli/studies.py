@@ -212,7 +212,9 @@ def explore(
     raise typer.Exit(search(exploration, budget, Console(), shrink=shrink))
 
 
-Faults = Annotated[str, typer.Option("--faults", metavar="BOUND", help='The most faults: "loss: 2, crash: 1".')]
+Faults = Annotated[
+    str, typer.Option("--faults", metavar="BOUND", help='The most faults: "loss: 2, crash: 1, order: all".')
+]
 Messages = Annotated[str, typer.Option("--messages", metavar="KINDS", help="Which are lost or late: data, ack.")]
 Properties = Annotated[
     str, typer.Option("--properties", metavar="NAMES", help="stall, finish, weight, module:callable.")
@@ -221,7 +223,9 @@ Below = Annotated[float | None, typer.Option("--consensus", metavar="D", help="T
 Time = Annotated[str | None, typer.Option("--time", metavar="TIME", help="Stop after that long: 90s, 10m.")]
 Most = Annotated[int, typer.Option("--most", metavar="N", min=1, help="The most schedules.")]
 Repeated = Annotated[int, typer.Option("--seeds", metavar="N", min=1, help="Prove it for so many seeds, one by one.")]
-Without = Annotated[str, typer.Option("--without", metavar="NAMES", help="Reductions not to use: void, symmetry.")]
+Without = Annotated[
+    str, typer.Option("--without", metavar="NAMES", help="Reductions not to use: void, symmetry, commuting.")
+]
 Proved = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="By default proved/NAME.")]
 
 
@@ -243,9 +247,9 @@ def prove(
     """Play every schedule of at most so many faults on a small fleet: it survives them all, or here is the smallest.
 
     Faults are loss (of one message), crash (of a node, for good or with a return a round later, before each instant at
-    which it sends or receives), pause, cut (a link down) and delay. The answer holds for this seed, these start values
-    and times. Exit codes: 0 all survived, 1 one did not (the smallest is written as a scenario), 2 nothing can be
-    proven, 3 not finished, 130 interrupted.
+    which it sends or receives), pause, cut (a link down) and delay; "order: all" adds every order of what is due at one
+    instant. The answer holds for this seed, these start values and times. Exit codes: 0 all survived, 1 one did not
+    (the smallest is written as a scenario), 2 nothing can be proven, 3 not finished, 130 interrupted.
 
     Examples:
         netdfl prove faults/lost_message --faults "loss: 1"

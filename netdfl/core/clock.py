@@ -59,6 +59,11 @@ class Alarm:
         self._timer: Timer | None = None
         self._wakes_ns = 0
 
+    @property
+    def rings(self) -> bool:
+        """Whether the next firing of its timer calls back, and does not just set a later timer."""
+        return self._due_ns is not None and self._due_ns <= self._wakes_ns
+
     def set(self, at_ns: int, name: TimerName) -> None:
         """Set or replace the due time `at_ns`; `name` identifies the timer."""
         self._due_ns, self._name = at_ns, name

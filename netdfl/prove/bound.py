@@ -23,10 +23,14 @@ _PLURALS = _WORDS | {"cut": ("link down", "links down"), "delay": ("delay", "del
 
 @dataclass(frozen=True)
 class FaultBound:
-    """A bound on faults: `most[kind]` of each kind; only `messages` may be lost or late, by kind and round."""
+    """A bound on faults: `most[kind]` of each kind; only `messages` may be lost or late, by kind and round.
+
+    With `orders`, what is due at one instant comes in every order.
+    """
 
     most: Mapping[BoundedFault, int]
     messages: Mapping[Kind, int | None]
+    orders: bool = False
 
     @property
     def faults(self) -> int:
@@ -42,20 +46,22 @@ class FaultBound:
         """Return the bound as text: `up to 2 losses and 1 crash; messages: data, ack`."""
         told = [f"{many} {_PLURALS[kind][many != 1]}" for kind, many in self.most.items()]
         kinds = [kind.value + ("" if last is None else f" up to round {last}") for kind, last in self.messages.items()]
-        return f"up to {' and '.join(told) or '0 faults'}; messages: {', '.join(kinds)}"
+        order = "; order: all" if self.orders else ""
+        return f"up to {' and '.join(told) or '0 faults'}{order}; messages: {', '.join(kinds)}"
 
 
 def read_bound(faults: str, messages: str = "") -> FaultBound:
-    """Parse `loss: 2, crash: 1`, and the kinds of messages: `data, ack, heartbeat: 3`. Raises InputError."""
+    """Parse `loss: 2, order: all`, and the kinds of messages: `data, ack, heartbeat: 3`. Raises InputError."""
     most: dict[BoundedFault, int] = {}
+    orders = faults != (faults := re.sub(r"(^|,)\s*order\s*:\s*all\s*(?=,|$)", "", faults))
     for name, many in _pairs(faults, "--faults"):
         kind = next((each for each in FAULTS if each == name), None)
         if kind is None:
-            raise InputError(f"--faults: {name!r} is no kind of fault; use {', '.join(FAULTS)}")
+            raise InputError(f"--faults: {name!r} is no kind of fault; use {', '.join(FAULTS)}, order: all")
         if many is None or kind in most:
             raise InputError(f"--faults: say once how many of {name} there may be, like {name}: 1")
         most[kind] = many
-    return FaultBound(most, _messages(messages) if messages else MESSAGES)
+    return FaultBound(most, _messages(messages) if messages else MESSAGES, orders)
 
 
 def _messages(text: str) -> Mapping[Kind, int | None]:

@@ -29,7 +29,8 @@ def prove(proof: ScenarioProof, folder: Path, console: Console, *, seconds: floa
     proof.enumeration.answered = journal.answered
     with _progress(console) as show:
         answer = proof.run(seconds, show)
-    stopped, last = answer.progress.stopped, answer.progress.last_level(proof.bound.faults)
+    stopped = answer.progress.stopped
+    last = None if proof.bound.orders else answer.progress.last_level(proof.bound.faults)
     journal.keep((last or journal.answered) if stopped else None)
     return tell(answer, folder, console)
 
@@ -48,7 +49,8 @@ def tell(answer: ProofAnswer, folder: Path, console: Console) -> int:
         console.print(f"netdfl run {path}", highlight=False, markup=False, soft_wrap=True)
         return BROKEN
     if answer.progress.stopped == "interrupted":
-        console.print("interrupted: what was played is kept; repeat the command to go on from there")
+        kept = "what was played is kept; repeat the command to go on from there"
+        console.print(f"interrupted: {'with order: all, the next call begins anew' if answer.bound.orders else kept}")
         return INTERRUPTED
     return SURVIVES if answer.survives else UNKNOWN
 

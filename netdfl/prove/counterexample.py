@@ -10,8 +10,8 @@ from netdfl.explore.cause import FailureCause, cause_of, is_stall
 from netdfl.explore.execute import Executor, ExploredRun
 from netdfl.explore.findings import write_finding
 from netdfl.explore.shrink import ShrunkScenario, beside, short_plain
+from netdfl.prove.player import with_changes
 from netdfl.prove.proof import ProofAnswer
-from netdfl.scenario.model.schema import Scenario
 
 _SHORTER = ("number", "incarnation", "attempt", "step", "kind")
 """Keys of an event that are left out, in this order, if the run is the same without them."""
@@ -30,13 +30,13 @@ def write_counterexample(answer: ProofAnswer) -> Counterexample:
     faults, name, how = answer.progress.broken
     executor = Executor()
     events = [fault.event for fault in faults]
-    run = executor.run(_with(answer.scenario, events))
+    run = executor.run(with_changes(answer.scenario, events))
     for place in range(len(events)):
         for shorter in _shorter(events, place):
-            again = executor.run(_with(answer.scenario, shorter))
+            again = executor.run(with_changes(answer.scenario, shorter))
             if again.event_log_hash == run.event_log_hash:
                 events, run = shorter, again
-    plain = short_plain(_with(answer.scenario, events))
+    plain = short_plain(with_changes(answer.scenario, events))
     scenario = beside(answer.scenario, plain)
     cause = FailureCause(f"prove {name}", _sentence(run, name, how))
     note = (
@@ -45,10 +45,6 @@ def write_counterexample(answer: ProofAnswer) -> Counterexample:
     )
     shrunk = ShrunkScenario(scenario, plain, run, cause, answer.progress.played)
     return Counterexample(write_finding(shrunk, note), cause.text)
-
-
-def _with(scenario: Scenario, events: Sequence[Json]) -> Scenario:
-    return scenario.model_copy(update={"events": [*scenario.events, *map(dict, events)]})
 
 
 def _shorter(events: Sequence[Json], place: int) -> Iterator[list[Json]]:

@@ -1,8 +1,8 @@
 """The enumeration of every schedule within a bound, by playing each prefix and listing its possible successors.
 
-A schedule is a set of faults, in the order of their points. What a fault does comes after its point, so the points
-before it are those of the play without it. Schedules are played by their number of faults: the first that breaks a
-property is a smallest one.
+A schedule is a set of faults, and of orders of equal instants, in the order of their points. What a fault does comes
+after its point, so the points before it are those of the play without it. Schedules are played by their number of
+faults and orders: the first that breaks a property is a smallest one.
 
 Two reductions leave out plays whose answer is known, and count their schedules all the same:
 
@@ -20,12 +20,13 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import count, product
 from math import comb, prod
 from typing import NamedTuple, TypeAlias
 
 from netdfl.core.errors import InputError, RunError
-from netdfl.prove.bound import BoundedFault, FaultBound
+from netdfl.prove.bound import FaultBound
+from netdfl.prove.orders import OrderFinder, beside, count_orders, may_follow
 from netdfl.prove.player import Play, Player
 from netdfl.prove.points import FaultPoint, PointFinder
 from netdfl.prove.properties import ProvenProperty, broken_by
@@ -67,6 +68,7 @@ class PrefixPlayer:
     player: Player
     finder: PointFinder
     properties: Sequence[ProvenProperty]
+    orders: OrderFinder | None = None
     seen: Callable[[Play], None] | None = None
 
     def play(self, prefix: Prefix, *, last: bool) -> PlayedPrefix:
@@ -80,7 +82,11 @@ class PrefixPlayer:
         if self.seen is not None:
             self.seen(play)
         broken = broken_by(play, self.properties)
-        return PlayedPrefix(broken, () if last or broken else tuple(follow(prefix, self.finder.points(play))))
+        return PlayedPrefix(broken, () if last or broken else tuple(follow(prefix, self._points(play))))
+
+    def _points(self, play: Play) -> Sequence[FaultPoint]:
+        found = self.finder.points(play)
+        return found if self.orders is None else sorted([*found, *self.orders.points(play)])
 
 
 def follow(prefix: Prefix, points: Sequence[FaultPoint]) -> Iterator[FaultPoint]:
@@ -88,7 +94,8 @@ def follow(prefix: Prefix, points: Sequence[FaultPoint]) -> Iterator[FaultPoint]
     last = prefix.faults[-1] if prefix.faults else None
     for point in points:
         if last is None or point > last or (point.at_ns == last.at_ns and not _is_known(point, prefix)):
-            yield point
+            if point.kind != "order" or may_follow(point, prefix.faults):
+                yield point
 
 
 def _is_known(point: FaultPoint, prefix: Prefix) -> bool:
@@ -145,6 +152,7 @@ class Enumeration:
     most: int = 1_000_000
     jobs: int = 1
     answered: AnsweredPart | None = None
+    _ordered: set[tuple[FaultPoint, ...]] = field(default_factory=set)
 
     def run(self, ends_s: float | None = None, show: Show = lambda progress: None) -> ProofProgress:
         """Play until a property is violated, every schedule is answered, or the monotonic clock reaches `ends_s`.
@@ -152,11 +160,12 @@ class Enumeration:
         What was `answered` before, of the prefixes with most faults, is not played again.
         """
         progress, kinds = ProofProgress(), tuple(self.bound.most)
+        self._ordered.clear()
         root = Prefix(ways={(0,) * len(kinds): 1})
         level: list[tuple[Prefix, PlayedPrefix]] = []
         try:
             with _processes(self.prefix_player, self.jobs) as play_all:
-                for depth in range(self.bound.faults + 1):
+                for depth in count():
                     before = level
                     tasks = [root] if not depth else [each for found in before for each in self._children(*found)]
                     progress.levels.append(len(tasks))
@@ -165,11 +174,17 @@ class Enumeration:
                     level = []
                     if not tasks or not self._play(tasks, depth, play_all, level, progress, ends_s, show):
                         break
+                    if self._is_last(depth):
+                        break
                     if depth == 0 and level:
                         self._refuse_many(level[0][1].points)
         except KeyboardInterrupt:
             progress.stopped = "interrupted"
         return progress
+
+    def _is_last(self, depth: int) -> bool:
+        """Return whether nothing can be added to schedules of so many faults; orders can, until none is left."""
+        return depth == self.bound.faults and self.prefix_player.orders is None
 
     def _play(
         self,
@@ -182,7 +197,7 @@ class Enumeration:
         show: Show,
     ) -> bool:
         """Play the prefixes of one level; return whether the next level should follow."""
-        last, known = depth == self.bound.faults, 0
+        last, known = self._is_last(depth), 0
         if last and self.answered is not None:
             known = progress.done[-1] = self.answered.done
             progress.schedules += self.answered.schedules
@@ -225,11 +240,21 @@ class Enumeration:
             if self._is_void(point):
                 ways = self._with_one(ways, prefix, point)
                 continue
-            faults = (*prefix.faults, point)
+            faults = beside(point, prefix.faults)
+            if len(faults) <= len(prefix.faults) and self._is_repeated(faults):
+                continue
             left = {counts: many for counts, many in ways.items() if self._fits(faults, counts)}
             if left and self.symmetries.stands_for(faults):
                 alike = frozenset(each for each in played.points if each.at_ns == point.at_ns)
+                if prefix.faults and prefix.faults[-1].at_ns == point.at_ns:
+                    alike |= prefix.alike
                 yield Prefix(faults, alike, left)
+
+    def _is_repeated(self, faults: tuple[FaultPoint, ...]) -> bool:
+        """Return whether a set of faults came before, by another way."""
+        known = faults in self._ordered
+        self._ordered.add(faults)
+        return known
 
     def _is_void(self, point: FaultPoint) -> bool:
         return self.void and point.void
@@ -240,7 +265,7 @@ class Enumeration:
 
     def _with_one(self, ways: Mapping[Counts, int], prefix: Prefix, point: FaultPoint) -> Mapping[Counts, int]:
         """Return the ways with zero or one more void fault at a point."""
-        found, place = dict(ways), list(self.bound.most).index(point.kind)
+        found, place = dict(ways), [*self.bound.most, "order"].index(point.kind)
         for counts, many in ways.items():
             more = (*counts[:place], counts[place] + 1, *counts[place + 1 :])
             if self._fits(prefix.faults, more):
@@ -256,13 +281,15 @@ class Enumeration:
         num = {kind: sum(point.kind == kind for point in points) for kind in self.bound.most}
         ranges = (range(most + 1) for most in self.bound.most.values())
         total = sum(prod(comb(num[kind], k) for kind, k in zip(num, ks, strict=True)) for ks in product(*ranges))
+        total *= count_orders(points)
         if total > self.most:
             raise InputError(
-                f"these are at least {total:,} schedules; allow fewer faults, nodes or rounds, or give --most {total}"
+                f"these are at least {total:,} schedules; allow fewer faults, orders, nodes or rounds, or give --most "
+                f"{total}"
             )
 
 
-def _num(faults: Sequence[FaultPoint], kind: BoundedFault) -> int:
+def _num(faults: Sequence[FaultPoint], kind: str) -> int:
     return sum(fault.kind == kind for fault in faults)
 
 

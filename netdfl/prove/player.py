@@ -20,8 +20,10 @@ from netdfl.explore.rows import MemoryStore
 from netdfl.node.shares import weight_in
 from netdfl.record.status import Phase
 from netdfl.scenario.model.schema import Scenario
+from netdfl.scenario.model.world import SimulatedOptions
 from netdfl.supervisor.stalls import ExactWatch
 from netdfl.supervisor.supervisor import FleetOutcome, Supervisor
+from netdfl.worlds.simulated.instants import DueInstant
 from netdfl.worlds.simulated.world import SimulatedWorld
 
 TIMES = 10
@@ -47,11 +49,15 @@ class FleetEnd:
 
 @dataclass(frozen=True)
 class Play:
-    """The play of one schedule: the run with its record, and the fleet's final state."""
+    """The play of one schedule: the run with its record, the fleet's final state, and what was due at one instant.
+
+    `instants` are known only of scenarios in which what is due at one instant happens one by one.
+    """
 
     events: tuple[Json, ...]
     run: ExploredRun
     end: FleetEnd = field(default_factory=FleetEnd)
+    instants: Sequence[DueInstant] = ()
 
 
 class PatientWatch(ExactWatch):
@@ -179,13 +185,15 @@ class Player(Executor):
         self.scenario, self._needs_verdict = scenario, judged
         self.round_ns = 1
         self._watched: PatientWatch | None = None
+        self._world: SimulatedWorld | None = None
 
-    def play(self, events: Sequence[Json] = ()) -> Play:
-        """Play the scenario with additional events."""
-        self._watched = None
-        added = {"events": [*self.scenario.events, *map(dict, events)]}
-        run = self.run(self.scenario.model_copy(update=added))
-        return Play(tuple(events), run, FleetEnd() if self._watched is None else self._watched.fleet_end)
+    def play(self, changes: Sequence[Json] = ()) -> Play:
+        """Play the scenario with additional events and orders of equal instants."""
+        self._watched = self._world = None
+        run = self.run(with_changes(self.scenario, changes))
+        ordered = None if self._world is None else self._world.ordered
+        end = FleetEnd() if self._watched is None else self._watched.fleet_end
+        return Play(tuple(changes), run, end, () if ordered is None else ordered.instants)
 
     @override
     def _judged(
@@ -203,6 +211,7 @@ class Player(Executor):
         watch.past_ns, watch.quiet_ns = _past_ns(scenario), self._quiet_ns(scenario)
         watch.acts = scenario.wait.on_stall != "stop"
         supervisor.stalls = self._watched = watch
+        self._world = world
 
     def _quiet_ns(self, scenario: Scenario) -> int:
         """Return ten times the longest duration, in ns, that a single activity of the fleet may have."""
@@ -219,6 +228,21 @@ class Player(Executor):
             longest += [32 * first_ns, sum(again_ns) // 8]
         longest += [_time(event, key) for event in scenario.events for key in ("by", "for", "restart_after")]
         return TIMES * max(longest)
+
+
+def with_changes(scenario: Scenario, changes: Sequence[Json]) -> Scenario:
+    """Return a scenario with further events, and in its world orders of equal instants, `{at: 1s, order: [...]}`."""
+    events = [dict(each) for each in changes if "order" not in each]
+    scenario = scenario.model_copy(update={"events": [*scenario.events, *events]})
+    orders: dict[str, list[str]] = {}
+    for each in (each for each in changes if "order" in each):
+        orders.setdefault(each["at"], []).extend(each["order"])
+    world = scenario.world
+    if not orders or not isinstance(world, SimulatedOptions):
+        return scenario
+    for at, names in (world.order or {}).items():
+        orders.setdefault(at, []).extend(names)
+    return scenario.model_copy(update={"world": world.model_copy(update={"order": orders})})
 
 
 def _past_ns(scenario: Scenario) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from netdfl.core.fates import Fate, FateKind
 from netdfl.core.types import Edge, Json, Kind, NodeId
@@ -18,21 +19,21 @@ from netdfl.prove.bound import BoundedFault, FaultBound
 from netdfl.prove.player import Play
 from netdfl.record.base import WaitEnd
 
-NODES_FIRST, MESSAGES_THEN = 0, 1
+NODES_FIRST, ORDERS_BETWEEN, MESSAGES_THEN = range(3)
 
 
 @dataclass(frozen=True, order=True)
 class FaultPoint:
-    """One fault that can act from `at_ns` on, with the scenario event that causes it.
+    """One fault that can act from `at_ns` on, with the scenario event that causes it; or an order of equal instants.
 
-    Points are in order of time; at one instant those of nodes and links come before those of messages. `nodes` and
+    Points are in order of time; at one instant those of nodes and links come first, those of messages last. `nodes` and
     `rest` tell it from others of its instant, `nodes` by the names that a symmetry exchanges. `void`: in this play the
     fault changes nothing that a property depends on.
     """
 
     at_ns: int
     rank: int
-    kind: BoundedFault
+    kind: BoundedFault | Literal["order"]
     nodes: tuple[NodeId, ...]
     rest: tuple[int | str, ...]
     event: Json = field(compare=False, default_factory=dict)

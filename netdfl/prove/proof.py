@@ -13,6 +13,7 @@ from netdfl.explore.explore import check_explorable
 from netdfl.prove.bound import FaultBound
 from netdfl.prove.drawing import is_drawn
 from netdfl.prove.enumeration import Enumeration, PrefixPlayer, ProofProgress, Show
+from netdfl.prove.orders import OrderFinder, shares_capacity
 from netdfl.prove.player import Play, Player
 from netdfl.prove.points import FaultPoint, PointFinder, exact_time
 from netdfl.prove.properties import ProvenProperty, broken_by
@@ -22,9 +23,10 @@ from netdfl.scenario.checks.catalog import find_problems
 from netdfl.scenario.loading.document import Document
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.task import Train
+from netdfl.scenario.model.world import SimulatedOptions
 
 MOST = 1_000_000
-REDUCTIONS = ("void", "symmetry")
+REDUCTIONS = ("void", "symmetry", "commuting")
 """The names of the ways to play fewer schedules with the same answer; each can be switched off."""
 
 
@@ -62,8 +64,7 @@ class ProofAnswer:
         if self.survives:
             first = f"survives all {progress.schedules:,} schedules (bound: {self.bound}; {seed})"
         elif progress.broken is not None:
-            many = len(self.faults)
-            first = f"does not survive {many} fault{'s' * (many != 1)} (bound: {self.bound}; {seed})"
+            first = f"does not survive {told_changes(self.faults)} (bound: {self.bound}; {seed})"
         else:
             first = f"not finished, as {progress.stopped}: {self._so_far()} (bound: {self.bound}; {seed})"
         return "\n".join([first, *self._more()])
@@ -111,6 +112,8 @@ class ScenarioProof:
             jobs: the number of processes that play schedules.
         """
         _check(scenario)
+        if bound.orders:
+            scenario = one_by_one(scenario)
         self.scenario, self.bound, self.properties, self.without = scenario, bound, properties, without
         reads_rows = any(each.reads_rows for each in properties)
         self.player = Player(scenario, judged=reads_rows)
@@ -126,9 +129,12 @@ class ScenarioProof:
             copied=any(getattr(entry, "duplicate", None) is not None for entry in scenario.links.values()),
             drops_late=self._drops_late(),
             unweighed=() if is_push(scenario) else (Fate.IN_FLIGHT.text,),
-            reads_rows=reads_rows,
+            reads_rows=reads_rows or bound.orders,  # what is lost is due no more, which changes the orders
         )
-        prefix_player = PrefixPlayer(self.player, self.finder, properties)
+        commuting = "commuting" not in without and not shares_capacity(scenario)
+        prefix_player = PrefixPlayer(
+            self.player, self.finder, properties, OrderFinder(commuting) if bound.orders else None
+        )
         symmetries = self._symmetries() if "symmetry" not in without else SymmetryGroup()
         self.enumeration = Enumeration(bound, prefix_player, symmetries, "void" not in without, most, jobs)
 
@@ -152,7 +158,16 @@ class ScenarioProof:
         broken = broken_by(first, self.properties)
         if broken is not None:
             raise InputError(f"the scenario fails without any fault: {broken[1]} ({broken[0]})")
+        if self.bound.orders and self._has_messages_at_once(first):
+            raise InputError(
+                "order: all: messages arrive at the instant at which they are sent, so that what is due at an instant "
+                "is not known as it begins; give all links a latency"
+            )
         return first
+
+    @staticmethod
+    def _has_messages_at_once(play: Play) -> bool:
+        return any(message.arrived_ns == message.sent_ns for message in play.run.rows.messages)
 
     def _drops_late(self) -> bool:
         """Return whether a message that arrives late changes nothing, as no node answers it or mixes it."""
@@ -171,12 +186,30 @@ class ScenarioProof:
     def _symmetries(self) -> SymmetryGroup:
         """Return the symmetries that preserve all properties.
 
-        The group is empty if a property depends on numbers, the scenario draws at random, or a message takes no time.
+        The group is empty if a property depends on numbers, the scenario draws at random, a message takes no time, or
+        what is due at one instant is put in order.
         """
-        at_once = any(message.arrived_ns == message.sent_ns for message in self.baseline.run.rows.messages)
-        if any(each.numeric for each in self.properties) or self.drawn or at_once:
+        numeric = any(each.numeric for each in self.properties)
+        if numeric or self.drawn or self.bound.orders or self._has_messages_at_once(self.baseline):
             return SymmetryGroup()
         return find_symmetries(self.scenario, self.finder.points(self.baseline))
+
+
+def told_changes(faults: Sequence[FaultPoint]) -> str:
+    """Return a text with the number of faults and of other orders: `1 fault and another order at 2 instants`."""
+    orders = len({fault.at_ns for fault in faults if fault.kind == "order"})
+    many = sum(fault.kind != "order" for fault in faults)
+    told = f"{many} fault{'s' * (many != 1)}"
+    other = f"another order at {orders} instant{'s' * (orders != 1)}"
+    return told if not orders else f"{told} and {other}" if many else other
+
+
+def one_by_one(scenario: Scenario) -> Scenario:
+    """Return a scenario in which what is due at one instant happens one by one."""
+    world = scenario.world
+    if not isinstance(world, SimulatedOptions) or world.order is not None:
+        return scenario
+    return scenario.model_copy(update={"world": world.model_copy(update={"order": {}})})
 
 
 def _uses_late(scenario: Scenario) -> bool:

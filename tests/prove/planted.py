@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -187,6 +188,23 @@ def late_again() -> list[Patch]:
         return around
 
     return [(Mailbox, "_take_late", take_late)]
+
+
+def comes_first(place: str, early: int, late: int, of: int) -> HiddenBug:
+    """A bug that breaks where, of messages whose other end is `of`, that at `late` is taken before that at `early`."""
+    other = "dst" if place == "src" else "src"
+
+    def take(inner: Wrapper) -> Wrapper:
+        def around(self: Mailbox, message: Message) -> Any:
+            if message.kind is Kind.DATA and getattr(message, other) == of:
+                taken: set[int] = asyncio.get_running_loop().__dict__.setdefault("taken", set())
+                bug(getattr(message, place) == late and early not in taken, "the later one came first")
+                taken.add(getattr(message, place))
+            return inner(self, message)
+
+        return around
+
+    return HiddenBug("another comes first", "order: all", {}, lambda: [(Mailbox, "_take", take)])
 
 
 SHORT = FLEET | {"rounds": 2}

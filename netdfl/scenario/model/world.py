@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from netdfl.core.units import parse_time_ns
 from netdfl.scenario.model.choices import Choices, listed, refused
 from netdfl.scenario.model.fields import QUANTITIES, Choice, Duration, Strict, by_kind, make_model
 from netdfl.scenario.model.network import Nodes
@@ -20,6 +22,23 @@ SHARED_FROM = 32 << 10
 SHARED = "From which size on messages lie in memory that the nodes of a machine share; null: all go through gRPC."
 
 LossLayer = Literal["message", "packet"]
+
+
+def _instant(text: str) -> str:
+    """Check that `text` is a time. Raises ValueError."""
+    parse_time_ns(text)
+    return text
+
+
+def _thing(text: str) -> str:
+    """Check that `text` names a message or a timer. Raises ValueError."""
+    if not re.fullmatch(r"\d+->\d+|[a-z]+( -?\d+)+", text):
+        raise ValueError(f"{text!r} names nothing that is due; write 0->1 for a message, wait 1 0 0 for a deadline")
+    return text
+
+
+Instant = Annotated[str, AfterValidator(_instant)]
+Thing = Annotated[str, AfterValidator(_thing)]
 
 
 class WorldOptions(Choice):
@@ -150,6 +169,12 @@ class SimulatedOptions(WorldOptions):
     )
     luck: int | None = Field(
         None, ge=0, description="The seed of luck on links alone, where another one is wanted than all else has."
+    )
+    order: dict[Instant, list[Thing]] | None = Field(
+        None,
+        description="What is due at one instant happens one by one, each with what it brings about before the next: "
+        "first what is named here by time, as {15ms: [2->1, 0->1]}, messages by their links, timers by their names "
+        "(wait 1 0 0: the deadline of node 1 in step 0 of round 0); null: messages come together, then timers.",
     )
 
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import repeat
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from netdfl.core.clock import Clock
 from netdfl.core.fates import Fate, FateReason
@@ -56,6 +56,8 @@ FabricFlight: TypeAlias = Flight[FabricEdge, Content]
 class Fabric:
     """The network of a simulated fleet. The caller advances virtual time and then calls `run(next_ns())`."""
 
+    engine_type: ClassVar[type[LinkEngine[FabricEdge, Content]]] = LinkEngine
+
     def __init__(
         self,
         clock: Clock,
@@ -81,7 +83,7 @@ class Fabric:
         self._links: FabricLinks = links or PerfectLinks()
         self._changing = changing
         self._ends: dict[NodeId, FabricEnd] = {}
-        self._engine: LinkEngine[FabricEdge, Content] = LinkEngine(self._arrived, self._dropped)
+        self._engine: LinkEngine[FabricEdge, Content] = self.engine_type(self._arrived, self._dropped)
         self._record = NOTHING_SENT
         self._alike: tuple[Sequence[LinkRule] | None, PathPlan] = (None, PathPlan(0))
 

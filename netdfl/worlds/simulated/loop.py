@@ -37,7 +37,7 @@ from typing import Any, NoReturn, Protocol, TypeAlias
 
 from xxhash import xxh3_64_intdigest
 
-from netdfl.core.clock import NS_PER_S, SCHEDULED, TimerName
+from netdfl.core.clock import NS_PER_S, SCHEDULED, Alarm, TimerName
 from netdfl.core.errors import VirtualTimeError
 
 SCRIPT, NAMED, ANONYMOUS = range(3)
@@ -81,6 +81,12 @@ class NamedTimer:
             self._cancelled, self._callback = True, _nothing
             if self._scheduled:
                 self._loop._timer_handle_cancelled(self)
+
+    @property
+    def acts(self) -> bool:
+        """Whether the callback does anything; an alarm may just set a later timer."""
+        alarm = getattr(self._callback, "__self__", None)
+        return not isinstance(alarm, Alarm) or alarm.rings
 
     def _run(self) -> None:
         """Call the callback; pass an error to the loop's error handler, as asyncio does."""
@@ -126,6 +132,11 @@ class VirtualLoop(base_events.BaseEventLoop):
     def has_timers(self) -> bool:
         """Whether the loop has any timers, including canceled ones."""
         return bool(self._times)
+
+    @property
+    def num_ready(self) -> int:
+        """The number of callbacks that can run at this moment."""
+        return len(self._ready)  # type: ignore[attr-defined]
 
     def call_at_ns(self, at_ns: int, name: TimerName, callback: Callable[[], None], rank: int = NAMED) -> NamedTimer:
         """Call `callback` at exactly `at_ns`, or now if that is past."""
@@ -213,6 +224,28 @@ class VirtualLoop(base_events.BaseEventLoop):
                 return self._times[0]
             del self._timers[heappop(self._times)]
         return None
+
+    # one by one
+
+    def next_named_ns(self) -> int | None:
+        """Return the instant of the first timer if that is a named one, else None."""
+        first = self._first()
+        return first[0] if first is not None and first[1] == NAMED else None
+
+    def named_at(self, at_ns: int) -> list[TimerName]:
+        """Return the names of the named timers of an instant that do something, in order."""
+        when = (at_ns, NAMED)
+        return [timer.name for timer in self._live(when) if timer.acts] if when in self._timers else []
+
+    def run_named(self, at_ns: int, name: str) -> None:
+        """Run the timer of an instant whose name, as text with spaces, is `name`, before the others, if it is there."""
+        timers = self._timers.get((at_ns, NAMED), [])
+        found = next((t for t in timers if not t._cancelled and " ".join(map(str, t.name)) == name), None)
+        if found is not None:
+            timers.remove(found)
+            self._num_timers -= 1
+            found._scheduled = False
+            found._run()
 
     def _take(self, first: When) -> list[AnyTimer]:
         """Remove and return the timers of the first instant and rank, in order."""

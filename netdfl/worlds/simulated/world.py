@@ -23,7 +23,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from netdfl.core.clock import NS_PER_S
-from netdfl.core.control import EVALUATOR, Evaluate, Evaluated, Hello, Life, Order, Peers
+from netdfl.core.control import EVALUATOR, Evaluate, Evaluated, Hello, Life, Order, Peers, Stop
 from netdfl.core.fates import MessageCounts
 from netdfl.core.interrupts import interruptible, outside_loops
 from netdfl.core.process import freed_kept
@@ -47,10 +47,12 @@ from netdfl.scenario.model.world import SimulatedOptions
 from netdfl.training.alone import SequentialService
 from netdfl.training.catalog import SIZED_NBYTES
 from netdfl.transport.simulated.fabric import Fabric
+from netdfl.transport.simulated.one_by_one import OneByOneFabric
 from netdfl.transport.wire import frame_size
 from netdfl.underlay.shared import SharedCore
 from netdfl.worlds.base import Figures, OpenResult, StallMonitor, WorldConfig, WorldListener
 from netdfl.worlds.simulated.arithmetic import exact_arithmetic, rare_collections
+from netdfl.worlds.simulated.instants import OrderedInstants
 from netdfl.worlds.simulated.ledger import FleetLedger
 from netdfl.worlds.simulated.loop import NoSource, VirtualClock, VirtualLoop
 from netdfl.worlds.simulated.measuring import compute_time
@@ -82,6 +84,8 @@ class SimulatedWorld:
         self.streams = Streams(scenario.seed)
         self._no_deadline = scenario.world.no_deadline if isinstance(scenario.world, SimulatedOptions) else ()
         self._link_seed = scenario.world.luck if isinstance(scenario.world, SimulatedOptions) else None
+        self._orders = scenario.world.order if isinstance(scenario.world, SimulatedOptions) else None
+        self.ordered: OrderedInstants | None = None
         self.loop = loop(self.streams.integer("ties"))
         self.clock = VirtualClock(self.loop)
         self.nodes: dict[NodeId, SimulatedNode] = {}
@@ -143,7 +147,7 @@ class SimulatedWorld:
         )
         scheduled = [event for event in blueprint.schedule if event.acts_on_links and event.at_ns is not None]
         ledger = FleetLedger(self.clock, self._recorder)
-        self.fabric = Fabric(
+        self.fabric = (Fabric if self._orders is None else OneByOneFabric)(
             self.clock,
             self.streams.integer("ties"),
             ledger,
@@ -151,6 +155,8 @@ class SimulatedWorld:
             changing=bool(scheduled),
             size=_size_of(self.scenario),
         )
+        if self._orders is not None and isinstance(self.fabric, OneByOneFabric):
+            self.ordered = OrderedInstants(self._orders, self.loop, self.fabric)
         self._changes = FaultInjection(scheduled, self.clock, self.fabric.change)
         self.service = _service(blueprint)
         context = SimulationContext(
@@ -196,6 +202,8 @@ class SimulatedWorld:
     def order(self, node: NodeId, order: Order) -> None:
         """Pass an order to a node, or evaluate models in this process, which is also the evaluator."""
         if node != EVALUATOR:
+            if self.ordered is not None and not isinstance(order, Stop):
+                self.ordered.note_answer()
             if not isinstance(order, Peers):  # the fabric needs no addresses
                 self.nodes[node].order(order)
         elif isinstance(order, Evaluate):
@@ -238,6 +246,8 @@ class SimulatedWorld:
         self.loop.source, self.loop.on_idle = _MonitoredSource(self.fabric, self.loop, monitor), idle
         if self._no_deadline:
             self.loop.source = PerfectDeadlines(self.loop.source, self.loop, self.fabric, self.nodes, self._no_deadline)
+        if self.ordered is not None:
+            self.loop.source = self.ordered.around(self.loop.source)
 
     def accounts(self) -> dict[NodeId, Account]:
         """Return the account of every node, including its messages under way in the fabric."""

@@ -1,0 +1,101 @@
+"""The orders of equal instants: things that are due together happen one by one, in the usual order or a chosen one.
+
+    scripted events ──▶ things, one by one: those that the order names, then the others ──▶ what they made due now
+
+What a thing brings about runs before the next thing. A thing is a message, by its link (`0->1`: of several on one link
+the one sent first), or a timer by its name (`wait 1 0 0`: the deadline of node 1 in step 0 of round 0). What a thing
+makes due at this same instant, as over a link without latency, comes after all of them.
+
+Relies on: `VirtualLoop`, which asks its source before it runs the named timers of an instant.
+
+Why: Which of two things comes first at one instant is an accident, on which a method must not depend. In a run keys
+decide it, and messages come together, which is fast; so another order needs a place where it can be said.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from netdfl.core.types import NodeId
+from netdfl.core.units import parse_time_ns
+from netdfl.transport.simulated.one_by_one import OneByOneFabric
+from netdfl.worlds.simulated.loop import NoSource, Source, VirtualLoop
+
+
+@dataclass
+class DueInstant:
+    """Two or more things that are due at one instant: the name and the node of each, in the usual order.
+
+    Messages come before timers. `answered`: the supervisor gave an order to a node after something of it.
+    """
+
+    at_ns: int
+    things: Sequence[tuple[str, NodeId]]
+    answered: bool = False
+
+
+class OrderedInstants:
+    """A `Source` around another one, by which what is due at one instant happens one by one."""
+
+    def __init__(self, orders: Mapping[str, Sequence[str]], loop: VirtualLoop, fabric: OneByOneFabric) -> None:
+        """Follow `orders`: by instant the names of things, as `{"15ms": ["2->1", "0->1"]}`; others come after these."""
+        self._orders: dict[int, list[str]] = {}
+        for at, names in orders.items():
+            self._orders.setdefault(parse_time_ns(at), []).extend(names)
+        self._loop, self._fabric = loop, fabric
+        self._inner: Source = NoSource()
+        self._left: deque[str] = deque()
+        self._looked_ns = -1
+        self.instants: list[DueInstant] = []
+
+    def around(self, inner: Source) -> OrderedInstants:
+        """Do what `inner` has due, too."""
+        self._inner = inner
+        return self
+
+    def next_ns(self) -> int | None:
+        """Return the next instant at which the inner source or a named timer is due, until it has been looked at."""
+        if self._left:
+            return self._loop.now_ns
+        due, named = self._inner.next_ns(), self._loop.next_named_ns()
+        if named is None or named == self._looked_ns or (due is not None and due < named):
+            return due
+        return named
+
+    def run(self, now_ns: int) -> None:
+        """Do the next thing of this instant; after the last one, what the inner source still has due."""
+        if now_ns != self._looked_ns:
+            self._look(now_ns)
+        if self._left:
+            self._do(self._left.popleft(), now_ns)
+        elif self._inner.next_ns() == now_ns:
+            self._inner.run(now_ns)
+
+    def note_answer(self) -> None:
+        """Note that the supervisor gives an order to a node now."""
+        if self.instants and self.instants[-1].at_ns == self._loop.now_ns:
+            self.instants[-1].answered = True
+
+    def _look(self, now_ns: int) -> None:
+        self._looked_ns = now_ns
+        things = [(f"{src}->{dst}", dst) for src, dst in self._fabric.due(now_ns)]
+        for timer in self._loop.named_at(now_ns):
+            if len(timer) > 1 and isinstance(timer[1], int):
+                things.append((" ".join(map(str, timer)), timer[1]))
+        if len(things) > 1:
+            self.instants.append(DueInstant(now_ns, things))
+        left = [name for name, _ in things]
+        for name in self._orders.get(now_ns, ()):
+            if name in left:
+                left.remove(name)
+                self._left.append(name)
+        self._left.extend(left)
+
+    def _do(self, name: str, now_ns: int) -> None:
+        if "->" in name:
+            src, _, dst = name.partition("->")
+            self._fabric.run_one((int(src), int(dst)), now_ns)
+        else:
+            self._loop.run_named(now_ns, name)
