@@ -9,7 +9,9 @@ import pytest
 from pydantic import ValidationError
 
 from netdfl.core.units import Bound, PositiveInt, Probability, SizeBytes, TimeNs
+from netdfl.scenario.model.fields import make_model
 from netdfl.scenario.model.parts import Part, model_of
+from netdfl.scenario.model.schema import Expectation
 
 
 @dataclass(frozen=True)
@@ -95,3 +97,9 @@ def test_a_parameter_without_a_type_is_refused() -> None:
 
     with pytest.raises(TypeError, match=r"'x' .* has no type"):
         model_of(untyped, "untyped")
+
+
+def test_a_made_model_belongs_where_its_base_is_defined() -> None:
+    """Older pydantic evaluates the types of inherited keys in the names of the model's own module."""
+    made = make_model("Made", Expectation, "", {})
+    assert made.__module__ == Expectation.__module__

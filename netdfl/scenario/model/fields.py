@@ -68,7 +68,7 @@ def by_kind(*models: type[Choice]) -> dict[str, type[Choice]]:
 def make_model(name: str, base: type[Model], help: str | None, fields: Mapping[str, Definition]) -> type[Model]:
     """Create a model with the fields of `base` and the additional `fields`."""
     definitions: dict[str, Any] = dict(fields)
-    return create_model(name, __base__=base, __doc__=help, **definitions)
+    return create_model(name, __base__=base, __doc__=help, __module__=base.__module__, **definitions)
 
 
 def _number(value: float | int, unit: str) -> str:
