@@ -60,7 +60,7 @@ CRASHES: Mapping[str, Keys] = {
         "rounds": 30,
         "algorithm": "sgp",
         "links": {"default": {"latency": "20ms"}},
-        "wait": {"deadline": "60s"},  # on a full machine, containers take seconds: what comes after it is not in the sum
+        "wait": {"deadline": "60s"},  # containers of a full machine take seconds, and what is late is not in the sum
         "events": [{"at_round": 5, "join": 3}],
     },
     "after-the-last-round": GOSSIP
