@@ -53,7 +53,8 @@ def test_one_engine_drives_all_links() -> None:
         for file, node in nodes()
         if isinstance(node, ast.ImportFrom) and node.module == ENGINE and "LinkEngine" in [a.name for a in node.names]
     }
-    assert using == set(DRIVERS)
+    one_by_one = {"links/one_by_one.py"}  # the same engine, which a proof asks for other orders of an instant
+    assert using == set(DRIVERS) | one_by_one
     taking = {
         file.relative_to(PACKAGE).as_posix()
         for file, node in nodes()

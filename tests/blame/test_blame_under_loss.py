@@ -41,7 +41,8 @@ def test_the_gain_of_the_set_is_to_the_nanosecond_that_of_one_fresh_run_without_
     assert 10 * (found.base.end_ns - fresh.length_ns) >= 9 * found.gap > 0
     store = asked.player.executor.store
     assert 0 < store.recalled
-    assert store.trained + store.recalled == 2 * 16 * (asked.player.played + 1)
+    for_the_page = 1 + 2  # the run itself and both candidates, with their records
+    assert store.trained + store.recalled == 2 * 16 * (asked.player.played + 1 + for_the_page)
     assert (
         f"{store.recalled} of {store.trained + store.recalled} local rounds were not trained again"
         in printed.getvalue()
