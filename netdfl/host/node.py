@@ -155,6 +155,8 @@ class NodeHost:
         self.parts.transport.begin()
         if self.id == self.life.epoch == 0 and self.blueprint.scenario.world.kind != "simulated":
             self.parts.journal.event(self.clock.now_ns(), self.id, 0, "bounds", **self.blueprint.bounds.to_json())
+        for gone in sorted(self.node.waits.gone) if self.life.epoch == 0 else ():
+            self.tell("gone", peer=gone)
         self.started.set()
 
     async def live(self) -> None:

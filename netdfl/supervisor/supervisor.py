@@ -203,7 +203,7 @@ class Supervisor:
         return OpenResult()
 
     def _begin(self) -> None:
-        """Send all nodes the addresses and the common start time."""
+        """Send all nodes the addresses, who is gone, and the common start time."""
         fleet, resumption = self.fleet, self.resumption
         if self.interrupted:
             return
@@ -217,10 +217,11 @@ class Supervisor:
             status = fleet.status.nodes[node]
             status.phase, status.address = Phase.RUNNING, peers.addresses[node]
             fleet.world.order(node, peers)
-            fleet.world.order(node, Start(fleet.start_ns))
         if resumption is not None:
             self.restarts.resumed(resumption)
         self.restarts.expect_absent()
+        for node in peers.addresses:  # once it knows who is gone, or its first messages to them are lost
+            fleet.world.order(node, Start(fleet.start_ns))
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         """Wait for `condition`; return early at an interrupt, and raise an error that ends the run."""
