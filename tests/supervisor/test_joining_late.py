@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from netdfl.core.control import Order
 from netdfl.core.errors import InputError, ScenarioError
 from netdfl.explore.execute import Executor
 from netdfl.explore.observed import observe
@@ -23,6 +24,7 @@ from netdfl.running.run import run
 from netdfl.scenario.load import loads
 from netdfl.standalone.request import check_joins
 from netdfl.supervisor.resumption import find_resumption
+from netdfl.worlds.simulated.world import SimulatedWorld
 
 BASE = """
 schema: netdfl/1
@@ -48,6 +50,21 @@ def fleet(out: Path, event: str, *sets: str) -> FinishedRun:
 def kinds(finished: FinishedRun, node: int) -> dict[str, tuple[float, int, Any]]:
     rows = finished.run.rows("SELECT kind, at_s, round, details FROM events WHERE node = ?", [node])
     return {kind: (at_s, round, json.loads(details)) for kind, at_s, round, details in rows}
+
+
+def test_nodes_know_who_is_absent_before_they_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a node of a busy machine sends its first share to nobody, as its start is over before it hears of it."""
+    orders: list[tuple[int, str]] = []
+    obey = SimulatedWorld.order
+
+    def order(self: SimulatedWorld, node: int, order: Order) -> None:
+        orders.append((node, type(order).__name__))
+        obey(self, node, order)
+
+    monkeypatch.setattr(SimulatedWorld, "order", order)
+    fleet(tmp_path, CLOCK)
+    for node in (0, 1, 2, 4, 5):
+        assert [what for to, what in orders if to == node][:3] == ["Peers", "Gone", "Start"]
 
 
 @pytest.mark.parametrize(("event", "joins"), [(CLOCK, {"joins_at_s": 0.1}), (ROUND, {"joins_at_round": 7})])
