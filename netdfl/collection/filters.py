@@ -15,6 +15,7 @@ from netdfl.collection.keys import differing, short_keys
 from netdfl.collection.rows import COLUMNS, OTHER_NAMES, RunRow
 from netdfl.core.errors import InputError
 from netdfl.core.units import parse_rate_bps, parse_size_bytes, parse_time_ns
+from netdfl.scenario.model.choices import nearest
 
 _TERM = re.compile(
     r"""\s*(?:and\s+)?(?:
@@ -160,14 +161,19 @@ class Names:
             return name
         ends = self._ending(name, self._keys) or self._ending(name, self._short)
         if not ends:
-            raise InputError(
-                f"no run here has a key {name!r}; columns are {', '.join(COLUMNS)}, and keys of scenarios are written "
-                "like algorithm.lr, or by their end, lr"
-            )
+            raise InputError(f"no run here has a key {name!r}; {self._remedy(name)}")
         as_good = [key for rank, key in ends if rank == ends[0][0]]
         if len(as_good) > 1:
             raise InputError(f"{name!r} may be {' or '.join(as_good[:4])}; write more of it")
         return as_good[0]
+
+    def _remedy(self, name: str) -> str:
+        keys = [*self._keys, *self._short]
+        ends = [] if "." in name else [key.rpartition(".")[2] for key in keys]
+        remedy = nearest(name, [*COLUMNS, *OTHER_NAMES, *keys, *ends])
+        if remedy.startswith("did you mean"):
+            return remedy
+        return f"columns are {', '.join(COLUMNS)}, and keys of scenarios are written like algorithm.lr, or as lr"
 
     def _ending(self, name: str, keys: Iterable[str]) -> list[tuple[tuple[bool, int], str]]:
         return sorted((self._rank(key), key) for key in keys if key.endswith(f".{name}"))

@@ -78,9 +78,31 @@ def test_what_is_no_filter_is_refused_with_an_example(text: str) -> None:
 
 
 def test_a_key_that_no_run_has_is_named() -> None:
-    with pytest.raises(InputError, match=r"no run here has a key 'rho'; columns are started, .*, or by their end, lr"):
+    with pytest.raises(InputError, match=r"no run here has a key 'rho'; columns are started, .*, or as lr"):
         Filter.parse("rho = 1").chosen(ROWS)
     assert Filter.parse("rho = 1").chosen([]) == []
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("algoritm.lr", "algorithm.lr"),
+        ("Algorithm.LR", "algorithm.lr"),
+        ("links.default.latncy", "links.default.latency"),
+        ("links.default.rte", "links.default.rate"),
+        ("latncy", "latency"),
+        ("learning_rate", "lr"),
+        ("acuracy", "accuracy"),
+        ("verdct", "verdict"),
+    ],
+)
+def test_a_misspelled_key_is_told_with_the_one_that_is_meant(written: str, meant: str) -> None:
+    said = f"^no run here has a key {written!r}; did you mean {meant!r}\\?$"
+    with pytest.raises(InputError, match=said):
+        Filter.parse(f"{written} > 0.1").chosen(ROWS)
+    for asked in (ListRequest(sort=written), ListRequest(by=written)):
+        with pytest.raises(InputError, match=said):
+            select(ROWS, asked)
 
 
 def test_the_end_of_a_key_stands_for_one_that_differs_then_for_the_shallowest() -> None:

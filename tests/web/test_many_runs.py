@@ -102,6 +102,8 @@ def test_a_filter_that_can_not_be_read_says_so_beside_the_whole_list(runs: Path)
     found = json.loads(asked(runs, f"/secret/runs?filter={quote('seed <')}")[1])
     assert "can't be read" in found["wrong"]
     assert len(found["runs"]) == 2
+    found = json.loads(asked(runs, f"/secret/runs?filter={quote('algoritm.lr > 0.1')}")[1])
+    assert found["wrong"] == "no run here has a key 'algoritm.lr'; did you mean 'algorithm.lr'?"
 
 
 @pytest.mark.parametrize("order", ["labels", "throw_away"])
