@@ -1,6 +1,6 @@
 // Runs beside each other: their curves, what differs between their scenarios, and any key against any figure.
 import { bytes, choice, color, el, figure, onColors, percent, seconds, table } from "./dom.js";
-import { downloads, picture, smoothed, SMOOTHINGS } from "./picture.js";
+import { downloads, LOG_AXIS, LOG_SCALE, picture, smoothed, SMOOTHINGS } from "./picture.js";
 import { keep, oneOf } from "./state.js";
 
 /** @typedef {[string, string, (v: any) => string]} Column */
@@ -123,8 +123,8 @@ function over(place, having) {
   place.setAttribute("aria-label", `${of[1]} by ${axis[1]} of ${groups.length} groups of runs; the last values are in the table above`);
   const ink = color("soft"), grid = { stroke: color("line"), width: 1 };
   const atLast = (/** @type {any} */ made) => made.setLegend({ idx: made.data[0].length - 1 });
-  plot = new uPlot({ hooks: { ready: [atLast, (/** @type {any} */ made) => made.over.addEventListener("mouseleave", () => atLast(made))] }, width: place.clientWidth || 600, height: 320, scales: { x: { time: false }, y: log ? { distr: 3 } : {} }, bands,
-    axes: [{ stroke: ink, grid, ticks: grid, space: 70, values: (/** @type {any} */ _, /** @type {number[]} */ splits) => splits.map((v) => axis[2](v)), incrs: axis[0] === "round" ? [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 1e4, 1e5] : undefined }, { stroke: ink, grid, ticks: grid, size: 70, values: (/** @type {any} */ _, /** @type {number[]} */ splits) => splits.map((v) => v === null ? null : of[2](v)) }],
+  plot = new uPlot({ hooks: { ready: [atLast, (/** @type {any} */ made) => made.over.addEventListener("mouseleave", () => atLast(made))] }, width: place.clientWidth || 600, height: 320, scales: { x: { time: false }, y: log ? LOG_SCALE : {} }, bands,
+    axes: [{ stroke: ink, grid, ticks: grid, space: 70, values: (/** @type {any} */ _, /** @type {number[]} */ splits) => splits.map((v) => axis[2](v)), incrs: axis[0] === "round" ? [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 1e4, 1e5] : undefined }, { stroke: ink, grid, ticks: grid, size: 70, ...(log ? LOG_AXIS : {}), values: (/** @type {any} */ _, /** @type {number[]} */ splits) => splits.map((v) => v === null ? null : of[2](v)) }],
     series: [{ label: axis[1], value: (/** @type {any} */ _, /** @type {any} */ v) => v === null ? "–" : axis[2](v) }, ...series] }, uPlot.join(tables), place);
 }
 new ResizeObserver(() => { const width = plot?.root.parentElement?.clientWidth; if (width && Math.abs(width - plot.width) > 2) plot.setSize({ width, height: 320 }); }).observe(beside);

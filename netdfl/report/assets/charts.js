@@ -1,7 +1,7 @@
 // Curves: accuracy, loss, consensus, weight, lengths of rounds; by round, by time, by bytes.
 import { bytes, choice, color, el, figure, onColors, percent, seconds } from "./dom.js";
 import { choose, fleetRound, goTo, now, on, placeOf, rounds, rowOf, view } from "./model.js";
-import { downloads, smoothed, SMOOTHINGS } from "./picture.js";
+import { downloads, LOG_AXIS, LOG_SCALE, smoothed, SMOOTHINGS } from "./picture.js";
 import { keep, oneOf } from "./state.js";
 
 /** @typedef {{name: string, x: (number|null)[], y: (number|null)[], color: string, dash?: number[], low?: boolean, high?: boolean, nodes?: (number|null)[]}} Curve */
@@ -192,9 +192,9 @@ function plotted(parent, what, log) {
   parent.setAttribute("aria-label", label);
   return new uPlot({
     width: parent.clientWidth || 400, height: 230,
-    scales: { x: { time: false }, y: log ? { distr: 3 } : { range: yRange } },
+    scales: { x: { time: false }, y: log ? LOG_SCALE : { range: yRange } },
     cursor: { drag: { x: true, y: false } },
-    axes: [{ stroke: ink, grid, ticks: grid, values: values(x), space: 60, incrs: options.x === "round" ? [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 1e4, 1e5] : undefined }, { stroke: ink, grid, ticks: grid, size: wide, values: values(what.of) }],
+    axes: [{ stroke: ink, grid, ticks: grid, values: values(x), space: 60, incrs: options.x === "round" ? [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 1e4, 1e5] : undefined }, { stroke: ink, grid, ticks: grid, size: wide, values: values(what.of), ...(log ? LOG_AXIS : {}) }],
     series: [{ label: options.x, value: (/** @type {any} */ _, /** @type {number|null} */ v) => v === null ? "–" : x(v) },
       ...what.curves.map((curve) => ({ label: curve.name, stroke: color(curve.color), width: curve.low || curve.high ? 0.8 : 1.8, dash: curve.dash, spanGaps: true, points: { show: curve.x.length < 3 },
         value: (/** @type {any} */ _, /** @type {number|null} */ v) => what.of(v) }))],

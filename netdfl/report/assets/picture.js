@@ -39,7 +39,7 @@ export function picture(of) {
   const xs = of.series.flatMap((each) => each.points.map((point) => point[0])), ys = of.series.flatMap((each) => [...each.points.map((point) => point[1]), ...(each.band ?? []).flatMap((row) => [row[1], row[2]])]);
   const [x0, x1] = range(of.xTicks ? [-0.5, of.xTicks.length - 0.5] : xs, false), [y0, y1] = range(ys, log);
   const named = of.series.filter((each) => each.name), wide = Math.min(width - 20, 34 + 7 * Math.max(8, ...named.map((each) => each.name.length))), perLine = Math.max(1, Math.floor((width - 20) / wide)), rows = Math.ceil(named.length / perLine), letters = Math.floor((wide - 34) / 7);
-  const yTicks = log ? powers(y0, y1) : ticks(y0, y1, 6), left = 16 + 7 * Math.max(...yTicks.map((value) => of.yWords(value).length), 3), top = 46, bottom = height - 44;
+  const yTicks = log ? logTicks(y0, y1) : ticks(y0, y1, 6), left = 16 + 7 * Math.max(...yTicks.map((value) => of.yWords(value).length), 3), top = 46, bottom = height - 44;
   const x = (/** @type {number} */ v) => left + (width - left - 16) * (v - x0) / (x1 - x0), fy = log ? Math.log10 : (/** @type {number} */ v) => v;
   const y = (/** @type {number} */ v) => bottom - (bottom - top) * (fy(v) - fy(y0)) / (fy(y1) - fy(y0));
   const ink = color("ink"), soft = color("soft"), grid = color("line"), whole = height + rows * LINE + 6;
@@ -71,12 +71,20 @@ function dot(cx, cy, of, i, open) {
   return made;
 }
 
-/** @param {number} low @param {number} high */
-function powers(low, high) {
-  const found = [];
-  for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++) for (const digit of [1, 2, 5]) { const value = digit * 10 ** power; if (value >= low && value <= high) found.push(value); }
-  return found.length > 7 ? found.filter((value) => Math.abs(Math.log10(value) - Math.round(Math.log10(value))) < 1e-9) : found.length ? found : [low, high];
+/** At least three values for a logarithmic axis: powers of ten, else 1, 2 and 5 of each, else round numbers. @param {number} low @param {number} high @returns {number[]} */
+export function logTicks(low, high) {
+  const first = Math.floor(Math.log10(low)), exponents = Array.from({ length: Math.ceil(Math.log10(high)) - first + 1 }, (_, i) => first + i);
+  const within = (/** @type {number[]} */ digits, step = 1) => exponents.filter((power) => power % step === 0).flatMap((power) => digits.map((digit) => Number(`${digit}e${power}`))).filter((value) => value >= low && value <= high);
+  const powers = within([1]), between = within([1, 2, 5]);
+  if (powers.length > 2) return within([1], Math.ceil(powers.length / 7));
+  return between.length > 2 ? between : [5, 9].map((most) => ticks(low, high, most)).find((found) => found.length > 2) ?? [low, high];
 }
+
+/** The scale of a logarithmic axis, as wide as its values and not as whole decades. */
+export const LOG_SCALE = { distr: 3, range: (/** @type {any} */ _, /** @type {number} */ low, /** @type {number} */ high) => range(low > 0 ? [low, high] : [], true) };
+
+/** A logarithmic axis of a plot, which by itself names digits of whole decades alone. */
+export const LOG_AXIS = { splits: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ low, /** @type {number} */ high) => logTicks(low, high), filter: (/** @type {any} */ _, /** @type {number[]} */ splits) => splits };
 
 /** Buttons that take a chart home. @param {() => Picture} make */
 export function downloads(make) {

@@ -1,0 +1,95 @@
+"""Curves of runs beside each other and of one run: their axes and their legends."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netdfl.record.run import open_run
+from netdfl.report.data import page_data
+from netdfl.report.html import fill
+from netdfl.running.run import run
+from netdfl.scenario.load import loads
+from tests.agreeing import agreeing
+from tests.web.conftest import Open
+from tests.web.web_server import started
+
+SMALL = agreeing("small", 4, 6, "seed: 3\nlinks: {default: {latency: 5ms}}", compute="10ms")
+RECORDED = """() => {
+  window.labels = [];
+  const { fillText } = CanvasRenderingContext2D.prototype;
+  CanvasRenderingContext2D.prototype.fillText = function (text, ...more) {
+    if (this.textAlign === "right") window.labels.push(text);
+    return fillText.call(this, text, ...more);
+  };
+}"""
+"""From now on the labels of vertical axes are kept."""
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("curves") / "runs"
+    for name, sets in {"one": ["seed=1"], "two": ["seed=2"]}.items():
+        run(loads(SMALL, sets), out=root / name, page=False)
+    return root
+
+
+@pytest.fixture(scope="module")
+def address(runs: Path) -> Iterator[str]:
+    with started("serve", runs, "--no-browser") as (found, _):
+        yield found
+
+
+def between(low: float, high: float, number: int) -> list[float]:
+    return [low * (high / low) ** (place / (number - 1)) for place in range(number)]
+
+
+def check_labels(page: Any) -> None:
+    """Some labels of the vertical axis, the lowest first, and no two alike."""
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    labels = list(dict.fromkeys(page.evaluate("window.labels.splice(0)")))  # a chart is drawn more than once
+    assert 3 <= len(labels) <= 9
+    assert labels == sorted(set(labels), key=float)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.00012, 0.00013), (0.021, 0.098), (3e-9, 20.0)])
+def test_a_logarithmic_axis_has_labels_whatever_it_spans(
+    runs: Path, opened: Open, tmp_path: Path, low: float, high: float
+) -> None:
+    data = page_data(open_run(runs / "one"))
+    curve = data["curves"]["error"]
+    curve["value"] = between(low, high, len(curve["value"]))
+    (tmp_path / "page.html").write_text(fill({**data, "curves": {"error": curve}}, "default-src 'none'; img-src data:"))
+    page = opened((tmp_path / "page.html").as_uri())
+    axis = page.locator("figure.chart", has_text="Error").get_by_role("combobox", name="axis", exact=True)
+    assert axis.input_value() == "log"
+    page.evaluate(RECORDED)
+    axis.select_option("log")
+    axis.dispatch_event("change")
+    check_labels(page)
+
+
+def test_a_logarithmic_axis_of_compared_runs_has_labels_on_the_page_and_taken_home(address: str, opened: Open) -> None:
+    def answered(route: Any) -> None:
+        answer = route.fetch()
+        found = answer.json()
+        for curves in found["curves"].values():
+            curves["error"]["value"] = between(0.31, 0.38, len(curves["error"]["value"]))
+        route.fulfill(response=answer, body=json.dumps(found))
+
+    page = opened(f"{address}#curve=error&scale=log")
+    page.evaluate(RECORDED)
+    page.route("**/curves?*", answered)
+    page.get_by_role("button", name="compare all that fit").click()
+    page.locator("#beside .u-wrap").wait_for()
+    check_labels(page)
+    with page.expect_download() as download:
+        page.locator("#beside .tools").first.get_by_role("button", name="save as SVG").click()
+    saved = re.findall('text-anchor="end"[^>]*>([^<]+)<', Path(download.value.path()).read_text())
+    assert 3 <= len(saved) <= 9
+    assert saved == sorted(set(saved), key=float)
