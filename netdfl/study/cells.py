@@ -97,25 +97,6 @@ def _place(folder: Path, scenario: Scenario) -> Path:
     return next((path for path in known if path.exists()), known[0])
 
 
-def check_values(looked: Sequence[CellResult], cells: Sequence[Cell]) -> None:
-    """Raise InputError if a case, or a varied value, is refused in all of its `cells`, as that must be a mistake.
-
-    A value that is refused in only some of its cells conflicts with another value; those cells count as failed.
-    """
-    refused = {ran.cell: ran.text for ran in looked if ran.refused}
-    of_value: dict[str, list[Cell]] = {}
-    for cell in cells if refused else ():
-        for value in filter(None, [cell.case, *(f"{path}={value}" for path, value in cell.values)]):
-            of_value.setdefault(value, []).append(cell)
-    wrong: dict[str, list[str]] = {}
-    for value, those in of_value.items():
-        if all(cell in refused for cell in those):
-            wrong.setdefault(refused[those[0]], []).append(value)
-    if wrong:
-        told = [f"{', '.join(values)} can't be run: {text}" for text, values in wrong.items()]
-        raise InputError("\n".join(["no cell was run, as some never can be:", *told]))
-
-
 def finished(cell: Cell, path: Path) -> CellResult | None:
     """Return the result of the cell that ran at `path`; None if it has not run to its end."""
     try:

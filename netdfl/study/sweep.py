@@ -15,7 +15,7 @@ from netdfl.core.errors import InputError
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.shipped import find_scenario
 from netdfl.study.bar import bar_of
-from netdfl.study.cells import CellJob, CellResult, check_values, look, run_all
+from netdfl.study.cells import CellJob, CellResult, look, run_all
 from netdfl.study.cells import StudyProgress as Far
 from netdfl.study.outcome import WARNED
 from netdfl.study.plan import (
@@ -31,6 +31,7 @@ from netdfl.study.plan import (
 )
 from netdfl.study.plots import is_word
 from netdfl.study.progress import FILE, StudyPlan, StudyState
+from netdfl.study.refusals import check_values
 from netdfl.study.runners.base import USUAL, RunNeeds, Runner
 from netdfl.study.runners.local import LocalRunner
 from netdfl.study.summary import GridPoint, points_of, write_cells, write_points
@@ -134,7 +135,7 @@ def write_so_far(folder: Path, study: StudyState) -> None:
 
 def _looked(plan: GridPlan, cells: Sequence[Cell], out: Path) -> _Grid:
     known, waiting = look(plan.scenario, cells, out / "cells")
-    check_values(known, cells)
+    check_values(known, cells, plan.scenario)
     return _Grid(plan, cells, known, waiting, out)
 
 
@@ -164,7 +165,27 @@ def _own(points: Sequence[GridPoint]) -> list[str]:
 
 def _cells(plan: GridPlan, seeds: int | None, sets: Sequence[str]) -> list[Cell]:
     chosen = plan if seeds is None else replace(plan, seeds=seeds)
-    return list(cells_of(chosen, load(plan.scenario, sets).seed, sets))
+    return list(cells_of(chosen, _first_seed(plan, sets), sets))
+
+
+def _first_seed(plan: GridPlan, sets: Sequence[str]) -> int:
+    """Return the seed of the plan's scenario with these overrides.
+
+    Some may fit a case or a varied part alone: the first cell that takes them decides. Where none does, the seed is
+    without meaning if the cells are refused by reasons of their own. Raises InputError for a reason that all share.
+    """
+    try:
+        return load(plan.scenario, sets).seed
+    except InputError as error:
+        reasons = set()
+        for cell in cells_of(replace(plan, seeds=1), 0, sets):
+            try:
+                return load(plan.scenario, cell.sets[:-1]).seed
+            except InputError as own:
+                reasons.add(str(own))
+        if reasons == {str(error)}:
+            raise
+    return 0
 
 
 def _run(grid: _Grid, jobs: int, console: Console, far: Far, make_runner: Callable[[], Runner], needs: RunNeeds) -> int:

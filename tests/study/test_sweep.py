@@ -14,7 +14,8 @@ from rich.console import Console
 from netdfl.core.errors import InputError
 from netdfl.record.judge import WELL
 from netdfl.scenario.load import load
-from netdfl.study.plan import cells_of, is_study, load_study
+from netdfl.scenario.loading.document import parse
+from netdfl.study.plan import cells_of, is_study, load_study, parse_vary
 from netdfl.study.sweep import sweep
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,6 +100,73 @@ def test_a_typo_in_one_arm_is_named_before_anything_is_run(
     assert first == "no cell was run, as some never can be:"
     assert problems[0].startswith(f"{wrong} can't be run: ")
     assert not (tmp_path / "out").exists()
+
+
+def refusal(file: Path, vary: list[str], sets: list[str], out: Path) -> list[str]:
+    """The lines of a sweep's refusal."""
+    with pytest.raises(InputError) as told:
+        sweep(file, vary, sets, out=out, seeds=1, console=Console(file=io.StringIO()))
+    assert not list(out.glob("*/cells"))
+    return str(told.value).splitlines()
+
+
+OWN_KEYS = [
+    (
+        ["algorithm.name=dpsgd,dfedsam"],
+        ["algorithm.rho=0.5", "algorithm.lr=0.2"],
+        "in place of --vary algorithm.name and --set algorithm.rho=0.5:",
+        "{name: dpsgd, lr: 0.2},{name: dfedsam, lr: 0.2, rho: 0.5}",
+    ),
+    (
+        ["algorithm.rho=0.1,0.2", "algorithm.name=dpsgd,dfedsam"],
+        ["algorithm.lr=0.2"],
+        "in place of --vary algorithm.rho and --vary algorithm.name:",
+        "{name: dpsgd, lr: 0.2},{name: dfedsam, lr: 0.2, rho: 0.1},{name: dfedsam, lr: 0.2, rho: 0.2}",
+    ),
+]
+
+
+@pytest.mark.parametrize(("vary", "sets", "instead", "forms"), OWN_KEYS)
+def test_a_key_that_one_algorithm_lacks_is_told_with_that_one_and_how_to_give_it_to_the_other(
+    vary: list[str], sets: list[str], instead: str, forms: str, scenario: Path, tmp_path: Path
+) -> None:
+    _, lacking, remedy, command = refusal(scenario, vary, sets, tmp_path / "out")
+    assert lacking.startswith("algorithm.name=dpsgd can't be run: --set algorithm.rho=")
+    assert remedy == f"of these, dfedsam has 'rho'; give each its own keys, {instead}"
+    assert command == f"--vary 'algorithm={forms}'"
+    path, values = parse_vary(command.removeprefix("--vary '").removesuffix("'"))
+    algorithms = [load(scenario, [f"{path}={value}"]).algorithm for value in values]
+    assert [each.kind for each in algorithms] == ["dpsgd"] + ["dfedsam"] * (len(values) - 1)
+
+
+def test_a_key_that_a_case_lacks_is_told_with_the_cases_that_have_it(tmp_path: Path) -> None:
+    cases = {"plain": {"algorithm.name": "dpsgd"}, "sharp": {"algorithm.name": "dfedsam"}}
+    grid = {"scenario": parse(BASE, "x").data, "cases": cases, "seeds": 1}
+    (tmp_path / "study.json").write_text(json.dumps({"schema": "netdfl/study/1", "name": "x", "sweeps": {"x": grid}}))
+    _, lacking, remedy = refusal(tmp_path / "study.json", [], ["algorithm.rho=0.5"], tmp_path / "out")
+    assert lacking.startswith("plain can't be run: --set algorithm.rho=0.5: unknown key 'rho'")
+    assert remedy == "leave it out of --set, and write it in the study for the cases that have it: sharp"
+
+
+def test_a_key_that_all_varied_algorithms_have_is_taken_where_the_scenario_s_own_lacks_it(
+    scenario: Path, tmp_path: Path
+) -> None:
+    console, out = Console(file=io.StringIO()), tmp_path / "out"
+    sets = ["algorithm.rho=0.5", "algorithm.lr=0.1", "seed=7"]
+    assert sweep(scenario, ["algorithm.name=dfedsam"], sets, out=out, seeds=1, console=console) == 0
+    assert [row["seed"] for row in rows(out / "swept" / "cells.csv")] == ["7"]
+
+
+def test_a_key_that_nothing_varied_has_is_told_once(scenario: Path, tmp_path: Path) -> None:
+    lines = refusal(scenario, ["rounds=2,3"], ["rouds=3"], tmp_path / "out")
+    assert lines == ["--set rouds=3: unknown key 'rouds', did you mean 'rounds'?"]
+    sets = ["algorithm.rho=1", "algorithm.lr=0.1"]
+    first, *told = refusal(scenario, ["algorithm.name=dfedavg,dfedavgm"], sets, tmp_path / "out")
+    assert first == "no cell was run, as some never can be:"
+    assert [line.partition(" can't be run: --set algorithm.rho=1: unknown key 'rho'")[0] for line in told] == [
+        "algorithm.name=dfedavg",
+        "algorithm.name=dfedavgm",
+    ]
 
 
 def test_overrides_hold_in_all_cells_below_what_a_cell_overrides(scenario: Path, tmp_path: Path) -> None:

@@ -16,11 +16,12 @@ from netdfl.core.errors import InputError, ScenarioError
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.shipped import find_scenario
 from netdfl.scenario.model.schema import Scenario
-from netdfl.study.cells import CellResult, StudyProgress, check_values, look, run_all
+from netdfl.study.cells import CellResult, StudyProgress, look, run_all
 from netdfl.study.outcome import figures_of, words
 from netdfl.study.plan import Cell, FigureSpec, GridPlan, cells_of, is_study, places_of
 from netdfl.study.plots import figure_of, save
 from netdfl.study.progress import FILE, StudyPlan
+from netdfl.study.refusals import check_values
 from netdfl.study.runners.base import Runner
 from netdfl.study.runners.local import LocalRunner
 from netdfl.study.summary import markdown_table, points_of
@@ -147,7 +148,7 @@ def _plan(runs: _Runs, order: TuneOrder) -> GridPlan:
     plan = GridPlan(plan.name, runs.file, {"": []}, {path: overrides(order.knob, values)}, order.seeds, drawn)
     first = GridPlan(plan.name, runs.file, plan.cases, plan.vary, 1, drawn)
     cells = runs.cells(first)
-    check_values(look(runs.file, cells, runs.out / "cells")[0], cells)
+    check_values(look(runs.file, cells, runs.out / "cells")[0], cells, runs.file)
     return plan
 
 

@@ -1,0 +1,99 @@
+"""Values of a grid that no cell can be run with, and how a key is given to those parts alone that have it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import BaseModel
+
+from netdfl.core.errors import InputError
+from netdfl.scenario.load import load
+from netdfl.study.cells import CellResult
+from netdfl.study.plan import Cell
+
+MOST_FORMS = 8
+"""The most forms of a part that are written out."""
+_UNKNOWN = re.compile(r"--set (?P<override>(?P<part>[\w.]+)\.(?P<key>\w+)=.*?): unknown key ")
+_WORD = re.compile(r'"(?!(?:true|false|null)")([A-Za-z_]\w*)"')
+Refused = Mapping[Cell, str]
+
+
+def check_values(looked: Sequence[CellResult], cells: Sequence[Cell], scenario: Path) -> None:
+    """Raise InputError if a case, or a varied value, is refused in all of its `cells`, as that must be a mistake.
+
+    A value that is refused in only some of its cells conflicts with another value; those cells count as failed.
+    """
+    refused = {ran.cell: ran.text for ran in looked if ran.refused}
+    of_value: dict[str, list[Cell]] = {}
+    for cell in cells if refused else ():
+        for value in filter(None, [cell.case, *(f"{path}={value}" for path, value in cell.values)]):
+            of_value.setdefault(value, []).append(cell)
+    wrong: dict[str, list[str]] = {}
+    for value, those in of_value.items():
+        if all(cell in refused for cell in those):
+            wrong.setdefault(refused[those[0]], []).append(value)
+    if wrong:
+        told = [f"{', '.join(values)} can't be run: {text}" for text, values in wrong.items()]
+        remedies = dict.fromkeys(_remedy(text, cells, refused, scenario) for text in wrong)
+        raise InputError("\n".join(["no cell was run, as some never can be:", *told, *filter(None, remedies)]))
+
+
+class _Foreign(NamedTuple):
+    """A key that only some of the varied parts have: `rho` of `algorithm`, by the override `algorithm.rho=0.1`."""
+
+    override: str
+    part: str
+    key: str
+
+
+def _remedy(text: str, cells: Sequence[Cell], refused: Refused, scenario: Path) -> str:
+    """Return how to give the key that `text` refuses to those that have it; empty if none has it."""
+    match = _UNKNOWN.match(text)
+    able = [cell for cell in cells if cell not in refused]
+    if match is None or not able:
+        return ""
+    found = _Foreign(match["override"], match["part"], match["key"])
+    varied = next((path for path, _ in cells[0].values if path in _choices(found.part)), "")
+    if varied:
+        having = " and ".join(dict.fromkeys(dict(cell.values)[varied] for cell in able))
+        return _in_one(found, having, cells, refused, scenario)
+    having = ", ".join(dict.fromkeys(cell.case for cell in able if cell.case))
+    return f"leave it out of --set, and write it in the study for the cases that have it: {having}" if having else ""
+
+
+def _choices(part: str) -> Sequence[str]:
+    return (part, f"{part}.name", f"{part}.kind")
+
+
+def _in_one(found: _Foreign, having: str, cells: Sequence[Cell], refused: Refused, scenario: Path) -> str:
+    told = f"of these, {having} {'have' if ' and ' in having else 'has'} {found.key!r}"
+    below = [path for path, _ in cells[0].values if path in _choices(found.part) or path.startswith(f"{found.part}.")]
+    inner: dict[tuple[str, ...], Cell] = {}
+    for cell in cells:
+        inner.setdefault(tuple(dict(cell.values)[path] for path in below), cell)
+    forms: dict[str, None] = {}
+    with suppress(InputError):
+        forms = dict.fromkeys(_form(cell, found, cell in refused, scenario) for cell in inner.values())
+    if not 0 < len(forms) <= MOST_FORMS:
+        return told
+    options = [f"--vary {path}" for path in below]
+    options += [] if f"{found.part}.{found.key}" in below else [f"--set {found.override}"]
+    in_place = " and ".join(options)
+    return f"{told}; give each its own keys, in place of {in_place}:\n--vary '{found.part}={','.join(forms)}'"
+
+
+def _form(cell: Cell, found: _Foreign, without: bool, scenario: Path) -> str:
+    """Return the keys of a cell's part that its scenario and overrides name, as they are written in one line."""
+    key = f"{found.part}.{found.key}="
+    named: object = load(scenario, [each for each in cell.sets if not (without and each.startswith(key))])
+    for name in found.part.split("."):
+        named = getattr(named, name, None)
+    if not isinstance(named, BaseModel):
+        raise InputError(f"{found.part} is no part with keys")
+    plain = named.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
+    return _WORD.sub(r"\1", json.dumps(plain))
