@@ -58,7 +58,7 @@ class OpenWait:
         last_ns: when the last message came.
         asks: whether missing senders are sent status queries.
         unanswered: whether a sender left its queries unanswered.
-        last_src: the sender of the last message or notice.
+        last_src: the sender of the last message or notice; of messages of one instant, the smallest one.
         ended: how the wait ended; None while it lasts.
     """
 
@@ -292,7 +292,10 @@ class Waits:
         have = wait.have
         if step_id == (wait.round, wait.step):
             have.update(ours)
-            wait.last_ns, wait.last_src = self.clock.now_ns(), min(ours)
+            now, last = self.clock.now_ns(), min(ours)
+            if now == wait.last_ns and wait.last_src is not None:  # they may have come together, or one by one
+                last = min(last, wait.last_src)
+            wait.last_ns, wait.last_src = now, last
             if self.policy.deadline_ns == "auto":
                 self._learn(wait, len(ours), wait.last_ns - wait.since_ns)
                 if self._is_first and self._done is not None and self._hurry(wait):

@@ -31,22 +31,23 @@ def missed(node: int, times: int = 2) -> Step:
 
 NOTHING: list[Step] = []
 ENDS: dict[str, tuple[dict[str, Any], list[Step], list[Step], WaitEnd, tuple[int, ...], int | None]] = {
-    "all came": (PLAIN, NOTHING, [come(1, 3), come(2)], WaitEnd.CAME, (), 2),
+    "all came": (PLAIN, NOTHING, [come(1, 3), at(1), come(2)], WaitEnd.CAME, (), 2),
+    "all came one by one at one instant": (PLAIN, NOTHING, [come(1), come(3), come(2)], WaitEnd.CAME, (), 1),
     "all were there": (PLAIN, [come(1, 2, 3)], NOTHING, WaitEnd.CAME, (), None),
-    "enough came": (PLAIN | {"need": 2}, NOTHING, [come(3), come(1)], WaitEnd.CAME, (2,), 1),
+    "enough came": (PLAIN | {"need": 2}, NOTHING, [come(1), at(1), come(3)], WaitEnd.CAME, (2,), 3),
     "the deadline": ({"deadline_ns": S}, NOTHING, [come(3), at(S)], WaitEnd.DEADLINE, (1, 2), 3),
-    "one is gone": (PLAIN, NOTHING, [come(1, 3), gone(2)], WaitEnd.GONE, (2,), 3),
-    "one was gone": (PLAIN, [gone(2)], [come(1), come(3)], WaitEnd.GONE, (2,), 3),
-    "one is ahead": (AUTO, NOTHING, [come(1, 3), come(2, round=5)], WaitEnd.LOST, (2,), 3),
-    "one was ahead": (AUTO, [come(2, round=5)], [come(1, 3)], WaitEnd.LOST, (2,), 3),
-    "one is ahead by a step": (AUTO, NOTHING, [come(1, 3), come(2, step=2)], WaitEnd.LOST, (2,), 3),
-    "one is skipped": (PLAIN, NOTHING, [come(1, 3), skip(2)], WaitEnd.LOST, (2,), 3),
-    "one was silent": (AUTO, [missed(2)], [come(1), come(3)], WaitEnd.CAME, (2,), 3),
+    "one is gone": (PLAIN, NOTHING, [come(1, 3), gone(2)], WaitEnd.GONE, (2,), 1),
+    "one was gone": (PLAIN, [gone(2)], [come(1), at(1), come(3)], WaitEnd.GONE, (2,), 3),
+    "one is ahead": (AUTO, NOTHING, [come(1, 3), come(2, round=5)], WaitEnd.LOST, (2,), 1),
+    "one was ahead": (AUTO, [come(2, round=5)], [come(1, 3)], WaitEnd.LOST, (2,), 1),
+    "one is ahead by a step": (AUTO, NOTHING, [come(1, 3), come(2, step=2)], WaitEnd.LOST, (2,), 1),
+    "one is skipped": (PLAIN, NOTHING, [come(1, 3), skip(2)], WaitEnd.LOST, (2,), 1),
+    "one was silent": (AUTO, [missed(2)], [come(1), at(1), come(3)], WaitEnd.CAME, (2,), 3),
     "all were silent": (AUTO, [missed(1), missed(2), missed(3)], NOTHING, WaitEnd.GONE, (1, 2, 3), None),
     "one was silent and one is gone": (AUTO, [missed(2)], [come(1), gone(3)], WaitEnd.CAME, (2, 3), 1),
-    "a silent one is not awaited and may come": (AUTO, [missed(2)], [come(2), come(1), come(3)], WaitEnd.CAME, (), 3),
+    "a silent one may come": (AUTO, [missed(2)], [come(2), come(1), at(1), come(3)], WaitEnd.CAME, (), 3),
     "what suffices by one that is ahead of all": (
-        PLAIN | {"cumulative": True}, NOTHING, [come(1, 3), come(2, round=7)], WaitEnd.LOST, (2,), 3,
+        PLAIN | {"cumulative": True}, NOTHING, [come(1, 3), come(2, round=7)], WaitEnd.LOST, (2,), 1,
     ),
 }  # fmt: skip
 
