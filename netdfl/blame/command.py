@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from netdfl.blame.blaming import Blame, Show
 from netdfl.blame.keeping import keep_blame, page_runs
+from netdfl.blame.removal import KEYS_OF_WORLD
 from netdfl.blame.run import RunBlame
 from netdfl.blame.told import aligned, sentences_of, table_of
 from netdfl.core.errors import NetdflError
@@ -91,9 +92,9 @@ def _write(asked: RunBlame, found: Blame, folder: Path) -> Path:
     plain |= {"links": without["links"], "events": without["events"]}
     if without.get("underlay"):
         plain["underlay"] = without["underlay"]
-    for key in ("as_others", "no_deadline"):
-        if nodes := without["world"][key]:
-            plain["world"] = {**plain["world"], key: nodes}
+    for key in KEYS_OF_WORLD:
+        if value := without["world"][key]:
+            plain["world"] = {**plain["world"], key: value}
     path = folder / FILE
     members = "".join(f"# - {each.text}\n" for each in found.found or ())
     text = f"# {scenario.name}, seed {scenario.seed}, under the same luck without:\n{members}{plain_to_yaml(plain)}"

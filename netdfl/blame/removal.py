@@ -12,15 +12,17 @@ from functools import cached_property
 from typing import Any
 
 from netdfl.blame.candidates import BY_LUCK, CORE, Candidate, MessageName, delay_of, least_ns, named
-from netdfl.core.types import Edge
+from netdfl.core.types import Edge, NodeId
 from netdfl.explore.edits import Plain
 from netdfl.explore.rows import MessageRow
 from netdfl.links.rules.figures import figures
 from netdfl.links.rules.loss import Bernoulli
 from netdfl.links.rules.recorded import RecordedLoss
 from netdfl.links.schedule.compile import ScheduleError
+from netdfl.links.schedule.returns import keeps_state, returns_by_node
 from netdfl.links.spec import LinkPart, choose
 from netdfl.scenario.build import build_links, compile_schedule
+from netdfl.scenario.explain.link_rules import keep_order, lets_overtake
 from netdfl.scenario.loading.resolved import to_plain
 from netdfl.scenario.model.schema import Scenario
 from netdfl.underlay.sites import ONE_WAY, ends_in
@@ -29,6 +31,8 @@ _DRAWN_BY_INDEX = ("random", "churn")
 """Keys of events whose random draws depend on the index of their entry in the list of events."""
 _OF_NODES = (("slowness", "as_others"), ("deadline", "no_deadline"))
 """Kinds of candidates that are nodes, each with the key of `world` that lists the nodes without that cause."""
+KEYS_OF_WORLD = (*(key for _, key in _OF_NODES), "keeps_state", "overtaking")
+"""The keys of `world` by which a scenario without candidates may differ from its run."""
 _NOTHING = {"at_round": 0, "drop": "0->1", "incarnation": 1_000_000}
 """An event that never acts. It replaces a removed event, so that later entries keep their index, and so their draws."""
 
@@ -71,10 +75,11 @@ class Counterfactuals:
         if not candidates:
             return to_plain(self.scenario)
         plain = {**self._plain, "links": {key: dict(entry) for key, entry in self._plain["links"].items()}}
+        plain["world"] = dict(plain["world"])
         for kind, key in _OF_NODES:
             nodes = {each.place[0] for each in candidates if each.kind == kind}
             if nodes:
-                plain["world"] = {**plain["world"], key: sorted({*plain["world"][key], *nodes})}
+                plain["world"][key] = sorted({*plain["world"][key], *nodes})
         for edge, changes in self._on_links(candidates):
             _set(plain, edge, changes)
         for each in candidates:
@@ -85,7 +90,27 @@ class Counterfactuals:
                 plain["links"][str(node)] = {**plain["links"].pop(str(node), {}), key: None}
         gone = {each.place[0] for each in candidates if each.kind == "event"}
         plain["events"] = self._events_without(gone)
+        plain["world"] |= self._expected(plain)
         return plain
+
+    def _expected(self, plain: Plain) -> Plain:
+        """Return the keys of `world` by which nodes prepare for what the run's scenario has, even if `plain` lacks it.
+
+        A node that may restart with its state acknowledges messages later, and nodes that rely on the order of messages
+        end some waits sooner, both from round 0 on. So without these keys a run would part long before the event.
+        """
+        world, events = plain["world"], plain["events"]
+        found: Plain = {}
+        if keeping := self._keeping(self.scenario.events) - self._keeping(events):
+            found["keeps_state"] = sorted({*world["keeps_state"], *keeping})
+        if not keep_order(self.scenario) and not lets_overtake((*plain["links"].values(), *events)):
+            found["overtaking"] = True
+        return found
+
+    def _keeping(self, events: Sequence[Mapping[str, Any]]) -> set[NodeId]:
+        """Return the nodes that keep their state because one of `events` restarts them with it."""
+        schedule = compile_schedule(self.scenario.model_copy(update={"events": events}))
+        return {node for node, own in returns_by_node(schedule).items() if keeps_state(own, node)}
 
     def drawn(self, rows: Sequence[MessageRow]) -> int:
         """Return how many messages of a play had their loss drawn at random, as the run itself did not have them."""

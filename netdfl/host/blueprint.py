@@ -42,6 +42,7 @@ from netdfl.scenario.explain.link_rules import keep_order
 from netdfl.scenario.model.network import AcknowledgedDelivery
 from netdfl.scenario.model.schema import KEPT_BYTES, Scenario
 from netdfl.scenario.model.task import Training
+from netdfl.scenario.model.world import SimulatedOptions
 from netdfl.topology.network import Network, without
 from netdfl.transport.base import Sink, Transport
 
@@ -152,8 +153,10 @@ class Blueprint:
         return self._by_node.get(node, [])
 
     def keeps_state(self, node: NodeId) -> bool:
-        """Return whether `node` may have to restart with the state of its last ended round."""
-        return keeps_state(self._returns.get(node, ()), node)
+        """Return whether `node` stores its state at the end of each round, as it may have to restart with it."""
+        world = self.scenario.world
+        asked = isinstance(world, SimulatedOptions) and node in world.keeps_state
+        return asked or keeps_state(self._returns.get(node, ()), node)
 
     @cached_property
     def _returns(self) -> dict[NodeId, list[CompiledEvent]]:

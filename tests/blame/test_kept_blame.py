@@ -110,6 +110,17 @@ def test_a_pause_is_a_bar_of_its_own_until_it_ends(tmp_path: Path) -> None:
     assert found["shown"][0]["words"][1:] == ["node 1, round 1: pause", "nothing of the kind"]
 
 
+def test_both_runs_part_at_a_crash_so_that_the_lanes_show_it(tmp_path: Path) -> None:
+    """A node that restarts with its state acknowledges messages later from round 0 on; it still does without it."""
+    events = [{"at": "40ms", "crash": 1, "restart_after": "20ms"}]
+    found = kept(RING | {"delivery": "acknowledged", "events": events}, tmp_path)
+    shown = found["shown"][0]
+    first, other = shown["lanes"]
+    assert shown["at_s"] == 0.04
+    assert bars(first, "down") == [(1, 0.04, 0.06)]
+    assert bars(other, "down") == []
+
+
 def test_of_a_long_run_the_beginning_is_kept_and_it_says_until_when(tmp_path: Path) -> None:
     opened(RING, tmp_path)
     directory = open_run(tmp_path / "run")

@@ -47,6 +47,7 @@ def nodes_exist(scenario: Scenario) -> Iterator[CheckFinding]:
     if isinstance(world, SimulatedOptions):
         named.append((("world", "as_others"), world.as_others))
         named.append((("world", "no_deadline"), world.no_deadline))
+        named.append((("world", "keeps_state"), world.keeps_state))
         named += [(("world", "stragglers", "nodes"), slow.nodes) for slow in (world.stragglers,) if slow is not None]
     for path, nodes in named:
         if missing := sorted({node for node in nodes if node >= scenario.num_nodes}):

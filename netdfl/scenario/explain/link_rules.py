@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from netdfl.core.types import Edge
@@ -14,6 +14,7 @@ from netdfl.links.spec import NODE_KEYS, SLOTS, choose
 from netdfl.scenario.build import compile_schedule
 from netdfl.scenario.model.links import block
 from netdfl.scenario.model.schema import Scenario
+from netdfl.scenario.model.world import SimulatedOptions
 from netdfl.topology.network import Network
 
 MOST_ROUNDS = 64
@@ -42,11 +43,17 @@ def link_rules(scenario: Scenario, network: Network | None = None) -> list[dict[
 
 
 def keep_order(scenario: Scenario) -> bool:
-    """Return whether no rule of any link or event lets a message overtake an earlier one of its link."""
+    """Return whether nodes may rely on order: no rule of any link or event lets a message overtake an earlier one."""
     if scenario.world.loss_layer == "packet":
         return True  # packets may overtake each other, but TCP hands messages over in order
-    entries = (*block(scenario.links).values(), *scenario.events)
-    return not any(_reorders(key, entry[key]) for entry in entries for key in ("latency", "reorder") if key in entry)
+    if isinstance(scenario.world, SimulatedOptions) and scenario.world.overtaking:
+        return False
+    return not lets_overtake((*block(scenario.links).values(), *scenario.events))
+
+
+def lets_overtake(entries: Iterable[Mapping[str, object]]) -> bool:
+    """Return whether a rule in `entries`, of links or events, lets a message overtake an earlier one of its link."""
+    return any(_reorders(key, entry[key]) for entry in entries for key in ("latency", "reorder") if key in entry)
 
 
 def _reorders(key: str, value: object) -> bool:

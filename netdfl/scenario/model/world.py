@@ -167,6 +167,14 @@ class SimulatedOptions(WorldOptions):
         description="Nodes without a deadline, whose waits end as soon as nothing that they lack is under way or can "
         "still be sent.",
     )
+    keeps_state: Nodes = Field(
+        [],
+        description="Nodes that keep their state at the end of each round though no event restarts them with it; they "
+        "acknowledge a message once what they made of it is kept.",
+    )
+    overtaking: bool = Field(
+        False, description="Nodes count on messages that overtake earlier ones of their link, even if no rule lets any."
+    )
     luck: int | None = Field(
         None, ge=0, description="The seed of luck on links alone, where another one is wanted than all else has."
     )
