@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from netdfl.collection.filters import as_number
-from netdfl.collection.keys import differing, group_names, scenario_keys
+from netdfl.collection.keys import Keys, differing, group_names, scenario_keys
 from netdfl.collection.rows import read_row
 from netdfl.core.errors import NetdflError
 from netdfl.record.run import Run, open_run
@@ -20,7 +21,10 @@ MOST_COMPARED = 60
 
 
 def compare(runs: Sequence[tuple[str, Path]], root: Path) -> dict[str, Any]:
-    """Return curves and figures of each run of the folder `root`, the keys that differ, and the group of each run."""
+    """Return curves and figures of each run of the folder `root`, the keys that differ, and how curves are named.
+
+    `groups` has the name of the curve that a run is part of, `names` the name of the run's curve alone.
+    """
     curves, scenarios, wrong = {}, {}, {}
     for name, path in runs[:MOST_COMPARED]:
         try:
@@ -35,9 +39,22 @@ def compare(runs: Sequence[tuple[str, Path]], root: Path) -> dict[str, Any]:
         "figures": {name: {**row.facts, "started": row.started, "place": row.place} for name, row in rows.items()},
         "differences": {key: {name: each.get(key, "") for name, each in scenarios.items()} for key in differ},
         "numbers": {key: {name: _number(each.get(key, "")) for name, each in scenarios.items()} for key in differ},
-        "groups": group_names(scenarios),
+        **_names(scenarios, {name: row.place for name, row in rows.items()}),
         "wrong": wrong,
         "left_out": max(0, len(runs) - MOST_COMPARED),
+    }
+
+
+def _names(scenarios: Mapping[str, Keys], places: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Return the names of curves: runs that differ in the seed alone share one, runs with the same seed do not."""
+    groups = group_names(scenarios)
+    varied = len(set(groups.values())) > 1
+    alone = {run: f"{group} · {places[run]}" if varied else places[run] for run, group in groups.items()}
+    num_alike = Counter((group, scenarios[run].get("seed")) for run, group in groups.items())
+    repeated = {group for (group, _), number in num_alike.items() if number > 1}
+    return {
+        "groups": {run: alone[run] if group in repeated else group for run, group in groups.items()},
+        "names": alone,
     }
 
 

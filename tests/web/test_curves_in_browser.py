@@ -34,7 +34,7 @@ RECORDED = """() => {
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("curves") / "runs"
-    for name, sets in {"one": ["seed=1"], "two": ["seed=2"]}.items():
+    for name, sets in {"one": ["seed=1"], "two": ["seed=2"], "again": ["seed=1"], "wide": ["task.dim=5"]}.items():
         run(loads(SMALL, sets), out=root / name, page=False)
     return root
 
@@ -93,3 +93,23 @@ def test_a_logarithmic_axis_of_compared_runs_has_labels_on_the_page_and_taken_ho
     saved = re.findall('text-anchor="end"[^>]*>([^<]+)<', Path(download.value.path()).read_text())
     assert 3 <= len(saved) <= 9
     assert saved == sorted(set(saved), key=float)
+
+
+@pytest.mark.parametrize(
+    ("ticked", "curves"),
+    [
+        (["one", "two"], ["small (mean of 2: seeds 1, 2)"]),
+        (["one", "again"], ["one", "again"]),
+        (["two", "wide"], ["small, task.dim: 2 · two", "small, task.dim: 5 · wide"]),
+    ],
+)
+def test_a_legend_says_which_run_is_which(address: str, opened: Open, ticked: list[str], curves: list[str]) -> None:
+    page = opened(f"{address}#curve=error")
+    for name in ticked:
+        page.get_by_label(f"compare {name}", exact=True).check()
+    page.get_by_text("2 runs beside each other").wait_for()
+    labels = page.locator("#beside .u-legend .u-label").all_inner_texts()
+    assert [label for label in labels if label not in ("round", "highest", "lowest")] == curves
+    page.get_by_role("combobox", name="seeds", exact=True).select_option("each")
+    labels = page.locator("#beside .u-legend .u-label").all_inner_texts()
+    assert [label.rpartition(" · ")[2] for label in labels[1:]] == ticked

@@ -167,3 +167,22 @@ def test_a_comparison_has_bytes_by_round_and_numbers_of_keys(kept: Path, tmp_pat
     curve, result = found["curves"]["a"]["error"], json.loads((kept / "result.json").read_text())
     assert curve["nbytes"] == [result["bytes_sent"] * (each + 1) // 3 for each in curve["round"]]
     assert found["figures"]["a"]["nbytes"] == result["bytes_sent"]
+
+
+def test_a_curve_is_named_by_the_keys_that_differ_and_by_its_run(kept: Path, tmp_path: Path) -> None:
+    lines = {"a": "seed: 3", "b": "seed: 4", "again": "seed: 3", "wide": "seed: 3"}
+    for name, line in lines.items():
+        shutil.copytree(kept, tmp_path / name)
+        text = (kept / "scenario.yaml").read_text().replace("seed: 3", line)
+        (tmp_path / name / "scenario.yaml").write_text(text.replace("dim: 2", "dim: 5") if name == "wide" else text)
+
+    def named(*names: str) -> tuple[dict[str, str], dict[str, str]]:
+        found = compare([(name, tmp_path / name) for name in names], tmp_path)
+        return found["groups"], found["names"]
+
+    assert named("a", "b") == ({"a": "small", "b": "small"}, {"a": "a", "b": "b"})
+    assert named("a", "again")[0] == {"a": "a", "again": "again"}
+    two, five = "small, task.dim: 2", "small, task.dim: 5"
+    assert named("a", "b", "wide")[0] == {"a": two, "b": two, "wide": five}
+    apart = {"a": f"{two} · a", "again": f"{two} · again", "wide": five}
+    assert named("a", "again", "wide") == (apart, {**apart, "wide": f"{five} · wide"})

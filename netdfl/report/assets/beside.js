@@ -67,27 +67,37 @@ function differ(names, differences) {
   return made;
 }
 
+/** The name of a curve of these runs, by which each of them is found. @param {string[]} ids @param {string} words */
+function named(ids, words) {
+  if (ids.length === 1) return compared.names[ids[0]] || placeOf(ids[0]);
+  const seeds = ids.map((id) => compared.figures[id]?.seed).sort((a, b) => a - b);
+  return `${compared.groups[ids[0]]} (${words}: seeds ${seeds.slice(0, 6).join(", ")}${seeds.length > 6 ? ` and ${seeds.length - 6} more` : ""})`;
+}
+
 /** @typedef {{name: string, stroke: string, x: number[], mean: (number|null)[], low: (number|null)[], high: (number|null)[], many: number, i: number}} Drawn */
 
 /** The curves of each group: the mean, the lowest and the highest, on the axis that is asked for. @returns {Drawn[]} */
 function drawn(/** @type {Column[]} */ having) {
   const name_ = oneOf("curve", having.map(([name]) => name)), x = oneOf("x", AXES.map(([name]) => name)), log = oneOf("scale", ["linear", "log"]) === "log";
   const bands = oneOf("seeds", ["band", "each"]) === "band", window = Number(oneOf("smooth", SMOOTHINGS.map(([value]) => value)));
-  /** @type {Map<string, any[]>} */
+  /** @type {Map<string, {ids: string[], tables: any[]}>} */
   const groups = new Map();
   for (const [id, curves] of Object.entries(compared.curves)) {
     const curve = curves[name_];
     if (!curve) continue;
-    const name = bands ? compared.groups[id] || placeOf(id) : placeOf(id), pairs = curve[x].map((/** @type {number} */ at, /** @type {number} */ i) => [at, curve.value[i]]);
+    const name = bands ? compared.groups[id] || id : id, pairs = curve[x].map((/** @type {number} */ at, /** @type {number} */ i) => [at, curve.value[i]]);
     const last = new Map(pairs.filter((/** @type {any[]} */ pair) => pair[0] !== null));  // of two figures at one place, the later
     const sorted = [...last].sort((a, b) => a[0] - b[0]);
-    groups.set(name, [...(groups.get(name) ?? []), [sorted.map((pair) => pair[0]), smoothed(sorted.map((pair) => pair[1]), window)]]);
+    const group = groups.get(name) ?? { ids: [], tables: [] };
+    group.ids.push(id);
+    group.tables.push([sorted.map((pair) => pair[0]), smoothed(sorted.map((pair) => pair[1]), window)]);
+    groups.set(name, group);
   }
-  return [...groups].map(([name, of], i) => {
+  return [...groups.values()].map(({ ids, tables: of }, i) => {
     const stroke = i < 6 ? color(`c${i}`) : `hsl(${(i * 61) % 360} 60% 50%)`, joined = of.length > 1 ? uPlot.join(of) : of[0], columns = joined.slice(1);
     const at = joined[0].map((/** @type {any} */ _, /** @type {number} */ k) => columns.map((/** @type {any} */ column) => column[k]).filter((/** @type {any} */ v) => v !== null && v !== undefined && (!log || v > 0)));
     const made = (/** @type {(row: number[]) => number} */ of_) => at.map((/** @type {number[]} */ row) => row.length ? of_(row) : null);
-    return { name: of.length > 1 ? `${name} (mean of ${of.length})` : name, stroke, i, many: of.length, x: joined[0], mean: made((row) => row.reduce((a, b) => a + b, 0) / row.length), low: made((row) => Math.min(...row)), high: made((row) => Math.max(...row)) };
+    return { name: named(ids, `mean of ${ids.length}`), stroke, i, many: of.length, x: joined[0], mean: made((row) => row.reduce((a, b) => a + b, 0) / row.length), low: made((row) => Math.min(...row)), high: made((row) => Math.max(...row)) };
   });
 }
 
@@ -143,7 +153,7 @@ function scatter(names) {
     place.replaceChildren(picture({ ...made(), width: Math.max(320, Math.min(900, beside.clientWidth || 760)), height: 320 }));
   };
   draw();
-  return el("section", {}, el("h3", {}, "One figure against another, or against a key"), el("p", { class: "hint" }, "A point for each run; runs that differ in the seed alone have one color. A click opens a run."), tools, place);
+  return el("section", {}, el("h3", {}, "One figure against another, or against a key"), el("p", { class: "hint" }, "A point for each run; runs that differ in the seed alone have one color, runs of one seed do not. A click opens a run."), tools, place);
 }
 
 /** @param {string[]} names @param {string} against @param {Column} of @returns {import("./picture.js").Picture} */
@@ -155,7 +165,7 @@ function points(names, against, of) {
   /** @type {Map<string, import("./picture.js").Series>} */
   const groups = new Map();
   for (const id of names) {
-    const y = compared.figures[id]?.[of[0]], group = compared.groups[id] || placeOf(id);
+    const y = compared.figures[id]?.[of[0]], group = compared.groups[id] || id;
     if (typeof y !== "number") continue;
     const series = groups.get(group) ?? { name: group, color: groups.size < 6 ? color(`c${groups.size}`) : `hsl(${(groups.size * 61) % 360} 60% 50%)`, line: false, points: [], ids: [], titles: [] };
     series.points.push([numeric ? Number(number(id)) : levels.indexOf(text(id)), y]);
@@ -164,6 +174,7 @@ function points(names, against, of) {
     groups.set(group, series);
   }
   const words = as ? as[2] : figure;
+  for (const series of groups.values()) series.name = named(series.ids ?? [], `${series.points.length} runs`);
   return { title: `${of[1]} against ${as ? as[1] : against}`, x: as ? as[1] : against, y: of[1], series: [...groups.values()], xWords: words, yWords: of[2], xTicks: numeric ? undefined : levels.map((level, i) => [i, level]),
     open: (id) => { const to = link(id, ""); if (to instanceof HTMLElement) to.click(); } };
 }
