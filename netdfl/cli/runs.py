@@ -28,6 +28,7 @@ Where = Annotated[
 Sort = Annotated[str, typer.Option("--sort", metavar="KEY", help="A column, or a key of the scenarios, like lr.")]
 Up = Annotated[bool, typer.Option("--up", help="The lowest, or the oldest, first.")]
 By = Annotated[str, typer.Option("--by", metavar="KEY", help="A row for each value of a column or a key, with means.")]
+Columns = Annotated[str, typer.Option("--columns", metavar="KEYS", help="Columns and keys to show, like lr,accuracy.")]
 Archived = Annotated[bool, typer.Option("--archived", help="Those in the archive too.")]
 Most = Annotated[int, typer.Option("--most", metavar="N", min=1, help="The most rows.")]
 Tags = Annotated[list[str], typer.Option("--add", metavar="TAG", help="A tag to give; can be repeated.")]
@@ -44,25 +45,29 @@ def list_runs(
     sort: Sort = "started",
     up: Up = False,
     by: By = "",
+    columns: Columns = "",
     archived: Archived = False,
     most: Most = 50,
     format: OutputFormat = Format.TEXT,
 ) -> None:
     """List the runs of a folder, the newest first: date, verdict, figures, and the keys in which they differ.
 
+    Where they differ in many, the four with the most values are columns; the rest are named below, for --columns.
     Conditions compare numbers with their units, dates and words: < <= > >= = != and ~ for contains.
 
     Examples:
         netdfl runs list
         netdfl runs list --filter 'lr > 0.1 seed = 2'
         netdfl runs list sweeps --by algorithm.name --sort accuracy
+        netdfl runs list sweeps --columns algorithm,lr,momentum,accuracy
     """
     from netdfl.collection.finding import check_folder
     from netdfl.collection.listing import ListRequest
     from netdfl.collection.listing import list_runs as listed
     from netdfl.collection.terminal import group_lines, run_lines
 
-    found = listed(check_folder(folder), ListRequest(filter, sort, not up, by, archived))
+    chosen = [each.strip() for each in columns.split(",") if each.strip()]
+    found = listed(check_folder(folder), ListRequest(filter, sort, not up, by, archived, chosen))
     if format is Format.JSON:
         rows = [group.to_json() for group in found.groups()] if by else [_as_json(row) for row in found.rows]
         print_json(rows[:most])

@@ -78,15 +78,6 @@ def differing(scenarios: Sequence[Keys], but: Sequence[str] = ()) -> list[str]:
     return [key for key in keys if len({each.get(key) for each in scenarios}) > 1]
 
 
-def telling(scenarios: Sequence[Keys], but: Sequence[str] = ()) -> list[str]:
-    """Return the keys of `differing`, keys with two values or more first, then keys that only some scenarios have."""
-
-    def is_alike(key: str) -> bool:
-        return len({each[key] for each in scenarios if key in each}) < 2
-
-    return sorted(differing(scenarios, but), key=is_alike)
-
-
 def group_names(scenarios: Mapping[str, Keys]) -> dict[str, str]:
     """Return a name for each run's group: runs whose scenarios differ in the seed alone share a name.
 

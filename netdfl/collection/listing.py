@@ -9,15 +9,18 @@ from typing import Any
 
 from netdfl.collection.filters import Filter, Names, as_number
 from netdfl.collection.finding import runs_below
-from netdfl.collection.keys import NOT_GROUPED, telling
+from netdfl.collection.keys import NOT_GROUPED
 from netdfl.collection.rows import RunRow, Value, read_row
+from netdfl.collection.varied import varied
+from netdfl.core.errors import InputError
 
 COUNTED = ("accuracy", "loss", "error", "nbytes", "duration_s")
 """The figures whose mean over its runs a group shows."""
 
-
 IN_COLUMNS = ("algorithm.name", "world.kind", "nodes", "rounds")
 """Keys of scenarios whose values are among the columns of every row."""
+MOST_KEYS = 4
+"""The most differing keys that a list has as columns unless others are chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,7 @@ class ListRequest:
         down: sort the largest, or newest, first.
         by: the column or key by which the runs are grouped; empty for no groups.
         archived: list archived runs, too.
+        columns: the columns and keys to show, in place of the usual ones; empty for those.
     """
 
     filter: str = ""
@@ -37,6 +41,7 @@ class ListRequest:
     down: bool = True
     by: str = ""
     archived: bool = False
+    columns: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +76,24 @@ class RunList:
         rows: the rows of these runs.
         total: the number of all runs in the folder.
         num_archived: the number of archived runs that are left out.
-        keys: the keys in which the scenarios of these runs differ, those with two values or more first.
+        keys: the keys in which the scenarios of these runs differ, those with the most values first.
+        implied: the differing keys that come with the value of another one, such as parameters of one algorithm.
         by: the full name of the column or key by which the runs are grouped; empty for no groups.
+        columns: the full names of the columns and keys that were asked for; empty for the usual ones.
     """
 
     rows: Sequence[RunRow]
     total: int
     num_archived: int
     keys: Sequence[str]
+    implied: Sequence[str] = ()
     by: str = ""
+    columns: Sequence[str] = ()
+
+    @property
+    def usual_keys(self) -> Sequence[str]:
+        """The differing keys that are columns unless others are chosen."""
+        return self.keys[:MOST_KEYS]
 
     def groups(self) -> list[Group]:
         """Return the groups, in the order of their values."""
@@ -113,8 +127,12 @@ def select(rows: Sequence[RunRow], asked: ListRequest) -> RunList:
     names = Names(kept)
     sort = names.whole(asked.sort) if kept else asked.sort
     by = names.whole(asked.by) if asked.by and kept else asked.by
-    keys = telling([row.keys for row in chosen if row.keys], (*NOT_GROUPED, *IN_COLUMNS))
-    return RunList(in_order(chosen, sort, asked.down), len(rows), len(rows) - len(kept), keys, by)
+    columns = [names.whole(each) if kept else each for each in asked.columns]
+    if by and columns:
+        raise InputError("columns are chosen for single runs, and groups have their own; leave out one of the two")
+    keys, implied = varied([row.keys for row in chosen if row.keys], (*NOT_GROUPED, *IN_COLUMNS))
+    ordered = in_order(chosen, sort, asked.down)
+    return RunList(ordered, len(rows), len(rows) - len(kept), keys, implied, by, columns)
 
 
 def in_order(rows: Sequence[RunRow], column: str, down: bool) -> list[RunRow]:

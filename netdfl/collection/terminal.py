@@ -18,8 +18,8 @@ from netdfl.core.units import format_bytes
 USUAL = ("started", "place", "verdict", "accuracy", "error", "nbytes")
 WHERE_DIFFERENT = ("algorithm", "world", "nodes", "rounds")
 """Columns that a list has where its runs differ in them."""
-MOST_KEYS = 4
-"""The most differing keys that a list has as columns of its own."""
+MOST_NAMED = 12
+"""The most further keys that a list names below."""
 MOST_PRINTED = 1000
 """The most rows of an answer that are printed as text."""
 
@@ -52,21 +52,27 @@ def run_lines(found: RunList, most: int) -> list[str]:
     """Return a list of runs as text; what it leaves out is said below."""
     if not found.total:
         return ["there are no runs here yet; `netdfl run SCENARIO` makes one"]
-    keys = found.keys[:MOST_KEYS]
+    columns = list(dict.fromkeys(["place", *found.columns])) if found.columns else _usual_columns(found)
+    rows = [[said(name, row.value(name)) for name in columns] for row in found.rows[:most]]
+    return [*(grid(columns, rows) if rows else []), *_left_out(found, min(most, len(found.rows)), len(found.rows))]
+
+
+def _usual_columns(found: RunList) -> list[str]:
     tagged = ["tags"] if any(row.labels.tags for row in found.rows) else []
     columns = [name for name in USUAL if any(row.value(name) not in (None, "") for row in found.rows)]
     columns += [name for name in WHERE_DIFFERENT if len({row.value(name) for row in found.rows}) > 1]
-    columns += ["seed", *keys, *tagged]
-    rows = [[said(name, row.value(name)) for name in columns] for row in found.rows[:most]]
-    return [*(grid(columns, rows) if rows else []), *_left_out(found, min(most, len(found.rows)), len(found.rows))]
+    return [*columns, "seed", *found.usual_keys, *tagged]
 
 
 def _left_out(found: RunList, shown: int, chosen: int) -> Iterator[str]:
     more = f", of which {shown} are shown (--most)" if shown < chosen else ""
     archived = f"; {found.num_archived} archived" if found.num_archived else ""
     yield f"{chosen} of {found.total} runs{more}{archived}"
-    if len(found.keys) > MOST_KEYS:
-        yield f"they also differ in {', '.join(found.keys[MOST_KEYS : MOST_KEYS + 12])}"
+    further = found.keys[len(found.usual_keys) :]
+    if further and not found.columns:
+        named = ", ".join([*further[:MOST_NAMED], *(["..."] if len(further) > MOST_NAMED else [])])
+        yield f"+{len(further)} more {'key differs' if len(further) == 1 else 'keys differ'}: {named}"
+        yield f"choose columns with --columns, like --columns {further[0]},accuracy"
 
 
 def group_lines(found: RunList, most: int) -> list[str]:

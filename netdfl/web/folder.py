@@ -63,9 +63,10 @@ class RunFolder:
         except InputError as error:
             found, wrong = select(rows, ListRequest(archived=asked.archived)), str(error)
         groups = found.groups() if found.by else []
+        keys = [*found.keys, *found.implied]
         return to_json(
             {
-                "runs": [] if found.by else [self._row(row, found.keys) for row in found.rows[skip : skip + ON_A_PAGE]],
+                "runs": [] if found.by else [self._row(row, keys) for row in found.rows[skip : skip + ON_A_PAGE]],
                 "groups": [
                     {**group.to_json(), "ids": [self.name_of(row.path) for row in group.rows[:ON_A_PAGE]]}
                     for group in groups[skip : skip + ON_A_PAGE]
@@ -76,7 +77,9 @@ class RunFolder:
                 "total": found.total,
                 "archived": found.num_archived,
                 "columns": [name for name in COLUMNS if any(row.value(name) not in (None, "") for row in found.rows)],
-                "keys": found.keys,
+                "keys": keys,
+                "usual_keys": found.usual_keys,
+                "further_keys": found.keys[len(found.usual_keys) :],
                 "all_keys": sorted({key for row in rows for key in row.keys}),
                 "on_a_page": ON_A_PAGE,
                 "wrong": wrong,

@@ -63,6 +63,25 @@ def test_a_run_is_found_by_the_reason_of_its_verdict(plant: Plant, folder: Path)
     assert stalled in typed("query", "select reasons from runs where verdict = 'fail'", folder)
 
 
+def test_list_has_four_keys_and_names_the_others_which_can_be_chosen(plant: Plant, folder: Path) -> None:
+    changed = {"time: 10ms": "time: 20ms", "dim: 2": "dim: 5", "init: normal": "init: ones"}
+    changed |= {"deadline: auto": "deadline: none", "stale: 0": "stale: 1"}
+    for place, delay in enumerate(["5ms", "6ms", "7ms"]):
+        plant(f"run{place}", at=place, lines={**(changed if place else {}), "delay: 5ms": f"delay: {delay}"})
+    head, *rows, told, further, how = typed("runs", "list", folder).splitlines()
+    keys = ["links.default.latency.delay", "world.compute.time", "task.dim", "task.init"]
+    assert (head.split()[-4:], len(rows), told) == (keys, 3, "3 of 3 runs")
+    assert further == "+2 more keys differ: wait.deadline, wait.stale"
+    assert how == "choose columns with --columns, like --columns wait.deadline,accuracy"
+    head, first, *rest = typed("runs", "list", folder, "--columns", "stale, deadline,momentum").splitlines()
+    assert head.split() == ["place", "wait.stale", "wait.deadline", "algorithm.momentum"]
+    assert (first.split(), rest[2:]) == (["run2", "1", "none", "0.0"], ["3 of 3 runs"])
+    with pytest.raises(InputError, match="did you mean 'deadline'"):
+        typed("runs", "list", folder, "--columns", "deadlin")
+    with pytest.raises(InputError, match="groups have their own; leave out one of the two"):
+        typed("runs", "list", folder, "--columns", "dim", "--by", "dim")
+
+
 def test_list_makes_groups_with_means(three: Path) -> None:
     head, *rows = typed("runs", "list", three, "--by", "delay").splitlines()
     assert head.split()[:3] == ["links.default.latency.delay", "runs", "verdicts"]

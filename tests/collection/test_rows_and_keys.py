@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from netdfl.collection.keys import SHORT, differing, scenario_keys, short_keys, telling, value_of
+from netdfl.collection.keys import SHORT, differing, scenario_keys, short_keys, value_of
 from netdfl.collection.listing import ListRequest, list_runs
+from netdfl.collection.varied import varied
 from netdfl.core.errors import ScenarioError
 from netdfl.links.spec import SLOTS
 from netdfl.scenario.loading.document import parse
@@ -36,10 +37,37 @@ def test_keys_are_those_in_which_the_chosen_runs_differ(plant: Plant, folder: Pa
     assert differing([{"a": "1"}, {"a": "1", "b": "2"}, {"a": "3"}], but=["a"]) == ["b"]
 
 
-def test_keys_of_a_part_that_only_some_have_come_after_those_with_two_values() -> None:
-    optimizer = {"optimizer.name": "sgd", "optimizer.eps": "1e-8"}
-    found = telling([{**optimizer, "lr": "1", "loss": "0"}, {"lr": "2", "loss": "0.1"}, {"lr": "2"}], but=["lr"])
-    assert found == ["loss", "optimizer.name", "optimizer.eps"]
+def test_the_keys_with_the_most_values_come_first() -> None:
+    rows = [{"a": "1", "b": str(place), "c": str(place // 2), "d.e": "5"} for place in range(4)]
+    del rows[0]["d.e"]
+    assert varied(rows) == (["b", "c", "d.e"], [])
+    assert varied(rows, but=["b"]).telling == ["c", "d.e"]
+
+
+def test_a_key_that_comes_with_the_value_of_another_is_no_news() -> None:
+    sgd = {"x.optimizer.name": "sgd", "x.optimizer.momentum": "0"}
+    adam = {"x.optimizer.name": "adam", "x.optimizer.eps": "1e-8"}
+    found = varied([sgd, {**adam, "links.default.loss.model": "bernoulli", "links.default.loss.probability": "0.1"}])
+    assert found.telling == ["x.optimizer.name", "links.default.loss.probability"]
+    assert set(found.implied) == {"x.optimizer.momentum", "x.optimizer.eps", "links.default.loss.model"}
+    some = varied([sgd, {**sgd, "x.optimizer.eps": "1e-8"}, adam])
+    assert some.telling == ["x.optimizer.name", "x.optimizer.eps"]  # not all of one name have it
+    assert varied([{"compression": "none"}, {"compression.kind": "qsgd", "compression.bits": "8"}]) == (
+        ["compression.kind"],
+        ["compression", "compression.bits"],
+    )
+
+
+def test_defaults_of_algorithms_are_no_news_unless_one_was_changed() -> None:
+    gossip = {"algorithm.name": "dpsgd", "algorithm.momentum": "0.0", "algorithm.optimizer.name": "sgd"}
+    momentum = {"algorithm.name": "dfedavgm", "algorithm.momentum": "0.9"}
+    own = {"algorithm.name": "nowhere.module:own", "algorithm.rho": "0.1"}
+    defaults = ["algorithm.momentum", "algorithm.optimizer.name", "algorithm.rho"]
+    assert varied([gossip, momentum, own]) == (["algorithm.name"], defaults)
+    assert varied([gossip, {**momentum, "algorithm.momentum": "0.5"}], ["algorithm.name"]).telling == [
+        "algorithm.momentum"
+    ]
+    assert varied([own, {**own, "algorithm.rho": "0.2"}]).telling == ["algorithm.rho"]  # whose default nobody knows
 
 
 def test_a_rule_of_links_is_found_by_the_word_that_a_scenario_writes() -> None:

@@ -21,6 +21,20 @@ from tests.web.web_server import started
 
 SMALL = agreeing("small", 4, 6, "seed: 3\nlinks: {default: {latency: 5ms}}", compute="10ms")
 DELAY = "links.default.latency.delay"
+FOUR = {
+    "time: 10ms": "time: 20ms",
+    "init: normal": "init: ones",
+    "deadline: auto": "deadline: none",
+    "stale: 0": "stale: 1",
+}
+"""Further values of every second run."""
+
+
+def changed(text: str, lines: dict[str, str]) -> str:
+    for old, new in lines.items():
+        assert old in text
+        text = text.replace(old, new)
+    return text
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +49,8 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for i in range(120):
         path = root / f"20260101T{i // 60:02d}{i % 60:02d}00Z-{i}"
         path.mkdir()
-        (path / "scenario.yaml").write_text(text.replace("dim: 2", f"dim: {3 + i % 4}"))
+        lines = {"dim: 2": f"dim: {3 + i % 4}", **(FOUR if i % 2 else {})}
+        (path / "scenario.yaml").write_text(changed(text, lines))
         told = {"seed": i, "verdict": ["pass", "fail"][i % 2], "error": i / 100, "reasons": [f"stall {i}"] * (i % 2)}
         (path / "result.json").write_text(json.dumps(result | told))
     return root
@@ -83,6 +98,21 @@ def test_the_list_is_found_filtered_grouped_and_kept_in_the_address(opened: Open
     page.get_by_label("nodes", exact=True).check()
     page.locator("#list td[data-label=nodes]").first.wait_for()
     assert "columns=" in page.evaluate("location.hash")
+
+
+def test_four_keys_are_columns_and_the_others_are_named_and_can_be_chosen(opened: Open, address: str) -> None:
+    page = opened(address)
+    page.get_by_text("124 of 124 runs").wait_for()
+    head, more = page.locator("#list thead th"), page.locator("#more-keys")
+    assert head.all_inner_texts()[-4:] == ["task.dim", "world.compute.time", "task.init", "wait.deadline"]
+    assert (more.inner_text(), more.get_attribute("title")) == ("columns: +2 more keys differ", f"wait.stale, {DELAY}")
+    more.click()
+    page.get_by_label("wait.stale", exact=True).check()
+    page.locator("#list td[data-label='wait.stale']").first.wait_for()
+    page.reload()
+    page.locator("#list td[data-label='wait.stale']").first.wait_for()
+    assert head.all_inner_texts()[-5:] == ["task.dim", "world.compute.time", "task.init", "wait.deadline", "wait.stale"]
+    assert more.inner_text() == "columns"
 
 
 @pytest.mark.parametrize("width", [1280, 400])

@@ -8,7 +8,7 @@ const app = /** @type {HTMLElement} */ (document.getElementById("app")), address
 const write = JSON.parse(document.getElementById("data")?.textContent || "{}").write === true;
 /** @typedef {[string, string, (v: any) => string]} Column */
 const COLUMNS = /** @type {Column[]} */ ([["started", "date (UTC)", (text) => text.slice(0, 16)], ["name", "scenario", String], ["place", "where", String], ["verdict", "verdict", String], ["world", "world", String], ["algorithm", "algorithm", String], ["nodes", "nodes", count], ["rounds", "rounds", count], ["seed", "seed", String], ["accuracy", "accuracy", percent], ["loss", "test loss", figure], ["error", "error", figure], ["nbytes", "sent", bytes], ["duration_s", "took", seconds], ["tags", "tags", (tags) => tags.join(", ")], ["note", "note", String], ["reasons", "why", (reasons) => reasons.join("; ")]]);
-const LESS = ["name", "world", "nodes", "rounds", "reasons"], MEANS = ["accuracy", "loss", "error", "nbytes", "duration_s"], MOST_KEYS = 4, LIVE_MS = 2000;
+const LESS = ["name", "world", "nodes", "rounds", "reasons"], MEANS = ["accuracy", "loss", "error", "nbytes", "duration_s"], LIVE_MS = 2000;
 const TONES = ["pass", "done", "fail"];
 /** @type {any} */
 let known = null;
@@ -94,20 +94,19 @@ function columns() {
 function shown() {
   const given = state().get("columns"), all = columns();
   if (given !== null) return all.filter(([name]) => given.split(",").includes(name));
-  const few = known.keys.length <= MOST_KEYS ? known.keys : [];
-  return all.filter(([name]) => COLUMNS.some(([base]) => base === name) ? !LESS.includes(name) : few.includes(name));
+  return all.filter(([name]) => COLUMNS.some(([base]) => base === name) ? !LESS.includes(name) : known.usual_keys.includes(name));
 }
 
 function toolbar() {
   if (tools.contains(document.activeElement) && tools.childElementCount) return;
-  const all = columns(), used = new Set(shown().map(([name]) => name)), sort = state().get("sort") || "started", down = oneOf("order", ["down", "up"]) === "down";
+  const further = state().get("columns") === null ? known.further_keys : [], all = columns(), used = new Set(shown().map(([name]) => name)), sort = state().get("sort") || "started", down = oneOf("order", ["down", "up"]) === "down";
   const names = all.map(([name, words]) => /** @type {[string, string]} */ ([name, words]));
   const box = ([name, words]) => el("label", {}, el("input", { type: "checkbox", checked: used.has(name), change: (/** @type {Event} */ event) => column(name, /** @type {HTMLInputElement} */ (event.target).checked) }), words);
   tools.replaceChildren(
     choice("order by", names.some(([name]) => name === sort) ? names : [[sort, sort], ...names], sort, (name) => go({ sort: name, skip: null })),
     el("button", { click: () => go({ order: down ? "up" : "down", skip: null }), "aria-label": down ? "the highest or newest first; turn around" : "the lowest or oldest first; turn around" }, down ? "▾" : "▴"),
     choice("group by", [["", "nothing"], ...(known.by && !names.some(([name]) => name === known.by) ? [/** @type {[string, string]} */ ([known.by, known.by])] : []), ...names.filter(([name]) => !["started", "place", "reasons", ...MEANS].includes(name))], known.by, (by) => go({ by, skip: null })),
-    el("details", { class: "columns" }, el("summary", {}, "columns"), el("div", { class: "tools" }, ...all.map(box), el("button", { click: () => go({ columns: null }) }, "the usual ones"))),
+    el("details", { class: "columns" }, el("summary", { id: "more-keys", title: further.join(", ") || null }, further.length ? `columns: +${further.length} more ${further.length === 1 ? "key differs" : "keys differ"}` : "columns"), el("div", { class: "tools" }, ...all.map(box), el("button", { click: () => go({ columns: null }) }, "the usual ones"))),
     ...(known.archived || state().get("archived") ? [el("label", {}, el("input", { type: "checkbox", id: "archived", checked: Boolean(state().get("archived")), change: () => go({ archived: state().get("archived") ? null : "yes", skip: null }) }), "archived too")] : []),
     el("button", { click: () => go({}) }, "look again"),
     el("button", { click: () => { for (const id of known.ids.slice(0, 60)) chosen.add(id); ticked(); } }, "compare all that fit"),

@@ -1,0 +1,74 @@
+"""The keys in which runs differ: those that tell runs apart, and those that come with another key's value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
+
+from netdfl.collection.keys import SHORT, Keys, differing, scenario_keys
+
+
+class VariedKeys(NamedTuple):
+    """The keys in which runs differ.
+
+    Attributes:
+        telling: the keys that say something of their own, those with the most values first.
+        implied: the keys that only some runs have because of another key, such as the parameters of one algorithm, and
+            parameters of algorithms that have their defaults everywhere.
+    """
+
+    telling: Sequence[str]
+    implied: Sequence[str]
+
+
+def varied(scenarios: Sequence[Keys], but: Sequence[str] = ()) -> VariedKeys:
+    """Return the keys in which scenarios differ, without those in `but`, which may still imply others."""
+    differ = sorted(differing(scenarios), key=lambda key: not _is_short(key))
+    told = {key: len({each[key] for each in scenarios if key in each}) for key in differ}
+
+    def come_with(key: str, place: int) -> bool:
+        others = (other for at, other in enumerate(differ) if at < place or told[other] > 1)
+        return told[key] == 1 and any(_implies(other, key, scenarios) for other in others)
+
+    implied = {key for place, key in enumerate(differ) if _are_defaults(key, scenarios) or come_with(key, place)}
+    kept = [key for key in differing(scenarios) if key not in but]
+    telling = sorted((key for key in kept if key not in implied), key=lambda key: -told[key])
+    return VariedKeys(telling, [key for key in kept if key in implied])
+
+
+def _is_short(key: str) -> bool:
+    """Return whether a scenario may write the key as its part: `links.default.loss` for `loss.probability`."""
+    part, _, last = key.rpartition(".")
+    return SHORT.get(part.rpartition(".")[2], ("",))[0] == last
+
+
+def _implies(other: str, key: str, scenarios: Sequence[Keys]) -> bool:
+    """Return whether `other`, of the part of `key` or one around it, decides by its value which runs have `key`."""
+    part = other.rpartition(".")[0]
+    if not part or not f"{key}.".startswith(f"{part}."):
+        return False
+    having = {each.get(other) for each in scenarios if key in each}
+    return having.isdisjoint(each.get(other) for each in scenarios if key not in each)
+
+
+def _are_defaults(key: str, scenarios: Sequence[Keys]) -> bool:
+    if not key.startswith("algorithm.") or key == "algorithm.name":
+        return False
+    given = ((_defaults(each.get("algorithm.name", "")).get(key), each[key]) for each in scenarios if key in each)
+    return all(default == value for default, value in given)
+
+
+@cache
+def _defaults(algorithm: str) -> Keys:
+    """Return the defaults of an algorithm's keys; empty for one's own, whose module is not imported to list runs."""
+    from netdfl.scenario.explain.keys import written_default
+    from netdfl.scenario.loading.resolved import plain_to_yaml
+    from netdfl.scenario.model.algorithm import ALGORITHMS
+
+    if algorithm not in ALGORITHMS.table():
+        return {}
+    model = ALGORITHMS.model(algorithm)
+    given = [(name, field.alias or name) for name, field in model.model_fields.items() if not field.is_required()]
+    plain = {written: written_default(model, name) for name, written in given if written != "name"}
+    return scenario_keys(plain_to_yaml({"algorithm": plain}))
