@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from math import isfinite
+from typing import Any
 
 from netdfl.core.fates import Fate, FateClass, FateReason, MessageCounts
 from netdfl.core.types import Kind, NodeId, Scalar
@@ -17,6 +18,7 @@ from netdfl.record.base import WaitEnd
 from netdfl.record.cautions import HeldWeight
 from netdfl.record.evaluated import EvaluatedValue, Series
 from netdfl.record.remarks import reason_of_death
+from netdfl.record.shares import KINDS, ShareRecord
 from netdfl.record.verdict import Death, Observations, OddMessages, Outlier, RunFacts
 from netdfl.scenario.model.schema import Scenario
 
@@ -109,32 +111,43 @@ def _least_weight(rows: MemoryStore) -> HeldWeight | None:
 
 def lost_weight(rows: MemoryStore) -> float:
     """Return the push-sum weight that was lost, in messages given up or in states lost by crashes."""
-    return _given_up(rows) + sum(_lost_by_restarts(rows))
+    shares = _shares(rows)
+    twice = sum(each.weight for each in shares.twice())
+    return sum(shares.lost().values()) + sum(_lost_by_restarts(rows)) - twice
 
 
-def _given_up(rows: MemoryStore) -> float:
-    """Return the push-sum weight of messages that were given up and never arrived."""
-    given_up = [event for event in rows.events if event.kind == "given_up"]
-    came = {
-        (m.src, m.dst, m.round, m.step)
-        for m in (rows.messages if given_up else ())
-        if m.kind is Kind.DATA and m.fate == Fate.DELIVERED.text
-    }
-    by_name = {(e.node, e.details["dst"], e.round, e.details["step"]): e for e in given_up}  # a later life repeats some
-    return sum(_number(event.details["weight"]) for name, event in by_name.items() if name not in came)
+def _shares(rows: MemoryStore) -> ShareRecord:
+    """Return the shares that were given up or repeated, with times in nanoseconds."""
+    found = ShareRecord()
+    for event in rows.events:
+        if event.kind in KINDS and event.node is not None:
+            said = event.details
+            of: Any = (said.get("dst", said.get("src")), event.round, said.get("step"))
+            found.add(event.kind, event.at_ns, event.node, of, _number(said.get("weight")), str(said.get("state")))
+    wanted = found.wanted
+    for m in rows.messages if wanted else ():
+        share = (m.src, m.dst, m.round, m.step)
+        if share in wanted and m.kind is Kind.DATA and m.arrived_ns is not None and m.fate == Fate.DELIVERED.text:
+            found.arrived.setdefault(share, []).append(m.arrived_ns)
+    return found
 
 
 def _lost_by_restarts(rows: MemoryStore) -> Iterator[float]:
     """Yield the push-sum weight of each node that crashed and lost its state."""
-    held: dict[NodeId, float] = {}
+    held: dict[NodeId, EventRow] = {}
     back: dict[NodeId, float] = {}
     for event in rows.events:
         if event.node is None:
             continue
         if event.kind == "crash":
-            held[event.node] = _number(event.details.get("weight"))
-        elif event.kind == "restart":
-            back[event.node] = held.pop(event.node, 0.0)
+            held[event.node] = event
+            back.pop(event.node, None)
+        elif event.kind == "restart" and (crash := held.pop(event.node, None)) is not None:
+            weight = _number(crash.details.get("weight"))
+            if crash.details.get("state") == "lost":
+                yield weight
+            else:
+                back[event.node] = weight
         elif event.kind == "rejoin" and event.node in back:
             yield back.pop(event.node)
 

@@ -18,7 +18,7 @@ from netdfl.host.injection import by_node
 from netdfl.host.problem import FleetProblem
 from netdfl.host.task_setup import is_plain, make_problem
 from netdfl.links.schedule.events import CompiledEvent
-from netdfl.links.schedule.returns import keeps_state, returns_by_node
+from netdfl.links.schedule.returns import find_return, keeps_state, returns_by_node
 from netdfl.links.spec import LinksSpec
 from netdfl.node.admission import Admission
 from netdfl.node.delivery import ResendPolicy
@@ -157,6 +157,18 @@ class Blueprint:
         world = self.scenario.world
         asked = isinstance(world, SimulatedOptions) and node in world.keeps_state
         return asked or keeps_state(self._returns.get(node, ()), node)
+
+    def loses_state(self, node: NodeId) -> bool:
+        """Return whether `node` may have to restart without its state."""
+        return any(event.parameters.get("state", "kept") == "lost" for event in self._returns.get(node, ()))
+
+    def state_after(self, node: NodeId, crash: CompiledEvent, at_ns: int) -> str:
+        """Return whether the life of `node` after its `crash` at `at_ns` has its state, `kept`, or not, `lost`."""
+        events = self._returns.get(node, ())
+        back = find_return(events, node, at_ns, source=crash.source, at_round=crash.at_round)
+        if back is None:
+            return str(crash.parameters.get("state", "kept"))
+        return "kept" if back.keep_state else "lost"
 
     @cached_property
     def _returns(self) -> dict[NodeId, list[CompiledEvent]]:

@@ -48,11 +48,14 @@ from netdfl.host.models import Models
 from netdfl.host.network import NodeTransport, PausableSink
 from netdfl.host.workers import PacedWorker
 from netdfl.links.schedule.events import CompiledEvent
+from netdfl.node.delivery import AcknowledgingTransport
 from netdfl.node.heartbeats import Heartbeats
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.pause import PauseGate
 from netdfl.node.remembered import Remembered, recall
+from netdfl.node.shares import weight_in
 from netdfl.record.base import Recorder
+from netdfl.record.shares import UNACKNOWLEDGED, UNTAKEN
 from netdfl.training.base import NOTHING
 
 EXIT_TRAINING, EXIT_DISK = 5, 4
@@ -181,7 +184,15 @@ class NodeHost:
         """Cancel the events of this life, and repeat no more messages."""
         self.injection.end()
         if self.node.delivery is not None:
+            self._record_open(self.node.delivery)
             self.node.delivery.close()
+
+    def _record_open(self, delivery: AcknowledgingTransport) -> None:
+        """Record the unacknowledged shares of receivers that may lose, in a crash, what they took."""
+        for message in delivery.untaken() if self.blueprint.push else ():
+            if self.blueprint.loses_state(message.dst):
+                details = {"dst": message.dst, "step": message.step, "weight": weight_in((message.payload,))}
+                self.parts.recorder.event(self.clock.now_ns(), self.id, message.round, UNACKNOWLEDGED, **details)
 
     def fail(self, error: BaseException) -> int:
         """Report the error that ended the node; return its exit code."""
@@ -346,18 +357,28 @@ class NodeHost:
     def _crash(self, event: CompiledEvent) -> None:
         """Stop this life for good: no computing, reading or sending."""
         if self.crash is None:
+            at_ns = self.clock.now_ns() if event.at_ns is None else event.at_ns
             self.crash = Crashed(
-                at_ns=self.clock.now_ns() if event.at_ns is None else event.at_ns,
+                at_ns=at_ns,
                 round=self.round,
                 source=event.source,
                 at_round=event.at_round,
-                state=event.parameters.get("state", "kept"),
+                state=self.blueprint.state_after(self.id, event, at_ns),
                 weight=self.blueprint.held_weight(self.node),
             )
-            if self.crash.state == "lost" and self.crash.weight is not None and self.node.delivery is not None:
-                self.node.delivery.abandon()  # their weight is in no state that the record counts
+            if self.crash.weight is not None and self.node.delivery is not None:
+                self._give_up_shares(self.node.delivery, self.crash.state)
             self._stand()
             self._crashed()
+
+    def _give_up_shares(self, delivery: AcknowledgingTransport, state: str) -> None:
+        """Record shares whose weight no later life of this node will have, so that the record can count them."""
+        if state == "lost":
+            delivery.abandon()
+            return
+        now = self.clock.now_ns()
+        for src, (_, (round, step), _) in delivery.unsaved():
+            self.parts.recorder.event(now, self.id, round, UNTAKEN, src=src, step=step)
 
     def _resume(self) -> None:
         """Continue after a pause, unless this life is over."""
@@ -384,6 +405,8 @@ class NodeHost:
         node.kept = state._replace(round=max(state.round, rejoin.at_least))
         if not rejoin.keep_state:
             node.joining = self.blueprint.joining(self.id, node.kept.round, rejoin.weight)
+            if node.delivery is not None:
+                node.delivery.first = node.kept.round
 
     # a failure detector of the nodes' own, and deadlocks that they find alone
 

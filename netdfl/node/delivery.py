@@ -98,6 +98,7 @@ class AcknowledgingTransport:
         keeps: bool = False,
         still: Callable[[], bool] = lambda: False,
         gave_up: Callable[[Message], None] = lambda message: None,
+        came_again: Callable[[Message], None] = lambda message: None,
     ) -> None:
         """Deliver through `inner`.
 
@@ -110,9 +111,12 @@ class AcknowledgingTransport:
             keeps: whether the node's state is saved. If so, a message is acknowledged once it is durable.
             still: returns whether the node is paused; nothing is sent again meanwhile.
             gave_up: called with each message that was sent as often as allowed and is still unacknowledged.
+            came_again: called with each data message of a round before `first`, once.
         """
         self.node, self.epoch, self.inner, self.clock, self.how = node, epoch, inner, clock, how
-        self.still, self.keeps, self.gave_up = still, keeps, gave_up
+        self.still, self.keeps, self.gave_up, self.came_again = still, keeps, gave_up, came_again
+        self.first = 0
+        """The first round of a life without a state: an earlier life may have taken messages of the rounds before."""
         self.refused: set[PeerMessage] = set()
         self._unacknowledged: dict[PeerMessage, _PendingMessage] = {}
         self._acknowledged: list[Acknowledgement] = []
@@ -178,6 +182,10 @@ class AcknowledgingTransport:
         """Give up all untaken messages, because no later life of this node will know them."""
         for message in self.untaken():
             self.gave_up(message)
+
+    def unsaved(self) -> list[PeerMessage]:
+        """Return the data messages that this node has taken and that no saved state contains."""
+        return [id for id, ack in self._held.items() if ack.payload.meta["taken"]]
 
     def asks(self, peer: NodeId) -> bool:
         """Return whether a request to `peer` is unanswered and will be repeated."""
@@ -267,6 +275,8 @@ class AcknowledgingTransport:
         id = message.src, message.logical
         if fate in _REFUSALS:
             self.refused.add(id)
+        if message.round < self.first and fate is not Fate.DUPLICATE:
+            self.came_again(message)
         meta = {"taken": id not in self.refused, "epoch": message.epoch}
         head = (self.node, message.src, Kind.ACK, self.epoch, message.round, message.step, message.attempt)
         self._acknowledge(id, Message(*head, Payload(meta=meta)), at_once=fate is Fate.REFUSED)

@@ -50,6 +50,7 @@ from netdfl.node.state_transfer import JoinPlan, StateTransfer
 from netdfl.node.waits import OpenWait, Waits
 from netdfl.node.worker import Worker
 from netdfl.record.base import Recorder, WaitEnd, WaitRecord
+from netdfl.record.shares import GIVEN_UP, TAKEN_AGAIN
 from netdfl.training.base import Task, Update
 from netdfl.transport.base import Sink, Transport
 
@@ -176,6 +177,7 @@ class Node:
                 keeps=self.saves,
                 still=self.still,
                 gave_up=self._gave_up,
+                came_again=self._came_again,
             )
             self.transport = self.delivery
         self.transport.attach(self.sink or self.mailbox)
@@ -313,7 +315,13 @@ class Node:
 
     def _gave_up(self, message: Message) -> None:
         weight, now = weight_in((message.payload,)), self.clock.now_ns()
-        self.recorder.event(now, self.id, message.round, "given_up", dst=message.dst, step=message.step, weight=weight)
+        self.recorder.event(now, self.id, message.round, GIVEN_UP, dst=message.dst, step=message.step, weight=weight)
+
+    def _came_again(self, message: Message) -> None:
+        """Record a share that an earlier life, whose state is lost, may have taken, too."""
+        if weight := weight_in((message.payload,)):
+            now, step = self.clock.now_ns(), message.step
+            self.recorder.event(now, self.id, message.round, TAKEN_AGAIN, src=message.src, step=step, weight=weight)
 
     async def send(self, view: View, step: int, outbox: Outbox) -> None:
         """Send the payloads of one step.

@@ -14,6 +14,7 @@ from typing_extensions import TypedDict
 from netdfl.core.types import Json, NodeId
 from netdfl.record.forms import OPEN, Count, Nanoseconds, NodeField, read_details, read_lines
 from netdfl.record.run import Run
+from netdfl.record.shares import GIVEN_UP, KINDS, TAKEN_AGAIN, UNACKNOWLEDGED, ShareRecord, WeighedShare
 
 
 def find_deaths(run: Run) -> list[Json]:
@@ -65,9 +66,10 @@ def find_restarts(run: Run) -> list[dict[str, object]]:
 
     A node that joined late has the state `none`, and no time of a crash.
 
-    Where its state was lost, `rejoined_in` is its round, `model_of` the neighbor whose model it began with (None:
-    nobody's, and `reason` says why), `lost_weight` the push-sum weight that it held when it crashed (None where it was
-    killed), and `new_weight` the weight that it began with; both None for methods without weights.
+    Where its state was lost, `lost_weight` is the push-sum weight that it held when it crashed (None where it was
+    killed), without the shares that exist still. Once it has rejoined, `rejoined_in` is its round, `model_of` the
+    neighbor whose model it began with (None: nobody's, and `reason` says why), and `new_weight` the weight that it
+    began with. Both weights are None for methods without weights.
     """
     rows = run.rows(
         "SELECT kind, node, round, at_s, details FROM events WHERE kind IN ? AND node IS NOT NULL", [_KINDS]
@@ -80,21 +82,32 @@ def find_restarts(run: Run) -> list[dict[str, object]]:
         if kind in ("absent", "crash"):
             crashed_s = at_s if kind == "crash" else None
             crashed[node] = {"round": round, "crashed_s": crashed_s, "lost_weight": said.get("weight")}
+            crashed[node]["state"] = "lost" if said.get("state") == "lost" else "kept"
         elif kind == "died":  # not as scripted: nobody knows what it held
             crashed.setdefault(node, {"round": round, "crashed_s": at_s, "lost_weight": None})
         elif kind in ("restart", "join"):
             crash = crashed.pop(node, {"round": round, "crashed_s": None, "lost_weight": None})
-            state = "none" if kind == "join" else "kept"
-            back[node] = {"node": node, "state": state, **crash, "returned_s": at_s}
+            state = "none" if kind == "join" else crash.pop("state", "kept")
+            back[node] = {"node": node, **crash, "state": state, "returned_s": at_s}
             found.append(back[node])
         elif node in back:
             lost = "none" if back[node]["state"] == "none" else "lost"
             back[node] |= {"state": lost, "rejoined_in": round, "model_of": said.get("source")}
             back[node] |= {"new_weight": said.get("weight"), "reason": said.get("reason", "")}
+    _count_once(found, list(_read_shares(run).twice()))
     for each in found:
         if each["state"] == "kept":
             del each["lost_weight"]
     return found
+
+
+def _count_once(restarts: Sequence[dict[str, Any]], twice: Sequence[WeighedShare]) -> None:
+    """Subtract shares that exist still from the weights of the states that contained them."""
+    for (_, node, _, _), at_s, weight in twice:
+        lost = [each for each in restarts if each["node"] == node and each["state"] == "lost"]
+        before = [each for each in lost if each["returned_s"] <= at_s]
+        if before and before[-1]["lost_weight"] is not None:
+            before[-1]["lost_weight"] -= weight
 
 
 class GivenUpCounts(NamedTuple):
@@ -109,24 +122,46 @@ class GivenUpCounts(NamedTuple):
 
 
 def count_given_up(run: Run) -> GivenUpCounts:
-    """Count the messages that `run` recorded as given up by their senders.
+    """Count the messages that `run` recorded as given up by their senders."""
+    shares = _read_shares(run)
+    lost = shares.lost()
+    return GivenUpCounts(len(shares.given_up), len(lost), sum(lost.values()))
+
+
+_SHARES = (
+    "SELECT kind, at_s, node, coalesce(TRY_CAST(details->>'dst' AS INTEGER), TRY_CAST(details->>'src' AS INTEGER)) "
+    "AS peer, round, TRY_CAST(details->>'step' AS INTEGER) AS step, "
+    "coalesce(TRY_CAST(details->>'weight' AS DOUBLE), 0) AS weight, coalesce(details->>'state', '') AS state "
+    "FROM events WHERE list_contains($kinds, kind) AND node IS NOT NULL"
+)
+_WANTED = (
+    f"WITH shares AS ({_SHARES}), wanted AS (SELECT DISTINCT if(kind = '{TAKEN_AGAIN}', peer, node) AS src, "
+    f"if(kind = '{TAKEN_AGAIN}', node, peer) AS dst, round, step FROM shares) "
+)
+_ARRIVED = (
+    "SELECT src, dst, round, step, arrived_s FROM messages JOIN wanted USING (src, dst, round, step) "
+    "WHERE kind = 'data' AND fate = 'delivered'"
+)
+_UNSEEN = (
+    "SELECT src, dst, round, step, -1 FROM wanted WHERE (src, dst, round, step) NOT IN "
+    "(SELECT src, dst, round, step FROM messages WHERE kind = 'data' AND attempt = 0)"
+)
+
+
+def _read_shares(run: Run) -> ShareRecord:
+    """Read the shares that were given up or repeated, with times in seconds.
 
     In a sampled record, a message without a row of its first sending has arrived: every message that was not delivered
     has a row.
     """
-    came = "SELECT DISTINCT src, dst, round, step FROM messages WHERE kind = 'data' AND fate = 'delivered'"
-    if not run.sampling.is_all:
-        first = "SELECT src, dst, round, step FROM messages WHERE kind = 'data' AND attempt = 0"
-        came = f"{came} UNION SELECT src, dst, round, step FROM given WHERE (src, dst, round, step) NOT IN ({first})"
-    ((messages, lost, weight),) = run.rows(
-        "WITH given AS (SELECT DISTINCT node AS src, round, TRY_CAST(details->>'dst' AS INTEGER) AS dst, "
-        "TRY_CAST(details->>'step' AS INTEGER) AS step, TRY_CAST(details->>'weight' AS DOUBLE) AS weight "
-        "FROM events WHERE kind = 'given_up'), "
-        f"came AS ({came}) "
-        "SELECT count(*), count(*) FILTER (came.src IS NULL), "
-        "coalesce(sum(weight) FILTER (came.src IS NULL), 0) FROM given LEFT JOIN came USING (src, dst, round, step)"
-    )
-    return GivenUpCounts(messages, lost, weight)
+    found = ShareRecord()
+    for kind, at_s, node, peer, round, step, weight, state in run.rows(_SHARES, {"kinds": list(KINDS)}):
+        found.add(kind, at_s, node, (peer, round, step), weight, state)
+    if found.wanted:
+        arrived = _ARRIVED if run.sampling.is_all else f"{_ARRIVED} UNION ALL {_UNSEEN}"
+        for *share, at_s in run.rows(_WANTED + arrived, {"kinds": [GIVEN_UP, UNACKNOWLEDGED, TAKEN_AGAIN]}):
+            found.arrived.setdefault(tuple(share), []).append(at_s)
+    return found
 
 
 @with_config(OPEN)

@@ -163,13 +163,13 @@ def _action(event: Json) -> str:
 
 
 def _lost_state(restart: Mapping[str, object]) -> str:
-    new, gone = restart["new_weight"], restart.get("lost_weight")
+    new, gone = restart.get("new_weight"), restart.get("lost_weight")
     weight = "" if new is None else f" and w = {new:g}" + (", which is new mass" if new else "")
-    mass = "" if new is None or gone is None else f", and its mass with it (w = {gone:.4g})"
-    return (
-        f"node {restart['node']} lost its state in round {restart['round']}{mass}; "
-        f"it rejoined in round {restart['rejoined_in']} with {_model_of(restart)}{weight}"
-    )
+    mass = "" if gone is None else f", and its mass with it (w = {gone:.4g})"
+    lost = f"node {restart['node']} lost its state in round {restart['round']}{mass}; it "
+    if "rejoined_in" not in restart:
+        return f"{lost}returned at {restart['returned_s']:.4g} s, and has not rejoined"
+    return f"{lost}rejoined in round {restart['rejoined_in']} with {_model_of(restart)}{weight}"
 
 
 def _joined(restart: Mapping[str, object]) -> str:

@@ -21,10 +21,10 @@ from netdfl.record.verdict import Observations
 MS = 1_000_000
 
 
-def data(round: int, edge: tuple[int, int], fate: str, *, attempt: int = 0) -> Outcome:
-    read = Fate.read(fate)
+def data(round: int, edge: tuple[int, int], fate: str, *, attempt: int = 0, at_ms: int | None = None) -> Outcome:
+    read, sent_ns = Fate.read(fate), (round if at_ms is None else at_ms) * MS
     id = MessageId(Kind.DATA, 0, StepId(round, 0), 0, attempt)
-    return Outcome((edge,), id, 100 + round, round * MS, round * MS + 5 if read in Fate.ARRIVED else None, read)
+    return Outcome((edge,), id, 100 + round, sent_ns, sent_ns + 5 if read in Fate.ARRIVED else None, read)
 
 
 def event(at_ms: int, node: int | None, round: int, kind: str, **details: Any) -> tuple[Any, ...]:
@@ -99,6 +99,72 @@ RECORDS: dict[str, list[tuple[Any, ...]]] = {
         event(6, 2, 3, "crash", weight=1.5),
         event(7, 2, 3, "restart"),
     ],
+    "a restart without its state that has not rejoined": [
+        event(1, 1, 2, "crash", state="lost", weight=0.75),
+        event(2, 1, 2, "restart"),
+    ],
+    "a state lost after one that was kept": [
+        event(1, 1, 2, "crash", state="kept", weight=4.0),
+        event(2, 1, 2, "restart"),
+        event(3, 1, 2, "crash", state="lost", weight=0.75),
+        event(4, 1, 2, "restart"),
+        event(5, 1, 3, "rejoin", source=0, weight=0.0),
+    ],
+    "given up, and not stored as its receiver crashed": [
+        *sent(data(1, (0, 1), "delivered"), data(2, (0, 1), "delivered"), data(3, (0, 1), "delivered")),
+        *(event(9, 1, round, "untaken", src=0, step=0) for round in (1, 2)),
+        event(9, 1, 2, "crash", state="kept", weight=1.0),
+        event(10, 1, 2, "restart"),
+        *sent(data(2, (0, 1), "delivered", attempt=1, at_ms=15)),
+        *(event(20, 0, round, "given_up", dst=1, step=0, weight=0.5 * round) for round in (1, 2, 3)),
+    ],
+    "not stored by a node that stays away with it": [
+        *sent(data(1, (0, 1), "delivered")),
+        event(9, 1, 1, "untaken", src=0, step=0),
+        event(9, 1, 2, "crash", state="kept", weight=1.0),
+        event(20, 0, 1, "given_up", dst=1, step=0, weight=0.5),
+    ],
+    "taken by two lives, of which one lost it": [
+        *sent(data(1, (0, 1), "delivered"), data(2, (0, 1), "failed:gone")),
+        event(3, 1, 2, "crash", state="lost", weight=1.0),
+        event(4, 1, 2, "restart"),
+        event(5, 1, 3, "rejoin", source=0, weight=0.0),
+        *sent(*(data(round, (0, 1), "delivered", attempt=1, at_ms=7) for round in (1, 2))),
+        event(7, 1, 1, "taken_again", src=0, step=0, weight=0.25),
+        event(7, 1, 2, "taken_again", src=0, step=0, weight=0.125),
+    ],
+    "refused by the next life": [
+        *sent(data(1, (0, 1), "delivered")),
+        event(3, 1, 2, "crash", state="lost", weight=1.0),
+        event(4, 1, 2, "restart"),
+        event(7, 1, 1, "taken_again", src=0, step=0, weight=0.25),
+    ],
+    "kept by its sender to the end": [
+        *sent(data(1, (0, 1), "delivered"), data(2, (0, 1), "failed:gone")),
+        event(3, 1, 2, "crash", state="lost", weight=1.0),
+        event(4, 1, 2, "restart"),
+        *sent(data(5, (0, 1), "delivered")),
+        *(event(9, 0, round, "unacknowledged", dst=1, step=0, weight=0.0625 * round) for round in (1, 2, 5)),
+    ],
+    "kept by its sender, which sent it again after a crash": [
+        *sent(data(1, (0, 1), "delivered")),
+        event(2, 0, 1, "unacknowledged", dst=1, step=0, weight=0.25),
+        event(2, 0, 1, "crash", state="kept", weight=1.0),
+        event(3, 1, 2, "crash", state="lost", weight=1.0),
+        event(4, 0, 1, "restart"),
+        event(5, 1, 2, "restart"),
+    ],
+}
+LOST = {
+    "weight that is gone": 1.25,
+    "a restart without its state that has not rejoined": 0.75,
+    "a state lost after one that was kept": 0.75,
+    "given up, and not stored as its receiver crashed": 0.5,
+    "not stored by a node that stays away with it": 0.0,
+    "taken by two lives, of which one lost it": 0.75,
+    "refused by the next life": 0.75,
+    "kept by its sender to the end": 1 - 0.0625,
+    "kept by its sender, which sent it again after a crash": 1.0,
 }
 
 
@@ -116,6 +182,12 @@ def both(record: list[tuple[Any, ...]], path: Path) -> tuple[Observations, Obser
 def test_rows_in_memory_are_observed_as_those_in_files(record: list[tuple[Any, ...]], tmp_path: Path) -> None:
     in_memory, in_files = both(record, tmp_path)
     assert in_memory == in_files
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_lost_weight_is_counted_to_the_last_share(name: str, tmp_path: Path) -> None:
+    for observed in both(RECORDS[name], tmp_path):
+        assert observed.lost_weight == LOST[name]
 
 
 def test_a_pause_of_another_node_hides_no_death(tmp_path: Path) -> None:

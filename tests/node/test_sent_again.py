@@ -255,3 +255,32 @@ async def test_a_life_whose_state_is_lost_gives_up_what_nobody_took_each_once() 
     assert [message.round for message in node.gave_up] == [0, 3, 2]
     assert [each.taken for each in node.delivery.take_acknowledged()] == [True, False]
     assert [message.round for message in node.delivery.untaken()] == [3], "what was taken back is the node's own"
+
+
+async def test_what_may_have_been_taken_by_a_life_before_is_told_once() -> None:
+    """Of rounds before the first one, whatever becomes of it; a copy of it is nothing new."""
+    node = Node()
+    told: list[int] = []
+    node.delivery.came_again = lambda message: told.append(message.round)
+    for first, round, fate in ((0, 2, Fate.DELIVERED), (3, 2, Fate.DELIVERED), (3, 1, Fate.REFUSED)):
+        node.delivery.first, node.inner.fate = first, fate
+        deliver_one(node.delivery, Message(1, 0, Kind.DATA, 0, round, 0, 0, Payload()))
+    for round, fate in ((2, Fate.DUPLICATE), (3, Fate.DELIVERED), (0, None)):
+        node.inner.fate = fate
+        deliver_one(node.delivery, Message(1, 0, Kind.DATA, 0, round, 0, 0, Payload()))
+    await settle()
+    assert told == [2, 1]
+
+
+async def test_what_was_taken_is_unsaved_until_it_is_stored() -> None:
+    clock = HandClock()
+    inner = Inner(clock)
+    delivery = AcknowledgingTransport(0, 2, inner, clock, ResendPolicy(), keeps=True)
+    delivery.attach(inner)
+    for round, fate in enumerate((Fate.DELIVERED, Fate.DELIVERED, Fate.LATE, Fate.REFUSED)):
+        inner.fate = fate
+        deliver_one(delivery, Message(1, 0, Kind.DATA, 0, round, 0, 0, Payload()))
+    assert delivery.unsaved() == [(1, LogicalId(Kind.DATA, StepId(round, 0))) for round in (0, 1)]
+    delivery.saved({"0 0": 1 << 1})
+    await settle()
+    assert delivery.unsaved() == [(1, LogicalId(Kind.DATA, StepId(1, 0)))]

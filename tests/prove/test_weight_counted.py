@@ -1,11 +1,16 @@
-"""After any single crash the record accounts for the push-sum weight that is missing, to the last share."""
+"""After crashes and losses the record accounts for the push-sum weight that is missing, to the last share."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from netdfl.explore.observed import lost_weight
+from netdfl.prove.player import Player
+from netdfl.running.run import run
+from netdfl.scenario.load import load
 from tests.prove.naive import FLEET, PAIR
 from tests.prove.test_counts import ACKNOWLEDGED, proof
 
@@ -22,3 +27,52 @@ def test_all_weight_that_a_crash_takes_away_is_in_the_record(plain: dict[str, An
     """A share that is under way as its sender loses its state is nobody's once its receiver has refused it."""
     answer = proof({**plain, "algorithm": "sgp", **ACKNOWLEDGED}, "crash: 1", ("counted",)).run()
     assert answer.survives, answer.progress.broken
+
+
+def attempts(number: int) -> dict[str, Any]:
+    """Acknowledged delivery that sends a message again so many times."""
+    return {**ACKNOWLEDGED, "delivery": {**ACKNOWLEDGED["delivery"], "attempts": number}}
+
+
+@pytest.mark.parametrize(
+    ("method", "delivery"),
+    [("sgp", attempts(2)), ("sgp", attempts(0)), ("overlap_sgp", attempts(0))],
+    ids=["sent again", "given up at once", "taken a round later"],
+)
+def test_all_weight_that_a_crash_with_a_loss_takes_away_is_in_the_record(method: str, delivery: dict[str, Any]) -> None:
+    """The loss may be that of an acknowledgement, so that a share is in a lost state and is sent again, too."""
+    answer = proof({**PAIR, "algorithm": method, **delivery}, "loss: 1, crash: 1", ("counted",)).run()
+    assert answer.survives, answer.progress.broken
+
+
+UNHEARD = {"at_round": 0, "drop": "0->1", "kind": "ack", "step": 0, "attempt": 0, "incarnation": 0, "number": 0}
+LOST = {"at": "20ms", "crash": 0, "restart_after": "15ms", "state": "lost"}
+FATES: dict[str, tuple[dict[str, Any], int, list[dict[str, Any]], float]] = {
+    "in a lost state, and kept by its sender": (PAIR, 2, [UNHEARD, LOST], 0.5),
+    "in a lost state, and taken again": (PAIR | {"rounds": 5}, 2, [UNHEARD, LOST], 0.5),
+    "in a state that is lost by an entry of its own": (
+        PAIR | {"rounds": 5},
+        2,
+        [UNHEARD, {"at": "20ms", "crash": 0}, {"at": "35ms", "restart": 0, "state": "lost"}],
+        0.5,
+    ),
+    "not stored, and given up": (
+        PAIR,
+        0,
+        [{**UNHEARD, "kind": "data"}, {"at": "30.000001ms", "crash": 1, "restart_after": "15ms"}],
+        1.0,
+    ),
+}
+"""Where one share of 0.5 is, in which fleet and by which events, and what is missing in all."""
+
+
+@pytest.mark.parametrize("name", FATES)
+def test_result_and_memory_count_what_is_missing(name: str, tmp_path: Path) -> None:
+    plain, again, events, missing = FATES[name]
+    scenario = load({**plain, "algorithm": "sgp", **attempts(again), "events": events})
+    play = Player(scenario).play()
+    assert play.end.weight is not None
+    assert (2 - play.end.weight, lost_weight(play.run.rows)) == (missing, missing)
+    result = run(scenario, out=tmp_path / "run", page=False).result
+    in_states = sum(each.get("lost_weight") or 0 for each in result["restarts"])
+    assert result["given_up"]["lost_weight"] + in_states == missing

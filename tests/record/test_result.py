@@ -168,3 +168,14 @@ def test_a_node_that_was_killed_and_started_again_is_among_the_restarts(director
     assert (restart["node"], restart["round"], restart["crashed_s"], restart["returned_s"]) == (2, 4, 5.0, 6.0)
     assert (restart["state"], restart["lost_weight"], restart["rejoined_in"]) == ("lost", None, 9)
     assert "node 2 lost its state in round 4; it rejoined in round 9 with the model of node 0" in remarks(result)
+
+
+def test_a_node_that_had_no_time_to_rejoin_is_among_those_without_a_state(directory: RunDirectory) -> None:
+    with StoreWriter(directory.path, "fleet") as writer:
+        writer.event(5 * SECOND, 2, 4, "crash", state="lost", weight=0.75)
+        writer.event(6 * SECOND, 2, 4, "restart", epoch=1)
+    result, _ = summary(directory)
+    (restart,) = result["restarts"]
+    assert (restart["state"], restart["lost_weight"], "rejoined_in" in restart) == ("lost", 0.75, False)
+    told = "node 2 lost its state in round 4, and its mass with it (w = 0.75); it returned at 6 s, and has not rejoined"
+    assert told in remarks(result)

@@ -1,0 +1,107 @@
+"""The push-sum weight that a record shows to be lost: in shares that were given up, and in states that crashes took.
+
+A share is in its receiver's state once it has arrived, unless the receiver crashed before it had stored the share and
+returned with an older state. A share whose acknowledgement was lost is sent again. If its receiver has lost its state
+meanwhile, the share arrives anew, although the lost state contained it, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import inf
+from typing import NamedTuple, TypeAlias
+
+from netdfl.core.types import NodeId
+
+Share: TypeAlias = tuple[NodeId, NodeId, int, int]
+"""A share by sender, receiver, round and step; a later life of the sender repeats it under the same name."""
+GIVEN_UP, UNACKNOWLEDGED, UNTAKEN, TAKEN_AGAIN = "given_up", "unacknowledged", "untaken", "taken_again"
+"""Kinds of events about one share: its sender gives it up; its sender ends and has heard of no one who took it; its
+receiver crashes and has not stored it yet; its receiver gets it without the state of an earlier life."""
+CRASH, RESTART = "crash", "restart"
+KINDS = (GIVEN_UP, UNACKNOWLEDGED, UNTAKEN, TAKEN_AGAIN, CRASH, RESTART)
+
+
+class WeighedShare(NamedTuple):
+    """A share with its weight and the time of an event about it."""
+
+    share: Share
+    at: float
+    weight: float
+
+
+@dataclass(frozen=True)
+class ShareRecord:
+    """The events of a record about single shares. Times are in one unit, whichever the record has.
+
+    Attributes:
+        given_up: the weights of the shares that were given up.
+        open: the shares that were unacknowledged as their senders ended.
+        repeated: the shares that came to nodes without their earlier states.
+        arrived: the times at which the shares above arrived.
+        untaken: the times of crashes at which their receivers had not stored them yet.
+        returned: the last return of each node from a crash.
+        bereft: the last crash of each node at which it lost its state.
+    """
+
+    given_up: dict[Share, float] = field(default_factory=dict[Share, float])
+    open: dict[Share, WeighedShare] = field(default_factory=dict[Share, WeighedShare])
+    repeated: list[WeighedShare] = field(default_factory=list[WeighedShare])
+    arrived: dict[Share, list[float]] = field(default_factory=dict[Share, list[float]])
+    untaken: dict[Share, list[float]] = field(default_factory=dict[Share, list[float]])
+    returned: dict[NodeId, float] = field(default_factory=dict[NodeId, float])
+    bereft: dict[NodeId, float] = field(default_factory=dict[NodeId, float])
+
+    @property
+    def wanted(self) -> frozenset[Share]:
+        """The shares whose arrivals matter."""
+        return frozenset((*self.given_up, *self.open, *(each.share for each in self.repeated)))
+
+    def add(
+        self, kind: str, at: float, node: NodeId, about: tuple[NodeId, int, int], weight: float, state: str
+    ) -> None:
+        """Add an event of `node`, in any order; `about` has the other node of the share, the round and the step.
+
+        `state` says whether a crash has `kept` or `lost` the state.
+        """
+        peer, round, step = about
+        sent, got = (node, peer, round, step), (peer, node, round, step)
+        if kind == GIVEN_UP:
+            self.given_up[sent] = weight
+        elif kind == UNACKNOWLEDGED:
+            self.open[sent] = max(WeighedShare(sent, at, weight), self.open.get(sent, WeighedShare(sent, -inf, 0)))
+        elif kind == UNTAKEN:
+            self.untaken.setdefault(got, []).append(at)
+        elif kind == TAKEN_AGAIN:
+            self.repeated.append(WeighedShare(got, at, weight))
+        elif kind == RESTART:
+            self.returned[node] = max(at, self.returned.get(node, at))
+        elif state == "lost":
+            self.bereft[node] = max(at, self.bereft.get(node, at))
+
+    def lost(self) -> dict[Share, float]:
+        """Return the shares, with their weights, that were given up and are in no state of their receivers."""
+        return {share: weight for share, weight in self.given_up.items() if not self._is_taken(share)}
+
+    def twice(self) -> Iterator[WeighedShare]:
+        """Yield the shares in lost states that exist still: their weight is not lost with these states.
+
+        They came again to their receiver, or their sender keeps them.
+        """
+        yield from (each for each in self.repeated if self._is_taken(each.share, each.at))
+        for share, each in self.open.items():
+            if share not in self.given_up and each.at >= self.returned.get(share[0], each.at) and self._is_lost(share):
+                yield each
+
+    def _is_taken(self, share: Share, before: float = inf) -> bool:
+        """Return whether a state of the receiver contained `share` before a time."""
+        arrived = sum(at < before for at in self.arrived.get(share, ()))
+        until = min(before, self.returned.get(share[1], 0))  # a node that stays away keeps what it had
+        return arrived > sum(at < until for at in self.untaken.get(share, ()))
+
+    def _is_lost(self, share: Share) -> bool:
+        """Return whether the receiver took `share`, lost its state, and has not got the share again."""
+        again = (each.at for each in self.repeated if each.share == share)
+        last = max((*self.arrived.get(share, ()), *again), default=inf)
+        return self._is_taken(share) and last <= self.bereft.get(share[1], -inf)
