@@ -57,12 +57,12 @@ def freed_kept() -> Iterator[None]:
 
 @contextmanager
 def few_collections(objects: int = 500_000) -> Iterator[None]:
-    """Collect garbage among new objects only every `objects` objects, and among old ones hardly ever.
+    """Collect garbage among new objects only every `objects` objects, and among the oldest ones hardly ever.
 
     For code that makes many objects with few in cycles.
     """
     before = gc.get_threshold()
-    gc.set_threshold(objects, 50, 1000)
+    gc.set_threshold(objects, 10, 1000)
     try:
         yield
     finally:

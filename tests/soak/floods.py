@@ -93,7 +93,7 @@ async def _node(tls: bool = False) -> None:
 
 
 async def _supervisor() -> None:
-    """Be a supervisor that nobody of its own attends."""
+    """Serve as a supervisor at which no node of its fleet attends."""
     from netdfl.transport.control.attendance import ControlServer
     from netdfl.transport.security.secret import FleetSecret
 
@@ -102,10 +102,18 @@ async def _supervisor() -> None:
     await asyncio.Event().wait()
 
 
-VICTIMS: Mapping[str, Callable[[], Awaitable[None]]] = {
-    "node": _node,
-    "node at TLS": lambda: _node(tls=True),
-    "supervisor": _supervisor,
+def _supervise() -> None:
+    from netdfl.core.process import few_collections
+    from netdfl.worlds.base import run_in_real_time
+
+    with few_collections():  # as `netdfl.run` does
+        run_in_real_time(_supervisor, lambda: None)
+
+
+VICTIMS: Mapping[str, Callable[[], None]] = {
+    "node": lambda: asyncio.run(_node()),
+    "node at TLS": lambda: asyncio.run(_node(tls=True)),
+    "supervisor": _supervise,
 }
 
 
@@ -290,6 +298,18 @@ async def early_rounds(address: str, channels: list[grpc.aio.Channel]) -> None:
         await call.read()
 
 
+async def refused_calls(address: str, channels: list[grpc.aio.Channel]) -> None:
+    """Make calls without the secret, again and again."""
+
+    async def again(channel: grpc.aio.Channel) -> None:
+        attend = channel.stream_stream("/netdfl.v1.Control/Attend")
+        while True:
+            with suppress(grpc.RpcError, asyncio.InvalidStateError):
+                await attend(metadata=as_nobody(address)).read()
+
+    await asyncio.gather(*(again(channel) for channel in channels for _ in range(8)))
+
+
 async def half_sent(address: str, channels: list[grpc.aio.Channel]) -> None:
     """Send messages of one member up to their last chunk."""
     from netdfl.transport.v1 import data_pb2
@@ -322,6 +342,7 @@ ATTACKS: Mapping[str, tuple[str, Callable[[str], None], float]] = {
     "connections at a supervisor": ("supervisor", held("HTTP/2"), COMMON),
     "early rounds, member": ("node", over(early_rounds), FEW),
     "half-sent messages, member": ("node", over(half_sent, 10), SOME),
+    "refused calls at a supervisor": ("supervisor", over(refused_calls, 4), COMMON),
     "reports before the secret is shown": (
         "supervisor",
         over(unread(as_nobody, "Control/Attend", bytes(1 << 22), 50), 4),
@@ -397,7 +418,7 @@ def main(tries: str = "3", *named: str) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["be"]:
-        asyncio.run(VICTIMS[sys.argv[2]]())
+        VICTIMS[sys.argv[2]]()
     else:
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         main(*sys.argv[1:])
