@@ -73,14 +73,13 @@ class Array:
         return self.data.nbytes
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, weakref_slot=True)
 class Payload:
     """The immutable contents of a message: named arrays and small metadata.
 
     All its receivers share one payload. Caches: `encoded` is the wire's form, made once a round instead of once a
     neighbor; `size` is its exact length; `digest` is the digest of the contents; `length` is the Euclidean length of
-    its longest vector, infinity if that can't be computed with; `read` has the objects that receivers in this process
-    made of the arrays, by array names and type.
+    its longest vector, infinity if that can't be computed with.
     """
 
     arrays: Mapping[str, Array] = field(default_factory=lambda: _EMPTY)
@@ -89,7 +88,6 @@ class Payload:
     size: int | None = field(default=None, repr=False)
     digest: str | None = field(default=None, repr=False)
     length: float | None = field(default=None, repr=False)
-    read: dict[object, Any] | None = field(default=None, repr=False)
 
     def __deepcopy__(self, memo: object) -> Payload:
         """Return the payload itself, because it is immutable."""

@@ -1,12 +1,12 @@
 """Conversion of vectors and extras to payloads and back: the one place that names the arrays of a message.
 
-A payload that several receivers of this process share is decoded once; `Payload.read` keeps the result.
+A payload that several receivers of this process share is decoded once: `_decoded` keeps the results by payload.
 
 Relies on: payloads that nobody changes, which their receivers in one process share.
 
 Why: In a simulated fleet all neighbors get one payload, and decoding it for each of them was a notable part of what a
-message cost. So what was read lies beside the bytes that it was read from, and is freed with them. Numbers that a peer
-sends are checked here, where they are read, because an absurd one would otherwise be mixed.
+message cost. The results are freed with their payload, to which only weak references are kept. Numbers that a peer sends
+are checked here, where they are read, because an absurd one would otherwise be mixed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, lru_cache
 from math import hypot, inf, isfinite, sqrt
-from typing import TYPE_CHECKING, Literal, TypeGuard
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -52,6 +53,8 @@ MASS_A_NODE = 2
 
 A fleet begins with 1 for each node, and a node that lost its state may bring 1 more, where it lost what it had.
 """
+_decoded: WeakKeyDictionary[Payload, dict[object, Any]] = WeakKeyDictionary()
+"""The vectors that receivers in this process decoded, by payload, then by names and type of what was decoded."""
 
 
 def pack(x: Tensor, extras: Extras | None = None, meta: Mapping[str, Scalar] | None = None) -> Payload:
@@ -76,12 +79,10 @@ def vector(message: Message, like: Tensor, name: str = MODEL) -> Tensor:
 
     Raises MalformedMessage if it is missing or of another shape or dtype.
     """
-    payload, kind = message.payload, _kind(name, like.dtype, like.shape)
-    if payload.read is None:
-        payload.read = {}
-    found: Tensor | None = payload.read.get(kind)
+    kind, decoded = _kind(name, like.dtype, like.shape), _decoded_of(message.payload)
+    found: Tensor | None = decoded.get(kind)
     if found is None:
-        found = payload.read[kind] = _read(message, like, name)
+        found = decoded[kind] = _read(message, like, name)
     return found if like.is_cpu else found.to(like.device)
 
 
@@ -90,12 +91,19 @@ def vectors(inbox: Inbox, like: Tensor) -> dict[NodeId, Tensor]:
     kind, is_cpu = _kind(MODEL, like.dtype, like.shape), like.is_cpu
     came: dict[NodeId, Tensor] = {}
     for message in inbox.messages:
-        read = message.payload.read
-        found = None if read is None else read.get(kind)
+        decoded = _decoded.get(message.payload)
+        found = None if decoded is None else decoded.get(kind)
         if found is None or not is_cpu:
             found = vector(message, like)
         came[message.src] = found
     return came
+
+
+def _decoded_of(payload: Payload) -> dict[object, Any]:
+    found = _decoded.get(payload)
+    if found is None:
+        found = _decoded[payload] = {}
+    return found
 
 
 @lru_cache(maxsize=1024)
@@ -298,14 +306,11 @@ def encoded_vector(message: Message, compressor: Compressor, like: Tensor, of: s
 
     Do not write to it. Raises MalformedMessage.
     """
-    payload = message.payload
-    if payload.read is None:
-        payload.read = {}
-    decoded: tuple[Compressor, Tensor] | None = payload.read.get(of)
-    if decoded is None or decoded[0] != compressor or decoded[1].dtype != like.dtype or decoded[1].shape != like.shape:
-        decoded = payload.read[of] = compressor, _decode(message, compressor, like, of)
-    found = decoded[1]
-    return found.to(like.device)
+    results = _decoded_of(message.payload)
+    found: tuple[Compressor, Tensor] | None = results.get(of)
+    if found is None or found[0] != compressor or found[1].dtype != like.dtype or found[1].shape != like.shape:
+        found = results[of] = compressor, _decode(message, compressor, like, of)
+    return found[1].to(like.device)
 
 
 def followed(message: Message, compressor: Compressor, reference: Tensor) -> Tensor:
@@ -313,14 +318,12 @@ def followed(message: Message, compressor: Compressor, reference: Tensor) -> Ten
 
     Do not write to it. Raises MalformedMessage.
     """
-    payload = message.payload
-    if payload.read is None:
-        payload.read = {}
-    moved: tuple[Compressor, Tensor] | None = payload.read.get(FOLLOWED)
+    payload, results = message.payload, _decoded_of(message.payload)
+    moved: tuple[Compressor, Tensor] | None = results.get(FOLLOWED)
     alike = moved is not None and moved[1].dtype == reference.dtype and moved[1].shape == reference.shape
     if moved is None or not alike or moved[0] != compressor:
         with _blaming(message):
-            moved = payload.read[FOLLOWED] = compressor, _usable(add_encoded(payload, compressor, reference))
+            moved = results[FOLLOWED] = compressor, _usable(add_encoded(payload, compressor, reference))
     return moved[1].to(reference.device)
 
 
