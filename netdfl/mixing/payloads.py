@@ -5,8 +5,8 @@ A payload that several receivers of this process share is decoded once: `_decode
 Relies on: payloads that nobody changes, which their receivers in one process share.
 
 Why: In a simulated fleet all neighbors get one payload, and decoding it for each of them was a notable part of what a
-message cost. The results are freed with their payload, to which only weak references are kept. Numbers that a peer sends
-are checked here, where they are read, because an absurd one would otherwise be mixed.
+message cost. The results are freed with their payload, which is referred to weakly. Numbers that a peer sends are
+checked here, where they are read, because an absurd one would otherwise be mixed.
 """
 
 from __future__ import annotations
