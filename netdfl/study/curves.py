@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 
 from netdfl.core.types import Json
 from netdfl.study.cells import CellResult
+from netdfl.study.log_axis import label_logs
 from netdfl.study.outcome import rows
 from netdfl.study.plan import FigureSpec
 from netdfl.study.plots import COLORS, MARKERS, name_of, name_y, open_frame, save
@@ -117,6 +118,7 @@ def draw_points(ran: Sequence[CellResult], drawn: FigureSpec, path: Path, labels
         found = follows(cells, drawn.y, metric, int(lag))
         axes.scatter(*found, s=9, alpha=0.5, lw=0, color=color, marker=marker, label=name)
     axes.set_xscale("log")
+    label_logs(axes.xaxis)
     axes.set_xlabel(f"{labels.get(metric, metric)} {'a round' if lag == '1' else f'{lag} rounds'} before")
     _save(figure, path)
 
@@ -146,7 +148,7 @@ def draw_sent(ran: Sequence[CellResult], drawn: FigureSpec, path: Path) -> None:
             label = name if number == 0 else None
             axes.plot(*sent(each, drawn.y), label=label, lw=1.4, ms=3.5, color=color, marker=marker)
     axes.set_xscale("log")
-    axes.xaxis.set_major_formatter(EngFormatter("B"))
+    label_logs(axes.xaxis, "B")
     axes.set_xlabel("bytes sent by all nodes")
     _save(figure, path)
 

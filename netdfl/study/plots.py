@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, PercentFormatter
 
+from netdfl.study.log_axis import label_logs
 from netdfl.study.outcome import BYTES, PERCENT, words
 from netdfl.study.plan import AxisPositions, FigureSpec, Values, places_of
 from netdfl.study.summary import Estimate, GridPoint, estimates
@@ -97,6 +98,7 @@ def name_y(axes: Axes, drawn: FigureSpec) -> None:
     """Scale and label the y-axis as `drawn` says."""
     if drawn.log:
         axes.set_yscale("log")
+        label_logs(axes.yaxis)
     if drawn.y in PERCENT:
         axes.yaxis.set_major_formatter(PercentFormatter(1))
     if drawn.y in BYTES:

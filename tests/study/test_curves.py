@@ -13,8 +13,10 @@ from rich.console import Console
 
 from netdfl.study.cells import CellResult
 from netdfl.study.curves import MetricCurve, curve_of, draw_curves, draw_points, follows, sent
+from netdfl.study.log_axis import label_logs
 from netdfl.study.outcome import figures_of
 from netdfl.study.plan import Cell, FigureSpec
+from netdfl.study.plots import name_y
 from netdfl.study.sweep import sweep
 
 STUDY = """
@@ -160,3 +162,22 @@ def test_a_study_draws_what_its_runs_recorded(tmp_path: Path) -> None:
     figures = figures_of(CellResult(Cell("", (), 0, ()), cell, 0, {}))
     weights = curve_of([CellResult(Cell("", (), 0, ()), cell, 0, {"rounds": 4})], "weight")
     assert 0 < figures["smallest_weight"] == min(weights.low) < 1 < figures["largest_weight"] == max(weights.high)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.31, 0.38), (2.1, 4.9), (0.021, 0.098)])
+def test_a_logarithmic_axis_within_a_decade_has_plain_labels(low: float, high: float) -> None:
+    figure = Figure()
+    axes = figure.add_subplot()
+    name_y(axes, FigureSpec(y="error", x="bytes_sent", log=True))
+    axes.set_xscale("log")
+    label_logs(axes.xaxis, "B")
+    axes.plot([low * 1e7, high * 1e7], [low, high])
+    figure.canvas.draw()
+    by_x, by_y = (
+        [each.get_text() for each in axis.get_ticklabels(which="both") if each.get_text()]
+        for axis in (axes.xaxis, axes.yaxis)
+    )
+    bottom, top = axes.get_ylim()
+    assert len([text for text in by_y if bottom <= float(text) <= top]) >= 3
+    assert len(by_x) >= 3
+    assert all(text.endswith((" MB", " kB")) for text in by_x)
